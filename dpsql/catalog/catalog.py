@@ -1,0 +1,111 @@
+"""The catalog: everything that is public about the private tables, and the total budget."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+from dpsql.catalog.domain import Domain, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Whom the guarantee protects: one row, or all rows (at most ``max_rows``) of one person."""
+
+    column: str | None = None
+    max_rows: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One declared column.
+
+    ``domain`` gives it cells that predicates and GROUP BY can use; ``bounds`` make it a measure.
+    Cells are ordered: the domain's own, then ``other`` if declared, then NULL if declared.
+    """
+
+    name: str
+    type: str
+    domain: Domain | None = None
+    bounds: tuple[Fraction, Fraction] | None = None
+    null: bool = False
+    other: Value = None
+
+    @property
+    def size(self) -> int:
+        """Number of cells; zero without a domain."""
+        if self.domain is None:
+            return 0
+        return self.domain.size + (self.other is not None) + self.null
+
+    @property
+    def cells(self) -> tuple[Value, ...]:
+        """The representative value of every cell, in cell order."""
+        if self.domain is None:
+            return ()
+        other = () if self.other is None else (self.other,)
+        return (*self.domain.representatives, *other, *((None,) if self.null else ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table: where its rows are, whom it protects, and its declared columns.
+
+    ``columns`` is keyed by case-folded name, in declared order.
+    """
+
+    name: str
+    source: str
+    unit: Unit
+    columns: dict[str, Column]
+    public: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The (epsilon, delta) of everything that is ever released from the catalog."""
+
+    epsilon: Fraction
+    delta: Fraction
+    max_epsilon_per_request: Fraction = Fraction(100)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """A validated catalog; ``tables`` is keyed by case-folded name, in declared order."""
+
+    path: Path
+    budget: Budget
+    tables: dict[str, Table] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Catalog:
+        """Read and validate a TOML catalog.
+
+        Raises: CatalogError naming file, table, column, what is wrong and what would be right.
+        """
+        from dpsql.catalog.read import read_catalog
+
+        return read_catalog(Path(path))
+
+    def policy_hash(self) -> str:
+        """Hash every fact the guarantee depends on: budget, domains, bounds, units, sources."""
+        facts = {
+            "budget": [str(self.budget.epsilon), str(self.budget.delta)],
+            "tables": {key: _facts(table, self.path) for key, table in self.tables.items()},
+        }
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _facts(table: Table, catalog: Path) -> list[object]:
+    columns = [
+        [column.name, column.type, repr(column.domain), repr(column.bounds), column.null]
+        + [repr(column.other)]
+        for column in table.columns.values()
+    ]
+    source = os.path.relpath(table.source, catalog.parent)
+    return [source, table.unit.column, table.unit.max_rows, table.public, columns]

@@ -1,0 +1,170 @@
+"""One exception tree: PEP 249 classes at the root, structure first, text last.
+
+Every error carries a stable ``code`` (part of the interface), a message, an optional hint that
+says what would work instead and, for SQL, the span of text it is about. Messages are functions
+of the SQL text and the catalog only; nothing here ever holds a value read from private data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A half-open range of characters, ``text[start:end]``, of the SQL the user wrote."""
+
+    text: str
+    start: int
+    end: int
+
+    def position(self) -> tuple[int, int]:
+        """Return the 1-based (line, column) of the start.
+
+        >>> Span("SELECT\\n  nope", 9, 13).position()
+        (2, 3)
+        """
+        before = self.text[: self.start]
+        return before.count("\n") + 1, self.start - (before.rfind("\n") + 1) + 1
+
+    def caret(self) -> str:
+        """Return the line the span starts on with carets under it, control characters escaped."""
+        line, column = self.position()
+        source = self.text.split("\n")[line - 1]
+        width = max(1, min(self.end - self.start, len(source) - column + 1))
+        left, marked = source[: column - 1], source[column - 1 : column - 1 + width]
+        window = max(0, len(printable(left)) - 60)
+        shown = printable(left)[window:] + printable(marked)
+        rest = printable(source[column - 1 + width :])[:40]
+        pad = " " * len(printable(left)[window:])
+        prefix = f"line {line}: "
+        carets = "^" * max(1, len(printable(marked)))
+        return f"{prefix}{shown}{rest}\n{' ' * len(prefix)}{pad}{carets}"
+
+
+def printable(text: str) -> str:
+    """Escape control characters, so that echoed text cannot drive a terminal.
+
+    >>> printable("a\\x1b[31mb")
+    'a\\\\x1b[31mb'
+    """
+    return "".join(
+        " " if c == "\t" else c if c.isprintable() else repr(c).strip("'\"") for c in text
+    )
+
+
+class Warning(Exception):
+    """PEP 249 Warning; dpsql never raises it."""
+
+
+class Error(Exception):
+    """Root of every dpsql error (PEP 249)."""
+
+    exit_code = 1
+
+    def __init__(
+        self, code: str, message: str, *, hint: str | None = None, span: Span | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = hint
+        self.span = span
+
+    def __str__(self) -> str:
+        parts = [f"{self.message} [{self.code}]"]
+        if self.span is not None:
+            parts.append(self.span.caret())
+        if self.hint:
+            parts.append(f"hint: {self.hint}")
+        return "\n".join(parts)
+
+
+class InterfaceError(Error):
+    """Misuse of the Python interface (PEP 249), such as a closed cursor."""
+
+
+class DatabaseError(Error):
+    """PEP 249 DatabaseError."""
+
+
+class DataError(DatabaseError):
+    """A value that cannot be used (PEP 249), such as a malformed epsilon."""
+
+
+class OperationalError(DatabaseError):
+    """The data or the ledger cannot be used (PEP 249)."""
+
+    exit_code = 3
+
+
+class IntegrityError(DatabaseError):
+    """PEP 249 IntegrityError."""
+
+
+class InternalError(DatabaseError):
+    """A failure inside the membrane; its text is constant (PEP 249)."""
+
+    exit_code = 3
+
+
+class ProgrammingError(DatabaseError):
+    """A statement that is refused (PEP 249)."""
+
+
+class NotSupportedError(DatabaseError):
+    """A statement form that dpsql refuses by name (PEP 249)."""
+
+
+class CatalogError(ProgrammingError):
+    """The catalog is not valid; the message names file, table, column and the remedy."""
+
+    exit_code = 2
+
+
+class UsageError(ProgrammingError):
+    """The command line cannot be followed: an unknown option value, an unwritable output."""
+
+    exit_code = 2
+
+
+class DataUnavailable(OperationalError):
+    """The source of a table cannot be opened."""
+
+
+class LedgerError(OperationalError):
+    """The ledger is missing, foreign, damaged, rolled back or cannot be written durably."""
+
+
+class BudgetExceeded(OperationalError):
+    """A valid request that the remaining budget does not admit; nothing was charged.
+
+    ``requested`` and ``remaining`` are epsilons as exact fractions.
+    """
+
+    exit_code = 5
+
+    def __init__(self, requested: Fraction, remaining: Fraction, what: str = "epsilon") -> None:
+        self.requested = requested
+        self.remaining = remaining
+        self.difference = requested - remaining
+        super().__init__(
+            "E_BUDGET",
+            f"budget refused ({what}): Requested {decimal_text(requested)}, "
+            f"Remaining {decimal_text(remaining)}, Difference {decimal_text(self.difference)}",
+            hint="nothing was charged; ask for a smaller epsilon, or see SHOW budget",
+        )
+
+
+def decimal_text(value: Fraction) -> str:
+    """Write a fraction as a short decimal of at most twelve places, rounded down.
+
+    >>> decimal_text(Fraction(3, 10)), decimal_text(Fraction(2)), decimal_text(Fraction(1, 3))
+    ('0.3', '2', '0.333333333333')
+    """
+    units = value.numerator * 10**12 // value.denominator
+    sign, units = ("-", -units) if units < 0 else ("", units)
+    whole, part = divmod(units, 10**12)
+    digits = f"{part:012d}".rstrip("0")
+    return f"{sign}{whole}.{digits}" if digits else f"{sign}{whole}"

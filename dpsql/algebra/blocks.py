@@ -1,0 +1,240 @@
+"""One-attribute building blocks: points, totals, running totals and explicit rows."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.algebra.derived import Columns, Permuted, Weighted
+from dpsql.algebra.operator import Array, Floats, Operator, exact, freeze
+from dpsql.algebra.ranges import AllRange, Hierarchy, Ranges, WidthRanges
+from dpsql.algebra.wavelet import Haar
+
+__all__ = [
+    "AllRange",
+    "Columns",
+    "Dense",
+    "Haar",
+    "Hierarchy",
+    "Identity",
+    "IdentityTotal",
+    "Permuted",
+    "Prefix",
+    "Ranges",
+    "Total",
+    "Weighted",
+    "WidthRanges",
+    "simplify",
+]
+
+SLAB_MIN = 16
+"""Below this many contiguous cells per step, one cumulative sum beats a loop of slab adds."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Identity(Operator):
+    """Every cell on its own: n rows."""
+
+    size: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.size, self.size
+
+    @property
+    def key(self) -> Hashable:
+        return ("identity", self.size)
+
+    def matmat(self, X: Array) -> Array:
+        return X
+
+    def rmatmat(self, Y: Array) -> Array:
+        return Y
+
+    def apply_slabs(self, slabs: Array) -> Array:
+        return slabs
+
+    def column_l1(self) -> Array:
+        return np.ones(self.size, dtype=np.int64)
+
+    def column_l2sq(self) -> Array:
+        return self.column_l1()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Total(Operator):
+    """The sum of all cells: one row of ones."""
+
+    size: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return 1, self.size
+
+    @property
+    def key(self) -> Hashable:
+        return ("total", self.size)
+
+    def matmat(self, X: Array) -> Array:
+        return X.sum(axis=0, keepdims=True)
+
+    def rmatmat(self, Y: Array) -> Array:
+        return np.broadcast_to(Y, (self.size, Y.shape[1]))
+
+    def apply_slabs(self, slabs: Array) -> Array:
+        return slabs.sum(axis=1, keepdims=True)
+
+    def column_l1(self) -> Array:
+        return np.ones(self.size, dtype=np.int64)
+
+    def column_l2sq(self) -> Array:
+        return self.column_l1()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IdentityTotal(Operator):
+    """Every cell and then their sum: n + 1 rows."""
+
+    size: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.size + 1, self.size
+
+    @property
+    def key(self) -> Hashable:
+        return ("identity+total", self.size)
+
+    def matmat(self, X: Array) -> Array:
+        return np.concatenate([X, X.sum(axis=0, keepdims=True)])
+
+    def rmatmat(self, Y: Array) -> Array:
+        return np.asarray(Y[:-1] + Y[-1:])
+
+    def apply_slabs(self, slabs: Array) -> Array:
+        return np.concatenate([slabs, slabs.sum(axis=1, keepdims=True)], axis=1)
+
+    def column_l1(self) -> Array:
+        return np.full(self.size, 2, dtype=np.int64)
+
+    def column_l2sq(self) -> Array:
+        return self.column_l1()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prefix(Operator):
+    """Running totals: row i sums the cells 0..i; lower triangular ones."""
+
+    size: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.size, self.size
+
+    @property
+    def key(self) -> Hashable:
+        return ("prefix", self.size)
+
+    def matmat(self, X: Array) -> Array:
+        return X.cumsum(axis=0)
+
+    def rmatmat(self, Y: Array) -> Array:
+        return np.asarray(Y[::-1].cumsum(axis=0)[::-1])
+
+    def apply_slabs(self, slabs: Array) -> Array:
+        if slabs.shape[2] < SLAB_MIN:
+            return slabs.cumsum(axis=1)
+        out = slabs.copy()
+        for j in range(1, self.size):
+            out[:, j] += out[:, j - 1]
+        return out
+
+    def gram(self) -> Floats:
+        later = np.maximum.outer(np.arange(self.size), np.arange(self.size))
+        return (self.size - later).astype(np.float64)
+
+    def column_l1(self) -> Array:
+        return np.arange(self.size, 0, -1)
+
+    def column_l2sq(self) -> Array:
+        return self.column_l1()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dense(Operator):
+    """Explicit rows, stored as int64 when all entries are integers.
+
+    Raises ValueError for an empty or non-finite matrix.
+    """
+
+    matrix: Array
+    _key: Hashable = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        matrix = freeze(exact(self.matrix))
+        if matrix.ndim != 2 or 0 in matrix.shape:
+            raise ValueError(f"rows must form a non-empty matrix, not shape {matrix.shape}")
+        digest = hashlib.sha256(matrix.tobytes()).digest()
+        object.__setattr__(self, "matrix", matrix)
+        object.__setattr__(self, "_key", ("dense", matrix.shape, matrix.dtype.kind, digest))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.matrix.shape[0], self.matrix.shape[1]
+
+    @property
+    def key(self) -> Hashable:
+        return self._key
+
+    @property
+    def integer(self) -> bool:
+        return self.matrix.dtype.kind == "i"
+
+    def matmat(self, X: Array) -> Array:
+        return np.asarray(self.matrix @ X)
+
+    def rmatmat(self, Y: Array) -> Array:
+        return np.asarray(self.matrix.T @ Y)
+
+    def apply_slabs(self, slabs: Array) -> Array:
+        return multiply_slabs(self.matrix, slabs)
+
+    def gram(self) -> Floats:
+        matrix = self.matrix.astype(np.float64)
+        return matrix.T @ matrix
+
+    def dense(self) -> Array:
+        return self.matrix.copy()
+
+    def take_columns(self, index: NDArray[np.integer[Any]]) -> Operator:
+        return simplify(self.matrix[:, index])
+
+
+def simplify(rows: Any) -> Operator:
+    """Return explicit rows as Total, Identity or Prefix when they are that, else as Dense.
+
+    >>> simplify([[1, 0], [1, 1]])
+    Prefix(size=2)
+    """
+    block = Dense(rows)
+    count, n = block.shape
+    known: tuple[Operator, ...] = (Total(n),) if count == 1 else ()
+    known += (Identity(n), Prefix(n)) if count == n else ()
+    known += (IdentityTotal(n),) if count == n + 1 else ()
+    for candidate in known:
+        if block.integer and np.array_equal(block.matrix, candidate.dense()):
+            return candidate
+    return block
+
+
+def multiply_slabs(matrix: Array, slabs: Array) -> Array:
+    """Contract the middle axis of (left, n, right) with an explicit matrix, without transposes."""
+    left, n, right = slabs.shape
+    if right == 1:
+        return (slabs.reshape(left, n) @ matrix.T).reshape(left, len(matrix), 1)
+    return np.asarray(np.matmul(matrix, slabs))

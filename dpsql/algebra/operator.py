@@ -1,0 +1,167 @@
+"""The list of questions every implicit matrix answers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[Any]
+Floats: TypeAlias = NDArray[np.float64]
+
+
+class Operator(ABC):
+    """An implicit matrix Q of shape (rows, n); integer operators answer in exact integers.
+
+    ``column_l1`` and ``column_l2sq`` are the sensitivity of one row of data: how much all answers
+    together change when one unit is added to that cell.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """Return (rows, n)."""
+
+    @property
+    @abstractmethod
+    def key(self) -> Hashable:
+        """Return a content key, equal for two operators iff they represent the same rows alike."""
+
+    @property
+    def integer(self) -> bool:
+        """Say whether every entry is an integer."""
+        return True
+
+    @abstractmethod
+    def matmat(self, X: Array) -> Array:
+        """Return Q X; X has shape (n, k)."""
+
+    @abstractmethod
+    def rmatmat(self, Y: Array) -> Array:
+        """Return Q'Y; Y has shape (rows, k)."""
+
+    @property
+    def n(self) -> int:
+        """Return the number of columns (cells)."""
+        return self.shape[1]
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows (queries)."""
+        return self.shape[0]
+
+    def apply(self, tensor: Array, axis: int) -> Array:
+        """Contract one axis of a tensor with Q: that axis shrinks or grows from n to rows."""
+        axis %= tensor.ndim
+        if tensor.shape[axis] != self.n:
+            raise ValueError(f"axis {axis} has size {tensor.shape[axis]}, operator has {self.n}")
+        before, after = tensor.shape[:axis], tensor.shape[axis + 1 :]
+        slabs = tensor.reshape(_size(before), self.n, _size(after))
+        return self.apply_slabs(slabs).reshape(*before, self.rows, *after)
+
+    def apply_slabs(self, slabs: Array) -> Array:
+        """Contract the middle axis of an array of shape (left, n, right)."""
+        left, n, right = slabs.shape
+        flat = slabs.transpose(1, 0, 2).reshape(n, left * right)
+        return self.matmat(flat).reshape(self.rows, left, right).transpose(1, 0, 2)
+
+    def gram(self) -> Floats:
+        """Return Q'Q of shape (n, n)."""
+        return np.asarray(self.gram_apply(np.eye(self.n)), dtype=np.float64)
+
+    def gram_apply(self, X: Array) -> Array:
+        """Return Q'Q X; X has shape (n, k)."""
+        return self.rmatmat(self.matmat(X))
+
+    def column_l1(self) -> Array:
+        """Return the L1 norm of every column, shape (n,)."""
+        return np.asarray(np.abs(self.dense()).sum(axis=0))
+
+    def column_l2sq(self) -> Array:
+        """Return the squared L2 norm of every column, shape (n,): the diagonal of the Gram."""
+        return np.asarray(np.square(self.dense()).sum(axis=0))
+
+    @property
+    def l1(self) -> int | float:
+        """Return the L1 sensitivity, an exact int for integer operators."""
+        return _scalar(self.column_l1().max())
+
+    @property
+    def l2sq(self) -> int | float:
+        """Return the squared L2 sensitivity, an exact int for integer operators."""
+        return _scalar(self.column_l2sq().max())
+
+    def row_sums(self) -> Array:
+        """Return Q 1 of shape (rows,)."""
+        ones = np.ones((self.n, 1), dtype=np.int64 if self.integer else np.float64)
+        return self.matmat(ones)[:, 0]
+
+    def frobenius2(self) -> float:
+        """Return the squared Frobenius norm, the trace of the Gram."""
+        return float(self.column_l2sq().sum(dtype=np.float64))
+
+    def dense(self) -> Array:
+        """Return the explicit matrix, int64 when integer, else float64."""
+        return self.matmat(np.eye(self.n, dtype=np.int64 if self.integer else np.float64))
+
+    def take_columns(self, index: NDArray[np.integer[Any]]) -> Operator:
+        """Return the operator of the chosen columns, rows unchanged."""
+        from dpsql.algebra.blocks import Columns
+
+        if len(index) == self.n and np.array_equal(index, np.arange(self.n)):
+            return self
+        return Columns(self, np.asarray(index, dtype=np.int64))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Operator) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+def freeze(array: Array) -> Array:
+    """Return a read-only C-contiguous copy of an array.
+
+    >>> freeze(np.zeros(2)).flags.writeable
+    False
+    """
+    copy = np.array(array, order="C")
+    copy.setflags(write=False)
+    return copy
+
+
+def exact(array: Any) -> Array:
+    """Return an array as int64 when every entry is an integer of at most 52 bits, else float64.
+
+    Raises ValueError for NaN, infinity or entries that are not numbers.
+
+    >>> exact([[1.0, 2.0]]).dtype, exact([[0.5]]).dtype
+    (dtype('int64'), dtype('float64'))
+    """
+    given = np.asarray(array)
+    if given.dtype.kind not in "biuf":
+        raise ValueError(f"entries must be real numbers, not {given.dtype}")
+    if given.dtype.kind == "b":
+        return given.astype(np.int64)
+    values = given.astype(np.float64)
+    if not np.isfinite(values).all():
+        raise ValueError("entries must be finite")
+    if (np.abs(values) < 2.0**52).all() and (values == np.rint(values)).all():
+        return values.astype(np.int64)
+    return values + 0.0
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    size = 1
+    for extent in shape:
+        size *= extent
+    return size
+
+
+def _scalar(value: Any) -> int | float:
+    return int(value) if np.issubdtype(type(value), np.integer) else float(value)

@@ -1,0 +1,205 @@
+"""What a release costs, and what a preset (epsilon, delta) still admits.
+
+Two sums are kept: of pure epsilons, and of Renyi divergences at one order fixed beforehand. A
+release is admitted when, with it, either sum stays within its budget; a transcript then is
+(epsilon, delta)-DP however its requests were chosen. Costs are integers of 1e-12 rounded up,
+budgets rounded down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal
+
+from dpsql.errors import DataError
+from dpsql.privacy.amounts import (
+    LIMIT,
+    MAX_DELTA,
+    MAX_EPSILON,
+    MIN_DELTA,
+    MIN_EPSILON,
+    UNITS,
+    parse_delta,
+    parse_delta_text,
+    parse_epsilon,
+    parse_epsilon_text,
+    units_down,
+    units_up,
+)
+from dpsql.privacy.renyi import best_order, conversion, order_for_rho, randomised_response
+
+__all__ = [
+    "LIMIT",
+    "MAX_DELTA",
+    "MAX_EPSILON",
+    "MIN_DELTA",
+    "MIN_EPSILON",
+    "UNITS",
+    "Cost",
+    "Noise",
+    "Policy",
+    "epsilon_for",
+    "gaussian_cost",
+    "laplace_cost",
+    "parse_delta",
+    "parse_delta_text",
+    "parse_epsilon",
+    "parse_epsilon_text",
+    "rho_for",
+    "units_down",
+    "units_up",
+]
+
+Noise = Literal["laplace", "gaussian"]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A total (epsilon, delta) with the Renyi order and budget that go with it.
+
+    ``alpha`` is None when delta is 0. Left out, it is the order that admits the most Gaussian
+    noise; a ledger keeps the order it was created with.
+    Raises: DataError E_EPSILON, E_DELTA when a total is not a fraction in range.
+
+    >>> policy = Policy(Fraction(1), Fraction(1, 10**9))
+    >>> policy.alpha, round(float(policy.renyi_budget), 4)
+    (35, 0.524)
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    alpha: int | None = None
+    renyi_budget: Fraction = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.epsilon, Fraction) or not 0 < self.epsilon <= 10**6:
+            raise DataError("E_EPSILON", "a total epsilon must be a fraction in (0, 1000000]")
+        if not isinstance(self.delta, Fraction) or not 0 <= self.delta < 1:
+            raise DataError("E_DELTA", "a total delta must be a fraction in [0, 1)")
+        if self.delta == 0:
+            if self.alpha is not None:
+                raise DataError("E_DELTA", "a total delta of 0 has no Renyi order")
+            object.__setattr__(self, "renyi_budget", Fraction(0))
+            return
+        order = best_order(self.epsilon, self.delta) if self.alpha is None else self.alpha
+        object.__setattr__(self, "alpha", order)
+        object.__setattr__(self, "renyi_budget", _renyi_budget(self.epsilon, self.delta, order))
+
+    @property
+    def total_epsilon_units(self) -> int:
+        """The budget of rule 1, in units."""
+        return units_down(self.epsilon)
+
+    @property
+    def total_renyi_units(self) -> int:
+        """The budget of rule 2, in units; 0 when there is no rule 2."""
+        return units_down(self.renyi_budget)
+
+
+def _renyi_budget(epsilon: Fraction, delta: Fraction, order: int) -> Fraction:
+    """Return epsilon - c(order, delta) in whole units, rounded down; not below 0."""
+    return Fraction(max(0, units_down(epsilon - conversion(order, delta))), UNITS)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one release adds to either sum; known before it runs.
+
+    ``epsilon_units`` is None for infinity (Gaussian noise); ``epsilon`` and ``rho`` are as
+    requested; ``alpha`` is the order that ``renyi_units`` was computed at.
+    Raises: DataError E_EPSILON unless costs are plain integers in (0, 2^62).
+    """
+
+    epsilon_units: int | None
+    renyi_units: int
+    noise: Noise
+    epsilon: Fraction
+    rho: Fraction | None
+    alpha: int | None
+
+    def __post_init__(self) -> None:
+        self.check()
+
+    def check(self) -> None:
+        """Raise DataError E_EPSILON unless every part has its type and range."""
+        units = (self.renyi_units, 1 if self.epsilon_units is None else self.epsilon_units)
+        gaussian = self.noise == "gaussian"
+        sound = (
+            all(type(u) is int and 0 < u < LIMIT for u in units)
+            and (gaussian or self.noise == "laplace")
+            and gaussian == (self.epsilon_units is None) == (self.rho is not None)
+            and (not gaussian or (self.alpha is not None and _positive(self.rho)))
+            and _positive(self.epsilon)
+        )
+        if not sound:
+            raise DataError("E_EPSILON", "a cost must be a positive whole number of units")
+
+
+def _positive(amount: object) -> bool:
+    return isinstance(amount, Fraction) and amount > 0
+
+
+def laplace_cost(policy: Policy, epsilon: Fraction) -> Cost:
+    """Return the cost of any epsilon-DP release: epsilon, or randomised response's divergence.
+
+    >>> laplace_cost(Policy(Fraction(1), Fraction(0)), Fraction(1, 2)).epsilon_units
+    500000000000
+    """
+    _require(epsilon)
+    pure = units_up(epsilon)
+    order = policy.alpha
+    renyi = pure if order is None else min(pure, units_up(randomised_response(order, epsilon)))
+    return Cost(pure, renyi, "laplace", epsilon, None, order)
+
+
+def gaussian_cost(policy: Policy, rho: Fraction, epsilon: Fraction) -> Cost:
+    """Return the cost of a rho-zCDP release: no finite epsilon, divergence order * rho.
+
+    ``epsilon`` is what was asked for, and is only reported.
+    Raises: DataError E_DELTA when the policy's delta is 0.
+    """
+    _require(epsilon)
+    _require(rho)
+    if policy.alpha is None:
+        raise DataError(
+            "E_DELTA",
+            "Gaussian noise needs a delta above 0, and this catalog has delta = 0",
+            hint="use noise = laplace",
+        )
+    renyi = min(units_up(policy.alpha * rho), LIMIT - 1)  # more than any total, so refused
+    return Cost(None, renyi, "gaussian", epsilon, rho, policy.alpha)
+
+
+def rho_for(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """Return the largest rho (rounded down) such that rho-zCDP implies (epsilon, delta)-DP.
+
+    Orders are integers, as in Policy, so a request for the whole budget is admitted exactly.
+    Source: Canonne, Kamath and Steinke 2020, Proposition 12.
+
+    >>> round(float(rho_for(Fraction(1), Fraction(1, 10**9))), 6)
+    0.014973
+    """
+    if delta == 0:
+        raise DataError("E_DELTA", "Gaussian noise needs a delta above 0")
+    _require(epsilon)
+    order = best_order(epsilon, delta)
+    return _renyi_budget(epsilon, delta, order) / order
+
+
+def epsilon_for(rho: Fraction, delta: Fraction) -> Fraction:
+    """Return the smallest epsilon (rounded up to 1e-12) that rho-zCDP implies at delta.
+
+    >>> round(float(epsilon_for(Fraction(14973, 10**6), Fraction(1, 10**9))), 4)
+    1.0
+    """
+    _require(rho)
+    if delta == 0:
+        raise DataError("E_DELTA", "zCDP implies no finite epsilon at delta = 0")
+    order = order_for_rho(rho, delta)
+    return max(Fraction(units_up(order * rho + conversion(order, delta)), UNITS), Fraction(0))
+
+
+def _require(amount: Fraction) -> None:
+    if not _positive(amount):
+        raise DataError("E_EPSILON", "a privacy parameter must be a positive fraction")

@@ -1,0 +1,171 @@
+"""Least-squares constants of one attribute, from the integer rows that are really measured."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.algebra.blocks import Identity, Prefix
+from dpsql.algebra.operator import Operator
+from dpsql.algebra.ranges import AllRange, Ranges
+from dpsql.plan.strategy import Integers
+
+Floats: TypeAlias = NDArray[np.float64]
+Indices: TypeAlias = NDArray[np.int64]
+
+SPAN_TOLERANCE = 1e-7
+"""Relative size below which the part of a query outside the row space counts as zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The least-squares constants of one attribute, from the rows that are really measured.
+
+    ``rows`` is None for the identity and its residual rows, ``inverse`` their pseudo-inverse.
+    ``u`` is the normalised row sum of the inverse Gram K, ``Kt`` the covariance of the part that
+    sums to zero (None for I - J/n). ``total`` is 1'K1 inverted, zero where the rows do not answer
+    the sum of all cells. ``gain`` is the precision of residual rows relative to ``Kt``.
+    ``row_space`` projects on what the rows can answer, None for everything.
+    """
+
+    size: int
+    rows: Integers | None
+    inverse: Floats | None
+    u: Floats
+    Kt: Floats | None
+    total: float
+    gain: float
+    row_space: Floats | None
+
+    def parts(self, operator: Operator) -> tuple[Floats, Floats, bool]:
+        """Return (Qu, diag(Q Kt Q'), answerable) of a query factor, per row."""
+        if isinstance(operator, Identity):
+            return self.u, self._cells(), self.row_space is None
+        means = np.asarray(operator.matmat(self.u[:, np.newaxis])[:, 0], dtype=np.float64)
+        bounds = _intervals(operator)
+        if bounds is not None:
+            raw, scale = self._interval_spread(*bounds)
+        else:
+            raw, scale = self._spread(np.asarray(operator.dense(), dtype=np.float64))
+        return means, np.where(raw > 1e-12 * scale, raw, 0.0), self._spans(operator)
+
+    def _cells(self) -> Floats:
+        if self.Kt is None:
+            return np.full(self.size, 1 - 1 / self.size)
+        return np.asarray(self.Kt.diagonal())
+
+    def _spread(self, Q: Floats) -> tuple[Floats, Floats]:
+        """Return diag(Q Kt Q') and the size of the terms it is the sum of."""
+        scale = Q**2 @ self._cells()
+        if self.Kt is None:
+            return np.einsum("ij,ij->i", Q, Q) - Q.sum(axis=1) ** 2 / self.size, scale
+        return np.einsum("ij,ij->i", Q @ self.Kt, Q), scale
+
+    def _interval_spread(self, lo: Indices, hi: Indices) -> tuple[Floats, Floats]:
+        length = (hi - lo).astype(np.float64)
+        if self.Kt is None:
+            return length * (1 - length / self.size), length
+        sums = np.zeros((self.size + 1, self.size + 1))
+        sums[1:, 1:] = self.Kt.cumsum(axis=0).cumsum(axis=1)
+        cells = np.concatenate([[0.0], self._cells().cumsum()])
+        spread = sums[hi, hi] - sums[lo, hi] - sums[hi, lo] + sums[lo, lo]
+        return spread, cells[hi] - cells[lo]
+
+    def _spans(self, operator: Operator) -> bool:
+        if self.row_space is None:
+            return True
+        Q = np.asarray(operator.dense(), dtype=np.float64)
+        outside = np.abs(Q - Q @ self.row_space)
+        return bool((outside <= SPAN_TOLERANCE * (1 + np.abs(Q).max())).all())
+
+    def cross(self, left: Operator | None, right: Operator | None) -> tuple[Floats, Floats]:
+        """Return per pair of rows (q'u q''u, q'Kt q''); None is Total."""
+        if left is None or right is None:
+            other = left or right
+            means = np.ones(1) if other is None else other.matmat(self.u[:, np.newaxis])[:, 0]
+            return np.asarray(means, dtype=np.float64), np.zeros(len(means))
+        P = np.asarray(left.dense(), dtype=np.float64)
+        Q = np.asarray(right.dense(), dtype=np.float64)
+        centred = P - P.mean(axis=1, keepdims=True) if self.Kt is None else P @ self.Kt
+        return (P @ self.u) * (Q @ self.u), np.einsum("ij,ij->i", centred, Q)
+
+
+def _intervals(operator: Operator) -> tuple[Indices, Indices] | None:
+    """Return the half-open intervals [lo, hi) whose sums the operator asks, if it does."""
+    if isinstance(operator, Prefix):
+        return np.zeros(operator.size, dtype=np.int64), np.arange(1, operator.size + 1)
+    if isinstance(operator, Ranges):
+        return operator.lo, operator.hi
+    if isinstance(operator, AllRange):
+        lo, last = np.triu_indices(operator.size)
+        return lo.astype(np.int64), last.astype(np.int64) + 1
+    return None
+
+
+def full_axis(size: int, rows: Integers | None, mixed: bool) -> Axis:
+    """Return the constants of an attribute measured with full rows."""
+    if rows is None:
+        return _identity_axis(size)
+    Q = rows.astype(np.float64)
+    K, inverse, row_space = _inverse(Q)
+    ones = K.sum(axis=1)
+    tau = float(ones.sum())
+    if row_space is not None and np.abs(row_space.sum(axis=1) - 1).max() > SPAN_TOLERANCE:
+        return Axis(size, rows, inverse, np.zeros(size), K, 0.0, 1.0, row_space)
+    if mixed:
+        raise ValueError("full and residual rows of one attribute meet only for the identity")
+    Kt = K - np.outer(ones, ones) / tau
+    return Axis(size, rows, inverse, ones / tau, Kt, 1 / tau, 1.0, row_space)
+
+
+def residual_axis(size: int, rows: Integers | None) -> Axis:
+    """Return the constants of an attribute that is measured with residual rows only."""
+    if rows is None:
+        return _identity_axis(size)
+    B = rows.astype(np.float64)
+    left, singular, right = np.linalg.svd(B, full_matrices=True)
+    rank = int((singular > 1e-9 * singular[0]).sum())
+    null = right[-1]
+    if rank != size - 1 or abs(null.sum()) < 1e-9 * math.sqrt(size):
+        raise ValueError("residual rows must leave exactly one direction, and not the total")
+    u = null / null.sum()
+    inverse = (right[:rank].T / singular[:rank]) @ left[:, :rank].T
+    inverse = inverse - np.outer(u, inverse.sum(axis=0))
+    return Axis(size, rows, inverse, u, inverse @ inverse.T, 0.0, 1.0, None)
+
+
+def _identity_axis(size: int) -> Axis:
+    u = np.full(size, 1 / size)
+    return Axis(size, None, None, u, None, 1 / size, float(size) ** 2, None)
+
+
+def _inverse(Q: Floats) -> tuple[Floats, Floats, Floats | None]:
+    """Return (K, pseudo-inverse, projector on the row space or None for full rank)."""
+    n = Q.shape[1]
+    if len(Q) >= n:
+        try:
+            L = np.linalg.cholesky(Q.T @ Q)
+        except np.linalg.LinAlgError:
+            pass
+        else:
+            pivots = L.diagonal()
+            if pivots.min() > 1e-3 * pivots.max():
+                half = np.linalg.inv(L)
+                K = half.T @ half
+                return K, K @ Q.T, None
+    left, singular, right = np.linalg.svd(Q, full_matrices=False)
+    rank = int((singular > 1e-9 * singular[0]).sum())
+    basis = right[:rank].T
+    inverse = (basis / singular[:rank]) @ left[:, :rank].T
+    K = (basis / singular[:rank] ** 2) @ basis.T
+    return K, inverse, None if rank == n else basis @ basis.T
+
+
+def unmeasured_axis(size: int) -> Axis:
+    """Return the constants of an attribute that no block resolves: only its total is known."""
+    u = np.full(size, 1 / size)
+    return Axis(size, None, None, u, None, 0.0, 1.0, None)

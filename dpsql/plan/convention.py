@@ -1,0 +1,68 @@
+"""Error and noise in the convention of the published tables, for comparison only."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from dpsql.plan.forecast import Forecast
+from dpsql.plan.strategy import Noise, Strategy
+from dpsql.plan.workload import Product, Workload
+
+
+def rmse(strategy: Strategy, workload: Workload, epsilon: float, delta: float) -> float:
+    """Return the root mean squared error over all rows, in the convention of the literature."""
+    unit = unit_variance(strategy.noise, epsilon, delta)
+    return math.sqrt(unit * unit_error(strategy, workload) / workload.rows)
+
+
+def unit_error(strategy: Strategy, workload: Workload) -> float:
+    """Return the weighted total variance of a workload at noise ||A|| per unit budget."""
+    forecast = Forecast(strategy, unit_variances(strategy))
+    total = 0.0
+    for row, weight2 in zip(workload.index.tolist(), workload.weights2, strict=True):
+        factors = {
+            name: workload.factors[i][j]
+            for i, (name, j) in enumerate(zip(workload.attributes, row, strict=True))
+            if j >= 0
+        }
+        total += float(weight2) * forecast.total(Product(factors))
+    return total
+
+
+def unit_variances(strategy: Strategy) -> list[float]:
+    """Return per block the squared sensitivity over its share: noise of a unit budget."""
+    return [
+        float(Fraction(strategy.sensitivity(b)) / b.share) ** 2
+        if strategy.noise == "laplace"
+        else float(Fraction(strategy.sensitivity(b)) / b.share)
+        for b in strategy.blocks
+    ]
+
+
+def unit_variance(noise: Noise, epsilon: float, delta: float) -> float:
+    """Return the variance of one number of unit sensitivity, analytic for Gaussian noise.
+
+    >>> unit_variance("laplace", 1.0, 0.0), round(unit_variance("gaussian", 1.0, 1e-6) ** 0.5, 6)
+    (2.0, 4.224679)
+    """
+    if noise == "laplace":
+        return 2 / epsilon**2
+    low, high = 1e-9, 1e9
+    for _ in range(200):
+        middle = math.sqrt(low * high)
+        if _gaussian_delta(middle, epsilon) > delta:
+            low = middle
+        else:
+            high = middle
+    return high**2
+
+
+def _gaussian_delta(sigma: float, epsilon: float) -> float:
+    """Return delta of the Gaussian mechanism. Source: Balle and Wang 2018, theorem 8."""
+    half = 1 / (2 * sigma)
+    return _phi(half - epsilon * sigma) - math.exp(epsilon) * _phi(-half - epsilon * sigma)
+
+
+def _phi(x: float) -> float:
+    return 0.5 * math.erfc(-x / math.sqrt(2))

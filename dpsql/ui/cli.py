@@ -1,0 +1,274 @@
+"""The command line: options in, exit status out.
+
+Exit status: 0 ok, 1 a query was refused or failed, 2 usage or catalog, 3 data or ledger
+unavailable, 5 budget refused, 130 interrupted. Nothing heavy is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dpsql import __version__
+from dpsql.errors import Error, UsageError
+
+if TYPE_CHECKING:
+    from dpsql.dbapi import Connection
+    from dpsql.ui.session import Session
+
+OK, REFUSED, USAGE, UNAVAILABLE, BUDGET, INTERRUPTED = 0, 1, 2, 3, 5, 130
+
+EPILOG = """\b
+Commands:
+  dpsql run FILE.sql --catalog C --epsilon E   a whole file as one workload, one charge
+  dpsql init FILE                              draft a catalog for a data file
+  dpsql ledger CATALOG                         show the budget and what was charged
+\b
+Exit status: 0 ok, 1 query refused or failed, 2 usage or catalog,
+3 data or ledger unavailable, 5 budget refused, 130 interrupted.
+"""
+
+
+class OrderedCommand(click.Command):
+    """A command that remembers in which order -c and -f were given."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse twice: once for the order, once for the values."""
+        if not ctx.resilient_parsing:
+            _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+            ctx.meta["dpsql.order"] = [param.name for param in order]
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=OrderedCommand, epilog=EPILOG, context_settings={"max_content_width": 100})
+@click.argument("catalog", required=False)
+@click.option("-c", "--command", "commands", metavar="SQL", multiple=True, help="Run SQL.")
+@click.option(
+    "-f", "--file", "files", metavar="FILE", multiple=True, help="Run a file; - is stdin."
+)
+@click.option("-init", "--init", "init", metavar="FILE", help="Run a file before anything else.")
+@click.option("-e", "--epsilon", metavar="E", help="Epsilon of every request.")
+@click.option("--delta", metavar="D", help="Delta of every Gaussian request.")
+@click.option("--noise", metavar="NOISE", help="laplace or gaussian.")
+@click.option("--format", "--mode", "format_", metavar="FORMAT", help="How results are written.")
+@click.option("--stddev", is_flag=True, help="Add error columns to csv, tsv, json and files.")
+@click.version_option(__version__, message="dpsql %(version)s")
+@click.pass_context
+def query(
+    ctx: click.Context,
+    catalog: str | None,
+    commands: tuple[str, ...],
+    files: tuple[str, ...],
+    init: str | None,
+    epsilon: str | None,
+    delta: str | None,
+    noise: str | None,
+    format_: str | None,
+    stddev: bool,
+) -> int:
+    """Differentially private SQL over the tables of CATALOG.
+
+    Without -c or -f, SQL is read from stdin, or typed at a prompt on a terminal. The statements
+    of one -c, file or stdin are answered together, for one epsilon.
+    """
+    if catalog is None:
+        raise click.UsageError("name a catalog, or see dpsql --help", ctx)
+    from dpsql.ui.session import Session, choose_format, read_text
+
+    chosen = choose_format(format_)
+    texts = []
+    remaining = {"commands": list(commands), "files": list(files)}
+    for name in ctx.meta["dpsql.order"]:
+        if remaining.get(name):
+            value = remaining[name].pop(0)
+            texts.append(value if name == "commands" else read_text(value))
+    if not texts and not sys.stdin.isatty():
+        texts.append(read_text("-"))
+    first = None if init is None else read_text(init)
+    connection = open_connection(catalog, epsilon, delta, noise)
+    session = Session(connection, Path(catalog).stem, chosen, stddev=stddev)
+    try:
+        if first is not None:
+            session.run_text(first)
+        return _run_texts(session, texts) if texts else _run_prompt(session)
+    finally:
+        session.close()
+
+
+def _run_texts(session: Session, texts: list[str]) -> int:
+    from dpsql.ui.session import Quit
+
+    try:
+        for text in texts:
+            session.run_text(text)
+    except Quit:
+        pass
+    return session.exit_code
+
+
+def _run_prompt(session: Session) -> int:
+    from dpsql.ui.repl import run_prompt
+
+    session.interactive, session.bail = True, False
+    return run_prompt(session)
+
+
+@click.command(context_settings={"max_content_width": 100})
+@click.argument("file")
+@click.option("--catalog", metavar="CATALOG", required=True, help="The catalog.")
+@click.option("-e", "--epsilon", metavar="E", help="Epsilon of the whole file.")
+@click.option("--delta", metavar="D", help="Delta of the whole file (Gaussian noise).")
+@click.option("--noise", metavar="NOISE", help="laplace or gaussian.")
+@click.option("--out", metavar="DIR", help="Write one file per statement and a summary here.")
+@click.option("--force", is_flag=True, help="Replace existing output.")
+@click.option("--dry-run", is_flag=True, help="Stop at the forecast; nothing is charged.")
+@click.option(
+    "--format", "--mode", "format_", metavar="FORMAT", help="csv in files, else as dpsql."
+)
+@click.option("--stddev", is_flag=True, help="Add error columns to csv, tsv, json and files.")
+@click.option("--report", metavar="HTML", help="Write one self-contained page.")
+def run(
+    file: str,
+    catalog: str,
+    epsilon: str | None,
+    delta: str | None,
+    noise: str | None,
+    out: str | None,
+    force: bool,
+    dry_run: bool,
+    format_: str | None,
+    stddev: bool,
+    report: str | None,
+) -> int:
+    """Answer all statements of FILE as one workload with one charge."""
+    from dpsql.ui.run import Order, run_batch
+
+    order = Order(
+        file=file,
+        out=None if out is None else Path(out),
+        report=None if report is None else Path(report),
+        format=format_,
+        stddev=stddev,
+        force=force,
+        dry_run=dry_run,
+    )
+    connection = open_connection(catalog, epsilon, delta, noise)
+    try:
+        run_batch(connection, order)
+    finally:
+        connection.close()
+    return OK
+
+
+@click.command(context_settings={"max_content_width": 100})
+@click.argument("file")
+@click.option("-o", "--output", metavar="CATALOG", help="Write here instead of to stdout.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
+def init(file: str, output: str | None, force: bool) -> int:
+    """Draft a catalog for a data FILE from its column names and types only."""
+    from dpsql.dbapi import draft_catalog
+
+    if output is None:
+        print(draft_catalog(file), end="")
+        return OK
+    from dpsql.ui.output import OutputFile
+    from dpsql.ui.session import tell
+
+    with OutputFile(Path(output), force) as target:
+        target.commit(draft_catalog(file).encode())
+    tell(f"wrote {output}; declare domains and bounds from public knowledge, never from the data")
+    return OK
+
+
+@click.command(context_settings={"max_content_width": 100})
+@click.argument("catalog")
+@click.option("--format", "--mode", "format_", metavar="FORMAT", help="How entries are written.")
+def ledger(catalog: str, format_: str | None) -> int:
+    """Show the budget of CATALOG (stderr) and every charge (stdout)."""
+    from dpsql.ui.describe import budget_lines, ledger_grid
+    from dpsql.ui.session import Session, choose_format, tell
+
+    session = Session(open_connection(catalog), Path(catalog).stem, choose_format(format_))
+    try:
+        for line in budget_lines(session.connection.budget):
+            tell(line)
+        session.write(ledger_grid(session.connection.entries()))
+    finally:
+        session.close()
+    return OK
+
+
+SUBCOMMANDS: dict[str, click.Command] = {"run": run, "init": init, "ledger": ledger}
+
+
+def open_connection(
+    catalog: str, epsilon: str | None = None, delta: str | None = None, noise: str | None = None
+) -> Connection:
+    """Connect with options as the user wrote them.
+
+    Raises: UsageError for a malformed option; other errors of ``dpsql.connect``.
+    """
+    from dpsql import dbapi
+    from dpsql.errors import DataError
+
+    try:
+        return dbapi.connect(
+            catalog,
+            epsilon=None if epsilon is None else dbapi.parse_epsilon_text(epsilon),
+            delta=None if delta is None else dbapi.parse_delta_text(delta),
+            noise=noise,
+        )
+    except DataError as error:
+        raise UsageError(error.code, error.message, hint=error.hint) from None
+
+
+def run_command_line(arguments: list[str]) -> int:
+    """Run one command line and return its exit status."""
+    name = arguments[0] if arguments else ""
+    command, rest = (
+        SUBCOMMANDS.get(name, query),
+        arguments[1:] if name in SUBCOMMANDS else arguments,
+    )
+    try:
+        status = command.main(
+            args=rest,
+            prog_name=f"dpsql {name}" if name in SUBCOMMANDS else "dpsql",
+            standalone_mode=False,
+        )
+        sys.stdout.flush()
+        return int(status or OK)
+    except click.ClickException as error:
+        return _report_usage(error)
+    except Error as error:
+        from dpsql.ui.session import describe_error, tell
+
+        tell(describe_error(error, sys.stderr))
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _close_stdout(OK)
+    except OSError as error:
+        print(f"error: {(error.strerror or 'input or output failed').lower()}", file=sys.stderr)
+        return _close_stdout(USAGE)
+
+
+def _report_usage(error: click.ClickException) -> int:
+    from dpsql.errors import printable
+
+    context = getattr(error, "ctx", None)
+    if context is not None:
+        print(context.get_usage(), file=sys.stderr)
+    print(f"error: {printable(error.format_message())}", file=sys.stderr)
+    return error.exit_code
+
+
+def _close_stdout(status: int) -> int:
+    """Give stdout a harmless target, so that its final flush cannot fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status

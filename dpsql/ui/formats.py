@@ -1,0 +1,294 @@
+"""The output formats: one registry, one small renderer each."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpsql.errors import UsageError
+from dpsql.ui.grid import Grid, Shown, clip, pad, shown_columns, text_width
+from dpsql.ui.numbers import plain
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """What the target of a text can show; the default suits files and pipes."""
+
+    stddev: bool = False
+    width: int | None = None
+    colour: bool = False
+    unicode: bool = True
+    terminal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One output format: its name, file extension and renderer (text or bytes)."""
+
+    name: str
+    extension: str
+    render: Callable[[Grid, Style], str] | None = None
+    encode: Callable[[Grid, Style], bytes] | None = None
+
+
+FORMATS: dict[str, Format] = {}
+Renderer = Callable[[Grid, Style], str]
+
+
+def text_format(name: str, extension: str) -> Callable[[Renderer], Renderer]:
+    """Register a text format."""
+
+    def register(render: Renderer) -> Renderer:
+        FORMATS[name] = Format(name, extension, render=render)
+        return render
+
+    return register
+
+
+def find_format(name: str) -> Format:
+    """Return a format by name, checking that what it needs is installed.
+
+    Raises: UsageError for an unknown name or a missing optional package.
+    """
+    found = FORMATS.get(name.lower())
+    if found is None:
+        raise UsageError(
+            "E_FORMAT", f"unknown format {name!r}", hint=f"formats: {', '.join(FORMATS)}"
+        )
+    if found.encode is not None:
+        from importlib.util import find_spec
+
+        if find_spec("pyarrow") is None:
+            raise UsageError(
+                "E_FORMAT",
+                f"the format {found.name} needs the package pyarrow",
+                hint="pip install 'dpsql[arrow]', or choose csv or jsonl",
+            )
+    return found
+
+
+def terminal_safe(text: str) -> str:
+    """Escape what could drive a terminal, keeping line breaks and tabs.
+
+    >>> terminal_safe("a\\x1b[31m\\n")
+    'a\\\\x1b[31m\\n'
+    """
+    return re.sub(r"[^\n\t\x20-\x7e]", _escape_unprintable, text)
+
+
+def _escape_unprintable(match: re.Match[str]) -> str:
+    character = match.group()
+    return character if character.isprintable() else repr(character)[1:-1]
+
+
+def _with_errors(grid: Grid, style: Style) -> Grid:
+    return grid.with_stddev() if style.stddev else grid
+
+
+@text_format("box", "txt")
+def render_box(grid: Grid, style: Style) -> str:
+    """Draw a table with a ± column next to every noisy column."""
+    columns = shown_columns(grid, "±" if style.unicode else "+/-")
+    if not columns:
+        return ""
+    widths = _fit(columns, style.width)
+    marks = "┌┬┐├┼┤└┴┘─│" if style.unicode else "+++++++++-|"
+    rules = [_rule(marks[3 * i : 3 * i + 3], marks[9], widths) for i in range(3)]
+    header = [clip(column.header, w) for column, w in zip(columns, widths, strict=True)]
+    lines = [rules[0], _box_line(header, columns, widths, marks[10], style, head=True), rules[1]]
+    for i in range(len(grid.rows)):
+        cells = [clip(column.cells[i], w) for column, w in zip(columns, widths, strict=True)]
+        lines.append(_box_line(cells, columns, widths, marks[10], style))
+    return "\n".join([*lines, rules[2]]) + "\n"
+
+
+def _rule(corners: str, dash: str, widths: list[int]) -> str:
+    return corners[0] + corners[1].join(dash * (w + 2) for w in widths) + corners[2]
+
+
+def _box_line(
+    cells: list[str],
+    columns: list[Shown],
+    widths: list[int],
+    bar: str,
+    style: Style,
+    head: bool = False,
+) -> str:
+    padded = []
+    for cell, column, width in zip(cells, columns, widths, strict=True):
+        text = f" {pad(cell, width, column.right)} "
+        if style.colour and head:
+            text = f"\x1b[1m{text}\x1b[0m"
+        elif style.colour and (column.error or cell == "NULL"):
+            text = f"\x1b[2m{text}\x1b[0m"
+        padded.append(text)
+    return bar + bar.join(padded) + bar
+
+
+def _fit(columns: list[Shown], limit: int | None) -> list[int]:
+    """Choose widths; text columns give way, widest first, when the terminal is narrow."""
+    widths = [max(map(text_width, (column.header, *column.cells))) for column in columns]
+    if limit is None:
+        return widths
+    shrinkable = [j for j, column in enumerate(columns) if not column.right]
+    excess = sum(widths) + 3 * len(widths) + 1 - limit
+    while excess > 0 and shrinkable:
+        widest = max(shrinkable, key=lambda j: widths[j])
+        if widths[widest] <= 8:
+            break
+        widths[widest] -= 1
+        excess -= 1
+    return widths
+
+
+def _separated(grid: Grid, style: Style, line: Callable[[tuple[object, ...]], str]) -> str:
+    grid = _with_errors(grid, style)
+    text = "".join(f"{line(row)}\n" for row in [grid.columns, *grid.rows])
+    return terminal_safe(text) if style.terminal else text
+
+
+@text_format("csv", "csv")
+def render_csv(grid: Grid, style: Style) -> str:
+    """Write RFC 4180 lines in full precision; NULL is an empty field, empty text is ``""``."""
+    return _separated(grid, style, lambda row: ",".join(map(_csv_field, row)) or '""')
+
+
+def _csv_field(value: object) -> str:
+    """Quote a field where needed.
+
+    >>> [_csv_field(value) for value in (None, "", "a,b", 1.5)]
+    ['', '""', '"a,b"', '1.5']
+    """
+    if value is None:
+        return ""
+    text = plain(value)
+    if text and not re.search(r'[,"\r\n]', text):
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+@text_format("tsv", "tsv")
+def render_tsv(grid: Grid, style: Style) -> str:
+    """Write tab-separated lines; tabs, line breaks and backslashes in values are escaped."""
+    return _separated(grid, style, lambda row: "\t".join(map(_tsv_field, row)))
+
+
+def _tsv_field(value: object) -> str:
+    escapes = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+    return "" if value is None else plain(value).translate(escapes)
+
+
+def json_value(value: object) -> object:
+    """Return the JSON form of one value; NaN and infinities become null."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Fraction):
+        return float(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return plain(value)
+
+
+def _records(grid: Grid, style: Style) -> list[str]:
+    grid = _with_errors(grid, style)
+    return [
+        _json_text(dict(zip(grid.columns, map(json_value, row), strict=True))) for row in grid.rows
+    ]
+
+
+def _json_text(value: object) -> str:
+    """Encode without leaving any unprintable character in the text."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+
+
+@text_format("json", "json")
+def render_json(grid: Grid, style: Style) -> str:
+    """Write one array of objects, in full precision."""
+    records = _records(grid, style)
+    return "[\n" + ",\n".join(f"  {record}" for record in records) + "\n]\n" if records else "[]\n"
+
+
+@text_format("jsonl", "jsonl")
+def render_jsonl(grid: Grid, style: Style) -> str:
+    """Write one object per line, in full precision."""
+    return "".join(f"{record}\n" for record in _records(grid, style))
+
+
+@text_format("markdown", "md")
+def render_markdown(grid: Grid, style: Style) -> str:
+    """Write a pipe table with a ± column next to every noisy column."""
+    columns = shown_columns(grid)
+    escaped = [[_pipe(text) for text in (c.header, *c.cells)] for c in columns]
+    widths = [max(3, *map(text_width, texts)) for texts in escaped]
+    lines = [
+        " | ".join(pad(t[i], w, c.right) for t, w, c in zip(escaped, widths, columns, strict=True))
+        for i in range(len(grid.rows) + 1)
+    ]
+    dashes = " | ".join(
+        "-" * (w - 1) + (":" if c.right else "-") for w, c in zip(widths, columns, strict=True)
+    )
+    return "".join(f"| {line} |\n" for line in [lines[0], dashes, *lines[1:]])
+
+
+def _pipe(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|")
+
+
+@text_format("html", "html")
+def render_html(grid: Grid, style: Style) -> str:
+    """Write one ``<table>`` element; all text is escaped."""
+    columns = shown_columns(grid)
+    head = "".join(f"<th>{html.escape(column.header)}</th>" for column in columns)
+    rows = "".join(
+        "<tr>" + "".join(_html_cell(column, i) for column in columns) + "</tr>\n"
+        for i in range(len(grid.rows))
+    )
+    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n"
+
+
+def _html_cell(column: Shown, i: int) -> str:
+    kind = ' class="error"' if column.error else ' class="number"' if column.right else ""
+    return f"<td{kind}>{html.escape(column.cells[i])}</td>"
+
+
+@text_format("line", "txt")
+def render_line(grid: Grid, style: Style) -> str:
+    """Write one ``name = value`` line per column, records separated by a blank line."""
+    columns = shown_columns(grid)
+    width = max((text_width(column.header) for column in columns), default=0)
+    records = [
+        "".join(f"{pad(column.header, width, True)} = {column.cells[i]}\n" for column in columns)
+        for i in range(len(grid.rows))
+    ]
+    return "\n".join(records)
+
+
+def _encode_parquet(grid: Grid, style: Style) -> bytes:
+    from dpsql.ui.columnar import encode_parquet
+
+    return encode_parquet(_with_errors(grid, style))
+
+
+def _encode_arrow(grid: Grid, style: Style) -> bytes:
+    from dpsql.ui.columnar import encode_arrow
+
+    return encode_arrow(_with_errors(grid, style))
+
+
+FORMATS["parquet"] = Format("parquet", "parquet", encode=_encode_parquet)
+FORMATS["arrow"] = Format("arrow", "arrow", encode=_encode_arrow)
+
+
+def encode(grid: Grid, name: str, style: Style) -> bytes:
+    """Return a whole file in the named format, UTF-8 for text formats."""
+    found = find_format(name)
+    if found.encode is not None:
+        return found.encode(grid, style)
+    assert found.render is not None
+    return found.render(grid, style).encode()

@@ -1,0 +1,134 @@
+"""A rectangular result, and the text of its cells as people see them."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpsql.errors import printable
+from dpsql.ui.numbers import decimals_for, fixed, plain
+
+if TYPE_CHECKING:
+    from dpsql.dbapi import Result
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Columns, their types, rows, and per column either None or one stddev per row."""
+
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+    stddev: tuple[tuple[float | None, ...] | None, ...]
+
+    @classmethod
+    def of(cls, result: Result) -> Grid:
+        """Take what a format needs from a result."""
+        return cls(result.columns, result.types, result.rows, result.stddev)
+
+    @classmethod
+    def exact(
+        cls, columns: tuple[str, ...], types: tuple[str, ...], rows: list[tuple[object, ...]]
+    ) -> Grid:
+        """Make a grid of public facts, none of them noisy."""
+        return cls(columns, types, tuple(rows), (None,) * len(columns))
+
+    def with_stddev(self) -> Grid:
+        """Return the grid with a column ``<name>_stddev`` after every noisy column."""
+        columns: list[str] = []
+        types: list[str] = []
+        values: list[tuple[object, ...]] = []
+        for j, name in enumerate(self.columns):
+            columns.append(name)
+            types.append(self.types[j])
+            values.append(tuple(row[j] for row in self.rows))
+            deviations = self.stddev[j]
+            if deviations is not None:
+                columns.append(f"{name}_stddev")
+                types.append("number")
+                values.append(deviations)
+        rows = [tuple(column[i] for column in values) for i in range(len(self.rows))]
+        return Grid.exact(tuple(columns), tuple(types), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One displayed column: header, cells, and whether it is aligned to the right."""
+
+    header: str
+    cells: tuple[str, ...]
+    right: bool
+    error: bool = False
+
+
+def shown_columns(grid: Grid, plus_minus: str = "±", null: str = "NULL") -> list[Shown]:
+    """Return the columns as text: noisy numbers rounded in view of their error, then the error.
+
+    >>> grid = Grid(("n",), ("number",), ((12.345,), (None,)), ((1.41, None),))
+    >>> [(column.header, column.cells) for column in shown_columns(grid)]
+    [('n', ('12.3', 'NULL')), ('±', ('1.4', ''))]
+    """
+    shown = []
+    for j, name in enumerate(grid.columns):
+        values = [row[j] for row in grid.rows]
+        right = grid.types[j] in ("integer", "number")
+        deviations = grid.stddev[j]
+        if deviations is None:
+            cells = tuple(null if v is None else printable(plain(v)) for v in values)
+            shown.append(Shown(printable(name), cells, right))
+            continue
+        decimals = decimals_for(deviations)
+        cells = tuple(_noisy(v, s, decimals, null) for v, s in zip(values, deviations, strict=True))
+        errors = tuple("" if s is None else fixed(s, decimals) for s in deviations)
+        shown.append(Shown(printable(name), cells, right))
+        shown.append(Shown(plus_minus, errors, True, error=True))
+    return shown
+
+
+def _noisy(value: object, stddev: float | None, decimals: int, null: str) -> str:
+    if value is None:
+        return null
+    if isinstance(value, float) and stddev is not None:
+        return fixed(value, decimals)
+    return printable(plain(value))
+
+
+def text_width(text: str) -> int:
+    """Return how many terminal cells a text takes.
+
+    >>> text_width("abc"), text_width("日本")
+    (3, 4)
+    """
+    if text.isascii():
+        return len(text)
+    return sum(_cell_width(character) for character in text)
+
+
+def _cell_width(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def clip(text: str, width: int) -> str:
+    """Shorten a text to ``width`` terminal cells, marking what was cut.
+
+    >>> clip("Married-civ-spouse", 8)
+    'Married…'
+    """
+    if text_width(text) <= width:
+        return text
+    kept, used = "", 1
+    for character in text:
+        used += _cell_width(character)
+        if used > width:
+            break
+        kept += character
+    return kept + "…"
+
+
+def pad(text: str, width: int, right: bool = False) -> str:
+    """Fill a text with blanks to ``width`` terminal cells."""
+    blank = " " * (width - text_width(text))
+    return blank + text if right else text + blank

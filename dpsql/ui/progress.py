@@ -1,0 +1,54 @@
+"""A moving line on stderr for what takes longer than about a second; terminals only."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+from typing import TextIO
+
+FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+class Progress:
+    """Context manager: after ``delay`` seconds, shows what is being done and for how long."""
+
+    def __init__(self, stream: TextIO, doing: str, delay: float = 1.0) -> None:
+        self._stream, self._doing, self._delay = stream, doing, delay
+        self._done = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Progress:
+        if self._stream.isatty():
+            self._thread = threading.Thread(target=self._animate, daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._done.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _animate(self) -> None:
+        started = time.monotonic()
+        wait, step, drawn = self._delay, 0, ""
+        while not self._done.wait(wait):
+            wait, step = 0.1, step + 1
+            frame = FRAMES[step % len(FRAMES)] if _unicode(self._stream) else "|/-\\"[step % 4]
+            drawn = f"{frame} {self._doing} {time.monotonic() - started:.0f} s"
+            self._draw(f"\r{drawn}")
+        if drawn:
+            self._draw("\r" + " " * len(drawn) + "\r")
+
+    def _draw(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+def _unicode(stream: TextIO) -> bool:
+    return (stream.encoding or "").lower().replace("-", "") == "utf8"

@@ -1,0 +1,206 @@
+"""The prompt: multi-line SQL up to a semicolon, history, completion, the budget in sight."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpsql.errors import Error
+from dpsql.ui.describe import gauge
+from dpsql.ui.numbers import floor_text
+from dpsql.ui.session import Quit, Session, is_command, speaks_unicode, tell
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import CompleteEvent, Completion
+    from prompt_toolkit.document import Document
+    from prompt_toolkit.history import History
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+WORDS_TO_LEAVE = ("quit", "exit", "quit;", "exit;")
+Reader = Callable[[], str]
+
+
+def run_prompt(session: Session) -> int:
+    """Read and answer until the user leaves; return the exit status."""
+    import dpsql
+
+    fancy = os.environ.get("TERM", "dumb") not in ("dumb", "unknown", "")
+    tell(f"dpsql {dpsql.__version__} on {session.name}. SQL ends with ;  .help lists commands.")
+    read = make_reader(session) if fancy else lambda: read_plainly(session)
+    while True:
+        try:
+            text = read()
+        except KeyboardInterrupt:
+            tell("")
+            continue
+        except EOFError:
+            return 0
+        try:
+            answer_input(session, text)
+        except KeyboardInterrupt:
+            tell("interrupted")
+        except Quit:
+            return 0
+        except Error as error:
+            session.report(error)
+            return error.exit_code
+
+
+def answer_input(session: Session, text: str) -> None:
+    """Run one input: a command, or statements one after the other.
+
+    Raises: Quit when asked to leave; Error when ``bail`` is set.
+    """
+    if text.strip().lower() in WORDS_TO_LEAVE:
+        raise Quit
+    if is_command(text):
+        return session.run_piece(text.strip(), session.run_statement)
+    from dpsql.dbapi import split_script
+
+    statements, rest = split_script(text)
+    for statement in [*statements, rest]:
+        session.run_piece(statement, session.run_statement)
+        if session.exit_code:
+            break
+    session.exit_code = 0
+    return None
+
+
+def is_complete(text: str) -> bool:
+    """Tell whether Enter should run the text: a command, nothing, or SQL up to a semicolon."""
+    stripped = text.strip()
+    if not stripped or is_command(text) or stripped.lower() in WORDS_TO_LEAVE:
+        return True
+    from dpsql.dbapi import split_script
+
+    statements, rest = split_script(text)
+    return bool(statements) and not rest.strip()
+
+
+def prompt_text(session: Session, unicode: bool = True) -> str:
+    """Return the prompt: catalog, remaining epsilon, statements collected."""
+    remaining = floor_text(session.connection.budget.remaining_epsilon, 3)
+    count = session.connection.workload
+    block = "" if count is None else f" [{count}]"
+    return f"{session.name} {'ε' if unicode else 'eps'} {remaining}{block}> "
+
+
+def toolbar_text(session: Session) -> str:
+    """Return the line below: gauge, settings of the next request, workload."""
+    budget, settings = session.connection.budget, session.connection.settings
+    bar = gauge(budget.remaining_epsilon, budget.total_epsilon)
+    total, left = floor_text(budget.total_epsilon), floor_text(budget.remaining_epsilon)
+    parts = [f"{bar} ε {left} of {total} left"]
+    parts += [f"{name} {value}" for name, value in settings.items() if value]
+    parts.append(f"mode {session.format}")
+    if session.connection.workload is not None:
+        parts.append(f"workload: {session.connection.workload} statements")
+    return " " + "  │  ".join(parts)
+
+
+def read_plainly(session: Session) -> str:
+    """Read one input on a terminal that can only print lines."""
+    lines = [input(prompt_text(session, speaks_unicode(sys.stdout)))]
+    while not is_complete("\n".join(lines)):
+        lines.append(input("   ...> "))
+    return "\n".join(lines)
+
+
+def make_reader(session: Session) -> Reader:
+    """Return a reader with editing, history, highlighting and completion."""
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.styles import Style as Colours
+
+    from dpsql.ui.highlight import SqlLexer
+    from dpsql.ui.session import colour_wanted
+
+    colours = {
+        "sql.keyword": "ansiblue bold",
+        "sql.function": "ansicyan",
+        "sql.string": "ansigreen",
+        "sql.number": "ansimagenta",
+        "sql.comment": "ansibrightblack",
+        "prompt": "bold",
+        "bottom-toolbar": "noreverse ansibrightblack",
+    }
+    prompt: PromptSession[str] = PromptSession(
+        lexer=SqlLexer(),
+        completer=_make_completer(session),
+        complete_while_typing=False,
+        history=open_history(),
+        key_bindings=_make_bindings(),
+        multiline=True,
+        prompt_continuation=lambda width, number, wrapped: "...> ".rjust(width),
+        bottom_toolbar=lambda: toolbar_text(session),
+        style=Colours.from_dict(colours) if colour_wanted() else Colours([]),
+        include_default_pygments_style=False,
+        enable_history_search=False,
+    )
+    return lambda: prompt.prompt([("class:prompt", prompt_text(session))])
+
+
+def history_path() -> Path:
+    """Return where the history lives: under the XDG state folder."""
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser() / "dpsql" / "history"
+
+
+def open_history() -> History:
+    """Open the persistent history, readable by its owner only; else keep it in memory."""
+    from prompt_toolkit.history import FileHistory, InMemoryHistory
+
+    path = history_path()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.touch(mode=0o600)
+    except (OSError, ValueError):
+        return InMemoryHistory()
+    return FileHistory(str(path))
+
+
+def _make_bindings() -> KeyBindings:
+    from prompt_toolkit.enums import DEFAULT_BUFFER
+    from prompt_toolkit.filters import completion_is_selected, has_focus, is_searching
+    from prompt_toolkit.key_binding import KeyBindings
+
+    bindings = KeyBindings()
+    typing = has_focus(DEFAULT_BUFFER) & ~is_searching & ~completion_is_selected
+
+    @bindings.add("enter", filter=typing)
+    def run_or_continue(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if is_complete(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.newline(copy_margin=False)
+
+    @bindings.add("c-c")
+    def clear(event: KeyPressEvent) -> None:
+        event.current_buffer.reset()
+
+    return bindings
+
+
+def _make_completer(session: Session) -> object:
+    from prompt_toolkit.completion import Completer, Completion
+
+    from dpsql.ui.complete import Vocabulary, complete_command, complete_sql
+
+    words = Vocabulary.of(session.connection.catalog)
+
+    class NameCompleter(Completer):
+        """Adapts the candidates to the prompt."""
+
+        def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
+            text = document.text_before_cursor
+            found = (
+                complete_command(text, session) if is_command(text) else complete_sql(text, words)
+            )
+            for one in found:
+                yield Completion(one.text, -one.replaces, display_meta=one.kind)
+
+    return NameCompleter()

@@ -1,0 +1,147 @@
+"""``dpsql run``: a whole SQL file as one workload with one charge."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpsql.errors import UsageError, printable
+from dpsql.ui.formats import FORMATS, Style, encode, find_format
+from dpsql.ui.grid import Grid
+from dpsql.ui.numbers import floor_text
+from dpsql.ui.output import OutputDirectory, OutputFile
+from dpsql.ui.progress import Progress
+from dpsql.ui.session import (
+    choose_format,
+    list_results,
+    read_text,
+    stdout_style,
+    tell,
+    tell_cost,
+)
+from dpsql.ui.summary import Answer, Batch, name_answer, summary_json, summary_markdown
+
+if TYPE_CHECKING:
+    from dpsql.dbapi import Connection, Explanation, Result
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What ``dpsql run`` was asked to do with the answers."""
+
+    file: str
+    out: Path | None = None
+    report: Path | None = None
+    format: str | None = None
+    stddev: bool = False
+    force: bool = False
+    dry_run: bool = False
+
+
+def run_batch(connection: Connection, order: Order) -> None:
+    """Forecast, charge once, and write every answer.
+
+    All that can be checked is checked before the charge: format, places to write, every
+    statement. A run that fails leaves no file behind.
+
+    Raises: dpsql.Error.
+    """
+    chosen = _choose_format(order)
+    text = read_text(order.file)
+    with contextlib.ExitStack() as stack:
+        out = order.out and stack.enter_context(OutputDirectory(order.out, order.force))
+        report = order.report and stack.enter_context(OutputFile(order.report, order.force))
+        with Progress(sys.stderr, "planning"):
+            forecast = connection.explain(text)
+        _check_stdout(order, chosen, forecast)
+        if order.dry_run:
+            print(*forecast.lines(), sep="\n")
+            return
+        for line in forecast.lines():
+            tell(line)
+        with Progress(sys.stderr, "measuring"):
+            results = list_results(connection.executescript(text))
+        batch = _gather(connection, order, forecast, results, chosen)
+        if out:
+            _write_folder(out, batch, chosen, order.stddev)
+        if report:
+            from dpsql.ui.report import render_report
+
+            report.commit(render_report(batch))
+        if out is None:
+            _print_answers(batch, chosen, order.stddev)
+    _tell_end(order, batch)
+
+
+def _choose_format(order: Order) -> str:
+    if order.out is not None and order.format is None:
+        return "csv"
+    return choose_format(order.format)
+
+
+def _check_stdout(order: Order, chosen: str, forecast: Explanation) -> None:
+    """Refuse what stdout cannot take, before the charge."""
+    if order.out is not None or order.dry_run or FORMATS[chosen].encode is None:
+        return
+    if len(forecast.statements) > 1 or sys.stdout.isatty():
+        where = "a terminal" if sys.stdout.isatty() else "one stream of several results"
+        raise UsageError("E_FORMAT", f"{chosen} does not fit {where}", hint="add --out DIR")
+
+
+def _gather(
+    connection: Connection,
+    order: Order,
+    forecast: Explanation,
+    results: list[Result],
+    chosen: str,
+) -> Batch:
+    extension = find_format(chosen).extension
+    answers = []
+    for result in results:
+        if result.kind != "answer" or not result.columns:
+            continue
+        name = name_answer(len(answers) + 1, result)
+        answers.append(Answer(name, f"{name}.{extension}" if order.out else None, result))
+    return Batch(
+        workload=Path(order.file).name,
+        catalog=connection.catalog.path.name,
+        forecast=forecast,
+        answers=tuple(answers),
+        remaining=floor_text(connection.budget.remaining_epsilon, 12),
+    )
+
+
+def _write_folder(out: OutputDirectory, batch: Batch, chosen: str, stddev: bool) -> None:
+    for answer in batch.answers:
+        assert answer.file is not None
+        out.write(answer.file, encode(Grid.of(answer.result), chosen, Style(stddev=stddev)))
+    out.write("summary.md", summary_markdown(batch))
+    out.write("summary.json", summary_json(batch))
+    out.commit()
+
+
+def _print_answers(batch: Batch, chosen: str, stddev: bool) -> None:
+    for i, answer in enumerate(batch.answers):
+        data = encode(Grid.of(answer.result), chosen, stdout_style(stddev))
+        if FORMATS[chosen].encode is not None:
+            sys.stdout.buffer.write(data)
+            continue
+        if i and chosen != "jsonl":
+            sys.stdout.write("\n")
+        if chosen == "box":
+            sys.stdout.write(f"{answer.name}\n")
+        sys.stdout.write(data.decode())
+    sys.stdout.flush()
+
+
+def _tell_end(order: Order, batch: Batch) -> None:
+    if batch.answers:
+        tell_cost(batch.answers[0].result)
+    tell(f"remaining ε {batch.remaining}")
+    if order.out is not None:
+        tell(f"{len(batch.answers)} results and a summary in {printable(str(order.out))}")
+    if order.report is not None:
+        tell(f"report in {printable(str(order.report))}")

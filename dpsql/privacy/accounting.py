@@ -39,6 +39,7 @@ __all__ = [
     "Cost",
     "Noise",
     "Policy",
+    "cost_at",
     "epsilon_for",
     "gaussian_cost",
     "laplace_cost",
@@ -106,8 +107,8 @@ def _renyi_budget(epsilon: Fraction, delta: Fraction, order: int) -> Fraction:
 class Cost:
     """What one release adds to either sum; known before it runs.
 
-    ``epsilon_units`` is None for infinity (Gaussian noise); ``epsilon`` and ``rho`` are as
-    requested; ``alpha`` is the order that ``renyi_units`` was computed at.
+    ``epsilon_units`` is None for infinity (Gaussian noise); ``epsilon`` is as requested, ``rho``
+    the zCDP parameter where the release has one.
     Raises: DataError E_EPSILON unless costs are plain integers in (0, 2^62).
     """
 
@@ -116,59 +117,74 @@ class Cost:
     noise: Noise
     epsilon: Fraction
     rho: Fraction | None
-    alpha: int | None
 
     def __post_init__(self) -> None:
         self.check()
 
     def check(self) -> None:
         """Raise DataError E_EPSILON unless every part has its type and range."""
-        units = (self.renyi_units, 1 if self.epsilon_units is None else self.epsilon_units)
-        gaussian = self.noise == "gaussian"
+        pure = 1 if self.epsilon_units is None else self.epsilon_units
         sound = (
-            all(type(u) is int and 0 < u < LIMIT for u in units)
-            and (gaussian or self.noise == "laplace")
-            and gaussian == (self.epsilon_units is None) == (self.rho is not None)
-            and (not gaussian or (self.alpha is not None and _positive(self.rho)))
+            all(type(units) is int and 0 < units < LIMIT for units in (pure, self.renyi_units))
+            and self.noise in ("laplace", "gaussian")
+            and (self.noise == "gaussian") == (self.epsilon_units is None)
             and _positive(self.epsilon)
+            and (_positive(self.rho) or (self.rho is None and self.noise == "laplace"))
         )
         if not sound:
             raise DataError("E_EPSILON", "a cost must be a positive whole number of units")
+
+    def under(self, policy: Policy) -> Cost:
+        """Return the cost of the same release where another policy fixes the Renyi order."""
+        return cost_at(policy, self.noise, self.epsilon, self.rho)
 
 
 def _positive(amount: object) -> bool:
     return isinstance(amount, Fraction) and amount > 0
 
 
-def laplace_cost(policy: Policy, epsilon: Fraction) -> Cost:
-    """Return the cost of any epsilon-DP release: epsilon, or randomised response's divergence.
+def cost_at(policy: Policy, noise: Noise, epsilon: Fraction, rho: Fraction | None) -> Cost:
+    """Return the cost of a release that is epsilon-DP (unless Gaussian) and rho-zCDP (if given).
 
-    >>> laplace_cost(Policy(Fraction(1), Fraction(0)), Fraction(1, 2)).epsilon_units
-    500000000000
+    The Renyi cost is the least of the bounds that apply: epsilon itself, randomised response's
+    divergence at epsilon, order * rho. At delta = 0 there is no order, and epsilon stands in.
     """
-    _require(epsilon)
-    pure = units_up(epsilon)
+    bounds: list[int] = []
     order = policy.alpha
-    renyi = pure if order is None else min(pure, units_up(randomised_response(order, epsilon)))
-    return Cost(pure, renyi, "laplace", epsilon, None, order)
-
-
-def gaussian_cost(policy: Policy, rho: Fraction, epsilon: Fraction) -> Cost:
-    """Return the cost of a rho-zCDP release: no finite epsilon, divergence order * rho.
-
-    ``epsilon`` is what was asked for, and is only reported.
-    Raises: DataError E_DELTA when the policy's delta is 0.
-    """
-    _require(epsilon)
-    _require(rho)
-    if policy.alpha is None:
+    if noise == "laplace":
+        bounds.append(units_up(epsilon))
+        if order is not None:
+            bounds.append(units_up(randomised_response(order, epsilon)))
+    if rho is not None and order is not None:
+        bounds.append(units_up(order * rho))
+    if not bounds:
         raise DataError(
             "E_DELTA",
             "Gaussian noise needs a delta above 0, and this catalog has delta = 0",
             hint="use noise = laplace",
         )
-    renyi = min(units_up(policy.alpha * rho), LIMIT - 1)  # more than any total, so refused
-    return Cost(None, renyi, "gaussian", epsilon, rho, policy.alpha)
+    renyi = min(*bounds, LIMIT - 1)  # the limit is above every total, so it is refused
+    return Cost(units_up(epsilon) if noise == "laplace" else None, renyi, noise, epsilon, rho)
+
+
+def laplace_cost(policy: Policy, epsilon: Fraction) -> Cost:
+    """Return the cost of any epsilon-DP release.
+
+    >>> laplace_cost(Policy(Fraction(1), Fraction(0)), Fraction(1, 2)).epsilon_units
+    500000000000
+    """
+    _require(epsilon)
+    return cost_at(policy, "laplace", epsilon, None)
+
+
+def gaussian_cost(policy: Policy, rho: Fraction, epsilon: Fraction) -> Cost:
+    """Return the cost of a rho-zCDP release; ``epsilon`` is what was asked for, and reported.
+
+    Raises: DataError E_DELTA when the policy's delta is 0.
+    """
+    _require(epsilon)
+    _require(rho)
+    return cost_at(policy, "gaussian", epsilon, rho)
 
 
 def rho_for(epsilon: Fraction, delta: Fraction) -> Fraction:

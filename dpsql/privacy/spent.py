@@ -27,10 +27,14 @@ class Spent:
 
     def add(self, cost: Cost) -> Spent:
         """Return both sums with one more release."""
+        return self.plus(cost.epsilon_units, cost.renyi_units)
+
+    def plus(self, epsilon_units: int | None, renyi_units: int) -> Spent:
+        """Return both sums with one more release of these costs; None is infinite."""
         return Spent(
-            min(self.epsilon_units + (cost.epsilon_units or 0), LIMIT - 1),
-            min(self.renyi_units + cost.renyi_units, LIMIT - 1),
-            self.gaussian or cost.epsilon_units is None,
+            min(self.epsilon_units + (epsilon_units or 0), LIMIT - 1),
+            min(self.renyi_units + renyi_units, LIMIT - 1),
+            self.gaussian or epsilon_units is None,
         )
 
     def within(self, policy: Policy) -> bool:

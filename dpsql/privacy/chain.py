@@ -1,0 +1,254 @@
+"""The ledger's entries as a hash chain, and the budget state that they add up to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Literal
+
+from dpsql.errors import DataError, LedgerError
+from dpsql.privacy.accounting import Cost, Noise, Policy
+from dpsql.privacy.spent import Spent
+
+Kind = Literal["created", "debit", "policy", "adopted"]
+Outcome = Literal["reserved", "released", "failed"]
+
+WHOLE = ""
+"""Name of the budget that every debit is charged to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One link: a debit, or a curator's act.
+
+    ``at`` (UTC) and ``state`` are informational; ``within`` names the nested budgets charged;
+    ``detail`` is the policy of a curator's act as JSON. ``hash`` covers all but ``state``.
+    """
+
+    seq: int
+    kind: Kind
+    id: str
+    at: str
+    epsilon_units: int | None
+    renyi_units: int | None
+    noise: str
+    epsilon: str
+    rho: str
+    plan_hash: str
+    data_version: str
+    within: str
+    detail: str
+    state: Outcome
+    hash: str
+
+    def seal(self, previous: str) -> Entry:
+        """Return the entry with the hash that links it to the one before."""
+        return replace(self, hash=self.digest(previous))
+
+    def digest(self, previous: str) -> str:
+        """Return SHA-256 over the previous hash and every bound field."""
+        bound = [previous, *(getattr(self, name) for name in BOUND)]
+        return hashlib.sha256(json.dumps(bound, separators=(",", ":")).encode()).hexdigest()
+
+
+COLUMNS = tuple(Entry.__dataclass_fields__)
+BOUND = COLUMNS[: COLUMNS.index("state")]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a curator's entry fixes: the whole budget, those nested in it, and their catalog.
+
+    Every budget keeps the Renyi order it was given first.
+    """
+
+    budgets: Mapping[str, Policy]
+    policy_hash: str
+
+    @property
+    def policy(self) -> Policy:
+        """The budget that every debit is charged to."""
+        return self.budgets[WHOLE]
+
+    def to_json(self, ledger_id: str, note: str) -> str:
+        """Write the terms for an entry's detail."""
+        budgets = {
+            name: [str(policy.epsilon), str(policy.delta), policy.alpha]
+            for name, policy in self.budgets.items()
+        }
+        detail = {
+            "budgets": budgets,
+            "ledger_id": ledger_id,
+            "note": note,
+            "policy_hash": self.policy_hash,
+        }
+        return json.dumps(detail, separators=(",", ":"))
+
+
+def terms_for(
+    policy: Policy, policy_hash: str, nested: Mapping[str, Fraction], old: Terms | None = None
+) -> Terms:
+    """Return terms at the total delta, keeping the orders of budgets that existed."""
+    known = {} if old is None else old.budgets
+    totals = {WHOLE: policy.epsilon} | dict(nested)
+    budgets = {
+        name: Policy(epsilon, policy.delta, known[name].alpha if name in known else None)
+        for name, epsilon in totals.items()
+    }
+    return Terms(budgets, policy_hash)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the chain says after its last entry."""
+
+    ledger_id: str
+    terms: Terms
+    spent: Mapping[str, Spent]
+    seq: int
+    head: str
+    debits: int
+
+    def after(self, entry: Entry) -> State:
+        """Return the state with one more entry.
+
+        Raises: LedgerError E_LEDGER_TAMPERED when it does not link, or could not have been made.
+        """
+        if entry.seq != self.seq + 1 or entry.hash != entry.digest(self.head):
+            raise tampered("an entry does not follow from the one before")
+        if entry.kind != "debit":
+            ledger_id, terms = _read_terms(entry)
+            if ledger_id != self.ledger_id:
+                raise tampered("an entry belongs to another ledger")
+            spent = {name: self.spent_in(name) for name in terms.budgets}
+            return State(ledger_id, terms, spent, entry.seq, entry.hash, self.debits)
+        charged = self.charge(read_cost(entry), _read_within(entry))
+        if charged is None:
+            raise tampered("an entry exceeds the budget")
+        return State(self.ledger_id, self.terms, charged, entry.seq, entry.hash, self.debits + 1)
+
+    def charge(self, cost: Cost, within: tuple[str, ...]) -> dict[str, Spent] | None:
+        """Return every budget's sums after a debit, or None when one of them refuses."""
+        spent = dict(self.spent)
+        for name in (WHOLE, *within):
+            if name not in spent:
+                raise tampered("an entry is charged to a budget that does not exist")
+            policy = self.terms.budgets[name]
+            spent[name] = spent[name].add(cost.under(policy) if name else cost)
+            if not spent[name].within(policy):
+                return None
+        return spent
+
+    def spent_in(self, name: str) -> Spent:
+        """Return the sums of one budget, zero for one that does not exist."""
+        return self.spent.get(name, Spent())
+
+    def remaining(self, cost: Cost, within: tuple[str, ...]) -> Fraction:
+        """Return the largest epsilon of the same noise law that all budgets still admit."""
+        pairs = [(self.spent[name], self.terms.budgets[name]) for name in (WHOLE, *within)]
+        if cost.noise == "laplace":
+            return min(spent.largest_pure(policy) for spent, policy in pairs)
+        return min(spent.largest_gaussian(policy) for spent, policy in pairs)
+
+
+def debit_entry(
+    seq: int, cost: Cost, plan_hash: str, data_version: str, within: tuple[str, ...]
+) -> Entry:
+    """Return a debit that is not yet linked to the entry before."""
+    return Entry(
+        seq=seq,
+        kind="debit",
+        id=_new_id(),
+        at=_now(),
+        epsilon_units=cost.epsilon_units,
+        renyi_units=cost.renyi_units,
+        noise=cost.noise,
+        epsilon=str(cost.epsilon),
+        rho="" if cost.rho is None else str(cost.rho),
+        plan_hash=plan_hash,
+        data_version=data_version,
+        within="\n".join(within),
+        detail="",
+        state="reserved",
+        hash="",
+    )
+
+
+def curator_entry(seq: int, kind: Kind, detail: str) -> Entry:
+    """Return a curator's act that is not yet linked to the entry before."""
+    return Entry(
+        seq=seq,
+        kind=kind,
+        id=_new_id(),
+        at=_now(),
+        epsilon_units=None,
+        renyi_units=None,
+        noise="",
+        epsilon="",
+        rho="",
+        plan_hash="",
+        data_version="",
+        within="",
+        detail=detail,
+        state="released",
+        hash="",
+    )
+
+
+def first_state(entry: Entry) -> State:
+    """Return the state after the entry that created a ledger. Raises: LedgerError."""
+    if entry.seq != 0 or entry.kind != "created" or entry.hash != entry.digest(""):
+        raise tampered("the first entry is not a creation")
+    ledger_id, terms = _read_terms(entry)
+    spent = {name: Spent() for name in terms.budgets}
+    return State(ledger_id, terms, spent, 0, entry.hash, 0)
+
+
+def tampered(what: str) -> LedgerError:
+    """Return the error for a ledger that contradicts itself."""
+    return LedgerError(
+        "E_LEDGER_TAMPERED",
+        f"the ledger has been altered: {what}",
+        hint="restore it from a copy that verifies, together with its anchor",
+    )
+
+
+def _new_id() -> str:
+    return os.urandom(16).hex()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def read_cost(entry: Entry) -> Cost:
+    """Return the cost that a debit charged. Raises: LedgerError E_LEDGER_TAMPERED."""
+    try:
+        rho = Fraction(entry.rho) if entry.rho else None
+        noise: Noise = "gaussian" if entry.noise == "gaussian" else "laplace"
+        units = entry.epsilon_units, entry.renyi_units or 0
+        return Cost(*units, noise, Fraction(entry.epsilon), rho)
+    except (ValueError, ArithmeticError, DataError):
+        raise tampered("the cost of an entry cannot be read") from None
+
+
+def _read_terms(entry: Entry) -> tuple[str, Terms]:
+    try:
+        detail = json.loads(entry.detail)
+        budgets = {
+            str(name): Policy(Fraction(epsilon), Fraction(delta), alpha)
+            for name, (epsilon, delta, alpha) in detail["budgets"].items()
+        }
+        budgets[WHOLE]  # a KeyError unless there
+        return str(detail["ledger_id"]), Terms(budgets, str(detail["policy_hash"]))
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, DataError):
+        raise tampered("the terms of an entry cannot be read") from None
+
+
+def _read_within(entry: Entry) -> tuple[str, ...]:
+    return tuple(entry.within.split("\n")) if entry.within else ()

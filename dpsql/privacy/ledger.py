@@ -1,0 +1,390 @@
+"""The durable budget: debits that are on disk before any noise is drawn, and never undone.
+
+One SQLite file per catalog and an anchor elsewhere. A crash at any point can lose budget, never
+privacy: the debit is committed and anchored before the receipt for it exists.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal
+
+from dpsql.errors import BudgetExceeded, DataError, LedgerError
+from dpsql.privacy import store
+from dpsql.privacy.accounting import Cost, Policy
+from dpsql.privacy.anchor import Anchor, anchor_path, read_anchor
+from dpsql.privacy.chain import (
+    WHOLE,
+    Entry,
+    State,
+    Terms,
+    curator_entry,
+    debit_entry,
+    first_state,
+    tampered,
+    terms_for,
+)
+from dpsql.privacy.durable import exclusive, on_network_disk
+from dpsql.privacy.receipt import Receipt, issue
+from dpsql.privacy.status import Status, status_of
+
+__all__ = ["Entry", "Ledger", "Receipt", "Status"]
+
+_LONGEST_NAME = 4096
+
+
+class Ledger:
+    """A handle on a ledger file: any number of processes and threads may hold one.
+
+    Obtain it by ``create``, ``open`` or ``open_or_create``.
+    """
+
+    def __init__(self, path: Path, anchor: Path) -> None:
+        self._path = path
+        self._anchor = anchor
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._state: State | None = None
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        anchor_dir: Path,
+        policy: Policy,
+        policy_hash: str,
+        nested: Mapping[str, Fraction] | None = None,
+    ) -> Ledger:
+        """Create a ledger where none is or was; ``nested`` names smaller budgets inside it.
+
+        Raises: LedgerError E_LEDGER_EXISTS, E_LEDGER_IO.
+        """
+        ledger = cls._at(path, anchor_dir)
+        terms = terms_for(policy, policy_hash, nested or {})
+        _check_names(policy_hash, *(nested or {}))
+        with _io_errors():
+            ledger._path.parent.mkdir(parents=True, exist_ok=True)
+            ledger._anchor.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if on_network_disk(ledger._path.parent):
+                raise LedgerError("E_LEDGER_IO", "a ledger cannot be kept on a network disk")
+            with exclusive(ledger._lock_file):
+                ledger._create(terms)
+        return ledger
+
+    @classmethod
+    def open(cls, path: Path, anchor_dir: Path, policy: Policy, policy_hash: str) -> Ledger:
+        """Open a ledger, verifying its whole chain, its anchor and the catalog it belongs to.
+
+        Raises: LedgerError E_LEDGER_MISSING, E_LEDGER_MISMATCH, E_LEDGER_VERSION,
+        E_LEDGER_TAMPERED, E_LEDGER_ROLLBACK, E_LEDGER_IO, E_POLICY_CHANGED.
+        """
+        ledger = cls._at(path, anchor_dir)
+        with ledger._exclusive() as db:
+            state = ledger._catch_up(db, policy_hash)
+        terms = state.terms
+        preset = (terms.policy_hash, terms.policy.epsilon, terms.policy.delta)
+        if preset != (policy_hash, policy.epsilon, policy.delta):
+            raise LedgerError(
+                "E_POLICY_CHANGED",
+                "the catalog is not the one this ledger was created for",
+                hint="undo the change, or let the curator run: dpsql ledger migrate",
+            )
+        return ledger
+
+    @classmethod
+    def open_or_create(
+        cls,
+        path: Path,
+        anchor_dir: Path,
+        policy: Policy,
+        policy_hash: str,
+        nested: Mapping[str, Fraction] | None = None,
+    ) -> Ledger:
+        """Open a ledger; create it only when neither it nor an anchor for its path exists.
+
+        Raises: LedgerError as ``open`` and ``create`` do.
+        """
+        ledger = cls._at(path, anchor_dir)
+        if not ledger._path.exists() and not ledger._anchor.exists():
+            try:
+                return cls.create(path, anchor_dir, policy, policy_hash, nested)
+            except LedgerError as error:
+                if error.code != "E_LEDGER_EXISTS":
+                    raise
+        return cls.open(path, anchor_dir, policy, policy_hash)
+
+    @classmethod
+    def migrate(
+        cls,
+        path: Path,
+        anchor_dir: Path,
+        policy: Policy,
+        policy_hash: str,
+        nested: Mapping[str, Fraction] | None = None,
+        note: str = "",
+    ) -> Ledger:
+        """Log that the curator changed the catalog or the budget, and open the ledger under it.
+
+        The Renyi order stays as it was at creation, so the past transcript counts in full, and
+        a budget cannot be set below what is spent. A curator's act, never a query's.
+        Raises: LedgerError, with E_POLICY_CHANGED when the past does not fit the new budget.
+        """
+        ledger = cls._at(path, anchor_dir)
+        with ledger._exclusive() as db:
+            state = ledger._catch_up(db)
+            old = state.terms
+            if (old.policy.delta == 0) != (policy.delta == 0):
+                raise _unchangeable("a ledger cannot change between delta = 0 and delta > 0")
+            budgets = ledger.nested if nested is None else nested
+            terms = terms_for(policy, policy_hash, budgets, old)
+            if any(not state.spent_in(name).within(p) for name, p in terms.budgets.items()):
+                raise _unchangeable("more than a new budget has been spent already")
+            detail = terms.to_json(state.ledger_id, note)
+            ledger._append(db, state, curator_entry(state.seq + 1, "policy", detail))
+        return ledger
+
+    @classmethod
+    def adopt(cls, path: Path, anchor_dir: Path, note: str = "") -> Ledger:
+        """Accept a verified ledger that was moved, or whose anchor was lost, and log it.
+
+        A curator's act: it vouches that this is the newest copy. Raises: LedgerError.
+        """
+        ledger = cls._at(path, anchor_dir)
+        with ledger._exclusive() as db:
+            ledger._anchor.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            state = (
+                ledger._read(db) if read_anchor(ledger._anchor) is None else ledger._catch_up(db)
+            )
+            detail = state.terms.to_json(state.ledger_id, note)
+            ledger._append(db, state, curator_entry(state.seq + 1, "adopted", detail))
+        return ledger
+
+    def debit(
+        self, cost: Cost, plan_hash: str, data_version: str, within: tuple[str, ...] = ()
+    ) -> Receipt:
+        """Charge a cost for good and return the receipt, after both are on disk.
+
+        ``within`` names the nested budgets to charge too. Every budget computes the cost anew at
+        its own Renyi order. Raises: BudgetExceeded (nothing was charged), LedgerError, DataError
+        E_EPSILON for a malformed cost.
+        Guarantee: over all processes, admitted debits satisfy a rule of the policy at each step.
+        """
+        _check_request(cost, plan_hash, data_version, *within)
+        within = tuple(dict.fromkeys(within))
+        with self._exclusive() as db:
+            state = self._catch_up(db)
+            if not state.terms.budgets.keys() >= set(within):
+                raise LedgerError("E_LEDGER_MISMATCH", "this ledger has no such nested budget")
+            cost = cost.under(state.terms.policy)
+            if state.charge(cost, within) is not None:
+                entry = debit_entry(state.seq + 1, cost, plan_hash, data_version, within)
+                after = self._append(db, state, entry)
+                return issue(after.ledger_id, after.seq, after.head, plan_hash, data_version, cost)
+        what = "epsilon" if cost.noise == "laplace" else "epsilon, Gaussian noise"
+        raise BudgetExceeded(cost.epsilon, state.remaining(cost, within), what)
+
+    def settle(self, receipt: Receipt, outcome: Literal["released", "failed"]) -> None:
+        """Note what became of a debit; it stays charged either way.
+
+        Raises: LedgerError E_RECEIPT when the debit is not here or was settled before.
+        """
+        if outcome not in ("released", "failed"):
+            raise LedgerError("E_RECEIPT", "a debit is settled as released or failed")
+        with self._exclusive() as db:
+            state = self._catch_up(db)
+            known = receipt.ledger_id == state.ledger_id
+            if not known or not store.set_state(db, receipt.seq, receipt.head, outcome):
+                raise LedgerError("E_RECEIPT", "no such debit is waiting to be settled")
+            db.execute("COMMIT")
+
+    def status(self) -> Status:
+        """Return totals, sums and what is still admitted. Raises: LedgerError."""
+        with self._exclusive() as db:
+            state = self._catch_up(db)
+        return status_of(state)
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Return every entry in order, the creation first. Raises: LedgerError."""
+        with self._exclusive() as db:
+            self._catch_up(db)
+            return tuple(store.entries_after(db, -1))
+
+    def verify(self) -> Status:
+        """Check the whole file again from its first entry. Raises: LedgerError."""
+        with self._exclusive() as db:
+            if db.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
+                raise tampered("the file is damaged")
+            self._state = None
+            state = self._catch_up(db)
+        return status_of(state)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy with the Renyi order that costs must be computed at."""
+        return self._known().terms.policy
+
+    @property
+    def nested(self) -> Mapping[str, Fraction]:
+        """The nested budgets by name."""
+        budgets = self._known().terms.budgets
+        return {name: policy.epsilon for name, policy in budgets.items() if name != WHOLE}
+
+    @property
+    def ledger_id(self) -> str:
+        """The random name this ledger was given at creation."""
+        return self._known().ledger_id
+
+    def close(self) -> None:
+        """Give the handle up; files are open only inside calls, so nothing else happens."""
+        self._closed = True
+
+    def _known(self) -> State:
+        if self._state is None:
+            raise LedgerError("E_LEDGER_IO", "the ledger has not been read")
+        return self._state
+
+    @classmethod
+    def _at(cls, path: Path, anchor_dir: Path) -> Ledger:
+        real = Path(os.path.realpath(path))
+        return cls(real, anchor_path(Path(os.path.realpath(anchor_dir)), real))
+
+    @property
+    def _lock_file(self) -> Path:
+        return self._path.with_name(self._path.name + ".lock")
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[sqlite3.Connection]:
+        """Hold the ledger alone, inside one write transaction."""
+        if os.getpid() != self._pid:
+            raise LedgerError(
+                "E_FORK", "a ledger cannot be used in a forked process; open it there"
+            )
+        if self._closed:
+            raise LedgerError("E_LEDGER_IO", "the ledger has been closed")
+        self._refuse_missing()
+        with self._lock, _io_errors(), exclusive(self._lock_file):
+            self._refuse_missing()
+            with store.connect(self._path) as db:
+                db.execute("BEGIN IMMEDIATE")
+                yield db
+
+    def _refuse_missing(self) -> None:
+        if not self._path.exists():
+            raise LedgerError(
+                "E_LEDGER_MISSING",
+                "the ledger of this catalog is missing",
+                hint="restore it; without it nothing is known about what was spent",
+            )
+
+    def _create(self, terms: Terms) -> None:
+        journal = Path(f"{self._path}-journal")
+        if any(os.path.lexists(p) for p in (self._path, self._anchor, journal)):
+            raise LedgerError(
+                "E_LEDGER_EXISTS",
+                "there is, or was, a ledger at this path",
+                hint="open it, or restore it if only its anchor is left",
+            )
+        ledger_id = os.urandom(16).hex()
+        first = curator_entry(0, "created", terms.to_json(ledger_id, "")).seal("")
+        state = first_state(first)
+        store.create(self._path, first, state.spent)
+        self._advance(state)
+
+    def _read(self, db: sqlite3.Connection) -> State:
+        """Fold the entries not yet seen, and compare with the sums and head that are stored."""
+        store.check_format(db)
+        state = self._state
+        if state is not None and store.hash_at(db, state.seq) != state.head:
+            raise _rolled_back()
+        for entry in store.entries_after(db, -1 if state is None else state.seq):
+            state = first_state(entry) if state is None else state.after(entry)
+        if state is None:
+            raise tampered("it has no entries")
+        if store.totals(db) != (dict(state.spent), (state.seq, state.head)):
+            raise tampered("its totals do not match its entries")
+        return state
+
+    def _catch_up(self, db: sqlite3.Connection, policy_hash: str | None = None) -> State:
+        """Read the ledger and hold it against its anchor."""
+        state = self._read(db)
+        anchor = read_anchor(self._anchor)
+        if anchor is None:
+            if policy_hash is not None and policy_hash != state.terms.policy_hash:
+                raise _foreign()
+            if state.seq > 0:
+                raise _rolled_back("it has entries, but no anchor vouches for it")
+            self._advance(state)
+        elif anchor.ledger_id != state.ledger_id:
+            raise _foreign()
+        elif anchor.seq > state.seq or store.hash_at(db, anchor.seq) != anchor.hash:
+            raise _rolled_back()
+        self._state = state
+        return state
+
+    def _append(self, db: sqlite3.Connection, state: State, entry: Entry) -> State:
+        """Commit one entry with its consequences, then move the anchor."""
+        linked = entry.seal(state.head)
+        after = state.after(linked)
+        store.append(db, linked, after.spent)
+        db.execute("COMMIT")
+        self._advance(after)
+        return after
+
+    def _advance(self, state: State) -> None:
+        Anchor(state.ledger_id, state.seq, state.head).write(self._anchor, self._path)
+        self._state = state
+
+
+def _check_request(cost: Cost, *names: str) -> None:
+    """Refuse what is not a cost, and names that an entry could not hold unambiguously."""
+    if not isinstance(cost, Cost):
+        raise DataError("E_EPSILON", "a cost must be a positive whole number of units")
+    cost.check()
+    _check_names(*names)
+
+
+def _check_names(*names: object) -> None:
+    if not all(isinstance(name, str) and _plain(name) for name in names):
+        raise LedgerError("E_LEDGER_IO", "a name in a ledger is short and printable")
+
+
+def _plain(name: str) -> bool:
+    return 0 < len(name) <= _LONGEST_NAME and name.isprintable()
+
+
+def _unchangeable(why: str) -> LedgerError:
+    return LedgerError("E_POLICY_CHANGED", f"the ledger cannot follow this change: {why}")
+
+
+def _rolled_back(why: str = "it is older than its anchor") -> LedgerError:
+    return LedgerError(
+        "E_LEDGER_ROLLBACK",
+        f"the ledger has been replaced or moved: {why}",
+        hint="restore the newest copy; a curator who knows that this is it can adopt it",
+    )
+
+
+def _foreign() -> LedgerError:
+    return LedgerError(
+        "E_LEDGER_MISMATCH",
+        "the ledger belongs to another catalog",
+        hint="put the ledger of this catalog back",
+    )
+
+
+@contextmanager
+def _io_errors() -> Iterator[None]:
+    """Turn failures of the operating system into ledger errors."""
+    try:
+        yield
+    except FileExistsError:
+        raise LedgerError("E_LEDGER_EXISTS", "there is a ledger at this path") from None
+    except OSError:
+        raise LedgerError("E_LEDGER_IO", "the ledger cannot be read or written durably") from None

@@ -1,0 +1,161 @@
+"""The ledger's SQLite file: one exact schema, durable settings, nothing else accepted."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from dpsql.errors import LedgerError
+from dpsql.privacy.chain import COLUMNS, Entry, tampered
+from dpsql.privacy.durable import sync_directory
+from dpsql.privacy.spent import Spent
+
+APPLICATION = 0x6470736C
+VERSION = 1
+
+_SCHEMA = {
+    "entry": """CREATE TABLE entry (
+  seq INTEGER PRIMARY KEY CHECK (typeof(seq) = 'integer' AND seq >= 0),
+  kind TEXT NOT NULL CHECK (kind IN ('created', 'debit', 'policy', 'adopted')),
+  id TEXT NOT NULL UNIQUE,
+  at TEXT NOT NULL,
+  epsilon_units INTEGER CHECK (epsilon_units IS NULL
+    OR (kind = 'debit' AND typeof(epsilon_units) = 'integer' AND epsilon_units > 0)),
+  renyi_units INTEGER CHECK ((kind = 'debit') = (renyi_units IS NOT NULL)
+    AND (renyi_units IS NULL OR (typeof(renyi_units) = 'integer' AND renyi_units > 0))),
+  noise TEXT NOT NULL,
+  epsilon TEXT NOT NULL,
+  rho TEXT NOT NULL,
+  plan_hash TEXT NOT NULL,
+  data_version TEXT NOT NULL,
+  within TEXT NOT NULL,
+  detail TEXT NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('reserved', 'released', 'failed')),
+  hash TEXT NOT NULL
+) STRICT""",
+    "budget": """CREATE TABLE budget (
+  name TEXT PRIMARY KEY,
+  spent_epsilon INTEGER NOT NULL CHECK (typeof(spent_epsilon) = 'integer' AND spent_epsilon >= 0),
+  spent_renyi INTEGER NOT NULL CHECK (typeof(spent_renyi) = 'integer' AND spent_renyi >= 0),
+  gaussian INTEGER NOT NULL CHECK (gaussian IN (0, 1))
+) STRICT""",
+    "head": """CREATE TABLE head (
+  only INTEGER PRIMARY KEY CHECK (only = 1),
+  seq INTEGER NOT NULL CHECK (typeof(seq) = 'integer' AND seq >= 0),
+  hash TEXT NOT NULL
+) STRICT""",
+}
+_SETTINGS = (("synchronous", 3), ("fullfsync", 1), ("trusted_schema", 0), ("cell_size_check", 1))
+_SELECT = f"SELECT {', '.join(COLUMNS)} FROM entry"
+
+
+@contextmanager
+def connect(path: Path, mode: str = "rw") -> Iterator[sqlite3.Connection]:
+    """Open the file for one transaction; close it whatever happens.
+
+    Raises: LedgerError E_LEDGER_IO, E_LEDGER_TAMPERED for SQLite's own failures.
+    """
+    quoted = path.as_uri() + f"?mode={mode}"
+    try:
+        with closing(sqlite3.connect(quoted, uri=True, isolation_level=None, timeout=20)) as db:
+            _settle_settings(db)
+            yield db
+    except sqlite3.OperationalError:
+        raise LedgerError("E_LEDGER_IO", "the ledger cannot be read or written durably") from None
+    except sqlite3.IntegrityError:
+        raise tampered("it holds a value that cannot be there") from None
+    except sqlite3.DatabaseError:
+        raise tampered("the file is damaged") from None
+
+
+def _settle_settings(db: sqlite3.Connection) -> None:
+    """Make commits durable, and read back that they are."""
+    for name, value in _SETTINGS:
+        db.execute(f"PRAGMA {name}={value}")
+        if db.execute(f"PRAGMA {name}").fetchone() != (value,):
+            raise LedgerError("E_LEDGER_IO", "the ledger cannot be written durably here")
+    if db.execute("PRAGMA journal_mode=DELETE").fetchone() != ("delete",):
+        raise LedgerError("E_LEDGER_IO", "the ledger cannot be written durably here")
+
+
+def create(path: Path, first: Entry, budgets: Mapping[str, Spent]) -> None:
+    """Write a new file at once and whole. Raises: OSError, FileExistsError, LedgerError."""
+    fresh = path.with_name(path.name + ".new")
+    for leftover in (fresh, Path(f"{fresh}-journal")):
+        leftover.unlink(missing_ok=True)
+    os.close(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    with connect(fresh) as db:
+        db.execute("BEGIN IMMEDIATE")
+        for statement in _SCHEMA.values():
+            db.execute(statement)
+        db.execute(f"PRAGMA application_id={APPLICATION}")
+        db.execute(f"PRAGMA user_version={VERSION}")
+        db.execute("INSERT INTO head VALUES (1, 0, ?)", (first.hash,))
+        append(db, first, budgets)
+        db.execute("COMMIT")
+    os.link(fresh, path)
+    fresh.unlink()
+    sync_directory(path.parent)
+
+
+def check_format(db: sqlite3.Connection) -> None:
+    """Refuse a file of another kind, version or schema. Raises: LedgerError."""
+    if db.execute("PRAGMA application_id").fetchone() != (APPLICATION,):
+        raise LedgerError("E_LEDGER_VERSION", "the file is not a dpsql ledger")
+    if db.execute("PRAGMA user_version").fetchone() != (VERSION,):
+        raise LedgerError(
+            "E_LEDGER_VERSION",
+            "the ledger was written by another version of dpsql",
+            hint="use the version that wrote it",
+        )
+    found = db.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    if dict(found) != _SCHEMA:
+        raise tampered("its tables are not the ones dpsql made")
+
+
+def append(db: sqlite3.Connection, entry: Entry, budgets: Mapping[str, Spent]) -> None:
+    """Add an entry and write the sums and the head that follow from it."""
+    marks = ", ".join("?" * len(COLUMNS))
+    db.execute(f"INSERT INTO entry VALUES ({marks})", [getattr(entry, c) for c in COLUMNS])
+    db.execute("DELETE FROM budget")
+    db.executemany(
+        "INSERT INTO budget VALUES (?, ?, ?, ?)",
+        [(n, s.epsilon_units, s.renyi_units, int(s.gaussian)) for n, s in budgets.items()],
+    )
+    db.execute("UPDATE head SET seq = ?, hash = ?", (entry.seq, entry.hash))
+
+
+def entries_after(db: sqlite3.Connection, seq: int) -> Iterator[Entry]:
+    """Yield the entries past ``seq`` in order."""
+    for row in db.execute(f"{_SELECT} WHERE seq > ? ORDER BY seq", (seq,)):
+        yield Entry(*row)
+
+
+def hash_at(db: sqlite3.Connection, seq: int) -> str | None:
+    """Return the hash of one entry, None when there is none."""
+    row = db.execute("SELECT hash FROM entry WHERE seq = ?", (seq,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def totals(db: sqlite3.Connection) -> tuple[dict[str, Spent], tuple[int, str]]:
+    """Return the stored sums and the stored (seq, hash) of the last entry."""
+    budgets = {
+        name: Spent(epsilon, renyi, bool(gaussian))
+        for name, epsilon, renyi, gaussian in db.execute("SELECT * FROM budget")
+    }
+    heads = db.execute("SELECT seq, hash FROM head").fetchall()
+    if len(heads) != 1:
+        raise tampered("it has no head")
+    return budgets, heads[0]
+
+
+def set_state(db: sqlite3.Connection, seq: int, entry_hash: str, state: str) -> bool:
+    """Record what became of a reserved debit; say whether there was one."""
+    done = db.execute(
+        "UPDATE entry SET state = ? WHERE seq = ? AND hash = ? AND state = 'reserved'",
+        (state, seq, entry_hash),
+    )
+    return done.rowcount == 1

@@ -24,7 +24,7 @@ Integers = NDArray[Any]
 Lanes = NDArray[np.bool_]
 
 _SAFE = 2**62
-_BLOCK = 1 << 16
+_BLOCK = 1 << 17
 
 
 def discrete_laplace(bits: Bits, scale: Fraction, size: int) -> Integers:
@@ -34,7 +34,7 @@ def discrete_laplace(bits: Bits, scale: Fraction, size: int) -> Integers:
     Raises: InternalError E_INTERNAL unless scale is a positive fraction.
     """
     _require(scale)
-    return _fill(size, lambda room: _laplace(bits, scale.numerator, scale.denominator, room))
+    return _fill(size, lambda lanes: _laplace(bits, scale.numerator, scale.denominator, lanes))
 
 
 def discrete_gaussian(bits: Bits, sigma2: Fraction, size: int) -> Integers:
@@ -47,7 +47,7 @@ def discrete_gaussian(bits: Bits, sigma2: Fraction, size: int) -> Integers:
     a, b = sigma2.numerator, sigma2.denominator
     root = isqrt(a // b)
     t = root if root * root * b == a else root + 1
-    return _fill(size, lambda room: _gaussian(bits, a, b, t, room))
+    return _fill(size, lambda lanes: _gaussian(bits, a, b, t, lanes))
 
 
 def uniform_below(bits: Bits, n: int, size: int) -> Integers:
@@ -121,7 +121,7 @@ def _fill(size: int, draw: Callable[[int], Integers]) -> Integers:
     parts: list[Integers] = [np.zeros(0, dtype=np.int64)]
     need = size
     while need > 0:
-        part = draw(min(need + need // 2 + 16, _BLOCK))[:need]
+        part = draw(min(2 * need + 16, _BLOCK))[:need]
         parts.append(part)
         need -= part.size
     drawn: Integers = np.concatenate(parts)
@@ -129,9 +129,13 @@ def _fill(size: int, draw: Callable[[int], Integers]) -> Integers:
     return drawn.astype(np.int64) if fits else drawn
 
 
-def _laplace(bits: Bits, t: int, s: int, room: int) -> Integers:
-    """Return about ``room`` draws with P(y) proportional to exp(-|y| s / t)."""
-    u = uniform_below(bits, t, room + room * 3 // 5 + 4)
+def _laplace(bits: Bits, t: int, s: int, lanes: int) -> Integers:
+    """Return at most ``lanes`` draws with P(y) proportional to exp(-|y| s / t).
+
+    U + t V has P(x) proportional to exp(-x / t) when U in [0, t) is kept with exp(-U / t) and V
+    is geometric; its quotient by s gets a sign, and one of the two zeros is thrown away.
+    """
+    u = uniform_below(bits, t, lanes)
     u = u[bern_exp(bits, u, t)]
     v = geometric_e(bits, u.size)
     if s >= _SAFE or t * (int(v.max(initial=0)) + 1) >= _SAFE:
@@ -142,17 +146,17 @@ def _laplace(bits: Bits, t: int, s: int, room: int) -> Integers:
     return np.asarray(np.where(negative, -y, y)[kept])
 
 
-def _gaussian(bits: Bits, a: int, b: int, t: int, room: int) -> Integers:
-    """Return fewer than ``room`` draws with P(y) proportional to exp(-y^2 b / (2 a)).
+def _gaussian(bits: Bits, a: int, b: int, t: int, lanes: int) -> Integers:
+    """Return at most ``lanes`` draws with P(y) proportional to exp(-y^2 b / (2 a)).
 
     A Laplace draw of scale t is kept with probability exp(-(|y| t b - a)^2 / (2 a b t^2)).
     """
-    y = _laplace(bits, t, 1, room)
+    y = _laplace(bits, t, 1, lanes)
     common = gcd(a, t * b)
     slope, offset = t * b // common, a // common
     den = 2 * offset * slope * t
-    if y.dtype == object:
-        return y[_accept(bits, (np.abs(y) * slope - offset) ** 2, den)]
+    if y.dtype == object or a << 60 < b:
+        return y[_accept(bits, (np.abs(y.astype(object)) * slope - offset) ** 2, den)]
     size = np.abs(y)
     if den >= _SAFE // 8:
         return y[_accept_by_enclosure(bits, size, slope, offset, den)]

@@ -1,0 +1,202 @@
+"""Declared columns to SQL: every row gets one small integer per column, and nothing can raise.
+
+The generated SQL holds quoted identifiers and literals of the catalog only, never text of a query.
+Every expression is total on its own (``TRY_CAST``, clipping before arithmetic), because SQL does
+not promise in which order the branches of a CASE are evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dpsql.catalog.catalog import Column
+from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
+from dpsql.privacy.vault.source import literal
+
+FAMILIES = {
+    "integer": (
+        *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"),
+        *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"),
+    ),
+    "float": ("FLOAT", "DOUBLE"),
+    "decimal": ("DECIMAL",),
+    "boolean": ("BOOLEAN",),
+    "text": ("VARCHAR", "ENUM"),
+    "date": ("DATE",),
+    "timestamp": (
+        *("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"),
+        "TIMESTAMP WITH TIME ZONE",
+    ),
+    "other": ("UUID", "BLOB", "TIME", "BIT", "BIGNUM"),
+}
+ACCEPTED = {
+    "integer": ("integer", "float", "decimal"),
+    "number": ("integer", "float", "decimal"),
+    "text": ("text",),
+    "boolean": ("boolean", "integer"),
+    "date": ("date", "timestamp"),
+}
+LAST_DAY = "DATE '9999-12-31'"
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A small public table the encoding of one column consults.
+
+    ``texts`` become an ENUM type, exact and without duplicates; ``edges`` a table of lower edges.
+    """
+
+    name: str
+    texts: tuple[str, ...] = ()
+    edges: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How one column becomes a cell number, in three layers of SQL.
+
+    ``value`` and ``missing`` are expressions over the raw column; ``cell`` is one over the columns
+    ``v<i>`` and, if there are edges, ``b<i>.cell``: NULL means "no cell of the domain".
+    """
+
+    value: str
+    missing: str
+    cell: str
+    lookup: Lookup | None = None
+
+
+def family(duckdb_type: str) -> str | None:
+    """Return the family of a DuckDB type, or None for nested and unknown types.
+
+    >>> family("DECIMAL(18,3)"), family("ENUM('a', 'b')"), family("INTEGER[]")
+    ('decimal', 'text', None)
+    """
+    if duckdb_type.endswith("]"):
+        return None
+    name = duckdb_type.partition("(")[0].strip().upper()
+    return next((key for key, names in FAMILIES.items() if name in names), None)
+
+
+def encode(column: Column, raw: str, kind: str, index: int) -> Encoding:
+    """Encode a column with a domain; ``raw`` is its quoted name and ``kind`` its type family."""
+    value, missing = _value(column, raw, kind)
+    v = f"v{index}"
+    match column.domain:
+        case IntegerRange(lo, hi):
+            cell = f"CASE WHEN {v} BETWEEN {lo} AND {hi} THEN {_clip(v, lo, hi)} - {lo} END"
+            return Encoding(value, missing, cell)
+        case Bins(edges):
+            lo_edge, hi_edge = (_double(float(edge)) for edge in (edges[0], edges[-1]))
+            cell = f"CASE WHEN {v} BETWEEN {lo_edge} AND {hi_edge} THEN b{index}.cell END"
+            lower = tuple(float(edge) for edge in edges[:-1])
+            return Encoding(value, missing, cell, Lookup(f"b{index}", edges=lower))
+        case Periods() as periods:
+            return Encoding(value, missing, _period_cell(periods, v))
+        case Values(values):
+            texts = tuple(map(str, values))
+            if column.type == "boolean":
+                texts = tuple(map(str.lower, texts))
+            cell = f"enum_code(TRY_CAST({v} AS e{index}))"
+            return Encoding(value, missing, cell, Lookup(f"e{index}", texts=texts))
+        case None:
+            raise ValueError("a column without a domain has no cells")
+
+
+def code_sql(column: Column, index: int, encoding: Encoding) -> str:
+    """Return the final code: the domain's cells, then ``other``, then NULL; NULL if dropped."""
+    assert column.domain is not None
+    size = column.domain.size
+    other = "NULL" if column.other is None else str(size)
+    null = str(column.size - 1) if column.null else "NULL"
+    cell = f"COALESCE({encoding.cell}, {other})"
+    return f"TRY_CAST(CASE WHEN m{index} THEN {null} ELSE {cell} END AS {code_type(column.size)})"
+
+
+def code_type(size: int) -> str:
+    """Return the narrowest unsigned type for ``size`` codes.
+
+    >>> code_type(256), code_type(257)
+    ('UTINYINT', 'USMALLINT')
+    """
+    return "UTINYINT" if size <= 1 << 8 else "USMALLINT" if size <= 1 << 16 else "UINTEGER"
+
+
+def missing_sql(raw: str, kind: str) -> str:
+    """Say when a raw value is missing: NULL, or NaN in a floating-point column."""
+    return f"({raw} IS NULL OR isnan({raw}))" if kind == "float" else f"({raw} IS NULL)"
+
+
+def select_codes(
+    columns: Sequence[Column], encodings: Sequence[Encoding], relation: str, extra: Sequence[str]
+) -> str:
+    """Return a SELECT of one code per column, c0, c1, ..., then ``extra``, of the declared view.
+
+    ``extra`` are expressions over the raw columns, named x0, x1, ....
+    """
+    indices = range(len(columns))
+    inner = [f"{each.value} AS v{i}, {each.missing} AS m{i}" for i, each in enumerate(encodings)]
+    inner += [f"{each} AS x{i}" for i, each in enumerate(extra)]
+    joins = "".join(
+        f" ASOF LEFT JOIN b{i} ON v{i} >= b{i}.edge"
+        for i in indices
+        if (lookup := encodings[i].lookup) is not None and lookup.edges
+    )
+    codes = [f"{code_sql(columns[i], i, encodings[i])} AS c{i}" for i in indices]
+    codes += [f"x{i}" for i in range(len(extra))]
+    kept = " AND ".join(f"c{i} IS NOT NULL" for i in indices) or "TRUE"
+    layer = f"SELECT {', '.join(inner) or '0 AS v'} FROM {relation}"
+    layer = f"SELECT {', '.join(codes) or '0 AS c'} FROM ({layer}){joins}"
+    return f"SELECT * FROM ({layer}) WHERE {kept}"
+
+
+def _value(column: Column, raw: str, kind: str) -> tuple[str, str]:
+    """Return the value of a column in the type of its domain, and when it is missing."""
+    missing = missing_sql(raw, kind)
+    match column.type:
+        case "text":
+            return f"CAST({raw} AS VARCHAR)", missing
+        case "boolean" if kind == "integer":
+            return (
+                f"CASE TRY_CAST({raw} AS BIGINT) WHEN 0 THEN 'false' WHEN 1 THEN 'true' END",
+                missing,
+            )
+        case "boolean":
+            return f"CAST(TRY_CAST({raw} AS BOOLEAN) AS VARCHAR)", missing
+        case "date":
+            day = f"TRY_CAST({raw} AS DATE)"
+            return f"CASE WHEN isfinite({day}) THEN {day} END", missing
+    number = f"TRY_CAST({raw} AS DOUBLE)"
+    if kind == "text":
+        missing = f"({raw} IS NULL OR COALESCE(isnan({number}), FALSE))"
+    if isinstance(column.domain, Bins):
+        return number, missing
+    if kind == "integer":
+        whole = f"TRY_CAST({raw} AS BIGINT)"
+    else:
+        whole = f"TRY_CAST(CASE WHEN {number} = floor({number}) THEN {number} END AS BIGINT)"
+    return (f"CAST({whole} AS VARCHAR)" if isinstance(column.domain, Values) else whole), missing
+
+
+def _clip(value: str, lo: object, hi: object) -> str:
+    return f"LEAST(GREATEST({value}, {lo}), {hi})"
+
+
+def _double(value: float) -> str:
+    return f"CAST({literal(repr(value))} AS DOUBLE)"
+
+
+def _period_cell(periods: Periods, v: str) -> str:
+    start = f"DATE {literal(periods.start.isoformat())}"
+    day = _clip(v, start, LAST_DAY)
+    months = f"(year({day}) - {periods.start.year}) * 12 + month({day}) - {periods.start.month}"
+    days = f"date_diff('day', {start}, {day})"
+    number = {
+        "day": days,
+        "week": f"({days}) // 7",
+        "month": months,
+        "quarter": f"({months}) // 3",
+        "year": f"({months}) // 12",
+    }[periods.unit]
+    inside = f"{v} BETWEEN {start} AND {LAST_DAY} AND {number} < {periods.count}"
+    return f"CASE WHEN {inside} THEN {number} END"

@@ -1,0 +1,297 @@
+"""Sources: what can be opened, what is refused and how, and what a locked connection can do."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+import random
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+from dpsql.catalog.catalog import Column, Table, Unit
+from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values, count_periods
+from dpsql.errors import DataUnavailable, InternalError
+from dpsql.privacy.vault.base import Counts, open_vault, sealed
+from dpsql.privacy.vault.duckdb import connect, describe_source
+from dpsql.privacy.vault.source import open_source
+
+SALT = b"0123456789abcdef"
+AGE = Column("age", "integer", IntegerRange(17, 19), null=True)
+SEX = Column("sex", "text", Values(("F", "M")), other="?")
+
+
+def table_of(source: Path | str, *columns: Column, unit: Unit | None = None) -> Table:
+    return Table("people", str(source), unit or Unit(), {each.name: each for each in columns})
+
+
+def count(table: Table) -> Counts:
+    names = [each.name for each in table.columns.values()]
+    return open_vault(table, SALT).count(
+        names, [np.arange(table.columns[name].size) for name in names]
+    )
+
+
+def parquet(path: Path, sql: str) -> Path:
+    target = str(path).replace("'", "''")
+    duckdb.connect().execute(f"COPY ({sql}) TO '{target}' (FORMAT parquet)")
+    return path
+
+
+def refused(table: Table) -> DataUnavailable:
+    with pytest.raises(DataUnavailable) as caught:
+        open_vault(table, SALT)
+    assert "'people'" in caught.value.message
+    return caught.value
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    for name in ("gone.parquet", "gone*.parquet"):
+        error = refused(table_of(tmp_path / name, AGE))
+        assert error.code == "E_DATA"
+        assert name in error.message
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.duckdb", "t.csv.gz"])
+def test_a_file_that_is_not_what_its_name_says(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"certainly not this format\n" * 300)
+    assert refused(table_of(path, AGE)).code == "E_DATA"
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\n", b"age,age\n1,2\n", b'"age\n'])
+def test_a_csv_file_without_usable_header(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(content)
+    assert refused(table_of(path, AGE)).code == "E_DATA"
+
+
+def test_unknown_kinds_and_folders_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.xlsx").write_bytes(b"x")
+    assert "Parquet" in refused(table_of(tmp_path / "t.xlsx", AGE)).message
+    assert "not a file" in refused(table_of(tmp_path, AGE)).message
+
+
+def test_declared_columns_must_exist(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "t.parquet", "SELECT 17 AS age")
+    assert "'sex'" in refused(table_of(path, AGE, SEX)).message
+    assert "'who'" in refused(table_of(path, AGE, unit=Unit("who", 2))).message
+
+
+@pytest.mark.parametrize(
+    ("column", "stored"),
+    [
+        (AGE, "'17' AS age"),
+        (AGE, "[17] AS age"),
+        (AGE, "DATE '2020-01-01' AS age"),
+        (SEX, "1 AS sex"),
+        (SEX, "{'a': 'F'} AS sex"),
+        (Column("flag", "boolean", Values((False, True))), "'true' AS flag"),
+    ],
+)
+def test_stored_types_must_fit_the_declared_ones(
+    column: Column, stored: str, tmp_path: Path
+) -> None:
+    path = parquet(tmp_path / "t.parquet", f"SELECT {stored}")
+    error = refused(table_of(path, column))
+    assert error.code == "E_POLICY"
+    assert repr(column.name) in error.message
+
+
+def test_a_nested_privacy_unit_is_refused(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "t.parquet", "SELECT 17 AS age, [1] AS who")
+    assert "nested" in refused(table_of(path, AGE, unit=Unit("who", 2))).message
+
+
+def test_globs_read_all_files_and_demand_one_schema(tmp_path: Path) -> None:
+    for i in range(3):
+        parquet(tmp_path / f"part{i}.parquet", f"SELECT {17 + i} AS age")
+    table = table_of(tmp_path / "part*.parquet", AGE)
+    assert count(table).tolist() == [1, 1, 1, 0]
+    parquet(tmp_path / "part9.parquet", "SELECT CAST(17 AS BIGINT) AS age")
+    assert "differ" in refused(table).message
+
+
+def test_a_duckdb_file_may_hold_several_tables(tmp_path: Path) -> None:
+    path = tmp_path / "t.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE wrong AS SELECT 17 AS age")
+        connection.execute("CREATE TABLE People AS SELECT 18 AS age FROM range(3)")
+    assert count(table_of(path, AGE)).tolist() == [0, 3, 0, 0]
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("DROP TABLE People")
+        connection.execute("CREATE TABLE another AS SELECT 18 AS age")
+    assert "no table" in refused(table_of(path, AGE)).message
+
+
+HOSTILE_CSV = (
+    b"\xef\xbb\xbfage,sex,paid,born,ok\n"
+    b"17,F,0.5,2024-01-31,true\n"
+    b' 18 ,"M",2,2024-02-01,FALSE\n'
+    b"19.0,M,1e0,2024-02-29 13:00:00,t\n"  # 3 good rows
+    b"20,F,1,2024-01-01,true\n"
+    b"17.5,F,1,2024-01-01,true\n"
+    b"99999999999999999999999999999999,F,1,2024-01-01,true\n"
+    b"seventeen,F,1,2024-01-01,true\n"
+    b"17,F,inf,2024-01-01,true\n"
+    b"17,F,1e999,2024-01-01,true\n"
+    b"17,F,nan,2024-01-01,true\n"
+    b"17,F,1,infinity,true\n"
+    b"17,F,1,2024-02-30,true\n"
+    b"17,F,1,2024-01-01,perhaps\n"
+    b"17,F\n"
+    b"\n"
+    b"17,\xff\xfe,1,2024-01-01,true\n"
+    b"17,F," + b"1" * 5000 + b",2024-01-01,true\n"
+    b",f\x00,0,2024-01-01,1\n"  # a good row: NULL age, other sex
+)
+
+
+def test_hostile_csv_rows_are_left_out_silently(tmp_path: Path) -> None:
+    import datetime as dt
+
+    path = tmp_path / "t.csv"
+    path.write_bytes(HOSTILE_CSV)
+    months = Periods(dt.date(2024, 1, 1), "month", 2)
+    assert count_periods(dt.date(2024, 1, 1), dt.date(2024, 2, 29), "month") == 2
+    table = table_of(
+        path,
+        AGE,
+        SEX,
+        Column("paid", "number", Bins((0, 1, 2))),  # type: ignore[arg-type]
+        Column("born", "date", months),
+        Column("ok", "boolean", Values((False, True))),
+    )
+    counts = count(table)
+    cells = {tuple(int(i) for i in cell) for cell in np.argwhere(counts)}
+    assert cells == {(0, 0, 0, 0, 1), (1, 1, 1, 1, 0), (2, 1, 1, 1, 1), (3, 2, 0, 0, 1)}
+    assert counts.max() == 1
+
+
+def test_no_bytes_in_a_csv_file_can_raise(tmp_path: Path) -> None:
+    draw = random.Random(3)
+    bits = [b'"', b",", b"\n", b"\r", b"\r\n", b"17", b"F", b"\xff", b"\x00", b'""', b" ", b"\\"]
+    for i in range(60):
+        path = tmp_path / f"{i}.csv"
+        path.write_bytes(b"age,sex\n17,F\n" + b"".join(draw.choices(bits, k=draw.randrange(60))))
+        assert count(table_of(path, AGE, SEX)).min() >= 0
+
+
+def test_csv_text_with_line_breaks_stays_one_row(tmp_path: Path) -> None:
+    path = tmp_path / "t.tsv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+        writer.writerows(
+            [["sex", "age", "note"], ["M", 18, 'x\n"F"\t17\ty\r\nF\t17\tz'], ["F", 19, ""]]
+        )
+    assert count(table_of(path, AGE, SEX)).sum() == 2
+
+
+def test_compressed_csv_and_parquet_give_the_same_counts(tmp_path: Path) -> None:
+    rows = [(17 + i % 4, "FMX"[i % 3]) for i in range(50)]
+    text = "sex,age\n" + "".join(f"{sex},{age}\n" for age, sex in rows)
+    with gzip.open(tmp_path / "t.csv.gz", "wt", encoding="utf-8") as file:
+        file.write(text)
+    (tmp_path / "t.csv").write_text(text, encoding="utf-8")
+    values = ", ".join(f"({age}, '{sex}')" for age, sex in rows)
+    parquet(tmp_path / "t.parquet", f"SELECT * FROM (VALUES {values}) t(age, sex)")
+    answers = [
+        count(table_of(tmp_path / name, AGE, SEX)) for name in ("t.csv.gz", "t.csv", "t.parquet")
+    ]
+    assert answers[0].sum() == 38
+    np.testing.assert_array_equal(answers[0], answers[1])
+    np.testing.assert_array_equal(answers[0], answers[2])
+
+
+def test_the_version_follows_files_and_schema_and_not_values(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "t.parquet", "SELECT 17 AS age")
+    table = table_of(tmp_path / "*.parquet", AGE)
+    first = open_vault(table, SALT)
+    assert open_vault(table, b"other salt").data_version == first.data_version
+    first.check()
+    stamp = path.stat()
+    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns + 1))
+    with pytest.raises(DataUnavailable, match="changed"):
+        first.check()
+    second = open_vault(table, SALT)
+    assert second.data_version != first.data_version
+    parquet(tmp_path / "u.parquet", "SELECT 18 AS age")
+    with pytest.raises(DataUnavailable, match="changed"):
+        second.check()
+    path.unlink()
+    (tmp_path / "u.parquet").unlink()
+    with pytest.raises(DataUnavailable):
+        second.check()
+
+
+def test_counts_are_of_the_version_opened(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "t.parquet", "SELECT 17 AS age")
+    vault = open_vault(table_of(path, AGE), SALT)
+    parquet(path, "SELECT 18 AS age FROM range(10)")
+    with pytest.raises(InternalError):
+        vault.count(["age"], [np.arange(4)])
+    vault = open_vault(table_of(path, AGE), SALT)
+    vault.load()
+    path.unlink()
+    assert vault.count(["age"], [np.arange(4)]).tolist() == [0, 10, 0, 0]
+
+
+def test_failures_while_reading_have_one_text_and_no_trace(tmp_path: Path) -> None:
+    sql = "SELECT CAST(17 + hash(range) % 3 AS INTEGER) AS age FROM range(100000)"
+    path = parquet(tmp_path / "t.parquet", sql)
+    stamp = path.stat()
+    data = bytearray(path.read_bytes())
+    data[4:2000] = b"\xee" * 1996
+    path.write_bytes(bytes(data))
+    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    with pytest.raises(InternalError) as caught:
+        open_vault(table_of(path, AGE), SALT).load()
+    with pytest.raises(InternalError) as other:
+        sealed(lambda: int("a private value"))
+    for error in (caught.value, other.value):
+        assert error.code == "E_INTERNAL"
+        assert error.__cause__ is None
+        assert error.__context__ is None
+    assert str(caught.value) == str(other.value)
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "SELECT * FROM read_text('{other}')",
+        "SELECT * FROM read_parquet('{other}')",
+        "SELECT * FROM glob('/*')",
+        "COPY (SELECT 1) TO '{new}'",
+        "ATTACH '{new}'",
+        "INSTALL httpfs",
+        "SET enable_external_access = true",
+        "SET allowed_paths = ['{other}']",
+        "SET lock_configuration = false",
+    ],
+)
+def test_a_locked_connection_reaches_nothing_else(attempt: str, tmp_path: Path) -> None:
+    path = parquet(tmp_path / "t.parquet", "SELECT 17 AS age")
+    other = parquet(tmp_path / "other.parquet", "SELECT 18 AS age")
+    with connect() as connection:
+        source = open_source(connection, str(path), "people")
+        relation, parameters = source.relation_sql()
+        assert connection.execute(f"FROM {relation}", parameters).fetchall() == [(17,)]
+        with pytest.raises(duckdb.Error):
+            connection.execute(attempt.format(other=other, new=tmp_path / "new")).fetchall()
+    assert not (tmp_path / "new").exists()
+
+
+def test_describing_a_file_gives_names_and_types_only(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "t.parquet", "SELECT 17 AS age, 'F' AS sex, 1.5::DOUBLE AS paid")
+    assert describe_source(str(path)) == [
+        ("age", "INTEGER"),
+        ("sex", "VARCHAR"),
+        ("paid", "DOUBLE"),
+    ]
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    assert describe_source(str(tmp_path / "t.csv")) == [("a", "VARCHAR"), ("b", "VARCHAR")]
+    with pytest.raises(DataUnavailable):
+        describe_source(str(tmp_path / "gone.csv"))

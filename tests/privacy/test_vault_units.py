@@ -1,0 +1,112 @@
+"""A privacy unit never moves the counts by more than its declared number of rows."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from dpsql.catalog.catalog import Column, Table, Unit
+from dpsql.catalog.domain import IntegerRange, Values
+from dpsql.privacy.vault.base import Counts, open_vault
+
+SALT = b"0123456789abcdef"
+COLUMNS = {
+    "x": Column("x", "integer", IntegerRange(0, 4)),
+    "y": Column("y", "text", Values(("a", "b")), null=True),
+    "cost": Column("cost", "number", None, (0, 10)),  # type: ignore[arg-type]
+}
+Row = tuple[Any, int | None, str | None, float | None]
+
+
+def write(path: Path, rows: list[Row], unit_type: str = "VARCHAR") -> Path:
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE t (who {unit_type}, x INTEGER, y VARCHAR, cost DOUBLE)")
+    if rows:
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", rows)
+    connection.execute(f"COPY t TO '{path}' (FORMAT parquet)")
+    return path
+
+
+def count(path: Path, c: int, salt: bytes = SALT, threads: int | None = None) -> Counts:
+    table = Table("t", str(path), Unit("who", c), COLUMNS)
+    return open_vault(table, salt, threads).count(["x", "y"], [np.arange(5), np.arange(3)])
+
+
+def people(seed: int, n: int) -> list[Row]:
+    draw = random.Random(seed)
+    return [
+        (
+            draw.choice(["ann", "bob", "eve", "dan", "Ann", "", None]),
+            draw.choice([0, 1, 2, 3, 4, 5, None]),
+            draw.choice(["a", "b", "c", None]),
+            draw.choice([0.5, float("nan"), float("inf"), None]),
+        )
+        for _ in range(n)
+    ]
+
+
+def in_view(row: Row) -> bool:
+    return row[0] is not None and row[1] in range(5) and row[2] in ("a", "b", None)
+
+
+@pytest.mark.parametrize("c", [1, 2, 7])
+@pytest.mark.parametrize("seed", range(2))
+def test_removing_a_unit_takes_its_rows_and_no_others(c: int, seed: int, tmp_path: Path) -> None:
+    rows = people(seed, 120)
+    whole = count(write(tmp_path / "all.parquet", rows), c)
+    for who in ("ann", "Ann", "bob", "", "nobody"):
+        rest = [row for row in rows if row[0] != who]
+        change = whole - count(write(tmp_path / "rest.parquet", rest), c)
+        assert (change >= 0).all()
+        assert change.sum() == min(c, sum(row[0] == who and in_view(row) for row in rows))
+
+
+def test_every_unit_keeps_as_many_view_rows_as_it_may(tmp_path: Path) -> None:
+    rows = people(3, 200)
+    names = {row[0] for row in rows} - {None}
+    for c in (1, 3, 1000):
+        owned = [sum(row[0] == who and in_view(row) for row in rows) for who in names]
+        path = write(tmp_path / f"{c}.parquet", rows)
+        assert count(path, c).sum() == sum(min(c, n) for n in owned)
+
+
+def test_rows_outside_the_view_do_not_use_up_a_units_allowance(tmp_path: Path) -> None:
+    rows: list[Row] = []
+    rows += [("ann", 99, "a", 1.0)] * 50 + [("ann", 1, "a", 1.0), ("ann", 2, "b", 1.0)]
+    assert count(write(tmp_path / "t.parquet", rows), 2).sum() == 2
+
+
+def test_one_unit_with_very_many_rows_and_one_without_owner(tmp_path: Path) -> None:
+    rows: list[Row] = [("ann", i % 5, "ab"[i % 2], 0.0) for i in range(3000)]
+    rows += [(None, 1, "a", 0.0)] * 500
+    assert count(write(tmp_path / "t.parquet", rows), 5).sum() == 5
+
+
+def test_nan_owners_are_no_owners(tmp_path: Path) -> None:
+    rows: list[Row] = []
+    rows += [(float("nan"), 1, "a", 0.0)] * 4 + [(7.0, 1, "a", 0.0)] * 4
+    assert count(write(tmp_path / "t.parquet", rows, "DOUBLE"), 2).sum() == 2
+
+
+def test_the_choice_depends_on_the_salt_and_on_nothing_else(tmp_path: Path) -> None:
+    rows: list[Row] = [(f"p{i % 41}", i % 5, "ab"[i % 2], float(i)) for i in range(800)]
+    path = write(tmp_path / "t.parquet", rows)
+    first = count(path, 3, threads=1)
+    random.Random(5).shuffle(rows)
+    np.testing.assert_array_equal(first, count(write(tmp_path / "u.parquet", rows), 3, threads=4))
+    assert (first != count(path, 3, salt=b"another salt 123")).any()
+
+
+def test_neighbouring_tables_differ_by_at_most_c_rows_when_a_unit_changes(tmp_path: Path) -> None:
+    rows = people(9, 150)
+    base = count(write(tmp_path / "a.parquet", rows), 2)
+    for extra in range(1, 8):
+        more: list[Row] = [*rows, *[("zoe", i % 5, "a", float(i)) for i in range(extra)]]
+        change = count(write(tmp_path / "b.parquet", more), 2) - base
+        assert (change >= 0).all()
+        assert change.sum() == min(extra, 2)

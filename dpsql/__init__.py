@@ -1,0 +1,74 @@
+"""dpsql: SQL over sensitive tables with differential privacy (PEP 249 surface).
+
+Everything heavy is imported on first use, so that ``import dpsql`` is instant.
+"""
+
+from __future__ import annotations
+
+from dpsql.errors import (
+    BudgetExceeded,
+    CatalogError,
+    DatabaseError,
+    DataError,
+    Error,
+    IntegrityError,
+    InterfaceError,
+    InternalError,
+    NotSupportedError,
+    OperationalError,
+    ProgrammingError,
+    Warning,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dpsql.dbapi import connect
+
+__version__ = "0.1.0"
+
+apilevel = "2.0"
+threadsafety = 1
+paramstyle = "qmark"
+
+__all__ = [
+    "BudgetExceeded",
+    "CatalogError",
+    "DataError",
+    "DatabaseError",
+    "Error",
+    "IntegrityError",
+    "InterfaceError",
+    "InternalError",
+    "NotSupportedError",
+    "OperationalError",
+    "ProgrammingError",
+    "Warning",
+    "apilevel",
+    "connect",
+    "paramstyle",
+    "threadsafety",
+]
+
+_LAZY = (
+    "connect",
+    "Binary",
+    "BINARY",
+    "DATETIME",
+    "Date",
+    "DateFromTicks",
+    "NUMBER",
+    "ROWID",
+    "STRING",
+    "Time",
+    "TimeFromTicks",
+    "Timestamp",
+    "TimestampFromTicks",
+)
+
+
+def __getattr__(name: str) -> object:
+    if name in _LAZY:
+        from dpsql import dbapi
+
+        return getattr(dbapi, name)
+    raise AttributeError(f"module 'dpsql' has no attribute {name!r}")

@@ -103,8 +103,7 @@ class Catalog:
 
 def _facts(table: Table, catalog: Path) -> list[object]:
     columns = [
-        [column.name, column.type, repr(column.domain), repr(column.bounds), column.null]
-        + [repr(column.other)]
+        [column.name, column.type, column.null, *map(repr, (column.domain, column.bounds)), repr(column.other)]
         for column in table.columns.values()
     ]
     source = os.path.relpath(table.source, catalog.parent)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -273,7 +274,7 @@ def _read_bins(place: Place, facts: Mapping[str, Any]) -> Bins:
     bins = facts["bins"]
     if isinstance(bins, list):
         edges = tuple(_read_number(place, "bins", value) for value in bins)
-        if len(edges) < 2 or any(a >= b for a, b in zip(edges, edges[1:], strict=False)):
+        if len(edges) < 2 or any(a >= b for a, b in pairwise(edges)):
             place.fail("bin edges are not increasing", "bins = [0, 10, 50, 100]")
         if "domain" in facts:
             lo, hi = _read_pair(place, "domain", facts["domain"])

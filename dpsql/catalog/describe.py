@@ -1,0 +1,40 @@
+"""Public facts about declared columns, in a few words each."""
+
+from __future__ import annotations
+
+from dpsql.catalog.catalog import Column, Table
+from dpsql.catalog.domain import Bins, IntegerRange, Periods
+from dpsql.errors import decimal_text
+
+
+def describe_table(table: Table) -> list[tuple[str, str, str, int | None]]:
+    """One row per declared column: name, type, values, number of cells."""
+    return [
+        (column.name, column.type, describe_values(column), column.size or None)
+        for column in table.columns.values()
+    ]
+
+
+def describe_values(column: Column) -> str:
+    """The declared domain or bounds of a column.
+
+    >>> describe_values(Column("age", "integer", IntegerRange(17, 90), null=True))
+    '17 to 90, or NULL'
+    """
+    match column.domain:
+        case IntegerRange(lo, hi):
+            text = f"{lo} to {hi}"
+        case Bins(edges):
+            text = f"{decimal_text(edges[0])} to {decimal_text(edges[-1])} in {len(edges) - 1} bins"
+        case Periods(start, unit, count):
+            text = f"{count} {unit}s from {start}"
+        case None if column.bounds is not None:
+            text = f"measure, clipped to {' to '.join(map(decimal_text, column.bounds))}"
+        case None:
+            return "not declared: cannot be queried"
+        case values:
+            shown = [str(value) for value in values.representatives]
+            shown = shown if len(shown) <= 6 else [*shown[:5], "...", shown[-1]]
+            text = ", ".join(shown)
+    text += f", else {column.other}" if column.other is not None else ""
+    return text + (", or NULL" if column.null else "")

@@ -1,0 +1,54 @@
+"""Draft a catalog for a data file from column names and types: never from its values."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+_NUMBERS = ("FLOAT", "DOUBLE", "DECIMAL", "REAL")
+
+
+def draft(path: Path, columns: Sequence[tuple[str, str]]) -> str:
+    """Return a TOML catalog with one commented line per column for the curator to fill in.
+
+    ``columns`` are pairs of name and DuckDB type. A column whose domain stays commented out
+    cannot be queried.
+    """
+    name = re.sub(r"\W+", "_", path.name.split(".")[0]).strip("_").lower() or "data"
+    lines = [
+        "# Drafted from column names and types only. Declare what each column may hold, from the",
+        "# documentation of the data, never from the data: what is not declared cannot be queried.",
+        "",
+        "[budget]",
+        "epsilon = 1.0        # for everything ever released from this catalog",
+        "delta   = 1e-9       # 0 = pure differential privacy",
+        "",
+        f"[table.{name}]",
+        f"source       = {json.dumps(path.name)}",
+        'privacy_unit = "row" # or { column = "person_id", max_rows = 5 }',
+        "",
+        f"[table.{name}.column]",
+    ]
+    width = max((len(_key(column)) for column, _ in columns), default=0)
+    lines += [f"{_key(column):<{width}} = {_facts(kind)}" for column, kind in columns]
+    return "\n".join(lines) + "\n"
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+
+
+def _facts(kind: str) -> str:
+    base = kind.upper().removeprefix("U").split("(")[0]
+    if base in _INTEGERS:
+        return '{ type = "integer" } # domain = [0, 99], or bounds = [0, 100000]'
+    if base in _NUMBERS:
+        return '{ type = "number" }  # domain = [0, 500], bins = 100, or bounds = [0, 500]'
+    if base == "BOOLEAN":
+        return '{ type = "boolean", domain = [false, true] }'
+    if base == "DATE" or base.startswith("TIMESTAMP"):
+        return '{ type = "date" }    # domain = ["2020-01-01", "2024-12-31"], by = "month"'
+    return '{ type = "text" }    # domain = ["a", "b"], or domain_file = "values.txt"'

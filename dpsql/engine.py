@@ -1,0 +1,132 @@
+"""The ten stages in order; no logic of its own.
+
+SQL text -> Statement -> Query -> products -> Workload -> Strategy -> Forecast -> Receipt ->
+Measurement -> Estimate -> Result. The first six see public facts only; there is one membrane.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from dpsql.answer.assemble import assemble_results
+from dpsql.answer.reconstruct import reconstruct
+from dpsql.answer.releases import Release, Releases
+from dpsql.answer.result import CostInfo, ReceiptInfo, Result
+from dpsql.catalog import Catalog
+from dpsql.errors import DataError
+from dpsql.plan.explain import Explanation, explain
+from dpsql.plan.plan import Plan
+from dpsql.plan.request import Request, make_plan
+from dpsql.privacy.accounting import Cost, Policy, gaussian_cost, laplace_cost
+from dpsql.privacy.ledger import Entry, Ledger, Status
+from dpsql.privacy.measure import Vaults, measure
+from dpsql.sql.bind import bind
+from dpsql.sql.parse import Statement
+from dpsql.sql.products import Compiled, Compiler
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On what terms a request is made; ``epsilon`` is None until the user has set it."""
+
+    epsilon: Fraction | None
+    delta: Fraction
+    noise: str
+    fresh: bool = False
+
+
+class Engine:
+    """Answers workloads over one catalog; owns the ledger, the vaults and the releases."""
+
+    def __init__(self, catalog: Catalog, anchors: Path) -> None:
+        self.catalog = catalog
+        policy = Policy(catalog.budget.epsilon, catalog.budget.delta)
+        self.ledger = Ledger.open_or_create(
+            catalog.path.with_suffix(".ledger"), anchors, policy, catalog.policy_hash()
+        )
+        self.releases = Releases(catalog.path.with_suffix(".releases"))
+        self.vaults = Vaults(catalog, bytes.fromhex(self.ledger.ledger_id))
+        self.compiler = Compiler(catalog)
+
+    def compile(self, statements: Sequence[Statement]) -> tuple[Compiled, ...]:
+        """Stages 2 and 3: bind every statement and form its products."""
+        return tuple(self.compiler.compile(bind(item, self.catalog)) for item in statements)
+
+    def explain(self, workload: Sequence[Compiled], terms: Terms) -> Explanation:
+        """The forecast of a workload: free, and a function of public facts only."""
+        request = self._request(workload, terms, Fraction(1))
+        plan = make_plan(request) if request.tables else None
+        return explain(request, plan, terms.epsilon is None, self.status().remaining_epsilon)
+
+    def answer(self, workload: Sequence[Compiled], terms: Terms) -> tuple[Result, ...]:
+        """Answer a workload jointly, charging at most once.
+
+        Raises: BudgetExceeded, LedgerError, DataUnavailable; nothing is charged by a refusal.
+        """
+        static = all(item.is_static for item in workload)
+        request = self._request(workload, terms, Fraction(1) if static else None)
+        if static:
+            return assemble_results(request, {}, None, None, self.compiler.evaluator.sealed)
+        name = self._request_name(request)
+        release = None if terms.fresh else self.releases.find(name)
+        free = release is not None
+        return self._results(request, release or self._release(request, name), free)
+
+    def _request(
+        self, workload: Sequence[Compiled], terms: Terms, default: Fraction | None
+    ) -> Request:
+        epsilon = default if terms.epsilon is None else terms.epsilon
+        if epsilon is None:
+            raise DataError(
+                "E_EPSILON", "no epsilon is set", hint="SET epsilon = 0.5, or --epsilon 0.5"
+            )
+        return Request(tuple(workload), epsilon, terms.delta, terms.noise)
+
+    def _request_name(self, request: Request) -> str:
+        versions = self.vaults.versions(request.tables)
+        facts = [self.ledger.ledger_id, request.fingerprint(), versions, self.catalog.policy_hash()]
+        return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+    def _release(self, request: Request, name: str) -> Release:
+        plan = make_plan(request)
+        self.vaults.check(request.tables)
+        version = self.vaults.versions(part.table for part in plan.parts)
+        receipt = self.ledger.debit(self._cost(plan), plan.fingerprint, version)
+        measured = measure(plan, receipt, self.vaults)
+        values = tuple(item.values for item in measured)
+        release = Release(plan, values, receipt.ledger_id, receipt.seq, receipt.head)
+        self.releases.add(name, release)
+        self.ledger.settle(receipt, "released")
+        return release
+
+    def _cost(self, plan: Plan) -> Cost:
+        if plan.rho is None:
+            return laplace_cost(self.ledger.policy, plan.epsilon)
+        return gaussian_cost(self.ledger.policy, plan.rho, plan.epsilon)
+
+    def _results(self, request: Request, release: Release, free: bool) -> tuple[Result, ...]:
+        plan = release.plan
+        estimates = {
+            part.table: reconstruct(part.strategy, values, part.forecast.noise)
+            for part, values in zip(plan.parts, release.values, strict=True)
+        }
+        cost = CostInfo(plan.epsilon, plan.delta, plan.noise, free)
+        receipt = ReceiptInfo(release.ledger_id, release.seq, release.head)
+        return assemble_results(request, estimates, cost, receipt, self.compiler.evaluator.sealed)
+
+    def status(self) -> Status:
+        """What is left of the budget."""
+        return self.ledger.status()
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Every charge so far."""
+        return self.ledger.entries()
+
+    def close(self) -> None:
+        """Release files and connections."""
+        self.vaults.close()
+        self.ledger.close()

@@ -1,0 +1,154 @@
+"""The forecast a user sees: expected errors, comparisons and cost, from public facts only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.errors import decimal_text
+from dpsql.plan.convention import unit_error
+from dpsql.plan.plan import Plan
+from dpsql.plan.request import Place, Request
+
+
+@dataclass(frozen=True, slots=True)
+class StatementForecast:
+    """What one statement will return: its rows, columns and expected standard errors.
+
+    ``stddev`` has (column, mean, largest) for every aggregate that is a column of its own.
+    """
+
+    sql: str
+    rows: int
+    columns: tuple[str, ...]
+    stddev: tuple[tuple[str, float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The forecast of a workload.
+
+    ``rmse`` is the expected root mean squared error over all answers; ``comparisons`` are the
+    same figure for simpler mechanisms at the same cost, and a lower bound for any of this kind.
+    ``assumed`` says that no epsilon was set and 1 was assumed.
+    """
+
+    statements: tuple[StatementForecast, ...]
+    method: str
+    noise: str
+    epsilon: Fraction
+    delta: Fraction
+    rmse: float
+    comparisons: tuple[tuple[str, float], ...]
+    free: bool
+    assumed: bool
+    remaining: Fraction
+
+    def lines(self) -> tuple[str, ...]:
+        """The forecast as text."""
+        if self.free:
+            return ("answered by the catalog alone: exact, free",)
+        count = len(self.statements)
+        cost = f"epsilon {decimal_text(self.epsilon)}" + (" (assumed)" if self.assumed else "")
+        if self.noise == "gaussian":
+            cost += f", delta {float(self.delta):g}"
+        lines = [
+            f"workload    {count} statement{'s' if count != 1 else ''}, "
+            f"{sum(s.rows for s in self.statements):,} rows",
+            f"strategy    {self.method}, {self.noise} noise",
+            f"cost        {cost}; at most {decimal_text(self.remaining)} can still be asked for",
+            f"error       {self.rmse:.4g} expected (root mean square)",
+        ]
+        for name, rmse in self.comparisons:
+            ratio = f"{rmse / self.rmse:.3g} times as much" if rmse >= self.rmse else ""
+            lines.append(f"            {rmse:.4g} {name}{f', {ratio}' if ratio else ''}")
+        for statement in self.statements[:20]:
+            lines += [
+                f"column      {name}: stddev {_spread(mean, largest)}"
+                for name, mean, largest in statement.stddev
+            ]
+        if count > 20:
+            lines.append(f"            ... and {count - 20} more statements")
+        return tuple(lines)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def _spread(mean: float, largest: float) -> str:
+    if math.isclose(mean, largest, rel_tol=1e-3):
+        return f"{mean:.4g}"
+    return f"{mean:.4g} on average, {largest:.4g} at most"
+
+
+def explain(request: Request, plan: Plan | None, assumed: bool, remaining: Fraction) -> Explanation:
+    """Forecast a request; ``plan`` is None when the catalog alone determines every answer."""
+    if plan is None:
+        statements = tuple(_forecast(request, i, {}) for i in range(len(request.statements)))
+        nothing = Fraction(0)
+        return Explanation(
+            statements, "catalog", "none", nothing, nothing, 0.0, (), True, assumed, remaining
+        )
+    places = request.coarse_products()
+    variances: dict[Place, NDArray[np.float64]] = {}
+    for part in plan.parts:
+        asked = [place for place in places if request.table_of(place) == part.table]
+        found = part.forecast.variances([places[place] for place in asked])
+        variances.update(zip(asked, found, strict=True))
+    rows = sum(len(v) for v in variances.values())
+    total = sum(float(v.sum()) for v in variances.values())
+    return Explanation(
+        tuple(_forecast(request, i, variances) for i in range(len(request.statements))),
+        " + ".join(dict.fromkeys(part.strategy.method for part in plan.parts)),
+        plan.noise,
+        plan.epsilon,
+        plan.delta,
+        math.sqrt(total / rows),
+        _comparisons(request, plan, total, rows),
+        False,
+        assumed,
+        remaining,
+    )
+
+
+def _forecast(
+    request: Request, index: int, variances: Mapping[Place, NDArray[np.float64]]
+) -> StatementForecast:
+    item = request.statements[index]
+    spreads = []
+    for output in item.query.shell.outputs:
+        if output.aggregate is not None:
+            variance = variances.get((index, output.aggregate))
+            errors = np.zeros(1) if variance is None else np.sqrt(variance)
+            spreads.append((output.name, float(errors.mean()), float(errors.max(initial=0))))
+    columns = tuple(output.name for output in item.query.shell.outputs)
+    return StatementForecast(item.query.text, item.rows, columns, tuple(spreads))
+
+
+def _comparisons(
+    request: Request, plan: Plan, total: float, rows: int
+) -> tuple[tuple[str, float], ...]:
+    """The same error for simpler mechanisms, when all of the workload is about one table."""
+    if len(plan.parts) != 1:
+        return ()
+    from dpsql.plan.baselines import identity_error, workload_error
+    from dpsql.plan.bounds import svd_bound
+
+    part = plan.parts[0]
+    workload = request.coarse[part.table].workload
+    unit = total / unit_error(part.strategy, workload)
+    found = []
+    noise = plan.noise.capitalize()
+    for name, error in (
+        (f"with {noise} noise on each query", workload_error(workload, plan.noise)),
+        ("with noise on each cell (Identity)", identity_error(workload, plan.noise)),
+        ("is a lower bound for every strategy", svd_bound(workload)),
+    ):
+        if error is not None:
+            found.append((name, math.sqrt(unit * error / rows)))
+    return tuple(found)

@@ -1,0 +1,91 @@
+"""A plan: what is measured on which table, with how much of the budget. Frozen and hashable."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.plan.forecast import Forecast, noise_variances
+from dpsql.plan.strategy import Noise, Strategy
+
+SHARE_GRID = 2**20
+
+
+@dataclass(frozen=True)
+class Part:
+    """The measurement of one table.
+
+    ``classes`` maps every declared cell of a measured attribute to its cell in the strategy's
+    domain, or -1. ``amount`` is the epsilon (Laplace) or rho (Gaussian) this part costs for a
+    privacy unit of at most ``rows_per_unit`` rows.
+    """
+
+    table: str
+    strategy: Strategy
+    classes: Mapping[str, NDArray[np.int64]]
+    amount: Fraction
+    rows_per_unit: int
+
+    @cached_property
+    def scales(self) -> tuple[Fraction, ...]:
+        """The noise parameter of every block: Laplace scale, or Gaussian sigma squared."""
+        return self.strategy.scales(self.amount, self.rows_per_unit)
+
+    @cached_property
+    def forecast(self) -> Forecast:
+        """The exact expected error of every answer of this part."""
+        return Forecast(self.strategy, noise_variances(self.strategy, self.scales))
+
+    def fingerprint(self) -> str:
+        """A digest of everything that is measured."""
+        digest = hashlib.sha256()
+        facts = (self.table, self.strategy.fingerprint(), self.amount, self.rows_per_unit)
+        digest.update(repr((*map(str, facts), [str(scale) for scale in self.scales])).encode())
+        for name in sorted(self.classes):
+            cells = np.ascontiguousarray(self.classes[name], dtype=np.int64)
+            digest.update(repr((name, cells.shape)).encode() + cells.tobytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All parts of one request; ``epsilon`` and ``delta`` are what the request asked for.
+
+    ``rho`` is the zero-concentrated budget of a Gaussian plan, ``None`` under Laplace noise.
+    """
+
+    parts: tuple[Part, ...]
+    noise: Noise
+    epsilon: Fraction
+    delta: Fraction
+    rho: Fraction | None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest that binds a receipt to this plan."""
+        facts = [self.noise, str(self.epsilon), str(self.delta), str(self.rho)]
+        facts += [part.fingerprint() for part in self.parts]
+        return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+def split_amount(amount: Fraction, errors: Sequence[float], noise: Noise) -> list[Fraction]:
+    """Split a budget over tables so that the total expected squared error is least.
+
+    ``errors[g]`` is the squared error of part g at a full unit of budget. The optimal shares are
+    proportional to the cube root (Laplace) or the square root (Gaussian, in rho) of the errors;
+    they are rounded to a grid and sum exactly to ``amount``. Source: HDMM, section 6.3 (OPT_+).
+
+    >>> split_amount(Fraction(1), [1.0, 8.0], "laplace")
+    [Fraction(349525, 1048576), Fraction(699051, 1048576)]
+    """
+    power = 1 / 3 if noise == "laplace" else 1 / 2
+    roots = [max(error, 1e-300) ** power for error in errors]
+    grid = [max(1, int(SHARE_GRID * root / sum(roots))) for root in roots]
+    shares = [Fraction(units, SHARE_GRID) for units in grid[:-1]]
+    return [amount * share for share in (*shares, 1 - sum(shares, Fraction(0)))]

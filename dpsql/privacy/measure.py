@@ -1,0 +1,162 @@
+"""The membrane's only door: a plan and a receipt in, noisy integers out.
+
+Nothing else imports the vault or the samplers. Sensitivities are recomputed here, in Python
+integers, from the very matrices that are about to be applied, and compared with what the receipt
+paid for, in exact fractions, before any row is touched.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.catalog import Catalog
+from dpsql.errors import InternalError
+from dpsql.plan.plan import Part, Plan
+from dpsql.privacy.entropy import Bits
+from dpsql.privacy.ledger import Receipt
+from dpsql.privacy.noise import discrete_gaussian, discrete_laplace
+from dpsql.privacy.vault.base import Vault, open_vault
+
+Values = NDArray[Any]
+EXACT_FLOAT = 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """The noisy integers of one part, one flat array per block, and nothing else."""
+
+    values: tuple[Values, ...]
+
+    def __post_init__(self) -> None:
+        for value in self.values:
+            if value.dtype not in (np.dtype(np.int64), np.dtype(object)):
+                raise InternalError("E_INTERNAL", "a measurement is not integer")
+
+
+class Vaults:
+    """The open vaults of one catalog, by case-folded table name; each is opened on first use.
+
+    Raises: DataUnavailable (E_DATA) when a source cannot be opened, before any charge.
+    """
+
+    def __init__(self, catalog: Catalog, salt: bytes) -> None:
+        self._catalog = catalog
+        self._salt = salt
+        self._open: dict[str, Vault] = {}
+
+    def __getitem__(self, table: str) -> Vault:
+        if table not in self._open:
+            self._open[table] = open_vault(self._catalog.tables[table], self._salt)
+        return self._open[table]
+
+    def check(self, tables: Iterable[str]) -> None:
+        """Raise DataUnavailable if a source has gone or changed since it was opened."""
+        for table in tables:
+            self[table].check()
+
+    def versions(self, tables: Iterable[str]) -> str:
+        """The data version of these tables together."""
+        return "|".join(f"{table}={self[table].data_version}" for table in tables)
+
+    def close(self) -> None:
+        """Close every vault."""
+        for vault in self._open.values():
+            vault.close()
+        self._open.clear()
+
+
+def describe_source(path: str) -> list[tuple[str, str]]:
+    """The column names and DuckDB types of a data file; never its values."""
+    from dpsql.privacy.vault.duckdb import describe_source as describe
+
+    return describe(path)
+
+
+def measure(plan: Plan, receipt: Receipt, vaults: Vaults) -> tuple[Measurement, ...]:
+    """Measure every part of a plan, once, with fresh noise.
+
+    Raises: LedgerError (E_RECEIPT) if the receipt does not pay for exactly this plan on exactly
+    this data; InternalError (E_INTERNAL, constant text) for any failure after that.
+    Guarantee: the tuple is (epsilon)-DP, or rho-zCDP, for one privacy unit, with the amount the
+    receipt paid. Source: CKS20 (discrete Gaussian); the discrete Laplace mechanism on integers.
+    """
+    receipt.redeem(plan.fingerprint, vaults.versions(part.table for part in plan.parts))
+    check_cost(plan, receipt)
+    try:
+        return tuple(_measure_part(part, plan, vaults[part.table]) for part in plan.parts)
+    except Exception:
+        raise InternalError("E_INTERNAL", "the measurement failed; the charge stays") from None
+
+
+def check_cost(plan: Plan, receipt: Receipt) -> None:
+    """Verify in exact fractions that the receipt covers the plan.
+
+    Raises: InternalError (E_INTERNAL). Guarantee: sensitivities come from the integer matrices.
+    """
+    paid = receipt.cost.epsilon if plan.noise == "laplace" else receipt.cost.rho
+    total = sum((_cost(part) for part in plan.parts), Fraction(0))
+    if receipt.cost.noise != plan.noise or paid is None or total > paid:
+        raise InternalError("E_INTERNAL", "the plan costs more than was paid; nothing was measured")
+
+
+def _cost(part: Part) -> Fraction:
+    total = Fraction(0)
+    for block, scale in zip(part.strategy.blocks, part.scales, strict=True):
+        norms = [
+            _column_norm(rows, part.strategy.noise)
+            for rows in part.strategy.matrices(block)
+            if rows is not None
+        ]
+        norm, c = math.prod(norms), part.rows_per_unit
+        if part.strategy.noise == "laplace":
+            total += c * norm / scale
+        else:
+            total += c * c * norm / (2 * scale)
+    return total
+
+
+def _column_norm(rows: NDArray[np.int64], noise: str) -> int:
+    """The largest L1 (Laplace) or squared L2 (Gaussian) norm of a column, as a Python int."""
+    magnitude = max(abs(int(rows.max(initial=0))), abs(int(rows.min(initial=0))))
+    exact: NDArray[Any] = rows if magnitude**2 * len(rows) < 2**62 else rows.astype(object)
+    norms = np.abs(exact) if noise == "laplace" else exact * exact
+    return int(norms.sum(axis=0).max())
+
+
+def _measure_part(part: Part, plan: Plan, vault: Vault) -> Measurement:
+    values = []
+    for block, scale in zip(part.strategy.blocks, part.scales, strict=True):
+        classes = [part.classes[name] for name in block.attributes]
+        counts = vault.count(block.attributes, classes)
+        exact = apply_rows(part.strategy.matrices(block), counts)
+        draw = discrete_laplace if plan.noise == "laplace" else discrete_gaussian
+        noisy = exact + draw(Bits(), scale, exact.size)
+        noisy.flags.writeable = False
+        values.append(noisy)
+    return Measurement(tuple(values))
+
+
+def apply_rows(
+    matrices: list[NDArray[np.int64] | None], counts: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Multiply counts by integer matrices, axis by axis; exact modulo 2^64.
+
+    ``counts`` has one axis per matrix (``None`` is the identity). Returns the rows, flat. Floating
+    point multiplication is used only where every partial sum is below 2^53, hence exact.
+    """
+    largest = math.prod(int(np.abs(rows).max(initial=0)) for rows in matrices if rows is not None)
+    total = int(np.abs(counts).sum(dtype=object)) if counts.size else 0
+    exact_in_floats = largest * total < EXACT_FLOAT
+    tensor: NDArray[Any] = counts.astype(np.float64) if exact_in_floats else counts
+    for axis, rows in enumerate(matrices):
+        if rows is not None:
+            factor = rows.astype(np.float64) if exact_in_floats else rows
+            tensor = np.moveaxis(np.tensordot(factor, tensor, axes=(1, axis)), 0, axis)
+    return np.ascontiguousarray(tensor).astype(np.int64).ravel()

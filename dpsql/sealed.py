@@ -1,0 +1,84 @@
+"""A sealed, empty, in-memory DuckDB for public values and noisy tables, never for private rows.
+
+It evaluates predicates on declared domains and the outer shell on answers that already carry noise.
+It cannot reach files, the network, Python variables or extensions.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import duckdb
+
+from dpsql.errors import ProgrammingError
+
+_CONFIG: dict[str, str | bool | int | float | list[str]] = {
+    "autoload_known_extensions": False,
+    "autoinstall_known_extensions": False,
+    "allow_community_extensions": False,
+    "python_enable_replacements": False,
+    "threads": 1,
+    "memory_limit": "512MB",
+}
+TIME_LIMIT = 10.0
+
+
+class EvaluationError(Exception):
+    """DuckDB could not evaluate an expression; the text is DuckDB's own, about public values."""
+
+
+class Sealed:
+    """One sealed connection; not thread safe."""
+
+    def __init__(self) -> None:
+        self._connection = duckdb.connect(":memory:", config=_CONFIG)
+        for setting in (
+            "SET temp_directory = ''",
+            "SET disabled_optimizers = 'in_clause'",
+            "SET enable_external_access = false",
+            "SET lock_configuration = true",
+        ):
+            self._connection.execute(setting)
+
+    def run(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Run generated SQL and return its rows.
+
+        Raises: EvaluationError; ProgrammingError (E_TOO_COMPLEX) after ``TIME_LIMIT`` seconds.
+        """
+        return self.query(sql, parameters)[1]
+
+    def query(
+        self, sql: str, parameters: Sequence[object] = ()
+    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        """Run generated SQL and return the DuckDB types of its columns and its rows."""
+        timer = threading.Timer(TIME_LIMIT, self._connection.interrupt)
+        timer.daemon = True
+        timer.start()
+        try:
+            found = self._connection.execute(sql, list(parameters))
+            kinds = tuple(str(column[1]) for column in found.description or ())
+            return kinds, found.fetchall()
+        except duckdb.InterruptException:
+            raise ProgrammingError(
+                "E_TOO_COMPLEX", "the expression takes too long to evaluate on the declared domain"
+            ) from None
+        except duckdb.Error as error:
+            raise EvaluationError(str(error)) from None
+        finally:
+            timer.cancel()
+
+    def fill(self, table: str, columns: Mapping[str, tuple[str, Sequence[object]]]) -> None:
+        """(Re)create ``table`` with columns name -> (DuckDB type, values of equal length)."""
+        unnested = ", ".join(
+            f"unnest(?::{kind}[]) AS {name}" for name, (kind, _) in columns.items()
+        )
+        self._connection.execute(
+            f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT {unnested}",
+            [list(values) for _, values in columns.values()],
+        )
+
+    def close(self) -> None:
+        """Release the connection."""
+        self._connection.close()

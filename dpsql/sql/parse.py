@@ -1,0 +1,369 @@
+"""SQL text -> statements: split, check limits, recognise our own statements, parse the rest.
+
+Everything here is a function of the text alone. The limits come before the parser, so that hostile
+text costs neither time nor a traceback.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import NoReturn
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
+
+MAX_TEXT = 64 * 1024
+MAX_DEPTH = 50
+MAX_TREE_DEPTH = 300
+MAX_NODES = 10_000
+MAX_ITEMS = 1_000
+MAX_NUMBER = 40
+MAX_STRING = 4 * 1024
+
+SETTINGS = ("epsilon", "delta", "noise", "fresh")
+SHOWN = ("budget", "tables", *SETTINGS)
+
+_LEXEME = re.compile(
+    r"""(?P<string>'(?:[^']|'')*')
+      | (?P<quoted>"(?:[^"]|"")*")
+      | (?P<comment>--[^\n]*|/\*.*?\*/)
+      | (?P<number>(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)
+      | (?P<word>[^\W\d]\w*)
+      | (?P<space>\s+)
+      | (?P<symbol>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lexeme:
+    """One token: its kind (a group name of the pattern), text and start."""
+
+    kind: str
+    text: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """One statement's text within a script: ``text[start:end]`` without its semicolon."""
+
+    text: str
+    start: int
+    end: int
+
+    @property
+    def body(self) -> str:
+        return self.text[self.start : self.end]
+
+    def span(self, start: int, end: int) -> Span:
+        """A span given by offsets within the fragment."""
+        return Span(self.text, self.start + start, self.start + end)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A recognised statement: its kind, the fragment and its argument.
+
+    ``kind`` is one of select, set, show, describe, begin, run. ``explain`` marks EXPLAIN.
+    ``words`` are the arguments of our own statements; ``tree`` the parsed SELECT.
+    """
+
+    kind: str
+    fragment: Fragment
+    explain: bool = False
+    words: tuple[str, ...] = ()
+    tree: exp.Select | None = None
+
+
+def lex(text: str) -> Iterator[Lexeme]:
+    """Cut text into lexemes; every character belongs to exactly one."""
+    for match in _LEXEME.finditer(text):
+        assert match.lastgroup is not None
+        yield Lexeme(match.lastgroup, match.group(), match.start())
+
+
+def split_script(text: str) -> tuple[list[Fragment], str]:
+    """Split a script at the semicolons outside quotes and comments.
+
+    Returns the complete statements and the unfinished rest (blank if there is none).
+
+    >>> [f.body for f in split_script("SELECT ';' ; -- a;b\\n SHOW budget")[0]]
+    ["SELECT ';'"]
+    >>> split_script("SELECT 1; SHOW budget")[1].strip()
+    'SHOW budget'
+    """
+    fragments: list[Fragment] = []
+    first = last = -1
+    rest = 0
+    for lexeme in lex(text):
+        if lexeme.kind in ("space", "comment"):
+            continue
+        if lexeme.kind == "symbol" and lexeme.text == ";":
+            if first >= 0:
+                fragments.append(Fragment(text, first, last))
+            first, rest = -1, lexeme.start + 1
+            continue
+        first = lexeme.start if first < 0 else first
+        last = lexeme.start + len(lexeme.text)
+    return fragments, text[rest:] if first >= 0 else ""
+
+
+def split_statements(text: str) -> list[Fragment]:
+    """Split a script whose last statement need not end with a semicolon."""
+    fragments, rest = split_script(text)
+    if rest:
+        tail = split_script(rest + "\n;")[0]
+        shift = len(text) - len(rest)
+        fragments += [Fragment(text, f.start + shift, f.end + shift) for f in tail]
+    return fragments
+
+
+def parse(fragment: Fragment) -> Statement:
+    """Recognise one statement.
+
+    Raises: ProgrammingError (E_PARSE, E_CONTROL_CHAR, E_TOO_LARGE, E_TOO_COMPLEX, E_LITERAL,
+    E_SETTING) or NotSupportedError (E_STATEMENT).
+    """
+    lexemes = check_limits(fragment)
+    words = [lexeme.text.lower() for lexeme in lexemes[:3]]
+    match words:
+        case []:
+            raise ProgrammingError("E_PARSE", "the statement is empty", hint="write a SELECT")
+        case ["explain", "analyze", *_]:
+            _refuse(fragment, lexemes, "EXPLAIN ANALYZE", "EXPLAIN is free and never runs")
+        case ["explain", "select" | "from" | "with" | "(" | "values", *_]:
+            inner = Fragment(fragment.text, fragment.start + lexemes[1].start, fragment.end)
+            return Statement("select", inner, explain=True, tree=_parse_select(inner, lexemes[1:]))
+        case ["set", *_]:
+            return _parse_set(fragment, lexemes)
+        case ["show", *_]:
+            return _parse_show(fragment, lexemes)
+        case ["describe" | "desc", *_] if len(lexemes) == 2:
+            return Statement("describe", fragment, words=(_name(lexemes[1]),))
+        case ["begin" | "run" as kind, "workload"] if len(lexemes) == 2:
+            return Statement(kind, fragment)
+        case ["select" | "from" | "with" | "(" | "values", *_]:
+            return Statement("select", fragment, tree=_parse_select(fragment, lexemes))
+        case _:
+            known = "SELECT, EXPLAIN SELECT, SET, SHOW, DESCRIBE, BEGIN WORKLOAD and RUN WORKLOAD"
+            _refuse(fragment, lexemes, words[0].upper(), known)
+
+
+def check_limits(fragment: Fragment) -> list[Lexeme]:
+    """Check size, characters, nesting, literals and list lengths; return the solid lexemes."""
+    body = fragment.body
+    if len(body) > MAX_TEXT or len(body.encode("utf-8", "surrogatepass")) > MAX_TEXT:
+        raise ProgrammingError(
+            "E_TOO_LARGE", f"the statement is longer than {MAX_TEXT // 1024} KiB"
+        )
+    for position, char in enumerate(body):
+        if (
+            (ord(char) < 32 and char not in "\t\n\r")
+            or 0x7F <= ord(char) < 0xA0
+            or (0xD800 <= ord(char) < 0xE000)
+        ):
+            raise ProgrammingError(
+                "E_CONTROL_CHAR",
+                f"control character {printable(char)} in the text",
+                span=fragment.span(position, position + 1),
+            )
+    solid = [lexeme for lexeme in lex(body) if lexeme.kind not in ("space", "comment")]
+    depth = unary = 0
+    commas = [0]
+    for lexeme in solid:
+        _check_lexeme(fragment, lexeme)
+        word = lexeme.text.lower()
+        unary = unary + 1 if word in ("not", "-", "+", "~") else 0
+        if word in ("(", "[", "case"):
+            depth += 1
+            commas.append(0)
+        elif word in (")", "]", "end"):
+            depth = max(0, depth - 1)
+            commas = commas[:-1] or [0]
+        elif lexeme.text == ",":
+            commas[-1] += 1
+        span = fragment.span(lexeme.start, lexeme.start + len(lexeme.text))
+        if depth > MAX_DEPTH or unary > MAX_DEPTH:
+            raise ProgrammingError("E_TOO_COMPLEX", "nested too deeply", span=span)
+        if commas[-1] >= MAX_ITEMS:
+            raise ProgrammingError("E_TOO_LARGE", f"a list of over {MAX_ITEMS} items", span=span)
+    if len(solid) > MAX_NODES:
+        raise ProgrammingError("E_TOO_LARGE", f"the statement has over {MAX_NODES} tokens")
+    return solid
+
+
+def _check_lexeme(fragment: Fragment, lexeme: Lexeme) -> None:
+    span = fragment.span(lexeme.start, lexeme.start + len(lexeme.text))
+    if lexeme.kind == "number":
+        text = lexeme.text.replace("_", "")
+        if len(text) > MAX_NUMBER or not math.isfinite(float(text)):
+            raise ProgrammingError(
+                "E_LITERAL", f"a number of over {MAX_NUMBER} characters or not finite", span=span
+            )
+    if lexeme.kind in ("string", "quoted") and len(lexeme.text) > MAX_STRING:
+        raise ProgrammingError("E_LITERAL", f"a text of over {MAX_STRING} characters", span=span)
+    if lexeme.kind == "symbol" and lexeme.text in "'\"$":
+        message = "dollar quotes are not supported" if lexeme.text == "$" else "unclosed quote"
+        raise ProgrammingError("E_PARSE", message, span=span)
+
+
+def _refuse(fragment: Fragment, lexemes: list[Lexeme], what: str, instead: str) -> NoReturn:
+    first = lexemes[0]
+    raise NotSupportedError(
+        "E_STATEMENT",
+        f"{printable(what)} is not supported",
+        hint=f"what works: {instead}",
+        span=fragment.span(first.start, first.start + len(first.text)),
+    )
+
+
+def _name(lexeme: Lexeme) -> str:
+    text = lexeme.text
+    return text[1:-1].replace('""', '"') if lexeme.kind == "quoted" else text
+
+
+def _parse_set(fragment: Fragment, lexemes: list[Lexeme]) -> Statement:
+    if len(lexemes) < 2:
+        raise ProgrammingError("E_SETTING", "SET what?", hint="SET epsilon = 0.5")
+    name, rest = lexemes[1].text.lower(), lexemes[2:]
+    if name not in SETTINGS:
+        _refuse_setting(fragment, lexemes[1], SETTINGS)
+    if rest and rest[0].text in ("=", "to", "TO"):
+        rest = rest[1:]
+    if not rest:
+        raise ProgrammingError("E_SETTING", f"SET {name} to what?", hint="SET epsilon = 0.5")
+    end = rest[-1].start + len(rest[-1].text)
+    value = fragment.body[rest[0].start : end]
+    if len(rest) == 1 and rest[0].kind in ("string", "quoted"):
+        value = value[1:-1].replace(value[0] * 2, value[0])
+    return Statement("set", fragment, words=(name, value))
+
+
+def _parse_show(fragment: Fragment, lexemes: list[Lexeme]) -> Statement:
+    if len(lexemes) != 2 or lexemes[1].text.lower() not in SHOWN:
+        _refuse_setting(fragment, lexemes[min(1, len(lexemes) - 1)], SHOWN)
+    return Statement("show", fragment, words=(lexemes[1].text.lower(),))
+
+
+def _refuse_setting(fragment: Fragment, lexeme: Lexeme, known: Sequence[str]) -> NoReturn:
+    near = difflib.get_close_matches(lexeme.text.lower(), known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"settings: {', '.join(known)}"
+    raise ProgrammingError(
+        "E_SETTING",
+        f"no such setting: {printable(lexeme.text)}",
+        hint=hint,
+        span=fragment.span(lexeme.start, lexeme.start + len(lexeme.text)),
+    )
+
+
+def _parse_select(fragment: Fragment, lexemes: list[Lexeme]) -> exp.Select:
+    words = {lexeme.text.lower() for lexeme in lexemes[:4]}
+    if "differential_privacy" in words:
+        _refuse(fragment, lexemes[1:], "SELECT WITH DIFFERENTIAL_PRIVACY", "SET epsilon = 0.5")
+    try:
+        trees = sqlglot.parse(fragment.body, read="duckdb")
+    except SqlglotError as error:
+        raise _parse_error(fragment, lexemes, error) from None
+    except (RecursionError, ValueError, MemoryError, IndexError, TypeError, AttributeError):
+        raise ProgrammingError("E_TOO_COMPLEX", "the statement cannot be parsed") from None
+    if len(trees) != 1 or trees[0] is None:
+        raise ProgrammingError("E_MULTI_STATEMENT", "more than one statement")
+    tree = trees[0]
+    if isinstance(tree, exp.SetOperation):
+        raise NotSupportedError(
+            "E_SET_OP",
+            f"{type(tree).__name__.upper()} is not supported",
+            hint="write the parts as statements of one workload",
+        )
+    if type(tree) is not exp.Select:
+        _refuse(fragment, lexemes, type(tree).__name__.upper(), "SELECT ... FROM table")
+    _check_depth(tree)
+    return tree
+
+
+def _check_depth(tree: exp.Expr) -> None:
+    level: list[exp.Expr] = [tree]
+    for _ in range(MAX_TREE_DEPTH):
+        level = [child for node in level for child in node.iter_expressions()]
+        if not level:
+            return
+    raise ProgrammingError(
+        "E_TOO_COMPLEX", "the statement is nested too deeply", hint="use IN for long lists of OR"
+    )
+
+
+def _parse_error(
+    fragment: Fragment, lexemes: list[Lexeme], error: SqlglotError
+) -> ProgrammingError:
+    facts = (getattr(error, "errors", None) or [{}])[0]
+    line, column = facts.get("line"), facts.get("col")
+    if not line or not column:
+        last = lexemes[-1]
+        return ProgrammingError(
+            "E_PARSE",
+            "the statement cannot be parsed",
+            span=fragment.span(last.start, last.start + len(last.text)),
+        )
+    lines = fragment.body.split("\n")
+    word = str(facts.get("highlight") or " ")
+    end = sum(len(text) + 1 for text in lines[: line - 1]) + column
+    start = max(0, end - len(word))
+    return ProgrammingError(
+        "E_PARSE",
+        f"cannot be parsed near {printable(word)!r}",
+        span=fragment.span(start, max(end, start + 1)),
+    )
+
+
+def bind_parameters(text: str, parameters: Sequence[object]) -> str:
+    """Replace every ``?`` outside quotes and comments by a literal, in order.
+
+    Raises: ProgrammingError (E_PARSE) when the counts differ or a value has no literal form.
+
+    >>> bind_parameters("SELECT COUNT(*) FROM t WHERE a = ? AND b = '?'", ["it's"])
+    "SELECT COUNT(*) FROM t WHERE a = 'it''s' AND b = '?'"
+    """
+    values = list(parameters)
+    parts: list[str] = []
+    for lexeme in lex(text):
+        if lexeme.kind == "symbol" and lexeme.text == "?":
+            if not values:
+                raise ProgrammingError("E_PARSE", "more ? marks than parameters")
+            parts.append(render_literal(values.pop(0)))
+        else:
+            parts.append(lexeme.text)
+    if values:
+        raise ProgrammingError("E_PARSE", f"{len(values)} parameters too many for the ? marks")
+    return "".join(parts)
+
+
+def render_literal(value: object) -> str:
+    """Write a Python value as a SQL literal."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case int():
+            return str(value) if value >= 0 else f"({value})"
+        case float() | Decimal() if math.isfinite(value):
+            return f"({value!r})" if isinstance(value, float) else f"({value:f})"
+        case str():
+            return "'" + value.replace("'", "''") + "'"
+        case dt.datetime():
+            return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+        case dt.date():
+            return f"DATE '{value.isoformat()}'"
+    if hasattr(value, "item") and callable(value.item):
+        return render_literal(value.item())
+    raise ProgrammingError("E_PARSE", f"a {type(value).__name__} cannot be a parameter")

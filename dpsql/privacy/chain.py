@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Literal
 
-from dpsql.errors import DataError, LedgerError
+from dpsql.errors import DataError
 from dpsql.privacy.accounting import Cost, Noise, Policy
+from dpsql.privacy.refusals import tampered
 from dpsql.privacy.spent import Spent
 
 Kind = Literal["created", "debit", "policy", "adopted"]
@@ -207,15 +208,6 @@ def first_state(entry: Entry) -> State:
     ledger_id, terms = _read_terms(entry)
     spent = {name: Spent() for name in terms.budgets}
     return State(ledger_id, terms, spent, 0, entry.hash, 0)
-
-
-def tampered(what: str) -> LedgerError:
-    """Return the error for a ledger that contradicts itself."""
-    return LedgerError(
-        "E_LEDGER_TAMPERED",
-        f"the ledger has been altered: {what}",
-        hint="restore it from a copy that verifies, together with its anchor",
-    )
 
 
 def _new_id() -> str:

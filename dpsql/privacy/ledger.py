@@ -6,6 +6,7 @@ privacy: the debit is committed and anchored before the receipt for it exists.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
 import threading
@@ -27,11 +28,11 @@ from dpsql.privacy.chain import (
     curator_entry,
     debit_entry,
     first_state,
-    tampered,
     terms_for,
 )
 from dpsql.privacy.durable import exclusive, on_network_disk
 from dpsql.privacy.receipt import Receipt, issue
+from dpsql.privacy.refusals import foreign, io_errors, rolled_back, tampered, unchangeable
 from dpsql.privacy.status import Status, status_of
 
 __all__ = ["Entry", "Ledger", "Receipt", "Status"]
@@ -52,6 +53,7 @@ class Ledger:
         self._lock = threading.Lock()
         self._closed = False
         self._state: State | None = None
+        self._salt = b""
 
     @classmethod
     def create(
@@ -69,7 +71,7 @@ class Ledger:
         ledger = cls._at(path, anchor_dir)
         terms = terms_for(policy, policy_hash, nested or {})
         _check_names(policy_hash, *(nested or {}))
-        with _io_errors():
+        with io_errors():
             ledger._path.parent.mkdir(parents=True, exist_ok=True)
             ledger._anchor.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             if on_network_disk(ledger._path.parent):
@@ -141,11 +143,11 @@ class Ledger:
             state = ledger._catch_up(db)
             old = state.terms
             if (old.policy.delta == 0) != (policy.delta == 0):
-                raise _unchangeable("a ledger cannot change between delta = 0 and delta > 0")
+                raise unchangeable("a ledger cannot change between delta = 0 and delta > 0")
             budgets = ledger.nested if nested is None else nested
             terms = terms_for(policy, policy_hash, budgets, old)
             if any(not state.spent_in(name).within(p) for name, p in terms.budgets.items()):
-                raise _unchangeable("more than a new budget has been spent already")
+                raise unchangeable("more than a new budget has been spent already")
             detail = terms.to_json(state.ledger_id, note)
             ledger._append(db, state, curator_entry(state.seq + 1, "policy", detail))
         return ledger
@@ -238,8 +240,13 @@ class Ledger:
 
     @property
     def ledger_id(self) -> str:
-        """The random name this ledger was given at creation."""
+        """The name this ledger was given at creation."""
         return self._known().ledger_id
+
+    @property
+    def salt(self) -> bytes:
+        """The secret of this ledger, 32 bytes: orders the rows of one privacy unit."""
+        return self._salt
 
     def close(self) -> None:
         """Give the handle up; files are open only inside calls, so nothing else happens."""
@@ -269,7 +276,7 @@ class Ledger:
         if self._closed:
             raise LedgerError("E_LEDGER_IO", "the ledger has been closed")
         self._refuse_missing()
-        with self._lock, _io_errors(), exclusive(self._lock_file):
+        with self._lock, io_errors(), exclusive(self._lock_file):
             self._refuse_missing()
             with store.connect(self._path) as db:
                 db.execute("BEGIN IMMEDIATE")
@@ -291,10 +298,11 @@ class Ledger:
                 "there is, or was, a ledger at this path",
                 hint="open it, or restore it if only its anchor is left",
             )
-        ledger_id = os.urandom(16).hex()
-        first = curator_entry(0, "created", terms.to_json(ledger_id, "")).seal("")
+        salt = os.urandom(32)
+        first = curator_entry(0, "created", terms.to_json(_id_of(salt), "")).seal("")
         state = first_state(first)
-        store.create(self._path, first, state.spent)
+        store.create(self._path, first, state.spent, salt)
+        self._salt = salt
         self._advance(state)
 
     def _read(self, db: sqlite3.Connection) -> State:
@@ -302,13 +310,17 @@ class Ledger:
         store.check_format(db)
         state = self._state
         if state is not None and store.hash_at(db, state.seq) != state.head:
-            raise _rolled_back()
+            raise rolled_back()
         for entry in store.entries_after(db, -1 if state is None else state.seq):
             state = first_state(entry) if state is None else state.after(entry)
         if state is None:
             raise tampered("it has no entries")
-        if store.totals(db) != (dict(state.spent), (state.seq, state.head)):
+        spent, (seq, head, salt) = store.totals(db)
+        if (spent, seq, head) != (dict(state.spent), state.seq, state.head):
             raise tampered("its totals do not match its entries")
+        if _id_of(salt) != state.ledger_id:
+            raise tampered("its salt is not the one it was created with")
+        self._salt = salt
         return state
 
     def _catch_up(self, db: sqlite3.Connection, policy_hash: str | None = None) -> State:
@@ -317,14 +329,14 @@ class Ledger:
         anchor = read_anchor(self._anchor)
         if anchor is None:
             if policy_hash is not None and policy_hash != state.terms.policy_hash:
-                raise _foreign()
+                raise foreign()
             if state.seq > 0:
-                raise _rolled_back("it has entries, but no anchor vouches for it")
+                raise rolled_back("it has entries, but no anchor vouches for it")
             self._advance(state)
         elif anchor.ledger_id != state.ledger_id:
-            raise _foreign()
+            raise foreign()
         elif anchor.seq > state.seq or store.hash_at(db, anchor.seq) != anchor.hash:
-            raise _rolled_back()
+            raise rolled_back()
         self._state = state
         return state
 
@@ -359,32 +371,6 @@ def _plain(name: str) -> bool:
     return 0 < len(name) <= _LONGEST_NAME and name.isprintable()
 
 
-def _unchangeable(why: str) -> LedgerError:
-    return LedgerError("E_POLICY_CHANGED", f"the ledger cannot follow this change: {why}")
-
-
-def _rolled_back(why: str = "it is older than its anchor") -> LedgerError:
-    return LedgerError(
-        "E_LEDGER_ROLLBACK",
-        f"the ledger has been replaced or moved: {why}",
-        hint="restore the newest copy; a curator who knows that this is it can adopt it",
-    )
-
-
-def _foreign() -> LedgerError:
-    return LedgerError(
-        "E_LEDGER_MISMATCH",
-        "the ledger belongs to another catalog",
-        hint="put the ledger of this catalog back",
-    )
-
-
-@contextmanager
-def _io_errors() -> Iterator[None]:
-    """Turn failures of the operating system into ledger errors."""
-    try:
-        yield
-    except FileExistsError:
-        raise LedgerError("E_LEDGER_EXISTS", "there is a ledger at this path") from None
-    except OSError:
-        raise LedgerError("E_LEDGER_IO", "the ledger cannot be read or written durably") from None
+def _id_of(salt: bytes) -> str:
+    """Return the public name that follows from a ledger's secret salt."""
+    return hashlib.sha256(salt).hexdigest()[:32]

@@ -9,8 +9,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from dpsql.errors import LedgerError
-from dpsql.privacy.chain import COLUMNS, Entry, tampered
+from dpsql.privacy.chain import COLUMNS, Entry
 from dpsql.privacy.durable import sync_directory
+from dpsql.privacy.refusals import tampered
 from dpsql.privacy.spent import Spent
 
 APPLICATION = 0x6470736C
@@ -45,7 +46,8 @@ _SCHEMA = {
     "head": """CREATE TABLE head (
   only INTEGER PRIMARY KEY CHECK (only = 1),
   seq INTEGER NOT NULL CHECK (typeof(seq) = 'integer' AND seq >= 0),
-  hash TEXT NOT NULL
+  hash TEXT NOT NULL,
+  salt BLOB NOT NULL
 ) STRICT""",
 }
 _SETTINGS = (("synchronous", 3), ("fullfsync", 1), ("trusted_schema", 0), ("cell_size_check", 1))
@@ -81,7 +83,7 @@ def _settle_settings(db: sqlite3.Connection) -> None:
         raise LedgerError("E_LEDGER_IO", "the ledger cannot be written durably here")
 
 
-def create(path: Path, first: Entry, budgets: Mapping[str, Spent]) -> None:
+def create(path: Path, first: Entry, budgets: Mapping[str, Spent], salt: bytes) -> None:
     """Write a new file at once and whole. Raises: OSError, FileExistsError, LedgerError."""
     fresh = path.with_name(path.name + ".new")
     for leftover in (fresh, Path(f"{fresh}-journal")):
@@ -93,7 +95,7 @@ def create(path: Path, first: Entry, budgets: Mapping[str, Spent]) -> None:
             db.execute(statement)
         db.execute(f"PRAGMA application_id={APPLICATION}")
         db.execute(f"PRAGMA user_version={VERSION}")
-        db.execute("INSERT INTO head VALUES (1, 0, ?)", (first.hash,))
+        db.execute("INSERT INTO head VALUES (1, 0, ?, ?)", (first.hash, salt))
         append(db, first, budgets)
         db.execute("COMMIT")
     os.link(fresh, path)
@@ -140,13 +142,13 @@ def hash_at(db: sqlite3.Connection, seq: int) -> str | None:
     return None if row is None else str(row[0])
 
 
-def totals(db: sqlite3.Connection) -> tuple[dict[str, Spent], tuple[int, str]]:
-    """Return the stored sums and the stored (seq, hash) of the last entry."""
+def totals(db: sqlite3.Connection) -> tuple[dict[str, Spent], tuple[int, str, bytes]]:
+    """Return the stored sums, and the stored last seq and hash with the salt."""
     budgets = {
         name: Spent(epsilon, renyi, bool(gaussian))
         for name, epsilon, renyi, gaussian in db.execute("SELECT * FROM budget")
     }
-    heads = db.execute("SELECT seq, hash FROM head").fetchall()
+    heads = db.execute("SELECT seq, hash, salt FROM head").fetchall()
     if len(heads) != 1:
         raise tampered("it has no head")
     return budgets, heads[0]

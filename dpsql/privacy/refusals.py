@@ -1,0 +1,51 @@
+"""The ways in which a ledger refuses to work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dpsql.errors import LedgerError
+
+
+def tampered(what: str) -> LedgerError:
+    """Return the error for a ledger that contradicts itself."""
+    return LedgerError(
+        "E_LEDGER_TAMPERED",
+        f"the ledger has been altered: {what}",
+        hint="restore it from a copy that verifies, together with its anchor",
+    )
+
+
+def unchangeable(why: str) -> LedgerError:
+    """Return the error for a change of catalog that a ledger cannot follow."""
+    return LedgerError("E_POLICY_CHANGED", f"the ledger cannot follow this change: {why}")
+
+
+def rolled_back(why: str = "it is older than its anchor") -> LedgerError:
+    """Return the error for a ledger that is not the newest copy at its place."""
+    return LedgerError(
+        "E_LEDGER_ROLLBACK",
+        f"the ledger has been replaced or moved: {why}",
+        hint="restore the newest copy; a curator who knows that this is it can adopt it",
+    )
+
+
+def foreign() -> LedgerError:
+    """Return the error for a ledger with another name than expected here."""
+    return LedgerError(
+        "E_LEDGER_MISMATCH",
+        "the ledger belongs to another catalog",
+        hint="put the ledger of this catalog back",
+    )
+
+
+@contextmanager
+def io_errors() -> Iterator[None]:
+    """Turn failures of the operating system into ledger errors."""
+    try:
+        yield
+    except FileExistsError:
+        raise LedgerError("E_LEDGER_EXISTS", "there is a ledger at this path") from None
+    except OSError:
+        raise LedgerError("E_LEDGER_IO", "the ledger cannot be read or written durably") from None

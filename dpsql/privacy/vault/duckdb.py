@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
-import numpy as np
 
 from dpsql.catalog.catalog import Column, Table
 from dpsql.errors import ProgrammingError
@@ -17,9 +17,9 @@ from dpsql.privacy.vault.source import Source, open_source, unavailable
 from dpsql.privacy.vault.vectorize import (
     ACCEPTED,
     Encoding,
-    Lookup,
     encode,
     family,
+    find_bins,
     missing_sql,
     select_codes,
 )
@@ -136,15 +136,18 @@ class DuckDBVault:
         with connect(self._threads) as connection:
             if open_source(connection, self._table.source, self._table.name) != self._source:
                 raise ValueError
-            for each in encodings:
-                if each.lookup is not None:
-                    create_lookup(connection, each.lookup)
+            for i, each in enumerate(encodings):
+                if each.texts:
+                    create_enum(connection, f"e{i}", each.texts)
             sql, parameters = self._query(columns, encodings)
-            arrays = connection.execute(sql, parameters).fetchnumpy()
+            arrays: dict[str, Any] = dict(connection.execute(sql, parameters).fetchnumpy())
         if self._fingerprint() != self._data_version:
             raise ValueError
         self._rows = len(next(iter(arrays.values())))
-        self._codes = {key: np.asarray(arrays[f"c{i}"]) for i, key in enumerate(self._attributes)}
+        self._codes = {
+            key: find_bins(arrays[f"c{i}"], each.edges) if each.edges else arrays[f"c{i}"]
+            for i, (key, each) in enumerate(zip(self._attributes, encodings, strict=True))
+        }
 
     def _query(self, columns: list[Column], encodings: list[Encoding]) -> tuple[str, list[object]]:
         """Return the SELECT of all codes of the declared view, rows per unit bounded."""
@@ -162,8 +165,8 @@ class DuckDBVault:
         extra = [f"CASE WHEN NOT {missing} THEN {owner} END"]
         extra += [self._raw(each.name) for each in measures]
         inner = select_codes(columns, encodings, relation, extra)
-        keys = ", ".join(codes + [f"x{i}" for i in range(1, len(extra))])
-        order = f"hash(?, x0{', ' if keys else ''}{keys}){', ' if keys else ''}{keys}"
+        keys = ["x0", *codes, *(f"x{i}" for i in range(1, len(extra)))]
+        order = ", ".join([f"hash(?, {', '.join(keys)})", *keys])
         kept = f"row_number() OVER (PARTITION BY x0 ORDER BY {order}) <= {unit.max_rows}"
         sql = f"SELECT {listed} FROM ({inner}) WHERE x0 IS NOT NULL QUALIFY {kept}"
         return sql, [*bound, self._salt]
@@ -177,19 +180,12 @@ def connect(threads: int | None = None) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(config=config)
 
 
-def create_lookup(connection: duckdb.DuckDBPyConnection, lookup: Lookup) -> None:
-    """Create the public table or type that one encoding consults."""
-    values: list[object] = [*lookup.texts, *lookup.edges]
-    kind = "VARCHAR" if lookup.texts else "DOUBLE"
-    source = "SELECT unnest(range(len($1))) AS cell, unnest($1) AS edge"
-    connection.execute(
-        f"CREATE TEMP TABLE {lookup.name} AS {source.replace('$1', f'CAST($1 AS {kind}[])')}",
-        [values],
-    )
-    if lookup.texts:
-        connection.execute(
-            f"CREATE TEMP TYPE {lookup.name} AS ENUM (SELECT edge FROM {lookup.name} ORDER BY cell)"
-        )
+def create_enum(connection: duckdb.DuckDBPyConnection, name: str, texts: Sequence[str]) -> None:
+    """Create an ENUM type of declared values, in declared order."""
+    listed = "SELECT unnest(range(len($1))) AS cell, unnest(CAST($1 AS VARCHAR[])) AS text"
+    connection.execute(f"CREATE TEMP TABLE {name} AS {listed}", [list(texts)])
+    ordered = f"SELECT text FROM {name} ORDER BY cell"
+    connection.execute(f"CREATE TEMP TYPE {name} AS ENUM ({ordered})")
 
 
 def describe_source(path: str) -> list[tuple[str, str]]:

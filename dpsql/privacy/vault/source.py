@@ -13,10 +13,9 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import NoReturn
 
 import duckdb
 
@@ -39,11 +38,13 @@ CSV_OPTIONS = (
     "ignore_errors = true, strict_mode = false, parallel = false, hive_partitioning = false"
 )
 LOCKED = (
-    "enable_external_access",
-    "lock_configuration",
-    "autoload_known_extensions",
-    "python_enable_replacements",
     "allowed_paths",
+    "lock_configuration",
+    "enable_external_access",
+    "autoload_known_extensions",
+    "autoinstall_known_extensions",
+    "allow_community_extensions",
+    "python_enable_replacements",
 )
 
 
@@ -157,7 +158,7 @@ def harden(connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...]) -> Non
         f"SELECT {', '.join(f'current_setting({literal(name)})' for name in LOCKED)}"
     ).fetchone()
     own = {path + suffix for path in paths for suffix in DATABASE_FILES}
-    if state is None or state[:4] != (False, True, False, False) or not set(state[4]) <= own:
+    if state is None or not set(state[0]) <= own or state[1] is not True or any(state[2:]):
         raise InternalError("E_INTERNAL", "the connection to the data could not be locked")
 
 
@@ -232,8 +233,8 @@ def _describe_parquet(
 
 def _header(path: str) -> list[str]:
     """Read the first line of a CSV file; nothing of the rows after it is decoded."""
-    open_bytes: Callable[..., IO[bytes]] = gzip.open if path.lower().endswith(".gz") else open
-    with open_bytes(path, "rb") as file:
+    with open(path, "rb") as raw:
+        file = gzip.GzipFile(fileobj=raw) if path.lower().endswith(".gz") else raw
         line = file.readline(MAX_HEADER).decode("utf-8-sig")
     header = next(csv.reader([line], delimiter=_delimiter(path), strict=True), [])
     if not header or len(set(header)) != len(header):

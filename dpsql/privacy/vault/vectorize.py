@@ -10,9 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
+from dpsql.privacy.vault.base import Codes
 from dpsql.privacy.vault.source import literal
+
+Floats = npt.NDArray[np.float64]
 
 FAMILIES = {
     "integer": (
@@ -41,29 +47,20 @@ LAST_DAY = "DATE '9999-12-31'"
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
-    """A small public table the encoding of one column consults.
-
-    ``texts`` become an ENUM type, exact and without duplicates; ``edges`` a table of lower edges.
-    """
-
-    name: str
-    texts: tuple[str, ...] = ()
-    edges: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Encoding:
-    """How one column becomes a cell number, in three layers of SQL.
+    """How one column becomes a cell number.
 
-    ``value`` and ``missing`` are expressions over the raw column; ``cell`` is one over the columns
-    ``v<i>`` and, if there are edges, ``b<i>.cell``: NULL means "no cell of the domain".
+    ``value`` and ``missing`` are expressions over the raw column. ``cell`` is one over the column
+    ``v<i>`` that holds the value: NULL means "no cell of the domain". ``texts`` become the ENUM
+    type ``e<i>``, exact and without duplicates. With ``edges``, ``cell`` is not yet the number of
+    the cell but the number to look up among them, see :func:`find_bins`.
     """
 
     value: str
     missing: str
     cell: str
-    lookup: Lookup | None = None
+    texts: tuple[str, ...] = ()
+    edges: tuple[float, ...] = ()
 
 
 def family(duckdb_type: str) -> str | None:
@@ -88,9 +85,8 @@ def encode(column: Column, raw: str, kind: str, index: int) -> Encoding:
             return Encoding(value, missing, cell)
         case Bins(edges):
             lo_edge, hi_edge = (_double(float(edge)) for edge in (edges[0], edges[-1]))
-            cell = f"CASE WHEN {v} BETWEEN {lo_edge} AND {hi_edge} THEN b{index}.cell END"
-            lower = tuple(float(edge) for edge in edges[:-1])
-            return Encoding(value, missing, cell, Lookup(f"b{index}", edges=lower))
+            cell = f"CASE WHEN {v} BETWEEN {lo_edge} AND {hi_edge} THEN {v} END"
+            return Encoding(value, missing, cell, edges=tuple(map(float, edges[:-1])))
         case Periods() as periods:
             return Encoding(value, missing, _period_cell(periods, v))
         case Values(values):
@@ -98,16 +94,27 @@ def encode(column: Column, raw: str, kind: str, index: int) -> Encoding:
             if column.type == "boolean":
                 texts = tuple(map(str.lower, texts))
             cell = f"enum_code(TRY_CAST({v} AS e{index}))"
-            return Encoding(value, missing, cell, Lookup(f"e{index}", texts=texts))
+            return Encoding(value, missing, cell, texts)
         case None:
             raise ValueError("a column without a domain has no cells")
 
 
+def find_bins(numbers: Floats, edges: Sequence[float]) -> Codes:
+    """Return the bin of numbers not below the first edge; infinity, for NULL, comes after the last.
+
+    >>> find_bins(np.array([0.0, 0.99, 1.0, 7.0, np.inf]), (0.0, 1.0)).tolist()
+    [0, 0, 1, 1, 2]
+    """
+    cells = np.searchsorted(np.array([*edges, np.inf]), numbers, side="right") - 1
+    return cells.astype(np.uint32)
+
+
 def code_sql(column: Column, index: int, encoding: Encoding) -> str:
     """Return the final code: the domain's cells, then ``other``, then NULL; NULL if dropped."""
-    assert column.domain is not None
-    size = column.domain.size
-    other = "NULL" if column.other is None else str(size)
+    if encoding.edges:
+        null = "CAST('inf' AS DOUBLE)" if column.null else "NULL"
+        return f"CASE WHEN m{index} THEN {null} ELSE {encoding.cell} END"
+    other = "NULL" if column.other is None else str(column.size - column.null - 1)
     null = str(column.size - 1) if column.null else "NULL"
     cell = f"COALESCE({encoding.cell}, {other})"
     return f"TRY_CAST(CASE WHEN m{index} THEN {null} ELSE {cell} END AS {code_type(column.size)})"
@@ -137,16 +144,11 @@ def select_codes(
     indices = range(len(columns))
     inner = [f"{each.value} AS v{i}, {each.missing} AS m{i}" for i, each in enumerate(encodings)]
     inner += [f"{each} AS x{i}" for i, each in enumerate(extra)]
-    joins = "".join(
-        f" ASOF LEFT JOIN b{i} ON v{i} >= b{i}.edge"
-        for i in indices
-        if (lookup := encodings[i].lookup) is not None and lookup.edges
-    )
     codes = [f"{code_sql(columns[i], i, encodings[i])} AS c{i}" for i in indices]
     codes += [f"x{i}" for i in range(len(extra))]
     kept = " AND ".join(f"c{i} IS NOT NULL" for i in indices) or "TRUE"
     layer = f"SELECT {', '.join(inner) or '0 AS v'} FROM {relation}"
-    layer = f"SELECT {', '.join(codes) or '0 AS c'} FROM ({layer}){joins}"
+    layer = f"SELECT {', '.join(codes) or '0 AS c'} FROM ({layer})"
     return f"SELECT * FROM ({layer}) WHERE {kept}"
 
 

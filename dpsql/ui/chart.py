@@ -57,8 +57,8 @@ def draw_bars(name: str, bars: list[Bar], width: int = 80, unicode: bool = True)
 
     >>> print(draw_bars("n", [Bar("a", 4.0, 1.0, 2.0, 6.0), Bar("b", 8.0, 1.0, 6.0, 10.0)], 40))
     n (whiskers: 95 % interval)
-    a │█████├─────────┤           4.0 ± 1.0
-    b │███████████████├─────────┤ 8.0 ± 1.0
+    a │█████├──────────┤           4.0 ± 1.0
+    b │████████████████├─────────┤ 8.0 ± 1.0
     <BLANKLINE>
     """
     if not bars:
@@ -68,7 +68,7 @@ def draw_bars(name: str, bars: list[Bar], width: int = 80, unicode: bool = True)
     notes = [f"{fixed(b.value, decimals)} {sign} {fixed(b.stddev, decimals)}" for b in bars]
     labels = [clip(bar.label, max(8, width // 3)) for bar in bars]
     left, right = max(map(text_width, labels)), max(map(len, notes))
-    room = max(10, width - left - right - 4)
+    room = max(10, width - left - right - 3)
     low = min(0.0, *(bar.low for bar in bars))
     high = max(0.0, *(bar.high for bar in bars))
     lines = [

@@ -6,15 +6,17 @@ unavailable, 5 budget refused, 130 interrupted. Nothing heavy is imported before
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from dpsql import __version__
-from dpsql.errors import Error, UsageError
+from dpsql.errors import DataError, Error, UsageError
 
 if TYPE_CHECKING:
     from dpsql.dbapi import Connection
@@ -77,7 +79,8 @@ def query(
     """
     if catalog is None:
         raise click.UsageError("name a catalog, or see dpsql --help", ctx)
-    from dpsql.ui.session import Session, choose_format, read_text
+    from dpsql.ui.inputs import read_text
+    from dpsql.ui.session import Session, choose_format
 
     chosen = choose_format(format_)
     texts = []
@@ -158,7 +161,8 @@ def run(
     )
     connection = open_connection(catalog, epsilon, delta, noise)
     try:
-        run_batch(connection, order)
+        with blaming_options():
+            run_batch(connection, order)
     finally:
         connection.close()
     return OK
@@ -176,7 +180,7 @@ def init(file: str, output: str | None, force: bool) -> int:
         print(draft_catalog(file), end="")
         return OK
     from dpsql.ui.output import OutputFile
-    from dpsql.ui.session import tell
+    from dpsql.ui.tell import tell
 
     with OutputFile(Path(output), force) as target:
         target.commit(draft_catalog(file).encode())
@@ -190,13 +194,14 @@ def init(file: str, output: str | None, force: bool) -> int:
 def ledger(catalog: str, format_: str | None) -> int:
     """Show the budget of CATALOG (stderr) and every charge (stdout)."""
     from dpsql.ui.describe import budget_lines, ledger_grid
-    from dpsql.ui.session import Session, choose_format, tell
+    from dpsql.ui.session import Session, choose_format
+    from dpsql.ui.tell import tell
 
     session = Session(open_connection(catalog), Path(catalog).stem, choose_format(format_))
     try:
-        for line in budget_lines(session.connection.budget):
+        for line in budget_lines(session.connection):
             tell(line)
-        session.write(ledger_grid(session.connection.entries()))
+        session.write(ledger_grid(session.connection))
     finally:
         session.close()
     return OK
@@ -213,15 +218,21 @@ def open_connection(
     Raises: UsageError for a malformed option; other errors of ``dpsql.connect``.
     """
     from dpsql import dbapi
-    from dpsql.errors import DataError
 
-    try:
+    with blaming_options():
         return dbapi.connect(
             catalog,
             epsilon=None if epsilon is None else dbapi.parse_epsilon_text(epsilon),
             delta=None if delta is None else dbapi.parse_delta_text(delta),
             noise=noise,
         )
+
+
+@contextlib.contextmanager
+def blaming_options() -> Iterator[None]:
+    """Turn a complaint about epsilon, delta or noise into a usage error."""
+    try:
+        yield
     except DataError as error:
         raise UsageError(error.code, error.message, hint=error.hint) from None
 
@@ -244,10 +255,7 @@ def run_command_line(arguments: list[str]) -> int:
     except click.ClickException as error:
         return _report_usage(error)
     except Error as error:
-        from dpsql.ui.session import describe_error, tell
-
-        tell(describe_error(error, sys.stderr))
-        return error.exit_code
+        return _report_error(error)
     except (KeyboardInterrupt, click.Abort):
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -256,6 +264,17 @@ def run_command_line(arguments: list[str]) -> int:
     except OSError as error:
         print(f"error: {(error.strerror or 'input or output failed').lower()}", file=sys.stderr)
         return _close_stdout(USAGE)
+    except Exception as error:
+        from dpsql.ui.tell import unexpected
+
+        return _report_error(unexpected(error))
+
+
+def _report_error(error: Error) -> int:
+    from dpsql.ui.tell import describe_error, tell
+
+    tell(describe_error(error, sys.stderr))
+    return error.exit_code
 
 
 def _report_usage(error: click.ClickException) -> int:

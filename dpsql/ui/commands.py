@@ -12,9 +12,11 @@ from pathlib import Path
 
 from dpsql.errors import ProgrammingError, UsageError, printable
 from dpsql.ui.chart import bars_of, draw_bars
-from dpsql.ui.describe import budget_lines, ledger_grid, schema_grid, tables_grid
+from dpsql.ui.describe import budget_lines, ledger_grid
 from dpsql.ui.formats import FORMATS, find_format
-from dpsql.ui.session import Quit, Session, read_text, speaks_unicode, tell
+from dpsql.ui.inputs import read_text
+from dpsql.ui.session import Quit, Session
+from dpsql.ui.tell import speaks_unicode, tell
 
 Action = Callable[[Session, str], None]
 Choices = Callable[[Session], Iterable[str]]
@@ -115,37 +117,30 @@ def show_help(session: Session, argument: str) -> None:
 @command(".tables", "", ("\\dt",))
 def show_tables(session: Session, argument: str) -> None:
     """List the tables of the catalog."""
-    session.write(tables_grid(session.connection.catalog))
+    session.run_statement("SHOW tables")
 
 
 @command(".schema", "[TABLE]", ("\\d",), _table_names)
 def show_schema(session: Session, argument: str) -> None:
-    """Show the declared columns of a table, their domains and bounds."""
-    catalog = session.connection.catalog
-    if not argument and len(catalog.tables) != 1:
+    """Show the declared columns of a table, their values or bounds."""
+    names = list(_table_names(session))
+    if not argument and len(names) > 1:
         return show_tables(session, "")
-    table = catalog.tables.get(argument.strip('"').casefold()) if argument else None
-    if table is None and not argument:
-        table = next(iter(catalog.tables.values()))
-    if table is None:
-        names = ", ".join(_table_names(session))
-        raise ProgrammingError(
-            "E_UNKNOWN_TABLE", f"no table {printable(argument)!r}", hint=f"tables: {names}"
-        )
-    return session.write(schema_grid(table))
+    name = (argument or names[0]).strip('"').replace('"', '""')
+    return session.run_statement(f'DESCRIBE "{name}"')
 
 
 @command(".budget")
 def show_budget(session: Session, argument: str) -> None:
     """Show the total and remaining budget."""
-    for line in budget_lines(session.connection.budget, unicode=speaks_unicode(sys.stderr)):
+    for line in budget_lines(session.connection, speaks_unicode(sys.stderr)):
         tell(line)
 
 
 @command(".ledger")
 def show_ledger(session: Session, argument: str) -> None:
     """List what was charged, oldest first."""
-    session.write(ledger_grid(session.connection.entries()))
+    session.write(ledger_grid(session.connection))
 
 
 @command(".mode", "[FORMAT] [stddev|plain]", ("\\pset",), lambda session: FORMATS)

@@ -19,9 +19,11 @@ def _refuse(path: Path, problem: str, hint: str | None = None) -> UsageError:
 
 
 def _check_place(path: Path, force: bool) -> None:
+    if "\0" in str(path):
+        raise _refuse(path, "a name cannot hold a null character")
     try:
         parent_exists, exists = path.parent.is_dir(), os.path.lexists(path)
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise _refuse(path, _reason(error)) from None
     if not parent_exists:
         raise _refuse(path, f"there is no folder {printable(str(path.parent))}")
@@ -66,7 +68,7 @@ class OutputFile(_Reserved):
             raise _refuse(path, "it is a folder")
         try:
             handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise _refuse(path, _reason(error)) from None
         os.close(handle)
         self._temporary = Path(name)
@@ -102,7 +104,7 @@ class OutputDirectory(_Reserved):
         place = path if self._existing else path.parent
         try:
             self._temporary = Path(tempfile.mkdtemp(prefix=".dpsql-partial-", dir=place))
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise _refuse(path, _reason(error)) from None
 
     def __enter__(self) -> OutputDirectory:

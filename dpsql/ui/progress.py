@@ -7,6 +7,8 @@ import time
 from types import TracebackType
 from typing import TextIO
 
+from dpsql.ui.tell import speaks_unicode
+
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -39,7 +41,9 @@ class Progress:
         wait, step, drawn = self._delay, 0, ""
         while not self._done.wait(wait):
             wait, step = 0.1, step + 1
-            frame = FRAMES[step % len(FRAMES)] if _unicode(self._stream) else "|/-\\"[step % 4]
+            frame = (
+                FRAMES[step % len(FRAMES)] if speaks_unicode(self._stream) else "|/-\\"[step % 4]
+            )
             drawn = f"{frame} {self._doing} {time.monotonic() - started:.0f} s"
             self._draw(f"\r{drawn}")
         if drawn:
@@ -48,7 +52,3 @@ class Progress:
     def _draw(self, text: str) -> None:
         self._stream.write(text)
         self._stream.flush()
-
-
-def _unicode(stream: TextIO) -> bool:
-    return (stream.encoding or "").lower().replace("-", "") == "utf8"

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from dpsql.errors import Error
 from dpsql.ui.describe import gauge
+from dpsql.ui.inputs import is_command
 from dpsql.ui.numbers import floor_text
-from dpsql.ui.session import Quit, Session, is_command, speaks_unicode, tell
+from dpsql.ui.session import Quit, Session
+from dpsql.ui.tell import speaks_unicode, tell
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
-    from prompt_toolkit.completion import CompleteEvent, Completion
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
     from prompt_toolkit.document import Document
     from prompt_toolkit.history import History
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -116,7 +118,7 @@ def make_reader(session: Session) -> Reader:
     from prompt_toolkit.styles import Style as Colours
 
     from dpsql.ui.highlight import SqlLexer
-    from dpsql.ui.session import colour_wanted
+    from dpsql.ui.tell import colour_wanted
 
     colours = {
         "sql.keyword": "ansiblue bold",
@@ -185,7 +187,7 @@ def _make_bindings() -> KeyBindings:
     return bindings
 
 
-def _make_completer(session: Session) -> object:
+def _make_completer(session: Session) -> Completer:
     from prompt_toolkit.completion import Completer, Completion
 
     from dpsql.ui.complete import Vocabulary, complete_command, complete_sql

@@ -10,14 +10,14 @@ from dpsql.ui.chart import Bar, bars_of
 from dpsql.ui.formats import Style, render_html
 from dpsql.ui.grid import Grid, clip
 from dpsql.ui.numbers import decimals_for, fixed, short
-from dpsql.ui.summary import Answer, Batch, batch_facts
+from dpsql.ui.summary import Answer, Batch, batch_facts, comparison_label
 
 if TYPE_CHECKING:
-    from dpsql.dbapi import Explanation
+    from dpsql.plan.explain import Explanation
 
 MAX_BARS = 120
 MAX_ROWS = 1000
-LABEL, PLOT, NOTE, LINE = 180, 440, 130, 18
+LABEL, PLOT, NOTE, LINE = 230, 400, 140, 18
 
 CSS = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
@@ -115,7 +115,8 @@ def _svg_bar(bar: Bar, k: int, low: float, scale: float, decimals: int) -> str:
 
 def draw_comparison(forecast: Explanation) -> str:
     """Draw the expected errors as bars, this plan first."""
-    entries = [("this plan", forecast.rmse), *forecast.comparisons]
+    entries = [("this plan", forecast.rmse)]
+    entries += [(comparison_label(name), rmse) for name, rmse in forecast.comparisons]
     longest = max(rmse for _, rmse in entries) or 1.0
     rows = [
         _svg_label(name, LINE * k)
@@ -128,7 +129,7 @@ def draw_comparison(forecast: Explanation) -> str:
 
 
 def _svg_label(text: str, y: int) -> str:
-    shown = escape(clip(printable(text), 26))
+    shown = escape(clip(printable(text), 34))
     return f'<text x="{LABEL - 8}" y="{y + 13}" text-anchor="end">{shown}</text>'
 
 

@@ -11,21 +11,17 @@ from typing import TYPE_CHECKING
 from dpsql.errors import UsageError, printable
 from dpsql.ui.formats import FORMATS, Style, encode, find_format
 from dpsql.ui.grid import Grid
+from dpsql.ui.inputs import read_text
 from dpsql.ui.numbers import floor_text
 from dpsql.ui.output import OutputDirectory, OutputFile
 from dpsql.ui.progress import Progress
-from dpsql.ui.session import (
-    choose_format,
-    list_results,
-    read_text,
-    stdout_style,
-    tell,
-    tell_cost,
-)
+from dpsql.ui.session import choose_format, list_results, stdout_style
 from dpsql.ui.summary import Answer, Batch, name_answer, summary_json, summary_markdown
+from dpsql.ui.tell import tell, tell_cost
 
 if TYPE_CHECKING:
-    from dpsql.dbapi import Connection, Explanation, Result
+    from dpsql.dbapi import Connection, Result
+    from dpsql.plan.explain import Explanation
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +95,7 @@ def _gather(
     chosen: str,
 ) -> Batch:
     extension = find_format(chosen).extension
-    answers = []
+    answers: list[Answer] = []
     for result in results:
         if result.kind != "answer" or not result.columns:
             continue
@@ -138,8 +134,7 @@ def _print_answers(batch: Batch, chosen: str, stddev: bool) -> None:
 
 
 def _tell_end(order: Order, batch: Batch) -> None:
-    if batch.answers:
-        tell_cost(batch.answers[0].result)
+    tell_cost([answer.result for answer in batch.answers])
     tell(f"remaining ε {batch.remaining}")
     if order.out is not None:
         tell(f"{len(batch.answers)} results and a summary in {printable(str(order.out))}")

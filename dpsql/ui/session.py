@@ -5,23 +5,32 @@ Results are written to stdout (or a file), everything else is told on stderr.
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from dpsql.errors import Error, UsageError, printable
 from dpsql.ui.formats import FORMATS, Style, encode, find_format
 from dpsql.ui.grid import Grid
-from dpsql.ui.numbers import floor_text
+from dpsql.ui.inputs import is_command, split_input
 from dpsql.ui.progress import Progress
+from dpsql.ui.tell import (
+    colour_wanted,
+    describe_error,
+    speaks_unicode,
+    tell,
+    tell_cost,
+    unexpected,
+)
 
 if TYPE_CHECKING:
     from dpsql.dbapi import Connection, Cursor, Result
+
+
+MAX_DEPTH = 8
 
 
 class Quit(Exception):
@@ -45,6 +54,7 @@ class Session:
     sink: BinaryIO | None = None
     sink_name: str | None = None
     ask: Callable[[str], str] = field(default=input)
+    depth: int = 0
 
     def run_text(self, text: str) -> None:
         """Run a whole text: commands on lines of their own, and between them SQL.
@@ -53,8 +63,14 @@ class Session:
 
         Raises: dpsql.Error at the first failure when ``bail`` is set.
         """
-        for piece in split_input(text):
-            self.run_piece(piece, self.run_script)
+        if self.depth == MAX_DEPTH:
+            raise UsageError("E_INPUT", f"files read each other more than {MAX_DEPTH} deep")
+        self.depth += 1
+        try:
+            for piece in split_input(text):
+                self.run_piece(piece, self.run_script)
+        finally:
+            self.depth -= 1
 
     def run_piece(self, piece: str, run: Callable[[str], None]) -> None:
         """Run one command or stretch of SQL; report its error unless ``bail`` is set."""
@@ -65,10 +81,13 @@ class Session:
                 run_command(self, piece)
             elif piece.strip():
                 run(piece)
-        except Error as error:
+        except (Quit, OSError):
+            raise
+        except Exception as error:
+            known = error if isinstance(error, Error) else unexpected(error)
             if self.bail:
-                raise
-            self.report(error)
+                raise known from None
+            self.report(known)
 
     def report(self, error: Error) -> None:
         """Show an error and remember its exit status."""
@@ -94,20 +113,25 @@ class Session:
         results = list_results(cursor)
         for i, result in enumerate(results):
             self.show(result, separate=i > 0)
-        if results:
-            tell_cost(results[0])
+        tell_cost(results)
         if self.timer:
             tell(f"time: {elapsed:.3f} s")
 
     def _agreed(self, text: str) -> bool:
-        words = text.split(None, 1)
-        if not words or words[0].upper() not in ("SELECT", "WITH", "FROM", "RUN"):
+        """Ask before a charge, after showing what is known about it."""
+        word = (text.split() or [""])[0].strip(";(").upper()
+        collected = self.connection.workload
+        if word == "RUN" and collected:
+            epsilon = self.connection.settings["epsilon"]
+            tell(f"{collected} statements as one workload, epsilon {epsilon}")
+        elif word in ("SELECT", "WITH", "FROM", "VALUES") and collected is None:
+            explanation = self.connection.explain(text)
+            if explanation.free:
+                return True
+            for line in explanation.lines():
+                tell(line)
+        else:
             return True
-        explanation = self.connection.explain(text)
-        if explanation.free:
-            return True
-        for line in explanation.lines():
-            tell(line)
         return self.ask("run this? [y/N] ").strip().lower() in ("y", "yes")
 
     def show(self, result: Result, separate: bool = False) -> None:
@@ -115,7 +139,7 @@ class Session:
         if result.message:
             tell(result.message)
         if result.columns:
-            self.last = result
+            self.last = result if result.kind == "answer" else self.last
             self.write(Grid.of(result), separate)
         for note in result.notes:
             tell(f"note: {printable(note)}")
@@ -149,63 +173,10 @@ class Session:
 
 def list_results(cursor: Cursor) -> list[Result]:
     """Walk the result sets of a cursor."""
-    results = []
-    more: bool | None = cursor.result is not None
-    while more:
-        assert cursor.result is not None
+    results = [cursor.result]
+    while cursor.nextset():
         results.append(cursor.result)
-        more = cursor.nextset()
     return results
-
-
-def tell_cost(result: Result) -> None:
-    """Tell on stderr what the request cost."""
-    cost = result.cost
-    if cost is None:
-        return
-    if cost.free:
-        tell("free: answered from what was already released")
-        return
-    delta = f", δ {floor_text(cost.delta)}" if cost.delta else ""
-    tell(f"charged ε {floor_text(cost.epsilon)}{delta} ({printable(cost.noise)})")
-
-
-def is_command(text: str) -> bool:
-    """Tell whether a line is a command of the prompt rather than SQL."""
-    return text.lstrip().startswith((".", "\\"))
-
-
-def split_input(text: str) -> list[str]:
-    """Split a text into command lines and stretches of SQL, in order.
-
-    A line is a command when it starts with ``.`` or a backslash where a statement could start.
-    """
-    from dpsql.dbapi import split_script
-
-    pieces: list[str] = []
-    buffer = ""
-    for line in text.splitlines(keepends=True):
-        if is_command(line) and not (buffer and split_script(buffer)[1].strip()):
-            pieces += [buffer, line.strip()]
-            buffer = ""
-        else:
-            buffer += line
-    return [piece for piece in [*pieces, buffer] if piece.strip()]
-
-
-def read_text(path: str) -> str:
-    """Read an SQL file, or stdin for ``-``.
-
-    Raises: UsageError when it cannot be read or is not UTF-8.
-    """
-    try:
-        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        problem = f"byte {error.start + 1} is not UTF-8"
-    except (OSError, ValueError) as error:
-        problem = (getattr(error, "strerror", None) or str(error)).lower()
-    raise UsageError("E_INPUT", f"cannot read {printable(path)}: {problem}")
 
 
 def stdout_style(stddev: bool) -> Style:
@@ -220,16 +191,6 @@ def stdout_style(stddev: bool) -> Style:
     )
 
 
-def colour_wanted() -> bool:
-    """Tell whether the environment admits colour."""
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
-
-
-def speaks_unicode(stream: TextIO) -> bool:
-    """Tell whether a stream is encoded as UTF-8."""
-    return (stream.encoding or "").lower().replace("-", "") == "utf8"
-
-
 def choose_format(name: str | None) -> str:
     """Return the wanted format, or box on a terminal and csv elsewhere.
 
@@ -238,17 +199,3 @@ def choose_format(name: str | None) -> str:
     if name is None:
         return "box" if sys.stdout.isatty() else "csv"
     return find_format(name).name
-
-
-def describe_error(error: Error, stream: TextIO) -> str:
-    """Return the text of an error, escaped line by line, its first word red on a terminal."""
-    red = stream.isatty() and colour_wanted()
-    lines = [printable(line) for line in str(error).split("\n")]
-    return ("\x1b[31merror:\x1b[0m " if red else "error: ") + "\n".join(lines)
-
-
-def tell(text: str) -> None:
-    """Write a line of narration to stderr, in ASCII where stderr has nothing better."""
-    if not speaks_unicode(sys.stderr):
-        text = text.translate({0x3B5: "epsilon", 0x3B4: "delta", 0xB1: "+/-", 0xB7: "-"})
-    print(text, file=sys.stderr)

@@ -13,7 +13,9 @@ from dpsql.ui.grid import Grid
 from dpsql.ui.numbers import floor_text, short
 
 if TYPE_CHECKING:
-    from dpsql.dbapi import Explanation, Result
+    from dpsql.answer.result import ReceiptInfo
+    from dpsql.dbapi import Result
+    from dpsql.plan.explain import Explanation
 
 MAX_NAME = 40
 
@@ -38,7 +40,7 @@ class Batch:
     remaining: str
 
     @property
-    def receipt(self) -> tuple[object, ...] | None:
+    def receipt(self) -> ReceiptInfo | None:
         """The receipt of the request, the same for all its answers."""
         receipts = [a.result.receipt for a in self.answers if a.result.receipt is not None]
         return receipts[0] if receipts else None
@@ -82,7 +84,9 @@ def summary_json(batch: Batch) -> bytes:
         "method": forecast.method,
         "free": forecast.free,
         "forecast_rmse": json_value(forecast.rmse),
-        "comparisons": {name: json_value(rmse) for name, rmse in forecast.comparisons},
+        "comparisons": {
+            comparison_label(name): json_value(rmse) for name, rmse in forecast.comparisons
+        },
         "remaining_epsilon": batch.remaining,
         "receipt": _receipt(batch),
         "statements": [_statement(answer) for answer in batch.answers],
@@ -91,9 +95,10 @@ def summary_json(batch: Batch) -> bytes:
 
 
 def _receipt(batch: Batch) -> dict[str, object] | None:
-    if batch.receipt is None:
+    receipt = batch.receipt
+    if receipt is None:
         return None
-    return dict(zip(("ledger", "seq", "head"), batch.receipt, strict=True))
+    return {"ledger": receipt.ledger_id, "seq": receipt.seq, "head": receipt.head}
 
 
 def _statement(answer: Answer) -> dict[str, object]:
@@ -130,17 +135,27 @@ def batch_facts(batch: Batch) -> list[str]:
         f"{forecast.noise} noise, method {printable(forecast.method)}",
         f"remaining ε {batch.remaining}",
     ]
-    if batch.receipt is not None:
-        ledger, seq, head = batch.receipt
-        facts.append(f"receipt: ledger {ledger}, entry {seq}, head {head}")
+    receipt = batch.receipt
+    if receipt is not None:
+        facts.append(f"receipt: ledger {receipt.ledger_id}, entry {receipt.seq}")
+        facts.append(f"head of the ledger {receipt.head}")
     return facts
 
 
 def comparison_grid(forecast: Explanation) -> Grid:
     """List the expected error of this plan and of the alternatives."""
     rows: list[tuple[object, ...]] = [("this plan", short(forecast.rmse))]
-    rows += [(name, short(rmse)) for name, rmse in forecast.comparisons]
+    rows += [(comparison_label(name), short(rmse)) for name, rmse in forecast.comparisons]
     return Grid.exact(("method", "expected RMSE"), ("text", "number"), rows)
+
+
+def comparison_label(name: str) -> str:
+    """Turn the phrase of a comparison into a label.
+
+    >>> comparison_label("with Laplace noise on each query"), comparison_label("is a lower bound")
+    ('Laplace noise on each query', 'lower bound')
+    """
+    return re.sub(r"^(with|is an?) ", "", name)
 
 
 def _statements_grid(batch: Batch) -> Grid:

@@ -1,0 +1,68 @@
+"""Narration: what goes to stderr, and what a stream can show."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from dpsql.errors import DatabaseError, Error, printable
+from dpsql.ui.numbers import floor_text
+
+if TYPE_CHECKING:
+    from dpsql.dbapi import Result
+
+
+def tell(text: str) -> None:
+    """Write a line of narration to stderr, in ASCII where stderr has nothing better."""
+    if not speaks_unicode(sys.stderr):
+        text = text.translate({0x3B5: "epsilon", 0x3B4: "delta", 0xB1: "+/-", 0xB7: "-"})
+    print(text, file=sys.stderr)
+
+
+def tell_cost(results: list[Result]) -> None:
+    """Tell on stderr what the request that brought these results cost."""
+    cost = next((result.cost for result in results if result.cost is not None), None)
+    if cost is None:
+        return
+    if cost.free:
+        tell("free: answered from what was already released")
+        return
+    delta = f", δ {floor_text(cost.delta)}" if cost.delta else ""
+    tell(f"charged ε {floor_text(cost.epsilon)}{delta} ({printable(cost.noise)})")
+
+
+def describe_error(error: Error, stream: TextIO) -> str:
+    """Return the text of an error, escaped line by line, its first word red on a terminal."""
+    red = stream.isatty() and colour_wanted()
+    lines = [printable(line) for line in str(error).split("\n")]
+    return ("\x1b[31merror:\x1b[0m " if red else "error: ") + "\n".join(lines)
+
+
+def unexpected(error: Exception) -> Error:
+    """Return what is told of a fault in dpsql itself: its kind and place, never its text.
+
+    The text of a foreign exception could quote data.
+    """
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        path = Path(trace.tb_frame.f_code.co_filename)
+        if "dpsql" in path.parts:
+            place = f" in {path.name}, line {trace.tb_lineno}"
+        trace = trace.tb_next
+    return DatabaseError(
+        "E_UNEXPECTED",
+        f"dpsql failed unexpectedly: {type(error).__name__}{place}",
+        hint="this is a defect of dpsql; please report it with the statement",
+    )
+
+
+def colour_wanted() -> bool:
+    """Tell whether the environment admits colour."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def speaks_unicode(stream: TextIO) -> bool:
+    """Tell whether a stream is encoded as UTF-8."""
+    return (stream.encoding or "").lower().replace("-", "") == "utf8"

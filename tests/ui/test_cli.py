@@ -1,0 +1,252 @@
+"""``dpsql CATALOG``: options, streams, exit status, and that refusals charge nothing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+BY_SEX = "SELECT sex, COUNT(*) AS n FROM adult GROUP BY sex"
+BY_RACE = "SELECT race, COUNT(*) AS n FROM adult GROUP BY race"
+
+
+def charges(dpsql: Run, catalog: Path) -> list[dict[str, str]]:
+    done = dpsql("ledger", catalog, "--format", "csv")
+    assert done.status == 0
+    return [row for row in csv.DictReader(io.StringIO(done.out)) if row["kind"] == "debit"]
+
+
+def test_one_query_answers_on_stdout_and_narrates_on_stderr(dpsql: Run, adult: Path) -> None:
+    done = dpsql(adult, "-e", "1", "-c", BY_SEX)
+    rows = list(csv.reader(io.StringIO(done.out)))
+    assert done.status == 0
+    assert [row[0] for row in rows] == ["sex", "Female", "Male"]
+    assert abs(float(rows[1][1]) - 16192) < 60
+    assert "charged ε 1" in done.err
+    assert "\x1b" not in done.out + done.err
+
+
+def test_statements_of_one_text_are_charged_once_and_texts_run_in_order(
+    dpsql: Run, adult: Path
+) -> None:
+    (adult.parent / "b.sql").write_text(BY_RACE)
+    both = f"{BY_SEX} ORDER BY sex; {BY_SEX} ORDER BY sex DESC;"
+    done = dpsql(adult, "--epsilon", "0.5", "-c", both, "-f", "b.sql", "-c", "SHOW epsilon")
+    headers = [line for line in done.out.splitlines() if not line[-1:].isdigit()]
+    assert done.status == 0
+    assert headers[0] == "sex,n"
+    assert done.out.index("race,n") > done.out.rindex("sex,n")
+    assert done.out.index("epsilon\n0.5") > done.out.index("race,n")
+    assert [row["epsilon"] for row in charges(dpsql, adult)] in (["0.5", "0.5"], ["1/2", "1/2"])
+
+
+@pytest.mark.parametrize("arguments", [[], ["-f", "-"]])
+def test_stdin_is_read_when_it_is_not_a_terminal(
+    dpsql: Run, adult: Path, arguments: list[str]
+) -> None:
+    done = dpsql(adult, "-e", "1", *arguments, stdin=f".mode jsonl\n{BY_SEX};\n")
+    assert done.status == 0
+    assert json.loads(done.out.splitlines()[0])["sex"] == "Female"
+
+
+def test_the_init_file_runs_first(dpsql: Run, adult: Path) -> None:
+    (adult.parent / "rc").write_text("SET epsilon = 0.25;\n.mode markdown\n")
+    done = dpsql(adult, "-init", "rc", "-c", BY_SEX)
+    assert done.status == 0
+    assert "ε 0.25" in done.err
+    assert done.out.startswith("| sex")
+
+
+def test_an_identical_question_is_free(dpsql: Run, adult: Path) -> None:
+    first = dpsql(adult, "-e", "1", "-c", BY_SEX)
+    second = dpsql(adult, "-e", "1", "-c", BY_SEX)
+    assert first.out == second.out
+    assert "free" in second.err
+    assert len(charges(dpsql, adult)) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["-1", "0", "NaN", "inf", "1e-400", "1e309", "9223372036854775808", "0x10", "１", "0.1+0.2",
+     "0,5", "", " ", "half", "1_0", "+1"],
+)  # fmt: skip
+def test_a_malformed_epsilon_is_a_usage_error(dpsql: Run, adult: Path, text: str) -> None:
+    done = dpsql(adult, f"--epsilon={text}", "-c", BY_SEX)
+    assert done.status == 2
+    assert "[E_EPSILON]" in done.err
+    assert done.out == ""
+    assert charges(dpsql, adult) == []
+
+
+@pytest.mark.parametrize("text", ["1", "NaN", "1e-2", "-1e-9", "1e-20", "x"])
+def test_a_malformed_delta_is_a_usage_error(dpsql: Run, adult: Path, text: str) -> None:
+    done = dpsql(adult, "-e", "1", f"--delta={text}", "-c", BY_SEX)
+    assert done.status == 2
+    assert "[E_DELTA]" in done.err
+
+
+def test_gaussian_noise_needs_a_delta(dpsql: Run, adult: Path) -> None:
+    done = dpsql(adult, "-e", "1", "--noise", "gaussian", "--delta", "0", "-c", BY_SEX)
+    assert done.status in (1, 2)
+    assert "[E_DELTA]" in done.err
+    assert charges(dpsql, adult) == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [
+        ("SELECT COUNT(*) FROM adlut", "E_UNKNOWN_TABLE"),
+        ("SELECT sx, COUNT(*) FROM adult GROUP BY sx", "E_UNKNOWN_COLUMN"),
+        ("SELECT COUNT(*) FROM adult WHERE sex = 'male'", "E_NOT_IN_DOMAIN"),
+        ("DROP TABLE adult", "E_STATEMENT"),
+        ("SELECT * FROM adult", "E_NO_AGGREGATE"),
+        ("SELEC 1", "E_STATEMENT"),
+        ("SELECT COUNT(* FROM adult", "E_PARSE"),
+    ],
+)
+def test_a_refused_query_exits_1_with_a_caret_and_charges_nothing(
+    dpsql: Run, adult: Path, sql: str, code: str
+) -> None:
+    done = dpsql(adult, "-e", "1", "-c", sql)
+    assert done.status == 1
+    assert f"[{code}]" in done.err
+    assert "^" in done.err
+    assert done.out == ""
+    assert charges(dpsql, adult) == []
+
+
+def test_over_budget_exits_5_and_says_by_how_much(dpsql: Run, adult: Path) -> None:
+    assert dpsql(adult, "-e", "2", "-c", BY_SEX).status == 0
+    done = dpsql(adult, "-e", "1.5", "-c", BY_RACE)
+    assert done.status == 5
+    for part in ("Requested 1.5", "Remaining", "Difference"):
+        assert part in done.err
+    assert done.out == ""
+    assert len(charges(dpsql, adult)) == 1
+
+
+def test_the_first_error_stops_unless_bail_is_off(dpsql: Run, adult: Path) -> None:
+    text = f"SHOW nope;\n.mode csv\n{BY_SEX};\n"
+    stopped = dpsql(adult, "-e", "1", stdin=text)
+    assert (stopped.status, stopped.out) == (1, "")
+    going = dpsql(adult, "-e", "1", stdin=".bail off\n" + text)
+    assert going.status == 1
+    assert "Female" in going.out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--nonsense"],
+        ["nothing.toml", "-c", "SHOW budget"],
+        ["{adult}", "--format", "xls", "-c", "SHOW budget"],
+        ["{adult}", "-f", "nothing.sql"],
+        ["{adult}", "-init", "nothing.sql", "-c", "SHOW budget"],
+        ["{adult}", "--noise", "white", "-c", "SHOW budget"],
+        ["{adult}", "surplus"],
+        ["run"],
+        ["run", "nothing.sql", "--catalog", "{adult}", "-e", "1"],
+        ["ledger", "nothing.toml"],
+    ],
+)
+def test_usage_and_catalog_errors_exit_2(dpsql: Run, adult: Path, arguments: list[str]) -> None:
+    done = dpsql(*[argument.replace("{adult}", str(adult)) for argument in arguments])
+    assert done.status == 2
+    assert done.out == ""
+    assert "error: " in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_broken_catalog_names_what_is_wrong(dpsql: Run, adult: Path) -> None:
+    adult.write_text(adult.read_text().replace("[budget]", "[budget]\nepsilom = 1"))
+    done = dpsql(adult, "-c", "SHOW budget")
+    assert done.status == 2
+    assert "[E_POLICY]" in done.err
+    assert "epsilom" in done.err
+
+
+def test_missing_data_exits_3_and_charges_nothing(dpsql: Run, adult: Path) -> None:
+    (adult.parent / "adult.parquet").unlink()
+    done = dpsql(adult, "-e", "1", "-c", BY_SEX)
+    assert done.status == 3
+    assert charges(dpsql, adult) == []
+
+
+def test_a_missing_ledger_exits_3(dpsql: Run, adult: Path) -> None:
+    assert dpsql(adult, "-e", "1", "-c", BY_SEX).status == 0
+    adult.with_suffix(".ledger").unlink()
+    done = dpsql(adult, "-e", "1", "-c", BY_SEX)
+    assert done.status == 3
+    assert "[E_LEDGER_MISSING]" in done.err
+
+
+def test_echoed_text_cannot_drive_the_terminal(dpsql: Run, adult: Path) -> None:
+    for arguments in (
+        [adult, "-c", "SELECT\n \x1b]0;owned\x07 FROM adult"],
+        [adult, "-c", "SELECT \x9b31m FROM adult"],
+        [adult, "-c", ".\x1b[31m"],
+        [adult, "--format", "\x1b[2J", "-c", "SHOW budget"],
+        ["\x1b[2J.toml", "-c", "SHOW budget"],
+        [adult, "\x1b[2J"],
+        [adult, "-f", "\x1b[2J.sql"],
+        [adult, "-e", "\x1b[2J", "-c", "SHOW budget"],
+        [adult, "--noise", "\x1b[2J", "-c", "SHOW budget"],
+        ["run", "\x1b[2J", "--catalog", adult, "-e", "1", "--out", "\x1b[2J/x"],
+    ):
+        done = dpsql(*arguments)
+        assert done.status in (1, 2)
+        assert not any(c in done.out + done.err for c in "\x1b\x07\x9b"), arguments
+
+
+def test_init_drafts_a_catalog_and_does_not_overwrite(dpsql: Run, adult: Path) -> None:
+    draft = dpsql("init", "adult.parquet")
+    assert draft.status == 0
+    assert "[table.adult" in draft.out
+    assert dpsql("init", "adult.parquet", "-o", "new.toml").status == 0
+    assert Path("new.toml").read_text() == draft.out
+    again = dpsql("init", "adult.parquet", "-o", "adult.toml")
+    assert again.status == 2
+    assert "--force" in again.err
+    assert dpsql("init", "adult.parquet", "-o", "new.toml", "--force").status == 0
+    missing = dpsql("init", "nothing.parquet", "-o", "other.toml")
+    assert missing.status in (2, 3)
+    assert not Path("other.toml").exists()
+
+
+def test_ledger_shows_the_budget_and_every_charge(dpsql: Run, adult: Path) -> None:
+    dpsql(adult, "-e", "0.5", "-c", BY_SEX)
+    done = dpsql("ledger", adult)
+    assert done.status == 0
+    assert "remaining  ε 2.5" in done.err
+    assert "total      ε 3, δ 1e-9" in done.err
+    assert len(charges(dpsql, adult)) == 1
+
+
+def test_a_reader_that_goes_away_is_no_error(adult: Path) -> None:
+    command = f"{sys.executable} -m dpsql {adult} -e 1 -c '{BY_SEX}' | true"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
+    assert "Traceback" not in done.stderr
+    assert "error" not in done.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_is_told(adult: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "dpsql", str(adult), "-e", "1", "-c", BY_SEX],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert "no space left" in done.stderr
+    assert "Traceback" not in done.stderr

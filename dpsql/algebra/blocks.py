@@ -32,8 +32,8 @@ __all__ = [
     "simplify",
 ]
 
-SLAB_MIN = 16
-"""Below this many contiguous cells per step, one cumulative sum beats a loop of slab adds."""
+SLAB_MIN = 16, 256
+"""With fewer contiguous, or fewer cells per step, one cumulative sum beats a loop of adds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,13 +81,13 @@ class Total(Operator):
         return ("total", self.size)
 
     def matmat(self, X: Array) -> Array:
-        return X.sum(axis=0, keepdims=True)
+        return np.asarray(X.sum(axis=0, keepdims=True))
 
     def rmatmat(self, Y: Array) -> Array:
         return np.broadcast_to(Y, (self.size, Y.shape[1]))
 
     def apply_slabs(self, slabs: Array) -> Array:
-        return slabs.sum(axis=1, keepdims=True)
+        return np.asarray(slabs.sum(axis=1, keepdims=True))
 
     def column_l1(self) -> Array:
         return np.ones(self.size, dtype=np.int64)
@@ -147,7 +147,8 @@ class Prefix(Operator):
         return np.asarray(Y[::-1].cumsum(axis=0)[::-1])
 
     def apply_slabs(self, slabs: Array) -> Array:
-        if slabs.shape[2] < SLAB_MIN:
+        left, _, right = slabs.shape
+        if right < SLAB_MIN[0] or left * right < SLAB_MIN[1]:
             return slabs.cumsum(axis=1)
         out = slabs.copy()
         for j in range(1, self.size):

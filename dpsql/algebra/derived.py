@@ -39,6 +39,11 @@ class Columns(Operator):
     def integer(self) -> bool:
         return self.op.integer
 
+    @property
+    def permutes(self) -> bool:
+        """Say whether every column is chosen exactly once."""
+        return np.array_equal(np.sort(self.index), np.arange(self.op.n))
+
     def matmat(self, X: Array) -> Array:
         return self.op.matmat(self._scatter(X))
 
@@ -77,9 +82,10 @@ def Permuted(  # noqa: N802
     >>> Permuted(Prefix(2), np.array([1, 0])).dense().tolist()
     [[0, 1], [1, 1]]
     """
-    if not np.array_equal(np.sort(permutation), np.arange(op.n)):
+    chosen = Columns(op, np.asarray(permutation, dtype=np.int64))
+    if not chosen.permutes:
         raise ValueError(f"not a permutation of {op.n} columns")
-    return op.take_columns(permutation)
+    return op.take_columns(chosen.index)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,214 @@
+"""p-Identity strategies: the identity and p learned rows, columns scaled to unit L1 norm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from dpsql.algebra.blocks import Columns, Dense
+from dpsql.algebra.operator import Array, Floats, Operator
+
+STRUCTURED_FROM = 512
+"""From this domain size on, the Gram of an implicit workload is applied and never formed."""
+COARSE_ABOVE = 1024
+"""Above this size a search also starts from the solution on merged neighbouring cells."""
+STAGES = (1e-3, 1e-5)
+"""Relative decrease per step at which the early stages of a search stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Gram:
+    """What the loss asks of a Gram V: its diagonal and V X."""
+
+    diagonal: Floats
+    apply: Callable[[Array], Array]
+
+
+def matrix(theta: Floats) -> Floats:
+    """Return A = [I; Theta] diag(1/s), shape (n + p, n); every column has L1 norm exactly 1.
+
+    Source: HDMM, definition 9 (p-Identity strategies).
+
+    >>> matrix(np.array([[1.0, 0.0]])).tolist()
+    [[0.5, 0.0], [0.0, 1.0], [0.5, 0.0]]
+    """
+    theta = np.asarray(theta, dtype=np.float64)
+    scaled: Floats = np.vstack([np.eye(theta.shape[1]), theta]) / (1 + theta.sum(axis=0))
+    return scaled
+
+
+def inverse_gram(theta: Floats) -> Floats:
+    """Return K = (A'A)^-1 = diag(s) (I - Theta'(I + Theta Theta')^-1 Theta) diag(s)."""
+    theta = np.asarray(theta, dtype=np.float64)
+    s = 1 + theta.sum(axis=0)
+    Q = np.eye(theta.shape[1]) - theta.T @ (_small_inverse(theta) @ theta)
+    return np.asarray(s[:, None] * Q * s, dtype=np.float64)
+
+
+def loss_and_grad(theta: Floats, gram: Floats | Operator) -> tuple[float, Floats]:
+    """Return tr(V K) and its gradient in Theta, in O(p n^2), or O(p^2 n) for a structured Gram.
+
+    Source: HDMM, section 5 (OPT_0), in the lean form that never builds an n x n inverse.
+    """
+    return _evaluate(np.asarray(theta, dtype=np.float64), _wrap(gram))
+
+
+def chain(theta: Floats, gamma: Floats) -> Floats:
+    """Return df/dTheta of any differentiable f(K), where gamma = df/dK is symmetric (n, n)."""
+    return _evaluate(np.asarray(theta, dtype=np.float64), _wrap(gamma))[1]
+
+
+def default_p(gram: Floats | Operator) -> int:
+    """Return how many learned rows to allow: 1 for points and totals, else ceil(n / 16)."""
+    V = _wrap(gram)
+    n = len(V.diagonal)
+    probe = np.zeros((n, 2))
+    probe[0, 0] = 1
+    probe[:, 1] = np.linspace(-1, 2, n)
+    first, image = V.apply(probe).T
+    b = first[-1]
+    expected = (first[0] - b) * probe[:, 1] + b * probe[:, 1].sum()
+    points = n == 1 or np.allclose(image, expected, rtol=1e-9, atol=1e-9 * abs(first[0]))
+    return 1 if points else math.ceil(n / 16)
+
+
+def optimise(
+    gram: Floats | Operator,
+    *,
+    p: int | None = None,
+    seed: int = 0,
+    restarts: int | None = None,
+    init: Floats | None = None,
+    ftol: float | None = None,
+    maxiter: int = 1000,
+) -> Floats:
+    """Return Theta >= 0 of shape (p, n) with the least tr(V K) found.
+
+    Many starts are run loosely and the best few tightly. ``init`` warm-starts the search, and is
+    then the only start unless ``restarts`` asks for more. Without ``p``, starts vary it too.
+    ``ftol`` is the relative decrease of the loss per step at which a search ends. The result is
+    never worse than the identity, which it is when Theta is all zero. Same arguments, same
+    result.
+
+    Source: HDMM, section 5 (OPT_0).
+    """
+    if isinstance(gram, Columns) and gram.permutes:
+        moved = None if init is None else np.asarray(init)[:, np.argsort(gram.index)]
+        search = partial(optimise, p=p, seed=seed, restarts=restarts, ftol=ftol, maxiter=maxiter)
+        return search(gram.op, init=moved)[:, gram.index]
+    V = _wrap(gram)
+    n = len(V.diagonal)
+    if ftol is None:
+        ftol = 1e-8 if n < STRUCTURED_FROM else 1e-5 if n <= COARSE_ABOVE else 3e-4
+    if restarts is None:
+        restarts = _default_restarts(n) if init is None else 0
+    starts = [] if init is None else [np.maximum(np.asarray(init, dtype=np.float64), 0)]
+    base = p or default_p(gram)
+    starts += _random_starts(n, base, p is not None, restarts, seed)
+    if n > COARSE_ABOVE and restarts:
+        starts[-1] = _coarse_start(V, base, seed)
+    stages = [tol for tol in STAGES if tol > ftol] + [ftol]
+    for stage, tolerance in enumerate(stages):
+        found = [_descend(theta, V, tolerance, maxiter) for theta in starts]
+        found.sort(key=lambda pair: pair[0])
+        starts = [theta for _, theta in found[: _survivors(len(found), n, stage)]]
+    value, theta = found[0]
+    return theta if value < V.diagonal.sum() else np.zeros_like(theta)
+
+
+def _wrap(gram: Floats | Operator) -> _Gram:
+    if isinstance(gram, Operator):
+        if gram.n >= STRUCTURED_FROM and not isinstance(gram, Dense):
+            return _Gram(gram.column_l2sq().astype(np.float64), gram.gram_apply)
+        gram = gram.gram()
+    explicit = np.ascontiguousarray(gram, dtype=np.float64)
+    return _Gram(explicit.diagonal(), explicit.__matmul__)
+
+
+def _small_inverse(theta: Floats) -> Floats:
+    return np.asarray(np.linalg.inv(np.eye(len(theta)) + theta @ theta.T))
+
+
+def _evaluate(theta: Floats, V: _Gram) -> tuple[float, Floats]:
+    # With C = diag(s) V diag(s), B = (I + Theta Theta')^-1, M = B Theta and X = C Theta':
+    # Theta Q = M and M C = B X', so one product with V serves both loss and gradient.
+    s = 1 + theta.sum(axis=0)
+    Xt = V.apply((theta * s).T).T * s
+    B = _small_inverse(theta)
+    M = B @ theta
+    diagonal = V.diagonal * s * s - np.einsum("pn,pn->n", Xt, M)
+    first = B @ Xt - (M @ Xt.T) @ M
+    return float(diagonal.sum()), 2 * (diagonal / s - first)
+
+
+def _descend(theta: Floats, V: _Gram, ftol: float, maxiter: int) -> tuple[float, Floats]:
+    from scipy.optimize import minimize
+
+    shape, points = theta.shape, float(V.diagonal.sum())
+
+    def log_loss(flat: Floats) -> tuple[float, Floats]:
+        value, gradient = _evaluate(flat.reshape(shape), V)
+        return math.log(value / points), (gradient / value).ravel()
+
+    done = minimize(
+        log_loss,
+        theta.ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(0, None)] * theta.size,
+        options={
+            "maxcor": 20 if theta.size < 10_000 else 5,
+            "ftol": ftol,
+            "gtol": 1e-9,
+            "maxiter": maxiter,
+            "maxfun": 4 * maxiter,
+        },
+    )
+    return points * math.exp(done.fun), np.maximum(done.x, 0).reshape(shape)
+
+
+def _default_restarts(n: int) -> int:
+    return 16 if n <= 96 else 8 if n <= 256 else 4 if n < STRUCTURED_FROM else 2
+
+
+def _survivors(count: int, n: int, stage: int) -> int:
+    """Return how many starts go on to the next, tighter stage."""
+    share = 2 if n <= 256 else 3
+    return min(count, max(1, count // share) if stage == 0 else 1 + (n <= 96))
+
+
+def _random_starts(n: int, base: int, fixed: bool, count: int, seed: int) -> Iterator[Floats]:
+    """Yield dense starts of several scales, and starts on disjoint windows of cells.
+
+    A single scale can end at a useless point; windows suit workloads of short ranges.
+    """
+    rng = np.random.default_rng(seed)
+    if n <= 96:
+        scales: tuple[float | None, ...] = (1.0, 0.3, None, 0.1)
+    elif n < STRUCTURED_FROM:
+        scales = (0.2, None, 0.5, 1.0)
+    else:
+        scales = (None, 0.2)
+    widths = (1.0,) if fixed or n <= 16 or base == 1 else (1.0, 1.5, 1.0, 2.0)
+    for k in range(count):
+        p = math.ceil(widths[k // len(scales) % len(widths)] * base)
+        scale = scales[k % len(scales)]
+        start = rng.random((p, n))
+        yield 0.5 * start * _windows(p, n) if scale is None else scale * start
+
+
+def _coarse_start(V: _Gram, p: int, seed: int) -> Floats:
+    """Return a start from the search on cells merged four by four, and small random rows."""
+    n = len(V.diagonal)
+    groups = _windows(n // 4, n)
+    coarse = optimise(groups @ V.apply(groups.T), p=math.ceil(p / 2), seed=seed, ftol=STAGES[-1])
+    rest = np.random.default_rng(seed).random((p - len(coarse), n))
+    return np.vstack([0.5 * coarse @ groups, 0.02 * rest])
+
+
+def _windows(p: int, n: int) -> Floats:
+    return np.asarray(np.arange(p)[:, None] == np.arange(n) * p // n, dtype=np.float64)

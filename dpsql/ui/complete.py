@@ -26,7 +26,7 @@ FUNCTIONS = (
 SETTINGS = {
     "epsilon": (),
     "delta": (),
-    "noise": ("'laplace'", "'gaussian'"),
+    "noise": ("'laplace'", "'gaussian'", "'auto'"),
     "fresh": ("on", "off"),
 }
 SHOWN = ("budget", "tables", "epsilon", "delta", "noise", "fresh")

@@ -1,0 +1,212 @@
+"""``dpsql run``: one workload, one charge, whole outputs or none."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+WORKLOAD = """-- two tables that must agree
+SELECT sex, race, COUNT(*) AS people FROM adult GROUP BY sex, race;
+SELECT sex, COUNT(*) AS people FROM adult GROUP BY sex;
+SELECT COUNT(*) FROM adult WHERE age < 30;
+"""
+
+
+@pytest.fixture
+def workload(adult: Path) -> Path:
+    path = adult.parent / "tour.sql"
+    path.write_text(WORKLOAD)
+    return path
+
+
+def debits(dpsql: Run, catalog: Path) -> int:
+    done = dpsql("ledger", catalog, "--format", "csv")
+    return [row["kind"] for row in csv.DictReader(io.StringIO(done.out))].count("debit")
+
+
+def files_beside_the_ledger(catalog: Path) -> list[str]:
+    names = [str(path) for path in catalog.parent.rglob("*")]
+    return sorted(name for name in names if not re.search(r"adult\.(ledger|releases)", name))
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_run_writes_one_file_per_statement_and_a_summary(
+    dpsql: Run, adult: Path, workload: Path
+) -> None:
+    done = dpsql("run", workload, "--catalog", adult, "--epsilon", "1", "--out", "results")
+    assert (done.status, done.out) == (0, "")
+    assert "error" in done.err
+    names = sorted(path.name for path in Path("results").iterdir())
+    assert names == [
+        "001_sex_race_people.csv", "002_sex_people.csv", "003_count.csv",
+        "summary.json", "summary.md",
+    ]  # fmt: skip
+    assert debits(dpsql, adult) == 1
+    assert sorted(path.name for path in adult.parent.iterdir() if path.name[0] == ".") == []
+
+
+def test_the_tables_of_a_run_agree(dpsql: Run, adult: Path, workload: Path) -> None:
+    dpsql("run", workload, "--catalog", adult, "-e", "1", "--out", "results")
+    fine = read_csv(Path("results/001_sex_race_people.csv"))
+    for row in read_csv(Path("results/002_sex_people.csv")):
+        parts = [float(r["people"]) for r in fine if r["sex"] == row["sex"]]
+        assert sum(parts) == pytest.approx(float(row["people"]), abs=1e-6)
+
+
+def test_the_summary_holds_forecast_cost_and_receipt(
+    dpsql: Run, adult: Path, workload: Path
+) -> None:
+    dpsql("run", workload, "--catalog", adult, "-e", "0.5", "--out", "results")
+    summary = json.loads(Path("results/summary.json").read_text())
+    assert (summary["epsilon"], summary["remaining_epsilon"]) == ("0.5", "2.5")
+    assert summary["forecast_rmse"] > 0
+    assert summary["comparisons"]
+    assert len(summary["receipt"]["head"]) >= 32
+    assert [s["rows"] for s in summary["statements"]] == [10, 2, 1]
+    assert summary["statements"][1]["stddev"]["people"]["max"] > 0
+    text = Path("results/summary.md").read_text()
+    assert "001_sex_race_people.csv" in text
+    assert "| this plan" in text
+
+
+def test_without_out_the_answers_go_to_stdout(dpsql: Run, adult: Path, workload: Path) -> None:
+    done = dpsql("run", workload, "--catalog", adult, "-e", "1", "--format", "jsonl")
+    assert done.status == 0
+    assert len(done.out.splitlines()) == 13
+    assert all(json.loads(line) for line in done.out.splitlines())
+
+
+def test_a_dry_run_prints_the_forecast_and_leaves_no_trace(
+    dpsql: Run, adult: Path, workload: Path
+) -> None:
+    done = dpsql(
+        "run", workload, "--catalog", adult, "-e", "1", "--dry-run", "--out", "o", "--report", "r"
+    )
+    assert done.status == 0
+    assert "3 statements" in done.out
+    assert not Path("o").exists()
+    assert not Path("r").exists()
+    assert debits(dpsql, adult) == 0
+
+
+def test_the_report_is_one_page_without_scripts_or_links(
+    dpsql: Run, adult: Path, workload: Path
+) -> None:
+    done = dpsql("run", workload, "--catalog", adult, "-e", "1", "--report", "r.html")
+    assert done.status == 0
+    assert "sex,race,people" in done.out
+    page = Path("r.html").read_text(encoding="utf-8")
+    assert not re.search(r"<script|<link|src=|href=|url\(|@import|\son\w+=", page)
+    drawings = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    assert len(drawings) == 3
+    for drawing in drawings:
+        ET.fromstring(drawing)
+    for part in ("SELECT sex, race", "lower bound", "receipt", "charged ε 1", "±"):
+        assert part in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--out", "taken"], "exists"),
+        (["--out", "no/such/place"], "no folder"),
+        (["--out", "/dev/null/x"], "cannot write"),
+        (["--report", "taken/mine.txt"], "exists"),
+        (["--report", "taken", "--force"], "folder"),
+        (["--report", "no/such/r.html"], "no folder"),
+        (["--format", "xls"], "unknown format"),
+        (["--format", "parquet"], "--out"),
+        (["--noise", "gaussian", "--delta", "0"], "E_DELTA"),
+        (["--epsilon", "0,5"], "E_EPSILON"),
+        (["--epsilon", "101"], "E_EPSILON"),
+        (["--out", "fresh", "--delta", "nan"], "E_DELTA"),
+    ],
+)
+def test_what_can_be_checked_is_checked_before_the_charge(
+    dpsql: Run, adult: Path, workload: Path, arguments: list[str], word: str
+) -> None:
+    Path("taken").mkdir()
+    Path("taken/mine.txt").write_text("mine")
+    before = files_beside_the_ledger(adult)
+    done = dpsql("run", workload, "--catalog", adult, "-e", "1", *arguments)
+    assert done.status == 2
+    assert word in done.err
+    assert done.out == ""
+    assert files_beside_the_ledger(adult) == before
+    assert debits(dpsql, adult) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("SELECT COUNT(*) FROM adult; SELECT nope FROM adult;", 1),
+        ("SELECT COUNT(*) FROM adult; DELETE FROM adult;", 1),
+        ("", 1),
+        ("-- nothing here\n", 1),
+    ],
+)
+def test_a_refused_statement_refuses_the_whole_run(
+    dpsql: Run, adult: Path, text: str, status: int
+) -> None:
+    Path("bad.sql").write_text(text)
+    done = dpsql(
+        "run", "bad.sql", "--catalog", adult, "-e", "1", "--out", "o", "--report", "r.html"
+    )
+    assert done.status == status
+    assert not Path("o").exists()
+    assert not Path("r.html").exists()
+    assert debits(dpsql, adult) == 0
+
+
+def test_over_budget_exits_5_and_leaves_nothing(dpsql: Run, adult: Path, workload: Path) -> None:
+    done = dpsql("run", workload, "--catalog", adult, "-e", "3.5", "--out", "o")
+    assert done.status == 5
+    assert "Requested 3.5" in done.err
+    assert not Path("o").exists()
+    assert debits(dpsql, adult) == 0
+
+
+def test_no_epsilon_is_a_usage_error(dpsql: Run, adult: Path, workload: Path) -> None:
+    done = dpsql("run", workload, "--catalog", adult)
+    assert done.status == 2
+    assert "E_EPSILON" in done.err
+
+
+def test_force_replaces_an_earlier_run_for_free(dpsql: Run, adult: Path, workload: Path) -> None:
+    dpsql("run", workload, "--catalog", adult, "-e", "1", "--out", "o")
+    done = dpsql(
+        "run", workload, "--catalog", adult, "-e", "1", "--out", "o", "--force", "--format", "json"
+    )
+    assert done.status == 0
+    assert "free" in done.err
+    names = sorted(path.name for path in Path("o").iterdir())
+    assert [name.rpartition(".")[2] for name in names] == ["json", "json", "json", "json", "md"]
+    assert debits(dpsql, adult) == 1
+
+
+def test_error_columns_and_parquet_files(dpsql: Run, adult: Path, workload: Path) -> None:
+    pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    done = dpsql(
+        "run", workload, "--catalog", adult, "-e", "1", "--out", "o",
+        "--format", "parquet", "--stddev",
+    )  # fmt: skip
+    assert done.status == 0
+    table = parquet.read_table("o/002_sex_people.parquet")
+    assert table.column_names == ["sex", "people", "people_stddev"]
+    assert table.num_rows == 2

@@ -217,9 +217,10 @@ def test_what_is_said_to_remain_is_admitted_and_no_more(
     "units", [0, -1, 1.0, True, float("nan"), 2**62, 2**63, "5"], ids=lambda u: repr(u)
 )
 def test_costs_are_positive_integers(units: object) -> None:
+    build: Callable[..., Cost] = Cost
     for parts in ((units, 1), (1, units)):
         with pytest.raises(DataError) as caught:
-            Cost(*parts, "laplace", TENTH, None)  # type: ignore[arg-type]
+            build(*parts, "laplace", TENTH, None)
         assert caught.value.code == "E_EPSILON"
 
 

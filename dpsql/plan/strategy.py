@@ -270,14 +270,16 @@ def bits_for(factors: int) -> int:
     return 12 if factors <= 1 else 10 if factors <= 3 else max(4, 32 // factors)
 
 
-def shares(weights: Sequence[float]) -> list[Fraction]:
+def shares(weights: Sequence[float], negligible: float = NEGLIGIBLE) -> list[Fraction]:
     """Return fractions proportional to weights that sum to exactly one; negligible ones are zero.
 
     >>> shares([0.5, 1.0])
     [Fraction(1, 3), Fraction(2, 3)]
     """
     largest = max(weights)
-    units = [round(w / largest * SHARE_UNITS) if w > NEGLIGIBLE * largest else 0 for w in weights]
+    units = [
+        max(1, round(w / largest * SHARE_UNITS)) if w > negligible * largest else 0 for w in weights
+    ]
     return [Fraction(u, sum(units)) for u in units]
 
 

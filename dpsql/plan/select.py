@@ -1,0 +1,229 @@
+"""Selection: try the templates that fit and keep the least expected error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from dpsql.algebra.operator import Operator
+from dpsql.errors import ProgrammingError
+from dpsql.plan.convention import unit_error
+from dpsql.plan.strategy import Block, Integers, Noise, Strategy, assemble
+from dpsql.plan.templates.problem import Problem
+from dpsql.plan.workload import Product, Workload
+
+MECHANISMS = (
+    "auto",
+    "identity",
+    "workload",
+    "kron",
+    "union",
+    "marginals",
+    "residual",
+    "joint",
+    "hdmm",
+)
+
+CELL_LIMIT = 1 << 26
+"""Largest product of (cells + 1) over the attributes of one block or one answer."""
+
+CERTIFIED = 1e-4
+"""Relative distance to the lower bound at which the search stops."""
+
+ROWS_LIMIT = 1 << 22
+"""Largest explicit matrix (entries) for which the workload itself is tried as a strategy."""
+
+
+def select(
+    workload: Workload,
+    noise: Noise = "laplace",
+    mechanism: str = "auto",
+    effort: float = 1.0,
+) -> Strategy:
+    """Return the strategy of least expected error among the templates that fit.
+
+    Templates are tried in the order of their planning cost; the search stops early at a certified
+    optimum. What is compared is the error of the integer strategy that would be measured. Equal
+    arguments give equal strategies; ``effort`` scales the work.
+
+    Raises ProgrammingError E_TOO_LARGE or E_SETTING.
+
+    >>> select(Workload({"sex": 2, "age": 3}, [{"sex": "identity", "age": "identity"}])).method
+    'identity'
+    """
+    if mechanism not in MECHANISMS or noise not in ("laplace", "gaussian"):
+        raise ProgrammingError(
+            "E_SETTING",
+            f"no mechanism {mechanism!r} for {noise!r} noise",
+            hint=f"mechanisms: {', '.join(MECHANISMS)}; noise: laplace or gaussian",
+        )
+    problem = Problem(workload, noise)
+    if workload.pinned and problem.d > 1:
+        return _with_pinned(workload, noise, mechanism, effort)
+    check_sizes(problem)
+    if problem.d == 0 or not _asks(problem):
+        return _least(problem)
+    bound = lower_bound(problem)
+    best, least = None, math.inf
+    for strategy in candidates(problem, mechanism, effort):
+        error = unit_error(strategy, workload)
+        if error < least:
+            best, least = strategy, error
+        if mechanism in ("auto", "hdmm") and least <= bound * (1 + CERTIFIED):
+            break
+    if best is None:
+        raise _too_large(
+            f"mechanism {mechanism!r} does not fit this workload",
+            "use mechanism 'auto' or 'union'",
+        )
+    return best
+
+
+def candidates(problem: Problem, mechanism: str, effort: float) -> Iterator[Strategy]:
+    """Yield the strategies of a mechanism, cheapest to plan first."""
+    if mechanism in ("auto", "identity"):
+        from dpsql.plan.templates.laplace import identity_candidates
+
+        yield from identity_candidates(problem, CELL_LIMIT)
+    if mechanism in ("auto", "workload"):
+        yield from _workload_itself(problem)
+    if mechanism in ("identity", "workload"):
+        return
+    if problem.noise == "gaussian":
+        from dpsql.plan.templates.gaussian import gaussian_candidates
+
+        yield from gaussian_candidates(problem, mechanism, CELL_LIMIT, effort)
+    else:
+        yield from _laplace(problem, mechanism, effort)
+
+
+def _laplace(problem: Problem, mechanism: str, effort: float) -> Iterator[Strategy]:
+    from dpsql.plan.templates import laplace
+
+    if mechanism == "residual":
+        raise ProgrammingError(
+            "E_SETTING", "mechanism 'residual' needs gaussian noise", hint="use mechanism 'joint'"
+        )
+    if problem.d == 1:
+        yield from laplace.single_candidates(problem, effort)
+        return
+    several = len(problem.components.weights2) > 1
+    if several and mechanism in ("auto", "hdmm", "union"):
+        yield from laplace.union_candidates(problem)
+    if mechanism in ("auto", "hdmm", "marginals"):
+        yield from laplace.marginals_candidates(problem, CELL_LIMIT, effort)
+    if mechanism in ("hdmm", "kron") or (mechanism == "auto" and not several):
+        yield from laplace.kron_candidates(problem, CELL_LIMIT, effort)
+    if mechanism == "joint" or (
+        mechanism == "auto" and not all(f.trivial for f in problem.factors)
+    ):
+        yield from laplace.joint_candidates(problem, CELL_LIMIT, effort)
+
+
+def check_sizes(problem: Problem) -> None:
+    """Refuse a workload with an answer over too many cells, and say what would fit."""
+    for mask in problem.components.supports:
+        if problem.cells(mask) > CELL_LIMIT:
+            names = problem.attributes(mask)
+            raise _too_large(
+                f"one product over {', '.join(names)} spans {problem.cells(mask)} cells,"
+                f" the limit is {CELL_LIMIT}",
+                "ask for fewer attributes at once, or group their values into bins",
+            )
+
+
+def _too_large(message: str, hint: str) -> ProgrammingError:
+    return ProgrammingError("E_TOO_LARGE", message, hint=hint)
+
+
+def lower_bound(problem: Problem) -> float:
+    """Return a lower bound on the error at unit budget, zero where none is known cheaply.
+
+    Source: the singular value bound; HDMM, section 8, Theorem 12 for marginals.
+    """
+    components = problem.components
+    if all(factors.trivial for factors in problem.factors):
+        t, r = problem.identity_tables()
+        R = components.values(t, r)
+        logs = np.log1p(-1 / np.maximum(np.array(problem.sizes, dtype=float), 1 + 1e-9))
+        price = np.array(
+            [
+                sum(logs[i] for i in range(problem.d) if mask & components.bit(i))
+                for mask in components.masks
+            ]
+        )
+        return float(np.sqrt(R * np.exp(price)).sum() ** 2)
+    if len(components.weights2) == 1:
+        bounds = [_factor_bound(factors.operators[0]) for factors in problem.factors]
+        return float(components.weights2[0]) * math.prod(bounds)
+    return 0.0
+
+
+def _factor_bound(operator: Operator) -> float:
+    if operator.key == ("identity", operator.n):
+        return float(operator.n)
+    if operator.n > 1024:
+        return 0.0
+    spectrum = np.linalg.eigvalsh(operator.gram())
+    return float(np.sqrt(np.maximum(spectrum, 0)).sum() ** 2 / operator.n)
+
+
+def _asks(problem: Problem) -> bool:
+    t, r = problem.identity_tables()
+    return bool((problem.components.values(t, r) > 0).any())
+
+
+def _least(problem: Problem) -> Strategy:
+    """Return the strategy for a workload that asks at most for the total."""
+    pinned = tuple(a for a in problem.workload.attributes if a in problem.workload.pinned)
+    full: dict[str, Integers | None] = dict.fromkeys(pinned)
+    block = Block(pinned, frozenset(), Fraction(1))
+    return Strategy(problem.workload.domain, full, {}, (block,), problem.noise, "identity")
+
+
+def _workload_itself(problem: Problem) -> Iterator[Strategy]:
+    """Yield the distinct query rows as a strategy, for one product or one attribute."""
+    if problem.d > 1 and len(problem.components.weights2) > 1:
+        return
+    rows: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None] = {}
+    for name, factors in zip(problem.names, problem.factors, strict=True):
+        operators = [op for op in factors.operators if op.rows * op.n <= ROWS_LIMIT and op.integer]
+        if len(operators) < len(factors.operators):
+            return
+        stacked = np.concatenate([op.dense() for op in operators])
+        if (problem.components.index < 0).any():
+            stacked = np.concatenate([stacked, np.ones((1, factors.n), dtype=stacked.dtype)])
+        distinct = np.unique(stacked, axis=0)
+        rows[name] = distinct[distinct.any(axis=1)].astype(np.int64)
+    domain = problem.workload.domain
+    yield assemble(domain, rows, {problem.names: 1.0}, problem.noise, "workload")
+
+
+def _with_pinned(workload: Workload, noise: Noise, mechanism: str, effort: float) -> Strategy:
+    """Plan pinned attributes on their own and resolve them in every block of the rest."""
+    domain, pinned = workload.domain, workload.pinned
+    rest = Workload(domain, [_without(p, pinned) for p in workload.products])
+    base = select(rest, noise, mechanism, effort)
+    full = dict(base.full)
+    for name in sorted(pinned):
+        asked = [({name: p.factors[name]}, p.weight) for p in workload.products]
+        alone = select(Workload({name: domain[name]}, asked, pinned=[name]), noise, "auto", effort)
+        full[name] = alone.full[name]
+    order = list(domain)
+    blocks = tuple(
+        Block(_ordered([*b.attributes, *pinned], order), b.residual, b.share) for b in base.blocks
+    )
+    return Strategy(domain, full, base.residual, blocks, noise, base.method)
+
+
+def _without(product: Product, names: Iterable[str]) -> Product:
+    dropped = set(names)
+    kept = {name: op for name, op in product.factors.items() if name not in dropped}
+    return Product(kept, product.weight)
+
+
+def _ordered(names: Iterable[str], order: list[str]) -> tuple[str, ...]:
+    return tuple(sorted(names, key=order.index))

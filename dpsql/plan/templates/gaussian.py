@@ -1,0 +1,142 @@
+"""The Gaussian templates in the order of their planning cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from dpsql.algebra.operator import Operator
+from dpsql.plan.strategy import Strategy, assemble
+from dpsql.plan.templates.family import Family
+from dpsql.plan.templates.identity import split_weights
+from dpsql.plan.templates.joint import Objective
+from dpsql.plan.templates.laplace import room
+from dpsql.plan.templates.marginals import search_weights
+from dpsql.plan.templates.problem import Floats, Problem
+from dpsql.plan.templates.residual import initial_rows, optimise_rows, realise_residual
+
+SWEEPS = 10
+
+
+class FixedRows(Objective):
+    """The error of a union whose factors are given rows of unit L2 columns."""
+
+    def __init__(self, problem: Problem, family: Family, rows: Sequence[Floats | None]) -> None:
+        super().__init__(problem, family)
+        for i, A in enumerate(rows):
+            if A is not None:
+                K = np.asarray(np.linalg.inv(A.T @ A), dtype=np.float64)
+                self.t[i], self.r[i] = problem.factors[i].tables(K)
+                self.totals[i] = 1 / K.sum()
+
+
+def gaussian_candidates(
+    problem: Problem, mechanism: str, limit: int, effort: float
+) -> Iterator[Strategy]:
+    """Yield the strategies of a mechanism; a single product or attribute has a convex optimum."""
+    convex_optimum = problem.d == 1 or len(problem.components.weights2) == 1
+    fits = problem.cells(problem.full) <= limit
+    if fits and (mechanism in ("kron", "hdmm") or (mechanism == "auto" and convex_optimum)):
+        yield kron_strategy(problem)
+        if convex_optimum:
+            return
+    if mechanism in ("union", "hdmm"):
+        yield union_strategy(problem)
+    if mechanism in ("marginals", "hdmm"):
+        yield marginals_strategy(problem, limit, effort)
+    if mechanism in ("residual", "joint", "auto"):
+        rows = initial_rows(problem)
+        if mechanism != "residual" and any(A is not None for A in rows):
+            rows = optimise_rows(problem, rows, maxiter=int(500 * max(1.0, effort)))
+        plain = all(A is None for A in rows)
+        yield realise_residual(problem, rows, "residual" if plain else "joint")
+
+
+def kron_strategy(problem: Problem) -> Strategy:
+    """Return the Kronecker product of convex optima, by block-cyclic descent.
+
+    For a single product each attribute is solved once and the result is globally optimal.
+    Source: HDMM, section 6.1; COA for the convex program.
+    """
+    index, weights2 = problem.components.index, problem.components.weights2
+    traces = np.array(
+        [np.append(f.frobenius, float(f.n))[index[:, i]] for i, f in enumerate(problem.factors)]
+    )
+    rows: list[Floats] = [np.eye(n) for n in problem.sizes]
+    last = np.inf
+    for _ in range(1 if problem.d == 1 or len(weights2) == 1 else SWEEPS):
+        for i, factors in enumerate(problem.factors):
+            others = weights2 * np.delete(traces, i, axis=0).prod(axis=0)
+            gram = weighted_gram(problem, i, others)
+            rows[i] = optimal_rows(gram)
+            K = np.asarray(np.linalg.pinv(rows[i].T @ rows[i], hermitian=True), dtype=np.float64)
+            t, r = factors.tables(K)
+            traces[i] = (r + K.sum() * t)[index[:, i]]
+        error = float(weights2 @ traces.prod(axis=0))
+        if error > last * (1 - 1e-5):
+            break
+        last = error
+    factors_of = dict(zip(problem.names, rows, strict=True))
+    return assemble(problem.workload.domain, factors_of, {problem.names: 1.0}, "gaussian", "kron")
+
+
+def weighted_gram(problem: Problem, i: int, others: Floats) -> Floats | Operator:
+    """Return sum_j others_j G_ij, or the operator itself when there is only one factor."""
+    which = problem.components.index[:, i]
+    asked = which >= 0
+    operators = problem.factors[i].operators
+    if asked.all() and len(operators) == 1:
+        return operators[0]
+    share = np.bincount(which[asked], others[asked], minlength=len(operators)).astype(np.float64)
+    return np.asarray(problem.factors[i].gram(share) + others[~asked].sum())
+
+
+def optimal_rows(gram: Floats | Operator) -> Floats:
+    """Return the rows of unit L2 columns with the least tr(V K); the identity is recognised."""
+    from dpsql.plan.templates import convex
+
+    if isinstance(gram, Operator):
+        if gram.key == ("identity", gram.n):
+            return np.eye(gram.n)
+    elif np.count_nonzero(gram - np.diag(np.diag(gram))) == 0 and np.ptp(np.diag(gram)) == 0:
+        return np.eye(len(gram))
+    return np.asarray(convex.optimise(gram).matrix)
+
+
+def union_strategy(problem: Problem) -> Strategy:
+    """Return one block per support with shared rows and the best L2 split."""
+    sets = sorted(set(problem.components.supports))
+    family = Family(problem.d, sets, problem.components.masks)
+    return _weighted(problem, family, initial_rows(problem), np.ones(len(sets)), 500, "union")
+
+
+def marginals_strategy(problem: Problem, limit: int, effort: float) -> Strategy:
+    """Return OPT_M: the best weighted union of identities."""
+    space = room(problem, limit, effort)
+    rows: list[Floats | None] = [None] * problem.d
+    evaluations = space.weight_evaluations() // 4
+    return _weighted(problem, space.family, rows, space.allowed, evaluations, "marginals")
+
+
+def _weighted(
+    problem: Problem,
+    family: Family,
+    rows: list[Floats | None],
+    allowed: Floats,
+    evaluations: int,
+    method: str,
+) -> Strategy:
+    objective = FixedRows(problem, family, rows)
+    thetas: tuple[Floats | None, ...] = (None,) * problem.d
+    start = split_weights(objective, thetas)
+    found = search_weights(
+        objective, thetas, evaluations=evaluations, starts=[start], allowed=allowed
+    )
+    weights = {
+        problem.attributes(M): float(x) ** 2
+        for M, x in zip(family.sets, found.union.w, strict=True)
+        if x > 0
+    }
+    factors = dict(zip(problem.names, rows, strict=True))
+    return assemble(problem.workload.domain, factors, weights, "gaussian", method)

@@ -1,0 +1,291 @@
+"""Joint search over p-Identity factors and block weights (Laplace noise)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.plan.strategy import NEGLIGIBLE, Strategy, assemble
+from dpsql.plan.templates import p_identity
+from dpsql.plan.templates.family import Family
+from dpsql.plan.templates.problem import Floats, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """A union of blocks: one Theta per attribute (None for the identity), one weight per set."""
+
+    thetas: tuple[Floats | None, ...]
+    w: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A union and its exact error at unit budget, before it is rounded to integers."""
+
+    error: float
+    union: Union
+
+
+class Objective:
+    """The exact error of a union as a function of its parameters.
+
+    Attributes of equal size and equal factors share one Theta where the start does.
+    Source: HDMM, sections 5 to 7; the error is that of generalised least squares over all blocks.
+    """
+
+    def __init__(self, problem: Problem, family: Family) -> None:
+        self.problem = problem
+        self.family = family
+        self.t, self.r = problem.identity_tables()
+        self.totals = 1 / np.array(problem.sizes, dtype=np.float64)
+
+    def tables(self, thetas: Sequence[Floats | None]) -> tuple[Floats, Floats]:
+        """Return (R, 1/tau) for fixed factors."""
+        t, r, totals = self.values(thetas)
+        return self.problem.components.values(t, r), totals
+
+    def values(self, thetas: Sequence[Floats | None]) -> tuple[list[Floats], list[Floats], Floats]:
+        """Return (t, r, 1/tau) for fixed factors."""
+        return self._tables(thetas)[:3]
+
+    def _tables(
+        self, thetas: Sequence[Floats | None]
+    ) -> tuple[list[Floats], list[Floats], Floats, list[Floats | None]]:
+        t, r, totals = list(self.t), list(self.r), self.totals.copy()
+        inverses: list[Floats | None] = [None] * len(thetas)
+        for i, theta in enumerate(thetas):
+            if theta is not None:
+                K = p_identity.inverse_gram(theta)
+                inverses[i] = K
+                t[i], r[i] = self.problem.factors[i].tables(K)
+                totals[i] = 1 / K.sum()
+        return t, r, totals, inverses
+
+    def error(self, union: Union) -> float:
+        """Return the error at unit budget."""
+        R, totals = self.tables(union.thetas)
+        return self.family.error(union.w, R, totals, self.problem.noise)[0]
+
+    def gradient(self, union: Union) -> tuple[float, list[Floats | None], Floats]:
+        """Return (error, d/dTheta per attribute, d/dw)."""
+        t, r, totals, inverses = self._tables(union.thetas)
+        R = self.problem.components.values(t, r)
+        error, dw, dR, dlog = self.family.error(union.w, R, totals, self.problem.noise)
+        dthetas: list[Floats | None] = [None] * len(inverses)
+        if math.isfinite(error):
+            gt, gr = self.problem.components.pull(dR, t, r)
+            for i, (theta, K) in enumerate(zip(union.thetas, inverses, strict=True)):
+                if theta is not None and K is not None:
+                    gtau = -dlog[i] * totals[i]
+                    gamma = self.problem.factors[i].pull(K, gt[i], gr[i], gtau)
+                    dthetas[i] = p_identity.chain(theta, gamma)
+        return error, dthetas, dw
+
+
+def descend(
+    objective: Objective,
+    start: Union,
+    *,
+    ftol: float = 1e-9,
+    maxiter: int = 1500,
+    weights_only: bool = False,
+    thetas_only: bool = False,
+) -> Found:
+    """Return the local optimum reached from a start, by L-BFGS-B on the log of the error."""
+    packing = _Packing(objective.problem, start, weights_only, thetas_only)
+    if weights_only:
+        R, totals = objective.tables(start.thetas)
+        scale = R.max() or 1.0
+        R = np.where(1e-13 * scale < R, R, 0.0)
+
+        def evaluate(union: Union) -> tuple[float, list[Floats | None], Floats]:
+            error, dw, _, _ = objective.family.error(union.w, R, totals, objective.problem.noise)
+            return error, [None] * len(union.thetas), dw
+    else:
+        evaluate = objective.gradient
+    x = minimise_log(evaluate_flat(packing, evaluate), packing.start, ftol, maxiter)
+    union = packing.unpack(x)
+    return Found(evaluate(union)[0], union)
+
+
+Evaluate = Callable[[Union], tuple[float, "list[Floats | None]", Floats]]
+
+
+def evaluate_flat(
+    packing: _Packing, evaluate: Evaluate
+) -> Callable[[Floats], tuple[float, Floats]]:
+    """Return the objective as a function of one flat vector."""
+
+    def flat(x: Floats) -> tuple[float, Floats]:
+        error, dthetas, dw = evaluate(packing.unpack(x))
+        return error, packing.pack_gradient(dthetas, dw)
+
+    return flat
+
+
+def minimise_log(
+    function: Callable[[Floats], tuple[float, Floats]],
+    start: Floats,
+    ftol: float,
+    maxiter: int,
+    *,
+    signed: bool = False,
+) -> Floats:
+    """Minimise the log of a positive function over x >= 0, or over all x if ``signed``.
+
+    Infinite values are stepped back from.
+    """
+    from scipy.optimize import minimize
+
+    def log_function(x: Floats) -> tuple[float, Floats]:
+        value, gradient = function(x)
+        if not math.isfinite(value) or value <= 0:
+            return 1e3, np.zeros_like(x)
+        return math.log(value), gradient / value
+
+    if not len(start):
+        return start
+    done = minimize(
+        log_function,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(0, None)] * len(start),
+        options={
+            "maxcor": 20,
+            "ftol": ftol,
+            "gtol": 1e-9,
+            "maxiter": maxiter,
+            "maxfun": 2 * maxiter,
+        },
+    )
+    return np.maximum(np.asarray(done.x, dtype=np.float64), 0)
+
+
+class _Packing:
+    """Between a union and one flat vector; attributes that share a Theta share its place."""
+
+    def __init__(
+        self, problem: Problem, start: Union, weights_only: bool, thetas_only: bool
+    ) -> None:
+        self.base = start
+        self.places: list[slice | None] = [None] * problem.d
+        parts: list[Floats] = []
+        shared: dict[int, slice] = {}
+        size = 0
+        for i, theta in enumerate(start.thetas):
+            if theta is None or weights_only:
+                continue
+            if id(theta) not in shared:
+                shared[id(theta)] = slice(size, size + theta.size)
+                size += theta.size
+                parts.append(theta.ravel())
+            self.places[i] = shared[id(theta)]
+        self.weights: slice | None = None
+        if not thetas_only:
+            self.weights = slice(size, size + len(start.w))
+            parts.append(start.w / start.w.max())
+        self.start = np.concatenate(parts) if parts else np.zeros(0)
+
+    def unpack(self, x: Floats) -> Union:
+        seen: dict[int, Floats] = {}
+        thetas: list[Floats | None] = []
+        for theta, place in zip(self.base.thetas, self.places, strict=True):
+            if theta is None or place is None:
+                thetas.append(theta)
+            else:
+                thetas.append(seen.setdefault(place.start, x[place].reshape(theta.shape)))
+        return Union(tuple(thetas), self.base.w if self.weights is None else x[self.weights])
+
+    def pack_gradient(self, dthetas: Sequence[Floats | None], dw: Floats) -> Floats:
+        out = np.zeros(len(self.start))
+        for place, dtheta in zip(self.places, dthetas, strict=True):
+            if place is not None and dtheta is not None:
+                out[place] += dtheta.ravel()
+        if self.weights is not None:
+            out[self.weights] = dw
+        return out
+
+
+def shared_groups(problem: Problem) -> list[list[int]]:
+    """Return the attributes that may share a Theta: equal size and equal factors."""
+    groups: dict[tuple[int, frozenset[object]], list[int]] = {}
+    for i, factors in enumerate(problem.factors):
+        key = (factors.n, frozenset(op.key for op in factors.operators))
+        groups.setdefault(key, []).append(i)
+    return list(groups.values())
+
+
+def rows_for(problem: Problem, i: int) -> int:
+    """Return p for one attribute in a joint search."""
+    return 1 if problem.factors[i].trivial else problem.sizes[i] // 16 + 2
+
+
+def initial_thetas(problem: Problem, *, trivial: bool = False) -> tuple[Floats | None, ...]:
+    """Return per attribute OPT_0 of its normalised factors; None where only cells are asked.
+
+    ``trivial`` also fits one learned row where cells and totals are asked.
+    """
+    thetas: list[Floats | None] = [None] * problem.d
+    for group in shared_groups(problem):
+        factors = problem.factors[group[0]]
+        if factors.n > 1 and (trivial or not factors.trivial):
+            theta = p_identity.optimise(
+                normalised_gram(problem, group[0]), p=rows_for(problem, group[0]), restarts=3
+            )
+            for i in group:
+                thetas[i] = theta
+    return tuple(thetas)
+
+
+def normalised_gram(problem: Problem, i: int) -> Floats:
+    """Return the sum of the factor Grams of an attribute, each scaled to unit trace per use."""
+    factors, index = problem.factors[i], problem.components.index[:, i]
+    uses = np.bincount(index[index >= 0], minlength=len(factors.operators))
+    scale = np.where(factors.frobenius > 0, factors.frobenius, 1.0)
+    gram = factors.gram(np.sqrt(uses) / scale)
+    return gram + (np.full_like(gram, 1 / factors.n) if (index < 0).any() else 0.0)
+
+
+def random_thetas(
+    thetas: Sequence[Floats | None], rng: np.random.Generator
+) -> tuple[Floats | None, ...]:
+    """Return random parameters of the same shapes, shared where the given ones are."""
+    seen: dict[int, Floats] = {}
+    out: list[Floats | None] = []
+    for theta in thetas:
+        if theta is None:
+            out.append(None)
+            continue
+        if id(theta) not in seen:
+            seen[id(theta)] = rng.choice([1.0, 0.5, 0.2]) * rng.random(theta.shape)
+        out.append(seen[id(theta)])
+    return tuple(out)
+
+
+def realise(problem: Problem, family: Family, union: Union, method: str) -> Strategy:
+    """Return the integer strategy of a union."""
+    factors: dict[str, NDArray[np.float64] | None] = {}
+    for name, theta in zip(problem.names, union.thetas, strict=True):
+        if theta is not None and theta.any():
+            factors[name] = p_identity.matrix(theta[theta.any(axis=1)])
+    w = _supporting(problem, family, union)
+    weights = {
+        problem.attributes(M): float(x) for M, x in zip(family.sets, w, strict=True) if x > 0
+    }
+    return assemble(problem.workload.domain, factors, weights, problem.noise, method)
+
+
+def _supporting(problem: Problem, family: Family, union: Union) -> Floats:
+    """Return the weights without negligible ones, or all raised above that if they are needed."""
+    least = 2 * NEGLIGIBLE * union.w.max()
+    kept = np.where(union.w >= least, union.w, 0.0)
+    R, _ = Objective(problem, family).tables(union.thetas)
+    if (family.sup(kept)[R > 0] > 0).all():
+        return kept
+    return np.where(union.w > 0, np.maximum(union.w, least), 0.0)

@@ -316,15 +316,17 @@ class Cursor:
         Raises: ProgrammingError, NotSupportedError, BudgetExceeded, OperationalError.
         """
         terms = self._terms_with(options)
-        statements = _parse_all(bind_parameters(_text(sql), parameters))
-        if len(statements) != 1:
+        fragments = split_statements(bind_parameters(_text(sql), parameters))
+        if not fragments:
+            raise ProgrammingError("E_PARSE", "the statement is empty", hint="write a SELECT")
+        if len(fragments) > 1:
             raise ProgrammingError(
-                "E_PARSE" if not statements else "E_MULTI_STATEMENT",
-                "the statement is empty" if not statements else "more than one statement",
+                "E_MULTI_STATEMENT",
+                "more than one statement",
                 hint="executescript() answers several statements as one workload",
-                span=statements[1].fragment.span(0, 1) if statements else None,
+                span=fragments[1].span(0, len(fragments[1].body)),
             )
-        self._finish(self._run(statements[0], terms))
+        self._finish(self._run(parse(fragments[0]), terms))
         return self
 
     def executescript(self, sql: str) -> Cursor:

@@ -49,7 +49,7 @@ class Engine:
             catalog.path.with_suffix(".ledger"), anchors, policy, catalog.policy_hash()
         )
         self.releases = Releases(catalog.path.with_suffix(".releases"))
-        self.vaults = Vaults(catalog, bytes.fromhex(self.ledger.ledger_id))
+        self.vaults = Vaults(catalog, self.ledger.salt)
         self.compiler = Compiler(catalog)
 
     def compile(self, statements: Sequence[Statement]) -> tuple[Compiled, ...]:
@@ -93,7 +93,7 @@ class Engine:
 
     def _release(self, request: Request, name: str) -> Release:
         plan = make_plan(request)
-        self.vaults.check(request.tables)
+        self.vaults.prepare(request.tables)
         version = self.vaults.versions(part.table for part in plan.parts)
         receipt = self.ledger.debit(self._cost(plan), plan.fingerprint, version)
         measured = measure(plan, receipt, self.vaults)

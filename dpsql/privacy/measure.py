@@ -56,10 +56,14 @@ class Vaults:
             self._open[table] = open_vault(self._catalog.tables[table], self._salt)
         return self._open[table]
 
-    def check(self, tables: Iterable[str]) -> None:
-        """Raise DataUnavailable if a source has gone or changed since it was opened."""
+    def prepare(self, tables: Iterable[str]) -> None:
+        """Read and encode the rows, so that a bad source fails before anything is charged.
+
+        Raises: DataUnavailable if a source has gone or changed since it was opened.
+        """
         for table in tables:
             self[table].check()
+            self[table].load()
 
     def versions(self, tables: Iterable[str]) -> str:
         """The data version of these tables together."""

@@ -32,10 +32,16 @@ MAX_STRING = 4 * 1024
 SETTINGS = ("epsilon", "delta", "noise", "fresh")
 SHOWN = ("budget", "tables", *SETTINGS)
 
+_REFUSED_SYMBOLS = {
+    "$": "dollar quotes are not supported",
+    "~": "~ is not supported; write regexp_matches(column, pattern)",
+}
+
 _LEXEME = re.compile(
     r"""(?P<string>'(?:[^']|'')*')
       | (?P<quoted>"(?:[^"]|"")*")
       | (?P<comment>--[^\n]*|/\*.*?\*/)
+      | (?P<open>['"].*|/\*.*)
       | (?P<number>(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)
       | (?P<word>[^\W\d]\w*)
       | (?P<space>\s+)
@@ -122,9 +128,10 @@ def split_statements(text: str) -> list[Fragment]:
     """Split a script whose last statement need not end with a semicolon."""
     fragments, rest = split_script(text)
     if rest:
-        tail = split_script(rest + "\n;")[0]
         shift = len(text) - len(rest)
-        fragments += [Fragment(text, f.start + shift, f.end + shift) for f in tail]
+        solid = [item for item in lex(rest) if item.kind not in ("space", "comment")]
+        end = solid[-1].start + len(solid[-1].text)
+        fragments.append(Fragment(text, shift + solid[0].start, shift + end))
     return fragments
 
 
@@ -212,9 +219,10 @@ def _check_lexeme(fragment: Fragment, lexeme: Lexeme) -> None:
             )
     if lexeme.kind in ("string", "quoted") and len(lexeme.text) > MAX_STRING:
         raise ProgrammingError("E_LITERAL", f"a text of over {MAX_STRING} characters", span=span)
-    if lexeme.kind == "symbol" and lexeme.text in "'\"$":
-        message = "dollar quotes are not supported" if lexeme.text == "$" else "unclosed quote"
-        raise ProgrammingError("E_PARSE", message, span=span)
+    if lexeme.kind == "open":
+        raise ProgrammingError("E_PARSE", "a quote or comment is not closed", span=span)
+    if lexeme.kind == "symbol" and lexeme.text in _REFUSED_SYMBOLS:
+        raise ProgrammingError("E_PARSE", _REFUSED_SYMBOLS[lexeme.text], span=span)
 
 
 def _refuse(fragment: Fragment, lexemes: list[Lexeme], what: str, instead: str) -> NoReturn:

@@ -1,0 +1,1 @@
+"""Programs that print the figures dpsql claims; run them with ``python -m benchmarks``."""

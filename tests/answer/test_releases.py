@@ -1,0 +1,97 @@
+"""Releases survive a round trip, and damage is never mistaken for an answer."""
+
+from __future__ import annotations
+
+import sqlite3
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpsql
+from dpsql.answer.releases import Release, Releases
+from dpsql.errors import LedgerError
+from dpsql.plan.plan import Part, Plan
+from dpsql.plan.strategy import Block, Strategy
+
+
+def example() -> Release:
+    rows = np.array([[1, 0, 2], [0, 1, 2], [0, 0, 3]], dtype=np.int64)
+    strategy = Strategy(
+        {"a": 3, "b": 2},
+        {"a": rows, "b": None},
+        {},
+        (
+            Block(("a", "b"), frozenset(), Fraction(2, 3)),
+            Block((), frozenset(), Fraction(1, 3)),
+        ),
+        "laplace",
+        "example",
+    )
+    classes = {"a": np.array([0, 1, 2, -1]), "b": np.array([0, 1])}
+    part = Part("t", strategy, classes, Fraction(1, 2), 3)
+    values = (np.array([2**62, -5, 0, 1, 2, 3]), np.array([2**80], dtype=object))
+    plan = Plan((part,), "laplace", Fraction(1, 2), Fraction(0), None)
+    return Release(plan, (values,), "id", 7, "head")
+
+
+def test_a_release_survives_a_round_trip(tmp_path: Path) -> None:
+    store = Releases(tmp_path / "x.releases")
+    assert store.find("request") is None
+    store.add("request", example())
+    found = Releases(tmp_path / "x.releases").find("request")
+    assert found is not None
+    assert found.plan.fingerprint == example().plan.fingerprint
+    assert (found.ledger_id, found.seq, found.head) == ("id", 7, "head")
+    for mine, theirs in zip(example().values[0], found.values[0], strict=True):
+        assert mine.tolist() == theirs.tolist()
+    assert store.find("another") is None
+
+
+def test_a_newer_release_replaces_an_older_one(tmp_path: Path) -> None:
+    store = Releases(tmp_path / "x.releases")
+    store.add("request", example())
+    first = example()
+    store.add("request", Release(first.plan, first.values, "id", 8, "later"))
+    found = store.find("request")
+    assert found is not None
+    assert found.seq == 8
+
+
+@pytest.mark.parametrize("damage", ["body", "digest", "swap", "file"])
+def test_damage_fails_closed(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "x.releases"
+    store = Releases(path)
+    store.add("request", example())
+    store.add("other", example())
+    if damage == "file":
+        path.write_bytes(b"not a database" * 100)
+    else:
+        with sqlite3.connect(path) as connection:
+            if damage == "body":
+                connection.execute("UPDATE release SET body = x'00' WHERE request = 'request'")
+            elif damage == "digest":
+                connection.execute("UPDATE release SET digest = 'x' WHERE request = 'request'")
+            else:
+                connection.execute("DELETE FROM release WHERE request = 'request'")
+                connection.execute("UPDATE release SET request = 'request'")
+        connection.close()
+    with pytest.raises(LedgerError, match="damaged"):
+        store.find("request")
+
+
+def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="E_LEDGER_IO"):
+        Releases(tmp_path / "missing" / "x.releases").add("request", example())
+
+
+def test_another_data_version_is_another_request(demo: Path) -> None:
+    sql = "SELECT sex, COUNT(*) FROM adult GROUP BY sex"
+    with dpsql.connect(demo / "adult.toml", epsilon=1) as connection:
+        connection.execute(sql)
+    source = demo / "adult.parquet"
+    source.touch()
+    with dpsql.connect(demo / "adult.toml", epsilon=1) as connection:
+        connection.execute(sql)
+        assert connection.budget.entries == 2

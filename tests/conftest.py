@@ -1,0 +1,39 @@
+"""Fixtures: a private copy of the demonstration data with a ledger of its own."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dpsql
+from dpsql.dbapi import Connection
+
+DEMO = Path(__file__).parent.parent / "demo_data"
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep anchors, caches and histories of a test away from the user's own."""
+    for name in ("STATE", "CACHE", "DATA", "CONFIG"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Path:
+    """A folder with the demonstration catalogs, data and workloads."""
+    folder = tmp_path / "demo"
+    folder.mkdir()
+    for pattern in ("*.toml", "*.parquet", "*.sql", "*.txt"):
+        for source in DEMO.glob(pattern):
+            shutil.copy(source, folder)
+    return folder
+
+
+@pytest.fixture
+def adult(demo: Path) -> Iterator[Connection]:
+    """A connection to the Adult demonstration catalog, one unit of epsilon per request."""
+    with dpsql.connect(demo / "adult.toml", epsilon=1) as connection:
+        yield connection

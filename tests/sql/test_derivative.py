@@ -1,0 +1,66 @@
+"""Standard errors of expressions against the textbook formula with numerical derivatives."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from sqlglot import parse_one
+
+from dpsql.sealed import Sealed
+from dpsql.sql.derivative import stddev_sql
+
+POINT = {"a0": 120.0, "a1": 45.0}
+COVARIANCE = {(0, 0): 9.0, (0, 1): 2.5, (1, 1): 4.0}
+
+
+def evaluate(sealed: Sealed, sql: str, point: dict[str, float]) -> float:
+    items = ", ".join(f"CAST({value} AS DOUBLE) AS {name}" for name, value in point.items())
+    items += ", " + ", ".join(f"{v} AS c{i}_{j}" for (i, j), v in COVARIANCE.items())
+    return float(sealed.run(f"SELECT {sql} FROM (SELECT {items}, 7 AS k0)")[0][0])
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "a0",
+        "-a0",
+        "a0 + a1",
+        "a0 - a1",
+        "3 * a0 - a1 / 2",
+        "a1 / a0",
+        "100.0 * a1 / (a0 + a1)",
+        "a0 * a1",
+        "round(a1 / a0, 15)",
+        "CAST(a0 AS DOUBLE) / k0",
+        "CASE WHEN a0 > 0 THEN a1 / a0 END",
+        "(a0 - a1) / (a0 + a1)",
+        "coalesce(a0, 0)",
+        "a1 / nullif(a0, 0)",
+    ],
+)
+def test_stddev_is_the_delta_method(sql: str) -> None:
+    sealed = Sealed()
+    needed: set[tuple[int, int]] = set()
+    text = stddev_sql(parse_one(sql, read="duckdb"), needed)
+    assert text is not None
+    assert needed <= set(COVARIANCE)
+    step = 1e-4
+    slopes = []
+    for name in POINT:
+        high = evaluate(sealed, sql, {**POINT, name: POINT[name] + step})
+        low = evaluate(sealed, sql, {**POINT, name: POINT[name] - step})
+        slopes.append((high - low) / (2 * step))
+    variance = sum(
+        slopes[i] * slopes[j] * COVARIANCE[min(i, j), max(i, j)] for i in (0, 1) for j in (0, 1)
+    )
+    assert evaluate(sealed, text, POINT) == pytest.approx(math.sqrt(variance), rel=1e-6)
+
+
+@pytest.mark.parametrize("sql", ["sqrt(a0)", "a0 % 7", "CASE WHEN a0 > 1 THEN a0 ELSE a1 END"])
+def test_unknown_forms_have_no_stddev(sql: str) -> None:
+    assert stddev_sql(parse_one(sql, read="duckdb"), set()) is None
+
+
+def test_keys_have_no_error() -> None:
+    assert stddev_sql(parse_one("k0 + 1", read="duckdb"), set()) == "0.0"

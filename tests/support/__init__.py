@@ -1,0 +1,1 @@
+"""Helpers that exist in the test tree only."""

@@ -38,7 +38,7 @@ def bars_of(
         what = "no noisy column" if column is None else f"no noisy column {printable(column)!r}"
         raise ProgrammingError("E_PLOT", f"{what} to plot", hint=f"noisy columns: {names}")
     j = wanted[0]
-    keys = [k for k in range(len(grid.columns)) if grid.stddev[k] is None]
+    keys = [k for k in range(noisy[0] or len(grid.columns)) if grid.stddev[k] is None]
     bars = []
     for i, row in enumerate(grid.rows):
         deviation = (grid.stddev[j] or ())[i]

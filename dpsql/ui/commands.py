@@ -172,6 +172,7 @@ def set_output(session: Session, argument: str) -> None:
     if session.sink is not None:
         session.sink.close()
         session.sink = session.sink_name = None
+    session.binary_results = 0
     if names:
         path = Path(names[0]).expanduser()
         try:

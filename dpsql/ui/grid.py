@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -68,6 +69,8 @@ def shown_columns(grid: Grid, plus_minus: str = "±", null: str = "NULL") -> lis
     >>> grid = Grid(("n",), ("number",), ((12.345,), (None,)), ((1.41, None),))
     >>> [(column.header, column.cells) for column in shown_columns(grid)]
     [('n', ('12.3', 'NULL')), ('±', ('1.4', ''))]
+    >>> shown_columns(Grid.exact(("x",), ("number",), [(10603.712396,), (9.5,)]))[0].cells
+    ('10603.71', '9.5')
     """
     shown = []
     for j, name in enumerate(grid.columns):
@@ -75,8 +78,7 @@ def shown_columns(grid: Grid, plus_minus: str = "±", null: str = "NULL") -> lis
         right = grid.types[j] in ("integer", "number")
         deviations = grid.stddev[j]
         if deviations is None:
-            cells = tuple(null if v is None else printable(plain(v)) for v in values)
-            shown.append(Shown(printable(name), cells, right))
+            shown.append(Shown(printable(name), _exact_cells(values, null), right))
             continue
         decimals = decimals_for(deviations)
         cells = tuple(_noisy(v, s, decimals, null) for v, s in zip(values, deviations, strict=True))
@@ -84,6 +86,20 @@ def shown_columns(grid: Grid, plus_minus: str = "±", null: str = "NULL") -> lis
         shown.append(Shown(printable(name), cells, right))
         shown.append(Shown(plus_minus, errors, True, error=True))
     return shown
+
+
+def _exact_cells(values: list[object], null: str) -> tuple[str, ...]:
+    """Write values without noise: text escaped, fractions with seven significant digits."""
+    sizes = [abs(v) for v in values if isinstance(v, float) and math.isfinite(v)]
+    decimals = max(0, 6 - math.floor(math.log10(max(1.0, *sizes)))) if sizes else 0
+    return tuple(
+        null
+        if value is None
+        else fixed(value, decimals).rstrip("0").rstrip(".")
+        if isinstance(value, float) and decimals and math.isfinite(value)
+        else printable(plain(value))
+        for value in values
+    )
 
 
 def _noisy(value: object, stddev: float | None, decimals: int, null: str) -> str:

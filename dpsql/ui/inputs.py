@@ -31,6 +31,21 @@ def split_input(text: str) -> list[str]:
     return [piece for piece in [*pieces, buffer] if piece.strip()]
 
 
+def count_results(text: str, collected: int | None) -> int:
+    """Count the results that a text will bring, given the size of an open workload.
+
+    >>> count_results("SET epsilon = 1; SELECT 1; SHOW budget", None)
+    2
+    """
+    from dpsql.dbapi import split_script
+
+    statements, rest = split_script(text)
+    words = [piece.split(None, 1)[0].upper() for piece in [*statements, rest] if piece.strip()]
+    if collected is not None:
+        return collected if "RUN" in words else 0
+    return sum(word not in ("SET", "BEGIN", "RUN") for word in words)
+
+
 def read_text(path: str) -> str:
     """Read an SQL file, or stdin for ``-``.
 

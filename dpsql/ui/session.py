@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from dpsql.errors import Error, UsageError, printable
 from dpsql.ui.formats import FORMATS, Style, encode, find_format
 from dpsql.ui.grid import Grid
-from dpsql.ui.inputs import is_command, split_input
+from dpsql.ui.inputs import count_results, is_command, split_input
 from dpsql.ui.progress import Progress
 from dpsql.ui.tell import (
     colour_wanted,
@@ -55,6 +55,7 @@ class Session:
     sink_name: str | None = None
     ask: Callable[[str], str] = field(default=input)
     depth: int = 0
+    binary_results: int = 0
 
     def run_text(self, text: str) -> None:
         """Run a whole text: commands on lines of their own, and between them SQL.
@@ -83,11 +84,14 @@ class Session:
                 run(piece)
         except (Quit, OSError):
             raise
-        except Exception as error:
-            known = error if isinstance(error, Error) else unexpected(error)
+        except Error as error:
             if self.bail:
-                raise known from None
-            self.report(known)
+                raise
+            self.report(error)
+        except Exception as error:
+            if self.bail:
+                raise unexpected(error) from None
+            self.report(unexpected(error))
 
     def report(self, error: Error) -> None:
         """Show an error and remember its exit status."""
@@ -103,6 +107,7 @@ class Session:
         self._run(text, self.connection.execute)
 
     def _run(self, text: str, execute: Callable[[str], Cursor]) -> None:
+        self._check_binary(text)
         if self.confirm and not self._agreed(text):
             tell("not run, nothing charged")
             return
@@ -116,6 +121,25 @@ class Session:
         tell_cost(results)
         if self.timer:
             tell(f"time: {elapsed:.3f} s")
+
+    def _check_binary(self, text: str) -> None:
+        """Refuse, before any charge, what would spoil a binary stream.
+
+        Raises: UsageError for a terminal, and for a second result in one file or stream.
+        """
+        if FORMATS[self.format].encode is None:
+            return
+        if self.sink is None and sys.stdout.isatty():
+            raise UsageError(
+                "E_FORMAT", f"{self.format} is not for terminals", hint="use .output FILE"
+            )
+        asked = count_results(text, self.connection.workload)
+        if asked and asked + self.binary_results > 1:
+            raise UsageError(
+                "E_FORMAT",
+                f"one {self.format} file holds one result",
+                hint="dpsql run --out DIR writes one file per statement",
+            )
 
     def _agreed(self, text: str) -> bool:
         """Ask before a charge, after showing what is known about it."""
@@ -147,15 +171,12 @@ class Session:
     def write(self, grid: Grid, separate: bool = False) -> None:
         """Write a grid to the output file, if one is set, or to stdout."""
         binary = FORMATS[self.format].encode is not None
+        self.binary_results += binary
         if self.sink is not None:
             data = encode(grid, self.format, Style(stddev=self.stddev))
             self.sink.write(b"\n" + data if separate and not binary else data)
             self.sink.flush()
             return
-        if binary and sys.stdout.isatty():
-            raise UsageError(
-                "E_FORMAT", f"{self.format} is not for terminals", hint="use .output FILE"
-            )
         data = encode(grid, self.format, stdout_style(self.stddev))
         if binary:
             sys.stdout.buffer.write(data)

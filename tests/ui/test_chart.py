@@ -23,6 +23,13 @@ def test_the_first_noisy_column_is_drawn_with_its_intervals() -> None:
     assert bars[0] == Bar("F", 10.0, 1.0, 8.0, 12.0)
 
 
+def test_labels_are_the_columns_before_the_first_noisy_one() -> None:
+    grid = Grid(
+        ("sex", "n", "low"), ("text", "number", "number"), (("F", 1.0, 0.5),), (None, (1.0,), None)
+    )
+    assert bars_of(grid)[1][0].label == "F"
+
+
 def test_a_column_can_be_named_and_null_rows_are_left_out() -> None:
     name, bars = bars_of(GRID, "SHARE")
     assert name == "share"

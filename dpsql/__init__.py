@@ -49,10 +49,9 @@ __all__ = [
     "threadsafety",
 ]
 
-_LAZY = (
-    "connect",
-    "Binary",
+_TYPES = (
     "BINARY",
+    "Binary",
     "DATETIME",
     "Date",
     "DateFromTicks",
@@ -67,8 +66,12 @@ _LAZY = (
 
 
 def __getattr__(name: str) -> object:
-    if name in _LAZY:
-        from dpsql import dbapi
+    if name == "connect":
+        from dpsql.dbapi import connect
 
-        return getattr(dbapi, name)
+        return connect
+    if name in _TYPES:
+        from dpsql import types
+
+        return getattr(types, name)
     raise AttributeError(f"module 'dpsql' has no attribute {name!r}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -27,16 +26,7 @@ from dpsql.privacy.measure import Vaults, measure
 from dpsql.sql.bind import bind
 from dpsql.sql.parse import Statement
 from dpsql.sql.products import Compiled, Compiler
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """On what terms a request is made; ``epsilon`` is None until the user has set it."""
-
-    epsilon: Fraction | None
-    delta: Fraction
-    noise: str
-    fresh: bool = False
+from dpsql.terms import Terms
 
 
 class Engine:

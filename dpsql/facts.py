@@ -1,0 +1,65 @@
+"""Public facts as results: SHOW and DESCRIBE."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dpsql.answer.result import Result, listing
+from dpsql.catalog import Catalog
+from dpsql.catalog.describe import describe_table
+from dpsql.errors import ProgrammingError, decimal_text, printable
+from dpsql.privacy.ledger import Status
+from dpsql.sql.parse import Statement
+
+if TYPE_CHECKING:
+    from dpsql.dbapi import Connection
+
+
+def show(connection: Connection, what: str, sql: str) -> Result:
+    """SHOW tables, budget or a setting."""
+    if what == "tables":
+        rows: list[tuple[Any, ...]] = [
+            (table.name, _unit_text(table.unit.column, table.unit.max_rows), len(table.columns))
+            for table in connection.catalog.tables.values()
+        ]
+        return listing(("table", "privacy_unit", "columns"), rows, sql)
+    if what == "budget":
+        return listing(("budget", "value"), _budget_rows(connection.budget), sql)
+    return listing((what,), [(connection.settings[what],)], sql)
+
+
+def _unit_text(column: str | None, max_rows: int) -> str:
+    return "row" if column is None else f"{column}, at most {max_rows} rows"
+
+
+def _budget_rows(status: Status) -> list[tuple[Any, ...]]:
+    rows = [
+        ("total epsilon", decimal_text(status.total_epsilon)),
+        ("total delta", f"{float(status.total_delta):g}"),
+        ("largest epsilon of one more request", decimal_text(status.remaining_epsilon)),
+    ]
+    if status.total_delta > 0:
+        rows.append(
+            (
+                "largest epsilon of one more Gaussian request",
+                decimal_text(status.remaining_gaussian_epsilon),
+            )
+        )
+    return [*rows, ("requests", str(status.entries)), ("ledger", status.ledger_id)]
+
+
+def describe(catalog: Catalog, statement: Statement) -> Result:
+    """DESCRIBE a table: its declared columns.
+
+    Raises: ProgrammingError (E_UNKNOWN_TABLE).
+    """
+    name = statement.words[0]
+    table = catalog.tables.get(name.casefold())
+    if table is None:
+        raise ProgrammingError(
+            "E_UNKNOWN_TABLE",
+            f"there is no table {printable(name)!r} in the catalog",
+            hint=f"tables: {', '.join(t.name for t in catalog.tables.values())}",
+        )
+    rows: list[tuple[Any, ...]] = list(describe_table(table))
+    return listing(("column", "type", "values", "cells"), rows, statement.fragment.body)

@@ -1,0 +1,77 @@
+"""On what terms requests are made: epsilon, delta, noise, and whether fresh noise is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from dpsql.errors import DataError, ProgrammingError, decimal_text
+from dpsql.plan.request import NOISES
+from dpsql.privacy.accounting import (
+    parse_delta,
+    parse_delta_text,
+    parse_epsilon,
+    parse_epsilon_text,
+)
+
+_SWITCH = {"on": True, "true": True, "off": False, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The settings of a session; ``epsilon`` is None until it is set.
+
+    ``limit`` is the largest epsilon of one request that the catalog allows.
+    """
+
+    limit: Fraction
+    epsilon: Fraction | None = None
+    delta: Fraction = Fraction(0)
+    noise: str = "auto"
+    fresh: bool = False
+
+    def with_values(self, values: Mapping[str, object]) -> Terms:
+        """The terms with Python values for epsilon, delta and noise.
+
+        Raises: DataError (E_EPSILON, E_DELTA, E_SETTING).
+        """
+        terms = self
+        if "epsilon" in values:
+            terms = replace(terms, epsilon=parse_epsilon(values["epsilon"], self.limit))
+        if "delta" in values:
+            terms = replace(terms, delta=parse_delta(values["delta"]))
+        if "noise" in values:
+            terms = replace(terms, noise=_parse_noise(values["noise"]))
+        return terms
+
+    def with_text(self, name: str, text: str) -> Terms:
+        """The terms after SET name = text.
+
+        Raises: DataError (E_EPSILON, E_DELTA, E_SETTING); ProgrammingError (E_SETTING).
+        """
+        match name:
+            case "epsilon":
+                return replace(self, epsilon=parse_epsilon_text(text, self.limit))
+            case "delta":
+                return replace(self, delta=parse_delta_text(text))
+            case "noise":
+                return replace(self, noise=_parse_noise(text.lower()))
+            case "fresh" if text.lower() in _SWITCH:
+                return replace(self, fresh=_SWITCH[text.lower()])
+        raise ProgrammingError("E_SETTING", f"{name} = {text}", hint="SET fresh = on, or off")
+
+    def display(self) -> dict[str, str]:
+        """The settings as SHOW prints them."""
+        return {
+            "epsilon": "not set" if self.epsilon is None else decimal_text(self.epsilon),
+            "delta": f"{float(self.delta):g}",
+            "noise": self.noise,
+            "fresh": "on" if self.fresh else "off",
+        }
+
+
+def _parse_noise(value: object) -> str:
+    if not isinstance(value, str) or value not in NOISES:
+        raise DataError("E_SETTING", f"noise = {value}", hint=f"one of {', '.join(NOISES)}")
+    return value

@@ -1,0 +1,166 @@
+"""Best strategy under Gaussian noise for one attribute, with a certificate of optimality.
+
+The problem is: minimise tr(X^-1 V) over X > 0 with diag(X) = 1, where X = A'A. It is convex. For
+any weights D > 0 the weighted singular value bound S^2 / sum(D), S the sum of the singular values
+of W D^(1/2), is a lower bound, and the best of these bounds is the optimum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from dpsql.algebra.blocks import AllRange, Columns, Prefix
+from dpsql.algebra.operator import Floats, Operator
+
+TRIDIAGONAL_FROM = 512
+"""From this size on, the tridiagonal inverse Gram of Prefix and AllRange is used."""
+SINGULAR = 1e-13
+"""Relative size below which an eigenvalue counts as zero."""
+FLOOR = 1e-9
+"""Least relative weight of a cell whose constraint is slack."""
+FILL_EVERY = 3
+"""Iterations between two evaluations of the feasible strategy."""
+
+Spectrum: TypeAlias = Callable[[Floats], tuple[Floats, Floats]]
+"""From weights D to eigenvalues and eigenvectors of D^(1/2) V D^(1/2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConvexResult:
+    """Rows A (rows, n) whose columns have L2 norm at most 1, and bounds on the optimum.
+
+    ``upper`` is the unit-noise total squared error tr(V (A'A)^+) of ``matrix``; no strategy of
+    unit L2 sensitivity has less than ``lower``.
+    """
+
+    matrix: Floats
+    lower: float
+    upper: float
+
+
+def optimise(gram: Floats | Operator, *, tol: float = 1e-6, maxiter: int = 100) -> ConvexResult:
+    """Return the optimal strategy to a relative gap of ``tol``, or the best in ``maxiter`` steps.
+
+    Fixed point on the dual weights: D <- D x^2, x the diagonal of D^(-1/2) M^(1/2) D^(-1/2). Its
+    scaled solution with the diagonal filled up to 1 is feasible, also for singular V.
+
+    Source: the convex problem of Yuan et al. (COA), section 3, by a dual fixed point of our own;
+    weighted bounds extend Li and Miklau's singular value bound.
+    """
+    if isinstance(gram, Columns) and gram.permutes:
+        found = optimise(gram.op, tol=tol, maxiter=maxiter)
+        return ConvexResult(found.matrix[:, gram.index], found.lower, found.upper)
+    n, spectrum = _spectrum(gram)
+    D, power, lower, last = np.ones(n), 2.0, 0.0, 0.0
+    best = ConvexResult(np.ones((1, n)), 0.0, np.inf)
+    for iteration in range(maxiter):
+        values, vectors = spectrum(D)
+        roots = np.sqrt(values)
+        total = float(roots.sum())
+        if total == 0:
+            return ConvexResult(np.ones((1, n)), 0.0, 0.0)
+        x = (vectors**2) @ roots / D
+        bound = total**2 / float(D.sum())
+        lower = max(lower, bound)
+        if iteration % FILL_EVERY == 0 or iteration == maxiter - 1:
+            rows, upper = _filled(values, vectors, D, x)
+            if upper < best.upper:
+                best = ConvexResult(rows, lower, upper)
+            if best.upper <= lower * (1 + tol):
+                break
+        if bound < last:
+            power = max(power / 2, 0.5)
+        last = bound
+        D *= x**power
+        D = np.maximum(D, FLOOR * D.max())
+        D *= n / D.sum()
+    return ConvexResult(best.matrix, min(lower, best.upper), best.upper)
+
+
+def weighted_bound(gram: Floats, D: Floats) -> float:
+    """Return the weighted singular value bound S^2 / sum(D) on the unit-noise total error.
+
+    >>> round(weighted_bound(np.ones((3, 3)), np.ones(3)), 9)
+    1.0
+    """
+    _, spectrum = _spectrum(gram)
+    return float(np.sqrt(spectrum(D)[0]).sum() ** 2 / D.sum())
+
+
+def certified(gram: Floats, X: Floats) -> ConvexResult:
+    """Return the strategy of a positive definite X with unit diagonal, and its certificate.
+
+    The weights D = diag(X^-1 V X^-1) are the multipliers of the constraints; their bound is tight
+    at the optimum.
+    """
+    Z = np.linalg.inv(X)
+    ZV = Z @ gram
+    D = np.maximum(np.einsum("ij,ji->i", ZV, Z), 0)
+    upper = float(np.trace(ZV))
+    rows = np.asarray(np.linalg.cholesky(X).T, dtype=np.float64)
+    return ConvexResult(rows, min(weighted_bound(gram, D), upper), upper)
+
+
+def _spectrum(gram: Floats | Operator) -> tuple[int, Spectrum]:
+    if isinstance(gram, Operator):
+        if gram.n >= TRIDIAGONAL_FROM and isinstance(gram, (Prefix, AllRange)):
+            return gram.n, _tridiagonal(gram)
+        gram = gram.gram()
+    V = np.asarray(gram, dtype=np.float64)
+
+    def dense(D: Floats) -> tuple[Floats, Floats]:
+        roots = np.sqrt(D)
+        values, vectors = np.linalg.eigh(V * roots * roots[:, None])
+        kept = np.where(values > SINGULAR * values[-1], values, 0.0)
+        return kept.astype(np.float64), vectors.astype(np.float64, copy=False)
+
+    return len(V), dense
+
+
+def _tridiagonal(workload: Prefix | AllRange) -> Spectrum:
+    from scipy.linalg import eigh_tridiagonal
+
+    n = workload.n
+    diagonal, beside = np.full(n, 2.0), np.full(n - 1, -1.0)
+    if isinstance(workload, Prefix):
+        diagonal[0] = 1
+    else:
+        diagonal, beside = diagonal / (n + 1), beside / (n + 1)
+
+    def inverse(D: Floats) -> tuple[Floats, Floats]:
+        values, vectors = eigh_tridiagonal(diagonal / D, beside / np.sqrt(D[1:] * D[:-1]))
+        return 1 / values, np.asarray(vectors, dtype=np.float64)
+
+    return inverse
+
+
+def _filled(values: Floats, vectors: Floats, D: Floats, x: Floats) -> tuple[Floats, float]:
+    """Return rows A with A'A = X / max(x), its diagonal raised to 1, and their total error.
+
+    Everything is computed as D^(1/2) X D^(1/2), which stays well scaled where D is tiny.
+    """
+    Y = (vectors * (np.sqrt(values) / x.max())) @ vectors.T
+    Y[np.diag_indices_from(Y)] += D * (1 - x / x.max())
+    root = vectors * np.sqrt(values)
+    if values.min() > SINGULAR * values.max():
+        factor = np.linalg.cholesky(Y)
+        return factor.T / np.sqrt(D), float(np.square(_solve_lower(factor, root)).sum())
+    scale, basis = np.linalg.eigh(Y)
+    kept = scale > SINGULAR * scale[-1]
+    scale, basis = scale[kept], basis[:, kept]
+    error = float((np.square(basis.T @ root).sum(axis=1) / scale).sum())
+    rows = (basis * np.sqrt(scale)).T / np.sqrt(D)
+    norm2 = float(np.square(rows).sum(axis=0).max())
+    return rows / np.sqrt(norm2), error * norm2
+
+
+def _solve_lower(factor: Floats, right: Floats) -> Floats:
+    if len(factor) < TRIDIAGONAL_FROM:
+        return np.asarray(np.linalg.solve(factor, right), dtype=np.float64)
+    from scipy.linalg import solve_triangular
+
+    return np.asarray(solve_triangular(factor, right, lower=True, check_finite=False))

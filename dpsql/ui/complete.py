@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 KEYWORDS = (
     "SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "HAVING", "LIMIT", "AS", "AND", "OR", "NOT",
     "IN", "BETWEEN", "LIKE", "IS NULL", "IS NOT NULL", "CASE", "WHEN", "THEN", "ELSE", "END",
-    "ASC", "DESC", "WITH", "EXPLAIN", "SET", "SHOW", "DESCRIBE", "BEGIN WORKLOAD", "RUN WORKLOAD",
-    "FILTER", "CUBE", "ROLLUP", "GROUPING SETS", "DATE", "TRUE", "FALSE",
+    "ASC", "DESC", "FILTER", "DATE", "TRUE", "FALSE",
+)  # fmt: skip
+STARTERS = (
+    "SELECT", "WITH", "EXPLAIN", "SET", "SHOW", "DESCRIBE", "BEGIN WORKLOAD", "RUN WORKLOAD",
 )  # fmt: skip
 FUNCTIONS = (
-    "COUNT(*)", "COUNT(", "SUM(", "AVG(", "DP_STDDEV(", "DP_INTERVAL_LOW(", "DP_INTERVAL_HIGH(",
+    "COUNT(*)", "COUNT(", "SUM(", "DP_STDDEV(", "DP_INTERVAL_LOW(", "DP_INTERVAL_HIGH(",
     "date_trunc(", "lower(", "upper(", "floor(", "abs(",
 )  # fmt: skip
 SETTINGS = {
@@ -91,6 +93,9 @@ def complete_sql(text: str, words: Vocabulary) -> Iterator[Candidate]:
     prefix = typed.group() if typed else ""
     if re.search(r"\b(FROM|JOIN|DESCRIBE)\s+\w*$", text, re.IGNORECASE):
         yield from _starting(words.tables, prefix, "table")
+        return
+    if re.search(r"(^|;)\s*\w+$", text):
+        yield from _starting(STARTERS, prefix, "keyword")
         return
     if prefix or text.strip():
         yield from _starting((c.name for c in words.columns.values()), prefix, "column")

@@ -81,7 +81,9 @@ def shown_columns(grid: Grid, plus_minus: str = "±", null: str = "NULL") -> lis
             shown.append(Shown(printable(name), _exact_cells(values, null), right))
             continue
         decimals = decimals_for(deviations)
-        cells = tuple(_noisy(v, s, decimals, null) for v, s in zip(values, deviations, strict=True))
+        whole = all(float(str(v)).is_integer() for v in values if isinstance(v, int | float))
+        places = 0 if whole else decimals
+        cells = tuple(_noisy(v, s, places, null) for v, s in zip(values, deviations, strict=True))
         errors = tuple("" if s is None else fixed(s, decimals) for s in deviations)
         shown.append(Shown(printable(name), cells, right))
         shown.append(Shown(plus_minus, errors, True, error=True))

@@ -9,9 +9,9 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.lexers import Lexer
 
-from dpsql.ui.complete import FUNCTIONS, KEYWORDS
+from dpsql.ui.complete import FUNCTIONS, KEYWORDS, STARTERS
 
-_WORDS = {word.lower() for keyword in KEYWORDS for word in keyword.split()} | {
+_WORDS = {word.lower() for keyword in KEYWORDS + STARTERS for word in keyword.split()} | {
     *("by", "on", "join", "values", "options", "null", "workload", "interval", "over", "all"),
     *("select", "distinct", "union", "using", "with"),
 }

@@ -28,7 +28,7 @@ def split_input(text: str) -> list[str]:
             buffer = ""
         else:
             buffer += line
-    return [piece for piece in [*pieces, buffer] if piece.strip()]
+    return [piece for piece in [*pieces, buffer] if is_command(piece) or any(split_script(piece))]
 
 
 def count_results(text: str, collected: int | None) -> int:

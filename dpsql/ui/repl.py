@@ -79,8 +79,7 @@ def is_complete(text: str) -> bool:
         return True
     from dpsql.dbapi import split_script
 
-    statements, rest = split_script(text)
-    return bool(statements) and not rest.strip()
+    return not split_script(text)[1].strip()
 
 
 def prompt_text(session: Session, unicode: bool = True) -> str:
@@ -137,12 +136,13 @@ def make_reader(session: Session) -> Reader:
         key_bindings=_make_bindings(),
         multiline=True,
         prompt_continuation=lambda width, number, wrapped: "...> ".rjust(width),
-        bottom_toolbar=lambda: toolbar_text(session),
         style=Colours.from_dict(colours) if colour_wanted() else Colours([]),
         include_default_pygments_style=False,
         enable_history_search=False,
     )
-    return lambda: prompt.prompt([("class:prompt", prompt_text(session))])
+    return lambda: prompt.prompt(
+        [("class:prompt", prompt_text(session))], bottom_toolbar=toolbar_text(session)
+    )
 
 
 def history_path() -> Path:
@@ -180,7 +180,7 @@ def _make_bindings() -> KeyBindings:
         else:
             buffer.newline(copy_margin=False)
 
-    @bindings.add("c-c")
+    @bindings.add("c-c", filter=has_focus(DEFAULT_BUFFER))
     def clear(event: KeyPressEvent) -> None:
         event.current_buffer.reset()
 

@@ -45,6 +45,7 @@ def test_commands_stand_where_a_statement_could_start() -> None:
     assert split_input(text) == [
         ".mode csv", "SELECT 1;\n", "\\x on", "SELECT '\n.not a command\n';\nSELECT 2",
     ]  # fmt: skip
+    assert split_input("-- nothing\n;\n.mode csv\n/* nothing */") == [".mode csv"]
 
 
 def test_tables_schema_and_ledger_show_public_facts(dpsql: Run, adult: Path) -> None:

@@ -36,6 +36,8 @@ def words(tmp_path: Path) -> Vocabulary:
     ("text", "expected"),
     [
         ("SEL", ["SELECT"]),
+        ("SELECT 1; sh", ["show"]),
+        ("SELECT fi", ["filter"]),
         ("sel", ["select"]),
         ("SELECT ag", ["age"]),
         ("SELECT COUNT(*) FROM ", ["people"]),

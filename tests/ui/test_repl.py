@@ -85,6 +85,8 @@ def test_an_error_shows_a_caret_and_the_session_goes_on(terminal: Terminal) -> N
     terminal.see("E_UNKNOWN_TABLE", "^^^^^", "hint:", "adult ε 3>")
     terminal.enter("SHOW epsilon;")
     terminal.see("0.5", "adult ε 3>")
+    terminal.enter(";")
+    terminal.see("adult ε 3>")
     terminal.enter(".nonsense")
     terminal.see("unknown command .nonsense", "adult ε 3>")
 

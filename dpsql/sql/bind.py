@@ -298,7 +298,7 @@ class _Binder:
             elif partial.find_ancestor(*PARTIAL) is None:
                 partial.replace(guarded)
         name = column.name.casefold() if column is not None else None
-        return Expression(name, tree.sql("duckdb", comments=False), self.locate(node))
+        return Expression(name, tree.sql("duckdb", comments=False, copy=False), self.locate(node))
 
     def aggregate(self, node: exp.Expr) -> int | None:
         """The index of the aggregate that ``node`` is, or None if it is none."""

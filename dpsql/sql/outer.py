@@ -55,7 +55,7 @@ class Outer:
         plain_error = noisy and tree.find(exp.Var) is None
         return Output(
             name,
-            tree.sql("duckdb", comments=False),
+            tree.sql("duckdb", comments=False, copy=False),
             stddev_sql(tree, self.covariances) if plain_error else None,
             noisy,
             key=index if is_key else None,
@@ -63,7 +63,7 @@ class Outer:
         )
 
     def text(self, node: exp.Expr) -> str:
-        return self.rewrite(node, aliases=True).sql("duckdb", comments=False)
+        return self.rewrite(node, aliases=True).sql("duckdb", comments=False, copy=False)
 
     def ordered(self, item: exp.Expr) -> str:
         assert isinstance(item, exp.Ordered)

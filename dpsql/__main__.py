@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 
@@ -13,8 +14,19 @@ def main() -> None:
 
     A request to terminate unwinds the stack, so that nothing half written stays behind.
     """
+    _prepare_streams()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sys.exit(run_command_line(sys.argv[1:]))
+
+
+def _prepare_streams() -> None:
+    """Make every stream usable: a closed stdin is empty, no character stops stdout."""
+    if sys.stdout is None or sys.stderr is None:
+        sys.exit(2)
+    if sys.stdin is None:
+        sys.stdin = io.TextIOWrapper(io.BytesIO())
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

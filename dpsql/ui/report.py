@@ -13,7 +13,7 @@ from dpsql.ui.numbers import decimals_for, fixed, short
 from dpsql.ui.summary import Answer, Batch, batch_facts, comparison_label
 
 if TYPE_CHECKING:
-    from dpsql.plan.explain import Explanation
+    from dpsql.dbapi import Explanation
 
 MAX_BARS = 120
 MAX_ROWS = 1000

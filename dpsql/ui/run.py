@@ -20,8 +20,7 @@ from dpsql.ui.summary import Answer, Batch, name_answer, summary_json, summary_m
 from dpsql.ui.tell import tell, tell_cost
 
 if TYPE_CHECKING:
-    from dpsql.dbapi import Connection, Result
-    from dpsql.plan.explain import Explanation
+    from dpsql.dbapi import Connection, Explanation, Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +47,11 @@ def run_batch(connection: Connection, order: Order) -> None:
     chosen = _choose_format(order)
     text = read_text(order.file)
     with contextlib.ExitStack() as stack:
-        out = order.out and stack.enter_context(OutputDirectory(order.out, order.force))
-        report = order.report and stack.enter_context(OutputFile(order.report, order.force))
+        out = report = None
+        if order.out is not None:
+            out = stack.enter_context(OutputDirectory(order.out, order.force))
+        if order.report is not None:
+            report = stack.enter_context(OutputFile(order.report, order.force))
         with Progress(sys.stderr, "planning"):
             forecast = connection.explain(text)
         _check_stdout(order, chosen, forecast)
@@ -61,15 +63,30 @@ def run_batch(connection: Connection, order: Order) -> None:
         with Progress(sys.stderr, "measuring"):
             results = list_results(connection.executescript(text))
         batch = _gather(connection, order, forecast, results, chosen)
-        if out:
-            _write_folder(out, batch, chosen, order.stddev)
-        if report:
-            from dpsql.ui.report import render_report
-
-            report.commit(render_report(batch))
-        if out is None:
-            _print_answers(batch, chosen, order.stddev)
+        try:
+            _deliver(order, batch, chosen, out, report)
+        except BaseException:
+            tell("the answers are paid for: the same command again costs nothing")
+            raise
     _tell_end(order, batch)
+
+
+def _deliver(
+    order: Order,
+    batch: Batch,
+    chosen: str,
+    out: OutputDirectory | None,
+    report: OutputFile | None,
+) -> None:
+    """Write what was ordered: folder, page, and without a folder the answers to stdout."""
+    if report is not None:
+        from dpsql.ui.report import render_report
+
+        report.commit(render_report(batch))
+    if out is not None:
+        _write_folder(out, batch, chosen, order.stddev)
+    else:
+        _print_answers(batch, chosen, order.stddev)
 
 
 def _choose_format(order: Order) -> str:

@@ -14,8 +14,7 @@ from dpsql.ui.numbers import floor_text, short
 
 if TYPE_CHECKING:
     from dpsql.answer.result import ReceiptInfo
-    from dpsql.dbapi import Result
-    from dpsql.plan.explain import Explanation
+    from dpsql.dbapi import Explanation, Result
 
 MAX_NAME = 40
 

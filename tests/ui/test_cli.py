@@ -250,3 +250,16 @@ def test_a_full_disk_is_told(adult: Path) -> None:
     assert done.returncode == 2
     assert "no space left" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_odd_streams_are_survived(adult: Path) -> None:
+    command = [sys.executable, "-m", "dpsql", str(adult), "-e", "1", "--format", "box"]
+    latin = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run([*command, "-c", BY_SEX], capture_output=True, env=latin, timeout=60)
+    assert done.returncode == 0
+    assert b"+/-" in done.stdout
+    assert b"epsilon 1" in done.stderr
+    shell = " ".join(command)
+    closed = subprocess.run(f"{shell} <&-", shell=True, capture_output=True, timeout=60)
+    assert closed.returncode == 0
+    assert subprocess.run(f"{shell} -c 'SHOW noise' >&-", shell=True, timeout=60).returncode == 2

@@ -210,3 +210,21 @@ def test_error_columns_and_parquet_files(dpsql: Run, adult: Path, workload: Path
     table = parquet.read_table("o/002_sex_people.parquet")
     assert table.column_names == ["sex", "people", "people_stddev"]
     assert table.num_rows == 2
+
+
+def test_answers_that_cannot_be_delivered_are_still_paid_for(
+    dpsql: Run, adult: Path, workload: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Path, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.write_bytes", fail)
+        full = dpsql("run", workload, "--catalog", adult, "-e", "1", "--out", "o")
+    assert full.status == 2
+    assert "no space left" in full.err
+    assert "again costs nothing" in full.err
+    assert not Path("o").exists()
+    again = dpsql("run", workload, "--catalog", adult, "-e", "1", "--out", "o")
+    assert again.status == 0
+    assert "free" in again.err

@@ -7,6 +7,7 @@ paid for, in exact fractions, before any row is touched.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -66,8 +67,9 @@ class Vaults:
             self[table].load()
 
     def versions(self, tables: Iterable[str]) -> str:
-        """The data version of these tables together."""
-        return "|".join(f"{table}={self[table].data_version}" for table in tables)
+        """A digest of the data versions of these tables together."""
+        facts = [(table, self[table].data_version) for table in tables]
+        return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def close(self) -> None:
         """Close every vault."""
@@ -91,7 +93,8 @@ def measure(plan: Plan, receipt: Receipt, vaults: Vaults) -> tuple[Measurement, 
     Guarantee: the tuple is (epsilon)-DP, or rho-zCDP, for one privacy unit, with the amount the
     receipt paid. Source: CKS20 (discrete Gaussian); the discrete Laplace mechanism on integers.
     """
-    receipt.redeem(plan.fingerprint, vaults.versions(part.table for part in plan.parts))
+    version = vaults.versions(part.table for part in plan.parts)
+    receipt.redeem(plan.fingerprint, version, plan.noise)
     check_cost(plan, receipt)
     try:
         return tuple(_measure_part(part, plan, vaults[part.table]) for part in plan.parts)

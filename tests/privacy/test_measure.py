@@ -1,0 +1,249 @@
+"""The membrane's door: exact rows, exact cost, one receipt for one plan, the declared noise law."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+
+from dpsql.errors import InternalError, LedgerError
+from dpsql.plan.plan import Part, Plan, split_amount
+from dpsql.plan.strategy import Block, Noise, Strategy
+from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
+from dpsql.privacy.ledger import Ledger, Receipt
+from dpsql.privacy.measure import Vaults, apply_rows, check_cost, measure
+
+POLICY = Policy(Fraction(100), Fraction(1, 10**9))
+
+
+class FakeVault:
+    """A vault over explicit cells instead of rows."""
+
+    data_version = "fake"
+
+    def __init__(self, cells: dict[str, int], counts: NDArray[np.int64]) -> None:
+        self.axes = list(cells)
+        self.counts = counts
+
+    def check(self) -> None:
+        """Nothing to check."""
+
+    def load(self) -> None:
+        """Nothing to load."""
+
+    def count(
+        self, attributes: Sequence[str], classes: Sequence[NDArray[np.int64]]
+    ) -> NDArray[np.int64]:
+        """The marginal on some attributes; classes must be the identity here."""
+        others = tuple(i for i, name in enumerate(self.axes) if name not in attributes)
+        for name, found in zip(attributes, classes, strict=True):
+            assert found.tolist() == list(range(self.counts.shape[self.axes.index(name)]))
+        return np.asarray(self.counts.sum(axis=others), dtype=np.int64)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class FakeVaults(Vaults):
+    """Vaults of one table ``t``."""
+
+    def __init__(self, vault: FakeVault) -> None:
+        self.vault = vault
+
+    def __getitem__(self, table: str) -> FakeVault:
+        assert table == "t"
+        return self.vault
+
+
+def example(noise: Noise, amount: Fraction = Fraction(1), c: int = 1) -> tuple[Plan, FakeVaults]:
+    rows = np.array([[1024, 0, 0], [0, 700, 0], [0, 0, 512], [0, 324, 512]], dtype=np.int64)
+    strategy = Strategy(
+        {"a": 3, "b": 2},
+        {"a": rows, "b": None},
+        {},
+        (
+            Block(("a", "b"), frozenset(), Fraction(1, 2)),
+            Block(("b",), frozenset(), Fraction(1, 3)),
+            Block((), frozenset(), Fraction(1, 6)),
+        ),
+        noise,
+        "example",
+    )
+    classes = {"a": np.arange(3), "b": np.arange(2)}
+    part = Part("t", strategy, classes, amount, c)
+    rho = amount if noise == "gaussian" else None
+    plan = Plan((part,), noise, amount, Fraction(1, 10**9), rho)
+    return plan, FakeVaults(FakeVault({"a": 3, "b": 2}, np.arange(6).reshape(3, 2)))
+
+
+def pay(tmp_path: Path, plan: Plan, vaults: Vaults, amount: Fraction | None = None) -> Receipt:
+    ledger = Ledger.open_or_create(tmp_path / "t.ledger", tmp_path / "anchors", POLICY, "0" * 64)
+    spent = plan.parts[0].amount if amount is None else amount
+    if plan.noise == "laplace":
+        cost = laplace_cost(POLICY, spent)
+    else:
+        cost = gaussian_cost(POLICY, spent, Fraction(1))
+    return ledger.debit(cost, plan.fingerprint, vaults.versions(["t"]))
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_values_are_the_rows_plus_noise_of_the_declared_scale(tmp_path: Path, noise: Noise) -> None:
+    plan, vaults = example(noise)
+    (measured,) = measure(plan, pay(tmp_path, plan, vaults), vaults)
+    part = plan.parts[0]
+    assert [len(value) for value in measured.values] == [8, 2, 1]
+    for value, block, scale in zip(measured.values, part.strategy.blocks, part.scales, strict=True):
+        assert value.dtype == np.int64
+        exact = apply_rows(
+            part.strategy.matrices(block),
+            vaults.vault.count(block.attributes, [part.classes[a] for a in block.attributes]),
+        )
+        spread = 50 * (float(scale) if noise == "laplace" else math.sqrt(scale))
+        assert np.abs(value - exact).max() < spread
+        with pytest.raises(ValueError, match="read-only"):
+            value[0] = 0
+
+
+def test_a_receipt_pays_once(tmp_path: Path) -> None:
+    plan, vaults = example("laplace")
+    receipt = pay(tmp_path, plan, vaults)
+    measure(plan, receipt, vaults)
+    with pytest.raises(LedgerError, match="E_RECEIPT"):
+        measure(plan, receipt, vaults)
+
+
+def test_a_receipt_is_for_one_plan(tmp_path: Path) -> None:
+    plan, vaults = example("laplace", Fraction(1, 100))
+    dear, _ = example("laplace", Fraction(1))
+    with pytest.raises(LedgerError, match="E_RECEIPT"):
+        measure(dear, pay(tmp_path, plan, vaults), vaults)
+
+
+def test_a_receipt_is_for_one_version_of_the_data(tmp_path: Path) -> None:
+    plan, vaults = example("laplace")
+    receipt = pay(tmp_path, plan, vaults)
+    vaults.vault.data_version = "later"
+    with pytest.raises(LedgerError, match="E_RECEIPT"):
+        measure(plan, receipt, vaults)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_a_plan_that_costs_more_than_was_paid_is_not_measured(tmp_path: Path, noise: Noise) -> None:
+    plan, vaults = example(noise)
+    receipt = pay(tmp_path, plan, vaults, Fraction(999_999, 1_000_000))
+    with pytest.raises(InternalError, match="costs more"):
+        measure(plan, receipt, vaults)
+
+
+def test_failures_inside_say_nothing(tmp_path: Path) -> None:
+    plan, vaults = example("laplace")
+    receipt = pay(tmp_path, plan, vaults)
+    vaults.vault.axes = ["nothing"]
+    with pytest.raises(InternalError) as caught:
+        measure(plan, receipt, vaults)
+    assert caught.value.__cause__ is None
+    assert "charge stays" in str(caught.value)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("c", [1, 2, 5])
+def test_cost_is_exact_by_brute_force_over_every_column(
+    tmp_path: Path, noise: Noise, c: int
+) -> None:
+    plan, vaults = example(noise, c=c)
+    check_cost(plan, pay(tmp_path, plan, vaults))
+    part = plan.parts[0]
+    totals = []
+    for cell in itertools.product(range(3), range(2)):
+        total = Fraction(0)
+        for block, scale in zip(part.strategy.blocks, part.scales, strict=True):
+            unit = np.zeros((3, 2), dtype=np.int64)
+            unit[cell] = c
+            found = FakeVault({"a": 3, "b": 2}, unit).count(
+                block.attributes, [part.classes[a] for a in block.attributes]
+            )
+            change = [abs(int(v)) for v in apply_rows(part.strategy.matrices(block), found)]
+            if noise == "laplace":
+                total += Fraction(sum(change)) / scale
+            else:
+                total += Fraction(sum(v * v for v in change)) / (2 * scale)
+        totals.append(total)
+    assert max(totals) <= part.amount
+    assert max(totals) >= part.amount * Fraction(999_999, 1_000_000)
+
+
+def dense(matrices: Iterable[NDArray[np.int64] | None], shape: Sequence[int]) -> list[list[int]]:
+    out = [[1]]
+    for rows, n in zip(matrices, shape, strict=True):
+        right = np.eye(n, dtype=np.int64) if rows is None else rows
+        out = [[a * int(b) for a in row for b in other] for row in out for other in right]
+    return out
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_rows_are_exact_modulo_two_to_the_64(data: st.DataObject) -> None:
+    shape = data.draw(st.lists(st.integers(1, 3), min_size=0, max_size=3))
+    limit = data.draw(st.sampled_from([3, 2**12, 2**31]))
+    entry = st.integers(-limit, limit)
+    matrices: list[NDArray[np.int64] | None] = []
+    for n in shape:
+        rows = data.draw(st.none() | st.lists(st.lists(entry, min_size=n, max_size=n), min_size=1))
+        matrices.append(None if rows is None else np.array(rows, dtype=np.int64))
+    size = math.prod(shape)
+    cells = data.draw(st.lists(st.integers(0, 2**40), min_size=size, max_size=size))
+    found = apply_rows(matrices, np.array(cells, dtype=np.int64).reshape(shape))
+    exact = [sum(a * x for a, x in zip(row, cells, strict=True)) for row in dense(matrices, shape)]
+    assert [int(v) % 2**64 for v in found] == [v % 2**64 for v in exact]
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_measured_noise_follows_the_declared_law(tmp_path: Path, noise: Noise) -> None:
+    n = 40_000
+    strategy = Strategy(
+        {"a": n}, {"a": None}, {}, (Block(("a",), frozenset(), Fraction(1)),), noise, "identity"
+    )
+    amount = Fraction(1, 3) if noise == "laplace" else Fraction(1, 100)
+    part = Part("t", strategy, {"a": np.arange(n)}, amount, 1)
+    rho = amount if noise == "gaussian" else None
+    plan = Plan((part,), noise, amount, Fraction(1, 10**9), rho)
+    vaults = FakeVaults(FakeVault({"a": n}, np.zeros(n, dtype=np.int64)))
+    worst = 1.0
+    for attempt in range(2):
+        (measured,) = measure(plan, pay(tmp_path / str(attempt), plan, vaults), vaults)
+        support = np.arange(-400, 401)
+        if noise == "laplace":
+            weights = np.exp(-np.abs(support) * float(amount))
+        else:
+            weights = np.exp(-(support**2) * float(amount))
+        expected = weights / weights.sum() * n
+        keep = expected >= 20
+        found = np.bincount(measured.values[0] + 400, minlength=801)[:801]
+        chi = ((found - expected)[keep] ** 2 / expected[keep]).sum()
+        chi += (n - found[keep].sum() - (n - expected[keep].sum())) ** 2 / max(
+            n - expected[keep].sum(), 1e-9
+        )
+        worst = min(worst, float(stats.chi2.sf(chi, int(keep.sum()))))
+        if worst > 1e-6:
+            break
+    assert worst > 1e-6
+
+
+def test_a_budget_is_split_exactly_and_best() -> None:
+    for noise, power in (("laplace", 2), ("gaussian", 1)):
+        errors = [3.0, 1.0, 20.0]
+        amounts = split_amount(Fraction(7, 3), errors, noise)  # type: ignore[arg-type]
+        assert sum(amounts) == Fraction(7, 3)
+        best = sum(e / float(a) ** power for e, a in zip(errors, amounts, strict=True))
+        for shift in (-0.01, 0.01):
+            moved = [float(amounts[0]) + shift, float(amounts[1]) - shift, float(amounts[2])]
+            assert sum(e / a**power for e, a in zip(errors, moved, strict=True)) > best

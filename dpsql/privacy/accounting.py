@@ -39,6 +39,7 @@ __all__ = [
     "Cost",
     "Noise",
     "Policy",
+    "bounded_range_cost",
     "cost_at",
     "epsilon_for",
     "gaussian_cost",
@@ -185,6 +186,15 @@ def gaussian_cost(policy: Policy, rho: Fraction, epsilon: Fraction) -> Cost:
     _require(epsilon)
     _require(rho)
     return cost_at(policy, "gaussian", epsilon, rho)
+
+
+def bounded_range_cost(policy: Policy, epsilon: Fraction) -> Cost:
+    """Return the cost of an exponential mechanism whose scores times eta range over epsilon.
+
+    It is epsilon-DP and epsilon^2/8-zCDP. Source: Cesar and Rogers 2021, Theorem 1.
+    """
+    _require(epsilon)
+    return cost_at(policy, "laplace", epsilon, epsilon**2 / 8)
 
 
 def rho_for(epsilon: Fraction, delta: Fraction) -> Fraction:

@@ -101,6 +101,20 @@ def bern_exp_one(bits: Bits, size: int) -> Lanes:
     return below
 
 
+def exp_coins(bits: Bits, num: Integers, den: int) -> Lanes:
+    """Return coins that are true with probability exp(-num / den), num >= 0."""
+    whole, rest = num // den, num % den
+    accepted = bern_exp(bits, rest, den)
+    lanes = np.flatnonzero(accepted & (whole > 0))
+    left = whole[lanes]
+    while lanes.size:
+        success = bern_exp_one(bits, lanes.size)
+        accepted[lanes[~success]] = False
+        going = success & (left > 1)
+        lanes, left = lanes[going], left[going] - 1
+    return accepted
+
+
 def geometric_e(bits: Bits, size: int) -> Integers:
     """Return counts V >= 0 with P(V >= v) = exp(-v), shape (size,)."""
     count = np.zeros(size, dtype=np.int64)
@@ -156,33 +170,19 @@ def _gaussian(bits: Bits, a: int, b: int, t: int, lanes: int) -> Integers:
     slope, offset = t * b // common, a // common
     den = 2 * offset * slope * t
     if y.dtype == object or a << 60 < b:
-        return y[_accept(bits, (np.abs(y.astype(object)) * slope - offset) ** 2, den)]
+        return y[exp_coins(bits, (np.abs(y.astype(object)) * slope - offset) ** 2, den)]
     size = np.abs(y)
     if den >= _SAFE // 8:
         return y[_accept_by_enclosure(bits, size, slope, offset, den)]
     narrow = size <= (isqrt(_SAFE - 1) + offset) // slope
     keep = np.empty(y.size, dtype=np.bool_)
-    keep[narrow] = _accept(bits, (size[narrow] * slope - offset) ** 2, den)
+    keep[narrow] = exp_coins(bits, (size[narrow] * slope - offset) ** 2, den)
     keep[~narrow] = _accept_by_enclosure(bits, size[~narrow], slope, offset, den)
     return y[keep]
 
 
-def _accept(bits: Bits, num: Integers, den: int) -> Lanes:
-    """Return coins that are true with probability exp(-num / den), num >= 0."""
-    whole, rest = num // den, num % den
-    accepted = bern_exp(bits, rest, den)
-    lanes = np.flatnonzero(accepted & (whole > 0))
-    left = whole[lanes]
-    while lanes.size:
-        success = bern_exp_one(bits, lanes.size)
-        accepted[lanes[~success]] = False
-        going = success & (left > 1)
-        lanes, left = lanes[going], left[going] - 1
-    return accepted
-
-
 def _accept_by_enclosure(bits: Bits, size: Integers, slope: int, offset: int, den: int) -> Lanes:
-    """Return coins as _accept does, deciding nearly all of them by bounds in floating point.
+    """Return coins as exp_coins does, deciding nearly all of them by bounds in floating point.
 
     A uniform real starts with a 64-bit word. The bounds are more than 2^4 times wider than every
     rounding error in them; a word between them is continued bit by bit in exact arithmetic.

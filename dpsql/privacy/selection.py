@@ -1,0 +1,155 @@
+"""Choosing among public candidates by private integer scores, with exact samplers.
+
+Each function spends exactly the epsilon it is given. How many rounds a sampler takes depends on
+the scores, so run time is not hidden; candidates and their number are public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from dpsql.errors import InternalError
+from dpsql.privacy.entropy import Bits
+from dpsql.privacy.noise import Integers, discrete_laplace, exp_coins, uniform_below
+
+_SAFE = 2**62
+_BATCH = 1 << 12
+
+
+def exponential_mechanism(bits: Bits, scores: Sequence[int], epsilon: Fraction, spread: int) -> int:
+    """Return index i with probability proportional to exp(epsilon * scores[i] / spread).
+
+    ``spread`` is a + b when one unit moves every score by an amount in [-a, b]: twice the
+    sensitivity in general, the sensitivity itself for counts.
+    Guarantee: epsilon-DP, and epsilon^2/8-zCDP (Cesar and Rogers 2021). Source: McSherry and
+    Talwar 2007.
+    """
+    num, den = _gaps(scores, epsilon / _positive(spread))
+    while True:
+        drawn = uniform_below(bits, num.size, min(num.size, _BATCH))
+        kept = np.flatnonzero(exp_coins(bits, num[drawn], den))
+        if kept.size:
+            return int(drawn[kept[0]])
+
+
+def permute_and_flip(
+    bits: Bits, scores: Sequence[int], epsilon: Fraction, sensitivity: int, monotone: bool = False
+) -> int:
+    """Return the first index, in random order, whose coin exp(-eta * (best - score)) falls true.
+
+    eta is epsilon / (2 sensitivity), or twice that when one unit moves all scores one way.
+    Guarantee: epsilon-DP; never a worse expected score than the exponential mechanism.
+    Source: McKenna and Sheldon 2020.
+    """
+    eta = epsilon / (_positive(sensitivity) * (1 if monotone else 2))
+    num, den = _gaps(scores, eta)
+    order = _permutation(bits, num.size)
+    heads = exp_coins(bits, num[order], den)
+    return int(order[np.argmax(heads)])  # the best score has gap 0, so one coin is true
+
+
+def noisy_max(
+    bits: Bits, scores: Sequence[int], epsilon: Fraction, sensitivity: int, monotone: bool = False
+) -> int:
+    """Return the first index with the largest score plus discrete Laplace noise.
+
+    The scale is 2 sensitivity / epsilon, or half of that when one unit moves all scores one way.
+    Guarantee: epsilon-DP: for fixed noise elsewhere an index wins when its own noise reaches an
+    integer that one unit moves by that much. Source: Dwork and Roth 2014, Section 3.3.
+    """
+    scale = _positive(sensitivity) * (1 if monotone else 2) / _amount(epsilon)
+    noise = discrete_laplace(bits, scale, _some(scores))
+    noisy = [int(q) + int(z) for q, z in zip(scores, noise, strict=True)]
+    return noisy.index(max(noisy))
+
+
+def above_threshold(
+    bits: Bits, scores: Sequence[int], threshold: int, epsilon: Fraction, down: int, up: int
+) -> int | None:
+    """Return the first index whose noisy score reaches the noisy threshold, None without one.
+
+    One unit moves every score by an amount in [-down, up]; both noises are drawn once.
+    Guarantee: epsilon-DP with scales that satisfy max(down, up)/threshold scale + (down + up)/
+    query scale = epsilon: moving the threshold by ``up`` and the winner by ``down + up`` maps a
+    run to its neighbour. Source: Lyu, Su and Li 2017, asymmetric form.
+    """
+    threshold_scale, query_scale = svt_scales(epsilon, down, up)
+    level = threshold + int(discrete_laplace(bits, threshold_scale, 1)[0])
+    noise = discrete_laplace(bits, query_scale, len(scores))
+    for index, (score, z) in enumerate(zip(scores, noise, strict=True)):
+        if int(score) + int(z) >= level:
+            return index
+    return None
+
+
+def svt_scales(epsilon: Fraction, down: int, up: int) -> tuple[Fraction, Fraction]:
+    """Return the scales of threshold and query noise that spend epsilon with least variance.
+
+    They stand as the cube roots of max(down, up) and down + up.
+
+    >>> [float(s) for s in svt_scales(Fraction(1), 0, 1)]
+    [2.0, 2.0]
+    """
+    if min(down, up) < 0:
+        raise _misused()
+    shift, spread = _positive(max(down, up)), down + up
+    root_shift, root_spread = (_cube_root(n << 60) for n in (shift, spread))
+    factor = (Fraction(shift, root_shift) + Fraction(spread, root_spread)) / _amount(epsilon)
+    return factor * root_shift, factor * root_spread
+
+
+def _gaps(scores: Sequence[int], eta: Fraction) -> tuple[Integers, int]:
+    """Return eta * (best - score) as numerators over one denominator."""
+    _some(scores)
+    eta = _amount(eta)
+    best = max(int(q) for q in scores)
+    gaps = [(best - int(q)) * eta.numerator for q in scores]
+    wide = max(gaps) >= _SAFE or eta.denominator >= _SAFE
+    return np.array(gaps, dtype=object if wide else np.int64), eta.denominator
+
+
+def _permutation(bits: Bits, size: int) -> Integers:
+    """Return a uniformly random order of ``range(size)``: keys are sorted, ties drawn again."""
+    while True:
+        keys = bits.words(size)
+        order = np.argsort(keys)
+        if not (keys[order][1:] == keys[order][:-1]).any():
+            return order
+
+
+def _cube_root(n: int) -> int:
+    """Return the integer cube root of n, rounded down.
+
+    >>> _cube_root(27), _cube_root(63)
+    (3, 3)
+    """
+    low, high = 0, 1 << (n.bit_length() // 3 + 1)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if middle**3 <= n else (low, middle - 1)
+    return low
+
+
+def _some(scores: Sequence[int]) -> int:
+    if len(scores) == 0:
+        raise _misused()
+    return len(scores)
+
+
+def _positive(number: int) -> int:
+    if not isinstance(number, int) or number < 1:
+        raise _misused()
+    return number
+
+
+def _amount(value: Fraction) -> Fraction:
+    if not isinstance(value, Fraction) or value <= 0:
+        raise _misused()
+    return value
+
+
+def _misused() -> InternalError:
+    return InternalError("E_INTERNAL", "a selection needs candidates and positive parameters")

@@ -38,7 +38,7 @@ def anchor_path(anchor_dir: Path, ledger: Path) -> Path:
     """Return where the anchor of a ledger lies; ``ledger`` is a real path.
 
     >>> anchor_path(Path("/a"), Path("/b/adult.ledger")).name
-    'adult.ledger-c4d0d9ab4cbb1ba9.anchor'
+    'adult.ledger-8c3b797046598028.anchor'
     """
     digest = hashlib.sha256(os.fsencode(ledger)).hexdigest()
     return anchor_dir / f"{ledger.name}-{digest[:16]}.anchor"

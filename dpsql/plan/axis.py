@@ -20,6 +20,9 @@ Indices: TypeAlias = NDArray[np.int64]
 SPAN_TOLERANCE = 1e-7
 """Relative size below which the part of a query outside the row space counts as zero."""
 
+ZERO = 1e-9
+"""Size below which the mean part of a query row counts as zero."""
+
 
 @dataclass(frozen=True, slots=True)
 class Axis:
@@ -46,6 +49,7 @@ class Axis:
         if isinstance(operator, Identity):
             return self.u, self._cells(), self.row_space is None
         means = np.asarray(operator.matmat(self.u[:, np.newaxis])[:, 0], dtype=np.float64)
+        means = np.where(np.abs(means) > ZERO, means, 0.0)
         bounds = _intervals(operator)
         if bounds is not None:
             raw, scale = self._interval_spread(*bounds)

@@ -19,9 +19,6 @@ from dpsql.plan.workload import Product
 CHUNK = 1 << 22
 """Numbers handled at once when many products are forecast together."""
 
-ZERO = 1e-9
-"""Size below which the mean part of a query row counts as zero."""
-
 
 def noise_variances(strategy: Strategy, scales: Sequence[Fraction]) -> tuple[float, ...]:
     """Return per block the variance of one measured number, for the scales of ``strategy``.
@@ -143,7 +140,7 @@ class Forecast:
             return True
         needed = np.ones((1,) * 0, dtype=bool)
         for means, spread, _ in parts:
-            pair = np.array([_any(means), bool((spread > 0).any())])
+            pair = np.array([bool(means.any()), bool(spread.any())])
             needed = needed[..., np.newaxis] & pair
         return not bool((needed & missing).any())
 
@@ -215,7 +212,7 @@ class Forecast:
             shape = (-1,) + (1,) * (values.ndim - 2)
             values = values[:, 0] * (means**2).reshape(shape) + values[:, 1] * spread.reshape(shape)
             if missing.any():
-                needed = (needed[:, 0] & (np.abs(means) > ZERO).reshape(shape)) | (
+                needed = (needed[:, 0] & (means != 0).reshape(shape)) | (
                     needed[:, 1] & (spread > 0).reshape(shape)
                 )
         if not answerable or (missing.any() and needed.any()):
@@ -244,7 +241,3 @@ def group_single_rows(products: Sequence[Product]) -> dict[tuple[str, ...], list
         if all(operator.rows == 1 for operator in product.factors.values()):
             groups.setdefault(tuple(product.factors), []).append(j)
     return groups
-
-
-def _any(means: Floats) -> bool:
-    return bool((np.abs(means) > ZERO).any())

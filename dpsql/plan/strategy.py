@@ -7,16 +7,17 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.plan.quantise import Integers, Noise, bits_for, column_norm, quantise
+
 if TYPE_CHECKING:
     from dpsql.plan.workload import Workload
 
-Integers: TypeAlias = NDArray[np.int64]
-Noise: TypeAlias = Literal["laplace", "gaussian"]
+__all__ = ["Block", "Integers", "Noise", "Strategy", "assemble", "residual_rows", "shares"]
 
 SCALE_BITS = 30
 """Significant bits of a noise scale; the rounding is towards more noise."""
@@ -196,18 +197,6 @@ class Strategy:
         return np.asarray(rows / np.abs(rows).max())
 
 
-def column_norm(rows: Integers, noise: Noise) -> int:
-    """Return the largest L1 (Laplace) or squared L2 (Gaussian) norm of a column, exactly.
-
-    >>> column_norm(np.array([[1, -2], [3, 0]]), "gaussian")
-    10
-    """
-    largest = int(np.abs(rows).max(initial=0))
-    columns = np.abs(rows if largest**2 * len(rows) < 1 << 62 else rows.astype(object))
-    powers = columns if noise == "laplace" else columns * columns
-    return int(powers.sum(axis=0).max())
-
-
 def _identity_norm(n: int, is_residual: bool, noise: Noise) -> int:
     if not is_residual:
         return 1
@@ -223,51 +212,6 @@ def round_up(value: Fraction) -> Fraction:
     exponent = SCALE_BITS - (value.numerator.bit_length() - value.denominator.bit_length())
     unit = Fraction(1, 1 << exponent) if exponent >= 0 else Fraction(1 << -exponent)
     return -(-value // unit) * unit
-
-
-def quantise(matrix: NDArray[Any], bits: int) -> Integers | None:
-    """Return rint(2^bits A) as integers, None for the identity; 0/1 matrices stay as they are.
-
-    Zero rows are dropped. The rank is checked; more bits are taken where rounding would lower it.
-    Raises ValueError if 20 bits do not suffice.
-
-    >>> quantise(np.array([[0.75, 0.0], [0.25, 1.0]]), 3).tolist()
-    [[6, 0], [2, 8]]
-    """
-    if _is_identity(matrix):
-        return None
-    if _is_integral(matrix):
-        return np.ascontiguousarray(matrix, dtype=np.int64)
-    rank = rank_of(matrix)
-    for k in range(bits, max(bits, 20) + 1):
-        rows = np.rint(np.ldexp(matrix, k)).astype(np.int64)
-        rows = np.ascontiguousarray(rows[rows.any(axis=1)])
-        if len(rows) and rank_of(rows) == rank:
-            return rows
-    raise ValueError("the strategy loses rank when it is rounded to integers")
-
-
-def rank_of(matrix: NDArray[Any]) -> int:
-    """Return the numerical rank; a matrix that starts with a full diagonal is recognised at once.
-
-    >>> rank_of(np.array([[2, 0], [0, 1], [1, 1]])), rank_of(np.ones((3, 2)))
-    (2, 1)
-    """
-    n = int(matrix.shape[1])
-    if len(matrix) >= n:
-        head = matrix[:n]
-        if head.diagonal().all() and np.count_nonzero(head) == n:
-            return n
-    return int(np.linalg.matrix_rank(matrix))
-
-
-def bits_for(factors: int) -> int:
-    """Return the fraction bits per factor when up to ``factors`` of them meet in one block.
-
-    >>> [bits_for(k) for k in (1, 2, 3, 4, 6)]
-    [12, 10, 10, 8, 5]
-    """
-    return 12 if factors <= 1 else 10 if factors <= 3 else max(4, 32 // factors)
 
 
 def shares(weights: Sequence[float], negligible: float = NEGLIGIBLE) -> list[Fraction]:
@@ -307,18 +251,9 @@ def assemble(
     for name in domain:
         if name in used:
             matrix = factors.get(name)
-            full[name] = None if matrix is None else quantise(matrix, bits)
+            full[name] = None if matrix is None else quantise(matrix, bits, noise)
     blocks = tuple(Block(s, frozenset(), part) for s, part in kept)
     return Strategy(dict(domain), full, {}, blocks, noise, method)
-
-
-def _is_identity(matrix: NDArray[Any]) -> bool:
-    rows, n = matrix.shape
-    return rows == n and bool((matrix.diagonal() == 1).all()) and np.count_nonzero(matrix) == n
-
-
-def _is_integral(matrix: NDArray[Any]) -> bool:
-    return matrix.dtype.kind in "iu" or np.array_equal(matrix, np.rint(matrix))
 
 
 def _digest(rows: Integers) -> str:

@@ -14,7 +14,8 @@ from dpsql.algebra.ranges import AllRange
 from dpsql.answer.reconstruct import reconstruct
 from dpsql.errors import ProgrammingError
 from dpsql.plan.forecast import Forecast
-from dpsql.plan.strategy import Block, Integers, Noise, Strategy, quantise
+from dpsql.plan.quantise import Integers, Noise, quantise
+from dpsql.plan.strategy import Block, Strategy
 from dpsql.plan.workload import Product
 
 DOMAIN = {"a": 3, "b": 4, "c": 2, "d": 5}
@@ -28,7 +29,7 @@ def dense(rows: list[list[int]]) -> Dense:
 def p_identity(n: int, rng: np.random.Generator) -> Integers:
     theta = rng.random((2, n))
     A = np.concatenate([np.eye(n), theta]) / (1 + theta.sum(axis=0))
-    rows = quantise(A, 10)
+    rows = quantise(A, 10, "laplace")
     assert rows is not None
     return rows
 

@@ -7,16 +7,16 @@ import pytest
 
 from dpsql.algebra.blocks import Identity
 from dpsql.plan.coarsen import coarsen
-from dpsql.plan.workload import Workload
+from dpsql.plan.workload import ProductLike, Workload
 
 
 @pytest.mark.parametrize("total", [False, True])
 def test_answers_survive(total: bool) -> None:
     rng = np.random.default_rng(0)
     rows = [np.repeat(rng.integers(0, 2, (2, 4)), 3, axis=1) for _ in range(5)]
-    products: list[dict[str, object]] = [{"a": Q} for Q in rows] + [
-        {"a": Q, "b": "prefix"} for Q in rows
-    ]
+    products: list[ProductLike] = []
+    products += [{"a": Q} for Q in rows]
+    products += [{"a": Q, "b": "prefix"} for Q in rows]
     products += [{}] if total else []
     w = Workload({"a": 12, "b": 3, "c": 5}, products)
     coarse = coarsen(w)

@@ -10,14 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpsql.plan.quantise import Integers, Noise, column_norm, level_l2, quantise
 from dpsql.plan.strategy import (
     Block,
-    Integers,
-    Noise,
     Strategy,
     assemble,
-    column_norm,
-    quantise,
     residual_rows,
     round_up,
     shares,
@@ -88,13 +85,28 @@ def test_shares_sum_to_one(weights: list[float]) -> None:
 
 def test_quantise_keeps_the_rank() -> None:
     A = np.array([[1.0, 1e-4], [0.0, 1e-4]])
-    rows = quantise(A, 10)
+    rows = quantise(A, 10, "laplace")
     assert rows is not None
     assert np.linalg.matrix_rank(rows) == 2
-    assert quantise(np.eye(3), 10) is None
-    explicit = quantise(np.array([[1.0, 0.0], [1.0, 2.0]]), 10)
+    assert quantise(np.eye(3), 10, "laplace") is None
+    explicit = quantise(np.array([[1.0, 0.0], [1.0, 2.0]]), 10, "laplace")
     assert explicit is not None
     assert explicit.tolist() == [[1, 0], [1, 2]]
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_rounding_keeps_the_norms(noise: Noise) -> None:
+    """What is paid for is the largest column norm; rounding must not raise it noticeably."""
+    rng = np.random.default_rng(4)
+    A = rng.random((30, 20)) * (rng.random((30, 20)) < 0.5) + np.eye(30, 20)
+    A /= A.sum(axis=0) if noise == "laplace" else np.sqrt((A**2).sum(axis=0))
+    rows = quantise(A, 7, noise)
+    assert rows is not None
+    norm, exact = column_norm(rows, noise), 128 if noise == "laplace" else 128**2
+    assert norm == exact if noise == "laplace" else abs(norm / exact - 1) < 1e-3
+    assert np.abs(rows / 128 - A).max() < 8 / 128
+    near = np.abs(np.square(level_l2(np.rint(128 * A).astype(int), 128 * A)).sum(axis=0))
+    assert noise == "laplace" or np.ptp(near) < 20
 
 
 def test_exact_beyond_64_bits() -> None:

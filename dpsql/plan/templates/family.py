@@ -43,7 +43,7 @@ class Family:
     def sup(self, x: Floats) -> Floats:
         """Return per component the sum of x over the sets that contain it."""
         if not self.dense:
-            return np.bincount(self._of_component, x[self._of_set], minlength=len(self.components))
+            return _summed(self._of_component, x[self._of_set], len(self.components))
         out = x.copy()
         for k in range(self.d):
             view = out.reshape(-1, 2, 1 << k)

@@ -34,22 +34,26 @@ class FixedRows(Objective):
 def gaussian_candidates(
     problem: Problem, mechanism: str, limit: int, effort: float
 ) -> Iterator[Strategy]:
-    """Yield the strategies of a mechanism; a single product or attribute has a convex optimum."""
-    convex_optimum = problem.d == 1 or len(problem.components.weights2) == 1
+    """Yield the strategies of a mechanism.
+
+    One attribute has a convex optimum. A single product needs no joint search: its optimum is the
+    product of the attributes' optima, which residual blocks with the same rows attain.
+    """
     fits = problem.cells(problem.full) <= limit
-    if fits and (mechanism in ("kron", "hdmm") or (mechanism == "auto" and convex_optimum)):
+    if fits and (mechanism in ("kron", "hdmm") or problem.d == 1):
         yield kron_strategy(problem)
-        if convex_optimum:
+        if problem.d == 1:
             return
     if mechanism in ("union", "hdmm"):
         yield union_strategy(problem)
     if mechanism in ("marginals", "hdmm"):
         yield marginals_strategy(problem, limit, effort)
     if mechanism in ("residual", "joint", "auto"):
-        rows = initial_rows(problem)
-        if mechanism != "residual" and any(A is not None for A in rows):
-            rows = optimise_rows(problem, rows, maxiter=int(500 * max(1.0, effort)))
+        single = len(problem.components.weights2) == 1
+        rows = initial_rows(problem, 1e-6 if single else 1e-3)
         plain = all(A is None for A in rows)
+        if mechanism != "residual" and not plain and not single:
+            rows = optimise_rows(problem, rows, maxiter=int(500 * max(1.0, effort)))
         yield realise_residual(problem, rows, "residual" if plain else "joint")
 
 
@@ -108,15 +112,15 @@ def union_strategy(problem: Problem) -> Strategy:
     """Return one block per support with shared rows and the best L2 split."""
     sets = sorted(set(problem.components.supports))
     family = Family(problem.d, sets, problem.components.masks)
-    return _weighted(problem, family, initial_rows(problem), np.ones(len(sets)), 500, "union")
+    return _weighted(problem, family, initial_rows(problem), np.ones(len(sets)), 0.1, "union")
 
 
 def marginals_strategy(problem: Problem, limit: int, effort: float) -> Strategy:
     """Return OPT_M: the best weighted union of identities."""
     space = room(problem, limit, effort)
     rows: list[Floats | None] = [None] * problem.d
-    evaluations = space.weight_evaluations() // 4
-    return _weighted(problem, space.family, rows, space.allowed, evaluations, "marginals")
+    seconds = space.weight_seconds() / 4
+    return _weighted(problem, space.family, rows, space.allowed, seconds, "marginals")
 
 
 def _weighted(
@@ -124,15 +128,13 @@ def _weighted(
     family: Family,
     rows: list[Floats | None],
     allowed: Floats,
-    evaluations: int,
+    seconds: float,
     method: str,
 ) -> Strategy:
     objective = FixedRows(problem, family, rows)
     thetas: tuple[Floats | None, ...] = (None,) * problem.d
     start = split_weights(objective, thetas)
-    found = search_weights(
-        objective, thetas, evaluations=evaluations, starts=[start], allowed=allowed
-    )
+    found = search_weights(objective, thetas, seconds=seconds, starts=[start], allowed=allowed)
     weights = {
         problem.attributes(M): float(x) ** 2
         for M, x in zip(family.sets, found.union.w, strict=True)

@@ -43,6 +43,7 @@ class Objective:
         self.family = family
         self.t, self.r = problem.identity_tables()
         self.totals = 1 / np.array(problem.sizes, dtype=np.float64)
+        self.alike = [tuple(op.key for op in factors.operators) for factors in problem.factors]
 
     def tables(self, thetas: Sequence[Floats | None]) -> tuple[Floats, Floats]:
         """Return (R, 1/tau) for fixed factors."""
@@ -55,15 +56,21 @@ class Objective:
 
     def _tables(
         self, thetas: Sequence[Floats | None]
-    ) -> tuple[list[Floats], list[Floats], Floats, list[Floats | None]]:
+    ) -> tuple[list[Floats], list[Floats], Floats, dict[int, Floats]]:
+        """Return (t, r, 1/tau) and the inverse Gram per distinct Theta, by identity."""
         t, r, totals = list(self.t), list(self.r), self.totals.copy()
-        inverses: list[Floats | None] = [None] * len(thetas)
+        inverses: dict[int, Floats] = {}
+        first: dict[int, int] = {}
         for i, theta in enumerate(thetas):
-            if theta is not None:
-                K = p_identity.inverse_gram(theta)
-                inverses[i] = K
-                t[i], r[i] = self.problem.factors[i].tables(K)
-                totals[i] = 1 / K.sum()
+            if theta is None:
+                continue
+            if id(theta) not in inverses:
+                inverses[id(theta)] = p_identity.inverse_gram(theta)
+            K = inverses[id(theta)]
+            same = first.setdefault(id(theta), i)
+            alike = same < i and self.alike[same] == self.alike[i]
+            t[i], r[i] = (t[same], r[same]) if alike else self.problem.factors[i].tables(K)
+            totals[i] = totals[same] if same < i else 1 / K.sum()
         return t, r, totals, inverses
 
     def error(self, union: Union) -> float:
@@ -76,15 +83,39 @@ class Objective:
         t, r, totals, inverses = self._tables(union.thetas)
         R = self.problem.components.values(t, r)
         error, dw, dR, dlog = self.family.error(union.w, R, totals, self.problem.noise)
-        dthetas: list[Floats | None] = [None] * len(inverses)
+        dthetas: list[Floats | None] = [None] * len(union.thetas)
         if math.isfinite(error):
             gt, gr = self.problem.components.pull(dR, t, r)
-            for i, (theta, K) in enumerate(zip(union.thetas, inverses, strict=True)):
-                if theta is not None and K is not None:
-                    gtau = -dlog[i] * totals[i]
-                    gamma = self.problem.factors[i].pull(K, gt[i], gr[i], gtau)
-                    dthetas[i] = p_identity.chain(theta, gamma)
+            for members in same_theta(union.thetas):
+                theta = union.thetas[members[0]]
+                if theta is None:
+                    continue
+                K = inverses[id(theta)]
+                gamma = np.zeros_like(K)
+                for alike in _grouped(members, self.alike):
+                    gamma += self.problem.factors[alike[0]].pull(
+                        K,
+                        np.sum([gt[i] for i in alike], axis=0),
+                        np.sum([gr[i] for i in alike], axis=0),
+                        -float(sum(dlog[i] * totals[i] for i in alike)),
+                    )
+                dthetas[members[0]] = p_identity.chain(theta, gamma)
         return error, dthetas, dw
+
+
+def same_theta(thetas: Sequence[Floats | None]) -> list[list[int]]:
+    """Return the attributes that hold the very same Theta, together."""
+    groups: dict[int, list[int]] = {}
+    for i, theta in enumerate(thetas):
+        groups.setdefault(id(theta) if theta is not None else -1 - i, []).append(i)
+    return list(groups.values())
+
+
+def _grouped(members: list[int], keys: Sequence[object]) -> list[list[int]]:
+    groups: dict[object, list[int]] = {}
+    for i in members:
+        groups.setdefault(keys[i], []).append(i)
+    return list(groups.values())
 
 
 def descend(

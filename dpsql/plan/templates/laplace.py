@@ -32,6 +32,12 @@ BLOCK_LIMIT = 1 << 22
 EXTRA_SETS = 4000
 """Most unions of supports that are candidates when not every subset is."""
 
+OPEN_SETS = 256
+"""Most candidate sets over which a joint descent runs at once."""
+
+WEIGHT_SECONDS = 3.0
+"""Nominal planning time of a search over the weights of many sets, for effort 1."""
+
 SECOND = 1.0
 """Planning time, in seconds on an ordinary core, that one search aims at for effort 1."""
 
@@ -45,15 +51,26 @@ class Room:
     allowed: Floats
     effort: float
 
-    def weight_evaluations(self) -> int:
-        """Return how many evaluations a search over weights alone may take."""
-        count = len(self.family.sets)
-        cost = 8e-5 + count * self.problem.d * 8e-9
-        return max(100, int(self.effort * min(SECOND / cost, 150 * count)))
+    @property
+    def open(self) -> bool:
+        """Say whether the sets are few enough to descend over all of them at once."""
+        return len(self.family.sets) <= OPEN_SETS
+
+    def around_full(self) -> Floats:
+        """Return weights on the full set, and small ones elsewhere."""
+        rng = np.random.default_rng(2)
+        w = 0.01 * rng.random(len(self.family.sets)) * self.allowed
+        w[self.family.sets.index(self.problem.full)] = 1.0
+        return w
+
+    def weight_seconds(self) -> float:
+        """Return the nominal time of a search over weights alone."""
+        return self.effort * min(WEIGHT_SECONDS, 0.03 * len(self.family.sets))
 
     def joint_starts(self, thetas: tuple[Floats | None, ...]) -> int:
         """Return how many joint descents to start."""
-        cost = 3e-4 + len(self.family.sets) * self.problem.d * 8e-9
+        count = len(self.family.sets) if self.open else 100
+        cost = 3e-4 + count * len(self.family.components) * 2e-9
         for theta, factors in zip(thetas, self.problem.factors, strict=True):
             if theta is not None:
                 cost += factors.n**2 * (len(theta) + 4 * factors.weight) * 1e-9
@@ -109,7 +126,7 @@ def marginals_candidates(problem: Problem, limit: int, effort: float) -> Iterato
     found = search_weights(
         objective,
         thetas,
-        evaluations=space.weight_evaluations(),
+        seconds=space.weight_seconds(),
         starts=[split_weights(objective, thetas)],
         allowed=space.allowed,
     )
@@ -117,50 +134,78 @@ def marginals_candidates(problem: Problem, limit: int, effort: float) -> Iterato
 
 
 def joint_candidates(problem: Problem, limit: int, effort: float) -> Iterator[Strategy]:
-    """Yield the best union with factors and weights optimised together."""
+    """Yield the best union with factors and weights optimised together.
+
+    Starts: the best weights for OPT_0 of each attribute's own factors, the Kronecker optimum
+    with all other sets nearly free to enter, and random ones where a descent is cheap.
+    """
     space = room(problem, limit, effort)
-    objective = Objective(problem, space.family)
     base = initial_thetas(problem)
-    evaluations = space.weight_evaluations()
-    weighted = search_weights(
-        objective,
-        base,
-        evaluations=evaluations // 2,
-        starts=[split_weights(objective, base)],
-        allowed=space.allowed,
-    )
+    found = [_weights_then_joint(space, base, seed=0)]
+    if problem.cells(problem.full) <= limit and space.open:
+        _, block = search_kron(problem, restarts=1 + int(4 * effort))
+        found.append(_joint(space, Union(block.union.thetas, space.around_full()), 1e-6))
     rng = np.random.default_rng(1)
-    starts = [weighted.union]
-    count = len(space.family.sets)
-    if problem.cells(problem.full) <= limit and problem.full in space.family.sets:
-        place = space.family.sets.index(problem.full)
-        restarts = 1 + int(4 * effort)
-        _, block = search_kron(problem, restarts=restarts)
-        w = 0.01 * rng.random(count) * space.allowed
-        w[place] = 1.0
-        starts.append(Union(block.union.thetas, w))
     for _ in range(space.joint_starts(base) - 1):
-        starts.append(Union(random_thetas(base, rng), rng.random(count) ** 2 * space.allowed))
-    loose = [descend(objective, s, ftol=1e-6, maxiter=300) for s in starts]
-    best = min(loose, key=lambda found: found.error)
-    best = polish(objective, best, space, evaluations // 2)
+        thetas = random_thetas(base, rng)
+        if space.open:
+            w = rng.random(len(space.family.sets)) ** 2 * space.allowed
+            found.append(_joint(space, Union(thetas, w), 1e-6))
+        else:
+            found.append(_weights_then_joint(space, thetas, seed=len(found)))
+    best = min(found, key=lambda f: f.error)
+    best = polish(space, best)
     yield realise(problem, space.family, best.union, "joint")
 
 
-def polish(objective: Objective, best: Found, space: Room, evaluations: int) -> Found:
-    """Tighten, then search the weights again with the factors frozen, then tighten once more."""
-    allowed = Union(best.union.thetas, best.union.w * space.allowed)
-    tight = descend(objective, allowed, ftol=1e-9)
-    again = search_weights(
+def _weights_then_joint(space: Room, thetas: tuple[Floats | None, ...], seed: int) -> Found:
+    objective = Objective(space.problem, space.family)
+    weighted = search_weights(
         objective,
-        tight.union.thetas,
-        evaluations=evaluations,
-        seed=1,
-        starts=[tight.union.w],
+        thetas,
+        seconds=space.weight_seconds() / 3,
+        seed=seed,
+        starts=[split_weights(objective, thetas)],
         allowed=space.allowed,
     )
-    last = descend(objective, again.union, ftol=1e-9, maxiter=500)
-    return min((tight, again, last), key=lambda found: found.error)
+    return _joint(space, weighted.union, 1e-6)
+
+
+def _joint(space: Room, start: Union, ftol: float, maxiter: int = 300) -> Found:
+    """Descend over factors and weights: over all sets if few, else over those already in use."""
+    chosen = np.flatnonzero(space.allowed > 0 if space.open else start.w > 0)
+    sets = [space.family.sets[m] for m in chosen]
+    family = Family(space.problem.d, sets, space.family.components)
+    found = descend(
+        Objective(space.problem, family),
+        Union(start.thetas, start.w[chosen]),
+        ftol=ftol,
+        maxiter=maxiter,
+    )
+    w = np.zeros(len(space.family.sets))
+    w[chosen] = found.union.w
+    return Found(found.error, Union(found.union.thetas, w))
+
+
+def polish(space: Room, best: Found) -> Found:
+    """Alternate: search the weights with the factors frozen, then descend over both."""
+    objective = Objective(space.problem, space.family)
+    for seed in range(1, 4):
+        weighted = search_weights(
+            objective,
+            best.union.thetas,
+            seconds=space.weight_seconds() / 3,
+            seed=seed,
+            starts=[best.union.w],
+            allowed=space.allowed,
+        )
+        start = weighted if weighted.error < best.error else best
+        again = _joint(space, start.union, 1e-8, 500)
+        gain = 1 - again.error / best.error
+        best = min(best, weighted, again, key=lambda f: f.error)
+        if gain < 1e-3:
+            break
+    return best
 
 
 def single_candidates(problem: Problem, effort: float) -> Iterator[Strategy]:

@@ -171,7 +171,9 @@ class Components:
 
     def _pair(self, group: Group, i: int, t: Sequence[Floats], r: Sequence[Floats]) -> Floats:
         which = self.index[group.members, i]
-        return np.stack([t[i][which], r[i][which]], axis=1)
+        pair = np.empty((len(which), 2))
+        pair[:, 0], pair[:, 1] = t[i][which], r[i][which]
+        return pair
 
     def pull(
         self, g: Floats, t: Sequence[Floats], r: Sequence[Floats]

@@ -13,9 +13,13 @@ from fractions import Fraction
 import numpy as np
 
 from dpsql.plan.axis import residual_axis
-from dpsql.plan.strategy import Block, Integers, Strategy, bits_for, quantise, shares
+from dpsql.plan.quantise import Integers, bits_for, quantise
+from dpsql.plan.strategy import Block, Strategy, shares
 from dpsql.plan.templates.joint import minimise_log, normalised_gram, shared_groups
 from dpsql.plan.templates.problem import Floats, Problem
+
+RIDGE = 1e-6
+"""Part of the identity that makes a start invertible where the optimum is singular."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ def planned_error(problem: Problem, tables: Tables) -> float:
     return float(np.sqrt(R * prices(problem, tables.tau)).sum() ** 2)
 
 
-def initial_rows(problem: Problem) -> list[Floats | None]:
+def initial_rows(problem: Problem, tol: float = 1e-3) -> list[Floats | None]:
     """Return per attribute the OPT_0 rows of its normalised factors, None where K = I."""
     rows: list[Floats | None] = [None] * problem.d
     for group in shared_groups(problem):
@@ -57,12 +61,12 @@ def initial_rows(problem: Problem) -> list[Floats | None]:
             from dpsql.plan.templates import convex
 
             gram = normalised_gram(problem, group[0])
-            found = convex.optimise(gram, tol=1e-3)
+            found = convex.optimise(gram, tol=tol)
             n = len(gram)
             X = found.matrix.T @ found.matrix
             scale = 1 / np.sqrt(np.diag(X))
             X = X * scale * scale[:, np.newaxis]
-            start = np.linalg.cholesky(0.999 * X + 0.001 * np.eye(n)).T
+            start = np.linalg.cholesky((1 - RIDGE) * X + RIDGE * np.eye(n)).T.astype(np.float64)
             for i in group:
                 rows[i] = start
     return rows
@@ -170,14 +174,14 @@ def realise_residual(problem: Problem, rows: Sequence[Floats | None], method: st
     t, r = problem.identity_tables()
     gain = np.ones(problem.d)
     for i, (name, A) in enumerate(zip(problem.names, rows, strict=True)):
-        residual[name] = None if A is None else quantise(residual_matrix(A), bits)
+        residual[name] = None if A is None else quantise(residual_matrix(A), bits, "gaussian")
         axis = residual_axis(problem.sizes[i], residual[name])
         gain[i] = axis.gain
         parts = [axis.parts(op)[:2] for op in problem.factors[i].operators]
         t[i] = np.append([means @ means for means, _ in parts], 1.0)
         r[i] = np.append([spread.sum() for _, spread in parts], 0.0)
     R = components.values(t, r)
-    keep = [c for c in range(len(inside)) if R[c] > 1e-15 * R.max()]
+    keep = [c for c in range(len(inside)) if R[c] > 0]
     names = [problem.attributes(components.masks[c]) for c in keep]
     draft = [Block(a, frozenset(a), Fraction(1, len(keep))) for a in names]
     domain = problem.workload.domain

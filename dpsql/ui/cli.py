@@ -116,7 +116,7 @@ def _run_texts(session: Session, texts: list[str]) -> int:
 def _run_prompt(session: Session) -> int:
     from dpsql.ui.repl import run_prompt
 
-    session.interactive, session.bail = True, False
+    session.bail = False
     return run_prompt(session)
 
 

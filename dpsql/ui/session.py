@@ -48,7 +48,6 @@ class Session:
     timer: bool = False
     bail: bool = True
     confirm: bool = False
-    interactive: bool = False
     exit_code: int = 0
     last: Result | None = None
     sink: BinaryIO | None = None

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.answer.result import INTERVAL_WIDTH, CostInfo, ReceiptInfo, Result
-from dpsql.errors import ProgrammingError
-from dpsql.sealed import EvaluationError, Sealed
+from dpsql.sealed import Sealed
 from dpsql.sql.products import Compiled
 
 Column = NDArray[np.float64]
@@ -91,19 +90,7 @@ def _evaluate(
     width = INTERVAL_WIDTH[cost.noise] if cost is not None else 0.0
     _fill_cells(compiled, answers, covariances, width, sealed)
     noisy = [index for index, output in enumerate(shell.outputs) if output.stddev is not None]
-    selected = [output.sql for output in shell.outputs]
-    selected += [str(shell.outputs[index].stddev) for index in noisy]
-    items = ", ".join(f"{sql} AS o{index}" for index, sql in enumerate(selected))
-    where = f" WHERE {shell.having}" if shell.having is not None else ""
-    limit = f" LIMIT {shell.limit}" if shell.limit is not None else ""
-    order = ", ".join((*shell.order, "i"))
-    sql = f"SELECT {items} FROM cells{where} ORDER BY {order}{limit} OFFSET {shell.offset}"
-    try:
-        kinds, found = sealed.query(sql)
-    except EvaluationError as error:
-        raise ProgrammingError(
-            "E_DOMAIN_EVAL", "the expression over the answers fails", hint=str(error)[:200]
-        ) from None
+    kinds, found = sealed.query(shell.text())
     count = len(shell.outputs)
     rows = tuple(tuple(_plain(value) for value in row[:count]) for row in found)
     errors: list[tuple[float | None, ...] | None] = [None] * count
@@ -111,10 +98,7 @@ def _evaluate(
         errors[index] = tuple(
             None if row[index] is None else _plain(row[count + position]) for row in found
         )
-    types = tuple(
-        "number" if output.noisy else _type_name(kind)
-        for output, kind in zip(shell.outputs, kinds, strict=False)
-    )
+    types = tuple(_type_name(kind) for kind in kinds[:count])
     return rows, tuple(errors), types
 
 

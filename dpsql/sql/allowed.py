@@ -126,6 +126,7 @@ _TYPES = {
     exp.DType.BOOLEAN,
     exp.DType.DATE,
     exp.DType.TIMESTAMP,
+    exp.DType.TIMESTAMPNTZ,
 }
 
 _RANDOM = {
@@ -173,6 +174,8 @@ def check_node(node: exp.Expr, locate: Locate) -> None:
         raise _refuse_node(node, locate)
     for key, value in node.args.items():
         if key not in allowed and value is not None and value is not False and value != []:
+            if isinstance(value, exp.Query):
+                raise _refuse_node(value, locate)
             raise _refuse(node, f"{_title(node)} with {key.upper()}", locate)
     if isinstance(node, exp.DataType) and node.this not in _TYPES:
         raise _refuse(node, f"the type {node.sql('duckdb')}", locate)

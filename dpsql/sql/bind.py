@@ -146,6 +146,8 @@ class _Binder:
         alias = source.args.get("alias")
         if alias is not None and alias.args.get("columns"):
             self.refuse_clause(alias, "E_STATEMENT", "renaming columns in FROM")
+        if alias is not None and not isinstance(alias.this, exp.Identifier):
+            self.refuse_clause(source, "E_STATEMENT", "this alias in FROM")
         return table, {(alias.name if alias is not None else name).casefold()}
 
     def conjunction(self, where: exp.Expr | None) -> tuple[Expression, ...]:
@@ -337,7 +339,7 @@ class _Binder:
 
     def refuse_aggregate(self, node: exp.Expr) -> NoReturn:
         name = node.sql_name() if isinstance(node, exp.Func) else str(node.key)
-        what = "COUNT(DISTINCT)" if node.find(exp.Distinct) else f"{name}()"
+        what = f"{name}(DISTINCT)" if node.find(exp.Distinct) else f"{name}()"
         raise NotSupportedError(
             "E_AGGREGATE",
             f"the aggregate {what} is not supported",

@@ -15,6 +15,9 @@ from dpsql.sql.query import Expression, Output, Shell
 if TYPE_CHECKING:
     from dpsql.sql.bind import _Binder
 
+MOST_ROWS = 2**62
+"""What LIMIT and OFFSET mean at most: more rows than any result has."""
+
 _UNCERTAINTY = ("dp_stddev", "dp_interval_low", "dp_interval_high")
 
 
@@ -48,28 +51,30 @@ class Outer:
         tree = self.rewrite(inner)
         name = item.alias if isinstance(item, exp.Alias) else _default_name(inner)
         noisy = any(c.name.startswith("a") for c in tree.find_all(exp.Column))
-        noisy = noisy or tree.find(exp.Var) is not None
+        spread = any(_is_spread(part) for part in tree.find_all(exp.Var))
         only = tree.unnest()
         index = int(only.name[1:]) if isinstance(only, exp.Column) else None
         is_key = isinstance(only, exp.Column) and only.name.startswith("k")
-        plain_error = noisy and tree.find(exp.Var) is None
+        stddev = stddev_sql(tree, self.covariances) if noisy and not spread else None
         return Output(
             name,
-            tree.sql("duckdb", comments=False, copy=False),
-            stddev_sql(tree, self.covariances) if plain_error else None,
-            noisy,
+            _total(tree.sql("duckdb", comments=False, copy=False)),
+            None if stddev is None else _total(stddev),
+            noisy or spread,
             key=index if is_key else None,
             aggregate=index if not is_key else None,
         )
 
     def text(self, node: exp.Expr) -> str:
-        return self.rewrite(node, aliases=True).sql("duckdb", comments=False, copy=False)
+        return _total(self.rewrite(node, aliases=True).sql("duckdb", comments=False, copy=False))
 
     def ordered(self, item: exp.Expr) -> str:
         assert isinstance(item, exp.Ordered)
         if item.args.get("with_fill"):
             self.binder.refuse_clause(item, "E_STATEMENT", "WITH FILL")
         node = item.this
+        if isinstance(node, exp.Var):
+            self.binder.refuse_clause(item, "E_ORDER_BY", f"ORDER BY {printable(node.name)}")
         if isinstance(node, exp.Literal) and not node.is_string:
             items = self.tree.expressions
             position = int(node.name) if node.name.isdigit() else 0
@@ -96,7 +101,7 @@ class Outer:
                 hint=f"{clause.upper()} 10",
                 span=self.binder.locate(node),
             )
-        return int(value.name)
+        return min(int(value.name), MOST_ROWS)
 
     def rewrite(self, node: exp.Expr, *, aliases: bool = False) -> exp.Expr:
         """Return a copy of ``node`` over the cells table, checked against the allow-list."""
@@ -114,6 +119,8 @@ class Outer:
                 "window functions are not supported",
                 span=self.binder.locate(node),
             )
+        if isinstance(node, exp.Query | exp.Exists | exp.Any):
+            check_node(node, self.binder.locate)
         index = self.binder.aggregate(node)
         if index is not None:
             return exp.column(f"a{index}")
@@ -211,6 +218,16 @@ class Outer:
             hint="SELECT COUNT(*) FROM ..., with GROUP BY for one count per value",
             span=self.binder.locate(node),
         )
+
+
+def _total(sql: str) -> str:
+    """An expression over noisy numbers is NULL where it fails: no error may depend on them."""
+    return sql if sql.isidentifier() else f"TRY({sql})"
+
+
+def _is_spread(node: exp.Expr) -> bool:
+    """Whether a Var is the text of a standard error rather than a unit such as MONTH."""
+    return not node.name.isidentifier()
 
 
 def _guard_division(node: exp.Div) -> exp.Expr:

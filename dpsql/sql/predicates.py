@@ -8,7 +8,7 @@ canonical text: a workload of thousands of statements has few distinct predicate
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,21 @@ class Evaluator:
             self._values[name] = (rows[0][1] if rows else "VARCHAR", values)
         return self._values[name]
 
+    def rehearse(self, sql: str, kinds: Mapping[str, str]) -> None:
+        """Run SQL over a table ``cells`` that has the columns ``kinds`` and no rows.
+
+        Raises: ProgrammingError (E_DOMAIN_EVAL).
+        """
+        self.sealed.fill("cells", {name: (kind, ()) for name, kind in kinds.items()})
+        try:
+            self.sealed.run(sql)
+        except EvaluationError as error:
+            raise ProgrammingError(
+                "E_DOMAIN_EVAL",
+                "an expression over the answers cannot be evaluated",
+                hint=f"DuckDB says: {_first_line(error)}",
+            ) from None
+
     def _evaluate_masks(self, table: Table, column: str | None, batch: list[Expression]) -> None:
         source = self._domain_table(table, column)
         tests = ", ".join(f"coalesce(CAST(({c.sql}) AS BOOLEAN), FALSE)" for c in batch)
@@ -99,7 +114,7 @@ class Evaluator:
         try:
             return self.sealed.run(sql)
         except EvaluationError as error:
-            reason = printable(str(error).split("\n")[0])[:200]
+            reason = _first_line(error)
             raise ProgrammingError(
                 "E_DOMAIN_EVAL",
                 "the expression fails on the declared domain",
@@ -122,6 +137,10 @@ class Evaluator:
         if self._sealed is None:
             self._sealed = Sealed()
         return self._sealed
+
+
+def _first_line(error: EvaluationError) -> str:
+    return printable(str(error).split("\n")[0])[:200]
 
 
 def _domain_columns(column: Column | None) -> dict[str, tuple[str, Sequence[object]]]:

@@ -16,7 +16,7 @@ from dpsql.catalog import Catalog, Table
 from dpsql.errors import ProgrammingError
 from dpsql.plan.workload import Product
 from dpsql.sql.predicates import Evaluator, Mask
-from dpsql.sql.query import Aggregate, Expression, Query
+from dpsql.sql.query import Aggregate, Expression, Query, Shell
 
 MAX_RESULT_CELLS = 1_000_000
 
@@ -77,6 +77,7 @@ class Compiler:
         self.catalog = catalog
         self.evaluator = Evaluator()
         self._factors: dict[bytes, Operator] = {}
+        self._rehearsed: set[tuple[Shell, tuple[str, ...]]] = set()
 
     def compile(self, query: Query) -> Compiled:
         """Evaluate the query's expressions on the declared domains and form its products.
@@ -96,8 +97,24 @@ class Compiler:
                 hint=f"group by fewer columns; at most {MAX_RESULT_CELLS:,} cells",
                 span=query.keys[0].span if query.keys else None,
             )
+        self.rehearse(query, types)
         products = tuple(self.product(table, where, members, a) for a in query.aggregates)
         return Compiled(query, table, axes, types, products)
+
+    def rehearse(self, query: Query, types: tuple[str, ...]) -> None:
+        """Run the shell over no cells at all, so that what cannot run is refused beforehand.
+
+        Raises: ProgrammingError (E_DOMAIN_EVAL).
+        """
+        shell = query.shell
+        if shell.plain or (shell, types) in self._rehearsed:
+            return
+        numbers = [f"a{j}" for j in range(len(query.aggregates))]
+        numbers += [f"c{i}_{j}" for i, j in shell.covariances]
+        kinds = {"i": "BIGINT", **{f"k{i}": kind for i, kind in enumerate(types)}, "z": "DOUBLE"}
+        kinds.update(dict.fromkeys(numbers, "DOUBLE"))
+        self.evaluator.rehearse(shell.text(), kinds)
+        self._rehearsed.add((shell, types))
 
     def masks(self, table: Table, conditions: tuple[Expression, ...]) -> dict[str | None, Mask]:
         """The conjunction of the conditions, column by column."""

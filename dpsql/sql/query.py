@@ -59,11 +59,22 @@ class Shell:
     offset: int = 0
     covariances: frozenset[tuple[int, int]] = field(default_factory=frozenset)
 
+    def text(self) -> str:
+        """The SELECT over ``cells``: outputs, then the errors of those that have one."""
+        selected = [output.sql for output in self.outputs]
+        selected += [output.stddev for output in self.outputs if output.stddev is not None]
+        items = ", ".join(f"{sql} AS o{index}" for index, sql in enumerate(selected))
+        where = f" WHERE {self.having}" if self.having is not None else ""
+        limit = f" LIMIT {self.limit}" if self.limit is not None else ""
+        order = ", ".join((*self.order, "i"))
+        return f"SELECT {items} FROM cells{where} ORDER BY {order}{limit} OFFSET {self.offset}"
+
     @property
     def plain(self) -> bool:
         """Whether the shell only picks keys and aggregates, in declared order."""
         picked = all(o.key is not None or o.aggregate is not None for o in self.outputs)
-        return picked and self.having is None and not self.order and self.limit is None
+        whole = self.having is None and not self.order and self.limit is None and self.offset == 0
+        return picked and whole
 
 
 @dataclass(frozen=True, slots=True)

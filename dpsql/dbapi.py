@@ -11,7 +11,7 @@ from dpsql.answer.result import Result
 from dpsql.catalog import Catalog
 from dpsql.cursor import Cursor, parse_script, refuse_unknown
 from dpsql.engine import Engine
-from dpsql.errors import InterfaceError, ProgrammingError
+from dpsql.errors import DataUnavailable, InterfaceError, ProgrammingError, UsageError
 from dpsql.plan.explain import Explanation
 from dpsql.privacy.accounting import parse_delta_text, parse_epsilon_text
 from dpsql.privacy.ledger import Entry as LedgerEntry
@@ -66,11 +66,19 @@ def split_script(text: str) -> tuple[list[str], str]:
 
 
 def draft_catalog(path: str | os.PathLike[str]) -> str:
-    """Draft a TOML catalog for a data file from its column names and types only."""
+    """Draft a TOML catalog for a data file from its column names and types only.
+
+    Raises: UsageError (E_DATA) when the file cannot be read as data.
+    """
     from dpsql.catalog.draft import draft
     from dpsql.privacy.measure import describe_source
 
-    return draft(Path(path), describe_source(str(path)))
+    try:
+        columns = describe_source(str(path))
+    except DataUnavailable as error:
+        remedy = "give a Parquet, CSV, TSV or DuckDB file"
+        raise UsageError(error.code, error.message, hint=remedy) from None
+    return draft(Path(path), columns)
 
 
 def _anchor_folder() -> Path:

@@ -41,6 +41,7 @@ class Engine:
         self.releases = Releases(catalog.path.with_suffix(".releases"))
         self.vaults = Vaults(catalog, self.ledger.salt)
         self.compiler = Compiler(catalog)
+        self._planned: tuple[str, Plan] | None = None
 
     def compile(self, statements: Sequence[Statement]) -> tuple[Compiled, ...]:
         """Stages 2 and 3: bind every statement and form its products."""
@@ -49,7 +50,7 @@ class Engine:
     def explain(self, workload: Sequence[Compiled], terms: Terms) -> Explanation:
         """The forecast of a workload: free, and a function of public facts only."""
         request = self._request(workload, terms, Fraction(1))
-        plan = make_plan(request) if request.tables else None
+        plan = self._plan(request) if request.tables else None
         return explain(request, plan, terms.epsilon is None, self.status().remaining_epsilon)
 
     def answer(self, workload: Sequence[Compiled], terms: Terms) -> tuple[Result, ...]:
@@ -82,7 +83,7 @@ class Engine:
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def _release(self, request: Request, name: str) -> Release:
-        plan = make_plan(request)
+        plan = self._plan(request)
         self.vaults.prepare(request.tables)
         version = self.vaults.versions(part.table for part in plan.parts)
         receipt = self.ledger.debit(self._cost(plan), plan.fingerprint, version)
@@ -92,6 +93,13 @@ class Engine:
         self.releases.add(name, release)
         self.ledger.settle(receipt, "released")
         return release
+
+    def _plan(self, request: Request) -> Plan:
+        """The plan of a request; the last one is kept, since a forecast precedes many a run."""
+        name = request.fingerprint()
+        if self._planned is None or self._planned[0] != name:
+            self._planned = (name, make_plan(request))
+        return self._planned[1]
 
     def _cost(self, plan: Plan) -> Cost:
         if plan.rho is None:

@@ -68,6 +68,7 @@ class Sealed:
             raise EvaluationError(str(error)) from None
         finally:
             timer.cancel()
+            timer.join()
 
     def fill(self, table: str, columns: Mapping[str, tuple[str, Sequence[object]]]) -> None:
         """(Re)create ``table`` with columns name -> (DuckDB type, values of equal length)."""

@@ -15,7 +15,7 @@ PRIVACY = sorted((ROOT / "dpsql" / "privacy").rglob("*.py"))
 
 
 def test_import_contracts_hold() -> None:
-    command = [Path(sys.executable).parent / "lint-imports", "--no-cache"]
+    command = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stdout
 

@@ -114,5 +114,8 @@ def message(text: str, sql: str = "") -> Result:
 
 def listing(columns: tuple[str, ...], rows: list[tuple[Any, ...]], sql: str = "") -> Result:
     """A result of public facts, such as SHOW tables."""
-    types = tuple("text" for _ in columns)
+    types = tuple(
+        "integer" if rows and all(isinstance(row[j], int) for row in rows) else "text"
+        for j in range(len(columns))
+    )
     return Result(columns, types, tuple(rows), tuple(None for _ in columns), sql, kind="message")

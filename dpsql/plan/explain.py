@@ -16,6 +16,10 @@ from dpsql.plan.plan import Plan
 from dpsql.plan.request import Place, Request
 
 
+SHOWN = 20
+"""Statements whose errors are listed one by one."""
+
+
 @dataclass(frozen=True, slots=True)
 class StatementForecast:
     """What one statement will return: its rows, columns and expected standard errors.
@@ -53,37 +57,46 @@ class Explanation:
         """The forecast as text."""
         if self.free:
             return ("answered by the catalog alone: exact, free",)
-        count = len(self.statements)
+        count, rows = len(self.statements), sum(s.rows for s in self.statements)
         cost = f"epsilon {decimal_text(self.epsilon)}" + (" (assumed)" if self.assumed else "")
         if self.noise == "gaussian":
             cost += f", delta {float(self.delta):g}"
         lines = [
-            f"workload    {count} statement{'s' if count != 1 else ''}, "
-            f"{sum(s.rows for s in self.statements):,} rows",
+            f"workload    {_plural(count, 'statement')}, {_plural(rows, 'row')}",
             f"strategy    {self.method}, {self.noise} noise",
             f"cost        {cost}; at most {decimal_text(self.remaining)} can still be asked for",
             f"error       {self.rmse:.4g} expected (root mean square)",
         ]
         for name, rmse in self.comparisons:
-            ratio = f"{rmse / self.rmse:.3g} times as much" if rmse >= self.rmse else ""
-            lines.append(f"            {rmse:.4g} {name}{f', {ratio}' if ratio else ''}")
-        for statement in self.statements[:20]:
-            lines += [
-                f"column      {name}: stddev {_spread(mean, largest)}"
-                for name, mean, largest in statement.stddev
-            ]
-        if count > 20:
-            lines.append(f"            ... and {count - 20} more statements")
+            times = f", {rmse / self.rmse:.3g} times as much" if rmse > 1.001 * self.rmse else ""
+            lines.append(f"            {rmse:.4g} {name}{times}")
+        if count == 1:
+            spread = self.statements[0].stddev
+            lines += [f"column      {_spread(*item)}" for item in spread]
+            return tuple(lines)
+        for number, statement in enumerate(self.statements[:SHOWN], start=1):
+            spreads = "; ".join(_spread(*item) for item in statement.stddev)
+            title = " ".join(statement.sql.split())
+            lines.append(f"{number:>9}   {title if len(title) <= 76 else title[:73] + '...'}")
+            lines.append(
+                f"            {_plural(statement.rows, 'row')}{spreads and ': ' + spreads}"
+            )
+        if count > SHOWN:
+            lines.append(f"            ... and {count - SHOWN} more statements")
         return tuple(lines)
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
 
-def _spread(mean: float, largest: float) -> str:
+def _plural(count: int, what: str) -> str:
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
+
+
+def _spread(name: str, mean: float, largest: float) -> str:
     if math.isclose(mean, largest, rel_tol=1e-3):
-        return f"{mean:.4g}"
-    return f"{mean:.4g} on average, {largest:.4g} at most"
+        return f"{name} \u00b1 {mean:.4g}"
+    return f"{name} \u00b1 {mean:.4g} on average, {largest:.4g} at most"
 
 
 def explain(request: Request, plan: Plan | None, assumed: bool, remaining: Fraction) -> Explanation:

@@ -1,0 +1,157 @@
+"""Selection: dominance, certificates, refusals, the audit surface."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dpsql.errors import ProgrammingError
+from dpsql.plan import Workload, select
+from dpsql.plan.coarsen import coarsen
+from dpsql.plan.convention import unit_error
+from dpsql.plan.select import lower_bound
+from dpsql.plan.strategy import Noise
+from dpsql.plan.templates.problem import Problem
+
+CDF = Workload({"age": 74}, [{"age": (np.arange(17, 91) < k).astype(int)} for k in range(20, 81)])
+MIXED = Workload(
+    {"a": 4, "b": 12, "c": 3},
+    [{"a": "identity", "b": "prefix"}, {"b": "prefix", "c": "identity"}, {"c": "identity"}, {}],
+)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_one_histogram_is_certified(noise: Noise) -> None:
+    w = Workload({"a": 5, "b": 7, "c": 3}, [{"a": "identity", "b": "identity"}])
+    strategy = select(w, noise)
+    assert strategy.method == "identity"
+    assert [b.attributes for b in strategy.blocks] == [("a", "b")]
+    assert strategy.full == {"a": None, "b": None}
+    assert unit_error(strategy, w) == pytest.approx(35)
+    assert lower_bound(Problem(w, noise)) == pytest.approx(35)
+
+
+def test_simple_plans_do_not_load_the_optimiser() -> None:
+    code = (
+        "import sys; from dpsql.plan import Workload, select;"
+        "select(Workload({'a': 5, 'b': 7}, [{'a': 'identity', 'b': 'identity'}]));"
+        "sys.exit('scipy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_prefix_counts() -> None:
+    """Counts below 61 thresholds: a histogram has 7.8, learned rows at most 5.3."""
+    w = coarsen(CDF).workload
+    strategy = select(w)
+    assert strategy.rmse(w) <= 5.3
+    assert select(w, mechanism="identity").rmse(w) > 7
+    gaussian = select(w, "gaussian")
+    assert gaussian.rmse(w) >= math.sqrt(4.224678889326836**2 * _svd_bound(w) / w.rows)
+
+
+def _svd_bound(workload: Workload) -> float:
+    W = np.concatenate([p.factors["age"].dense() for p in workload.products])
+    return float(np.linalg.svd(W, compute_uv=False).sum() ** 2 / W.shape[1])
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_auto_is_at_least_as_good_as_every_named_mechanism(noise: Noise) -> None:
+    names = ["identity", "kron", "union", "marginals", "joint", "hdmm"]
+    names += ["residual"] if noise == "gaussian" else []
+    auto = unit_error(select(MIXED, noise, effort=0.3), MIXED)
+    for name in names:
+        named = select(MIXED, noise, name, effort=0.3)
+        assert auto <= unit_error(named, MIXED) * 1.01, name
+    assert lower_bound(Problem(MIXED, noise)) <= auto
+
+
+def test_same_arguments_same_strategy() -> None:
+    one, two = (select(MIXED, effort=0.2).fingerprint() for _ in range(2))
+    assert one == two
+
+
+def test_audit_surface_recomputes_the_error() -> None:
+    """From blocks, factors and shares alone anyone can recompute sensitivity and error."""
+    strategy = select(MIXED, effort=0.2)
+    assert sum(block.share for block in strategy.blocks) == 1
+    information = np.zeros((144, 144))
+    for block in strategy.blocks:
+        rows: NDArray[Any] = np.ones((1, 1))
+        for name, n in MIXED.domain.items():
+            if name not in block.attributes:
+                part = np.ones((1, n))
+            else:
+                factor = block.factors[name]
+                part = np.eye(n) if factor is None else factor.astype(float)
+            rows = np.kron(rows, part)
+        scale = np.abs(rows).sum(axis=0).max() / float(block.share)
+        information += rows.T @ rows / (2 * scale**2)
+    inverse = np.linalg.pinv(information, rcond=1e-12, hermitian=True)
+    total = 0.0
+    for product in MIXED.products:
+        W: NDArray[Any] = np.ones((1, 1))
+        for name, n in MIXED.domain.items():
+            Q = product.factors[name].dense() if name in product.factors else np.ones((1, n))
+            W = np.kron(W, Q)
+        total += float(np.trace(W @ inverse @ W.T))
+    assert strategy.rmse(MIXED) == pytest.approx(math.sqrt(total / MIXED.rows), rel=1e-7)
+
+
+def test_pinned_attributes_are_in_every_block() -> None:
+    """With one common filter the rows outside it must not be counted by any block."""
+    young = [1, 1, 1, 0, 0, 0]
+    products = [{"age": young, **dict.fromkeys(c, "identity")} for c in combinations("abc", 2)]
+    w = coarsen(Workload({"a": 30, "age": 6, "b": 40, "c": 20}, products)).workload
+    assert w.pinned == {"age"}
+    for noise in ("laplace", "gaussian"):
+        strategy = select(w, noise, effort=0.2)
+        assert len(strategy.blocks) > 1
+        assert all("age" in block.attributes for block in strategy.blocks)
+        assert strategy.rmse(w) > 0
+
+
+@pytest.mark.parametrize(
+    "products",
+    [
+        [{}],
+        [{"a": [0, 0, 0]}],
+        [{"a": [0, 0, 0], "b": "identity"}],
+        [{"a": [1, 0, 0]}],
+        [{"a": [[1, -1, 0]]}],
+        [{"a": [[0.5, 0.25, 0.1]]}, {"b": "identity"}],
+        [{"a": [1, 0, 0]}, {"a": [1, 0, 0], "b": "identity"}],
+        [{"a": "identity"}, {"a": "identity"}, {"a": "identity"}],
+    ],
+)
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_degenerate_workloads(products: list[dict[str, object]], noise: Noise) -> None:
+    domain = {"a": 3, "b": 2, "one": 1}
+    raw = Workload(domain, products)
+    for w in (raw, coarsen(raw).workload):
+        strategy = select(w, noise, effort=0.1)
+        assert math.isfinite(strategy.rmse(w))
+
+
+def test_refusals() -> None:
+    huge = Workload({"a": 5000, "b": 5000, "c": 5000}, [dict.fromkeys("abc", "identity")])
+    with pytest.raises(ProgrammingError, match="spans") as caught:
+        select(huge)
+    assert caught.value.code == "E_TOO_LARGE"
+    apart = Workload({"a": 5000, "b": 5000, "c": 5000}, [{n: "identity"} for n in "abc"])
+    with pytest.raises(ProgrammingError, match="does not fit") as caught:
+        select(apart, mechanism="kron")
+    assert caught.value.code == "E_TOO_LARGE"
+    assert "union" in str(caught.value)
+    assert len(select(apart, effort=0.1).blocks) == 3
+    for arguments in ({"mechanism": "magic"}, {"noise": "cauchy"}, {"mechanism": "residual"}):
+        with pytest.raises(ProgrammingError) as caught:
+            select(MIXED, **arguments)  # type: ignore[arg-type]
+        assert caught.value.code == "E_SETTING"

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpsql.algebra.operator import Operator
 from dpsql.errors import ProgrammingError
+from dpsql.plan.bounds import svd_bound
 from dpsql.plan.convention import unit_error
 from dpsql.plan.strategy import Block, Integers, Noise, Strategy, assemble
 from dpsql.plan.templates.problem import Problem
@@ -66,7 +66,7 @@ def select(
     check_sizes(problem)
     if problem.d == 0 or not _asks(problem):
         return _least(problem)
-    bound = lower_bound(problem)
+    bound = svd_bound(workload)
     best, least = None, math.inf
     for strategy in candidates(problem, mechanism, effort):
         error = unit_error(strategy, workload)
@@ -137,38 +137,6 @@ def check_sizes(problem: Problem) -> None:
 
 def _too_large(message: str, hint: str) -> ProgrammingError:
     return ProgrammingError("E_TOO_LARGE", message, hint=hint)
-
-
-def lower_bound(problem: Problem) -> float:
-    """Return a lower bound on the error at unit budget, zero where none is known cheaply.
-
-    Source: the singular value bound; HDMM, section 8, Theorem 12 for marginals.
-    """
-    components = problem.components
-    if all(factors.trivial for factors in problem.factors):
-        t, r = problem.identity_tables()
-        R = components.values(t, r)
-        logs = np.log1p(-1 / np.maximum(np.array(problem.sizes, dtype=float), 1 + 1e-9))
-        price = np.array(
-            [
-                sum(logs[i] for i in range(problem.d) if mask & components.bit(i))
-                for mask in components.masks
-            ]
-        )
-        return float(np.sqrt(R * np.exp(price)).sum() ** 2)
-    if len(components.weights2) == 1:
-        bounds = [_factor_bound(factors.operators[0]) for factors in problem.factors]
-        return float(components.weights2[0]) * math.prod(bounds)
-    return 0.0
-
-
-def _factor_bound(operator: Operator) -> float:
-    if operator.key == ("identity", operator.n):
-        return float(operator.n)
-    if operator.n > 1024:
-        return 0.0
-    spectrum = np.linalg.eigvalsh(operator.gram())
-    return float(np.sqrt(np.maximum(spectrum, 0)).sum() ** 2 / operator.n)
 
 
 def _asks(problem: Problem) -> bool:

@@ -11,9 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Identity
+from dpsql.plan.bounds import svd_bound
 from dpsql.plan.convention import unit_error, unit_variances
 from dpsql.plan.forecast import Forecast
-from dpsql.plan.select import lower_bound, select
+from dpsql.plan.select import select
 from dpsql.plan.templates.gaussian import kron_strategy
 from dpsql.plan.templates.problem import Problem
 from dpsql.plan.templates.residual import (
@@ -50,7 +51,7 @@ def test_marginals_attain_the_singular_value_bound() -> None:
     bound = np.linalg.svd(np.concatenate(W), compute_uv=False).sum() ** 2 / math.prod(
         SIZES.values()
     )
-    assert lower_bound(problem) == pytest.approx(bound)
+    assert svd_bound(MARGINALS) == pytest.approx(bound)
     assert planned_error(problem, identity_tables(problem)) == pytest.approx(bound)
     assert unit_error(strategy, MARGINALS) == pytest.approx(bound, rel=1e-6)
 

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
+from dpsql.plan.bounds import svd_bound
 from dpsql.plan.coarsen import coarsen
 from dpsql.plan.convention import unit_error
-from dpsql.plan.select import lower_bound
 from dpsql.plan.strategy import Noise
-from dpsql.plan.templates.problem import Problem
 
 CDF = Workload({"age": 74}, [{"age": (np.arange(17, 91) < k).astype(int)} for k in range(20, 81)])
 MIXED = Workload(
@@ -35,7 +34,7 @@ def test_one_histogram_is_certified(noise: Noise) -> None:
     assert [b.attributes for b in strategy.blocks] == [("a", "b")]
     assert strategy.full == {"a": None, "b": None}
     assert unit_error(strategy, w) == pytest.approx(35)
-    assert lower_bound(Problem(w, noise)) == pytest.approx(35)
+    assert svd_bound(w) == pytest.approx(35)
 
 
 def test_simple_plans_do_not_load_the_optimiser() -> None:
@@ -70,7 +69,7 @@ def test_auto_is_at_least_as_good_as_every_named_mechanism(noise: Noise) -> None
     for name in names:
         named = select(MIXED, noise, name, effort=0.3)
         assert auto <= unit_error(named, MIXED) * 1.01, name
-    assert lower_bound(Problem(MIXED, noise)) <= auto
+    assert svd_bound(MIXED) <= auto
 
 
 def test_same_arguments_same_strategy() -> None:

@@ -75,5 +75,7 @@ def two_sample(first: NDArray[Any], second: NDArray[Any], groups: int = 30) -> f
 def lag_one(sample: NDArray[Any]) -> float:
     """Return the p-value that neighbours are uncorrelated."""
     x = sample.astype(np.float64)
+    if x.std() == 0:
+        return 0.0
     r = float(np.corrcoef(x[:-1], x[1:])[0, 1])
     return float(2 * stats.norm.sf(abs(r) * (x.size - 1) ** 0.5))

@@ -1,0 +1,95 @@
+"""The membrane's door with counts in place of rows: what an audit knocks at."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.plan.plan import Part, Plan
+from dpsql.plan.strategy import Block, Noise, Strategy
+from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
+from dpsql.privacy.measure import Vaults, measure
+from dpsql.privacy.receipt import Receipt, issue
+
+Counts = NDArray[np.int64]
+POLICY = Policy(Fraction(10**5), Fraction(1, 10**9))
+_numbers = itertools.count()
+
+
+class Cells:
+    """A vault that holds counts; classes are taken to be the identity."""
+
+    data_version = "audit"
+
+    def __init__(self, names: Sequence[str], counts: Counts) -> None:
+        self.names = list(names)
+        self.counts = counts
+
+    def check(self) -> None:
+        """Do nothing: there is no source."""
+
+    def load(self) -> None:
+        """Do nothing: there are no rows."""
+
+    def close(self) -> None:
+        """Do nothing: there are no rows."""
+
+    def count(self, attributes: Sequence[str], classes: Sequence[Counts]) -> Counts:
+        """Return the marginal on some attributes, in the order of the domain."""
+        others = tuple(i for i, name in enumerate(self.names) if name not in attributes)
+        return np.asarray(self.counts.sum(axis=others), dtype=np.int64)
+
+
+class Door(Vaults):
+    """One table of counts behind the door, and the plan that may be measured on it."""
+
+    def __init__(self, plan: Plan, counts: Counts) -> None:
+        self.plan = plan
+        self.cells = Cells(list(plan.parts[0].classes), counts)
+
+    def __getitem__(self, table: str) -> Cells:
+        return self.cells
+
+    def receipt(self) -> Receipt:
+        """Return a receipt for the plan; audits of noise need no ledger behind it."""
+        plan = self.plan
+        if plan.rho is None:
+            cost = laplace_cost(POLICY, plan.epsilon)
+        else:
+            cost = gaussian_cost(POLICY, plan.rho, plan.epsilon)
+        version = self.versions(part.table for part in plan.parts)
+        return issue("audit", 1, f"audit-{next(_numbers)}", plan.fingerprint, version, cost)
+
+    def measured(self, receipt: Receipt | None = None) -> NDArray[Any]:
+        """Return all noisy values of one measurement, flat."""
+        (found,) = measure(self.plan, receipt or self.receipt(), self)
+        return np.concatenate([np.ravel(value) for value in found.values])
+
+
+def plan_for(noise: Noise, factors: dict[str, Counts | int], amount: Fraction, c: int = 1) -> Plan:
+    """Return a plan of one block over all attributes; a number stands for an identity factor."""
+    sizes = {n: f if isinstance(f, int) else f.shape[1] for n, f in factors.items()}
+    full = {n: None if isinstance(f, int) else f for n, f in factors.items()}
+    block = Block(tuple(factors), frozenset(), Fraction(1))
+    strategy = Strategy(sizes, full, {}, (block,), noise, "audit")
+    classes = {name: np.arange(size) for name, size in sizes.items()}
+    part = Part("t", strategy, classes, amount, c)
+    rho = amount if noise == "gaussian" else None
+    return Plan((part,), noise, amount if rho is None else Fraction(1), Fraction(1, 10**9), rho)
+
+
+def empty(plan: Plan) -> Door:
+    """Return the plan's door on a table without rows."""
+    return Door(plan, np.zeros([c.size for c in plan.parts[0].classes.values()], dtype=np.int64))
+
+
+def with_unit(plan: Plan, cell: tuple[int, ...], rows: int = 1) -> Door:
+    """Return the plan's door on a table of ``rows`` rows in one cell."""
+    door = empty(plan)
+    door.cells.counts[cell] = rows
+    return door

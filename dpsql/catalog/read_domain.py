@@ -1,0 +1,188 @@
+"""Read the domain of one column: what cells it has, and the cell of everything else."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import unicodedata
+from collections.abc import Mapping
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+from dpsql.catalog.domain import (
+    PERIODS,
+    Bins,
+    Domain,
+    IntegerRange,
+    Periods,
+    Value,
+    Values,
+    count_periods,
+    floor_period,
+)
+from dpsql.catalog.place import MAX_BOUND, Place, read_number, read_pair, show
+
+MAX_CELLS = 1_000_000
+MAX_BINS = 100_000
+
+
+def read_domain(place: Place, kind: str, facts: Mapping[str, Any]) -> Domain | None:
+    """Read ``domain``, ``domain_file``, ``bins`` and ``by``; None when nothing is declared."""
+    if "domain" in facts and "domain_file" in facts:
+        place.fail("domain and domain_file exclude each other", "keep one of them")
+    if "by" in facts and kind != "date":
+        place.fail("`by` belongs to date columns", 'bins = 100, or type = "date"')
+    if "bins" in facts and kind not in ("integer", "number"):
+        place.fail(f"`bins` on a {kind} column", "bins belong to integer and number columns")
+    if "bins" in facts:
+        return _read_bins(place, kind, facts)
+    if "domain_file" in facts:
+        if kind != "text":
+            place.fail("domain_file on a column that is not text", "domain_file is for text")
+        return Values(_check_texts(place, _read_lines(place, facts["domain_file"])))
+    if "domain" not in facts:
+        if "by" in facts:
+            place.fail("`by` without a domain", 'domain = ["2020-01-01", "2024-12-31"]')
+        return None
+    given = facts["domain"]
+    if not isinstance(given, list) or not given:
+        place.fail(f"domain = {show(given)}", "a list of values, or [lowest, highest]")
+    match kind:
+        case "integer":
+            return _read_integers(place, given)
+        case "text":
+            return Values(_check_texts(place, given))
+        case "boolean":
+            if sorted(map(repr, given)) != ["False", "True"]:
+                place.fail(f"domain = {show(given)}", "domain = [false, true]")
+            return Values(tuple(given))
+        case "date":
+            return _read_periods(place, given, facts.get("by", "day"))
+        case _:
+            place.fail(
+                "a number column needs bins or bounds",
+                "domain = [0, 500], bins = 100  (or bounds = [0, 500] for a measure)",
+            )
+
+
+def _read_bins(place: Place, kind: str, facts: Mapping[str, Any]) -> Bins:
+    bins = facts["bins"]
+    if isinstance(bins, list):
+        edges = tuple(read_number(place, "bins", value) for value in bins)
+        if len(edges) < 2 or any(float(a) >= float(b) for a, b in pairwise(edges)):
+            place.fail("bin edges are not increasing", "bins = [0, 10, 50, 100]")
+        if kind == "integer" and any(edge.denominator != 1 for edge in edges):
+            place.fail("bin edges of an integer column are not integers", "bins = [0, 10, 50, 100]")
+        if "domain" in facts:
+            lo, hi = read_pair(place, "domain", facts["domain"])
+            if (lo, hi) != (edges[0], edges[-1]):
+                place.fail("bins do not span the domain", "leave the domain out")
+        return Bins(edges)
+    if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MAX_BINS:
+        place.fail(f"bins = {show(bins)}", f"a number from 1 to {MAX_BINS}, or increasing edges")
+    lo, hi = read_pair(place, "domain", facts.get("domain"))
+    if lo >= hi:
+        place.fail(f"domain = [{lo}, {hi}]", "domain = [lowest, highest]")
+    edges = tuple(lo + (hi - lo) * j / bins for j in range(bins + 1))
+    if kind == "integer":
+        edges = tuple(Fraction(math.ceil(edge)) for edge in edges)
+        if (edges[0], edges[-1]) != (lo, hi):
+            place.fail("the domain of an integer column is not of integers", "domain = [0, 99]")
+    if any(float(a) >= float(b) for a, b in pairwise(edges)):
+        place.fail(f"{bins} bins are too many for the domain", "use fewer bins, or none")
+    return Bins(edges)
+
+
+def _read_integers(place: Place, given: list[Any]) -> IntegerRange | Values:
+    for value in given:
+        if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MAX_BOUND:
+            place.fail(f"domain: {show(value)} is not a usable integer", "domain = [0, 99]")
+    if len(given) == 2:
+        lo, hi = given
+        if lo > hi:
+            place.fail("domain is reversed", f"domain = [{hi}, {lo}]")
+        if hi - lo >= MAX_CELLS:
+            place.fail(f"domain has {hi - lo + 1} cells", "add bins = 100")
+        return IntegerRange(lo, hi)
+    if len(set(given)) != len(given):
+        place.fail("domain repeats a value", "each value once")
+    return Values(tuple(given))
+
+
+def _check_texts(place: Place, given: list[Any]) -> tuple[str, ...]:
+    seen: dict[str, str] = {}
+    for value in given:
+        if not isinstance(value, str):
+            place.fail(f"domain: {show(value)} is not text", 'domain = ["a", "b"]')
+        if "\0" in value:
+            place.fail("domain: a value holds a NUL character", "leave it out")
+        key = _fold(value)
+        if key in seen:
+            place.fail(
+                f"domain: {value!r} and {seen[key]!r} are the same text",
+                "values must differ in more than spaces around them or Unicode form",
+            )
+        seen[key] = value
+    return tuple(given)
+
+
+def _fold(value: object) -> str:
+    """What two values must differ in to be told apart for certain."""
+    return unicodedata.normalize("NFC", str(value)).strip()
+
+
+def _read_lines(place: Place, file: Any) -> list[str]:
+    if not isinstance(file, str) or not file:
+        place.fail(f"domain_file = {show(file)}", 'domain_file = "values.txt"')
+    try:
+        text = (place.path.resolve().parent / file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError, ValueError):
+        place.fail(f"domain_file {file!r} cannot be read", "one value per line, UTF-8")
+    lines = [line.rstrip("\r") for line in text.split("\n")]
+    lines = lines[:-1] if lines and lines[-1] == "" else lines
+    if not lines:
+        place.fail(f"domain_file {file!r} is empty", "one value per line")
+    return lines
+
+
+def _read_periods(place: Place, given: list[Any], unit: Any) -> Periods:
+    if unit not in PERIODS:
+        place.fail(f"by = {show(unit)}", f"one of {', '.join(PERIODS)}")
+    days = [_read_day(place, value) for value in given]
+    if len(days) != 2 or days[0] > days[1]:
+        place.fail(f"domain = {show(given)}", 'domain = ["2020-01-01", "2024-12-31"]')
+    if days[1].year == dt.MAXYEAR:
+        place.fail(f"domain = {show(given)} ends too late", "the calendar ends with 9998-12-31")
+    return Periods(floor_period(days[0], unit), unit, count_periods(days[0], days[1], unit))
+
+
+def _read_day(place: Place, value: Any) -> dt.date:
+    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        return value
+    try:
+        return dt.date.fromisoformat(value)
+    except (TypeError, ValueError):
+        place.fail(f"domain: {show(value)} is not a date", '"2020-01-01"')
+
+
+def read_other(place: Place, kind: str, domain: Domain | None, given: Any) -> Value:
+    """Read the label of the cell for all other values; None when there is none."""
+    if given is False:
+        return None
+    if kind not in ("text", "integer") or isinstance(domain, Bins) or domain is None:
+        place.fail("`other` needs a list of values", "other belongs to text and integer domains")
+    if given is True and kind == "text":
+        given = "other"
+    expected = str if kind == "text" else int
+    if isinstance(given, bool) or not isinstance(given, expected):
+        place.fail(f"other = {show(given)}", 'other = true for text, or a value such as "Rest"')
+    if isinstance(given, int) and abs(given) > MAX_BOUND:
+        place.fail(f"other = {show(given)} is too large", "at most 2^53 in absolute value")
+    if isinstance(given, str) and "\0" in given:
+        place.fail("other holds a NUL character", "leave it out")
+    if _fold(given) in map(_fold, domain.representatives):
+        place.fail(
+            f"other = {show(given)} is also a domain value", 'choose a label, other = "Rest"'
+        )
+    return given

@@ -18,6 +18,7 @@ _NETWORK = frozenset(
     | {"glusterfs", "fuse.glusterfs", "fuse.sshfs", "fuse.s3fs"}
 )
 _MODE = 0o600
+_GUARDED: int = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 _held: set[int] = set()
 
 
@@ -27,7 +28,7 @@ def exclusive(path: Path) -> Iterator[None]:
 
     The kernel gives it up when the process dies. Raises: OSError.
     """
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, _MODE)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | _GUARDED, _MODE)
     _held.add(fd)
     try:
         _lock(fd)
@@ -81,8 +82,7 @@ else:
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file durably, so that a crash leaves the old content or the new. Raises: OSError."""
     fresh = path.with_name(path.name + ".new")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
-    fd = os.open(fresh, flags, _MODE)
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _GUARDED, _MODE)
     try:
         view = memoryview(content)
         while view:

@@ -21,6 +21,9 @@ check: $(VENV)/.test
 	$(BIN)/lint-imports
 	$(BIN)/pytest
 
+audit: $(VENV)/.test
+	$(BIN)/pytest tests/audit
+
 format: $(VENV)/.test
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .

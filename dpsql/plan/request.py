@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.errors import DataError
+from dpsql.plan.cache import cached_select
 from dpsql.plan.coarsen import Coarsening, coarsen
 from dpsql.plan.convention import unit_error
 from dpsql.plan.plan import Part, Plan, split_amount
-from dpsql.plan.select import select
 from dpsql.plan.strategy import Noise, Strategy
 from dpsql.plan.workload import Product, Workload
 from dpsql.privacy.accounting import rho_for
@@ -119,7 +119,9 @@ def make_plan(request: Request) -> Plan:
 
 def _plan_with(request: Request, noise: Noise) -> Plan:
     rho = rho_for(request.epsilon, request.delta) if noise == "gaussian" else None
-    strategies = {table: select(item.workload, noise) for table, item in request.coarse.items()}
+    strategies = {
+        table: cached_select(item.workload, noise) for table, item in request.coarse.items()
+    }
     errors = [
         unit_error(strategy, request.coarse[table].workload) * request.units(table) ** 2
         for table, strategy in strategies.items()

@@ -1,0 +1,199 @@
+"""Expected error of selected strategies against the published tables, as Markdown and JSON.
+
+    python -m benchmarks.accuracy [--reference DIR] [--effort X] [--only TEXT] [--json FILE]
+
+The workloads and published values are read from the directory named by --reference, by the
+environment variable DPSQL_REFERENCE, or ../shared/reference; without them the tables are skipped.
+Conventions: RMSE over all rows, epsilon 1, delta 1e-6 with the analytic calibration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpsql.algebra.blocks import IdentityTotal, Prefix
+from dpsql.algebra.derived import Permuted
+from dpsql.algebra.operator import Operator
+from dpsql.algebra.ranges import AllRange, WidthRanges
+from dpsql.plan import Workload, select
+from dpsql.plan.coarsen import coarsen
+from dpsql.plan.strategy import Noise
+
+TABLES: dict[str, Noise] = {
+    "table4": "laplace",
+    "table5": "gaussian",
+    "table6": "laplace",
+    "table7": "gaussian",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measured cell of a table; ratio compares with the best value known."""
+
+    cell: str
+    rmse: float
+    best_known: float | None
+    ratio: float | None
+    published: float | None
+    bound: float | None
+    method: str
+    cpu_seconds: float
+
+
+def main() -> None:
+    """Measure every cell that is asked for and print the tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--reference", type=Path)
+    parser.add_argument("--effort", type=float, default=1.0)
+    parser.add_argument("--only", default="", help="only cells whose name contains this text")
+    parser.add_argument("--max-n", type=int, default=1024, help="largest one-dimensional domain")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
+    options = parser.parse_args()
+    print(f"# Expected RMSE at epsilon = 1, effort {options.effort:g}\n")
+    print("| cell | RMSE | best known | ratio | published | bound | method | CPU s |")
+    print("|---|---|---|---|---|---|---|---|")
+    cells = []
+    for cell in measure_all(options):
+        cells.append(cell)
+        print(
+            f"| {cell.cell} | {cell.rmse:.4f} | {_text(cell.best_known)} | {_text(cell.ratio)} |"
+            f" {_text(cell.published)} | {_text(cell.bound)} | {cell.method} |"
+            f" {cell.cpu_seconds:.2f} |",
+            flush=True,
+        )
+    if options.json:
+        rows = [asdict(cell) for cell in cells]
+        options.json.write_text(json.dumps({"effort": options.effort, "cells": rows}, indent=1))
+
+
+def measure_all(options: argparse.Namespace) -> Iterator[Cell]:
+    """Yield the demonstration workloads, then the tables where their inputs are found."""
+    for name, workload in demonstrations():
+        if options.only in name:
+            yield measure(name, workload, "laplace", {}, options.effort)
+    reference = find_reference(options.reference)
+    if reference is None:
+        print("| tables 4-7 | skip: no reference files found | | | | | | |")
+        return
+    known = json.loads((reference / "best_known.json").read_text())
+    definitions = json.loads((reference / "hdmm_workloads.json").read_text())
+    for key, facts in known.items():
+        if options.only not in key:
+            continue
+        table, name, *rest = key.split("/")
+        if rest and int(rest[0]) > options.max_n:
+            continue
+        if rest:
+            workload = one_dimensional(name, int(rest[0]))
+        else:
+            workload = published(definitions, name)
+        yield measure(key, workload, TABLES[table], facts, options.effort)
+
+
+def measure(
+    name: str, workload: Workload, noise: Noise, facts: dict[str, Any], effort: float
+) -> Cell:
+    """Select a strategy and compare its exact error with what is known."""
+    start = time.process_time()
+    coarse = coarsen(workload).workload
+    strategy = select(coarse, noise, effort=effort)
+    seconds = time.process_time() - start
+    rmse = strategy.rmse(coarse)
+    best = facts.get("best_known")
+    return Cell(
+        name,
+        rmse,
+        best,
+        rmse / best if best else None,
+        facts.get("published"),
+        facts.get("bound"),
+        strategy.method,
+        seconds,
+    )
+
+
+def demonstrations() -> Iterator[tuple[str, Workload]]:
+    """Yield the counts below 61 ages, and the one- and two-way marginals of six attributes."""
+    ages = np.arange(17, 91)
+    yield "adult_cdf", Workload({"age": 74}, [{"age": ages < k} for k in range(20, 81)])
+    sizes = {
+        "workclass": 9,
+        "education": 16,
+        "marital_status": 7,
+        "relationship": 6,
+        "race": 5,
+        "sex": 2,
+    }
+    sets = [s for k in (1, 2) for s in combinations(sizes, k)]
+    yield "adult_marginals", Workload(sizes, [dict.fromkeys(s, "identity") for s in sets])
+
+
+def find_reference(chosen: Path | None) -> Path | None:
+    """Return the directory of reference files, None if there is none."""
+    root = Path(__file__).resolve().parents[2]
+    named = os.environ.get("DPSQL_REFERENCE")
+    for path in (chosen, Path(named) if named else None, root / "shared" / "reference"):
+        if path is not None and (path / "best_known.json").is_file():
+            return path
+    return None
+
+
+def one_dimensional(name: str, n: int) -> Workload:
+    """Return a workload of the one-dimensional tables."""
+    operators: dict[str, Operator] = {
+        "all-range": AllRange(n),
+        "prefix": Prefix(n),
+        "width32": WidthRanges(n, 32),
+        "permuted": Permuted(AllRange(n), np.random.RandomState(0).permutation(n)),
+    }
+    return Workload({"x": n}, [{"x": operators[name]}])
+
+
+def published(definitions: dict[str, Any], name: str) -> Workload:
+    """Return a workload of the multi-dimensional tables."""
+    facts = definitions["workloads"][name]
+    domain = {attribute: int(n) for attribute, n in facts["domain"]}
+    attributes = list(domain)
+    factors = [product["factors"] for product in facts.get("products", [])]
+    for subset in facts.get("subsets", []):
+        prefixes = facts.get("prefix_attributes") or []
+        names = [attributes[i] for i in subset]
+        factors.append({a: "prefix" if a in prefixes else "identity" for a in names})
+    products = [
+        {a: _factor(definitions["predicates"], kind, domain[a]) for a, kind in mapping.items()}
+        for mapping in factors
+    ]
+    workload = Workload(domain, products)
+    if workload.rows != facts["num_queries"]:
+        raise ValueError(f"{name} has {workload.rows} rows, not {facts['num_queries']}")
+    return workload
+
+
+def _factor(predicates: dict[str, list[list[int]]], kind: str, n: int) -> object:
+    if kind in ("identity", "total", "prefix"):
+        return kind
+    if kind == "identity_total":
+        return IdentityTotal(n)
+    rows = np.zeros((len(predicates[kind]), n), dtype=np.int64)
+    for row, cells in zip(rows, predicates[kind], strict=True):
+        row[cells] = 1
+    return rows
+
+
+def _text(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -7,16 +7,17 @@ Measurement -> Estimate -> Result. The first six see public facts only; there is
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import TypeVar
 
 from dpsql.answer.assemble import assemble_results
 from dpsql.answer.reconstruct import reconstruct
 from dpsql.answer.releases import Release, Releases
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.catalog import Catalog
-from dpsql.errors import DataError
+from dpsql.errors import DataError, Error, InternalError
 from dpsql.plan.explain import Explanation, explain
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Request, make_plan
@@ -27,6 +28,22 @@ from dpsql.sql.bind import bind
 from dpsql.sql.parse import Statement
 from dpsql.sql.products import Compiled, Compiler
 from dpsql.terms import Terms
+
+T = TypeVar("T")
+
+
+def guarded(work: Callable[[], T]) -> T:
+    """Run ``work``; an unforeseen failure gets one constant text, no cause and no context.
+
+    Raises: InternalError (E_INTERNAL). A charge already made stays: refunds would depend on data.
+    """
+    try:
+        return work()
+    except Error:
+        raise
+    except Exception:
+        pass
+    raise InternalError("E_INTERNAL", "the request failed; a charge already made stays")
 
 
 class Engine:
@@ -61,11 +78,13 @@ class Engine:
         static = all(item.is_static for item in workload)
         request = self._request(workload, terms, Fraction(1) if static else None)
         if static:
-            return assemble_results(request, {}, None, None, self.compiler.evaluator.sealed)
+            sealed = self.compiler.evaluator.sealed
+            return guarded(lambda: assemble_results(request, {}, None, None, sealed))
         name = self._request_name(request)
         release = None if terms.fresh else self.releases.find(name)
-        free = release is not None
-        return self._results(request, release or self._release(request, name), free)
+        if release is not None:
+            return guarded(lambda: self._results(request, release, free=True))
+        return guarded(lambda: self._results(request, self._release(request, name), free=False))
 
     def _request(
         self, workload: Sequence[Compiled], terms: Terms, default: Fraction | None
@@ -87,10 +106,14 @@ class Engine:
         self.vaults.prepare(request.tables)
         version = self.vaults.versions(part.table for part in plan.parts)
         receipt = self.ledger.debit(self._cost(plan), plan.fingerprint, version)
-        measured = measure(plan, receipt, self.vaults)
-        values = tuple(item.values for item in measured)
-        release = Release(plan, values, receipt.ledger_id, receipt.seq, receipt.head)
-        self.releases.add(name, release)
+        try:
+            measured = measure(plan, receipt, self.vaults)
+            values = tuple(item.values for item in measured)
+            release = Release(plan, values, receipt.ledger_id, receipt.seq, receipt.head)
+            self.releases.add(name, release)
+        except Exception:
+            self.ledger.settle(receipt, "failed")
+            raise
         self.ledger.settle(receipt, "released")
         return release
 

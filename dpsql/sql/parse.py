@@ -10,7 +10,7 @@ import datetime as dt
 import difflib
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import NoReturn
@@ -19,7 +19,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
+from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError, Span, printable
 
 MAX_TEXT = 64 * 1024
 MAX_DEPTH = 50
@@ -258,8 +258,10 @@ def _parse_set(fragment: Fragment, lexemes: list[Lexeme]) -> Statement:
 
 
 def _parse_show(fragment: Fragment, lexemes: list[Lexeme]) -> Statement:
-    if len(lexemes) != 2 or lexemes[1].text.lower() not in SHOWN:
-        _refuse_setting(fragment, lexemes[min(1, len(lexemes) - 1)], SHOWN)
+    if len(lexemes) < 2:
+        raise ProgrammingError("E_SETTING", "SHOW what?", hint=f"one of {', '.join(SHOWN)}")
+    if len(lexemes) > 2 or lexemes[1].text.lower() not in SHOWN:
+        _refuse_setting(fragment, lexemes[min(2, len(lexemes) - 1)], SHOWN)
     return Statement("show", fragment, words=(lexemes[1].text.lower(),))
 
 
@@ -336,11 +338,14 @@ def _parse_error(
 def bind_parameters(text: str, parameters: Sequence[object]) -> str:
     """Replace every ``?`` outside quotes and comments by a literal, in order.
 
-    Raises: ProgrammingError (E_PARSE) when the counts differ or a value has no literal form.
+    Raises: ProgrammingError (E_PARSE, E_LITERAL) when the counts differ or a value has no literal
+    form; InterfaceError (E_PARSE) when the parameters are not a sequence.
 
     >>> bind_parameters("SELECT COUNT(*) FROM t WHERE a = ? AND b = '?'", ["it's"])
     "SELECT COUNT(*) FROM t WHERE a = 'it''s' AND b = '?'"
     """
+    if isinstance(parameters, str | bytes | Mapping) or not isinstance(parameters, Iterable):
+        raise InterfaceError("E_PARSE", "parameters must be a sequence, one value for every ?")
     values = list(parameters)
     parts: list[str] = []
     for lexeme in lex(text):
@@ -356,22 +361,40 @@ def bind_parameters(text: str, parameters: Sequence[object]) -> str:
 
 
 def render_literal(value: object) -> str:
-    """Write a Python value as a SQL literal."""
+    """Write a Python value as a SQL literal.
+
+    Raises: ProgrammingError (E_LITERAL) for numbers too long or not finite, (E_PARSE) for others.
+    """
     match value:
         case None:
             return "NULL"
         case bool():
             return "TRUE" if value else "FALSE"
-        case int():
-            return str(value) if value >= 0 else f"({value})"
-        case float() | Decimal() if math.isfinite(value):
-            return f"({value!r})" if isinstance(value, float) else f"({value:f})"
+        case int() if abs(value) < 10**MAX_NUMBER:
+            digits = int.__repr__(value)
+            return digits if value >= 0 else f"({digits})"
+        case float() if math.isfinite(value):
+            return f"({float.__repr__(value)})"
+        case Decimal() if value.is_finite() and abs(value.adjusted()) < MAX_NUMBER:
+            return f"({value:f})"
+        case int() | float() | Decimal():
+            raise ProgrammingError("E_LITERAL", "a number parameter is too long or not finite")
         case str():
             return "'" + value.replace("'", "''") + "'"
         case dt.datetime():
             return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
         case dt.date():
             return f"DATE '{value.isoformat()}'"
-    if hasattr(value, "item") and callable(value.item):
-        return render_literal(value.item())
+    plain = _plain(value)
+    if type(plain) is not type(value):
+        return render_literal(plain)
     raise ProgrammingError("E_PARSE", f"a {type(value).__name__} cannot be a parameter")
+
+
+def _plain(value: object) -> object:
+    """The Python value of a numpy scalar; anything else as it is."""
+    item = getattr(value, "item", None)
+    try:
+        return item() if callable(item) else value
+    except (TypeError, ValueError):
+        return value

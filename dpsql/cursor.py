@@ -53,7 +53,7 @@ class Cursor:
         Raises: ProgrammingError, NotSupportedError, BudgetExceeded, OperationalError.
         """
         terms = self._terms_with(options)
-        fragments = split_statements(bind_parameters(_text(sql), parameters))
+        fragments = split_statements(bind_parameters(check_text(sql), parameters))
         if not fragments:
             raise ProgrammingError("E_PARSE", "the statement is empty", hint="write a SELECT")
         if len(fragments) > 1:
@@ -70,17 +70,27 @@ class Cursor:
         """Answer all SELECTs of a script as one workload with one charge; see ``nextset``.
 
         SET statements must come before the first SELECT. Every statement is checked before any
-        of them runs. BEGIN WORKLOAD and RUN WORKLOAD may enclose the script.
+        of them runs. BEGIN WORKLOAD and RUN WORKLOAD may enclose the script; while a workload is
+        open, the SELECTs of a script are added to it.
         """
         connection = self.connection
-        statements = parse_script(_text(sql))
+        statements = parse_script(check_text(sql))
         if not statements:
             raise ProgrammingError("E_PARSE", "the script is empty")
-        _check_order(statements)
+        _check_order(statements, connection.collected is not None)
         terms = connection.terms
         for statement in statements:
             if statement.kind == "set":
                 terms = terms.with_text(*statement.words)
+        for statement in statements:
+            if statement.kind == "describe":
+                describe(connection.catalog, statement)
+        connection.engine.compile([s for s in statements if s.kind == "select"])
+        kinds = [statement.kind for statement in statements]
+        whole = ("begin" in kinds) == ("run" in kinds) and kinds[-2:] != ["begin", "run"]
+        if connection.collected is not None or not whole:
+            self._finish([r for s in statements for r in self._run(s, connection.terms)])
+            return self
         selects = [s for s in statements if s.kind == "select" and not s.explain]
         compiled = connection.engine.compile(selects)
         answers = iter(connection.engine.answer(compiled, terms) if compiled else ())
@@ -225,13 +235,13 @@ class Cursor:
         self.close()
 
 
-def _text(sql: object) -> str:
+def check_text(sql: object) -> str:
     if not isinstance(sql, str):
         raise InterfaceError("E_PARSE", f"SQL must be text, not {type(sql).__name__}")
     return sql
 
 
-def _check_order(statements: list[Statement]) -> None:
+def _check_order(statements: list[Statement], is_open: bool) -> None:
     """A script is one workload with one budget: settings precede it, markers enclose it."""
     seen_select = False
     for position, statement in enumerate(statements):
@@ -244,7 +254,10 @@ def _check_order(statements: list[Statement]) -> None:
             )
         seen_select |= statement.kind == "select" and not statement.explain
         last = position == len(statements) - 1
-        if (statement.kind == "run" and not last) or (statement.kind == "begin" and seen_select):
+        stray_run = statement.kind == "run" and not (last and is_open)
+        stray_begin = statement.kind == "begin" and (is_open or seen_select)
+        is_open |= statement.kind == "begin"
+        if stray_run or stray_begin:
             raise ProgrammingError(
                 "E_STATEMENT",
                 "a script is one workload: BEGIN WORKLOAD and RUN WORKLOAD can only enclose it",

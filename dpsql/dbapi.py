@@ -9,7 +9,7 @@ from types import TracebackType
 
 from dpsql.answer.result import Result
 from dpsql.catalog import Catalog
-from dpsql.cursor import Cursor, parse_script, refuse_unknown
+from dpsql.cursor import Cursor, check_text, parse_script, refuse_unknown
 from dpsql.engine import Engine
 from dpsql.errors import DataUnavailable, InterfaceError, ProgrammingError, UsageError
 from dpsql.plan.explain import Explanation
@@ -53,10 +53,18 @@ def connect(
     """
     refuse_unknown(unknown)
     options = {"epsilon": epsilon, "delta": delta, "noise": noise}
-    loaded = Catalog.load(Path(catalog))
+    loaded = Catalog.load(_path(catalog))
     terms = Terms(loaded.budget.max_epsilon_per_request)
     given = {name: value for name, value in options.items() if value is not None}
     return Connection(loaded, terms.with_values(given))
+
+
+def _path(catalog: object) -> Path:
+    try:
+        return Path(catalog)  # type: ignore[arg-type]
+    except TypeError:
+        what = f"a catalog is named by a path, not by {type(catalog).__name__}"
+        raise InterfaceError("E_POLICY", what) from None
 
 
 def split_script(text: str) -> tuple[list[str], str]:
@@ -144,7 +152,7 @@ class Connection:
         """The forecast of a statement or script: free, from public facts only."""
         terms = self.terms
         selects = []
-        for statement in parse_script(bind_parameters(sql, parameters)):
+        for statement in parse_script(bind_parameters(check_text(sql), parameters)):
             if statement.kind == "set":
                 terms = terms.with_text(*statement.words)
             elif statement.kind == "select":

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpsql.errors import DataError, ProgrammingError, decimal_text
+from dpsql.errors import DataError, InterfaceError, ProgrammingError, decimal_text, printable
 from dpsql.plan.request import NOISES
 from dpsql.privacy.accounting import (
     parse_delta,
@@ -50,6 +50,8 @@ class Terms:
 
         Raises: DataError (E_EPSILON, E_DELTA, E_SETTING); ProgrammingError (E_SETTING).
         """
+        if not isinstance(text, str):
+            raise InterfaceError("E_SETTING", f"{name} is set by text", hint="SET epsilon = 0.5")
         match name:
             case "epsilon":
                 return replace(self, epsilon=parse_epsilon_text(text, self.limit))
@@ -59,7 +61,9 @@ class Terms:
                 return replace(self, noise=_parse_noise(text.lower()))
             case "fresh" if text.lower() in _SWITCH:
                 return replace(self, fresh=_SWITCH[text.lower()])
-        raise ProgrammingError("E_SETTING", f"{name} = {text}", hint="SET fresh = on, or off")
+        raise ProgrammingError(
+            "E_SETTING", f"{name} = {printable(text)}", hint="SET fresh = on, or off"
+        )
 
     def display(self) -> dict[str, str]:
         """The settings as SHOW prints them."""
@@ -73,5 +77,7 @@ class Terms:
 
 def _parse_noise(value: object) -> str:
     if not isinstance(value, str) or value not in NOISES:
-        raise DataError("E_SETTING", f"noise = {value}", hint=f"one of {', '.join(NOISES)}")
+        raise DataError(
+            "E_SETTING", f"noise = {printable(str(value))}", hint=f"one of {', '.join(NOISES)}"
+        )
     return value

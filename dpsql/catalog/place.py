@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dpsql.errors import CatalogError
+from dpsql.errors import CatalogError, printable
 
 MAX_BOUND = 2**53
 MAX_PLACES = 30
@@ -26,7 +26,7 @@ class Place:
 
     def fail(self, problem: str, remedy: str, code: str = "E_POLICY") -> NoReturn:
         """Raise the CatalogError that names this place, the problem and the remedy."""
-        parts = [self.path.name]
+        parts = [printable(self.path.name)]
         parts += [f"table {self.table!r}"] if self.table is not None else []
         parts += [f"column {self.column!r}"] if self.column is not None else []
         raise CatalogError(code, f"{', '.join(parts)}: {problem}", hint=remedy)

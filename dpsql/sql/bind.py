@@ -12,6 +12,7 @@ from dpsql.catalog import Catalog, Column, Table
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.sql.allowed import PARTIAL, check_scalar
 from dpsql.sql.edges import check_edges, check_literals
+from dpsql.sql.growth import check_growth
 from dpsql.sql.outer import Outer
 from dpsql.sql.parse import Fragment, Statement
 from dpsql.sql.query import Aggregate, Expression, Query
@@ -248,7 +249,9 @@ class _Binder:
                 hint=instead,
                 span=self.locate(node),
             )
-        return next(iter(columns.values()), None)
+        only = next(iter(columns.values()), None)
+        check_growth(only, node, self.locate)
+        return only
 
     def find_column(self, reference: exp.Column) -> Column:
         """Resolve a column reference against the declared columns."""

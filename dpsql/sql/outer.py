@@ -10,6 +10,7 @@ from sqlglot import exp
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.allowed import check_node
 from dpsql.sql.derivative import stddev_sql
+from dpsql.sql.growth import check_growth
 from dpsql.sql.query import Expression, Output, Shell
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ class Outer:
         for part in tree.walk():
             if not isinstance(part, exp.Column | exp.Var | exp.Identifier):
                 check_node(part, self.binder.locate)
+        check_growth(None, tree, self.binder.locate)
         return tree
 
     def replace(self, node: exp.Expr, aliases: bool) -> exp.Expr:

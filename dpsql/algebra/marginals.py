@@ -1,0 +1,122 @@
+"""The algebra of marginals over d attributes, as arrays of shape (2, ..., 2).
+
+Entry a of such an array belongs to a set of attributes: index 1 on axis i says that attribute i is
+in the set. C(a) is the Gram of the marginal on a, and G(u) = sum of u_a C(a). All G(u) commute;
+their common eigenspaces are indexed by sets c too: functions of the attributes in c that sum to
+zero over each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+
+from dpsql.algebra.operator import Array, Floats
+
+
+def sup(x: Array) -> Array:
+    """Return for every set the sum of x over the sets that contain it, in O(d 2^d).
+
+    >>> sup(np.array([[1, 2], [3, 4]])).tolist()
+    [[10, 6], [7, 4]]
+    """
+    return _per_axis(x, 0, 1, 1)
+
+
+def sub(x: Array) -> Array:
+    """Return for every set the sum of x over its subsets; the transpose of ``sup``.
+
+    >>> sub(np.array([[1, 2], [3, 4]])).tolist()
+    [[1, 3], [4, 10]]
+    """
+    return _per_axis(x, 1, 0, 1)
+
+
+def sup_inverse(x: Array) -> Array:
+    """Return the array whose ``sup`` is x."""
+    return _per_axis(x, 0, 1, -1)
+
+
+def sub_inverse(x: Array) -> Array:
+    """Return the array whose ``sub`` is x."""
+    return _per_axis(x, 1, 0, -1)
+
+
+def outer(pairs: Sequence[tuple[float, float]]) -> Floats:
+    """Return the array of products of one number per attribute: (outside, inside) the set."""
+    return reduce(np.multiply.outer, [np.array(p, dtype=np.float64) for p in pairs], np.ones(()))
+
+
+def merged_cells(sizes: Sequence[int]) -> Floats:
+    """Return for every set the number of full cells in one cell of its marginal."""
+    return outer([(n, 1) for n in sizes])
+
+
+def dimensions(sizes: Sequence[int]) -> Floats:
+    """Return the dimension of every common eigenspace, prod of n_i - 1 over the set."""
+    return outer([(1, n - 1) for n in sizes])
+
+
+def eigenvalues(u: Array, sizes: Sequence[int]) -> Floats:
+    """Return the eigenvalues of G(u), one per common eigenspace.
+
+    Source: HDMM, section 6.3, Theorem 9.
+    """
+    return np.asarray(sup(u * merged_cells(sizes)), dtype=np.float64)
+
+
+def coefficients(values: Array, sizes: Sequence[int]) -> Floats:
+    """Return u such that G(u) has the given eigenvalues."""
+    return np.asarray(sup_inverse(values) / merged_cells(sizes), dtype=np.float64)
+
+
+def multiply(u: Array, v: Array, sizes: Sequence[int]) -> Floats:
+    """Return w such that G(w) = G(u) G(v).
+
+    Source: HDMM, section 6.3, Theorem 7, without the 2^d x 2^d matrix.
+    """
+    return coefficients(eigenvalues(u, sizes) * eigenvalues(v, sizes), sizes)
+
+
+def pseudo_inverse(u: Array, sizes: Sequence[int]) -> Floats:
+    """Return w such that G(w) is the Moore-Penrose inverse of G(u).
+
+    Source: HDMM, section 6.3, Theorem 8, extended to singular G(u).
+    """
+    values = eigenvalues(u, sizes)
+    kept = np.abs(values) > 1e-12 * np.abs(values).max()
+    return coefficients(np.divide(1, values, out=np.zeros_like(values), where=kept), sizes)
+
+
+def eigenspace_traces(weights2: Array, grams: Array, sizes: Sequence[int]) -> Floats:
+    """Return tr(V P_c) per eigenspace, V = sum over j of w_j^2 times a product of factor Grams.
+
+    ``grams[j, i]`` holds (1'G 1, tr G) of the factor of product j on attribute i; any factors.
+    """
+    total = np.zeros((2,) * len(sizes))
+    for weight2, rows in zip(weights2, grams, strict=True):
+        shares = [(s / n, trace - s / n) for (s, trace), n in zip(rows, sizes, strict=True)]
+        total += weight2 * outer(shares)
+    return total
+
+
+def marginal_error(theta2: Array, traces: Array, sizes: Sequence[int]) -> float:
+    """Return tr(V G(theta^2)^+), infinite when G(theta^2) does not support V.
+
+    Source: HDMM, section 6.3, Theorem 11, in O(d 2^d).
+    """
+    values = eigenvalues(theta2, sizes)
+    asked = traces > 1e-13 * traces.max()
+    if (values[asked] <= 0).any():
+        return float("inf")
+    return float((traces[asked] / values[asked]).sum())
+
+
+def _per_axis(x: Array, target: int, source: int, sign: int) -> Array:
+    out = np.array(x)
+    for axis in range(out.ndim):
+        view = np.moveaxis(out, axis, 0)
+        view[target] += sign * view[source]
+    return out

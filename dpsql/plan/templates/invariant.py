@@ -24,8 +24,8 @@ FILL = 2.0**-14
 FILL_EVERY = 3
 """Iterations between two evaluations of the feasible strategy."""
 
-STEP_BACK = 1e-3
-"""Relative loss of the lower bound at which the acceleration is started again."""
+STEP_BACK = 1e-6
+"""Relative loss of the lower bound at which a step is taken back."""
 
 MEMORY = 5
 """Steps the acceleration looks back."""
@@ -80,43 +80,56 @@ def optimise(
             rows, upper = _feasible(batches, spectra, cells, D, x)
             if best is None or upper < best.upper:
                 best = Invariant(_in_order(batches, rows), lower, upper, D)
-        if bound < lower * (1 - STEP_BACK):
-            steps.forget()
         lower = max(lower, bound)
         if best.upper <= lower * (1 + tol):
             break
-        D = steps.next(D, x, cells)
+        D = steps.next(D, x, cells, bound)
     assert best is not None
     return Invariant(best.rows, min(lower, best.upper), best.upper, best.weights)
 
 
 class _Steps:
-    """Anderson's acceleration of u <- u + 2 log x, u = log D, over the last few steps."""
+    """Anderson's acceleration of u <- u + 2 log x, u = log D, over the last few steps.
+
+    A step that loses is taken back: a plain step from the best point follows, half as long if
+    that one had been plain already.
+    """
 
     def __init__(self) -> None:
         self.points: list[Floats] = []
         self.residuals: list[Floats] = []
+        self.best: tuple[Floats, Floats] = (np.empty(0), np.empty(0))
+        self.bound = 0.0
+        self.power = 2.0
 
-    def forget(self) -> None:
-        """Start again from the last point."""
-        self.points, self.residuals = self.points[-1:], self.residuals[-1:]
-
-    def next(self, D: Floats, x: Floats, cells: Floats) -> Floats:
+    def next(self, D: Floats, x: Floats, cells: Floats, bound: float) -> Floats:
         """Return the next weights; their sum over all cells is the number of cells."""
+        if bound < self.bound * (1 - STEP_BACK):
+            if len(self.points) == 1:
+                self.power = max(self.power / 2, 0.25)
+            self.points, self.residuals = [self.best[0]], [self.best[1]]
+            return _normal(self.best[0] + self.power * self.best[1], cells)
         scale = cells * D
         positive = np.maximum(x, FLOOR * x.max())
-        residual = 2 * np.log(positive * scale.sum() / float(scale @ positive))
+        residual = np.log(positive * scale.sum() / float(scale @ positive))
         self.points = [*self.points[-MEMORY:], np.log(D)]
         self.residuals = [*self.residuals[-MEMORY:], residual]
-        u = self.points[-1] + residual
+        if bound >= self.bound:
+            self.bound, self.best = bound, (self.points[-1], residual)
+        u = self.points[-1] + self.power * residual
         if len(self.points) > 1:
-            du = np.array([u - p - r for p, r in zip(self.points, self.residuals, strict=True)])
-            df = np.array([residual - r for r in self.residuals])
+            du = self.points[-1] - np.array(self.points[:-1])
+            df = residual - np.array(self.residuals[:-1])
             root = np.sqrt(scale)
-            mix = np.linalg.lstsq((df[:-1] * root).T, root * residual, rcond=1e-8)[0]
-            u = u - mix @ du[:-1]
-        new = np.exp(np.maximum(u - u.max(), np.log(FLOOR)))
-        return np.asarray(new * (cells.sum() / float(cells @ new)))
+            mix = np.linalg.lstsq((df * root).T, root * residual, rcond=1e-8)[0]
+            u = u - mix @ (du + self.power * df)
+        return _normal(u, cells)
+
+
+def _normal(u: Floats, cells: Floats) -> Floats:
+    """Return exp(u), no entry negligible, scaled to sum to the number of cells."""
+    D = np.exp(np.maximum(u - u.max(), np.log(FLOOR)))
+    return np.asarray(D * (cells.sum() / float(cells @ D)))
 
 
 def _dual(

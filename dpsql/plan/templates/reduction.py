@@ -15,7 +15,6 @@ from dpsql.plan.orbits import Floats, Integers, Orbits, find_orbits
 from dpsql.plan.symmetric_strategy import CONSTANT
 from dpsql.plan.workload import Workload
 
-
 SYMMETRIC = (Identity, IdentityTotal, Total)
 """Operators that treat all cells alike."""
 
@@ -73,9 +72,14 @@ def groups(workload: Workload) -> list[list[int]]:
     The optimum of a Kronecker product of Gram matrices is the product of the optima.
     """
     active = [i for i, factors in enumerate(workload.factors) if factors]
-    alone = [i for i in active if len(set(workload.index[:, i].tolist())) == 1]
+    alone = [i for i in active if is_constant(workload, [i])]
     rest = [i for i in active if i not in alone]
     return ([rest] if rest else []) + [[i] for i in alone]
+
+
+def is_constant(workload: Workload, axes: Sequence[int]) -> bool:
+    """Say whether every product has the same factors on some attributes."""
+    return bool((workload.index[:, axes] == workload.index[0, axes]).all())
 
 
 def orbits_of(workload: Workload, axes: Sequence[int]) -> tuple[Orbits, ...]:

@@ -6,17 +6,19 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsql.plan.orbits import Floats, Integers, Orbits
 from dpsql.plan.symmetric_forecast import invert
-from dpsql.plan.symmetric_strategy import OrbitBlock, OrbitPart, SymmetricStrategy
+from dpsql.plan.symmetric_strategy import CONSTANT, OrbitBlock, OrbitPart, SymmetricStrategy
 from dpsql.plan.templates.invariant import Invariant, optimise
 from dpsql.plan.templates.reduction import (
-    CONSTANT,
     Reduction,
     groups,
+    is_constant,
     orbits_of,
     reduce_group,
     size_of,
@@ -28,6 +30,9 @@ TUPLES_LIMIT = 4096
 
 WORK_LIMIT = 2e10
 """Largest sum of K^3 over all components of size K."""
+
+AXIS_LIMIT = 2048
+"""Largest number of cells of one attribute."""
 
 CELLS_LIMIT = 1 << 23
 """Largest number of cells of a strategy."""
@@ -73,14 +78,12 @@ def symmetric_optimum(
     plan = _plan(workload, cells)
     if plan is None:
         return None
-    several = any(len(axes) > 1 for axes, _ in plan)
-    scale = 1.0 if several else float(workload.weights2.sum())
+    apart = [is_constant(workload, axes) for axes, _ in plan]
+    scale = float(workload.weights2.sum()) if all(apart) else 1.0
     names = [a for a, f in zip(workload.attributes, workload.factors, strict=True) if f]
     solved, lower, upper = [], scale, scale
-    for axes, orbits in plan:
-        weights = workload.weights2
-        if len(axes) == 1 and len(set(workload.index[:, axes[0]].tolist())) == 1:
-            weights = np.eye(1, len(weights))[0]
+    for (axes, orbits), alone in zip(plan, apart, strict=True):
+        weights = np.eye(1, len(workload.weights2))[0] if alone else workload.weights2
         reduction = reduce_group(workload, axes, orbits, weights)
         if not reduction.components:
             return None
@@ -96,13 +99,13 @@ def symmetric_optimum(
 
 def _plan(workload: Workload, cells: int) -> list[tuple[list[int], tuple[Orbits, ...]]] | None:
     """Return the groups of attributes and their orbits, None where there are too many of them."""
-    plan = [(axes, orbits_of(workload, axes)) for axes in groups(workload)]
-    everything = [orbits for _, group in plan for orbits in group]
-    tuples, _ = size_of(everything)
-    work = sum(size_of(group)[1] for _, group in plan)
-    if not plan or tuples > TUPLES_LIMIT or work > WORK_LIMIT:
+    sizes = [workload.domain[workload.attributes[i]] for axes in groups(workload) for i in axes]
+    if not sizes or max(sizes) > AXIS_LIMIT or math.prod(sizes) > cells:
         return None
-    return plan if math.prod(o.n for o in everything) <= cells else None
+    plan = [(axes, orbits_of(workload, axes)) for axes in groups(workload)]
+    tuples, _ = size_of([orbits for _, group in plan for orbits in group])
+    work = sum(size_of(group)[1] for _, group in plan)
+    return plan if tuples <= TUPLES_LIMIT and work <= WORK_LIMIT else None
 
 
 def _realise(names: tuple[str, ...], solved: Sequence[_Group]) -> OrbitBlock | None:
@@ -145,9 +148,10 @@ def _combined(
     ]
     for choice in itertools.product(*choices):
         kinds = [0] * len(orbits)
-        rows, constant = np.ones((1, 1)), []
+        rows: Floats = np.ones((1, 1))
+        constant: list[int] = []
         for group, (component, factor) in zip(solved, choice, strict=True):
-            rows = np.kron(rows, factor)
+            rows = np.asarray(np.kron(rows, factor))
             for axis, kind in zip(group.axes, component.kinds, strict=True):
                 kinds[axis] = kind
                 if kind == CONSTANT:
@@ -162,7 +166,7 @@ def _on_sums(
 
     A residual row s I - J has s times the norm of its orthonormal coordinates.
     """
-    tensor = rows.reshape(len(rows), *(len(orbits[i].sizes) for i in constant))
+    tensor: NDArray[Any] = rows.reshape(len(rows), *(len(orbits[i].sizes) for i in constant))
     for position, i in enumerate(constant):
         shape = (-1,) + (1,) * (len(constant) - position - 1)
         tensor = tensor / np.sqrt(orbits[i].sizes).reshape(shape)

@@ -44,6 +44,27 @@ def contract(factor: Operator | Array, tensor: Array, axis: int) -> Array:
     return multiply_slabs(factor, slabs).reshape(*before, len(factor), *after)
 
 
+def outer_sum(weights: Array, tables: Sequence[Array]) -> Floats:
+    """Return the sum over rows j of weights[j] times the outer product of every table's row j.
+
+    The tables have shape (rows, m_i); the result has one axis of size m_i per table. The work is
+    one matrix product of two halves, rows * m_1 * ... * m_d multiplications.
+
+    >>> outer_sum(np.array([1, 2]), [np.array([[1, 0], [0, 1]]), np.array([[1, 1], [1, 3]])])
+    array([[1., 1.],
+           [2., 6.]])
+    """
+    halves = [np.asarray(weights, dtype=np.float64)[:, None], np.ones((len(weights), 1))]
+    shape, done = [table.shape[1] for table in tables], 1
+    for table in tables:
+        done *= table.shape[1]
+        side = int(done**2 > math.prod(shape))
+        halves[side] = (halves[side][:, :, None] * table[:, None, :]).reshape(
+            len(weights), halves[side].shape[1] * table.shape[1]
+        )
+    return (halves[0].T @ halves[1]).reshape(shape)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Kron(Operator):
     """The Kronecker product of operators; cells and rows are row-major, first factor slowest."""

@@ -13,6 +13,7 @@ from functools import reduce
 
 import numpy as np
 
+from dpsql.algebra.kron import outer_sum
 from dpsql.algebra.operator import Array, Floats
 
 
@@ -95,11 +96,10 @@ def eigenspace_traces(weights2: Array, grams: Array, sizes: Sequence[int]) -> Fl
 
     ``grams[j, i]`` holds (1'G 1, tr G) of the factor of product j on attribute i; any factors.
     """
-    total = np.zeros((2,) * len(sizes))
-    for weight2, rows in zip(weights2, grams, strict=True):
-        shares = [(s / n, trace - s / n) for (s, trace), n in zip(rows, sizes, strict=True)]
-        total += weight2 * outer(shares)
-    return total
+    n = np.asarray(sizes, dtype=np.float64)
+    outside = np.asarray(grams[:, :, 0]) / n
+    shares = np.stack([outside, grams[:, :, 1] - outside], axis=2)
+    return outer_sum(weights2, [shares[:, i] for i in range(len(sizes))])
 
 
 def marginal_error(theta2: Array, traces: Array, sizes: Sequence[int]) -> float:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Total
+from dpsql.algebra.kron import outer_sum
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.plan.spectra import SPECTRUM_LIMIT, Axis, clipped, common_axis, spectrum
 from dpsql.plan.workload import Workload
@@ -112,7 +113,7 @@ class _Union:
         groups = math.prod(float(len(axis.sizes)) for axis in axes)
         if len(self.index) * groups <= WORK_LIMIT:
             tables = [axis.values[self.index[:, i]] for i, axis in enumerate(axes)]
-            values = _contract(self.weights2, tables)
+            values = outer_sum(self.weights2, tables).ravel()
             sizes = reduce(_kron, (axis.sizes for axis in axes), np.ones(1))
             return float(sizes @ np.sqrt(values)) ** 2
         if self._visits() > COMPONENT_LIMIT:
@@ -179,22 +180,11 @@ class _Union:
         for i in range(len(axes)):
             if i not in component:
                 weights *= tables[i][index[:, i], 0]
-        return _contract(weights, [tables[i][index[:, i], 1:] for i in component])
+        return outer_sum(weights, [tables[i][index[:, i], 1:] for i in component]).ravel()
 
 
 def _subsets(items: list[int]) -> Iterator[tuple[int, ...]]:
     return chain.from_iterable(combinations(items, r) for r in range(len(items) + 1))
-
-
-def _contract(weights: Floats, tables: Sequence[Floats]) -> Floats:
-    """Return sum over rows of weight times the outer product of the tables' rows, flattened."""
-    halves = [weights[:, None], np.ones((len(weights), 1))]
-    cells, done = math.prod(table.shape[1] for table in tables), 1
-    for table in tables:
-        done *= table.shape[1]
-        side = int(done**2 > cells)
-        halves[side] = (halves[side][:, :, None] * table[:, None, :]).reshape(len(weights), -1)
-    return np.asarray(halves[0].T @ halves[1]).ravel()
 
 
 def _kron(left: Floats, right: Floats) -> Floats:

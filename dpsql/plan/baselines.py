@@ -1,0 +1,146 @@
+"""Comparison strategies from the literature: what simpler mechanisms would have cost.
+
+Errors are total squared errors of all workload rows at unit noise: the variance of each measured
+row is the squared L1 (Laplace) or L2 (Gaussian) sensitivity of the strategy. None of these
+strategies is used to answer queries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpsql.algebra.blocks import Haar, Hierarchy, Identity
+from dpsql.algebra.kron import outer_sum
+from dpsql.algebra.operator import Floats, Operator
+from dpsql.plan.convention import unit_variance
+from dpsql.plan.strategy import Noise
+from dpsql.plan.workload import Workload
+
+COLUMN_LIMIT = 2.0**27
+"""Most multiplications spent on the exact sensitivity of a workload."""
+KIND_LIMIT = 512
+"""Most kinds of cells of one attribute that are compared with each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """The L1 norm (Laplace) or squared L2 norm (Gaussian) of the workload's columns.
+
+    ``exact`` says whether it is the maximum over all columns, or the sum over the products of
+    each product's own maximum, which may be larger.
+    """
+
+    value: float
+    exact: bool
+
+
+def identity_error(workload: Workload, noise: Noise) -> float:
+    """Return the error of measuring every cell: sensitivity 1 under either noise, so tr V."""
+    total = 0.0
+    for product in workload.products:
+        away = [n for name, n in workload.domain.items() if name not in product.factors]
+        inside = [operator.frobenius2() for operator in product.factors.values()]
+        total += product.weight**2 * math.prod(map(float, away)) * math.prod(inside)
+    return total
+
+
+def workload_error(workload: Workload, noise: Noise) -> float:
+    """Return the error of adding noise to every query row, at the workload's own sensitivity."""
+    sensitivity = workload_sensitivity(workload, noise).value
+    return workload.rows * (sensitivity**2 if noise == "laplace" else sensitivity)
+
+
+def workload_sensitivity(workload: Workload, noise: Noise) -> Sensitivity:
+    """Return the largest column norm of all rows together, duplicates counted.
+
+    Cells of an attribute with equal column norms in every factor are one kind of cell, and a kind
+    below another one in every factor is never the worst; the combinations of the kinds that
+    remain are enumerated unless they are too many.
+
+    >>> workload_sensitivity(Workload({"a": 3}, [{"a": "prefix"}, {}]), "laplace")
+    Sensitivity(value=4.0, exact=True)
+    """
+    power = 1 if noise == "laplace" else 2
+    weights = np.array([product.weight**power for product in workload.products])
+    tables = [_kinds(workload, name, power) for name in workload.attributes]
+    if len(weights) * math.prod(float(table.shape[1]) for table in tables) <= COLUMN_LIMIT:
+        return Sensitivity(float(outer_sum(weights, tables).max()), True)
+    for table in tables:
+        weights = weights * table.max(axis=1)
+    return Sensitivity(float(weights.sum()), False)
+
+
+def _kinds(workload: Workload, name: str, power: int) -> Floats:
+    """Return per product (rows) and kind of cell (columns) the column norm on one attribute."""
+    used = [product.factors.get(name) for product in workload.products]
+    distinct = {operator.key: operator for operator in used if operator is not None}
+    if not distinct:
+        return np.ones((len(used), 1))
+    norms = np.array(
+        [op.column_l1() if power == 1 else op.column_l2sq() for op in distinct.values()],
+        dtype=np.float64,
+    )
+    norms = np.unique(norms, axis=1)
+    if norms.shape[1] <= KIND_LIMIT:
+        above = (norms[:, :, None] <= norms[:, None, :]).all(axis=0)
+        norms = norms[:, above.sum(axis=1) == 1]
+    place = {key: row for row, key in enumerate(distinct)}
+    table = np.vstack([norms, np.ones(norms.shape[1])])
+    return np.asarray(table[[-1 if op is None else place[op.key] for op in used]])
+
+
+def strategy_error(strategy: Operator, workload: Operator, noise: Noise) -> float:
+    """Return the error of an explicit strategy of full column rank for one attribute."""
+    norm2 = float(strategy.l1) ** 2 if noise == "laplace" else float(strategy.l2sq)
+    return norm2 * float(np.trace(np.linalg.solve(strategy.gram(), workload.gram())))
+
+
+def published_rmse(error: float, rows: int, noise: Noise) -> float:
+    """Return the root mean squared error at epsilon 1 and delta 1e-6, as published tables do."""
+    return math.sqrt(unit_variance(noise, 1.0, 1e-6) * error / rows)
+
+
+def hierarchy(n: int) -> Operator:
+    """Return H2: a binary tree of intervals with its root.
+
+    Source: Hay et al., "Boosting the accuracy of differentially private histograms".
+    """
+    return Hierarchy(n, 2)
+
+
+def best_hierarchy(n: int) -> Operator:
+    """Return HB: a tree without its root whose branching suits all ranges of n cells.
+
+    Source: Qardaji, Yang, Li, "Understanding hierarchical methods", section 4.
+    """
+
+    def cost(b: int) -> float:
+        height = _height(n, b)
+        return (b - 1) * height**3 - 2 * (b + 1) * height**2 / 3
+
+    best = min(range(2, n + 1), key=cost, default=n)
+    return Identity(n) if best >= n else Hierarchy(n, best, root=False)
+
+
+def _height(n: int, branching: int) -> int:
+    """Return ceil(log_b n) in integers."""
+    height, reach = 0, 1
+    while reach < n:
+        height, reach = height + 1, reach * branching
+    return height
+
+
+STRATEGIES: dict[str, Callable[[int], Operator]] = {
+    "Identity": Identity,
+    "H2": hierarchy,
+    "HB": best_hierarchy,
+    "Wavelet": Haar,
+}
+"""Strategies of one attribute that depend on its size only, by their published names.
+
+Wavelet: Xiao, Wang, Gehrke, "Differential privacy via wavelet transforms".
+"""

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any
 from dpsql.answer.result import Result, listing, message
 from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError
 from dpsql.facts import describe, show
-from dpsql.sql.parse import Statement, bind_parameters, parse, split_statements
+from dpsql.sql.parameters import bind_parameters
+from dpsql.sql.parse import MAX_TEXT, Statement, parse, split_statements
 from dpsql.terms import Terms
 
 if TYPE_CHECKING:
     from dpsql.dbapi import Connection
+
+MAX_STATEMENT = 4 * MAX_TEXT
+"""Longest text of one statement, with its comments, that is looked at."""
 
 OPTIONS = ("epsilon", "delta", "noise")
 
@@ -53,7 +57,9 @@ class Cursor:
         Raises: ProgrammingError, NotSupportedError, BudgetExceeded, OperationalError.
         """
         terms = self._terms_with(options)
-        fragments = split_statements(bind_parameters(check_text(sql), parameters))
+        if len(check_text(sql)) > MAX_STATEMENT:
+            raise ProgrammingError("E_TOO_LARGE", f"a statement of over {MAX_STATEMENT} characters")
+        fragments = split_statements(bind_parameters(sql, parameters))
         if not fragments:
             raise ProgrammingError("E_PARSE", "the statement is empty", hint="write a SELECT")
         if len(fragments) > 1:

@@ -16,7 +16,8 @@ from dpsql.plan.explain import Explanation
 from dpsql.privacy.accounting import parse_delta_text, parse_epsilon_text
 from dpsql.privacy.ledger import Entry as LedgerEntry
 from dpsql.privacy.ledger import Status as BudgetStatus
-from dpsql.sql.parse import Statement, bind_parameters
+from dpsql.sql.parameters import bind_parameters
+from dpsql.sql.parse import Statement
 from dpsql.sql.parse import split_script as _split_script
 from dpsql.terms import Terms
 

@@ -6,20 +6,18 @@ text costs neither time nor a traceback.
 
 from __future__ import annotations
 
-import datetime as dt
 import difflib
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import NoReturn
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError, Span, printable
+from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 
 MAX_TEXT = 64 * 1024
 MAX_DEPTH = 50
@@ -108,31 +106,32 @@ def split_script(text: str) -> tuple[list[Fragment], str]:
     >>> split_script("SELECT 1; SHOW budget")[1].strip()
     'SHOW budget'
     """
-    fragments: list[Fragment] = []
-    first = last = -1
-    rest = 0
-    for lexeme in lex(text):
-        if lexeme.kind in ("space", "comment"):
-            continue
-        if lexeme.kind == "symbol" and lexeme.text == ";":
-            if first >= 0:
-                fragments.append(Fragment(text, first, last))
-            first, rest = -1, lexeme.start + 1
-            continue
-        first = lexeme.start if first < 0 else first
-        last = lexeme.start + len(lexeme.text)
-    return fragments, text[rest:] if first >= 0 else ""
+    fragments, last, rest = _split(text)
+    return fragments, text[rest:] if last is not None else ""
 
 
 def split_statements(text: str) -> list[Fragment]:
     """Split a script whose last statement need not end with a semicolon."""
-    fragments, rest = split_script(text)
-    if rest:
-        shift = len(text) - len(rest)
-        solid = [item for item in lex(rest) if item.kind not in ("space", "comment")]
-        end = solid[-1].start + len(solid[-1].text)
-        fragments.append(Fragment(text, shift + solid[0].start, shift + end))
-    return fragments
+    fragments, last, _ = _split(text)
+    return fragments if last is None else [*fragments, last]
+
+
+def _split(text: str) -> tuple[list[Fragment], Fragment | None, int]:
+    """The complete statements, the one without semicolon if any, and where the rest starts."""
+    fragments: list[Fragment] = []
+    first = last = -1
+    rest = 0
+    for match in _LEXEME.finditer(text):
+        if match.lastgroup in ("space", "comment"):
+            continue
+        if match.lastgroup == "symbol" and match.group() == ";":
+            if first >= 0:
+                fragments.append(Fragment(text, first, last))
+            first, rest = -1, match.end()
+            continue
+        first = match.start() if first < 0 else first
+        last = match.end()
+    return fragments, Fragment(text, first, last) if first >= 0 else None, rest
 
 
 def parse(fragment: Fragment) -> Statement:
@@ -333,68 +332,3 @@ def _parse_error(
         f"cannot be parsed near {printable(word)!r}",
         span=fragment.span(start, max(end, start + 1)),
     )
-
-
-def bind_parameters(text: str, parameters: Sequence[object]) -> str:
-    """Replace every ``?`` outside quotes and comments by a literal, in order.
-
-    Raises: ProgrammingError (E_PARSE, E_LITERAL) when the counts differ or a value has no literal
-    form; InterfaceError (E_PARSE) when the parameters are not a sequence.
-
-    >>> bind_parameters("SELECT COUNT(*) FROM t WHERE a = ? AND b = '?'", ["it's"])
-    "SELECT COUNT(*) FROM t WHERE a = 'it''s' AND b = '?'"
-    """
-    if isinstance(parameters, str | bytes | Mapping) or not isinstance(parameters, Iterable):
-        raise InterfaceError("E_PARSE", "parameters must be a sequence, one value for every ?")
-    values = list(parameters)
-    parts: list[str] = []
-    for lexeme in lex(text):
-        if lexeme.kind == "symbol" and lexeme.text == "?":
-            if not values:
-                raise ProgrammingError("E_PARSE", "more ? marks than parameters")
-            parts.append(render_literal(values.pop(0)))
-        else:
-            parts.append(lexeme.text)
-    if values:
-        raise ProgrammingError("E_PARSE", f"{len(values)} parameters too many for the ? marks")
-    return "".join(parts)
-
-
-def render_literal(value: object) -> str:
-    """Write a Python value as a SQL literal.
-
-    Raises: ProgrammingError (E_LITERAL) for numbers too long or not finite, (E_PARSE) for others.
-    """
-    match value:
-        case None:
-            return "NULL"
-        case bool():
-            return "TRUE" if value else "FALSE"
-        case int() if abs(value) < 10**MAX_NUMBER:
-            digits = int.__repr__(value)
-            return digits if value >= 0 else f"({digits})"
-        case float() if math.isfinite(value):
-            return f"({float.__repr__(value)})"
-        case Decimal() if value.is_finite() and abs(value.adjusted()) < MAX_NUMBER:
-            return f"({value:f})"
-        case int() | float() | Decimal():
-            raise ProgrammingError("E_LITERAL", "a number parameter is too long or not finite")
-        case str():
-            return "'" + value.replace("'", "''") + "'"
-        case dt.datetime():
-            return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
-        case dt.date():
-            return f"DATE '{value.isoformat()}'"
-    plain = _plain(value)
-    if type(plain) is not type(value):
-        return render_literal(plain)
-    raise ProgrammingError("E_PARSE", f"a {type(value).__name__} cannot be a parameter")
-
-
-def _plain(value: object) -> object:
-    """The Python value of a numpy scalar; anything else as it is."""
-    item = getattr(value, "item", None)
-    try:
-        return item() if callable(item) else value
-    except (TypeError, ValueError):
-        return value

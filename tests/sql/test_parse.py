@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.errors import Error
+from dpsql.sql.parameters import bind_parameters, render_literal
 from dpsql.sql.parse import (
     MAX_TEXT,
     Statement,
-    bind_parameters,
     lex,
     parse,
-    render_literal,
     split_script,
     split_statements,
 )

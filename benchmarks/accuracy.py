@@ -94,10 +94,7 @@ def measure_all(options: argparse.Namespace) -> Iterator[Cell]:
         table, name, *rest = key.split("/")
         if rest and int(rest[0]) > options.max_n:
             continue
-        if rest:
-            workload = one_dimensional(name, int(rest[0]))
-        else:
-            workload = published(definitions, name)
+        workload = one_dimensional(name, int(rest[0])) if rest else published(definitions, name)
         yield measure(key, workload, TABLES[table], facts, options.effort)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Identity, Prefix
+from dpsql.algebra.derived import Columns
 from dpsql.algebra.operator import Operator
 from dpsql.algebra.ranges import AllRange, Ranges
 from dpsql.plan.strategy import Integers
@@ -50,9 +51,10 @@ class Axis:
             return self.u, self._cells(), self.row_space is None
         means = np.asarray(operator.matmat(self.u[:, np.newaxis])[:, 0], dtype=np.float64)
         means = np.where(np.abs(means) > ZERO, means, 0.0)
-        bounds = _intervals(operator)
+        chosen = operator.index if isinstance(operator, Columns) else None
+        bounds = _intervals(operator.op if isinstance(operator, Columns) else operator)
         if bounds is not None:
-            raw, scale = self._interval_spread(*bounds)
+            raw, scale = self._interval_spread(*bounds, chosen)
         else:
             raw, scale = self._spread(np.asarray(operator.dense(), dtype=np.float64))
         return means, np.where(raw > 1e-12 * scale, raw, 0.0), self._spans(operator)
@@ -69,13 +71,23 @@ class Axis:
             return np.einsum("ij,ij->i", Q, Q) - Q.sum(axis=1) ** 2 / self.size, scale
         return np.einsum("ij,ij->i", Q @ self.Kt, Q), scale
 
-    def _interval_spread(self, lo: Indices, hi: Indices) -> tuple[Floats, Floats]:
+    def _interval_spread(
+        self, lo: Indices, hi: Indices, chosen: Indices | None
+    ) -> tuple[Floats, Floats]:
+        """Return the spread of interval sums, of all cells or of chosen ones."""
         length = (hi - lo).astype(np.float64)
-        if self.Kt is None:
+        if self.Kt is None and chosen is None:
             return length * (1 - length / self.size), length
-        sums = np.zeros((self.size + 1, self.size + 1))
-        sums[1:, 1:] = self.Kt.cumsum(axis=0).cumsum(axis=1)
-        cells = np.concatenate([[0.0], self._cells().cumsum()])
+        Kt = np.eye(self.size) - 1 / self.size if self.Kt is None else self.Kt
+        size = self.size
+        if chosen is not None:
+            size = int(max(hi.max(), chosen.max() + 1))
+            placed = np.zeros((size, size))
+            np.add.at(placed, np.ix_(chosen, chosen), Kt)
+            Kt = placed
+        sums = np.zeros((size + 1, size + 1))
+        sums[1:, 1:] = Kt.cumsum(axis=0).cumsum(axis=1)
+        cells = np.concatenate([[0.0], Kt.diagonal().cumsum()])
         spread = sums[hi, hi] - sums[lo, hi] - sums[hi, lo] + sums[lo, lo]
         return spread, cells[hi] - cells[lo]
 

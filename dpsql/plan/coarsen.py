@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Identity, IdentityTotal, Prefix
+from dpsql.algebra.derived import Columns
 from dpsql.algebra.operator import Operator
 from dpsql.algebra.ranges import AllRange
 from dpsql.plan.workload import Product, Workload
@@ -66,11 +67,18 @@ def coarsen(workload: Workload) -> Coarsening:
     return Coarsening(Workload(domain, products, pinned=pinned), classes)
 
 
+def _distinct(factor: Operator) -> bool:
+    """Say whether all columns are known to differ without forming them."""
+    if isinstance(factor, Columns):
+        return _distinct(factor.op) and len(set(factor.index.tolist())) == factor.n
+    return isinstance(factor, DISTINCT)
+
+
 def _label(factors: tuple[Operator, ...], size: int, may_drop: bool) -> NDArray[np.int64]:
     """Return the class of every cell, numbered by first occurrence, -1 where dropped."""
     if not factors:
         return np.zeros(size, dtype=np.int64)
-    if any(isinstance(factor, DISTINCT) for factor in factors):
+    if any(_distinct(factor) for factor in factors):
         return np.arange(size, dtype=np.int64)
     columns = np.concatenate([factor.dense() for factor in factors]).T
     _, first, inverse = np.unique(columns, axis=0, return_index=True, return_inverse=True)

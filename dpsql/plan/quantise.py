@@ -96,9 +96,9 @@ def bits_for(factors: int) -> int:
     """Return the fraction bits per factor when up to ``factors`` of them meet in one block.
 
     >>> [bits_for(k) for k in (1, 2, 3, 4, 6)]
-    [12, 10, 10, 8, 5]
+    [16, 10, 10, 8, 5]
     """
-    return 12 if factors <= 1 else 10 if factors <= 3 else max(4, 32 // factors)
+    return 16 if factors <= 1 else 10 if factors <= 3 else max(4, 32 // factors)
 
 
 def column_norm(rows: Integers, noise: Noise) -> int:

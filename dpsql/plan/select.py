@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +11,8 @@ import numpy as np
 from dpsql.errors import ProgrammingError
 from dpsql.plan.bounds import svd_bound
 from dpsql.plan.convention import unit_error
-from dpsql.plan.strategy import Block, Integers, Noise, Strategy, assemble
+from dpsql.plan.quantise import Integers, Noise, bits_for, column_norm, quantise
+from dpsql.plan.strategy import Block, Strategy, assemble
 from dpsql.plan.templates.problem import Problem
 from dpsql.plan.workload import Product, Workload
 
@@ -32,6 +33,9 @@ CELL_LIMIT = 1 << 26
 
 CERTIFIED = 1e-4
 """Relative distance to the lower bound at which the search stops."""
+
+LONG = 1 << 6
+"""Entries above this are roundings of real-valued rows rather than small integers."""
 
 ROWS_LIMIT = 1 << 22
 """Largest explicit matrix (entries) for which the workload itself is tried as a strategy."""
@@ -184,7 +188,32 @@ def _with_pinned(workload: Workload, noise: Noise, mechanism: str, effort: float
     blocks = tuple(
         Block(_ordered([*b.attributes, *pinned], order), b.residual, b.share) for b in base.blocks
     )
-    return Strategy(domain, full, base.residual, blocks, noise, base.method)
+    full, residual = _shortened(blocks, full, base.residual, noise)
+    return Strategy(domain, full, residual, blocks, noise, base.method)
+
+
+def _shortened(
+    blocks: tuple[Block, ...],
+    full: Mapping[str, Integers | None],
+    residual: Mapping[str, Integers | None],
+    noise: Noise,
+) -> tuple[dict[str, Integers | None], dict[str, Integers | None]]:
+    """Return the rows with fewer bits where more factors now meet in one block than before."""
+    sources = (dict(full), dict(residual))
+    long = {
+        name
+        for rows_of in sources
+        for name, rows in rows_of.items()
+        if rows is not None and np.abs(rows).max() > LONG
+    }
+    bits = bits_for(max(len(long & set(block.attributes)) for block in blocks))
+    for rows_of in sources:
+        for name, rows in rows_of.items():
+            if name in long and rows is not None and np.abs(rows).max() > 1 << bits:
+                norm = column_norm(rows, noise)
+                unit = norm if noise == "laplace" else math.sqrt(norm)
+                rows_of[name] = quantise(rows / unit, bits, noise)
+    return sources
 
 
 def _without(product: Product, names: Iterable[str]) -> Product:

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from dpsql.algebra.blocks import Identity
+from dpsql.algebra.derived import Permuted
+from dpsql.algebra.ranges import AllRange
 from dpsql.plan.coarsen import coarsen
 from dpsql.plan.workload import ProductLike, Workload
 
@@ -64,3 +66,8 @@ def test_a_question_that_counts_nothing() -> None:
     coarse = coarsen(Workload({"age": 3, "sex": 2}, [{"age": [0, 0, 0], "sex": "identity"}]))
     assert coarse.workload.domain == {"age": 1, "sex": 2}
     assert coarse.classes["age"].tolist() == [0, 0, 0]
+
+
+def test_permuted_ranges_are_never_formed() -> None:
+    shuffled = Permuted(AllRange(3000), np.random.default_rng(0).permutation(3000))
+    assert coarsen(Workload({"x": 3000}, [{"x": shuffled}])).workload.domain == {"x": 3000}

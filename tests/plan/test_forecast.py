@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dpsql.algebra.blocks import Dense, Identity, Prefix
+from dpsql.algebra.derived import Permuted
 from dpsql.algebra.ranges import AllRange, WidthRanges
 from dpsql.plan.convention import unit_error, unit_variances
 from dpsql.plan.forecast import Forecast, laplace_variance, noise_variances
@@ -87,7 +88,9 @@ def test_intervals_without_rows(identity: bool) -> None:
     blocks = (Block(("a",), frozenset(), Fraction(1)),)
     strategy = Strategy({"a": n}, {"a": rows}, {}, blocks, "laplace", "test")
     forecast = Forecast(strategy, [3.0])
-    for operator in (AllRange(n), Prefix(n), WidthRanges(n, 4)):
+    shuffled = Permuted(AllRange(n), rng.permutation(n))
+    repeated = AllRange(14).take_columns(np.array([0, 3, 3, 5, 6, 13, 12, 1, 8]))
+    for operator in (AllRange(n), Prefix(n), WidthRanges(n, 4), shuffled, repeated):
         explicit = Product({"a": Dense(operator.dense())})
         got = forecast.variance(Product({"a": operator}))
         assert got == pytest.approx(forecast.variance(explicit), rel=1e-9)

@@ -117,6 +117,24 @@ def test_pinned_attributes_are_in_every_block() -> None:
         assert strategy.rmse(w) > 0
 
 
+def test_pinned_factors_keep_within_the_integer_range() -> None:
+    """Factors that were planned apart and meet in one block are rounded to fewer bits."""
+    filtered = np.tri(20)[:12].astype(int)
+    w = Workload({"age": 20, "x": 15}, [{"age": filtered, "x": "prefix"}])
+    coarse = coarsen(w).workload
+    assert coarse.pinned == {"age"}
+    for noise in ("laplace", "gaussian"):
+        strategy = select(coarse, noise, effort=0.1)
+        largest = [
+            np.abs(rows).max()
+            for source in (strategy.full, strategy.residual)
+            for rows in source.values()
+            if rows is not None
+        ]
+        assert all(entry <= 2**10 for entry in largest)
+        assert strategy.rmse(coarse) < select(coarse, noise, "identity").rmse(coarse)
+
+
 @pytest.mark.parametrize(
     "products",
     [

@@ -148,4 +148,4 @@ def test_assemble_drops_negligible_blocks() -> None:
     assert strategy.blocks[1].share == pytest.approx(0.75)
     assert strategy.full["a"] is None
     assert strategy.full["b"] is not None
-    assert np.abs(strategy.full["b"] / 4096 - A).max() <= 0.5 / 4096
+    assert np.abs(strategy.full["b"] / 65536 - A).max() <= 2 / 65536

@@ -38,6 +38,9 @@ OPEN_SETS = 256
 WEIGHT_SECONDS = 3.0
 """Nominal planning time of a search over the weights of many sets, for effort 1."""
 
+ROUNDS = 4
+"""Most alternations of a weight search and a joint descent."""
+
 SECOND = 1.0
 """Planning time, in seconds on an ordinary core, that one search aims at for effort 1."""
 
@@ -163,7 +166,7 @@ def _weights_then_joint(space: Room, thetas: tuple[Floats | None, ...], seed: in
     weighted = search_weights(
         objective,
         thetas,
-        seconds=space.weight_seconds() / 3,
+        seconds=space.weight_seconds() / 6,
         seed=seed,
         starts=[split_weights(objective, thetas)],
         allowed=space.allowed,
@@ -190,11 +193,12 @@ def _joint(space: Room, start: Union, ftol: float, maxiter: int = 300) -> Found:
 def polish(space: Room, best: Found) -> Found:
     """Alternate: search the weights with the factors frozen, then descend over both."""
     objective = Objective(space.problem, space.family)
-    for seed in range(1, 4):
+    for seed in range(1, 1 + ROUNDS):
+        share = 1 if seed == 1 else 3
         weighted = search_weights(
             objective,
             best.union.thetas,
-            seconds=space.weight_seconds() / 3,
+            seconds=space.weight_seconds() / share,
             seed=seed,
             starts=[best.union.w],
             allowed=space.allowed,

@@ -353,6 +353,43 @@ def test_heatmap_is_the_root_of_the_information(attribute: str) -> None:
     assert np.allclose(square / square.max(), information / information.max(), atol=1e-9)
 
 
+def random_workload(rng: np.random.Generator) -> Workload:
+    domain = {name: int(rng.integers(1, 6)) for name in "abc"[: rng.integers(1, 4)]}
+    products: list[tuple[dict[str, Any], float]] = []
+    for _ in range(rng.integers(1, 6)):
+        factors: dict[str, Any] = {}
+        for name, n in domain.items():
+            kind = rng.integers(0, 6)
+            if kind < 2:
+                factors[name] = ("identity", "prefix")[kind]
+            elif kind < 4:
+                factors[name] = rng.integers(2 - kind, 2, (int(rng.integers(1, 3)), n))
+        products.append((factors, float(rng.choice([1.0, 0.1, 3.0]))))
+    return Workload(domain, products)
+
+
+def test_random_workloads() -> None:
+    rng = np.random.default_rng(11)
+    solved = 0
+    for _ in range(60):
+        workload = random_workload(rng)
+        V = dense_gram(workload)
+        found = symmetric_optimum(workload)
+        if found is None:
+            continue
+        solved += 1
+        dense = convex.optimise(V, maxiter=300)
+        assert found.lower <= dense.upper * (1 + 1e-7)
+        assert dense.lower <= found.upper * (1 + 1e-7)
+        assert found.upper <= found.lower * (1 + 2e-3)
+        inverse = np.linalg.pinv(measured_rows(workload, found.strategy), rcond=1e-12)
+        error = float(np.einsum("ij,jk,ik->", inverse.T, V, inverse.T))
+        exact = error * found.strategy.sensitivity(found.strategy.block)
+        assert unit_error(found.strategy, workload) == pytest.approx(exact, rel=1e-8)
+        assert dense.lower * (1 - 1e-7) <= exact <= found.upper * (1 + 2e-3)
+    assert solved > 45
+
+
 def part_of(rows: list[list[int]]) -> OrbitPart:
     return OrbitPart((CONSTANT,), np.array(rows, dtype=np.int64))
 

@@ -15,11 +15,8 @@ import numpy as np
 from dpsql.plan.orbits import Floats, Integers
 from dpsql.plan.templates.reduction import Reduction
 
-FLOOR = 1e-9
+FLOOR = 1e-7
 """Least relative weight of an orbit tuple whose constraint is slack."""
-
-FILL = 2.0**-14
-"""Part of the sensitivity that keeps every component of full rank when it is rounded."""
 
 FILL_EVERY = 3
 """Iterations between two evaluations of the feasible strategy."""
@@ -30,19 +27,22 @@ STEP_BACK = 1e-6
 MEMORY = 5
 """Steps the acceleration looks back."""
 
+RIDGE = 1e-9
+"""Part of the sensitivity that keeps the filled strategy positive definite."""
+
 SINGULAR = 1e-13
 """Relative size below which an eigenvalue counts as zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
-    """Rows per component, (K, K) in orthonormal coordinates, of a strategy of unit L2 norm.
+    """Gram per component, (K, K) in orthonormal coordinates, of a strategy of unit L2 norm.
 
     ``upper`` is its unit-noise total squared error; no strategy of unit L2 norm on the full
     domain has less than ``lower``. ``weights`` are the dual weights that prove it.
     """
 
-    rows: tuple[Floats, ...]
+    grams: tuple[Floats, ...]
     lower: float
     upper: float
     weights: Floats
@@ -50,10 +50,14 @@ class Invariant:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Components of equal size K: Grams (b, K, K), positions (b, K), copies (b,)."""
+    """Components of equal size K: Grams (b, K, K), positions (b, K), copies (b,).
+
+    ``roots`` (b, K, K) are the symmetric roots of the Grams.
+    """
 
     members: list[int]
     grams: Floats
+    roots: Floats
     where: Integers
     copies: Floats
 
@@ -68,7 +72,7 @@ def optimise(
     Source: the convex problem of Yuan et al. (COA), section 3, by a dual fixed point
     D <- D x^2 in log D with Anderson's acceleration; invariance by averaging over the group.
     """
-    batches, cells = _batches(reduction), reduction.cells
+    batches, cells, room = _batches(reduction), reduction.cells, reduction.room()
     D = np.ones(len(cells)) if start is None else np.array(start, dtype=np.float64)
     steps, lower = _Steps(), 0.0
     best: Invariant | None = None
@@ -77,15 +81,15 @@ def optimise(
         total, x = _dual(batches, spectra, cells, D)
         bound = total**2 / float(cells @ D)
         if best is None or iteration % FILL_EVERY == 0 or iteration == maxiter - 1:
-            rows, upper = _feasible(batches, spectra, cells, D, x)
+            grams, upper = _feasible(batches, spectra, room, D, x)
             if best is None or upper < best.upper:
-                best = Invariant(_in_order(batches, rows), lower, upper, D)
+                best = Invariant(_in_order(batches, grams), lower, upper, D)
         lower = max(lower, bound)
         if best.upper <= lower * (1 + tol):
             break
         D = steps.next(D, x, cells, bound)
     assert best is not None
-    return Invariant(best.rows, min(lower, best.upper), best.upper, best.weights)
+    return Invariant(best.grams, min(lower, best.upper), best.upper, best.weights)
 
 
 class _Steps:
@@ -153,15 +157,16 @@ def _batches(reduction: Reduction) -> list[_Batch]:
     for position, component in enumerate(reduction.components):
         sizes.setdefault(len(component.gram), []).append(position)
     parts = reduction.components
-    return [
-        _Batch(
-            members,
-            np.array([parts[m].gram for m in members]),
-            np.array([parts[m].where for m in members]),
-            np.array([float(parts[m].copies) for m in members]),
-        )
-        for members in sizes.values()
-    ]
+    batches = []
+    for members in sizes.values():
+        grams = np.array([parts[m].gram for m in members])
+        values, vectors = np.linalg.eigh(grams)
+        kept = np.sqrt(np.where(values > SINGULAR * values[:, -1:], values, 0.0))
+        roots = (vectors * kept[:, np.newaxis, :]) @ vectors.transpose(0, 2, 1)
+        where = np.array([parts[m].where for m in members])
+        copies = np.array([float(parts[m].copies) for m in members])
+        batches.append(_Batch(members, grams, roots, where, copies))
+    return batches
 
 
 def _spectrum(batch: _Batch, D: Floats) -> tuple[Floats, Floats]:
@@ -176,37 +181,34 @@ def _spectrum(batch: _Batch, D: Floats) -> tuple[Floats, Floats]:
 def _feasible(
     batches: Sequence[_Batch],
     spectra: Sequence[tuple[Floats, Floats]],
-    cells: Floats,
+    room: Floats,
     D: Floats,
     x: Floats,
 ) -> tuple[list[Floats], float]:
-    """Return rows A with A'A = X / max(x), filled to unit columns, and their total error.
+    """Return X / max(x) filled to unit columns, and its total error.
 
     The diagonal is raised evenly over the components that meet an orbit tuple; raising it never
     increases the error. Everything is computed as D^(1/2) X D^(1/2), which stays well scaled.
     """
-    shrink = (1 - FILL) / x.max()
-    met = np.zeros(len(cells))
-    for batch in batches:
-        np.add.at(met, batch.where, np.broadcast_to(batch.copies[:, np.newaxis], batch.where.shape))
-    fill = D * (1 - x * shrink) * cells / np.maximum(met, 1.0)
-    rows, error = [], 0.0
+    shrink = (1 - RIDGE) / x.max()
+    fill = D * (1 - x * shrink) * room
+    grams, error = [], 0.0
     for batch, (roots, vectors) in zip(batches, spectra, strict=True):
+        scale = np.sqrt(D[batch.where])[:, :, np.newaxis]
         Y = (vectors * (roots * shrink)[:, np.newaxis, :]) @ vectors.transpose(0, 2, 1)
         diagonal = np.arange(Y.shape[1])
         Y[:, diagonal, diagonal] += fill[batch.where]
-        factor = np.linalg.cholesky(Y)
-        solved = np.linalg.solve(factor, vectors * roots[:, np.newaxis, :])
+        solved = np.linalg.solve(np.linalg.cholesky(Y), batch.roots * scale)
         error += float(batch.copies @ np.square(solved).sum(axis=(1, 2)))
-        rows.append(factor.transpose(0, 2, 1) / np.sqrt(D[batch.where])[:, np.newaxis, :])
-    return rows, error
+        grams.append(Y / scale / scale.transpose(0, 2, 1))
+    return grams, error
 
 
-def _in_order(batches: Sequence[_Batch], rows: Sequence[Floats]) -> tuple[Floats, ...]:
-    """Return the rows of all batches in the order of the components."""
+def _in_order(batches: Sequence[_Batch], grams: Sequence[Floats]) -> tuple[Floats, ...]:
+    """Return the Grams of all batches in the order of the components."""
     found = {
         m: part
-        for batch, stack in zip(batches, rows, strict=True)
+        for batch, stack in zip(batches, grams, strict=True)
         for m, part in zip(batch.members, stack, strict=True)
     }
     return tuple(found[m] for m in range(len(found)))

@@ -46,6 +46,13 @@ class Reduction:
     cells: Floats
     components: tuple[Component, ...]
 
+    def room(self) -> Floats:
+        """Return per orbit tuple the multiple of the identity whose columns have unit norm."""
+        met = np.zeros(len(self.cells))
+        for component in self.components:
+            met[component.where] += component.copies
+        return np.asarray(self.cells / np.maximum(met, 1.0))
+
 
 @dataclass(frozen=True, slots=True)
 class _Axis:

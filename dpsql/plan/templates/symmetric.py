@@ -31,14 +31,20 @@ TUPLES_LIMIT = 4096
 WORK_LIMIT = 2e10
 """Largest sum of K^3 over all components of size K."""
 
+STEPS_WORK = 2e10
+"""Largest sum of K^3 over all components and steps, beyond the first 30 steps."""
+
 AXIS_LIMIT = 2048
 """Largest number of cells of one attribute."""
 
 CELLS_LIMIT = 1 << 23
 """Largest number of cells of a strategy."""
 
-BITS = 12
+BITS = 14
 """Significant bits of the smallest column of a part."""
+
+FILL = 2.0**-14
+"""Part of the sensitivity that keeps every part of full rank when it is rounded."""
 
 ENTRY_LIMIT = 1 << 28
 """Largest entry of a quantised row."""
@@ -68,7 +74,7 @@ def fits(workload: Workload, cells: int = CELLS_LIMIT) -> bool:
 
 
 def symmetric_optimum(
-    workload: Workload, *, tol: float = 3e-5, maxiter: int = 60, cells: int = CELLS_LIMIT
+    workload: Workload, *, tol: float = 3e-5, maxiter: int | None = None, cells: int = CELLS_LIMIT
 ) -> Symmetric | None:
     """Return the integer strategy next to the optimum, None where the workload does not fit.
 
@@ -87,7 +93,8 @@ def symmetric_optimum(
         reduction = reduce_group(workload, axes, orbits, weights)
         if not reduction.components:
             return None
-        found = optimise(reduction, tol=tol, maxiter=maxiter)
+        steps = maxiter or int(min(200, max(30, STEPS_WORK / size_of(orbits)[1])))
+        found = optimise(reduction, tol=tol, maxiter=steps)
         places = tuple(names.index(name) for name in reduction.names)
         solved.append(_Group(places, reduction, found))
         lower, upper = lower * found.lower, upper * found.upper
@@ -143,20 +150,24 @@ def _combined(
     solved: Sequence[_Group], orbits: Sequence[Orbits]
 ) -> Iterator[tuple[tuple[int, ...], Floats]]:
     """Yield the kinds and rows of all products of components, on raw sums and residual rows."""
+    fills = [group.reduction.room() for group in solved]
     choices = [
-        list(zip(group.reduction.components, group.found.rows, strict=True)) for group in solved
+        list(zip(group.reduction.components, group.found.grams, strict=True)) for group in solved
     ]
     for choice in itertools.product(*choices):
         kinds = [0] * len(orbits)
-        rows: Floats = np.ones((1, 1))
+        gram: Floats = np.full((1, 1), 1 - FILL)
+        fill: Floats = np.full(1, FILL)
         constant: list[int] = []
-        for group, (component, factor) in zip(solved, choice, strict=True):
-            rows = np.asarray(np.kron(rows, factor))
+        for group, raised, (component, factor) in zip(solved, fills, choice, strict=True):
+            gram = np.asarray(np.kron(gram, factor))
+            fill = np.asarray(np.kron(fill, raised[component.where]))
             for axis, kind in zip(group.axes, component.kinds, strict=True):
                 kinds[axis] = kind
                 if kind == CONSTANT:
                     constant.append(axis)
-        yield tuple(kinds), _on_sums(rows, kinds, constant, orbits)
+        rows = np.asarray(np.linalg.cholesky(gram + np.diag(fill)), dtype=np.float64)
+        yield tuple(kinds), _on_sums(rows.T, kinds, constant, orbits)
 
 
 def _on_sums(

@@ -37,7 +37,7 @@ class _Subtree:
 def greedy_hierarchy(gram: Floats) -> Operator:
     """Return GreedyH: a binary tree of intervals, weighted bottom-up for a workload Gram.
 
-    Source: Li, Hay, Miklau, "A data- and workload-aware algorithm for range queries under
+    Source: Li, Hay, Miklau, Wang, "A data- and workload-aware algorithm for range queries under
     differential privacy" (DAWA), section 4.2.
     """
     n = len(gram)

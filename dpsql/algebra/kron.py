@@ -22,7 +22,7 @@ def kron_apply(factors: Sequence[Factor], tensor: Array) -> Array:
     Axes that shrink most go first, so the peak memory is the largest of input and output whenever
     every factor shrinks, or every factor grows.
 
-    Source: HDMM, section 4 (implicit Kronecker products), without its transposes.
+    Source: HDMM, Theorem 14, without its transposes.
 
     >>> kron_apply([np.array([[1, 1]]), None], np.array([[1, 2], [3, 4]])).tolist()
     [[4, 6]]

@@ -63,7 +63,7 @@ def dimensions(sizes: Sequence[int]) -> Floats:
 def eigenvalues(u: Array, sizes: Sequence[int]) -> Floats:
     """Return the eigenvalues of G(u), one per common eigenspace.
 
-    Source: HDMM, section 6.3, Theorem 9.
+    Source: HDMM, section 7, Theorem 9.
     """
     return np.asarray(sup(u * merged_cells(sizes)), dtype=np.float64)
 
@@ -76,7 +76,7 @@ def coefficients(values: Array, sizes: Sequence[int]) -> Floats:
 def multiply(u: Array, v: Array, sizes: Sequence[int]) -> Floats:
     """Return w such that G(w) = G(u) G(v).
 
-    Source: HDMM, section 6.3, Theorem 7, without the 2^d x 2^d matrix.
+    Source: HDMM, section 7, Theorem 7, without the 2^d x 2^d matrix.
     """
     return coefficients(eigenvalues(u, sizes) * eigenvalues(v, sizes), sizes)
 
@@ -84,7 +84,7 @@ def multiply(u: Array, v: Array, sizes: Sequence[int]) -> Floats:
 def pseudo_inverse(u: Array, sizes: Sequence[int]) -> Floats:
     """Return w such that G(w) is the Moore-Penrose inverse of G(u).
 
-    Source: HDMM, section 6.3, Theorem 8, extended to singular G(u).
+    Source: HDMM, section 7, Theorem 8, extended to singular G(u).
     """
     values = eigenvalues(u, sizes)
     kept = np.abs(values) > 1e-12 * np.abs(values).max()
@@ -105,7 +105,7 @@ def eigenspace_traces(weights2: Array, grams: Array, sizes: Sequence[int]) -> Fl
 def marginal_error(theta2: Array, traces: Array, sizes: Sequence[int]) -> float:
     """Return tr(V G(theta^2)^+), infinite when G(theta^2) does not support V.
 
-    Source: HDMM, section 6.3, Theorem 11, in O(d 2^d).
+    Source: HDMM, section 7, Theorem 11, in O(d 2^d).
     """
     values = eigenvalues(theta2, sizes)
     asked = traces > 1e-13 * traces.max()

@@ -38,7 +38,7 @@ def svd_bound(workload: Workload) -> float:
     factors with commuting Grams, and for small domains; otherwise a bound on it.
 
     Source: Li and Miklau, "Optimal error of query sets under the differentially-private matrix
-    mechanism"; HDMM, section 8, Theorem 12.
+    mechanism"; HDMM, Theorem 12 for marginals.
     """
     used = [i for i, factors in enumerate(workload.factors) if factors]
     union = _Union(

@@ -31,7 +31,7 @@ class _Gram:
 def matrix(theta: Floats) -> Floats:
     """Return A = [I; Theta] diag(1/s), shape (n + p, n); every column has L1 norm exactly 1.
 
-    Source: HDMM, definition 9 (p-Identity strategies).
+    Source: HDMM, definition 13 (p-Identity strategies).
 
     >>> matrix(np.array([[1.0, 0.0]])).tolist()
     [[0.5, 0.0], [0.0, 1.0], [0.5, 0.0]]
@@ -52,7 +52,7 @@ def inverse_gram(theta: Floats) -> Floats:
 def loss_and_grad(theta: Floats, gram: Floats | Operator) -> tuple[float, Floats]:
     """Return tr(V K) and its gradient in Theta, in O(p n^2), or O(p^2 n) for a structured Gram.
 
-    Source: HDMM, section 5 (OPT_0), in the lean form that never builds an n x n inverse.
+    Source: HDMM, section 4.3 (OPT_0), in the lean form that never builds an n x n inverse.
     """
     return _evaluate(np.asarray(theta, dtype=np.float64), _wrap(gram))
 
@@ -94,7 +94,7 @@ def optimise(
     never worse than the identity, which it is when Theta is all zero. Same arguments, same
     result.
 
-    Source: HDMM, section 5 (OPT_0).
+    Source: HDMM, section 4.3 (OPT_0).
     """
     if isinstance(gram, Columns) and gram.permutes:
         moved = None if init is None else np.asarray(init)[:, np.argsort(gram.index)]

@@ -14,7 +14,7 @@ from dpsql.plan.templates.convex import ConvexResult, certified
 def optimise(gram: Floats, *, maxiter: int = 5000) -> ConvexResult:
     """Return the strategy minimising tr(X^-1 V), diag(X) = 1, and its certificate.
 
-    Source: HDMM, section 5.3 (OPT_0 under Gaussian noise).
+    Source: HDMM, section 4.2 (OPT_0 under Gaussian noise).
     """
     from scipy.optimize import minimize
 

@@ -105,7 +105,7 @@ def eigenspace_traces(weights2: Array, grams: Array, sizes: Sequence[int]) -> Fl
 def marginal_error(theta2: Array, traces: Array, sizes: Sequence[int]) -> float:
     """Return tr(V G(theta^2)^+), infinite when G(theta^2) does not support V.
 
-    Source: HDMM, section 7, Theorem 11, in O(d 2^d).
+    Source: HDMM, section 8, Theorem 11, in O(d 2^d).
     """
     values = eigenvalues(theta2, sizes)
     asked = traces > 1e-13 * traces.max()

@@ -9,6 +9,14 @@ from types import TracebackType
 
 from dpsql.answer.result import Result
 from dpsql.catalog import Catalog
+from dpsql.curator import (
+    adopt_ledger,
+    anchor_folder,
+    find_entry,
+    migrate_ledger,
+    raise_budget,
+    verify_ledger,
+)
 from dpsql.cursor import Cursor, check_text, parse_script, refuse_unknown
 from dpsql.engine import Engine
 from dpsql.errors import DataUnavailable, InterfaceError, ProgrammingError, UsageError
@@ -28,11 +36,16 @@ __all__ = [
     "Explanation",
     "LedgerEntry",
     "Result",
+    "adopt_ledger",
     "connect",
     "draft_catalog",
+    "find_entry",
+    "migrate_ledger",
     "parse_delta_text",
     "parse_epsilon_text",
+    "raise_budget",
     "split_script",
+    "verify_ledger",
 ]
 
 
@@ -90,12 +103,6 @@ def draft_catalog(path: str | os.PathLike[str]) -> str:
     return draft(Path(path), columns)
 
 
-def _anchor_folder() -> Path:
-    """Where ledger anchors live: away from the ledgers they guard."""
-    home = os.environ.get("XDG_STATE_HOME") or os.path.join(Path.home(), ".local", "state")
-    return Path(home) / "dpsql" / "anchors"
-
-
 class Connection:
     """A session on one catalog (PEP 249); threads may share the module, not connections."""
 
@@ -103,7 +110,7 @@ class Connection:
         self._catalog = catalog
         self.terms = terms
         self.collected: list[Statement] | None = None
-        self._engine: Engine | None = Engine(catalog, _anchor_folder())
+        self._engine: Engine | None = Engine(catalog, anchor_folder())
 
     @property
     def engine(self) -> Engine:

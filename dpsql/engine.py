@@ -17,11 +17,12 @@ from dpsql.answer.reconstruct import reconstruct
 from dpsql.answer.releases import Release, Releases
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.catalog import Catalog
+from dpsql.curator import Preset, ledger_file, nested_name
 from dpsql.errors import DataError, Error, InternalError
 from dpsql.plan.explain import Explanation, explain
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Request, make_plan
-from dpsql.privacy.accounting import Cost, Policy, gaussian_cost, laplace_cost
+from dpsql.privacy.accounting import Cost, gaussian_cost, laplace_cost
 from dpsql.privacy.ledger import Entry, Ledger, Status
 from dpsql.privacy.measure import Vaults, measure
 from dpsql.sql.bind import bind
@@ -51,9 +52,9 @@ class Engine:
 
     def __init__(self, catalog: Catalog, anchors: Path) -> None:
         self.catalog = catalog
-        policy = Policy(catalog.budget.epsilon, catalog.budget.delta)
+        preset = Preset.of(catalog)
         self.ledger = Ledger.open_or_create(
-            catalog.path.with_suffix(".ledger"), anchors, policy, catalog.policy_hash()
+            ledger_file(catalog), anchors, preset.policy, preset.policy_hash, preset.nested
         )
         self.releases = Releases(catalog.path.with_suffix(".releases"))
         self.vaults = Vaults(catalog, self.ledger.salt)
@@ -68,7 +69,8 @@ class Engine:
         """The forecast of a workload: free, and a function of public facts only."""
         request = self._request(workload, terms, Fraction(1))
         plan = self._plan(request) if request.tables else None
-        return explain(request, plan, terms.epsilon is None, self.status().remaining_epsilon)
+        remaining = self.status().remaining_within(map(nested_name, request.tables))
+        return explain(request, plan, terms.epsilon is None, remaining)
 
     def answer(self, workload: Sequence[Compiled], terms: Terms) -> tuple[Result, ...]:
         """Answer a workload jointly, charging at most once.
@@ -105,7 +107,8 @@ class Engine:
         plan = self._plan(request)
         self.vaults.prepare(request.tables)
         version = self.vaults.versions(part.table for part in plan.parts)
-        receipt = self.ledger.debit(self._cost(plan), plan.fingerprint, version)
+        within = self._within(plan)
+        receipt = self.ledger.debit(self._cost(plan), plan.fingerprint, version, within)
         try:
             measured = measure(plan, receipt, self.vaults)
             values = tuple(item.values for item in measured)
@@ -128,6 +131,11 @@ class Engine:
         if plan.rho is None:
             return laplace_cost(self.ledger.policy, plan.epsilon)
         return gaussian_cost(self.ledger.policy, plan.rho, plan.epsilon)
+
+    def _within(self, plan: Plan) -> tuple[str, ...]:
+        """The budgets of tables that a plan is charged to, each in full, beside the whole."""
+        names = [nested_name(part.table) for part in plan.parts]
+        return tuple(name for name in names if name in self.ledger.nested)
 
     def _results(self, request: Request, release: Release, free: bool) -> tuple[Result, ...]:
         plan = release.plan

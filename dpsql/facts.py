@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 from dpsql.answer.result import Result, listing
 from dpsql.catalog import Catalog
 from dpsql.catalog.describe import describe_table
+from dpsql.curator import nested_name
 from dpsql.errors import ProgrammingError, decimal_text, printable
 from dpsql.privacy.ledger import Status
+from dpsql.privacy.status import Nested
 from dpsql.sql.parse import Statement
 
 if TYPE_CHECKING:
@@ -24,7 +26,12 @@ def show(connection: Connection, what: str, sql: str) -> Result:
         ]
         return listing(("table", "privacy_unit", "columns"), rows, sql)
     if what == "budget":
-        return listing(("budget", "value"), _budget_rows(connection.budget), sql)
+        rows = _budget_rows(connection.budget)
+        for key, table in connection.catalog.tables.items():
+            inner = connection.budget.nested.get(nested_name(key))
+            if inner is not None:
+                rows += _table_rows(table.name, inner, connection.budget.total_delta > 0)
+        return listing(("budget", "value"), rows, sql)
     return listing((what,), [(connection.settings[what],)], sql)
 
 
@@ -46,6 +53,17 @@ def _budget_rows(status: Status) -> list[tuple[Any, ...]]:
             )
         )
     return [*rows, ("requests", str(status.entries)), ("ledger", status.ledger_id)]
+
+
+def _table_rows(name: str, inner: Nested, gaussian: bool) -> list[tuple[Any, ...]]:
+    found = [
+        (f"total epsilon of {name}", decimal_text(inner.total_epsilon)),
+        (f"largest epsilon of one more request on {name}", decimal_text(inner.remaining_epsilon)),
+    ]
+    if gaussian:
+        label = f"largest epsilon of one more Gaussian request on {name}"
+        found.append((label, decimal_text(inner.remaining_gaussian_epsilon)))
+    return list(found)
 
 
 def describe(catalog: Catalog, statement: Statement) -> Result:

@@ -55,7 +55,8 @@ class Column:
 class Table:
     """One table: where its rows are, whom it protects, and its declared columns.
 
-    ``columns`` is keyed by case-folded name, in declared order.
+    ``columns`` is keyed by case-folded name, in declared order. ``budget`` is the epsilon of
+    everything ever released about this table, when it has one of its own.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Table:
     unit: Unit
     columns: dict[str, Column]
     public: bool = False
+    budget: Fraction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +105,15 @@ class Catalog:
 
 def _facts(table: Table, catalog: Path) -> list[object]:
     columns = [
-        [column.name, column.type, column.null, *map(repr, (column.domain, column.bounds)), repr(column.other)]
+        [
+            column.name,
+            column.type,
+            column.null,
+            *map(repr, (column.domain, column.bounds)),
+            repr(column.other),
+        ]
         for column in table.columns.values()
     ]
     source = os.path.relpath(table.source, catalog.parent)
-    return [source, table.unit.column, table.unit.max_rows, table.public, columns]
+    facts: list[object] = [source, table.unit.column, table.unit.max_rows, table.public, columns]
+    return facts if table.budget is None else [*facts, str(table.budget)]

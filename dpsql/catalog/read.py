@@ -13,10 +13,11 @@ from typing import Any
 from dpsql.catalog.catalog import Budget, Catalog, Column, Table, Unit
 from dpsql.catalog.place import Place, read_pair, show
 from dpsql.catalog.read_domain import MAX_CELLS, read_domain, read_other
+from dpsql.errors import decimal_text
 
 TYPES = ("integer", "number", "text", "date", "boolean")
 COLUMN_KEYS = ("type", "domain", "domain_file", "bins", "bounds", "by", "other", "null")
-TABLE_KEYS = ("source", "privacy_unit", "public", "column")
+TABLE_KEYS = ("source", "privacy_unit", "public", "budget", "column")
 BUDGET_KEYS = ("epsilon", "delta", "max_epsilon_per_request")
 
 
@@ -46,7 +47,7 @@ def read_catalog(path: Path) -> Catalog:
         key = name.casefold()
         if key in catalog.tables:
             place.fail(f"table {name!r} is declared twice", "names are compared without case")
-        catalog.tables[key] = _read_table(Place(path, table=name), name, body)
+        catalog.tables[key] = _read_table(Place(path, table=name), name, body, catalog.budget)
     return catalog
 
 
@@ -90,7 +91,7 @@ def _text(error: Exception) -> str:
     return str(getattr(error, "message", type(error).__name__))
 
 
-def _read_table(place: Place, name: str, body: Any) -> Table:
+def _read_table(place: Place, name: str, body: Any, whole: Budget) -> Table:
     if not isinstance(body, dict):
         place.fail("is not a section", f"write [table.{name}]")
     place.check_keys(body, TABLE_KEYS)
@@ -114,7 +115,31 @@ def _read_table(place: Place, name: str, body: Any) -> Table:
             "the product of the domain sizes exceeds 2^63",
             "leave out columns that are not queried, or give numbers fewer bins",
         )
-    return Table(name, _read_source(place, body), unit, columns, public)
+    budget = _read_table_budget(place, body, whole)
+    if public and budget is not None:
+        place.fail("is public and has a budget", "leave out one of them")
+    return Table(name, _read_source(place, body), unit, columns, public, budget)
+
+
+def _read_table_budget(place: Place, body: Mapping[str, Any], whole: Budget) -> Fraction | None:
+    """Read the table's own epsilon; its delta is that of the catalog."""
+    from dpsql.privacy.accounting import parse_epsilon
+
+    if "budget" not in body:
+        return None
+    budget = _section(place, body, "budget")
+    place.check_keys(budget, ("epsilon",))
+    if "epsilon" not in budget:
+        place.fail("its budget has no epsilon", "write budget = { epsilon = 1.0 }")
+    given = budget["epsilon"]
+    try:
+        epsilon = parse_epsilon(given, Fraction(10**6))
+    except Exception as error:
+        place.fail(f"budget epsilon = {show(given)} is not usable", _text(error))
+    if epsilon > whole.epsilon:
+        remedy = f"at most the epsilon of [budget], {decimal_text(whole.epsilon)}"
+        place.fail(f"budget epsilon = {show(given)} can never be spent", remedy)
+    return epsilon
 
 
 def _check_name(place: Place, name: str) -> None:

@@ -123,6 +123,16 @@ class Ledger:
         return cls.open(path, anchor_dir, policy, policy_hash)
 
     @classmethod
+    def terms_in_force(cls, path: Path, anchor_dir: Path) -> Terms:
+        """Verify a ledger and return the budgets and the catalog's hash that it goes by.
+
+        Raises: LedgerError as ``open`` does, save E_POLICY_CHANGED.
+        """
+        ledger = cls._at(path, anchor_dir)
+        with ledger._exclusive() as db:
+            return ledger._catch_up(db).terms
+
+    @classmethod
     def migrate(
         cls,
         path: Path,

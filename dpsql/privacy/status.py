@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -10,11 +11,21 @@ from dpsql.privacy.chain import WHOLE, State
 
 
 @dataclass(frozen=True, slots=True)
+class Nested:
+    """A budget inside the whole one; what remains is what both of them admit."""
+
+    total_epsilon: Fraction
+    remaining_epsilon: Fraction
+    remaining_gaussian_epsilon: Fraction
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """What was preset, what was spent and the largest single requests still admitted.
 
     ``spent_epsilon`` is the sum of pure epsilons, None once Gaussian noise was used;
-    ``entries`` counts debits; ``seq`` and ``head`` name the last link of the chain.
+    ``entries`` counts debits; ``seq`` and ``head`` name the last link of the chain; ``nested``
+    holds the budgets inside this one by their names.
     """
 
     total_epsilon: Fraction
@@ -29,22 +40,39 @@ class Status:
     ledger_id: str
     seq: int
     head: str
+    nested: Mapping[str, Nested]
+
+    def remaining_within(self, names: Iterable[str]) -> Fraction:
+        """Return the largest pure epsilon that the whole and those of these budgets admit."""
+        inner = [self.nested[name].remaining_epsilon for name in names if name in self.nested]
+        return min([self.remaining_epsilon, *inner])
 
 
 def status_of(state: State) -> Status:
     """Return what may be shown of a state; all of it follows from the history of requests."""
     policy, spent = state.terms.policy, state.spent[WHOLE]
+    pure, gaussian = spent.largest_pure(policy), spent.largest_gaussian(policy)
+    nested = {
+        name: Nested(
+            inner.epsilon,
+            min(pure, state.spent[name].largest_pure(inner)),
+            min(gaussian, state.spent[name].largest_gaussian(inner)),
+        )
+        for name, inner in state.terms.budgets.items()
+        if name != WHOLE
+    }
     return Status(
         total_epsilon=policy.epsilon,
         total_delta=policy.delta,
         spent_epsilon=None if spent.gaussian else Fraction(spent.epsilon_units, UNITS),
         spent_renyi=Fraction(spent.renyi_units, UNITS),
         total_renyi=policy.renyi_budget,
-        remaining_epsilon=spent.largest_pure(policy),
+        remaining_epsilon=pure,
         remaining_rho=spent.largest_rho(policy),
-        remaining_gaussian_epsilon=spent.largest_gaussian(policy),
+        remaining_gaussian_epsilon=gaussian,
         entries=state.debits,
         ledger_id=state.ledger_id,
         seq=state.seq,
         head=state.head,
+        nested=nested,
     )

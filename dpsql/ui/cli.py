@@ -6,20 +6,19 @@ unavailable, 5 budget refused, 130 interrupted. Nothing heavy is imported before
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from dpsql import __version__
-from dpsql.errors import DataError, Error, UsageError
+from dpsql.errors import Error
+from dpsql.ui.connect import blaming_options, open_connection
+from dpsql.ui.ledger import ACTS, show
 
 if TYPE_CHECKING:
-    from dpsql.dbapi import Connection
     from dpsql.ui.session import Session
 
 OK, REFUSED, USAGE, UNAVAILABLE, BUDGET, INTERRUPTED = 0, 1, 2, 3, 5, 130
@@ -29,6 +28,7 @@ Commands:
   dpsql run FILE.sql --catalog C --epsilon E   a whole file as one workload, one charge
   dpsql init FILE                              draft a catalog for a data file
   dpsql ledger CATALOG                         show the budget and what was charged
+  dpsql ledger verify|raise|migrate|adopt CATALOG   acts of the curator
 \b
 Exit status: 0 ok, 1 query refused or failed, 2 usage or catalog,
 3 data or ledger unavailable, 5 budget refused, 130 interrupted.
@@ -188,66 +188,25 @@ def init(file: str, output: str | None, force: bool) -> int:
     return OK
 
 
-@click.command(context_settings={"max_content_width": 100})
-@click.argument("catalog")
-@click.option("--format", "--mode", "format_", metavar="FORMAT", help="How entries are written.")
-def ledger(catalog: str, format_: str | None) -> int:
-    """Show the budget of CATALOG (stderr) and every charge (stdout)."""
-    from dpsql.ui.describe import budget_lines, ledger_grid
-    from dpsql.ui.session import Session, choose_format
-    from dpsql.ui.tell import tell
-
-    session = Session(open_connection(catalog), Path(catalog).stem, choose_format(format_))
-    try:
-        for line in budget_lines(session.connection):
-            tell(line)
-        session.write(ledger_grid(session.connection))
-    finally:
-        session.close()
-    return OK
+SUBCOMMANDS: dict[str, click.Command] = {"run": run, "init": init, "ledger": show}
 
 
-SUBCOMMANDS: dict[str, click.Command] = {"run": run, "init": init, "ledger": ledger}
-
-
-def open_connection(
-    catalog: str, epsilon: str | None = None, delta: str | None = None, noise: str | None = None
-) -> Connection:
-    """Connect with options as the user wrote them.
-
-    Raises: UsageError for a malformed option; other errors of ``dpsql.connect``.
-    """
-    from dpsql import dbapi
-
-    with blaming_options():
-        return dbapi.connect(
-            catalog,
-            epsilon=None if epsilon is None else dbapi.parse_epsilon_text(epsilon),
-            delta=None if delta is None else dbapi.parse_delta_text(delta),
-            noise=noise,
-        )
-
-
-@contextlib.contextmanager
-def blaming_options() -> Iterator[None]:
-    """Turn a complaint about epsilon, delta or noise into a usage error."""
-    try:
-        yield
-    except DataError as error:
-        raise UsageError(error.code, error.message, hint=error.hint) from None
+def choose_command(arguments: list[str]) -> tuple[click.Command, str, list[str]]:
+    """Return the command that a command line means, its name, and the arguments left for it."""
+    if arguments[:1] == ["ledger"] and arguments[1:2] and arguments[1] in ACTS:
+        return ACTS[arguments[1]], f"dpsql ledger {arguments[1]}", arguments[2:]
+    if arguments and arguments[0] in SUBCOMMANDS:
+        return SUBCOMMANDS[arguments[0]], f"dpsql {arguments[0]}", arguments[1:]
+    return query, "dpsql", arguments
 
 
 def run_command_line(arguments: list[str]) -> int:
     """Run one command line and return its exit status."""
-    name = arguments[0] if arguments else ""
-    command, rest = (
-        SUBCOMMANDS.get(name, query),
-        arguments[1:] if name in SUBCOMMANDS else arguments,
-    )
+    command, name, rest = choose_command(arguments)
     try:
         status = command.main(
             args=rest,
-            prog_name=f"dpsql {name}" if name in SUBCOMMANDS else "dpsql",
+            prog_name=name,
             standalone_mode=False,
         )
         sys.stdout.flush()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dpsql.errors import printable
 from dpsql.ui.grid import Grid
 from dpsql.ui.numbers import floor_text
 
@@ -23,6 +24,9 @@ def budget_lines(connection: Connection, unicode: bool = True) -> list[str]:
     if budget.total_delta:
         gaussian = floor_text(budget.remaining_gaussian_epsilon)
         lines.append(f"           ε {gaussian} for one request with Gaussian noise")
+    for name, inner in budget.nested.items():
+        left, whole = floor_text(inner.remaining_epsilon), floor_text(inner.total_epsilon)
+        lines.append(f"           ε {left} of {whole} for {printable(name.replace(':', ' ', 1))}")
     lines.append(f"requests   {budget.entries}")
     lines.append(f"ledger     {budget.ledger_id}, entry {budget.seq}")
     return lines

@@ -138,7 +138,9 @@ def test_a_refund_on_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_noise_before_the_commit(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def later(self: Ledger, cost: Cost, plan_hash: str, data_version: str) -> Receipt:
+    def later(
+        self: Ledger, cost: Cost, plan_hash: str, data_version: str, within: tuple[str, ...]
+    ) -> Receipt:
         return issue(self.ledger_id, 1, "later", plan_hash, data_version, cost)
 
     monkeypatch.setattr(Ledger, "debit", later)

@@ -1,0 +1,203 @@
+"""What the catalog presets in the ledger, and the acts of a curator: verify, raise, migrate, adopt.
+
+Every act is an entry of the ledger's hash chain. None of them reads a row of private data.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+from dpsql.catalog import Catalog
+from dpsql.errors import CatalogError, DataError, LedgerError, decimal_text, printable
+from dpsql.privacy.accounting import Policy
+from dpsql.privacy.ledger import Entry, Ledger, Status
+
+LONGEST_NOTE = 500
+
+_HEADER = re.compile(r"^\s*\[\[?\s*([^\[\]]*?)\s*\]\]?\s*(?:#.*)?\s*$")
+_EPSILON = re.compile(r"^(\s*epsilon\s*=\s*)([^#\s]+)(\s*(?:#.*)?\s*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """What a ledger is created for: the whole budget, budgets of tables, and their catalog."""
+
+    policy: Policy
+    policy_hash: str
+    nested: dict[str, Fraction]
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> Preset:
+        """The preset of a catalog. Raises: DataError."""
+        policy = Policy(catalog.budget.epsilon, catalog.budget.delta)
+        nested = {
+            nested_name(key): table.budget
+            for key, table in catalog.tables.items()
+            if table.budget is not None
+        }
+        return cls(policy, catalog.policy_hash(), nested)
+
+
+def nested_name(table: str) -> str:
+    """The name in the ledger of a table's own budget; ``table`` is its case-folded name."""
+    return f"table:{table}"
+
+
+def ledger_file(catalog: Catalog) -> Path:
+    """Where the ledger of a catalog lies."""
+    return catalog.path.with_suffix(".ledger")
+
+
+def anchor_folder() -> Path:
+    """Where ledger anchors lie: away from the ledgers they guard."""
+    home = os.environ.get("XDG_STATE_HOME") or os.path.join(Path.home(), ".local", "state")
+    return Path(home) / "dpsql" / "anchors"
+
+
+def verify_ledger(path: str | os.PathLike[str]) -> Status:
+    """Check the ledger of a catalog from its first entry, its anchor and its catalog.
+
+    Raises: CatalogError; LedgerError.
+    """
+    return _open(Catalog.load(Path(path))).verify()
+
+
+def find_entry(path: str | os.PathLike[str], head: str) -> Entry:
+    """Verify a ledger and return the entry that a receipt names by its ``head``.
+
+    Raises: CatalogError; LedgerError, with E_RECEIPT when there is no such entry.
+    """
+    ledger = _open(Catalog.load(Path(path)))
+    ledger.verify()
+    for entry in ledger.entries():
+        if entry.hash == head:
+            return entry
+    raise LedgerError(
+        "E_RECEIPT",
+        "the ledger has no entry with this head",
+        hint="a receipt that was issued and is not here proves that the ledger was replaced",
+    )
+
+
+def migrate_ledger(path: str | os.PathLike[str], note: str = "") -> Status | None:
+    """Log that the catalog was changed on purpose; None when it is the one in force.
+
+    What was spent stays spent. Raises: CatalogError; LedgerError, with E_POLICY_CHANGED when the
+    past does not fit the new budget.
+    """
+    catalog = Catalog.load(Path(path))
+    terms = Ledger.terms_in_force(ledger_file(catalog), anchor_folder())
+    preset = Preset.of(catalog)
+    in_force = (terms.policy_hash, terms.policy.epsilon, terms.policy.delta)
+    if in_force == (preset.policy_hash, preset.policy.epsilon, preset.policy.delta):
+        return None
+    return _migrate(catalog, note)
+
+
+def raise_budget(path: str | os.PathLike[str], epsilon: Fraction, note: str = "") -> Status:
+    """Raise the total epsilon: first in the catalog's file, then as an entry of the ledger.
+
+    Whatever happens in between, the ledger then refuses to open until this is run again.
+    Raises: DataError (E_EPSILON) unless it is more than the total in force; CatalogError when the
+    file cannot be edited; LedgerError, with E_POLICY_CHANGED when more than the total has changed.
+    """
+    catalog = Catalog.load(Path(path))
+    terms = Ledger.terms_in_force(ledger_file(catalog), anchor_folder())
+    total = terms.policy.epsilon
+    if with_epsilon(catalog, total).policy_hash() != terms.policy_hash:
+        raise LedgerError(
+            "E_POLICY_CHANGED",
+            "more than the total epsilon of the catalog has changed",
+            hint="undo the change, or accept all of it with: dpsql ledger migrate",
+        )
+    if epsilon <= total:
+        raise DataError(
+            "E_EPSILON",
+            f"the total epsilon is {decimal_text(total)} already",
+            hint="to lower it, edit the catalog and run: dpsql ledger migrate",
+        )
+    wanted = with_epsilon(catalog, epsilon)
+    Preset.of(wanted)
+    if catalog != wanted:
+        rewrite_epsilon(catalog, wanted)
+    return _migrate(wanted, note)
+
+
+def adopt_ledger(path: str | os.PathLike[str], note: str = "") -> Status:
+    """Log that a ledger which was moved, or whose anchor was lost, is the newest copy.
+
+    Raises: CatalogError; LedgerError.
+    """
+    catalog = Catalog.load(Path(path))
+    return Ledger.adopt(ledger_file(catalog), anchor_folder(), _plain(note)).status()
+
+
+def with_epsilon(catalog: Catalog, epsilon: Fraction) -> Catalog:
+    """The same catalog with another total."""
+    return replace(catalog, budget=replace(catalog.budget, epsilon=epsilon))
+
+
+def rewrite_epsilon(catalog: Catalog, wanted: Catalog) -> None:
+    """Change the line ``epsilon = ...`` of [budget] and nothing else, atomically.
+
+    Raises: CatalogError when the file would not then say exactly what is wanted.
+    """
+    lines = catalog.path.read_bytes().decode().splitlines(keepends=True)
+    text = decimal_text(wanted.budget.epsilon)
+    section = None
+    for i, line in enumerate(lines):
+        header, setting = _HEADER.match(line), _EPSILON.match(line)
+        if header:
+            section = header[1]
+        elif setting and section == "budget":
+            lines[i] = f"{setting[1]}{text}{setting[3]}"
+            break
+    fresh = catalog.path.with_name(f"{catalog.path.name}.new")
+    try:
+        with open(fresh, "xb") as file:
+            file.write("".join(lines).encode())
+        if replace(Catalog.load(fresh), path=catalog.path) != wanted:
+            raise _uneditable(catalog)
+        shutil.copymode(catalog.path, fresh)
+        os.replace(fresh, catalog.path)
+    except OSError:
+        raise _uneditable(catalog) from None
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _uneditable(catalog: Catalog) -> CatalogError:
+    return CatalogError(
+        "E_POLICY",
+        f"{printable(catalog.path.name)}: the total epsilon could not be changed here",
+        hint="set epsilon in its [budget] by hand, then run the same command again",
+    )
+
+
+def _open(catalog: Catalog) -> Ledger:
+    preset = Preset.of(catalog)
+    return Ledger.open(ledger_file(catalog), anchor_folder(), preset.policy, preset.policy_hash)
+
+
+def _migrate(catalog: Catalog, note: str) -> Status:
+    preset = Preset.of(catalog)
+    ledger = Ledger.migrate(
+        ledger_file(catalog),
+        anchor_folder(),
+        preset.policy,
+        preset.policy_hash,
+        preset.nested,
+        _plain(note),
+    )
+    return ledger.status()
+
+
+def _plain(note: str) -> str:
+    if len(note) > LONGEST_NOTE or not note.isprintable():
+        raise DataError("E_SETTING", f"a note is printable and at most {LONGEST_NOTE} characters")
+    return note

@@ -1,0 +1,39 @@
+"""A connection from options as the user wrote them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from dpsql.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from dpsql.dbapi import Connection
+
+
+def open_connection(
+    catalog: str, epsilon: str | None = None, delta: str | None = None, noise: str | None = None
+) -> Connection:
+    """Connect with options as the user wrote them.
+
+    Raises: UsageError for a malformed option; other errors of ``dpsql.connect``.
+    """
+    from dpsql import dbapi
+
+    with blaming_options():
+        return dbapi.connect(
+            catalog,
+            epsilon=None if epsilon is None else dbapi.parse_epsilon_text(epsilon),
+            delta=None if delta is None else dbapi.parse_delta_text(delta),
+            noise=noise,
+        )
+
+
+@contextlib.contextmanager
+def blaming_options() -> Iterator[None]:
+    """Turn a complaint about an option's value into a usage error."""
+    try:
+        yield
+    except DataError as error:
+        raise UsageError(error.code, error.message, hint=error.hint) from None

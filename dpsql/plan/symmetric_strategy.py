@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -154,7 +154,12 @@ class SymmetricStrategy:
             raise ValueError("the orbits do not cover the cells of the attributes")
         if not block.parts or self.noise != "gaussian":
             raise ValueError("a symmetric strategy has rows, and Gaussian noise")
+        if len({part.kinds for part in block.parts}) < len(block.parts):
+            raise ValueError("every kind of component is measured by one part")
         for part in block.parts:
+            for kind, orbits in zip(part.kinds, block.orbits, strict=True):
+                if kind not in (CONSTANT, *orbits.wide):
+                    raise ValueError(f"{kind} is not an orbit of at least two cells")
             columns = math.prod(len(block.orbits[i].sizes) for i in part.constant)
             if part.rows.dtype != np.int64 or part.rows.shape[1] != columns:
                 raise ValueError("the rows of a part are integers over its orbit tuples")
@@ -198,6 +203,27 @@ class SymmetricStrategy:
         text += [_digest(orbits.labels) for orbits in self.block.orbits]
         text += [(p.kinds, p.rows.shape, _digest(p.rows)) for p in self.block.parts]
         return hashlib.sha256(repr(text).encode()).hexdigest()
+
+    def encode(self, keep: Callable[[Integers], str]) -> dict[str, Any]:
+        """Return plain facts that describe the strategy; ``keep`` stores an array by name."""
+        return {
+            "kind": "symmetric",
+            "domain": list(self.domain.items()),
+            "attributes": list(self.block.attributes),
+            "orbits": [keep(orbits.labels) for orbits in self.block.orbits],
+            "parts": [[list(part.kinds), keep(part.rows)] for part in self.block.parts],
+            "method": self.method,
+        }
+
+    @classmethod
+    def decode(cls, facts: Mapping[str, Any], arrays: Mapping[str, Integers]) -> SymmetricStrategy:
+        """Return the strategy that ``encode`` described."""
+        block = OrbitBlock(
+            tuple(facts["attributes"]),
+            tuple(Orbits(arrays[name]) for name in facts["orbits"]),
+            tuple(OrbitPart(tuple(kinds), arrays[name]) for kinds, name in facts["parts"]),
+        )
+        return cls(dict(facts["domain"]), block, facts["method"])
 
     def rmse(self, workload: Workload, epsilon: float = 1.0, delta: float = 1e-6) -> float:
         """Return the expected root mean squared error in the convention of the literature.

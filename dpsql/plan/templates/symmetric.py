@@ -28,11 +28,11 @@ from dpsql.plan.workload import Workload
 TUPLES_LIMIT = 4096
 """Largest number of orbit tuples of a strategy."""
 
-WORK_LIMIT = 2e10
-"""Largest sum of K^3 over all components of size K."""
+WORK_LIMIT = 2e9
+"""Largest sum of K^3 over all components of size K, at effort 1."""
 
-STEPS_WORK = 2e10
-"""Largest sum of K^3 over all components and steps, beyond the first 30 steps."""
+STEPS = 40, 200
+"""Fewest and most steps; small problems are solved more tightly."""
 
 AXIS_LIMIT = 2048
 """Largest number of cells of one attribute."""
@@ -68,22 +68,31 @@ class _Group:
     found: Invariant
 
 
-def fits(workload: Workload, cells: int = CELLS_LIMIT) -> bool:
+def fits(workload: Workload, effort: float = 1.0, cells: int = CELLS_LIMIT) -> bool:
     """Say whether the reduced problem is small enough, without solving it."""
-    return _plan(workload, cells) is not None
+    return _plan(workload, effort, cells) is not None
 
 
 def symmetric_optimum(
-    workload: Workload, *, tol: float = 3e-5, maxiter: int | None = None, cells: int = CELLS_LIMIT
+    workload: Workload, effort: float = 1.0, *, tol: float = 3e-5, cells: int = CELLS_LIMIT
 ) -> Symmetric | None:
     """Return the integer strategy next to the optimum, None where the workload does not fit.
 
     Attributes with one factor in every product are solved on their own; the others together on
-    the components of their symmetry.
+    the components of their symmetry. ``effort`` scales the work that is allowed.
     """
-    plan = _plan(workload, cells)
+    plan = _plan(workload, effort, cells)
     if plan is None:
         return None
+    try:
+        return _solve(workload, plan, effort, tol)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _solve(
+    workload: Workload, plan: list[tuple[list[int], tuple[Orbits, ...]]], effort: float, tol: float
+) -> Symmetric | None:
     apart = [is_constant(workload, axes) for axes, _ in plan]
     scale = float(workload.weights2.sum()) if all(apart) else 1.0
     names = [a for a, f in zip(workload.attributes, workload.factors, strict=True) if f]
@@ -93,8 +102,8 @@ def symmetric_optimum(
         reduction = reduce_group(workload, axes, orbits, weights)
         if not reduction.components:
             return None
-        steps = maxiter or int(min(200, max(30, STEPS_WORK / size_of(orbits)[1])))
-        found = optimise(reduction, tol=tol, maxiter=steps)
+        steps = WORK_LIMIT * effort / size_of(orbits)[1] * STEPS[0]
+        found = optimise(reduction, tol=tol, maxiter=int(np.clip(steps, *STEPS)))
         places = tuple(names.index(name) for name in reduction.names)
         solved.append(_Group(places, reduction, found))
         lower, upper = lower * found.lower, upper * found.upper
@@ -104,7 +113,9 @@ def symmetric_optimum(
     return Symmetric(SymmetricStrategy(workload.domain, block), lower, upper)
 
 
-def _plan(workload: Workload, cells: int) -> list[tuple[list[int], tuple[Orbits, ...]]] | None:
+def _plan(
+    workload: Workload, effort: float, cells: int
+) -> list[tuple[list[int], tuple[Orbits, ...]]] | None:
     """Return the groups of attributes and their orbits, None where there are too many of them."""
     sizes = [workload.domain[workload.attributes[i]] for axes in groups(workload) for i in axes]
     if not sizes or max(sizes) > AXIS_LIMIT or math.prod(sizes) > cells:
@@ -112,7 +123,7 @@ def _plan(workload: Workload, cells: int) -> list[tuple[list[int], tuple[Orbits,
     plan = [(axes, orbits_of(workload, axes)) for axes in groups(workload)]
     tuples, _ = size_of([orbits for _, group in plan for orbits in group])
     work = sum(size_of(group)[1] for _, group in plan)
-    return plan if tuples <= TUPLES_LIMIT and work <= WORK_LIMIT else None
+    return plan if tuples <= TUPLES_LIMIT and work <= WORK_LIMIT * effort else None
 
 
 def _realise(names: tuple[str, ...], solved: Sequence[_Group]) -> OrbitBlock | None:

@@ -70,7 +70,8 @@ def select(
     check_sizes(problem)
     if problem.d == 0 or not _asks(problem):
         return _least(problem)
-    bound = svd_bound(workload)
+    known = len(problem.components.weights2) == 1 or all(f.trivial for f in problem.factors)
+    bound = svd_bound(workload) if known else 0.0
     best, least = None, math.inf
     for strategy in candidates(problem, mechanism, effort):
         error = unit_error(strategy, workload)

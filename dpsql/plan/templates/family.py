@@ -32,12 +32,7 @@ class Family:
         if self.dense:
             self._at = np.array(self.components, dtype=np.int64)
         else:
-            pairs = [
-                (m, c)
-                for m, M in enumerate(self.sets)
-                for c, mask in enumerate(self.components)
-                if mask & ~M == 0
-            ]
+            pairs = _contained(self.sets, self.components)
             self._of_set, self._of_component = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
 
     def sup(self, x: Floats) -> Floats:
@@ -95,6 +90,24 @@ class Family:
         dw = cost * (-2 * w * over_sets * s) + dcost * total
         dtotals = -cost * (self._member.T @ (u * s) - self._inside.T @ parts)
         return cost * total, dw, cost * inverse, dtotals
+
+
+def _contained(sets: list[int], components: list[int]) -> list[tuple[int, int]]:
+    """Return the pairs (position of a set, position of a component within it)."""
+    place = {mask: c for c, mask in enumerate(components)}
+    pairs = []
+    for m, M in enumerate(sets):
+        if 1 << M.bit_count() <= len(components):
+            inside = [0]
+            rest = M
+            while rest:
+                bit = rest & -rest
+                inside += [mask | bit for mask in inside]
+                rest ^= bit
+            pairs += [(m, place[mask]) for mask in inside if mask in place]
+        else:
+            pairs += [(m, c) for c, mask in enumerate(components) if mask & ~M == 0]
+    return pairs
 
 
 def _summed(places: NDArray[np.intp], values: Floats, size: int) -> Floats:

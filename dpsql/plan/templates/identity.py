@@ -8,13 +8,19 @@ from dpsql.plan.templates.family import Family
 from dpsql.plan.templates.joint import Found, Objective, Union
 from dpsql.plan.templates.problem import Floats, Problem
 
+MANY = 1000
+"""Supports above which no set is compared with every other."""
+
 
 def maximal(masks: list[int]) -> list[int]:
-    """Return the masks that are contained in no other.
+    """Return the masks that are contained in no other; very many masks are all kept.
 
     >>> maximal([1, 3, 4])
     [3, 4]
     """
+    masks = sorted(set(masks))
+    if len(masks) > MANY:
+        return masks
     return sorted({m for m in masks if not any(m != o and m & ~o == 0 for o in masks)})
 
 
@@ -46,13 +52,16 @@ def split_weights(objective: Objective, thetas: tuple[Floats | None, ...]) -> Fl
     _, over = family.measure(totals)
     sizes = [problem.cells(M) for M in family.sets]
     log_totals = np.log(totals)
+    place = {M: m for m, M in enumerate(family.sets)}
     for support, group in zip(problem.components.supports, problem.components.groups, strict=True):
-        holders = [m for m, M in enumerate(family.sets) if support & ~M == 0]
-        if not holders:
-            continue
-        home = min(holders, key=sizes.__getitem__)
+        home = place.get(support, -1)
+        if home < 0:
+            holders = [m for m, M in enumerate(family.sets) if support & ~M == 0]
+            if not holders:
+                continue
+            home = min(holders, key=sizes.__getitem__)
         extra = family.sets[home]
-        inside = sum(log_totals[i] for i in range(problem.d) if extra & problem.components.bit(i))
+        inside = sum(log_totals[i] for i in problem.axes(extra))
         values = problem.components.group_values(group, t, r)
         errors[home] += float((values * over[group.positions]).sum() / np.exp(inside))
     power = 1 / 3 if problem.noise == "laplace" else 1 / 4

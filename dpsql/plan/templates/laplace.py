@@ -38,6 +38,9 @@ OPEN_SETS = 256
 WEIGHT_SECONDS = 3.0
 """Nominal planning time of a search over the weights of many sets, for effort 1."""
 
+CROWD = 1 << 24
+"""Most pairs of a candidate set and a component for a search over weights."""
+
 ROUNDS = 4
 """Most alternations of a weight search and a joint descent."""
 
@@ -58,6 +61,11 @@ class Room:
     def open(self) -> bool:
         """Say whether the sets are few enough to descend over all of them at once."""
         return len(self.family.sets) <= OPEN_SETS
+
+    @property
+    def crowded(self) -> bool:
+        """Say whether sets and components are too many to search over."""
+        return len(self.family.sets) * len(self.family.components) > CROWD
 
     def around_full(self) -> Floats:
         """Return weights on the full set, and small ones elsewhere."""
@@ -124,6 +132,8 @@ def union_candidates(problem: Problem) -> Iterator[Strategy]:
 def marginals_candidates(problem: Problem, limit: int, effort: float) -> Iterator[Strategy]:
     """Yield the best weighted union of identities."""
     space = room(problem, limit, effort)
+    if space.crowded:
+        return
     objective = Objective(problem, space.family)
     thetas: tuple[Floats | None, ...] = (None,) * problem.d
     found = search_weights(
@@ -143,6 +153,9 @@ def joint_candidates(problem: Problem, limit: int, effort: float) -> Iterator[St
     with all other sets nearly free to enter, and random ones where a descent is cheap.
     """
     space = room(problem, limit, effort)
+    if space.crowded:
+        yield from union_candidates(problem)
+        return
     base = initial_thetas(problem)
     found = [_weights_then_joint(space, base, seed=0)]
     if problem.cells(problem.full) <= limit and space.open:

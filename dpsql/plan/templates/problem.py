@@ -220,13 +220,21 @@ class Problem:
         pairs = [factors.identity_tables() for factors in self.factors]
         return [t for t, _ in pairs], [r for _, r in pairs]
 
+    def axes(self, mask: int) -> list[int]:
+        """Return the positions of the attributes of a mask, in domain order."""
+        axes = []
+        while mask:
+            axes.append(self.d - mask.bit_length())
+            mask ^= 1 << (mask.bit_length() - 1)
+        return axes
+
     def attributes(self, mask: int) -> tuple[str, ...]:
         """Return the attributes of a mask in domain order."""
-        return tuple(n for i, n in enumerate(self.names) if mask & self.components.bit(i))
+        return tuple(self.names[i] for i in self.axes(mask))
 
     def cells(self, mask: int) -> int:
         """Return the size of the extended tensor over a mask: prod (n_i + 1)."""
-        return math.prod(n + 1 for i, n in enumerate(self.sizes) if mask & self.components.bit(i))
+        return math.prod(self.sizes[i] + 1 for i in self.axes(mask))
 
     @property
     def full(self) -> int:

@@ -43,8 +43,7 @@ def prices(problem: Problem, tau: Floats) -> Floats:
 
 
 def _inside(problem: Problem) -> list[list[int]]:
-    components = problem.components
-    return [[i for i in range(problem.d) if mask & components.bit(i)] for mask in components.masks]
+    return [problem.axes(mask) for mask in problem.components.masks]
 
 
 def planned_error(problem: Problem, tables: Tables) -> float:

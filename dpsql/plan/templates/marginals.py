@@ -20,7 +20,7 @@ SHORTLIST = 200
 """How many of the most promising new sets are drawn from."""
 
 RANDOM_STARTS = 3
-"""Random starts of one search."""
+"""Random starts of one search; four times as many where each covers all sets."""
 
 RANDOM_SETS = 512
 """Most sets that a random start spreads over."""
@@ -139,7 +139,7 @@ class WeightSearch:
         for start in starts:
             w = start[self.usable]
             found.append(self.descend(np.flatnonzero(w > 0), w[w > 0]))
-        for _ in range(RANDOM_STARTS):
+        for _ in range(RANDOM_STARTS if size > RANDOM_SETS else 4 * RANDOM_STARTS):
             chosen = np.union1d(rng.permutation(size)[:RANDOM_SETS], found[0].active)
             w = rng.random(len(chosen)) ** rng.choice([1.0, 2.0]) + 1e-9
             found.append(self.descend(chosen, w))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -116,7 +117,7 @@ def test_a_script_with_a_refused_statement_runs_nothing(connection: Connection) 
     ]:
         script = f"{count}; {last}"
         with watching() as watch:
-            assert refusal(lambda script=script: connection.executescript(script)).code == code
+            assert refusal(partial(connection.executescript, script)).code == code
             assert not watch.opened
     assert ledger_state(connection) == before
 

@@ -15,6 +15,7 @@ from typing import Any
 from unittest import mock
 
 import duckdb
+import pytest
 
 import dpsql
 from dpsql.dbapi import Connection
@@ -69,7 +70,8 @@ def write_data(folder: Path, which: str) -> None:
         )
         database.execute(
             "CREATE TABLE visits AS SELECT 'p' || i % 60 AS person_id,"
-            " ['A', 'B', 'C', 'D'][i % 4 + 1] AS ward, i % 97 * 100.0 AS cost FROM range(400) t(i)"
+            " ['A', 'B', 'C', 'D'][i % 4 + 1] AS ward, CAST(i % 97 AS DOUBLE) AS cost"
+            " FROM range(400) t(i)"
         )
         if which == "more":
             database.execute(
@@ -166,11 +168,9 @@ def ledger_state(connection: Connection) -> tuple[object, ...]:
 
 def refusal(action: Callable[[], object]) -> dpsql.Error:
     """The typed error of an action that must be refused."""
-    try:
+    with pytest.raises(dpsql.Error) as caught:
         action()
-    except dpsql.Error as error:
-        assert error.code in BOOK["codes"]
-        assert error.__cause__ is None
-        assert str(error)
-        return error
-    raise AssertionError("not refused")
+    assert caught.value.code in BOOK["codes"]
+    assert caught.value.__cause__ is None
+    assert str(caught.value)
+    return caught.value

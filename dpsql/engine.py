@@ -7,21 +7,24 @@ Measurement -> Estimate -> Result. The first six see public facts only; there is
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
 
 from dpsql.answer.assemble import assemble_results
+from dpsql.answer.implied import Implied, find_implied, imply
 from dpsql.answer.reconstruct import reconstruct
 from dpsql.answer.releases import Release, Releases
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.catalog import Catalog
 from dpsql.curator import Preset, ledger_file, nested_name
-from dpsql.errors import DataError, Error, InternalError
+from dpsql.errors import DataError, Error, InternalError, decimal_text
 from dpsql.plan.explain import Explanation, explain
 from dpsql.plan.plan import Plan
-from dpsql.plan.request import Request, make_plan
+from dpsql.plan.request import Place, Request, make_plan
+from dpsql.plan.workload import Product
 from dpsql.privacy.accounting import Cost, gaussian_cost, laplace_cost
 from dpsql.privacy.ledger import Entry, Ledger, Status
 from dpsql.privacy.measure import Vaults, measure
@@ -81,12 +84,40 @@ class Engine:
         request = self._request(workload, terms, Fraction(1) if static else None)
         if static:
             sealed = self.compiler.evaluator.sealed
-            return guarded(lambda: assemble_results(request, {}, None, None, sealed))
+            return guarded(lambda: assemble_results(request, {}, {}, None, None, sealed))
+        return guarded(lambda: self._answer(request, terms.fresh))
+
+    def _answer(self, request: Request, fresh: bool) -> tuple[Result, ...]:
         name = self._request_name(request)
-        release = None if terms.fresh else self.releases.find(name)
+        known = None if fresh else self._published(request, name)
+        if known is None:
+            release = self._release(request, name)
+            return self._results(request, request.coarse_products(), release, free=False)
+        results = self._results(request, known.products, known.release, free=True)
+        paid, entry = decimal_text(known.release.plan.epsilon), known.release.seq
+        note = (
+            f"from entry {entry} of the ledger (epsilon {paid}); SET fresh = on pays for new noise"
+        )
+        return tuple(r if r.cost is None else replace(r, notes=(*r.notes, note)) for r in results)
+
+    def _published(self, request: Request, name: str) -> Implied | None:
+        """The release of an identical request, else the best one that determines this request.
+
+        The choice is noted, so that a repetition has the same numbers whatever is released later.
+        """
+        release = self.releases.find(name)
         if release is not None:
-            return guarded(lambda: self._results(request, release, free=True))
-        return guarded(lambda: self._results(request, self._release(request, name), free=False))
+            return imply(request, name, release)
+        found = find_implied(request, self.releases.latest(self._scopes(request.tables)))
+        if found is not None:
+            self.releases.link(name, found.name)
+        return found
+
+    def _scopes(self, tables: Iterable[str]) -> tuple[str, ...]:
+        """A name for each table as it is now: its catalog, its ledger and its data version."""
+        always = (self.ledger.ledger_id, self.catalog.policy_hash())
+        facts = [repr((*always, table, self.vaults.versions([table]))) for table in tables]
+        return tuple(hashlib.sha256(fact.encode()).hexdigest() for fact in facts)
 
     def _request(
         self, workload: Sequence[Compiled], terms: Terms, default: Fraction | None
@@ -112,7 +143,8 @@ class Engine:
         try:
             measured = measure(plan, receipt, self.vaults)
             values = tuple(item.values for item in measured)
-            release = Release(plan, values, receipt.ledger_id, receipt.seq, receipt.head)
+            scopes = self._scopes(part.table for part in plan.parts)
+            release = Release(plan, values, receipt.ledger_id, receipt.seq, receipt.head, scopes)
             self.releases.add(name, release)
         except Exception:
             self.ledger.settle(receipt, "failed")
@@ -137,15 +169,19 @@ class Engine:
         names = [nested_name(part.table) for part in plan.parts]
         return tuple(name for name in names if name in self.ledger.nested)
 
-    def _results(self, request: Request, release: Release, free: bool) -> tuple[Result, ...]:
+    def _results(
+        self, request: Request, products: Mapping[Place, Product], release: Release, free: bool
+    ) -> tuple[Result, ...]:
         plan = release.plan
         estimates = {
             part.table: reconstruct(part.strategy, values, part.forecast.noise)
             for part, values in zip(plan.parts, release.values, strict=True)
+            if part.table in request.places
         }
         cost = CostInfo(plan.epsilon, plan.delta, plan.noise, free)
         receipt = ReceiptInfo(release.ledger_id, release.seq, release.head)
-        return assemble_results(request, estimates, cost, receipt, self.compiler.evaluator.sealed)
+        sealed = self.compiler.evaluator.sealed
+        return assemble_results(request, products, estimates, cost, receipt, sealed)
 
     def status(self) -> Status:
         """What is left of the budget."""

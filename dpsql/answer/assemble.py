@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dpsql.answer.reconstruct import Estimate
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.answer.shell import build_result
-from dpsql.plan.request import Request
+from dpsql.plan.request import Place, Request
 from dpsql.plan.workload import Product
 from dpsql.sealed import Sealed
 from dpsql.sql.products import Compiled
@@ -20,6 +20,7 @@ Column = NDArray[np.float64]
 
 def assemble_results(
     request: Request,
+    products: Mapping[Place, Product],
     estimates: Mapping[str, Estimate],
     cost: CostInfo | None,
     receipt: ReceiptInfo | None,
@@ -27,9 +28,9 @@ def assemble_results(
 ) -> tuple[Result, ...]:
     """Answer every aggregate from the estimate of its table, then run the outer shells.
 
-    Statements that the catalog alone determines need no estimate, cost nothing and carry no noise.
+    ``products`` are the aggregates on the cells that the estimates are about. Statements that
+    the catalog alone determines need no estimate, cost nothing and carry no noise.
     """
-    products = request.coarse_products()
     answers: dict[tuple[int, int], Column] = {}
     variances: dict[tuple[int, int], Column] = {}
     for table, estimate in estimates.items():

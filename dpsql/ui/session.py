@@ -117,6 +117,8 @@ class Session:
         results = list_results(cursor)
         for i, result in enumerate(results):
             self.show(result, separate=i > 0)
+        for note in dict.fromkeys(note for result in results for note in result.notes):
+            tell(f"note: {printable(note)}")
         tell_cost(results)
         if self.timer:
             tell(f"time: {elapsed:.3f} s")
@@ -158,14 +160,12 @@ class Session:
         return self.ask("run this? [y/N] ").strip().lower() in ("y", "yes")
 
     def show(self, result: Result, separate: bool = False) -> None:
-        """Write one result in the chosen format, its message and notes to stderr."""
+        """Write one result in the chosen format, its message to stderr."""
         if result.message:
             tell(result.message)
         if result.columns:
             self.last = result if result.kind == "answer" else self.last
             self.write(Grid.of(result), separate)
-        for note in result.notes:
-            tell(f"note: {printable(note)}")
 
     def write(self, grid: Grid, separate: bool = False) -> None:
         """Write a grid to the output file, if one is set, or to stdout."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -77,13 +78,34 @@ def test_damage_fails_closed(tmp_path: Path, damage: str) -> None:
                 connection.execute("DELETE FROM release WHERE request = 'request'")
                 connection.execute("UPDATE release SET request = 'request'")
         connection.close()
-    with pytest.raises(LedgerError, match="damaged"):
-        store.find("request")
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="damaged"):
+            Releases(path).find("request")
 
 
 def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="E_LEDGER_IO"):
         Releases(tmp_path / "missing" / "x.releases").add("request", example())
+
+
+def test_releases_are_found_by_what_they_measured(tmp_path: Path) -> None:
+    store = Releases(tmp_path / "x.releases")
+    assert store.latest(["a"]) == []
+    for seq, (name, scopes) in enumerate([("one", "a"), ("two", "ab"), ("three", "b")]):
+        store.add(name, replace(example(), seq=seq, scopes=tuple(scopes)))
+    assert [name for name, _ in store.latest(["a"])] == ["two", "one"]
+    assert [name for name, _ in store.latest(["b", "a"])] == ["two"]
+    store.add("one", replace(example(), seq=9, scopes=("a",)))
+    assert [name for name, _ in Releases(store.path).latest(["a"])] == ["one", "two"]
+
+
+def test_a_link_leads_to_a_release_until_that_is_replaced(tmp_path: Path) -> None:
+    store = Releases(tmp_path / "x.releases")
+    store.add("one", example())
+    store.link("part", "one")
+    assert store.find("part") is store.find("one")
+    store.add("one", replace(example(), seq=9))
+    assert store.find("part") is None
 
 
 def test_another_data_version_is_another_request(demo: Path) -> None:

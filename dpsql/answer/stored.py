@@ -1,0 +1,124 @@
+"""Releases as bytes and back: integers, strategy and scales, everything an answer needs."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.plan.plan import Part, Plan
+from dpsql.plan.strategy import Block, Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A published plan with its noisy integers, and the ledger entry that paid for it.
+
+    ``scopes`` name, part by part, the catalog and the version of the data that were measured.
+    """
+
+    plan: Plan
+    values: tuple[tuple[NDArray[Any], ...], ...]
+    ledger_id: str
+    seq: int
+    head: str
+    scopes: tuple[str, ...] = ()
+
+
+def encode(release: Release) -> bytes:
+    """Return a release as the bytes of a zipped archive of arrays."""
+    arrays: dict[str, NDArray[Any]] = {}
+
+    def keep(array: NDArray[Any] | None) -> str | None:
+        if array is None:
+            return None
+        name = f"x{len(arrays)}"
+        arrays[name] = array.astype(np.str_) if array.dtype == object else array
+        return name
+
+    plan = release.plan
+    parts = [
+        {
+            "table": part.table,
+            "amount": str(part.amount),
+            "rows_per_unit": part.rows_per_unit,
+            "classes": {name: keep(cells) for name, cells in part.classes.items()},
+            "strategy": {
+                "domain": list(part.strategy.domain.items()),
+                "full": {name: keep(rows) for name, rows in part.strategy.full.items()},
+                "residual": {name: keep(rows) for name, rows in part.strategy.residual.items()},
+                "blocks": [
+                    [list(b.attributes), sorted(b.residual), str(b.share)]
+                    for b in part.strategy.blocks
+                ],
+                "method": part.strategy.method,
+            },
+            "values": [keep(value) for value in values],
+        }
+        for part, values in zip(plan.parts, release.values, strict=True)
+    ]
+    facts = {
+        "noise": plan.noise,
+        "epsilon": str(plan.epsilon),
+        "delta": str(plan.delta),
+        "rho": None if plan.rho is None else str(plan.rho),
+        "parts": parts,
+        "receipt": [release.ledger_id, release.seq, release.head],
+        "scopes": list(release.scopes),
+    }
+    arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def decode(body: bytes) -> Release:
+    """Return the release that ``encode`` wrote.
+
+    Raises: ValueError, KeyError, TypeError, OSError, BadZipFile for anything else.
+    """
+    with np.load(io.BytesIO(body), allow_pickle=False) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    facts = json.loads(arrays["facts"].tobytes())
+
+    parts, values = [], []
+    for item in facts["parts"]:
+        raw = item["strategy"]
+        strategy = Strategy(
+            dict(raw["domain"]),
+            _matrices(raw["full"], arrays),
+            _matrices(raw["residual"], arrays),
+            tuple(Block(tuple(a), frozenset(r), Fraction(share)) for a, r, share in raw["blocks"]),
+            facts["noise"],
+            raw["method"],
+        )
+        classes = {name: arrays[key] for name, key in item["classes"].items()}
+        parts.append(
+            Part(item["table"], strategy, classes, Fraction(item["amount"]), item["rows_per_unit"])
+        )
+        values.append(tuple(_integers(arrays[key]) for key in item["values"]))
+    rho = None if facts["rho"] is None else Fraction(facts["rho"])
+    plan = Plan(
+        tuple(parts), facts["noise"], Fraction(facts["epsilon"]), Fraction(facts["delta"]), rho
+    )
+    scopes = tuple(facts.get("scopes", ()))
+    ledger_id, seq, head = facts["receipt"]
+    return Release(plan, tuple(values), ledger_id, seq, head, scopes)
+
+
+def _matrices(
+    names: Mapping[str, str | None], arrays: Mapping[str, NDArray[Any]]
+) -> dict[str, NDArray[np.int64] | None]:
+    return {name: None if key is None else arrays[key] for name, key in names.items()}
+
+
+def _integers(array: NDArray[Any]) -> NDArray[Any]:
+    if array.dtype.kind == "U":
+        return np.array([int(text) for text in array.tolist()], dtype=object)
+    return array

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from dpsql.answer.result import Result, listing, message
 from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError
 from dpsql.facts import describe, show
+from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parameters import bind_parameters
-from dpsql.sql.parse import MAX_TEXT, Statement, parse, split_statements
+from dpsql.sql.parse import MAX_TEXT, Statement, parse
 from dpsql.terms import Terms
 
 if TYPE_CHECKING:
@@ -37,6 +38,24 @@ def refuse_unknown(options: dict[str, object]) -> None:
 def parse_script(sql: str) -> list[Statement]:
     """Parse every statement of a script before any of them runs."""
     return [parse(fragment) for fragment in split_statements(sql)]
+
+
+def joint_terms(terms: Terms, selects: Sequence[Statement]) -> Terms:
+    """The terms of a workload: the session's, overridden by the OPTIONS its statements share.
+
+    Raises: ProgrammingError (E_SETTING) unless all statements have the same OPTIONS.
+    """
+    for statement in selects:
+        if dict(statement.options) != dict(selects[0].options):
+            raise ProgrammingError(
+                "E_SETTING",
+                "the statements of one workload share one budget, so their OPTIONS must be equal",
+                hint="SET epsilon = 0.5 before the first SELECT sets it for all",
+                span=statement.fragment.span(0, len(statement.fragment.body)),
+            )
+    for name, text in selects[0].options if selects else ():
+        terms = terms.with_text(name, text)
+    return terms
 
 
 class Cursor:
@@ -69,7 +88,8 @@ class Cursor:
                 hint="executescript() answers several statements as one workload",
                 span=fragments[1].span(0, len(fragments[1].body)),
             )
-        self._finish(self._run(parse(fragments[0]), terms))
+        statement = parse(fragments[0])
+        self._finish(self._run(statement, terms))
         return self
 
     def executescript(self, sql: str) -> Cursor:
@@ -99,6 +119,7 @@ class Cursor:
             return self
         selects = [s for s in statements if s.kind == "select" and not s.explain]
         compiled = connection.engine.compile(selects)
+        terms = joint_terms(terms, selects)
         answers = iter(connection.engine.answer(compiled, terms) if compiled else ())
         results: list[Result] = []
         for statement in statements:
@@ -142,6 +163,7 @@ class Cursor:
             case "run":
                 return self._run_workload()
         compiled = connection.engine.compile([statement])
+        terms = joint_terms(terms, [statement])
         if statement.explain:
             lines = connection.engine.explain(compiled, terms).lines()
             return [listing(("explain",), [(line,) for line in lines], text)]
@@ -156,7 +178,8 @@ class Cursor:
             what = "no workload is open" if connection.collected is None else "it is empty"
             raise ProgrammingError("E_STATEMENT", what, hint="BEGIN WORKLOAD; SELECT ...;")
         compiled = connection.engine.compile(connection.collected)
-        results = connection.engine.answer(compiled, connection.terms)
+        terms = joint_terms(connection.terms, connection.collected)
+        results = connection.engine.answer(compiled, terms)
         connection.collected = None
         return list(results)
 

@@ -17,16 +17,16 @@ from dpsql.curator import (
     raise_budget,
     verify_ledger,
 )
-from dpsql.cursor import Cursor, check_text, parse_script, refuse_unknown
+from dpsql.cursor import Cursor, check_text, joint_terms, parse_script, refuse_unknown
 from dpsql.engine import Engine
 from dpsql.errors import DataUnavailable, InterfaceError, ProgrammingError, UsageError
 from dpsql.plan.explain import Explanation
 from dpsql.privacy.accounting import parse_delta_text, parse_epsilon_text
 from dpsql.privacy.ledger import Entry as LedgerEntry
 from dpsql.privacy.ledger import Status as BudgetStatus
+from dpsql.sql.lexemes import split_script as _split_script
 from dpsql.sql.parameters import bind_parameters
 from dpsql.sql.parse import Statement
-from dpsql.sql.parse import split_script as _split_script
 from dpsql.terms import Terms
 
 __all__ = [
@@ -167,7 +167,7 @@ class Connection:
                 selects.append(statement)
         if not selects:
             raise ProgrammingError("E_PARSE", "there is no SELECT to explain")
-        return self.engine.explain(self.engine.compile(selects), terms)
+        return self.engine.explain(self.engine.compile(selects), joint_terms(terms, selects))
 
     def set(self, name: str, value: str) -> None:
         """SET a session setting from its text."""

@@ -127,7 +127,9 @@ class Engine:
             raise DataError(
                 "E_EPSILON", "no epsilon is set", hint="SET epsilon = 0.5, or --epsilon 0.5"
             )
-        return Request(tuple(workload), epsilon, terms.delta, terms.noise)
+        return Request(
+            tuple(workload), epsilon, terms.delta, terms.noise, terms.mechanism, terms.effort
+        )
 
     def _request_name(self, request: Request) -> str:
         versions = self.vaults.versions(request.tables)
@@ -154,7 +156,7 @@ class Engine:
 
     def _plan(self, request: Request) -> Plan:
         """The plan of a request; the last one is kept, since a forecast precedes many a run."""
-        name = request.fingerprint()
+        name = f"{request.fingerprint()} {request.effort}"
         if self._planned is None or self._planned[0] != name:
             self._planned = (name, make_plan(request))
         return self._planned[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -14,6 +15,8 @@ from dpsql.privacy.accounting import (
     parse_epsilon,
     parse_epsilon_text,
 )
+
+MAX_EFFORT = 100
 
 _SWITCH = {"on": True, "true": True, "off": False, "false": False}
 
@@ -29,6 +32,8 @@ class Terms:
     epsilon: Fraction | None = None
     delta: Fraction = Fraction(0)
     noise: str = "auto"
+    mechanism: str = "auto"
+    effort: Fraction = Fraction(1)
     fresh: bool = False
 
     def with_values(self, values: Mapping[str, object]) -> Terms:
@@ -59,6 +64,10 @@ class Terms:
                 return replace(self, delta=parse_delta_text(text))
             case "noise":
                 return replace(self, noise=_parse_noise(text.lower()))
+            case "mechanism":
+                return replace(self, mechanism=_parse_mechanism(text.lower()))
+            case "effort":
+                return replace(self, effort=_parse_effort(text))
             case "fresh" if text.lower() in _SWITCH:
                 return replace(self, fresh=_SWITCH[text.lower()])
         raise ProgrammingError(
@@ -71,6 +80,8 @@ class Terms:
             "epsilon": "not set" if self.epsilon is None else decimal_text(self.epsilon),
             "delta": f"{float(self.delta):g}",
             "noise": self.noise,
+            "mechanism": self.mechanism,
+            "effort": decimal_text(self.effort),
             "fresh": "on" if self.fresh else "off",
         }
 
@@ -81,3 +92,22 @@ def _parse_noise(value: object) -> str:
             "E_SETTING", f"noise = {printable(str(value))}", hint=f"one of {', '.join(NOISES)}"
         )
     return value
+
+
+def _parse_mechanism(text: str) -> str:
+    from dpsql.plan.select import MECHANISMS
+
+    if text not in MECHANISMS:
+        raise DataError(
+            "E_SETTING", f"mechanism = {printable(text)}", hint=f"one of {', '.join(MECHANISMS)}"
+        )
+    return text
+
+
+def _parse_effort(text: str) -> Fraction:
+    """How much to search, relative to the default; it changes planning time, not the cost."""
+    if re.fullmatch(r"\d{1,4}(\.\d{1,4})?", text, re.ASCII) and 0 < Fraction(text) <= MAX_EFFORT:
+        return Fraction(text)
+    raise DataError(
+        "E_SETTING", f"effort = {printable(text)}", hint=f"a number above 0, at most {MAX_EFFORT}"
+    )

@@ -253,3 +253,40 @@ def test_results_render_as_html(adult: Connection) -> None:
     html = adult.execute("SELECT income, COUNT(*) AS n FROM adult GROUP BY income").result
     assert "&lt;=50K" in html._repr_html_()
     assert "&plusmn;" in html._repr_html_()
+
+
+def test_options_are_terms_of_one_statement(adult: Connection) -> None:
+    sql = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.25) COUNT(*) AS n FROM adult"
+    cost = adult.execute(sql).result.cost
+    assert cost is not None
+    assert cost.epsilon == Fraction(1, 4)
+    assert adult.settings["epsilon"] == "1"
+    adult.execute("BEGIN WORKLOAD")
+    adult.execute(sql)
+    adult.execute("SELECT sex, COUNT(*) FROM adult GROUP BY sex")
+    with pytest.raises(dpsql.ProgrammingError, match="E_SETTING"):
+        adult.execute("RUN WORKLOAD")
+    assert adult.budget.entries == 1
+
+
+@pytest.mark.parametrize("mechanism", ["identity", "workload", "kron", "union", "joint", "hdmm"])
+def test_mechanisms_by_name(adult: Connection, mechanism: str) -> None:
+    adult.execute(f"SET mechanism = '{mechanism}'")
+    text = (
+        "SELECT COUNT(*) AS n FROM adult WHERE age < 40; SELECT COUNT(*) FROM adult WHERE age < 60"
+    )
+    explanation = adult.explain(text)
+    assert explanation.rmse > 0
+    cursor = adult.executescript(text)
+    assert cursor.fetchall()[0][0] == pytest.approx(
+        truth("SELECT COUNT(*) FROM adult WHERE age < 40")[0][0], abs=200
+    )
+
+
+def test_unknown_mechanisms_and_efforts_are_refused(adult: Connection) -> None:
+    with pytest.raises(dpsql.DataError, match="one of"):
+        adult.execute("SET mechanism = 'magic'")
+    with pytest.raises(dpsql.DataError, match="above 0"):
+        adult.execute("SET effort = 0")
+    adult.execute("SET effort = 2")
+    assert adult.settings["effort"] == "2"

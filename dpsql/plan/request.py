@@ -34,6 +34,7 @@ class Request:
     """Statements to answer together, with one (epsilon, delta).
 
     ``noise`` is laplace, gaussian, or auto: the least expected error, Laplace when delta is 0.
+    ``mechanism`` names the family of strategies to choose from; ``effort`` scales the search.
     A place is a pair (statement, aggregate).
     Raises: DataError (E_DELTA) for Gaussian noise without a delta.
     """
@@ -42,6 +43,8 @@ class Request:
     epsilon: Fraction
     delta: Fraction
     noise: str
+    mechanism: str = "auto"
+    effort: Fraction = Fraction(1)
 
     def __post_init__(self) -> None:
         if self.noise == "gaussian" and self.delta == 0:
@@ -104,7 +107,7 @@ class Request:
 
     def fingerprint(self) -> str:
         """A digest of what is asked and on what terms, whatever the strategy will be."""
-        terms = [str(self.epsilon), str(self.delta), self.noise]
+        terms = [str(self.epsilon), str(self.delta), self.noise, self.mechanism]
         asked = [(table, workload.fingerprint()) for table, workload in self.workloads.items()]
         return hashlib.sha256(repr((terms, asked)).encode()).hexdigest()
 
@@ -120,7 +123,8 @@ def make_plan(request: Request) -> Plan:
 def _plan_with(request: Request, noise: Noise) -> Plan:
     rho = rho_for(request.epsilon, request.delta) if noise == "gaussian" else None
     strategies = {
-        table: cached_select(item.workload, noise) for table, item in request.coarse.items()
+        table: cached_select(item.workload, noise, request.mechanism, float(request.effort))
+        for table, item in request.coarse.items()
     }
     errors = [
         unit_error(strategy, request.coarse[table].workload) * request.units(table) ** 2

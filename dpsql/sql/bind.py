@@ -13,8 +13,9 @@ from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.sql.allowed import PARTIAL, check_scalar
 from dpsql.sql.edges import check_edges, check_literals
 from dpsql.sql.growth import check_growth
+from dpsql.sql.lexemes import Fragment
 from dpsql.sql.outer import Outer
-from dpsql.sql.parse import Fragment, Statement
+from dpsql.sql.parse import Statement
 from dpsql.sql.query import Aggregate, Expression, Query
 
 _CLAUSES = {

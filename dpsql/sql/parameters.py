@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
 from dpsql.errors import InterfaceError, ProgrammingError
-from dpsql.sql.parse import MAX_NUMBER, lex
+from dpsql.sql.lexemes import lex
+from dpsql.sql.parse import MAX_NUMBER
 
 
 def bind_parameters(text: str, parameters: Sequence[object]) -> str:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -17,7 +16,9 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
+from dpsql.errors import NotSupportedError, ProgrammingError, printable
+from dpsql.sql.lexemes import Fragment, Lexeme, lex
+from dpsql.sql.options import Options, take_options
 
 MAX_TEXT = 64 * 1024
 MAX_DEPTH = 50
@@ -27,7 +28,7 @@ MAX_ITEMS = 1_000
 MAX_NUMBER = 40
 MAX_STRING = 4 * 1024
 
-SETTINGS = ("epsilon", "delta", "noise", "fresh")
+SETTINGS = ("epsilon", "delta", "noise", "mechanism", "effort", "fresh")
 SHOWN = ("budget", "tables", *SETTINGS)
 
 _REFUSED_SYMBOLS = {
@@ -35,51 +36,14 @@ _REFUSED_SYMBOLS = {
     "~": "~ is not supported; write regexp_matches(column, pattern)",
 }
 
-_LEXEME = re.compile(
-    r"""(?P<string>'(?:[^']|'')*')
-      | (?P<quoted>"(?:[^"]|"")*")
-      | (?P<comment>--[^\n]*|/\*.*?\*/)
-      | (?P<open>['"].*|/\*.*)
-      | (?P<number>(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)
-      | (?P<word>[^\W\d]\w*)
-      | (?P<space>\s+)
-      | (?P<symbol>.)""",
-    re.VERBOSE | re.DOTALL,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Lexeme:
-    """One token: its kind (a group name of the pattern), text and start."""
-
-    kind: str
-    text: str
-    start: int
-
-
-@dataclass(frozen=True, slots=True)
-class Fragment:
-    """One statement's text within a script: ``text[start:end]`` without its semicolon."""
-
-    text: str
-    start: int
-    end: int
-
-    @property
-    def body(self) -> str:
-        return self.text[self.start : self.end]
-
-    def span(self, start: int, end: int) -> Span:
-        """A span given by offsets within the fragment."""
-        return Span(self.text, self.start + start, self.start + end)
-
 
 @dataclass(frozen=True, slots=True)
 class Statement:
     """A recognised statement: its kind, the fragment and its argument.
 
     ``kind`` is one of select, set, show, describe, begin, run. ``explain`` marks EXPLAIN.
-    ``words`` are the arguments of our own statements; ``tree`` the parsed SELECT.
+    ``words`` are the arguments of our own statements; ``tree`` the parsed SELECT; ``options`` the
+    settings of its WITH DIFFERENTIAL_PRIVACY clause.
     """
 
     kind: str
@@ -87,51 +51,7 @@ class Statement:
     explain: bool = False
     words: tuple[str, ...] = ()
     tree: exp.Select | None = None
-
-
-def lex(text: str) -> Iterator[Lexeme]:
-    """Cut text into lexemes; every character belongs to exactly one."""
-    for match in _LEXEME.finditer(text):
-        assert match.lastgroup is not None
-        yield Lexeme(match.lastgroup, match.group(), match.start())
-
-
-def split_script(text: str) -> tuple[list[Fragment], str]:
-    """Split a script at the semicolons outside quotes and comments.
-
-    Returns the complete statements and the unfinished rest (blank if there is none).
-
-    >>> [f.body for f in split_script("SELECT ';' ; -- a;b\\n SHOW budget")[0]]
-    ["SELECT ';'"]
-    >>> split_script("SELECT 1; SHOW budget")[1].strip()
-    'SHOW budget'
-    """
-    fragments, last, rest = _split(text)
-    return fragments, text[rest:] if last is not None else ""
-
-
-def split_statements(text: str) -> list[Fragment]:
-    """Split a script whose last statement need not end with a semicolon."""
-    fragments, last, _ = _split(text)
-    return fragments if last is None else [*fragments, last]
-
-
-def _split(text: str) -> tuple[list[Fragment], Fragment | None, int]:
-    """The complete statements, the one without semicolon if any, and where the rest starts."""
-    fragments: list[Fragment] = []
-    first = last = -1
-    rest = 0
-    for match in _LEXEME.finditer(text):
-        if match.lastgroup in ("space", "comment"):
-            continue
-        if match.lastgroup == "symbol" and match.group() == ";":
-            if first >= 0:
-                fragments.append(Fragment(text, first, last))
-            first, rest = -1, match.end()
-            continue
-        first = match.start() if first < 0 else first
-        last = match.end()
-    return fragments, Fragment(text, first, last) if first >= 0 else None, rest
+    options: Options = ()
 
 
 def parse(fragment: Fragment) -> Statement:
@@ -149,7 +69,7 @@ def parse(fragment: Fragment) -> Statement:
             _refuse(fragment, lexemes, "EXPLAIN ANALYZE", "EXPLAIN is free and never runs")
         case ["explain", "select" | "from" | "with" | "(" | "values", *_]:
             inner = Fragment(fragment.text, fragment.start + lexemes[1].start, fragment.end)
-            return Statement("select", inner, explain=True, tree=_parse_select(inner, lexemes[1:]))
+            return _parse_select(inner, check_limits(inner), explain=True)
         case ["set", *_]:
             return _parse_set(fragment, lexemes)
         case ["show", *_]:
@@ -159,7 +79,7 @@ def parse(fragment: Fragment) -> Statement:
         case ["begin" | "run" as kind, "workload"] if len(lexemes) == 2:
             return Statement(kind, fragment)
         case ["select" | "from" | "with" | "(" | "values", *_]:
-            return Statement("select", fragment, tree=_parse_select(fragment, lexemes))
+            return _parse_select(fragment, lexemes)
         case _:
             known = "SELECT, EXPLAIN SELECT, SET, SHOW, DESCRIBE, BEGIN WORKLOAD and RUN WORKLOAD"
             _refuse(fragment, lexemes, words[0].upper(), known)
@@ -275,12 +195,10 @@ def _refuse_setting(fragment: Fragment, lexeme: Lexeme, known: Sequence[str]) ->
     )
 
 
-def _parse_select(fragment: Fragment, lexemes: list[Lexeme]) -> exp.Select:
-    words = {lexeme.text.lower() for lexeme in lexemes[:4]}
-    if "differential_privacy" in words:
-        _refuse(fragment, lexemes[1:], "SELECT WITH DIFFERENTIAL_PRIVACY", "SET epsilon = 0.5")
+def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = False) -> Statement:
+    text, options = take_options(fragment, lexemes)
     try:
-        trees = sqlglot.parse(fragment.body, read="duckdb")
+        trees = sqlglot.parse(text, read="duckdb")
     except SqlglotError as error:
         raise _parse_error(fragment, lexemes, error) from None
     except (RecursionError, ValueError, MemoryError, IndexError, TypeError, AttributeError):
@@ -297,7 +215,7 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme]) -> exp.Select:
     if type(tree) is not exp.Select:
         _refuse(fragment, lexemes, type(tree).__name__.upper(), "SELECT ... FROM table")
     _check_depth(tree)
-    return tree
+    return Statement("select", fragment, explain, tree=tree, options=options)
 
 
 def _check_depth(tree: exp.Expr) -> None:

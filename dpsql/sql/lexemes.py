@@ -1,0 +1,92 @@
+"""SQL text as lexemes and statements as fragments of a script; no grammar yet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dpsql.errors import Span
+
+_LEXEME = re.compile(
+    r"""(?P<string>'(?:[^']|'')*')
+      | (?P<quoted>"(?:[^"]|"")*")
+      | (?P<comment>--[^\n]*|/\*.*?\*/)
+      | (?P<open>['"].*|/\*.*)
+      | (?P<number>(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)
+      | (?P<word>[^\W\d]\w*)
+      | (?P<space>\s+)
+      | (?P<symbol>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lexeme:
+    """One token: its kind (a group name of the pattern), text and start."""
+
+    kind: str
+    text: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """One statement's text within a script: ``text[start:end]`` without its semicolon."""
+
+    text: str
+    start: int
+    end: int
+
+    @property
+    def body(self) -> str:
+        return self.text[self.start : self.end]
+
+    def span(self, start: int, end: int) -> Span:
+        """A span given by offsets within the fragment."""
+        return Span(self.text, self.start + start, self.start + end)
+
+
+def lex(text: str) -> Iterator[Lexeme]:
+    """Cut text into lexemes; every character belongs to exactly one."""
+    for match in _LEXEME.finditer(text):
+        assert match.lastgroup is not None
+        yield Lexeme(match.lastgroup, match.group(), match.start())
+
+
+def split_script(text: str) -> tuple[list[Fragment], str]:
+    """Split a script at the semicolons outside quotes and comments.
+
+    Returns the complete statements and the unfinished rest (blank if there is none).
+
+    >>> [f.body for f in split_script("SELECT ';' ; -- a;b\\n SHOW budget")[0]]
+    ["SELECT ';'"]
+    >>> split_script("SELECT 1; SHOW budget")[1].strip()
+    'SHOW budget'
+    """
+    fragments, last, rest = _split(text)
+    return fragments, text[rest:] if last is not None else ""
+
+
+def split_statements(text: str) -> list[Fragment]:
+    """Split a script whose last statement need not end with a semicolon."""
+    fragments, last, _ = _split(text)
+    return fragments if last is None else [*fragments, last]
+
+
+def _split(text: str) -> tuple[list[Fragment], Fragment | None, int]:
+    """The complete statements, the one without semicolon if any, and where the rest starts."""
+    fragments: list[Fragment] = []
+    first = last = -1
+    rest = 0
+    for match in _LEXEME.finditer(text):
+        if match.lastgroup in ("space", "comment"):
+            continue
+        if match.lastgroup == "symbol" and match.group() == ";":
+            if first >= 0:
+                fragments.append(Fragment(text, first, last))
+            first, rest = -1, match.end()
+            continue
+        first = match.start() if first < 0 else first
+        last = match.end()
+    return fragments, Fragment(text, first, last) if first >= 0 else None, rest

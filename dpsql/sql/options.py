@@ -1,0 +1,68 @@
+"""SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(name = value, ...): terms of one statement."""
+
+from __future__ import annotations
+
+import difflib
+
+from dpsql.errors import NotSupportedError, ProgrammingError, printable
+from dpsql.sql.lexemes import Fragment, Lexeme
+
+Options = tuple[tuple[str, str], ...]
+
+OPTIONS = ("epsilon", "delta", "noise", "mechanism", "effort")
+CLAUSE = ["with", "differential_privacy", "options", "("]
+
+
+def take_options(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, Options]:
+    """Cut the clause out of a SELECT; blanks take its place, so that positions stay.
+
+    Raises: ProgrammingError (E_PARSE, E_SETTING); NotSupportedError (E_SETTING).
+
+    >>> text = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = .5) COUNT(*) FROM t"
+    >>> from dpsql.sql.lexemes import lex
+    >>> solid = [item for item in lex(text) if item.kind != "space"]
+    >>> body, options = take_options(Fragment(text, 0, len(text)), solid)
+    >>> " ".join(body.split()), options
+    ('SELECT COUNT(*) FROM t', (('epsilon', '.5'),))
+    """
+    body = fragment.body
+    words = [lexeme.text.lower() for lexeme in lexemes]
+    if words[1:3] != CLAUSE[:2]:
+        return body, ()
+    if words[1:5] != CLAUSE or ")" not in words[5:]:
+        example = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.5) COUNT(*) FROM t"
+        raise ProgrammingError("E_PARSE", "the OPTIONS clause is malformed", hint=example)
+    end = words.index(")", 5)
+    options: dict[str, str] = {}
+    start = 5
+    while start < end:
+        comma = words.index(",", start) if "," in words[start:end] else end
+        name, value = _option(fragment, lexemes[start:comma])
+        if name in options:
+            raise ProgrammingError("E_SETTING", f"the option {name} is given twice")
+        options[name] = value
+        start = comma + 1
+    first, last = lexemes[1].start, lexemes[end].start + 1
+    blank = "".join("\n" if char == "\n" else " " for char in body[first:last])
+    return body[:first] + blank + body[last:], tuple(options.items())
+
+
+def _option(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, str]:
+    if len(lexemes) < 3 or lexemes[1].text != "=":
+        raise ProgrammingError(
+            "E_PARSE", "the OPTIONS clause is malformed", hint="OPTIONS(epsilon = 0.5, ...)"
+        )
+    name = lexemes[0].text.lower()
+    if name not in OPTIONS:
+        near = difflib.get_close_matches(name, OPTIONS, n=1)
+        raise NotSupportedError(
+            "E_SETTING",
+            f"there is no option {printable(name)!r}",
+            hint=f"did you mean {near[0]}?" if near else f"options: {', '.join(OPTIONS)}",
+            span=fragment.span(lexemes[0].start, lexemes[0].start + len(name)),
+        )
+    last = lexemes[-1]
+    text = fragment.body[lexemes[2].start : last.start + len(last.text)]
+    if len(lexemes) == 3 and last.kind in ("string", "quoted"):
+        text = text[1:-1].replace(text[0] * 2, text[0])
+    return name, text

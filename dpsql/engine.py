@@ -27,13 +27,16 @@ from dpsql.plan.request import Place, Request, make_plan
 from dpsql.plan.workload import Product
 from dpsql.privacy.accounting import Cost, gaussian_cost, laplace_cost
 from dpsql.privacy.ledger import Entry, Ledger, Status
-from dpsql.privacy.measure import Vaults, measure
+from dpsql.privacy.measure import Vaults, certify, measure
 from dpsql.sql.bind import bind
 from dpsql.sql.parse import Statement
 from dpsql.sql.products import Compiled, Compiler
 from dpsql.terms import Terms
 
 T = TypeVar("T")
+
+REMEMBERED = 10_000
+"""Statements whose compiled form is kept."""
 
 
 def guarded(work: Callable[[], T]) -> T:
@@ -63,10 +66,19 @@ class Engine:
         self.vaults = Vaults(catalog, self.ledger.salt)
         self.compiler = Compiler(catalog)
         self._planned: tuple[str, Plan] | None = None
+        self._compiled: dict[str, Compiled] = {}
 
     def compile(self, statements: Sequence[Statement]) -> tuple[Compiled, ...]:
-        """Stages 2 and 3: bind every statement and form its products."""
-        return tuple(self.compiler.compile(bind(item, self.catalog)) for item in statements)
+        """Stages 2 and 3: bind every statement and form its products, each text once."""
+        return tuple(self._compile(item) for item in statements)
+
+    def _compile(self, statement: Statement) -> Compiled:
+        text = statement.fragment.body
+        if text not in self._compiled:
+            if len(self._compiled) >= REMEMBERED:
+                self._compiled.clear()
+            self._compiled[text] = self.compiler.compile(bind(statement, self.catalog))
+        return self._compiled[text]
 
     def explain(self, workload: Sequence[Compiled], terms: Terms) -> Explanation:
         """The forecast of a workload: free, and a function of public facts only."""
@@ -138,6 +150,7 @@ class Engine:
 
     def _release(self, request: Request, name: str) -> Release:
         plan = self._plan(request)
+        certify(plan, self.vaults)
         self.vaults.prepare(request.tables)
         version = self.vaults.versions(part.table for part in plan.parts)
         within = self._within(plan)

@@ -78,11 +78,15 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """A validated catalog; ``tables`` is keyed by case-folded name, in declared order."""
+    """A validated catalog; ``tables`` is keyed by case-folded name, in declared order.
+
+    ``noise_backend`` names the sampler; the law and the cost of the noise are the same for each.
+    """
 
     path: Path
     budget: Budget
     tables: dict[str, Table] = field(default_factory=dict)
+    noise_backend: str = "dpsql"
 
     @classmethod
     def load(cls, path: str | Path) -> Catalog:

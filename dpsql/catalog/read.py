@@ -18,6 +18,7 @@ from dpsql.errors import decimal_text
 TYPES = ("integer", "number", "text", "date", "boolean")
 COLUMN_KEYS = ("type", "domain", "domain_file", "bins", "bounds", "by", "other", "null")
 TABLE_KEYS = ("source", "privacy_unit", "public", "budget", "column")
+BACKENDS = ("dpsql", "opendp")
 BUDGET_KEYS = ("epsilon", "delta", "max_epsilon_per_request")
 
 
@@ -38,11 +39,11 @@ def read_catalog(path: Path) -> Catalog:
         raw = tomllib.loads(text, parse_float=_decimal)
     except (RecursionError, ValueError) as error:
         place.fail(f"not valid TOML: {error}", "see https://toml.io for the syntax")
-    place.check_keys(raw, ("budget", "table"))
+    place.check_keys(raw, ("budget", "noise", "table"))
     tables = _section(place, raw, "table")
     if not tables:
         place.fail("declares no table", 'add a section such as [table.people] with source = "..."')
-    catalog = Catalog(path.resolve(), _read_budget(place, raw), {})
+    catalog = Catalog(path.resolve(), _read_budget(place, raw), {}, _read_backend(place, raw))
     for name, body in tables.items():
         key = name.casefold()
         if key in catalog.tables:
@@ -85,6 +86,15 @@ def _read_budget(place: Place, raw: Mapping[str, Any]) -> Budget:
             remedy = "0, or between 1e-15 and 1e-4" if key == "delta" else "a number from 1e-6 up"
             place.fail(f"[budget] {key} = {given} is not usable", f"{remedy} ({_text(error)})")
     return Budget(values["epsilon"], values["delta"], values["max_epsilon_per_request"])
+
+
+def _read_backend(place: Place, raw: Mapping[str, Any]) -> str:
+    noise = _section(place, raw, "noise")
+    place.check_keys(noise, ("backend",))
+    backend = noise.get("backend", BACKENDS[0])
+    if backend not in BACKENDS:
+        place.fail(f"[noise] backend = {show(backend)}", f"one of {', '.join(BACKENDS)}")
+    return str(backend)
 
 
 def _text(error: Exception) -> str:

@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 from dpsql.catalog import Catalog
 from dpsql.errors import InternalError
 from dpsql.plan.plan import Part, Plan
+from dpsql.plan.strategy import Block
 from dpsql.privacy.entropy import Bits
 from dpsql.privacy.ledger import Receipt
 from dpsql.privacy.noise import discrete_gaussian, discrete_laplace
+from dpsql.privacy.opendp_noise import certified
 from dpsql.privacy.vault.base import Vault, open_vault
 
 Values = NDArray[Any]
@@ -47,7 +49,10 @@ class Vaults:
     Raises: DataUnavailable (E_DATA) when a source cannot be opened, before any charge.
     """
 
+    backend = "dpsql"
+
     def __init__(self, catalog: Catalog, salt: bytes) -> None:
+        self.backend = catalog.noise_backend
         self._catalog = catalog
         self._salt = salt
         self._open: dict[str, Vault] = {}
@@ -85,6 +90,17 @@ def describe_source(path: str) -> list[tuple[str, str]]:
     return describe(path)
 
 
+def certify(plan: Plan, vaults: Vaults) -> None:
+    """Refuse, before any charge, a plan that the catalog's noise backend cannot measure.
+
+    Raises: OperationalError (E_BACKEND). From public facts only.
+    """
+    if vaults.backend == "opendp":
+        for part in plan.parts:
+            for block, scale in zip(part.strategy.blocks, part.scales, strict=True):
+                certified(plan.noise, _sensitivity(part, block), scale)
+
+
 def measure(plan: Plan, receipt: Receipt, vaults: Vaults) -> tuple[Measurement, ...]:
     """Measure every part of a plan, once, with fresh noise.
 
@@ -97,7 +113,9 @@ def measure(plan: Plan, receipt: Receipt, vaults: Vaults) -> tuple[Measurement, 
     receipt.redeem(plan.fingerprint, version, plan.noise)
     check_cost(plan, receipt)
     try:
-        return tuple(_measure_part(part, plan, vaults[part.table]) for part in plan.parts)
+        return tuple(
+            _measure_part(part, plan, vaults[part.table], vaults.backend) for part in plan.parts
+        )
     except Exception:
         raise InternalError("E_INTERNAL", "the measurement failed; the charge stays") from None
 
@@ -116,17 +134,20 @@ def check_cost(plan: Plan, receipt: Receipt) -> None:
 def _cost(part: Part) -> Fraction:
     total = Fraction(0)
     for block, scale in zip(part.strategy.blocks, part.scales, strict=True):
-        norms = [
-            _column_norm(rows, part.strategy.noise)
-            for rows in part.strategy.matrices(block)
-            if rows is not None
-        ]
-        norm, c = math.prod(norms), part.rows_per_unit
+        sensitivity = _sensitivity(part, block)
         if part.strategy.noise == "laplace":
-            total += c * norm / scale
+            total += sensitivity / scale
         else:
-            total += c * c * norm / (2 * scale)
+            total += sensitivity / (2 * scale)
     return total
+
+
+def _sensitivity(part: Part, block: Block) -> int:
+    """The exact L1 (Laplace) or squared L2 (Gaussian) sensitivity of a block to one unit."""
+    noise, c = part.strategy.noise, part.rows_per_unit
+    matrices = part.strategy.matrices(block)
+    norm = math.prod(_column_norm(rows, noise) for rows in matrices if rows is not None)
+    return c * norm if noise == "laplace" else c * c * norm
 
 
 def _column_norm(rows: NDArray[np.int64], noise: str) -> int:
@@ -137,14 +158,19 @@ def _column_norm(rows: NDArray[np.int64], noise: str) -> int:
     return int(norms.sum(axis=0).max())
 
 
-def _measure_part(part: Part, plan: Plan, vault: Vault) -> Measurement:
+def _measure_part(part: Part, plan: Plan, vault: Vault, backend: str) -> Measurement:
     values = []
     for block, scale in zip(part.strategy.blocks, part.scales, strict=True):
         classes = [part.classes[name] for name in block.attributes]
         counts = vault.count(block.attributes, classes)
-        exact = apply_rows(part.strategy.matrices(block), counts)
-        draw = discrete_laplace if plan.noise == "laplace" else discrete_gaussian
-        noisy = exact + draw(Bits(), scale, exact.size)
+        matrices = part.strategy.matrices(block)
+        if backend == "opendp":
+            sampler = certified(plan.noise, _sensitivity(part, block), scale)
+            noisy = sampler.release(apply_rows_unbounded(matrices, counts))
+        else:
+            exact = apply_rows(matrices, counts)
+            draw = discrete_laplace if plan.noise == "laplace" else discrete_gaussian
+            noisy = exact + draw(Bits(), scale, exact.size)
         noisy.flags.writeable = False
         values.append(noisy)
     return Measurement(tuple(values))
@@ -167,3 +193,17 @@ def apply_rows(
             factor = rows.astype(np.float64) if exact_in_floats else rows
             tensor = np.moveaxis(np.tensordot(factor, tensor, axes=(1, axis)), 0, axis)
     return np.ascontiguousarray(tensor).astype(np.int64).ravel()
+
+
+def apply_rows_unbounded(
+    matrices: list[NDArray[np.int64] | None], counts: NDArray[np.int64]
+) -> NDArray[Any]:
+    """Multiply as ``apply_rows`` does, but exactly: Python integers where int64 could wrap."""
+    largest = math.prod(int(np.abs(rows).max(initial=0)) for rows in matrices if rows is not None)
+    if largest * int(np.abs(counts).sum(dtype=object)) < 2**63:
+        return apply_rows(matrices, counts)
+    wide: NDArray[Any] = counts.astype(object)
+    for axis, rows in enumerate(matrices):
+        if rows is not None:
+            wide = np.moveaxis(np.tensordot(rows.astype(object), wide, axes=(1, axis)), 0, axis)
+    return wide.ravel()

@@ -8,8 +8,8 @@ export OMP_NUM_THREADS ?= 2
 
 demo: $(VENV)/.demo
 	@mkdir -p build/demo
-	@cp demo_data/*.toml demo_data/*.parquet demo_data/*.sql build/demo/
-	$(BIN)/dpsql run build/demo/adult_tour.sql --catalog build/demo/adult.toml --epsilon 1
+	@cp -p demo_data/*.toml demo_data/*.parquet demo_data/*.sql build/demo/
+	$(BIN)/dpsql run build/demo/adult_tour.sql --catalog build/demo/adult.toml --epsilon 1 --format box
 
 test: $(VENV)/.test
 	$(BIN)/pytest

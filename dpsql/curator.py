@@ -53,8 +53,10 @@ def ledger_file(catalog: Catalog) -> Path:
     return catalog.path.with_suffix(".ledger")
 
 
-def anchor_folder() -> Path:
-    """Where ledger anchors lie: away from the ledgers they guard."""
+def anchor_folder(catalog: Catalog) -> Path:
+    """Where the anchor of a catalog's ledger lies: by default, away from the ledger it guards."""
+    if catalog.anchors is not None:
+        return catalog.anchors
     home = os.environ.get("XDG_STATE_HOME") or os.path.join(Path.home(), ".local", "state")
     return Path(home) / "dpsql" / "anchors"
 
@@ -91,7 +93,7 @@ def migrate_ledger(path: str | os.PathLike[str], note: str = "") -> Status | Non
     past does not fit the new budget.
     """
     catalog = Catalog.load(Path(path))
-    terms = Ledger.terms_in_force(ledger_file(catalog), anchor_folder())
+    terms = Ledger.terms_in_force(ledger_file(catalog), anchor_folder(catalog))
     preset = Preset.of(catalog)
     in_force = (terms.policy_hash, terms.policy.epsilon, terms.policy.delta)
     if in_force == (preset.policy_hash, preset.policy.epsilon, preset.policy.delta):
@@ -107,7 +109,7 @@ def raise_budget(path: str | os.PathLike[str], epsilon: Fraction, note: str = ""
     file cannot be edited; LedgerError, with E_POLICY_CHANGED when more than the total has changed.
     """
     catalog = Catalog.load(Path(path))
-    terms = Ledger.terms_in_force(ledger_file(catalog), anchor_folder())
+    terms = Ledger.terms_in_force(ledger_file(catalog), anchor_folder(catalog))
     total = terms.policy.epsilon
     if with_epsilon(catalog, total).policy_hash() != terms.policy_hash:
         raise LedgerError(
@@ -134,7 +136,7 @@ def adopt_ledger(path: str | os.PathLike[str], note: str = "") -> Status:
     Raises: CatalogError; LedgerError.
     """
     catalog = Catalog.load(Path(path))
-    return Ledger.adopt(ledger_file(catalog), anchor_folder(), _plain(note)).status()
+    return Ledger.adopt(ledger_file(catalog), anchor_folder(catalog), _plain(note)).status()
 
 
 def with_epsilon(catalog: Catalog, epsilon: Fraction) -> Catalog:
@@ -181,14 +183,14 @@ def _uneditable(catalog: Catalog) -> CatalogError:
 
 def _open(catalog: Catalog) -> Ledger:
     preset = Preset.of(catalog)
-    return Ledger.open(ledger_file(catalog), anchor_folder(), preset.policy, preset.policy_hash)
+    return Ledger.open(ledger_file(catalog), anchor_folder(catalog), preset.policy, preset.policy_hash)
 
 
 def _migrate(catalog: Catalog, note: str) -> Status:
     preset = Preset.of(catalog)
     ledger = Ledger.migrate(
         ledger_file(catalog),
-        anchor_folder(),
+        anchor_folder(catalog),
         preset.policy,
         preset.policy_hash,
         preset.nested,

@@ -110,7 +110,7 @@ class Connection:
         self._catalog = catalog
         self.terms = terms
         self.collected: list[Statement] | None = None
-        self._engine: Engine | None = Engine(catalog, anchor_folder())
+        self._engine: Engine | None = Engine(catalog, anchor_folder(catalog))
 
     @property
     def engine(self) -> Engine:

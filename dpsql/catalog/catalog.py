@@ -81,12 +81,14 @@ class Catalog:
     """A validated catalog; ``tables`` is keyed by case-folded name, in declared order.
 
     ``noise_backend`` names the sampler; the law and the cost of the noise are the same for each.
+    ``anchors`` is the folder of the ledger's anchor, None for the user's state folder.
     """
 
     path: Path
     budget: Budget
     tables: dict[str, Table] = field(default_factory=dict)
     noise_backend: str = "dpsql"
+    anchors: Path | None = None
 
     @classmethod
     def load(cls, path: str | Path) -> Catalog:

@@ -39,11 +39,17 @@ def read_catalog(path: Path) -> Catalog:
         raw = tomllib.loads(text, parse_float=_decimal)
     except (RecursionError, ValueError) as error:
         place.fail(f"not valid TOML: {error}", "see https://toml.io for the syntax")
-    place.check_keys(raw, ("budget", "noise", "table"))
+    place.check_keys(raw, ("budget", "ledger", "noise", "table"))
     tables = _section(place, raw, "table")
     if not tables:
         place.fail("declares no table", 'add a section such as [table.people] with source = "..."')
-    catalog = Catalog(path.resolve(), _read_budget(place, raw), {}, _read_backend(place, raw))
+    catalog = Catalog(
+        path.resolve(),
+        _read_budget(place, raw),
+        {},
+        _read_backend(place, raw),
+        _read_anchors(place, raw),
+    )
     for name, body in tables.items():
         key = name.casefold()
         if key in catalog.tables:
@@ -95,6 +101,17 @@ def _read_backend(place: Place, raw: Mapping[str, Any]) -> str:
     if backend not in BACKENDS:
         place.fail(f"[noise] backend = {show(backend)}", f"one of {', '.join(BACKENDS)}")
     return str(backend)
+
+
+def _read_anchors(place: Place, raw: Mapping[str, Any]) -> Path | None:
+    ledger = _section(place, raw, "ledger")
+    place.check_keys(ledger, ("anchor",))
+    folder = ledger.get("anchor")
+    if folder is None:
+        return None
+    if not isinstance(folder, str) or not folder or "\0" in folder:
+        place.fail(f"[ledger] anchor = {show(folder)}", 'anchor = "a/folder"')
+    return place.path.resolve().parent / folder
 
 
 def _text(error: Exception) -> str:

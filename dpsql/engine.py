@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from dpsql.answer.assemble import assemble_results
+from dpsql.answer.estimate import estimate
 from dpsql.answer.implied import Implied, find_implied, imply
-from dpsql.answer.reconstruct import reconstruct
 from dpsql.answer.releases import Release, Releases
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.catalog import Catalog
@@ -189,7 +189,7 @@ class Engine:
     ) -> tuple[Result, ...]:
         plan = release.plan
         estimates = {
-            part.table: reconstruct(part.strategy, values, part.forecast.noise)
+            part.table: estimate(part, values)
             for part, values in zip(plan.parts, release.values, strict=True)
             if part.table in request.places
         }

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.answer.reconstruct import Estimate
+from dpsql.answer.estimate import AnyEstimate
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.answer.shell import build_result
 from dpsql.plan.request import Place, Request
@@ -21,7 +21,7 @@ Column = NDArray[np.float64]
 def assemble_results(
     request: Request,
     products: Mapping[Place, Product],
-    estimates: Mapping[str, Estimate],
+    estimates: Mapping[str, AnyEstimate],
     cost: CostInfo | None,
     receipt: ReceiptInfo | None,
     sealed: Sealed,
@@ -68,7 +68,7 @@ def _pairs(item: Compiled) -> list[tuple[int, int]]:
 
 def _covariance(
     products: Mapping[tuple[int, int], Product],
-    estimates: Mapping[str, Estimate],
+    estimates: Mapping[str, AnyEstimate],
     item: Compiled,
     index: int,
     i: int,

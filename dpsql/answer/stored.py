@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -12,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.plan.kinds import decode_strategy
 from dpsql.plan.plan import Part, Plan
-from dpsql.plan.strategy import Block, Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +34,7 @@ def encode(release: Release) -> bytes:
     """Return a release as the bytes of a zipped archive of arrays."""
     arrays: dict[str, NDArray[Any]] = {}
 
-    def keep(array: NDArray[Any] | None) -> str | None:
-        if array is None:
-            return None
+    def keep(array: NDArray[Any]) -> str:
         name = f"x{len(arrays)}"
         arrays[name] = array.astype(np.str_) if array.dtype == object else array
         return name
@@ -49,16 +46,7 @@ def encode(release: Release) -> bytes:
             "amount": str(part.amount),
             "rows_per_unit": part.rows_per_unit,
             "classes": {name: keep(cells) for name, cells in part.classes.items()},
-            "strategy": {
-                "domain": list(part.strategy.domain.items()),
-                "full": {name: keep(rows) for name, rows in part.strategy.full.items()},
-                "residual": {name: keep(rows) for name, rows in part.strategy.residual.items()},
-                "blocks": [
-                    [list(b.attributes), sorted(b.residual), str(b.share)]
-                    for b in part.strategy.blocks
-                ],
-                "method": part.strategy.method,
-            },
+            "strategy": part.strategy.encode(keep),
             "values": [keep(value) for value in values],
         }
         for part, values in zip(plan.parts, release.values, strict=True)
@@ -89,15 +77,7 @@ def decode(body: bytes) -> Release:
 
     parts, values = [], []
     for item in facts["parts"]:
-        raw = item["strategy"]
-        strategy = Strategy(
-            dict(raw["domain"]),
-            _matrices(raw["full"], arrays),
-            _matrices(raw["residual"], arrays),
-            tuple(Block(tuple(a), frozenset(r), Fraction(share)) for a, r, share in raw["blocks"]),
-            facts["noise"],
-            raw["method"],
-        )
+        strategy = decode_strategy({"noise": facts["noise"], **item["strategy"]}, arrays)
         classes = {name: arrays[key] for name, key in item["classes"].items()}
         parts.append(
             Part(item["table"], strategy, classes, Fraction(item["amount"]), item["rows_per_unit"])
@@ -110,12 +90,6 @@ def decode(body: bytes) -> Release:
     scopes = tuple(facts.get("scopes", ()))
     ledger_id, seq, head = facts["receipt"]
     return Release(plan, tuple(values), ledger_id, seq, head, scopes)
-
-
-def _matrices(
-    names: Mapping[str, str | None], arrays: Mapping[str, NDArray[Any]]
-) -> dict[str, NDArray[np.int64] | None]:
-    return {name: None if key is None else arrays[key] for name, key in names.items()}
 
 
 def _integers(array: NDArray[Any]) -> NDArray[Any]:

@@ -3,41 +3,43 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
-from dpsql.plan.forecast import Forecast
-from dpsql.plan.strategy import Noise, Strategy
+from dpsql.plan.kinds import AnyBlock, AnyStrategy
+from dpsql.plan.strategy import Noise
 from dpsql.plan.workload import Product, Workload
 
 
-def rmse(strategy: Strategy, workload: Workload, epsilon: float, delta: float) -> float:
+def rmse(strategy: AnyStrategy, workload: Workload, epsilon: float, delta: float) -> float:
     """Return the root mean squared error over all rows, in the convention of the literature."""
     unit = unit_variance(strategy.noise, epsilon, delta)
     return math.sqrt(unit * unit_error(strategy, workload) / workload.rows)
 
 
-def unit_error(strategy: Strategy, workload: Workload) -> float:
+def unit_error(strategy: AnyStrategy, workload: Workload) -> float:
     """Return the weighted total variance of a workload at noise ||A|| per unit budget."""
-    forecast = Forecast(strategy, unit_variances(strategy))
-    total = 0.0
-    for row, weight2 in zip(workload.index.tolist(), workload.weights2, strict=True):
+    forecast = strategy.forecast(unit_variances(strategy))
+    asked: list[tuple[Product, float]] = []
+    for row, weight2 in zip(workload.index.tolist(), workload.weights2.tolist(), strict=True):
         factors = {
             name: workload.factors[i][j]
             for i, (name, j) in enumerate(zip(workload.attributes, row, strict=True))
             if j >= 0
         }
-        total += float(weight2) * forecast.total(Product(factors))
-    return total
+        asked.append((Product(factors), weight2))
+    single = [(p, w) for p, w in asked if p.rows == 1]
+    variances = forecast.variances(p for p, _ in single)
+    total = sum(w * float(v[0]) for (_, w), v in zip(single, variances, strict=True))
+    return total + sum(w * forecast.total(p) for p, w in asked if p.rows > 1)
 
 
-def unit_variances(strategy: Strategy) -> list[float]:
+def unit_variances(strategy: AnyStrategy) -> list[float]:
     """Return per block the squared sensitivity over its share: noise of a unit budget."""
-    return [
-        float(Fraction(strategy.sensitivity(b)) / b.share) ** 2
-        if strategy.noise == "laplace"
-        else float(Fraction(strategy.sensitivity(b)) / b.share)
-        for b in strategy.blocks
-    ]
+    squared = 2 if strategy.noise == "laplace" else 1
+    blocks: Sequence[AnyBlock] = strategy.blocks
+    costs = zip(strategy.sensitivities(), blocks, strict=True)
+    return [float(Fraction(cost) / block.share) ** squared for cost, block in costs]
 
 
 def unit_variance(noise: Noise, epsilon: float, delta: float) -> float:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +17,14 @@ from dpsql.plan.axis import Axis, Floats, full_axis, residual_axis, unmeasured_a
 from dpsql.plan.strategy import Block, Strategy
 from dpsql.plan.workload import Product
 
+if TYPE_CHECKING:
+    from dpsql.plan.kinds import AnyStrategy
+
 CHUNK = 1 << 22
 """Numbers handled at once when many products are forecast together."""
 
 
-def noise_variances(strategy: Strategy, scales: Sequence[Fraction]) -> tuple[float, ...]:
+def noise_variances(strategy: AnyStrategy, scales: Sequence[Fraction]) -> tuple[float, ...]:
     """Return per block the variance of one measured number, for the scales of ``strategy``.
 
     The discrete Laplace law of scale s has variance 2a/(1-a)^2, a = exp(-1/s); the discrete

@@ -11,8 +11,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.plan.forecast import Forecast, noise_variances
-from dpsql.plan.strategy import Noise, Strategy
+from dpsql.plan.forecast import noise_variances
+from dpsql.plan.kinds import AnyBlock, AnyForecast, AnyStrategy
+from dpsql.plan.strategy import Noise
 
 SHARE_GRID = 2**20
 
@@ -23,14 +24,21 @@ class Part:
 
     ``classes`` maps every declared cell of a measured attribute to its cell in the strategy's
     domain, or -1. ``amount`` is the epsilon (Laplace) or rho (Gaussian) this part costs for a
-    privacy unit of at most ``rows_per_unit`` rows.
+    privacy unit of at most ``rows_per_unit`` rows. ``lower`` is a certified lower bound on the
+    error of every strategy at unit cost, 0 where none is known; it is no part of the release.
     """
 
     table: str
-    strategy: Strategy
+    strategy: AnyStrategy
     classes: Mapping[str, NDArray[np.int64]]
     amount: Fraction
     rows_per_unit: int
+    lower: float = 0.0
+
+    @property
+    def blocks(self) -> Sequence[AnyBlock]:
+        """What is measured, each with its own noise."""
+        return self.strategy.blocks
 
     @cached_property
     def scales(self) -> tuple[Fraction, ...]:
@@ -38,9 +46,9 @@ class Part:
         return self.strategy.scales(self.amount, self.rows_per_unit)
 
     @cached_property
-    def forecast(self) -> Forecast:
+    def forecast(self) -> AnyForecast:
         """The exact expected error of every answer of this part."""
-        return Forecast(self.strategy, noise_variances(self.strategy, self.scales))
+        return self.strategy.forecast(noise_variances(self.strategy, self.scales))
 
     def fingerprint(self) -> str:
         """A digest of everything that is measured."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpsql.plan.quantise import Integers, Noise, bits_for, column_norm, quantise
 
 if TYPE_CHECKING:
+    from dpsql.plan.forecast import Forecast
     from dpsql.plan.workload import Workload
 
 __all__ = ["Block", "Integers", "Noise", "Strategy", "assemble", "residual_rows", "shares"]
@@ -126,6 +127,10 @@ class Strategy:
         """Return the exact L1 (Laplace) or squared L2 (Gaussian) sensitivity of a block's rows."""
         return math.prod(self._norm(name, name in block.residual) for name in block.attributes)
 
+    def sensitivities(self) -> tuple[int, ...]:
+        """Return the sensitivity of every block."""
+        return tuple(self.sensitivity(block) for block in self.blocks)
+
     def _norm(self, name: str, is_residual: bool) -> int:
         key = (name, is_residual)
         if key not in self.norms:
@@ -168,6 +173,43 @@ class Strategy:
     def matrices(self, block: Block) -> list[Integers | None]:
         """Return the block's integer rows per attribute, None for the identity."""
         return [block.tables[a, a in block.residual] for a in block.attributes]
+
+    def forecast(self, variances: Sequence[float]) -> Forecast:
+        """Return the exact errors of every answer, for the noise variance of each block."""
+        from dpsql.plan.forecast import Forecast
+
+        return Forecast(self, variances)
+
+    def encode(self, keep: Callable[[Integers], str]) -> dict[str, Any]:
+        """Return plain facts that describe the strategy; ``keep`` stores an array by name."""
+
+        def matrices(source: Mapping[str, Integers | None]) -> dict[str, str | None]:
+            return {name: None if rows is None else keep(rows) for name, rows in source.items()}
+
+        return {
+            "kind": "product",
+            "domain": list(self.domain.items()),
+            "full": matrices(self.full),
+            "residual": matrices(self.residual),
+            "blocks": [[list(b.attributes), sorted(b.residual), str(b.share)] for b in self.blocks],
+            "noise": self.noise,
+            "method": self.method,
+        }
+
+    @classmethod
+    def decode(cls, facts: Mapping[str, Any], arrays: Mapping[str, Integers]) -> Strategy:
+        """Return the strategy that ``encode`` described."""
+
+        def matrices(names: Mapping[str, str | None]) -> dict[str, Integers | None]:
+            return {name: None if key is None else arrays[key] for name, key in names.items()}
+
+        blocks = tuple(
+            Block(tuple(attributes), frozenset(residual), Fraction(share))
+            for attributes, residual, share in facts["blocks"]
+        )
+        full, residual = matrices(facts["full"]), matrices(facts["residual"])
+        domain = {name: int(size) for name, size in facts["domain"]}
+        return cls(domain, full, residual, blocks, facts["noise"], facts["method"])
 
     def fingerprint(self) -> str:
         """Return a hex digest of everything that is measured and of the noise law."""

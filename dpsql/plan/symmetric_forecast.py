@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from dpsql.errors import ProgrammingError
 from dpsql.plan.forecast import group_single_rows
 from dpsql.plan.orbits import Floats, Integers, Orbits
 from dpsql.plan.symmetric_strategy import CONSTANT, OrbitPart, SymmetricStrategy
-from dpsql.plan.workload import Product, Workload
+from dpsql.plan.workload import Product
 
 CHUNK = 1 << 22
 """Numbers handled at once."""
@@ -251,23 +251,6 @@ class SymmetricForecast:
         for i in part.resolved:
             scale *= float(inside[i][np.searchsorted(self.orbits[i].wide, part.kinds[i])])
         return scale
-
-
-def unit_error(strategy: SymmetricStrategy, workload: Workload) -> float:
-    """Return the weighted total variance of a workload at noise ||A|| per unit budget."""
-    forecast = SymmetricForecast(strategy, [float(strategy.sensitivity(strategy.block))])
-    asked: list[tuple[Product, float]] = []
-    for row, weight2 in zip(workload.index.tolist(), workload.weights2.tolist(), strict=True):
-        factors: Mapping[str, Operator] = {
-            name: workload.factors[i][j]
-            for i, (name, j) in enumerate(zip(workload.attributes, row, strict=True))
-            if j >= 0
-        }
-        asked.append((Product(factors), weight2))
-    single = [(p, w) for p, w in asked if p.rows == 1]
-    variances = forecast.variances(p for p, _ in single)
-    total = sum(w * float(v[0]) for (_, w), v in zip(single, variances, strict=True))
-    return total + sum(w * forecast.total(p) for p, w in asked if p.rows > 1)
 
 
 def _fold_gram(tensor: Floats, gram: Floats) -> Floats:

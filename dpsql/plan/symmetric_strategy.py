@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -177,6 +177,10 @@ class SymmetricStrategy:
             self.norm.append(block.sensitivity())
         return self.norm[0]
 
+    def sensitivities(self) -> tuple[int, ...]:
+        """Return the sensitivity of every block."""
+        return (self.sensitivity(self.block),)
+
     def scales(self, amount: Fraction, rows_per_unit: int = 1) -> tuple[Fraction, ...]:
         """Return the Gaussian sigma squared for a total cost rho.
 
@@ -191,7 +195,7 @@ class SymmetricStrategy:
         """Return how many numbers the block measures."""
         return block.rows
 
-    def forecast(self, variances: tuple[float, ...]) -> SymmetricForecast:
+    def forecast(self, variances: Sequence[float]) -> SymmetricForecast:
         """Return the exact errors of every answer, for the noise variance of the block."""
         from dpsql.plan.symmetric_forecast import SymmetricForecast
 
@@ -212,6 +216,7 @@ class SymmetricStrategy:
             "attributes": list(self.block.attributes),
             "orbits": [keep(orbits.labels) for orbits in self.block.orbits],
             "parts": [[list(part.kinds), keep(part.rows)] for part in self.block.parts],
+            "noise": self.noise,
             "method": self.method,
         }
 
@@ -223,18 +228,17 @@ class SymmetricStrategy:
             tuple(Orbits(arrays[name]) for name in facts["orbits"]),
             tuple(OrbitPart(tuple(kinds), arrays[name]) for kinds, name in facts["parts"]),
         )
-        return cls(dict(facts["domain"]), block, facts["method"])
+        domain = {name: int(size) for name, size in facts["domain"]}
+        return cls(domain, block, facts["method"], facts["noise"])
 
     def rmse(self, workload: Workload, epsilon: float = 1.0, delta: float = 1e-6) -> float:
         """Return the expected root mean squared error in the convention of the literature.
 
         Gaussian noise uses the analytic calibration at (epsilon, delta). Source: HDMM, section 8.
         """
-        from dpsql.plan.convention import unit_variance
-        from dpsql.plan.symmetric_forecast import unit_error
+        from dpsql.plan.convention import rmse
 
-        unit = unit_variance("gaussian", epsilon, delta)
-        return math.sqrt(unit * unit_error(self, workload) / workload.rows)
+        return rmse(self, workload, epsilon, delta)
 
     def heatmap(self, attribute: str) -> Floats:
         """Return the symmetric root of what is measured on one attribute, scaled to at most one.

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from dpsql.catalog import Catalog
 from dpsql.errors import InternalError
+from dpsql.plan.kinds import AnyBlock
 from dpsql.plan.plan import Part, Plan
-from dpsql.plan.strategy import Block
+from dpsql.plan.symmetric_strategy import OrbitBlock
 from dpsql.privacy.entropy import Bits
 from dpsql.privacy.ledger import Receipt
 from dpsql.privacy.noise import discrete_gaussian, discrete_laplace
@@ -97,7 +98,7 @@ def certify(plan: Plan, vaults: Vaults) -> None:
     """
     if vaults.backend == "opendp":
         for part in plan.parts:
-            for block, scale in zip(part.strategy.blocks, part.scales, strict=True):
+            for block, scale in zip(part.blocks, part.scales, strict=True):
                 certified(plan.noise, _sensitivity(part, block), scale)
 
 
@@ -133,7 +134,7 @@ def check_cost(plan: Plan, receipt: Receipt) -> None:
 
 def _cost(part: Part) -> Fraction:
     total = Fraction(0)
-    for block, scale in zip(part.strategy.blocks, part.scales, strict=True):
+    for block, scale in zip(part.blocks, part.scales, strict=True):
         sensitivity = _sensitivity(part, block)
         if part.strategy.noise == "laplace":
             total += sensitivity / scale
@@ -142,11 +143,17 @@ def _cost(part: Part) -> Fraction:
     return total
 
 
-def _sensitivity(part: Part, block: Block) -> int:
-    """The exact L1 (Laplace) or squared L2 (Gaussian) sensitivity of a block to one unit."""
+def _sensitivity(part: Part, block: AnyBlock) -> int:
+    """The exact L1 (Laplace) or squared L2 (Gaussian) sensitivity of a block to one unit.
+
+    Guarantee: it is computed from the integer rows, on every call.
+    """
     noise, c = part.strategy.noise, part.rows_per_unit
-    matrices = part.strategy.matrices(block)
-    norm = math.prod(_column_norm(rows, noise) for rows in matrices if rows is not None)
+    if isinstance(block, OrbitBlock):
+        norm = block.sensitivity()
+    else:
+        matrices = block.factors.values()
+        norm = math.prod(_column_norm(rows, noise) for rows in matrices if rows is not None)
     return c * norm if noise == "laplace" else c * c * norm
 
 
@@ -160,20 +167,28 @@ def _column_norm(rows: NDArray[np.int64], noise: str) -> int:
 
 def _measure_part(part: Part, plan: Plan, vault: Vault, backend: str) -> Measurement:
     values = []
-    for block, scale in zip(part.strategy.blocks, part.scales, strict=True):
+    for block, scale in zip(part.blocks, part.scales, strict=True):
         classes = [part.classes[name] for name in block.attributes]
         counts = vault.count(block.attributes, classes)
-        matrices = part.strategy.matrices(block)
         if backend == "opendp":
             sampler = certified(plan.noise, _sensitivity(part, block), scale)
-            noisy = sampler.release(apply_rows_unbounded(matrices, counts))
+            noisy = sampler.release(_apply(block, counts, unbounded=True))
         else:
-            exact = apply_rows(matrices, counts)
+            exact = _apply(block, counts)
             draw = discrete_laplace if plan.noise == "laplace" else discrete_gaussian
             noisy = exact + draw(Bits(), scale, exact.size)
         noisy.flags.writeable = False
         values.append(noisy)
     return Measurement(tuple(values))
+
+
+def _apply(block: AnyBlock, counts: NDArray[np.int64], unbounded: bool = False) -> Values:
+    """A block's rows times counts: modulo 2^64, or exact as Python integers where need be."""
+    if isinstance(block, OrbitBlock):
+        largest = (math.isqrt(block.sensitivity()) + 1) * int(np.abs(counts).sum(dtype=object))
+        return block.apply(counts.astype(object) if unbounded and largest >= 2**63 else counts)
+    matrices = list(block.factors.values())
+    return apply_rows_unbounded(matrices, counts) if unbounded else apply_rows(matrices, counts)
 
 
 def apply_rows(

@@ -11,7 +11,7 @@ import pytest
 from dpsql.algebra.blocks import IdentityTotal, Total
 from dpsql.errors import ProgrammingError
 from dpsql.plan.coarsen import coarsen
-from dpsql.plan.symmetric_forecast import unit_error
+from dpsql.plan.convention import unit_error
 from dpsql.plan.templates import convex
 from dpsql.plan.templates.invariant import optimise
 from dpsql.plan.templates.reduction import Reduction, groups, orbits_of, reduce_group

@@ -1,0 +1,23 @@
+"""The least-squares estimate of whatever kind of strategy was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from numpy.typing import NDArray
+
+from dpsql.answer.reconstruct import Estimate, reconstruct
+from dpsql.answer.reconstruct_symmetric import SymmetricEstimate, reconstruct_symmetric
+from dpsql.plan.plan import Part
+from dpsql.plan.strategy import Strategy
+
+AnyEstimate: TypeAlias = Estimate | SymmetricEstimate
+
+
+def estimate(part: Part, values: Sequence[NDArray[Any]]) -> AnyEstimate:
+    """Return what the noisy integers of a part say, one flat array per block."""
+    noise = part.forecast.noise
+    if isinstance(part.strategy, Strategy):
+        return reconstruct(part.strategy, values, noise)
+    return reconstruct_symmetric(part.strategy, values, noise)

@@ -1,0 +1,24 @@
+"""The kinds of strategies a plan may be made of, as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from dpsql.plan.forecast import Forecast
+from dpsql.plan.strategy import Block, Integers, Strategy
+from dpsql.plan.symmetric_forecast import SymmetricForecast
+from dpsql.plan.symmetric_strategy import OrbitBlock, SymmetricStrategy
+
+AnyStrategy: TypeAlias = Strategy | SymmetricStrategy
+AnyBlock: TypeAlias = Block | OrbitBlock
+AnyForecast: TypeAlias = Forecast | SymmetricForecast
+
+
+def decode_strategy(facts: Mapping[str, Any], arrays: Mapping[str, Integers]) -> AnyStrategy:
+    """Return the strategy that its ``encode`` described.
+
+    Raises ValueError, KeyError or TypeError for anything else.
+    """
+    kind = SymmetricStrategy if facts.get("kind") == "symmetric" else Strategy
+    return kind.decode(facts, arrays)

@@ -14,6 +14,7 @@ from dpsql.plan.templates.family import Family
 from dpsql.plan.templates.joint import Objective, Union, descend
 from dpsql.plan.templates.marginals import WeightSearch, search_weights
 from dpsql.plan.templates.problem import Floats, Problem
+from dpsql.plan.templates.relax import evaluate, relax
 from dpsql.plan.workload import Workload
 
 DOMAIN = dict(zip("abcdef", [9, 16, 7, 6, 5, 2], strict=True))
@@ -56,9 +57,27 @@ def test_objective_and_gradient_on_small_marginals(noise: Noise) -> None:
         down = family.error(w - step, R, totals, noise)[0]
         assert dw[m] == pytest.approx((up - down) / 2e-6, rel=1e-5, abs=1e-5 * abs(dw).max())
     search = WeightSearch(family, R, totals, noise, np.ones(8))
-    value, gradient = search.value(w, search.rows)
-    assert value == pytest.approx(error)
-    assert gradient == pytest.approx(dw)
+    errors, p, q = evaluate(w[np.newaxis], search.rows[np.newaxis], search.R, noise)
+    assert errors == pytest.approx([error])
+    assert 2 * (p - q)[0] == pytest.approx(w * dw / error)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_fixed_points_are_local_optima(noise: Noise) -> None:
+    problem = Problem(PAIRS, noise)
+    family = Family(6, None, problem.components.masks)
+    objective = Objective(problem, family)
+    R, totals = objective.tables((None,) * 6)
+    search = WeightSearch(family, R, totals, noise, np.ones(64))
+    rng = np.random.default_rng(2)
+    starts = rng.random((3, 64))
+    rows = np.broadcast_to(search.rows, (3, *search.rows.shape))
+    errors, w, _ = relax(starts, rows, search.R, noise, cycles=40, tol=1e-13)
+    for start, error, found in zip(starts, errors, w, strict=True):
+        assert family.error(found, R, totals, noise)[0] == pytest.approx(error)
+        assert error < family.error(start, R, totals, noise)[0]
+        local = descend(objective, Union((None,) * 6, found), weights_only=True)
+        assert local.error >= error * (1 - 1e-7)
 
 
 def test_dense_and_sparse_families_agree() -> None:

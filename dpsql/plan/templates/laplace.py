@@ -35,8 +35,8 @@ EXTRA_SETS = 4000
 OPEN_SETS = 256
 """Most candidate sets over which a joint descent runs at once."""
 
-WEIGHT_SECONDS = 3.0
-"""Nominal planning time of a search over the weights of many sets, for effort 1."""
+WEIGHT_SECONDS = 2.0
+"""Most nominal seconds of a search over weights, for effort 1."""
 
 CROWD = 1 << 24
 """Most pairs of a candidate set and a component for a search over weights."""
@@ -76,7 +76,7 @@ class Room:
 
     def weight_seconds(self) -> float:
         """Return the nominal time of a search over weights alone."""
-        return self.effort * min(WEIGHT_SECONDS, 0.03 * len(self.family.sets))
+        return self.effort * WEIGHT_SECONDS
 
     def joint_starts(self, thetas: tuple[Floats | None, ...]) -> int:
         """Return how many joint descents to start."""
@@ -140,6 +140,7 @@ def marginals_candidates(problem: Problem, limit: int, effort: float) -> Iterato
         objective,
         thetas,
         seconds=space.weight_seconds(),
+        effort=effort,
         starts=[split_weights(objective, thetas)],
         allowed=space.allowed,
     )
@@ -180,6 +181,7 @@ def _weights_then_joint(space: Room, thetas: tuple[Floats | None, ...], seed: in
         objective,
         thetas,
         seconds=space.weight_seconds() / 6,
+        effort=space.effort / 4,
         seed=seed,
         starts=[split_weights(objective, thetas)],
         allowed=space.allowed,
@@ -212,6 +214,7 @@ def polish(space: Room, best: Found) -> Found:
             objective,
             best.union.thetas,
             seconds=space.weight_seconds() / share,
+            effort=space.effort / share,
             seed=seed,
             starts=[best.union.w],
             allowed=space.allowed,

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from dpsql.plan.strategy import Noise
 from dpsql.plan.templates.family import Family
-from dpsql.plan.templates.joint import Found, Objective, Union, minimise_log
+from dpsql.plan.templates.joint import Found, Objective, Union
 from dpsql.plan.templates.problem import Floats
+from dpsql.plan.templates.relax import evaluate, relax
 
 STEPS = np.array([0.003, 0.01, 0.03, 0.1, 0.3])
 """Weights at which a set that is not measured yet is tried, relative to the sum of all."""
@@ -19,17 +20,38 @@ STEPS = np.array([0.003, 0.01, 0.03, 0.1, 0.3])
 SHORTLIST = 200
 """How many of the most promising new sets are drawn from."""
 
+STALE = 3e-4
+"""Relative gain after which the shortlist is drawn up again."""
+
 RANDOM_STARTS = 3
 """Random starts of one search; four times as many where each covers all sets."""
 
 RANDOM_SETS = 512
 """Most sets that a random start spreads over."""
 
-OVERHEAD, TOUCH = 6e-5, 1e-9
+BATCH, CHUNK = 16, 1 << 17
+"""Most hops tried at once, and most numbers they may hold together."""
+
+OVERHEAD, TOUCH = 5e-5, 1e-9
 """Nominal seconds of one evaluation, and of one number it touches."""
+
+ADDED = np.array([1, 1, 2, 3, 6])
+SHAKES = np.array([0.0, 0.1, 0.5, 1.0])
+DROPS = np.array([0.0, 0.02, 0.1])
+SPREADS = np.array([0.2, 0.05, 0.02])
+"""What a hop draws from: sets added, scale of the shake, part dropped, reach in the shortlist."""
 
 NEGLIGIBLE = 1e-6
 """Weights below this part of the largest are dropped."""
+
+PROMISING = 0.01
+"""Relative distance to the best at which a half-finished hop is still worth finishing."""
+
+GAIN = 1e-4
+"""Relative gain below which a hop counts as idle."""
+
+PATIENCE, PER_SET = 40, 2
+"""Idle hops in a row that end a climb, and more per measured set; more still in later rounds."""
 
 Indices = NDArray[np.intp]
 
@@ -44,7 +66,7 @@ class State:
 
 
 class WeightSearch:
-    """Local descents over few active sets, and informed hops between them.
+    """Local descents over few active sets, and informed hops between them, several at a time.
 
     ``rows`` has shape (sets, components): the precision that a unit squared weight of a set gives
     to each component. Work is counted in nominal seconds, so equal arguments give equal results.
@@ -62,42 +84,38 @@ class WeightSearch:
         self.spent = 0.0
         self.state = State(np.inf, np.arange(len(self.usable)), np.ones(len(self.usable)))
 
-    def value(self, w: Floats, rows: Floats) -> tuple[float, Floats]:
-        """Return the error of weights over some rows, and its gradient."""
-        self.spent += OVERHEAD + 2 * TOUCH * rows.size
-        precision = (w * w) @ rows
-        if not (precision > 0).all():
-            return np.inf, np.zeros_like(w)
-        parts = self.R / precision
-        total = float(parts.sum())
-        pull = rows @ (parts / precision)
-        if self.noise == "laplace":
-            norm = float(w.sum())
-            return norm**2 * total, -2 * norm**2 * w * pull + 2 * norm * total
-        norm2 = float(w @ w)
-        return norm2 * total, -2 * norm2 * w * pull + 2 * w * total
-
-    def descend(self, active: Indices, w: Floats, ftol: float = 1e-7) -> State:
+    def descend(self, active: Indices, w: Floats, tol: float = 1e-7) -> State:
         """Return the local optimum reached from weights over some sets, without idle sets."""
-        rows = self.rows[active]
-        w = minimise_log(lambda x: self.value(x, rows), w / w.max(), ftol, 500)
-        kept = w > NEGLIGIBLE * w.max()
-        error, _ = self.value(w[kept], rows[kept])
-        if not np.isfinite(error):
-            kept[:] = True
-            error, _ = self.value(w, rows)
-        return State(error, active[kept], w[kept] / w[kept].sum())
+        active, w = active[w > 0], w[w > 0]
+        if not (self.rows[active].max(axis=0, initial=0.0) > 0).all():
+            return State(np.inf, active, w / w.sum())
+        return self._finished(active, w[np.newaxis], tol)
+
+    def _finished(self, active: Indices, w: Floats, tol: float) -> State:
+        for _ in range(3):
+            w = self._relax(w, self.rows[active][np.newaxis], 12, tol)[1]
+            kept = w[0] > NEGLIGIBLE
+            if kept.all():
+                break
+            active, w = active[kept], w[:, kept]
+        errors, _, _ = evaluate(w, self.rows[active][np.newaxis], self.R, self.noise)
+        return State(float(errors[0]), active, w[0] / w[0].sum())
+
+    def _relax(self, w: Floats, rows: Floats, cycles: int, tol: float) -> tuple[Floats, Floats]:
+        errors, w, count = relax(w, rows, self.R, self.noise, cycles=cycles, tol=tol)
+        self.spent += count * (OVERHEAD + TOUCH * rows.size)
+        return errors, w
 
     def shortlist(self, state: State) -> tuple[Indices, Floats]:
         """Return the sets whose addition alone helps most, best first, and with which weight."""
         precision = (state.w * state.w) @ self.rows[state.active]
         found = np.full((len(STEPS), len(self.rows)), np.inf)
         for k, step in enumerate(STEPS):
-            for start in range(0, len(self.rows), 1024):
-                part = self.rows[start : start + 1024]
-                cost = (1 + step) ** 2 if self.noise == "laplace" else 1 + step**2
-                added = (self.R / (precision + step**2 * part)).sum(axis=1)
-                found[k, start : start + 1024] = cost * added
+            cost = (1 + step) ** 2 if self.noise == "laplace" else 1 + step**2
+            for start in range(0, len(self.rows), 256):
+                added = self.rows[start : start + 256] * step**2
+                added += precision
+                found[k, start : start + 256] = cost * ((1 / added) @ self.R)
         self.spent += 2 * TOUCH * len(STEPS) * self.rows.size
         found[:, state.active] = np.inf
         best = found.min(axis=0)
@@ -105,33 +123,72 @@ class WeightSearch:
         order = order[np.isfinite(best[order])]
         return order, STEPS[found[:, order].argmin(axis=0)]
 
-    def hop(self, state: State, rng: np.random.Generator, order: Indices, steps: Floats) -> State:
-        """Add a few sets, promising or random ones, drop some, shake the weights, and descend."""
-        count = min(int(rng.choice([1, 1, 2, 3, 6])), len(order))
-        place = rng.geometric(rng.choice([0.2, 0.05, 0.02]), size=count) - 1
-        place = np.unique(np.minimum(place, len(order) - 1))
-        added, weights = order[place], steps[place] * rng.choice([1.0, 2.0])
-        if rng.random() < 0.3:
-            added = np.setdiff1d(rng.choice(len(self.rows), size=count), state.active)
-            weights = np.full(len(added), rng.choice([0.03, 0.1]))
-        w = state.w * np.exp(rng.choice([0.0, 0.1, 0.5, 1.0]) * rng.normal(size=len(state.w)))
-        dropped = rng.random(len(w)) < rng.choice([0.0, 0.02, 0.1])
-        w = np.where(dropped, 1e-4 * w, w)
-        active = np.concatenate([state.active, added])
-        return self.descend(active, np.concatenate([w, weights]))
+    def hops(
+        self, state: State, rng: np.random.Generator, order: Indices, steps: Floats
+    ) -> tuple[Indices, Floats]:
+        """Return a batch of starts near a state, shape (batch, sets): which sets, which weights.
 
-    def climb(self, state: State, rng: np.random.Generator, seconds: float) -> State:
-        """Hop from a local optimum to better ones for some nominal time."""
+        Each adds a few sets, promising or random ones, drops some and shakes the weights.
+        """
+        k, extra = len(state.active), max(ADDED)
+        batch = max(1, min(BATCH, CHUNK // ((k + extra) * max(1, len(self.R)))))
+        shake = rng.choice(SHAKES, size=(batch, 1)) * rng.normal(size=(batch, k))
+        dropped = rng.random((batch, k)) < rng.choice(DROPS, size=(batch, 1))
+        old = state.w * np.exp(shake) * np.where(dropped, 1e-4, 1.0)
+        place = rng.geometric(rng.choice(SPREADS, size=(batch, 1)), size=(batch, extra)) - 1
+        place = np.minimum(place, max(0, len(order) - 1))
+        random = (rng.random((batch, 1)) < 0.3) | (len(order) == 0)
+        anywhere = rng.integers(len(self.rows), size=(batch, extra))
+        sets = np.where(random, anywhere, order[place] if len(order) else anywhere)
+        size = steps[place] * rng.choice([1.0, 2.0], size=(batch, 1)) if len(order) else 0.0
+        size = np.where(random, rng.choice([0.03, 0.1], size=(batch, 1)), size)
+        used = np.arange(extra) < rng.choice(ADDED, size=(batch, 1))
+        used &= ~np.isin(sets, state.active)
+        for column in range(1, extra):
+            used[:, column] &= (sets[:, column, np.newaxis] != sets[:, :column]).all(axis=1)
+        active = np.concatenate([np.broadcast_to(state.active, (batch, k)), sets], axis=1)
+        return active, np.concatenate([old, np.where(used, size, 0.0)], axis=1)
+
+    def best_hop(self, active: Indices, w: Floats, error: float) -> State:
+        """Return where the best of a batch of starts ends; hopeless ones are not finished."""
+        rows = self.rows[active]
+        errors, w = self._relax(w, rows, 2, GAIN * 1e-2)
+        chosen = np.flatnonzero(errors < error * (1 + PROMISING))
+        if not len(chosen):
+            return State(np.inf, active[0], w[0])
+        if len(chosen) < len(w):
+            active, w, rows = active[chosen], w[chosen], rows[chosen]
+        errors, w = self._relax(w, rows, 2, GAIN * 1e-2)
+        best = int(errors.argmin())
+        if errors[best] > error * (1 + GAIN):
+            return State(np.inf, active[best], w[best])
+        kept = w[best] > NEGLIGIBLE
+        return self._finished(active[best][kept], w[best][np.newaxis, kept], 1e-7)
+
+    def climb(
+        self, state: State, rng: np.random.Generator, seconds: float, patience: float
+    ) -> State:
+        """Hop from a local optimum to better ones, for some nominal time or while it pays."""
         end = self.spent + seconds
         order, steps = self.shortlist(state)
+        listed = mark = state.error
+        idle = 0
         while self.spent < end and len(self.usable) > 1:
-            other = self.hop(state, rng, order, steps)
+            active, w = self.hops(state, rng, order, steps)
+            idle += len(w)
+            if idle > patience * (PATIENCE + PER_SET * len(state.active)):
+                break
+            other = self.best_hop(active, w, state.error)
             if other.error < state.error * (1 - 1e-9):
                 state = other
-                order, steps = self.shortlist(state)
+                if state.error < mark * (1 - GAIN):
+                    mark, idle = state.error, 0
+                if state.error < listed * (1 - STALE):
+                    listed = state.error
+                    order, steps = self.shortlist(state)
         return state
 
-    def run(self, starts: Sequence[Floats], seconds: float, seed: int) -> None:
+    def run(self, starts: Sequence[Floats], seconds: float, seed: int, effort: float) -> None:
         """Climb a little from every start, more from the better half, and most from the best."""
         rng = np.random.default_rng(seed)
         size = len(self.usable)
@@ -143,12 +200,15 @@ class WeightSearch:
             chosen = np.union1d(rng.permutation(size)[:RANDOM_SETS], found[0].active)
             w = rng.random(len(chosen)) ** rng.choice([1.0, 2.0]) + 1e-9
             found.append(self.descend(chosen, w))
+        patience = effort
         while len(found) > 1:
             share = seconds / 4 / len(found)
-            found = [self.climb(state, rng, share) for state in found]
+            found = [self.climb(state, rng, share, patience) for state in found]
             found.sort(key=lambda state: state.error)
             found = found[: len(found) // 2]
-        best = self.climb(found[0], rng, seconds - min(self.spent, 3 * seconds / 4))
+            patience *= 2
+        left = seconds - min(self.spent, 3 * seconds / 4)
+        best = self.climb(found[0], rng, left, 2 * patience)
         tight = self.descend(best.active, best.w, 1e-11)
         self.state = min(best, tight, key=lambda state: state.error)
 
@@ -164,13 +224,15 @@ def search_weights(
     thetas: tuple[Floats | None, ...],
     *,
     seconds: float,
+    effort: float = 1.0,
     seed: int = 0,
     starts: Sequence[Floats] = (),
     allowed: Floats | None = None,
 ) -> Found:
     """Return the best weights found for fixed factors: many starts, then hops from the best.
 
-    ``allowed`` marks with one the sets that may be measured; ``seconds`` is nominal.
+    ``allowed`` marks with one the sets that may be measured; ``seconds`` is nominal, and
+    ``effort`` scales how many idle hops in a row end a climb.
 
     Source: HDMM, section 6.3 (OPT_M); many starts and hops because local minima dominate.
     """
@@ -178,7 +240,7 @@ def search_weights(
     family = objective.family
     mask = np.ones(len(family.sets)) if allowed is None else allowed
     search = WeightSearch(family, R, totals, objective.problem.noise, mask)
-    search.run([np.ones(len(mask)), *starts, _root_start(family, R)], seconds, seed)
+    search.run([np.ones(len(mask)), *starts, _root_start(family, R)], seconds, seed, effort)
     return Found(search.state.error, Union(thetas, search.weights()))
 
 

@@ -90,7 +90,9 @@ def _read_budget(place: Place, raw: Mapping[str, Any]) -> Budget:
             values[key] = parse(given) if key == "delta" else parse_epsilon(given, limit)
         except Exception as error:
             remedy = "0, or between 1e-15 and 1e-4" if key == "delta" else "a number from 1e-6 up"
-            place.fail(f"[budget] {key} = {given} is not usable", f"{remedy} ({_text(error)})")
+            place.fail(
+                f"[budget] {key} = {show(given)} is not usable", f"{remedy} ({_text(error)})"
+            )
     return Budget(values["epsilon"], values["delta"], values["max_epsilon_per_request"])
 
 

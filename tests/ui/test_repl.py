@@ -135,7 +135,7 @@ def test_confirm_asks_and_charges_only_after_yes(terminal: Terminal) -> None:
     terminal.enter(".confirm on")
     terminal.see("confirm on", "ε 3>")
     terminal.enter(COUNT)
-    terminal.see("stddev", "run this? [y/N]")
+    terminal.see("±", "run this? [y/N]")
     terminal.enter("n")
     terminal.see("nothing charged", "adult ε 3>")
     terminal.enter(COUNT)

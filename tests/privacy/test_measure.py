@@ -100,6 +100,7 @@ def test_values_are_the_rows_plus_noise_of_the_declared_scale(tmp_path: Path, no
     plan, vaults = example(noise)
     (measured,) = measure(plan, pay(tmp_path, plan, vaults), vaults)
     part = plan.parts[0]
+    assert isinstance(part.strategy, Strategy)
     assert [len(value) for value in measured.values] == [8, 2, 1]
     for value, block, scale in zip(measured.values, part.strategy.blocks, part.scales, strict=True):
         assert value.dtype == np.int64
@@ -162,6 +163,7 @@ def test_cost_is_exact_by_brute_force_over_every_column(
     plan, vaults = example(noise, c=c)
     check_cost(plan, pay(tmp_path, plan, vaults))
     part = plan.parts[0]
+    assert isinstance(part.strategy, Strategy)
     totals = []
     for cell in itertools.product(range(3), range(2)):
         total = Fraction(0)

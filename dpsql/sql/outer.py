@@ -38,7 +38,7 @@ class Outer:
         order = self.tree.args.get("order")
         return Shell(
             outputs,
-            self.text(having.this) if having is not None else None,
+            None if having is None else f"TRY(CAST({self.text(having.this)} AS BOOLEAN))",
             tuple(self.ordered(item) for item in order.expressions) if order is not None else (),
             self.count("limit"),
             self.count("offset") or 0,

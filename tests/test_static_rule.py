@@ -14,8 +14,8 @@ from typing import Any
 
 import dpsql
 from dpsql.answer.result import Result
+from dpsql.cursor import parse_script
 from dpsql.dbapi import Connection
-from dpsql.sql.parse import parse, split_statements
 from dpsql.sql.query import Output
 from tests.support.seam import zero_noise
 from tests.support.world import BUILT, cases, catalog_text, write_data
@@ -78,7 +78,7 @@ def outputs_of(connection: Connection, result: Result) -> Sequence[Output | None
     """The select items behind the columns of a paid answer."""
     if result.cost is None:
         return [None] * len(result.columns)
-    (compiled,) = connection.engine.compile([parse(split_statements(result.sql)[0])])
+    (compiled,) = connection.engine.compile(parse_script(result.sql))
     return compiled.query.shell.outputs
 
 

@@ -19,7 +19,9 @@ import numpy as np
 import pytest
 
 import dpsql
+from dpsql.cursor import parse_script
 from dpsql.dbapi import Connection
+from dpsql.plan.request import Request, make_plan
 from dpsql.privacy.measure import measure
 from tests.support.world import ROOT, catalog_text, ledger_state, refusal, watching
 
@@ -120,7 +122,7 @@ def test_a_failure_after_the_charge_has_one_text(connection: Connection) -> None
     def fail(*_: object) -> None:
         raise MemoryError("secret 12345")
 
-    with mock.patch("dpsql.engine.reconstruct", fail):
+    with mock.patch("dpsql.engine.assemble_results", fail):
         errors = [refusal(lambda: connection.execute(COUNT)) for _ in range(2)]
         errors.append(refusal(lambda: connection.execute("SELECT COUNT(*) FROM visits")))
     assert {error.code for error in errors} == {"E_INTERNAL"}
@@ -202,10 +204,7 @@ def test_a_forked_child_is_refused(connection: Connection) -> None:
 
 def plan_of(connection: Connection, sql: str) -> Any:
     """The plan the engine would measure for a statement."""
-    from dpsql.plan.request import Request, make_plan
-    from dpsql.sql.parse import parse, split_statements
-
-    compiled = connection.engine.compile([parse(split_statements(sql)[0])])
+    compiled = connection.engine.compile(parse_script(sql))
     return make_plan(Request(compiled, Fraction(1), Fraction(0), "laplace"))
 
 

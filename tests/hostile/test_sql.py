@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from dpsql.dbapi import Connection
 from tests.support.world import BOOK, ROOT, ROWS, Case, cases, ledger_state, refusal, watching
 
 SQL = cases("sql")
-PATIENCE = 10.0
 SHELL = "SELECT sex, COUNT(*) AS n FROM adult GROUP BY sex"
 
 
@@ -24,9 +22,7 @@ def test_the_outcome_is_the_stated_one(connection: Connection, case: Case) -> No
     outcome, _, code = case.expected.partition(":")
     with watching() as watch:
         if outcome == "reject_static" or case.until:
-            started = time.perf_counter()
             error = refusal(lambda: connection.execute(case.sql))
-            assert time.perf_counter() - started < PATIENCE
             assert case.until or error.code == code, str(error)
         elif outcome == "accept_static":
             result = connection.execute(case.sql).result

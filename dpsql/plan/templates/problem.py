@@ -128,6 +128,26 @@ class Group:
     positions: NDArray[np.intp]
 
 
+@dataclass(frozen=True)
+class Batch:
+    """Groups of equal shape: G supports of e attributes with m products each.
+
+    ``which`` (G, m, e) points into the concatenated tables of all attributes, ``weights2`` has
+    shape (G, m) and ``positions`` (G, 2^e).
+    """
+
+    which: NDArray[np.intp]
+    weights2: Floats
+    positions: NDArray[np.intp]
+
+    def before(self, pairs: Floats) -> list[Floats]:
+        """Return per product the weights times the first k pairs, (G, m, 2^k) for k = 0..e."""
+        out = [self.weights2[:, :, np.newaxis]]
+        for k in range(self.which.shape[2]):
+            out.append(_kron(out[-1], pairs[:, :, k]))
+        return out
+
+
 class Components:
     """All subsets of supports, and the weight R_c the workload puts on each of them.
 
@@ -157,47 +177,61 @@ class Components:
 
     def values(self, t: Sequence[Floats], r: Sequence[Floats]) -> Floats:
         """Return R_c = sum_j w_j^2 prod r_ij (i in c) prod t_ij (others), shape (C,)."""
+        tables = np.stack([np.concatenate(t), np.concatenate(r)], axis=-1)
         R = np.zeros(len(self.masks))
-        for group in self.groups:
-            R[group.positions] += self.group_values(group, t, r)
+        for batch in self._batches:
+            part = batch.before(tables[batch.which])[-1].sum(axis=1)
+            R += np.bincount(batch.positions.ravel(), part.ravel(), len(R))
         return R
+
+    @cached_property
+    def _batches(self) -> list[Batch]:
+        """All groups; those with as many attributes and products together."""
+        used = self.index.max(axis=0, initial=-1) + 2
+        ends = np.cumsum(used)
+        flat = np.where(self.index < 0, ends - 1, self.index + ends - used)
+        shapes: dict[tuple[int, int], list[Group]] = {}
+        for group in self.groups:
+            shapes.setdefault((len(group.axes), len(group.members)), []).append(group)
+        return [
+            Batch(
+                np.array([flat[np.ix_(g.members, g.axes)] for g in alike], dtype=np.intp),
+                np.array([self.weights2[g.members] for g in alike]),
+                np.array([g.positions for g in alike]),
+            )
+            for alike in shapes.values()
+        ]
 
     def group_values(self, group: Group, t: Sequence[Floats], r: Sequence[Floats]) -> Floats:
         """Return the R_c of one support alone, in the order of its positions."""
         part = self.weights2[group.members][:, np.newaxis]
         for i in group.axes:
-            part = _grow(part, self._pair(group, i, t, r))
+            which = self.index[group.members, i]
+            part = _kron(part, np.stack([t[i][which], r[i][which]], axis=-1))
         return np.asarray(part.sum(axis=0))
-
-    def _pair(self, group: Group, i: int, t: Sequence[Floats], r: Sequence[Floats]) -> Floats:
-        which = self.index[group.members, i]
-        pair = np.empty((len(which), 2))
-        pair[:, 0], pair[:, 1] = t[i][which], r[i][which]
-        return pair
 
     def pull(
         self, g: Floats, t: Sequence[Floats], r: Sequence[Floats]
     ) -> tuple[list[Floats], list[Floats]]:
         """Return the derivatives by t and r (without Total) of a function with df/dR = g."""
-        gt = [np.zeros(len(x)) for x in t]
-        gr = [np.zeros(len(x)) for x in r]
-        for group in self.groups:
-            pairs = [self._pair(group, i, t, r) for i in group.axes]
-            ones = np.ones((len(group.members), 1))
-            after = [ones]
-            for pair in reversed(pairs):
-                after.append(_grow_left(pair, after[-1]))
-            before = self.weights2[group.members][:, np.newaxis]
-            G = g[group.positions]
-            for position, i in enumerate(group.axes):
-                right = after[len(pairs) - position - 1]
-                partial = before @ G.reshape(before.shape[1], -1)
-                partial = np.einsum("mer,mr->me", partial.reshape(len(right), 2, -1), right)
-                which = self.index[group.members, i]
-                gt[i] += np.bincount(which, partial[:, 0], minlength=len(gt[i]))
-                gr[i] += np.bincount(which, partial[:, 1], minlength=len(gr[i]))
-                before = _grow(before, pairs[position])
-        return [x[:-1] for x in gt], [x[:-1] for x in gr]
+        tables = np.stack([np.concatenate(t), np.concatenate(r)], axis=-1)
+        out = np.zeros_like(tables)
+        for batch in self._batches:
+            pairs = tables[batch.which]
+            before = batch.before(pairs)
+            right = np.ones((*batch.weights2.shape, 1))
+            for k in range(batch.which.shape[2] - 1, -1, -1):
+                left = before[k]
+                G = g[batch.positions].reshape(len(left), left.shape[2], -1)
+                partial = np.matmul(left, G).reshape(*left.shape[:2], 2, -1)
+                both = (partial * right[:, :, np.newaxis]).sum(axis=3)
+                for side in (0, 1):
+                    found = both[:, :, side].ravel()
+                    out[:, side] += np.bincount(batch.which[:, :, k].ravel(), found, len(out))
+                right = _kron(pairs[:, :, k], right)
+        ends = np.cumsum([len(x) for x in t])
+        parts = [out[end - len(x) : end - 1] for end, x in zip(ends, t, strict=True)]
+        return [part[:, 0] for part in parts], [part[:, 1] for part in parts]
 
 
 class Problem:
@@ -249,10 +283,7 @@ def _subsets(bits: list[int]) -> list[int]:
     return masks
 
 
-def _grow(part: Floats, pair: Floats) -> Floats:
-    """Return the row-wise Kronecker product, shape (m, 2 * columns), pair varying fastest."""
-    return np.asarray(part[:, :, np.newaxis] * pair[:, np.newaxis, :]).reshape(len(part), -1)
-
-
-def _grow_left(pair: Floats, part: Floats) -> Floats:
-    return np.asarray(pair[:, :, np.newaxis] * part[:, np.newaxis, :]).reshape(len(part), -1)
+def _kron(left: Floats, right: Floats) -> Floats:
+    """Return the Kronecker products of vectors (..., a) and (..., b), shape (..., a b)."""
+    product = left[..., :, np.newaxis] * right[..., np.newaxis, :]
+    return np.asarray(product.reshape(*left.shape[:-1], -1))

@@ -106,26 +106,13 @@ def candidates(problem: Problem, mechanism: str, effort: float) -> Iterator[Stra
 
 
 def _laplace(problem: Problem, mechanism: str, effort: float) -> Iterator[Strategy]:
-    from dpsql.plan.templates import laplace
-
     if mechanism == "residual":
         raise ProgrammingError(
             "E_SETTING", "mechanism 'residual' needs gaussian noise", hint="use mechanism 'joint'"
         )
-    if problem.d == 1:
-        yield from laplace.single_candidates(problem, effort)
-        return
-    several = len(problem.components.weights2) > 1
-    if several and mechanism in ("auto", "hdmm", "union"):
-        yield from laplace.union_candidates(problem)
-    if mechanism in ("auto", "hdmm", "marginals"):
-        yield from laplace.marginals_candidates(problem, CELL_LIMIT, effort)
-    if mechanism in ("hdmm", "kron") or (mechanism == "auto" and not several):
-        yield from laplace.kron_candidates(problem, CELL_LIMIT, effort)
-    if mechanism == "joint" or (
-        mechanism == "auto" and not all(f.trivial for f in problem.factors)
-    ):
-        yield from laplace.joint_candidates(problem, CELL_LIMIT, effort)
+    from dpsql.plan.templates.laplace import laplace_candidates
+
+    yield from laplace_candidates(problem, mechanism, CELL_LIMIT, effort)
 
 
 def check_sizes(problem: Problem) -> None:

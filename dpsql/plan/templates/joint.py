@@ -266,11 +266,11 @@ def initial_thetas(problem: Problem, *, trivial: bool = False) -> tuple[Floats |
     for group in shared_groups(problem):
         factors = problem.factors[group[0]]
         if factors.n > 1 and (trivial or not factors.trivial):
-            theta = p_identity.optimise(
-                normalised_gram(problem, group[0]), p=rows_for(problem, group[0]), restarts=3
-            )
+            if group[0] not in problem.fitted:
+                gram, p = normalised_gram(problem, group[0]), rows_for(problem, group[0])
+                problem.fitted[group[0]] = p_identity.optimise(gram, p=p, restarts=3, ftol=1e-6)
             for i in group:
-                thetas[i] = theta
+                thetas[i] = problem.fitted[group[0]]
     return tuple(thetas)
 
 

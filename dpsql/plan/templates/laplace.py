@@ -44,6 +44,9 @@ CROWD = 1 << 24
 ROUNDS = 4
 """Most alternations of a weight search and a joint descent."""
 
+IDLE_STARTS, IDLE_GAIN = 4, 1e-4
+"""Joint descents in a row without gain after which no more are started."""
+
 SECOND = 1.0
 """Planning time, in seconds on an ordinary core, that one search aims at for effort 1."""
 
@@ -108,6 +111,30 @@ def room(problem: Problem, limit: int, effort: float) -> Room:
     return Room(problem, family, allowed, effort)
 
 
+def laplace_candidates(
+    problem: Problem, mechanism: str, limit: int, effort: float
+) -> Iterator[Strategy]:
+    """Yield the strategies of a mechanism.
+
+    Where both are too many to search over, one block per support replaces the search for weights.
+    """
+    if problem.d == 1:
+        yield from single_candidates(problem, effort)
+        return
+    several = len(problem.components.weights2) > 1
+    plain = all(factors.trivial for factors in problem.factors)
+    auto = mechanism == "auto"
+    crowded = auto and room(problem, limit, effort).crowded
+    if several and (mechanism in ("hdmm", "union") or crowded):
+        yield from union_candidates(problem)
+    if mechanism in ("hdmm", "marginals") or (auto and not crowded):
+        yield from marginals_candidates(problem, limit, effort / (4 if auto and not plain else 1))
+    if mechanism in ("hdmm", "kron") or (auto and not several):
+        yield from kron_candidates(problem, limit, effort)
+    if mechanism == "joint" or (auto and not plain and not crowded):
+        yield from joint_candidates(problem, limit, effort)
+
+
 def identity_candidates(problem: Problem, limit: int) -> Iterator[Strategy]:
     """Yield the best union of identities."""
     family, found = min(identity_unions(problem, limit), key=lambda pair: pair[1].error)
@@ -163,14 +190,18 @@ def joint_candidates(problem: Problem, limit: int, effort: float) -> Iterator[St
         _, block = search_kron(problem, restarts=1 + int(4 * effort))
         found.append(_joint(space, Union(block.union.thetas, space.around_full()), 1e-6))
     rng = np.random.default_rng(1)
-    for _ in range(space.joint_starts(base) - 1):
+    best, idle = min(found, key=lambda f: f.error), 0
+    for seed in range(1, space.joint_starts(base)):
         thetas = random_thetas(base, rng)
         if space.open:
             w = rng.random(len(space.family.sets)) ** 2 * space.allowed
-            found.append(_joint(space, Union(thetas, w), 1e-6))
+            other = _joint(space, Union(thetas, w), 1e-6)
         else:
-            found.append(_weights_then_joint(space, thetas, seed=len(found)))
-    best = min(found, key=lambda f: f.error)
+            other = _weights_then_joint(space, thetas, seed)
+        idle = 0 if other.error < best.error * (1 - IDLE_GAIN) else idle + 1
+        best = min(best, other, key=lambda f: f.error)
+        if idle >= IDLE_STARTS * max(1.0, effort):
+            break
     best = polish(space, best)
     yield realise(problem, space.family, best.union, "joint")
 

@@ -195,7 +195,7 @@ class Components:
             shapes.setdefault((len(group.axes), len(group.members)), []).append(group)
         return [
             Batch(
-                np.array([flat[np.ix_(g.members, g.axes)] for g in alike], dtype=np.intp),
+                np.array([flat[g.members][:, list(g.axes)] for g in alike], dtype=np.intp),
                 np.array([self.weights2[g.members] for g in alike]),
                 np.array([g.positions for g in alike]),
             )
@@ -235,7 +235,10 @@ class Components:
 
 
 class Problem:
-    """A workload reduced to its active attributes."""
+    """A workload reduced to its active attributes.
+
+    ``fitted`` remembers the first factors of an attribute, which several searches start from.
+    """
 
     def __init__(self, workload: Workload, noise: Noise) -> None:
         active = [i for i, factors in enumerate(workload.factors) if factors]
@@ -248,6 +251,7 @@ class Problem:
             np.ascontiguousarray(workload.index[:, active]), workload.weights2
         )
         self.d = len(active)
+        self.fitted: dict[int, Floats] = {}
 
     def identity_tables(self) -> tuple[list[Floats], list[Floats]]:
         """Return (t, r) of every attribute for K = I."""

@@ -1,0 +1,143 @@
+"""Audits through the front door: whole catalogs on small tables that differ by one unit."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+import dpsql
+from dpsql.catalog import Catalog
+from dpsql.dbapi import Connection
+from dpsql.privacy import measure
+from dpsql.privacy.vault.base import open_vault
+from tests.audit.lower_bound import epsilon_lower_bound
+
+Row = tuple[str | None, float | None, str | None]
+SALT = b"0123456789abcdef" * 2
+LIMIT = 2
+"""Rows that one unit may have."""
+
+CATALOG = """
+[budget]
+epsilon = 100000
+
+[table.t]
+source = "t.parquet"
+privacy_unit = {unit}
+
+[table.t.column]
+x = {{ type = "number", domain = [0, 8], bins = 4, null = true }}
+g = {{ type = "text", domain = ["a", "b", "c"], other = true }}
+"""
+
+ODD: list[float | None] = [None, math.nan, math.inf, -math.inf, 1e308, -1e308, -0.0, 8.0, -1.0]
+COUNT = "SELECT COUNT(*) FROM t"
+GROUPS = "SELECT g, COUNT(*) FROM t GROUP BY g"
+FILTERED = "SELECT COUNT(*) FILTER (WHERE x < 4), COUNT(*) FROM t"
+
+
+def folder(place: Path, rows: Sequence[Row], by_unit: bool = False) -> Path:
+    """Write a table and its catalog, and return the catalog's path."""
+    place.mkdir(parents=True)
+    with duckdb.connect() as database:
+        database.execute("CREATE TABLE t (who VARCHAR, x DOUBLE, g VARCHAR)")
+        if rows:
+            database.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
+        database.execute(f"COPY t TO '{place / 't.parquet'}' (FORMAT parquet)")
+    unit = f'{{ column = "who", max_rows = {LIMIT} }}' if by_unit else '"row"'
+    (place / "c.toml").write_text(CATALOG.format(unit=unit))
+    return place / "c.toml"
+
+
+def counts(catalog: Path) -> NDArray[np.int64]:
+    """Return the exact cells of a table, which no user can ask for."""
+    table = Catalog.load(catalog).tables["t"]
+    sizes = [np.arange(column.size) for column in table.columns.values()]
+    return open_vault(table, SALT).count(list(table.columns), sizes)
+
+
+def crowd(seed: int, size: int = 40) -> Sequence[Row]:
+    """Return rows of a few units, some with more rows than they may have."""
+    draw = random.Random(seed)
+    return [
+        (
+            draw.choice(["ann", "bob", "eve"]),
+            draw.choice([1.0, 3.0, 5.0, None]),
+            draw.choice("abcd"),
+        )
+        for _ in range(size)
+    ]
+
+
+def records(place: Path) -> None:
+    """Add one row with any value: one cell grows by one, or none does, and nothing is raised."""
+    base = crowd(1)
+    without = counts(folder(place / "base", base))
+    for i, (x, g) in enumerate(itertools.product(ODD, ["a", "z", None])):
+        change = counts(folder(place / str(i), [*base, ("new", x, g)])) - without
+        assert (change >= 0).all(), (x, g)
+        assert change.sum() == (g is not None and (x is None or x != x or 0 <= x <= 8)), (x, g)
+
+
+def units(place: Path) -> None:
+    """Add a unit of many rows: at most LIMIT appear. Move rows about: nothing changes."""
+    for seed in range(4):
+        base = crowd(seed)
+        new: list[Row] = [("new", x, g) for x, g in ((1.0, "a"), (5.0, "b")) for _ in range(3)]
+        without = counts(folder(place / f"{seed}-base", base, by_unit=True))
+        present = counts(folder(place / f"{seed}-more", [*new, *base], by_unit=True))
+        assert (present >= without).all(), seed
+        assert (present - without).sum() == LIMIT, seed
+        moved = counts(folder(place / f"{seed}-moved", [*base[::-1], *new], by_unit=True))
+        assert (moved == present).all(), seed
+
+
+def shapes(place: Path) -> None:
+    """Ask an empty and a full table the same: all but the numbers must be identical."""
+    seen = []
+    for name, rows in (("empty", []), ("one", crowd(3, 1)), ("full", crowd(3, 200))):
+        with dpsql.connect(folder(place / name, rows), epsilon=10) as connection:
+            seen.append([_shape(connection, sql) for sql in (COUNT, GROUPS, FILTERED)])
+    assert seen[0] == seen[1] == seen[2]
+
+
+def _shape(connection: Connection, sql: str) -> Any:
+    result = connection.execute(sql).result
+    keys = [[v for v in row if not isinstance(v, float)] for row in result.rows]
+    return result.columns, result.types, keys, result.stddev, result.notes, str(result.cost)
+
+
+def exact_integers() -> None:
+    """Multiply counts of any size: the rows are exact, modulo 2^64."""
+    draw = random.Random(5)
+    for size in (2**20, 2**40, 2**53, 2**61):
+        matrix = np.array([[draw.randrange(-900, 900) for _ in range(6)] for _ in range(5)])
+        vector = [draw.randrange(size) for _ in range(6)]
+        found = measure.apply_rows([matrix], np.array(vector, dtype=np.int64))
+        for row, value in zip(matrix.tolist(), found.tolist(), strict=True):
+            true = sum(a * b for a, b in zip(row, vector, strict=True))
+            assert (true - value) % 2**64 == 0, size
+
+
+def statement(place: Path, sql: str, by_unit: bool = False, runs: int = 500) -> None:
+    """Bound epsilon of a statement from below by its answers on neighbouring tables."""
+    base = crowd(2, 12)
+    new: list[Row] = [("new", 1.0, "a")] * (5 if by_unit else 1)
+    answers = []
+    for name, rows in (("without", base), ("present", [*base, *new])):
+        with dpsql.connect(folder(place / name, rows, by_unit), epsilon=1) as connection:
+            connection.set("fresh", "on")
+            answers.append(np.array([_numbers(connection, sql) for _ in range(runs)]))
+    assert epsilon_lower_bound(answers[0], answers[1]) <= 1.0
+
+
+def _numbers(connection: Connection, sql: str) -> list[float]:
+    return [v for row in connection.execute(sql).fetchall() for v in row if isinstance(v, float)]

@@ -1,0 +1,149 @@
+"""Faults of the vault, the shell and the charge, planted to be found from the front door."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dpsql import engine
+from dpsql.answer.assemble import assemble_results
+from dpsql.answer.result import Result
+from dpsql.catalog.catalog import Column
+from dpsql.errors import InternalError
+from dpsql.plan.plan import Part
+from dpsql.privacy import measure
+from dpsql.privacy.noise import discrete_laplace
+from dpsql.privacy.vault import duckdb as vault
+from dpsql.privacy.vault import vectorize
+from dpsql.privacy.vault.duckdb import DuckDBVault
+from dpsql.privacy.vault.vectorize import Encoding
+from tests.audit import tables
+
+
+def caught(check: Callable[[], None], *also: type[Exception]) -> None:
+    """Assert that an audit finds something."""
+    with pytest.raises((AssertionError, *also)):
+        check()
+
+
+def rewrite(monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str]) -> None:
+    """Change the SQL that reads the rows."""
+    query = DuckDBVault._query
+
+    def changed(
+        self: DuckDBVault, columns: list[Column], encodings: list[Encoding]
+    ) -> tuple[str, list[object]]:
+        sql, parameters = query(self, columns, encodings)
+        altered = change(sql)
+        assert altered != sql
+        return altered, parameters
+
+    monkeypatch.setattr(DuckDBVault, "_query", changed)
+
+
+def test_rows_of_a_unit_chosen_by_their_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def by_place(sql: str) -> str:
+        sql = sql.replace(
+            "FROM (SELECT", "FROM (SELECT row_number() OVER () AS place, * FROM (SELECT", 1
+        )
+        sql = sql.replace(") WHERE x0 IS NOT NULL", ")) WHERE x0 IS NOT NULL")
+        return sql.replace("hash(?, x0", "hash(?, place")
+
+    rewrite(monkeypatch, by_place)
+    caught(lambda: tables.units(tmp_path))
+
+
+def test_rows_of_a_unit_clipped_after_counting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewrite(monkeypatch, lambda sql: sql.replace(f"<= {tables.LIMIT}", "<= 1000000"))
+    count = DuckDBVault._count
+
+    def clipped(self: DuckDBVault, keys: list[str], classes: Sequence[Any]) -> NDArray[np.int64]:
+        return np.minimum(count(self, keys, classes), tables.LIMIT * 100)
+
+    monkeypatch.setattr(DuckDBVault, "_count", clipped)
+    caught(lambda: tables.units(tmp_path))
+
+
+def test_units_not_bounded_seen_from_outside(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rewrite(monkeypatch, lambda sql: sql.replace(f"<= {tables.LIMIT}", "<= 1000000"))
+    caught(lambda: tables.statement(quick, tables.GROUPS, by_unit=True))
+
+
+def test_nan_passes_the_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encode = vectorize.encode
+
+    def trusting(column: Column, raw: str, kind: str, index: int) -> Encoding:
+        found = encode(column, raw, kind, index)
+        return (
+            replace(found, missing=f"({raw} IS NULL)", cell=f"v{index}") if found.edges else found
+        )
+
+    monkeypatch.setattr(vault, "encode", trusting)
+    caught(lambda: tables.records(tmp_path), InternalError)
+
+
+def test_infinity_is_moved_to_the_nearest_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = vectorize.encode
+
+    def clamping(column: Column, raw: str, kind: str, index: int) -> Encoding:
+        found = encode(column, raw, kind, index)
+        cell = f"LEAST(GREATEST(v{index}, 0.0), 8.0)"
+        return replace(found, cell=cell) if found.edges else found
+
+    monkeypatch.setattr(vault, "encode", clamping)
+    caught(lambda: tables.records(tmp_path))
+
+
+def test_rows_of_a_result_that_depend_on_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assemble = assemble_results
+
+    def dropping(*arguments: Any) -> tuple[Result, ...]:
+        return tuple(
+            replace(result, rows=tuple(row for row in result.rows if row[-1] > 0.5))
+            for result in assemble(*arguments)
+        )
+
+    monkeypatch.setattr(engine, "assemble_results", dropping)
+    caught(lambda: tables.shapes(tmp_path))
+
+
+def test_large_integers_through_floating_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "EXACT_FLOAT", 2**100)
+    caught(tables.exact_integers)
+
+
+@pytest.mark.parametrize("sql", [tables.COUNT, tables.GROUPS])
+def test_half_the_noise_in_a_statement(
+    sql: str, quick: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(bits: Any, scale: Fraction, size: int) -> NDArray[Any]:
+        return discrete_laplace(bits, scale / 2, size)
+
+    monkeypatch.setattr(measure, "discrete_laplace", half)
+    caught(lambda: tables.statement(quick, sql, runs=800))
+
+
+def test_the_number_of_rows_of_a_unit_forgotten_in_the_noise(
+    quick: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def narrow(self: Part) -> tuple[Fraction, ...]:
+        return self.strategy.scales(self.amount, 1)
+
+    monkeypatch.setattr(Part, "scales", property(narrow))
+    monkeypatch.setattr(measure, "check_cost", lambda *_: None)
+    caught(lambda: tables.statement(quick, tables.GROUPS, by_unit=True, runs=700))

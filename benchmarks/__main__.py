@@ -1,8 +1,21 @@
-"""Run every benchmark."""
+"""Run every benchmark, each in a process of its own."""
 
 from __future__ import annotations
 
-from benchmarks import first_light
+import subprocess
+import sys
+
+PROGRAMS = ("first_light", "noise", "speed", "accuracy")
+
+
+def main() -> int:
+    """Run the programs in order; return the worst exit code."""
+    codes = []
+    for program in PROGRAMS:
+        print(f"\n== python -m benchmarks.{program}", flush=True)
+        codes.append(subprocess.run([sys.executable, "-m", f"benchmarks.{program}"]).returncode)
+    return max(codes)
+
 
 if __name__ == "__main__":
-    first_light.main()
+    sys.exit(main())

@@ -19,7 +19,7 @@ from itertools import chain, combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.blocks import Total
+from dpsql.algebra.blocks import Identity, IdentityTotal, Total
 from dpsql.algebra.kron import outer_sum
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.plan.spectra import SPECTRUM_LIMIT, Axis, clipped, common_axis, spectrum
@@ -27,6 +27,10 @@ from dpsql.plan.workload import Workload
 
 WORK_LIMIT = 2.0**27
 """Most multiplications spent on the joint eigenvalues of a workload."""
+CHEAP = 1 << 27
+"""Most multiplications of a bound that is computed in passing."""
+IDENTITIES = (Identity, IdentityTotal)
+"""Factors whose eigenvectors are known."""
 COMPONENT_LIMIT = 2.0**15
 """Most components that are visited one by one; the others count as zero."""
 
@@ -57,6 +61,16 @@ def svd_bound(workload: Workload) -> float:
     if math.prod(union.sizes) <= SPECTRUM_LIMIT:
         return union.dense_bound()
     return max(union.single_bound(), 0.0 if axes is None else union.basis_bound(axes))
+
+
+def is_cheap(workload: Workload) -> bool:
+    """Say whether ``svd_bound`` takes about a second at most, from the sizes alone."""
+    points = all(isinstance(f, IDENTITIES) for factors in workload.factors for f in factors)
+    if len(workload.index) == 1 or points:
+        return True
+    used = zip(workload.domain.values(), workload.factors, strict=True)
+    cells = math.prod(size for size, factors in used if factors)
+    return len(workload.index) ** 2 * cells <= CHEAP
 
 
 def operator_bound(workload: Operator) -> float:

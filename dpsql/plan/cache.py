@@ -13,18 +13,18 @@ import os
 import tempfile
 import time
 from collections import OrderedDict
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dpsql.plan.kinds import decode_strategy
 from dpsql.plan.quantise import Integers
-from dpsql.plan.select import select
-from dpsql.plan.strategy import Block, Noise, Strategy
+from dpsql.plan.select import Selection, choose
+from dpsql.plan.strategy import Noise
 from dpsql.plan.workload import Workload
 
-SCHEMA = 1
+SCHEMA = 2
 """Part of every key; a change of the templates or of the file layout raises it."""
 
 WORTH_SECONDS = 0.05
@@ -36,16 +36,16 @@ FILE_LIMIT = 1 << 28
 REMEMBERED = 64
 """Strategies kept in the process."""
 
-_memory: OrderedDict[str, Strategy] = OrderedDict()
+_memory: OrderedDict[str, Selection] = OrderedDict()
 
 
-def cached_select(
+def cached_choice(
     workload: Workload,
     noise: Noise = "laplace",
     mechanism: str = "auto",
     effort: float = 1.0,
-) -> Strategy:
-    """Return ``select`` of the same arguments, instantly if it was planned before.
+) -> Selection:
+    """Return ``choose`` of the same arguments, instantly if it was planned before.
 
     The environment variable DPSQL_CACHE names the directory; "off" keeps everything in memory.
     """
@@ -54,16 +54,16 @@ def cached_select(
         _memory.move_to_end(key)
         return _memory[key]
     directory = cache_directory()
-    strategy = None if directory is None else read(directory / f"{key}.npz", workload, noise)
-    if strategy is None:
+    found = None if directory is None else read(directory / f"{key}.npz", workload, noise)
+    if found is None:
         start = time.perf_counter()
-        strategy = select(workload, noise, mechanism, effort)
+        found = choose(workload, noise, mechanism, effort)
         if directory is not None and time.perf_counter() - start > WORTH_SECONDS:
-            write(directory / f"{key}.npz", strategy)
-    _memory[key] = strategy
+            write(directory / f"{key}.npz", found)
+    _memory[key] = found
     while len(_memory) > REMEMBERED:
         _memory.popitem(last=False)
-    return strategy
+    return found
 
 
 def cache_key(workload: Workload, noise: Noise, mechanism: str, effort: float) -> str:
@@ -81,22 +81,19 @@ def cache_directory() -> Path | None:
     return Path(home) / "dpsql" / "strategies"
 
 
-def write(path: Path, strategy: Strategy) -> None:
-    """Write a strategy under a temporary name and rename it; failures are of no consequence."""
-    names = list(strategy.domain)
+def write(path: Path, found: Selection) -> None:
+    """Write a selection under a temporary name and rename it; failures are of no consequence."""
     arrays: dict[str, Any] = {}
-    for kind, source in (("full", strategy.full), ("residual", strategy.residual)):
-        for name, rows in source.items():
-            if rows is not None:
-                arrays[f"{kind}{names.index(name)}"] = rows
+
+    def keep(array: Integers) -> str:
+        name = f"x{len(arrays)}"
+        arrays[name] = array
+        return name
+
     facts = {
-        "domain": list(strategy.domain.items()),
-        "full": list(strategy.full),
-        "residual": list(strategy.residual),
-        "noise": strategy.noise,
-        "method": strategy.method,
-        "blocks": [[list(b.attributes), sorted(b.residual), str(b.share)] for b in strategy.blocks],
-        "fingerprint": strategy.fingerprint(),
+        **found.strategy.encode(keep),
+        "lower": found.lower,
+        "fingerprint": found.strategy.fingerprint(),
     }
     text = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
     with contextlib.suppress(OSError):
@@ -111,53 +108,19 @@ def write(path: Path, strategy: Strategy) -> None:
             raise
 
 
-def read(path: Path, workload: Workload, noise: Noise) -> Strategy | None:
-    """Return the strategy in a file, None if it is absent, damaged or not for this workload."""
+def read(path: Path, workload: Workload, noise: Noise) -> Selection | None:
+    """Return the selection in a file, None if it is absent, damaged or not for this workload."""
     try:
         if path.stat().st_size > FILE_LIMIT:
             return None
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             facts = json.loads(stored["facts"].tobytes())
             arrays = {key: stored[key] for key in stored.files if key != "facts"}
-        strategy = _assemble(facts, arrays)
+        strategy, lower = decode_strategy(facts, arrays), float(facts["lower"])
+        known = facts["fingerprint"]
     except Exception:
         # A cache may hold anything at all: whatever cannot be read is planned again.
         return None
     if strategy.noise != noise or list(strategy.domain.items()) != list(workload.domain.items()):
         return None
-    return strategy if strategy.fingerprint() == facts["fingerprint"] else None
-
-
-def _assemble(facts: dict[str, object], arrays: dict[str, Integers]) -> Strategy:
-    domain = {str(name): int(size) for name, size in _pairs(facts["domain"])}
-    names = list(domain)
-    sources = [
-        {name: arrays.get(f"{kind}{names.index(name)}") for name in _strings(facts[kind])}
-        for kind in ("full", "residual")
-    ]
-    blocks = []
-    for item in _list(facts["blocks"]):
-        attributes, residual, share = _list(item)
-        part = Fraction(str(share))
-        blocks.append(Block(tuple(_strings(attributes)), frozenset(_strings(residual)), part))
-    noise: Noise = "gaussian" if facts["noise"] == "gaussian" else "laplace"
-    full, residual_rows = sources
-    return Strategy(domain, full, residual_rows, tuple(blocks), noise, str(facts["method"]))
-
-
-def _list(value: object) -> list[object]:
-    if not isinstance(value, list):
-        raise TypeError(f"{value!r} is not a list")
-    return value
-
-
-def _strings(value: object) -> list[str]:
-    return [str(item) for item in _list(value)]
-
-
-def _pairs(value: object) -> list[tuple[str, int]]:
-    pairs = []
-    for item in _list(value):
-        name, size = _list(item)
-        pairs.append((str(name), int(str(size))))
-    return pairs
+    return Selection(strategy, lower) if strategy.fingerprint() == known else None

@@ -15,9 +15,13 @@ from dpsql.plan.convention import unit_error
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Place, Request
 
-
 SHOWN = 20
 """Statements whose errors are listed one by one."""
+
+BOUND = "is a lower bound for every strategy"
+
+CLOSE = 0.05
+"""Distance to the lower bound below which it is given in per cent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,7 @@ class Explanation:
     """The forecast of a workload.
 
     ``rmse`` is the expected root mean squared error over all answers; ``comparisons`` are the
-    same figure for simpler mechanisms at the same cost, and a lower bound for any of this kind.
+    same figure for simpler mechanisms at the same cost, and, if one is known, a lower bound.
     ``assumed`` says that no epsilon was set and 1 was assumed.
     """
 
@@ -68,8 +72,11 @@ class Explanation:
             f"error       {self.rmse:.4g} expected (root mean square)",
         ]
         for name, rmse in self.comparisons:
+            if name == BOUND:
+                continue
             times = f", {rmse / self.rmse:.3g} times as much" if rmse > 1.001 * self.rmse else ""
             lines.append(f"            {rmse:.4g} {name}{times}")
+        lines.append(f"            {self.distance()}")
         if count == 1:
             spread = self.statements[0].stddev
             lines += [f"column      {_spread(*item)}" for item in spread]
@@ -84,6 +91,21 @@ class Explanation:
         if count > SHOWN:
             lines.append(f"            ... and {count - SHOWN} more statements")
         return tuple(lines)
+
+    @property
+    def bound(self) -> float | None:
+        """The least error that any strategy could have, None where no bound is known."""
+        return dict(self.comparisons).get(BOUND)
+
+    def distance(self) -> str:
+        """How far the strategy is from the best there can be, as far as is known."""
+        if self.bound is None:
+            return "no lower bound is known for this workload"
+        above = max(0.0, self.rmse / self.bound - 1)
+        if above >= CLOSE:
+            return f"{self.bound:.4g} {BOUND}"
+        percent = max(0.01, math.ceil(above * 1e4) / 100)
+        return f"within {percent:g} % of the best any strategy of this kind can do"
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -150,17 +172,18 @@ def _comparisons(
     if len(plan.parts) != 1:
         return ()
     from dpsql.plan.baselines import identity_error, workload_error
-    from dpsql.plan.bounds import svd_bound
+    from dpsql.plan.bounds import is_cheap, svd_bound
 
     part = plan.parts[0]
     workload = request.coarse[part.table].workload
     unit = total / unit_error(part.strategy, workload)
     found = []
     noise = plan.noise.capitalize()
+    lower = part.lower or (svd_bound(workload) if is_cheap(workload) else None)
     for name, error in (
         (f"with {noise} noise on each query", workload_error(workload, plan.noise)),
         ("with noise on each cell (Identity)", identity_error(workload, plan.noise)),
-        ("is a lower bound for every strategy", svd_bound(workload)),
+        (BOUND, lower or None),
     ):
         if error is not None:
             found.append((name, math.sqrt(unit * error / rows)))

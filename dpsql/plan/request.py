@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.errors import DataError
-from dpsql.plan.cache import cached_select
+from dpsql.plan.cache import cached_choice
 from dpsql.plan.coarsen import Coarsening, coarsen
 from dpsql.plan.convention import unit_error
+from dpsql.plan.kinds import AnyBlock, AnyStrategy
 from dpsql.plan.plan import Part, Plan, split_amount
-from dpsql.plan.strategy import Noise, Strategy
+from dpsql.plan.strategy import Noise
 from dpsql.plan.workload import Product, Workload
 from dpsql.privacy.accounting import rho_for
 
@@ -122,24 +123,32 @@ def make_plan(request: Request) -> Plan:
 
 def _plan_with(request: Request, noise: Noise) -> Plan:
     rho = rho_for(request.epsilon, request.delta) if noise == "gaussian" else None
-    strategies = {
-        table: cached_select(item.workload, noise, request.mechanism, float(request.effort))
+    found = {
+        table: cached_choice(item.workload, noise, request.mechanism, float(request.effort))
         for table, item in request.coarse.items()
     }
     errors = [
-        unit_error(strategy, request.coarse[table].workload) * request.units(table) ** 2
-        for table, strategy in strategies.items()
+        unit_error(chosen.strategy, request.coarse[table].workload) * request.units(table) ** 2
+        for table, chosen in found.items()
     ]
     amounts = split_amount(request.epsilon if rho is None else rho, errors, noise)
     parts = tuple(
-        Part(table, strategy, _used(request.coarse[table], strategy), amount, request.units(table))
-        for (table, strategy), amount in zip(strategies.items(), amounts, strict=True)
+        Part(
+            table,
+            chosen.strategy,
+            _used(request.coarse[table], chosen.strategy),
+            amount,
+            request.units(table),
+            chosen.lower,
+        )
+        for (table, chosen), amount in zip(found.items(), amounts, strict=True)
     )
     return Plan(parts, noise, request.epsilon, request.delta, rho)
 
 
-def _used(coarse: Coarsening, strategy: Strategy) -> Mapping[str, NDArray[np.int64]]:
-    used = {name for block in strategy.blocks for name in block.attributes}
+def _used(coarse: Coarsening, strategy: AnyStrategy) -> Mapping[str, NDArray[np.int64]]:
+    blocks: Sequence[AnyBlock] = strategy.blocks
+    used = {name for block in blocks for name in block.attributes}
     return {name: coarse.classes[name] for name in coarse.workload.attributes if name in used}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from dpsql.errors import ProgrammingError
 from dpsql.plan.bounds import svd_bound
 from dpsql.plan.convention import unit_error
+from dpsql.plan.kinds import AnyStrategy
 from dpsql.plan.quantise import Integers, Noise, bits_for, column_norm, quantise
 from dpsql.plan.strategy import Block, Strategy, assemble
 from dpsql.plan.templates.problem import Problem
@@ -25,6 +27,7 @@ MECHANISMS = (
     "marginals",
     "residual",
     "joint",
+    "symmetric",
     "hdmm",
 )
 
@@ -34,6 +37,9 @@ CELL_LIMIT = 1 << 26
 CERTIFIED = 1e-4
 """Relative distance to the lower bound at which the search stops."""
 
+WORTHWHILE = 5e-3
+"""Relative gain below which rows on orbits of cells are not worth counting all cells jointly."""
+
 LONG = 1 << 6
 """Entries above this are roundings of real-valued rows rather than small integers."""
 
@@ -41,12 +47,23 @@ ROWS_LIMIT = 1 << 22
 """Largest explicit matrix (entries) for which the workload itself is tried as a strategy."""
 
 
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A strategy, and a lower bound on the unit error of every strategy for the same noise.
+
+    ``lower`` is certified, and 0 where selection needed no bound.
+    """
+
+    strategy: AnyStrategy
+    lower: float = 0.0
+
+
 def select(
     workload: Workload,
     noise: Noise = "laplace",
     mechanism: str = "auto",
     effort: float = 1.0,
-) -> Strategy:
+) -> AnyStrategy:
     """Return the strategy of least expected error among the templates that fit.
 
     Templates are tried in the order of their planning cost; the search stops early at a certified
@@ -58,22 +75,45 @@ def select(
     >>> select(Workload({"sex": 2, "age": 3}, [{"sex": "identity", "age": "identity"}])).method
     'identity'
     """
+    return choose(workload, noise, mechanism, effort).strategy
+
+
+def choose(
+    workload: Workload,
+    noise: Noise = "laplace",
+    mechanism: str = "auto",
+    effort: float = 1.0,
+) -> Selection:
+    """Return what ``select`` does, with the best lower bound that was found on the way."""
     if mechanism not in MECHANISMS or noise not in ("laplace", "gaussian"):
         raise ProgrammingError(
             "E_SETTING",
             f"no mechanism {mechanism!r} for {noise!r} noise",
             hint=f"mechanisms: {', '.join(MECHANISMS)}; noise: laplace or gaussian",
         )
+    if mechanism == "symmetric":
+        return _symmetric(workload, noise, effort)
+    strategy, lower = _best_product(workload, noise, mechanism, effort)
+    if mechanism == "auto" and noise == "gaussian":
+        return _with_symmetric(workload, strategy, lower, effort)
+    return Selection(strategy, lower)
+
+
+def _best_product(
+    workload: Workload, noise: Noise, mechanism: str, effort: float
+) -> tuple[Strategy, float]:
+    """Return the best union of Kronecker products and a lower bound on any strategy."""
     problem = Problem(workload, noise)
     if workload.pinned and problem.d > 1:
-        return _with_pinned(workload, noise, mechanism, effort)
+        return _with_pinned(workload, noise, mechanism, effort), 0.0
     check_sizes(problem)
     if problem.d == 0 or not _asks(problem):
-        return _least(problem)
+        return _least(problem), 0.0
     known = len(problem.components.weights2) == 1 or all(f.trivial for f in problem.factors)
     bound = svd_bound(workload) if known else 0.0
     best, least = None, math.inf
-    for strategy in candidates(problem, mechanism, effort):
+    for strategy, lower in candidates(problem, mechanism, effort):
+        bound = max(bound, lower)
         error = unit_error(strategy, workload)
         if error < least:
             best, least = strategy, error
@@ -84,17 +124,49 @@ def select(
             f"mechanism {mechanism!r} does not fit this workload",
             "use mechanism 'auto' or 'union'",
         )
-    return best
+    return best, bound
 
 
-def candidates(problem: Problem, mechanism: str, effort: float) -> Iterator[Strategy]:
-    """Yield the strategies of a mechanism, cheapest to plan first."""
+def _symmetric(workload: Workload, noise: Noise, effort: float) -> Selection:
+    """Return the optimum among all strategies, where the symmetry of the cells is enough."""
+    if noise != "gaussian":
+        raise ProgrammingError(
+            "E_SETTING", "mechanism 'symmetric' needs gaussian noise", hint="use mechanism 'joint'"
+        )
+    from dpsql.plan.templates.symmetric import symmetric_optimum
+
+    found = symmetric_optimum(workload, effort)
+    if found is None:
+        raise _too_large(
+            "mechanism 'symmetric' does not fit this workload", "use mechanism 'auto' or 'joint'"
+        )
+    return Selection(found.strategy, found.lower)
+
+
+def _with_symmetric(
+    workload: Workload, product: Strategy, lower: float, effort: float
+) -> Selection:
+    """Return the symmetric optimum where it gains enough, else the product with its bound."""
+    error = unit_error(product, workload)
+    if sum(map(bool, workload.factors)) < 2 or error <= lower * (1 + CERTIFIED):
+        return Selection(product, lower)
+    from dpsql.plan.templates.symmetric import symmetric_optimum
+
+    found = symmetric_optimum(workload, effort)
+    if found is None:
+        return Selection(product, lower)
+    gains = unit_error(found.strategy, workload) * (1 + WORTHWHILE) < error
+    return Selection(found.strategy if gains else product, max(lower, found.lower))
+
+
+def candidates(problem: Problem, mechanism: str, effort: float) -> Iterator[tuple[Strategy, float]]:
+    """Yield the strategies of a mechanism and lower bounds on any, cheapest to plan first."""
     if mechanism in ("auto", "identity"):
         from dpsql.plan.templates.laplace import identity_candidates
 
-        yield from identity_candidates(problem, CELL_LIMIT)
+        yield from ((found, 0.0) for found in identity_candidates(problem, CELL_LIMIT))
     if mechanism in ("auto", "workload"):
-        yield from _workload_itself(problem)
+        yield from ((found, 0.0) for found in _workload_itself(problem))
     if mechanism in ("identity", "workload"):
         return
     if problem.noise == "gaussian":
@@ -102,7 +174,7 @@ def candidates(problem: Problem, mechanism: str, effort: float) -> Iterator[Stra
 
         yield from gaussian_candidates(problem, mechanism, CELL_LIMIT, effort)
     else:
-        yield from _laplace(problem, mechanism, effort)
+        yield from ((found, 0.0) for found in _laplace(problem, mechanism, effort))
 
 
 def _laplace(problem: Problem, mechanism: str, effort: float) -> Iterator[Strategy]:
@@ -166,11 +238,12 @@ def _with_pinned(workload: Workload, noise: Noise, mechanism: str, effort: float
     """Plan pinned attributes on their own and resolve them in every block of the rest."""
     domain, pinned = workload.domain, workload.pinned
     rest = Workload(domain, [_without(p, pinned) for p in workload.products])
-    base = select(rest, noise, mechanism, effort)
+    base, _ = _best_product(rest, noise, mechanism, effort)
     full = dict(base.full)
     for name in sorted(pinned):
         asked = [({name: p.factors[name]}, p.weight) for p in workload.products]
-        alone = select(Workload({name: domain[name]}, asked, pinned=[name]), noise, "auto", effort)
+        one = Workload({name: domain[name]}, asked, pinned=[name])
+        alone, _ = _best_product(one, noise, "auto", effort)
         full[name] = alone.full[name]
     order = list(domain)
     blocks = tuple(

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dpsql.plan import Workload, cache
-from dpsql.plan.strategy import Noise, Strategy
+from dpsql.plan.kinds import AnyStrategy
+from dpsql.plan.strategy import Noise
 
 WORKLOAD = Workload({"a b/c": 6, "d": 3}, [{"a b/c": "prefix", "d": "identity"}, {"d": "identity"}])
 
@@ -22,8 +23,8 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def plan(noise: Noise = "laplace") -> Strategy:
-    return cache.cached_select(WORKLOAD, noise, effort=0.1)
+def plan(noise: Noise = "laplace") -> AnyStrategy:
+    return cache.cached_choice(WORKLOAD, noise, effort=0.1).strategy
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
@@ -31,7 +32,7 @@ def test_round_trip(noise: Noise, directory: Path, monkeypatch: pytest.MonkeyPat
     first = plan(noise)
     (path,) = directory.iterdir()
     cache._memory.clear()
-    monkeypatch.delattr(cache, "select")
+    monkeypatch.delattr(cache, "choose")
     again = plan(noise)
     assert again.fingerprint() == first.fingerprint()
     assert again.method == first.method

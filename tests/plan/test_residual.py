@@ -15,6 +15,7 @@ from dpsql.plan.bounds import svd_bound
 from dpsql.plan.convention import unit_error, unit_variances
 from dpsql.plan.forecast import Forecast
 from dpsql.plan.select import select
+from dpsql.plan.strategy import Strategy
 from dpsql.plan.templates.gaussian import kron_strategy
 from dpsql.plan.templates.problem import Problem
 from dpsql.plan.templates.residual import (
@@ -59,6 +60,7 @@ def test_marginals_attain_the_singular_value_bound() -> None:
 def test_cell_variances_of_marginals() -> None:
     """Closed form: sum over subsets c of sigma_c^2 prod (n-1)/n prod 1/n^2."""
     strategy = select(MARGINALS, "gaussian")
+    assert isinstance(strategy, Strategy)
     variances = unit_variances(strategy)
     forecast = Forecast(strategy, variances)
     sigma2 = {

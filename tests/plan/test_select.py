@@ -17,7 +17,7 @@ from dpsql.plan import Workload, select
 from dpsql.plan.bounds import svd_bound
 from dpsql.plan.coarsen import coarsen
 from dpsql.plan.convention import unit_error
-from dpsql.plan.strategy import Noise
+from dpsql.plan.strategy import Noise, Strategy
 
 CDF = Workload({"age": 74}, [{"age": (np.arange(17, 91) < k).astype(int)} for k in range(20, 81)])
 MIXED = Workload(
@@ -30,6 +30,7 @@ MIXED = Workload(
 def test_one_histogram_is_certified(noise: Noise) -> None:
     w = Workload({"a": 5, "b": 7, "c": 3}, [{"a": "identity", "b": "identity"}])
     strategy = select(w, noise)
+    assert isinstance(strategy, Strategy)
     assert strategy.method == "identity"
     assert [b.attributes for b in strategy.blocks] == [("a", "b")]
     assert strategy.full == {"a": None, "b": None}
@@ -80,6 +81,7 @@ def test_same_arguments_same_strategy() -> None:
 def test_audit_surface_recomputes_the_error() -> None:
     """From blocks, factors and shares alone anyone can recompute sensitivity and error."""
     strategy = select(MIXED, effort=0.2)
+    assert isinstance(strategy, Strategy)
     assert sum(block.share for block in strategy.blocks) == 1
     information = np.zeros((144, 144))
     for block in strategy.blocks:
@@ -125,6 +127,7 @@ def test_pinned_factors_keep_within_the_integer_range() -> None:
     assert coarse.pinned == {"age"}
     for noise in ("laplace", "gaussian"):
         strategy = select(coarse, noise, effort=0.1)
+        assert isinstance(strategy, Strategy)
         largest = [
             np.abs(rows).max()
             for source in (strategy.full, strategy.residual)

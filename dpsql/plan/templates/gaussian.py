@@ -14,7 +14,12 @@ from dpsql.plan.templates.joint import Objective
 from dpsql.plan.templates.laplace import room
 from dpsql.plan.templates.marginals import search_weights
 from dpsql.plan.templates.problem import Floats, Problem
-from dpsql.plan.templates.residual import initial_rows, optimise_rows, realise_residual
+from dpsql.plan.templates.residual import (
+    bounded_rows,
+    initial_rows,
+    optimise_rows,
+    realise_residual,
+)
 
 SWEEPS = 10
 
@@ -33,32 +38,37 @@ class FixedRows(Objective):
 
 def gaussian_candidates(
     problem: Problem, mechanism: str, limit: int, effort: float
-) -> Iterator[Strategy]:
-    """Yield the strategies of a mechanism.
+) -> Iterator[tuple[Strategy, float]]:
+    """Yield the strategies of a mechanism, each with a lower bound on any strategy, 0 if unknown.
 
     One attribute has a convex optimum. A single product needs no joint search: its optimum is the
     product of the attributes' optima, which residual blocks with the same rows attain.
     """
     fits = problem.cells(problem.full) <= limit
     if fits and (mechanism in ("kron", "hdmm") or problem.d == 1):
-        yield kron_strategy(problem)
+        yield bounded_kron(problem)
         if problem.d == 1:
             return
     if mechanism in ("union", "hdmm"):
-        yield union_strategy(problem)
+        yield union_strategy(problem), 0.0
     if mechanism in ("marginals", "hdmm"):
-        yield marginals_strategy(problem, limit, effort)
+        yield marginals_strategy(problem, limit, effort), 0.0
     if mechanism in ("residual", "joint", "auto"):
         single = len(problem.components.weights2) == 1
-        rows = initial_rows(problem, 1e-6 if single else 1e-3)
+        rows, lower = bounded_rows(problem, 1e-6 if single else 1e-3)
         plain = all(A is None for A in rows)
         if mechanism != "residual" and not plain and not single:
             rows = optimise_rows(problem, rows, maxiter=int(500 * max(1.0, effort)))
-        yield realise_residual(problem, rows, "residual" if plain else "joint")
+        yield realise_residual(problem, rows, "residual" if plain else "joint"), lower
 
 
 def kron_strategy(problem: Problem) -> Strategy:
-    """Return the Kronecker product of convex optima, by block-cyclic descent.
+    """Return the Kronecker product of convex optima."""
+    return bounded_kron(problem)[0]
+
+
+def bounded_kron(problem: Problem) -> tuple[Strategy, float]:
+    """Return the Kronecker product of convex optima, by block-cyclic descent, and a lower bound.
 
     For a single product each attribute is solved once and the result is globally optimal.
     Source: HDMM, section 6.1; COA for the convex program.
@@ -68,12 +78,14 @@ def kron_strategy(problem: Problem) -> Strategy:
         [np.append(f.frobenius, float(f.n))[index[:, i]] for i, f in enumerate(problem.factors)]
     )
     rows: list[Floats] = [np.eye(n) for n in problem.sizes]
-    last = np.inf
-    for _ in range(1 if problem.d == 1 or len(weights2) == 1 else SWEEPS):
+    last, exact = np.inf, problem.d == 1 or len(weights2) == 1
+    lower = float(weights2.sum()) if exact else 0.0
+    for _ in range(1 if exact else SWEEPS):
         for i, factors in enumerate(problem.factors):
             others = weights2 * np.delete(traces, i, axis=0).prod(axis=0)
-            gram = weighted_gram(problem, i, others)
-            rows[i] = optimal_rows(gram)
+            gram = weighted_gram(problem, i, others / others.sum())
+            rows[i], bound = optimal_rows(gram)
+            lower *= bound
             K = np.asarray(np.linalg.pinv(rows[i].T @ rows[i], hermitian=True), dtype=np.float64)
             t, r = factors.tables(K)
             traces[i] = (r + K.sum() * t)[index[:, i]]
@@ -82,7 +94,8 @@ def kron_strategy(problem: Problem) -> Strategy:
             break
         last = error
     factors_of = dict(zip(problem.names, rows, strict=True))
-    return assemble(problem.workload.domain, factors_of, {problem.names: 1.0}, "gaussian", "kron")
+    domain = problem.workload.domain
+    return assemble(domain, factors_of, {problem.names: 1.0}, "gaussian", "kron"), lower
 
 
 def weighted_gram(problem: Problem, i: int, others: Floats) -> Floats | Operator:
@@ -96,16 +109,20 @@ def weighted_gram(problem: Problem, i: int, others: Floats) -> Floats | Operator
     return np.asarray(problem.factors[i].gram(share) + others[~asked].sum())
 
 
-def optimal_rows(gram: Floats | Operator) -> Floats:
-    """Return the rows of unit L2 columns with the least tr(V K); the identity is recognised."""
+def optimal_rows(gram: Floats | Operator) -> tuple[Floats, float]:
+    """Return the rows of unit L2 columns with the least tr(V K), and a lower bound on it.
+
+    The identity is recognised.
+    """
     from dpsql.plan.templates import convex
 
     if isinstance(gram, Operator):
         if gram.key == ("identity", gram.n):
-            return np.eye(gram.n)
+            return np.eye(gram.n), float(gram.n)
     elif np.count_nonzero(gram - np.diag(np.diag(gram))) == 0 and np.ptp(np.diag(gram)) == 0:
-        return np.eye(len(gram))
-    return np.asarray(convex.optimise(gram).matrix)
+        return np.eye(len(gram)), float(np.trace(gram))
+    found = convex.optimise(gram)
+    return np.asarray(found.matrix), found.lower
 
 
 def union_strategy(problem: Problem) -> Strategy:

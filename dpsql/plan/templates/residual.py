@@ -13,6 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpsql.plan.axis import residual_axis
+from dpsql.plan.bounds import operator_bound
 from dpsql.plan.quantise import Integers, bits_for, quantise
 from dpsql.plan.strategy import Block, Strategy, shares
 from dpsql.plan.templates.joint import minimise_log, normalised_gram, shared_groups
@@ -54,21 +55,31 @@ def planned_error(problem: Problem, tables: Tables) -> float:
 
 def initial_rows(problem: Problem, tol: float = 1e-3) -> list[Floats | None]:
     """Return per attribute the OPT_0 rows of its normalised factors, None where K = I."""
+    return bounded_rows(problem, tol)[0]
+
+
+def bounded_rows(problem: Problem, tol: float) -> tuple[list[Floats | None], float]:
+    """Return ``initial_rows`` and, for a single product, a lower bound on every strategy."""
     rows: list[Floats | None] = [None] * problem.d
+    weights2 = problem.components.weights2
+    lower = float(weights2[0]) if len(weights2) == 1 else 0.0
     for group in shared_groups(problem):
-        if not problem.factors[group[0]].trivial:
+        factors = problem.factors[group[0]]
+        bound = operator_bound(factors.operators[0]) if factors.trivial else 0.0
+        if not factors.trivial:
             from dpsql.plan.templates import convex
 
             gram = normalised_gram(problem, group[0])
             found = convex.optimise(gram, tol=tol)
-            n = len(gram)
+            bound, n = found.lower * float(factors.frobenius[0]), len(gram)
             X = found.matrix.T @ found.matrix
             scale = 1 / np.sqrt(np.diag(X))
             X = X * scale * scale[:, np.newaxis]
             start = np.linalg.cholesky((1 - RIDGE) * X + RIDGE * np.eye(n)).T.astype(np.float64)
             for i in group:
                 rows[i] = start
-    return rows
+        lower *= bound ** len(group)
+    return rows, lower
 
 
 def optimise_rows(

@@ -181,8 +181,8 @@ class Engine:
 
     def _within(self, plan: Plan) -> tuple[str, ...]:
         """The budgets of tables that a plan is charged to, each in full, beside the whole."""
-        names = [nested_name(part.table) for part in plan.parts]
-        return tuple(name for name in names if name in self.ledger.nested)
+        tables = [part.table for part in plan.parts]
+        return tuple(nested_name(t) for t in tables if self.catalog.tables[t].budget is not None)
 
     def _results(
         self, request: Request, products: Mapping[Place, Product], release: Release, free: bool

@@ -32,7 +32,14 @@ from dpsql.privacy.chain import (
 )
 from dpsql.privacy.durable import exclusive, on_network_disk
 from dpsql.privacy.receipt import Receipt, issue
-from dpsql.privacy.refusals import foreign, io_errors, rolled_back, tampered, unchangeable
+from dpsql.privacy.refusals import (
+    changed_meanwhile,
+    foreign,
+    io_errors,
+    rolled_back,
+    tampered,
+    unchangeable,
+)
 from dpsql.privacy.status import Status, status_of
 
 __all__ = ["Entry", "Ledger", "Receipt", "Status"]
@@ -53,6 +60,7 @@ class Ledger:
         self._lock = threading.Lock()
         self._closed = False
         self._state: State | None = None
+        self._policy_hash: str | None = None
         self._salt = b""
 
     @classmethod
@@ -78,6 +86,7 @@ class Ledger:
                 raise LedgerError("E_LEDGER_IO", "a ledger cannot be kept on a network disk")
             with exclusive(ledger._lock_file):
                 ledger._create(terms)
+        ledger._policy_hash = policy_hash
         return ledger
 
     @classmethod
@@ -98,6 +107,7 @@ class Ledger:
                 "the catalog is not the one this ledger was created for",
                 hint="undo the change, or let the curator run: dpsql ledger migrate",
             )
+        ledger._policy_hash = policy_hash
         return ledger
 
     @classmethod
@@ -160,6 +170,7 @@ class Ledger:
                 raise unchangeable("more than a new budget has been spent already")
             detail = terms.to_json(state.ledger_id, note)
             ledger._append(db, state, curator_entry(state.seq + 1, "policy", detail))
+        ledger._policy_hash = policy_hash
         return ledger
 
     @classmethod
@@ -192,6 +203,8 @@ class Ledger:
         within = tuple(dict.fromkeys(within))
         with self._exclusive() as db:
             state = self._catch_up(db)
+            if state.terms.policy_hash != (self._policy_hash or state.terms.policy_hash):
+                raise changed_meanwhile()
             if not state.terms.budgets.keys() >= set(within):
                 raise LedgerError("E_LEDGER_MISMATCH", "this ledger has no such nested budget")
             cost = cost.under(state.terms.policy)

@@ -22,6 +22,15 @@ def unchangeable(why: str) -> LedgerError:
     return LedgerError("E_POLICY_CHANGED", f"the ledger cannot follow this change: {why}")
 
 
+def changed_meanwhile() -> LedgerError:
+    """Return the error for a debit under a catalog that is no longer in force."""
+    return LedgerError(
+        "E_POLICY_CHANGED",
+        "the catalog or its budget has been changed since it was opened",
+        hint="connect again",
+    )
+
+
 def rolled_back(why: str = "it is older than its anchor") -> LedgerError:
     """Return the error for a ledger that is not the newest copy at its place."""
     return LedgerError(

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from dpsql.dbapi import connect
+from dpsql.errors import LedgerError
+
 Run = Callable[..., Any]
 
 BY_SEX = "SELECT sex, COUNT(*) AS n FROM adult GROUP BY sex"
@@ -128,6 +131,15 @@ def test_a_changed_catalog_is_refused_until_it_is_migrated(dpsql: Run, charged: 
     assert again.status == 0
     assert "charged ε 1" in again.err
     assert kinds(dpsql, charged) == ["created", "debit", "policy", "debit"]
+
+
+def test_an_open_connection_does_not_outlive_its_catalog(dpsql: Run, charged: Path) -> None:
+    with connect(charged, epsilon=1) as connection:
+        charged.write_text(charged.read_text().replace("domain = [17, 90]", "domain = [17, 95]"))
+        assert dpsql("ledger", "migrate", charged).status == 0
+        with pytest.raises(LedgerError, match="E_POLICY_CHANGED"):
+            connection.execute("SELECT race, COUNT(*) FROM adult GROUP BY race")
+        assert connection.budget.entries == 1
 
 
 def test_migrating_an_unchanged_catalog_logs_nothing(dpsql: Run, charged: Path) -> None:

@@ -24,11 +24,14 @@ def kron_family(problem: Problem) -> Family:
     return Family(problem.d, [problem.full], problem.components.masks)
 
 
-def search_kron(problem: Problem, *, restarts: int, seed: int = 0) -> tuple[Family, Found]:
+def search_kron(
+    problem: Problem, *, restarts: int, seed: int = 0, rough: bool = False
+) -> tuple[Family, Found]:
     """Return the best Kronecker strategy found.
 
     A single product decouples into one search per attribute. Otherwise block-cyclic descent from
-    OPT_0 of each attribute's own factors, and joint descents from there and from random starts.
+    OPT_0 of each attribute's own factors, and joint descents from there and from random starts;
+    ``rough`` ends early, for a search that goes on from there.
 
     Source: HDMM, section 6.1 (OPT_kron).
     """
@@ -43,9 +46,12 @@ def search_kron(problem: Problem, *, restarts: int, seed: int = 0) -> tuple[Fami
     starts = [cycle(problem, base)]
     starts += [random_thetas(base, rng) for _ in range(restarts)]
     loose = [
-        descend(objective, Union(s, one), ftol=1e-5, maxiter=300, thetas_only=True) for s in starts
+        descend(objective, Union(s, one), ftol=1e-5, maxiter=60 if rough else 300, thetas_only=True)
+        for s in starts
     ]
     loose.sort(key=lambda found: found.error)
+    if rough:
+        return family, loose[0]
     tight = [descend(objective, f.union, ftol=1e-9, thetas_only=True) for f in loose[:2]]
     return family, min(tight, key=lambda found: found.error)
 

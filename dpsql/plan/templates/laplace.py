@@ -44,7 +44,7 @@ CROWD = 1 << 24
 ROUNDS = 4
 """Most alternations of a weight search and a joint descent."""
 
-IDLE_STARTS, IDLE_GAIN = 4, 1e-4
+IDLE_STARTS, IDLE_GAIN = 3, 1e-4
 """Joint descents in a row without gain after which no more are started."""
 
 SECOND = 1.0
@@ -187,7 +187,7 @@ def joint_candidates(problem: Problem, limit: int, effort: float) -> Iterator[St
     base = initial_thetas(problem)
     found = [_weights_then_joint(space, base, seed=0)]
     if problem.cells(problem.full) <= limit and space.open:
-        _, block = search_kron(problem, restarts=1 + int(4 * effort))
+        _, block = search_kron(problem, restarts=1 + int(2 * effort), rough=True)
         found.append(_joint(space, Union(block.union.thetas, space.around_full()), 1e-6))
     rng = np.random.default_rng(1)
     best, idle = min(found, key=lambda f: f.error), 0

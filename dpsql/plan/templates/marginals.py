@@ -176,7 +176,7 @@ class WeightSearch:
         while self.spent < end and len(self.usable) > 1:
             active, w = self.hops(state, rng, order, steps)
             idle += len(w)
-            if idle > patience * (PATIENCE + PER_SET * len(state.active)):
+            if idle > patience * min(PATIENCE + PER_SET * len(state.active), 4 * len(self.rows)):
                 break
             other = self.best_hop(active, w, state.error)
             if other.error < state.error * (1 - 1e-9):
@@ -189,28 +189,40 @@ class WeightSearch:
         return state
 
     def run(self, starts: Sequence[Floats], seconds: float, seed: int, effort: float) -> None:
+        """Search once for every whole unit of effort, each time from other random starts."""
+        rounds = max(1, int(effort))
+        for k in range(rounds):
+            rng = np.random.default_rng([seed, k])
+            found = self._tournament(starts, rng, self.spent, seconds / rounds, effort / rounds)
+            tight = self.descend(found.active, found.w, 1e-11)
+            self.state = min(self.state, found, tight, key=lambda state: state.error)
+
+    def _tournament(
+        self,
+        starts: Sequence[Floats],
+        rng: np.random.Generator,
+        began: float,
+        seconds: float,
+        patience: float,
+    ) -> State:
         """Climb a little from every start, more from the better half, and most from the best."""
-        rng = np.random.default_rng(seed)
         size = len(self.usable)
         found = []
         for start in starts:
             w = start[self.usable]
             found.append(self.descend(np.flatnonzero(w > 0), w[w > 0]))
-        for _ in range(RANDOM_STARTS if size > RANDOM_SETS else 4 * RANDOM_STARTS):
+        for _ in range(RANDOM_STARTS if size > RANDOM_SETS else min(size, 4 * RANDOM_STARTS)):
             chosen = np.union1d(rng.permutation(size)[:RANDOM_SETS], found[0].active)
             w = rng.random(len(chosen)) ** rng.choice([1.0, 2.0]) + 1e-9
             found.append(self.descend(chosen, w))
-        patience = effort
         while len(found) > 1:
             share = seconds / 4 / len(found)
             found = [self.climb(state, rng, share, patience) for state in found]
             found.sort(key=lambda state: state.error)
             found = found[: len(found) // 2]
             patience *= 2
-        left = seconds - min(self.spent, 3 * seconds / 4)
-        best = self.climb(found[0], rng, left, 2 * patience)
-        tight = self.descend(best.active, best.w, 1e-11)
-        self.state = min(best, tight, key=lambda state: state.error)
+        left = seconds - min(self.spent - began, 3 * seconds / 4)
+        return self.climb(found[0], rng, left, 2 * patience)
 
     def weights(self) -> Floats:
         """Return the best weights over all sets of the family."""

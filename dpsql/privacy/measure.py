@@ -118,7 +118,8 @@ def measure(plan: Plan, receipt: Receipt, vaults: Vaults) -> tuple[Measurement, 
             _measure_part(part, plan, vaults[part.table], vaults.backend) for part in plan.parts
         )
     except Exception:
-        raise InternalError("E_INTERNAL", "the measurement failed; the charge stays") from None
+        pass
+    raise InternalError("E_INTERNAL", "the measurement failed; the charge stays")
 
 
 def check_cost(plan: Plan, receipt: Receipt) -> None:

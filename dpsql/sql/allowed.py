@@ -5,6 +5,7 @@ Whatever is not listed here is refused by name; nothing is ever dropped silently
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from sqlglot import exp
@@ -176,14 +177,24 @@ def check_node(node: exp.Expr, locate: Locate) -> None:
         if key not in allowed and value is not None and value is not False and value != []:
             if isinstance(value, exp.Query):
                 raise _refuse_node(value, locate)
-            raise _refuse(node, f"{_title(node)} with {key.upper()}", locate)
+            raise _refuse(node, f"{_title(node, locate)} with {key.upper()}", locate)
     if isinstance(node, exp.DataType) and node.this not in _TYPES:
         raise _refuse(node, f"the type {node.sql('duckdb')}", locate)
 
 
-def _title(node: exp.Expr) -> str:
+def written_name(node: exp.Expr, locate: Locate) -> str:
+    """The name of a function as the user wrote it; the parser may know it by another."""
+    span = locate(node)
+    here = re.match(r"(\w+)\s*\(", span.text[span.start :])
+    before = re.search(r"(\w+)\s*\(\s*$", span.text[: span.start])
+    known = node.sql_name() if isinstance(node, exp.Func) else str(node.key)
+    found = here or before
+    return (found.group(1) if found else known).upper()
+
+
+def _title(node: exp.Expr, locate: Locate) -> str:
     if isinstance(node, exp.Func):
-        return f"{node.sql_name()}()"
+        return f"{written_name(node, locate)}()"
     return str(node.key).upper()
 
 
@@ -228,5 +239,5 @@ def _refuse_node(node: exp.Expr, locate: Locate) -> Error:
             "E_WINDOW", "window functions are not supported here", span=locate(node)
         )
     if isinstance(node, exp.AggFunc | exp.Filter):
-        return _refuse(node, f"the aggregate {_title(node)}", locate, "E_AGGREGATE")
-    return _refuse(node, _title(node), locate)
+        return _refuse(node, f"the aggregate {_title(node, locate)}", locate, "E_AGGREGATE")
+    return _refuse(node, _title(node, locate), locate)

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from dpsql.catalog import Catalog, Column, Table
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
-from dpsql.sql.allowed import PARTIAL, check_scalar
+from dpsql.sql.allowed import PARTIAL, check_scalar, written_name
 from dpsql.sql.edges import check_edges, check_literals
 from dpsql.sql.growth import check_growth
 from dpsql.sql.lexemes import Fragment
@@ -342,7 +342,7 @@ class _Binder:
         return (self.condition(wrapped),)
 
     def refuse_aggregate(self, node: exp.Expr) -> NoReturn:
-        name = node.sql_name() if isinstance(node, exp.Func) else str(node.key)
+        name = written_name(node, self.locate)
         what = f"{name}(DISTINCT)" if node.find(exp.Distinct) else f"{name}()"
         raise NotSupportedError(
             "E_AGGREGATE",

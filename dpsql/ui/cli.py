@@ -56,6 +56,7 @@ class OrderedCommand(click.Command):
 @click.option("-e", "--epsilon", metavar="E", help="Epsilon of every request.")
 @click.option("--delta", metavar="D", help="Delta of every Gaussian request.")
 @click.option("--noise", metavar="NOISE", help="laplace or gaussian.")
+@click.option("--effort", metavar="N", help="How much to search for a better strategy; default 1.")
 @click.option("--format", "--mode", "format_", metavar="FORMAT", help="How results are written.")
 @click.option("--stddev", is_flag=True, help="Add error columns to csv, tsv, json and files.")
 @click.version_option(__version__, message="dpsql %(version)s")
@@ -69,6 +70,7 @@ def query(
     epsilon: str | None,
     delta: str | None,
     noise: str | None,
+    effort: str | None,
     format_: str | None,
     stddev: bool,
 ) -> int:
@@ -92,7 +94,7 @@ def query(
     if not texts and not sys.stdin.isatty():
         texts.append(read_text("-"))
     first = None if init is None else read_text(init)
-    connection = open_connection(catalog, epsilon, delta, noise)
+    connection = open_connection(catalog, epsilon, delta, noise, effort)
     session = Session(connection, Path(catalog).stem, chosen, stddev=stddev)
     try:
         if first is not None:
@@ -126,6 +128,7 @@ def _run_prompt(session: Session) -> int:
 @click.option("-e", "--epsilon", metavar="E", help="Epsilon of the whole file.")
 @click.option("--delta", metavar="D", help="Delta of the whole file (Gaussian noise).")
 @click.option("--noise", metavar="NOISE", help="laplace or gaussian.")
+@click.option("--effort", metavar="N", help="How much to search for a better strategy; default 1.")
 @click.option("--out", metavar="DIR", help="Write one file per statement and a summary here.")
 @click.option("--force", is_flag=True, help="Replace existing output.")
 @click.option("--dry-run", is_flag=True, help="Stop at the forecast; nothing is charged.")
@@ -140,6 +143,7 @@ def run(
     epsilon: str | None,
     delta: str | None,
     noise: str | None,
+    effort: str | None,
     out: str | None,
     force: bool,
     dry_run: bool,
@@ -159,7 +163,7 @@ def run(
         force=force,
         dry_run=dry_run,
     )
-    connection = open_connection(catalog, epsilon, delta, noise)
+    connection = open_connection(catalog, epsilon, delta, noise, effort)
     try:
         with blaming_options():
             run_batch(connection, order)

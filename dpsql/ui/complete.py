@@ -29,9 +29,11 @@ SETTINGS = {
     "epsilon": (),
     "delta": (),
     "noise": ("'laplace'", "'gaussian'", "'auto'"),
+    "mechanism": ("'auto'", "'hdmm'", "'joint'", "'kron'", "'marginals'", "'residual'", "'union'"),
+    "effort": (),
     "fresh": ("on", "off"),
 }
-SHOWN = ("budget", "tables", "epsilon", "delta", "noise", "fresh")
+SHOWN = ("budget", "tables", "epsilon", "delta", "noise", "mechanism", "effort", "fresh")
 MAX_VALUES = 200
 
 _COMPARED = re.compile(

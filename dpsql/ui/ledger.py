@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from dpsql.ui.connect import blaming_options, open_connection
+from dpsql.ui.connect import LARGEST_EPSILON, blaming_options, open_connection
 from dpsql.ui.tell import tell
 
 if TYPE_CHECKING:
     from dpsql.dbapi import BudgetStatus
 
-LARGEST_TOTAL = Fraction(10**6)
 SETTINGS = {"max_content_width": 100}
 
 EPILOG = """\b
@@ -72,7 +70,7 @@ def raise_total(catalog: str, epsilon: str, note: str) -> int:
     from dpsql import dbapi
 
     with blaming_options():
-        total = dbapi.parse_epsilon_text(epsilon, LARGEST_TOTAL)
+        total = dbapi.parse_epsilon_text(epsilon, LARGEST_EPSILON)
         status = dbapi.raise_budget(catalog, total, note)
     tell_status("raised", status)
     return 0

@@ -152,6 +152,7 @@ def test_failures_inside_say_nothing(tmp_path: Path) -> None:
     with pytest.raises(InternalError) as caught:
         measure(plan, receipt, vaults)
     assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
     assert "charge stays" in str(caught.value)
 
 

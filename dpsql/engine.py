@@ -20,7 +20,7 @@ from dpsql.answer.releases import Release, Releases
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.catalog import Catalog
 from dpsql.curator import Preset, ledger_file, nested_name
-from dpsql.errors import DataError, Error, InternalError, decimal_text
+from dpsql.errors import DataError, DataUnavailable, Error, InternalError, decimal_text
 from dpsql.plan.explain import Explanation, explain
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Place, Request, make_plan
@@ -83,8 +83,13 @@ class Engine:
     def explain(self, workload: Sequence[Compiled], terms: Terms) -> Explanation:
         """The forecast of a workload: free, and a function of public facts only."""
         request = self._request(workload, terms, Fraction(1))
-        plan = self._plan(request) if request.tables else None
         remaining = self.status().remaining_within(map(nested_name, request.tables))
+        known = None if terms.fresh or not request.tables else self._foreseen(request)
+        if known is not None:
+            published = (known.release.seq, known.products)
+            plan: Plan | None = known.release.plan
+            return explain(request, plan, terms.epsilon is None, remaining, published)
+        plan = self._plan(request) if request.tables else None
         return explain(request, plan, terms.epsilon is None, remaining)
 
     def answer(self, workload: Sequence[Compiled], terms: Terms) -> tuple[Result, ...]:
@@ -102,6 +107,8 @@ class Engine:
     def _answer(self, request: Request, fresh: bool) -> tuple[Result, ...]:
         name = self._request_name(request)
         known = None if fresh else self._published(request, name)
+        if known is not None and known.name != name:
+            self.releases.link(name, known.name)
         if known is None:
             release = self._release(request, name)
             return self._results(request, request.coarse_products(), release, free=False)
@@ -120,10 +127,14 @@ class Engine:
         release = self.releases.find(name)
         if release is not None:
             return imply(request, name, release)
-        found = find_implied(request, self.releases.latest(self._scopes(request.tables)))
-        if found is not None:
-            self.releases.link(name, found.name)
-        return found
+        return find_implied(request, self.releases.latest(self._scopes(request.tables)))
+
+    def _foreseen(self, request: Request) -> Implied | None:
+        """What will answer a request for free; nothing while the data cannot be opened."""
+        try:
+            return self._published(request, self._request_name(request))
+        except DataUnavailable:
+            return None
 
     def _scopes(self, tables: Iterable[str]) -> tuple[str, ...]:
         """A name for each table as it is now: its catalog, its ledger and its data version."""

@@ -14,6 +14,7 @@ from dpsql.errors import decimal_text
 from dpsql.plan.convention import unit_error
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Place, Request
+from dpsql.plan.workload import Product
 
 SHOWN = 20
 """Statements whose errors are listed one by one."""
@@ -43,7 +44,8 @@ class Explanation:
 
     ``rmse`` is the expected root mean squared error over all answers; ``comparisons`` are the
     same figure for simpler mechanisms at the same cost, and, if one is known, a lower bound.
-    ``assumed`` says that no epsilon was set and 1 was assumed.
+    ``assumed`` says that no epsilon was set and 1 was assumed; ``entry`` is the place in the
+    ledger of the release that answers for free, if one does.
     """
 
     statements: tuple[StatementForecast, ...]
@@ -56,19 +58,24 @@ class Explanation:
     free: bool
     assumed: bool
     remaining: Fraction
+    entry: int | None = None
 
     def lines(self) -> tuple[str, ...]:
         """The forecast as text."""
-        if self.free:
+        if self.free and self.entry is None:
             return ("answered by the catalog alone: exact, free",)
         count, rows = len(self.statements), sum(s.rows for s in self.statements)
         cost = f"epsilon {decimal_text(self.epsilon)}" + (" (assumed)" if self.assumed else "")
         if self.noise == "gaussian":
             cost += f", delta {float(self.delta):g}"
+        if self.entry is not None:
+            cost = f"free: from entry {self.entry} of the ledger ({cost})"
+        else:
+            cost += f"; at most {decimal_text(self.remaining)} can still be asked for"
         lines = [
             f"workload    {_plural(count, 'statement')}, {_plural(rows, 'row')}",
             f"strategy    {self.method}, {self.noise} noise",
-            f"cost        {cost}; at most {decimal_text(self.remaining)} can still be asked for",
+            f"cost        {cost}",
             f"error       {self.rmse:.4g} expected (root mean square)",
         ]
         for name, rmse in self.comparisons:
@@ -121,15 +128,25 @@ def _spread(name: str, mean: float, largest: float) -> str:
     return f"{name} \u00b1 {mean:.4g} on average, {largest:.4g} at most"
 
 
-def explain(request: Request, plan: Plan | None, assumed: bool, remaining: Fraction) -> Explanation:
-    """Forecast a request; ``plan`` is None when the catalog alone determines every answer."""
+def explain(
+    request: Request,
+    plan: Plan | None,
+    assumed: bool,
+    remaining: Fraction,
+    published: tuple[int, Mapping[Place, Product]] | None = None,
+) -> Explanation:
+    """Forecast a request; ``plan`` is None when the catalog alone determines every answer.
+
+    ``published`` says that the plan was carried out already: by which entry of the ledger, and
+    how it answers every product.
+    """
     if plan is None:
         statements = tuple(_forecast(request, i, {}) for i in range(len(request.statements)))
         nothing = Fraction(0)
         return Explanation(
             statements, "catalog", "none", nothing, nothing, 0.0, (), True, assumed, remaining
         )
-    places = request.coarse_products()
+    entry, places = (None, request.coarse_products()) if published is None else published
     variances: dict[Place, NDArray[np.float64]] = {}
     for part in plan.parts:
         asked = [place for place in places if request.table_of(place) == part.table]
@@ -144,10 +161,11 @@ def explain(request: Request, plan: Plan | None, assumed: bool, remaining: Fract
         plan.epsilon,
         plan.delta,
         math.sqrt(total / rows),
-        _comparisons(request, plan, total, rows),
-        False,
+        _comparisons(request, plan, total, rows) if entry is None else (),
+        entry is not None,
         assumed,
         remaining,
+        entry,
     )
 
 

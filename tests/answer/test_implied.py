@@ -118,6 +118,30 @@ def test_the_least_error_wins_and_stays_chosen(adult: Connection, demo: Path) ->
     assert adult.budget.entries == 3
 
 
+def test_a_forecast_says_what_is_free(adult: Connection) -> None:
+    assert not adult.explain(BY_SEX).free
+    cube = ask(adult, CUBE)
+    forecast = adult.explain(BY_SEX)
+    assert forecast.free
+    assert (forecast.entry, forecast.epsilon) == (1, Fraction(1))
+    assert "free: from entry 1 of the ledger" in str(forecast)
+    errors = ask(adult, BY_SEX).stddev[1]
+    assert errors is not None
+    assert forecast.rmse == pytest.approx(errors[0])
+    assert adult.explain(CUBE).free
+    adult.set("fresh", "on")
+    assert not adult.explain(BY_SEX).free
+    assert cube.notes == ()
+
+
+def test_a_forecast_needs_no_data(adult: Connection, demo: Path) -> None:
+    ask(adult, CUBE)
+    adult.close()
+    (demo / "adult.parquet").unlink()
+    with dpsql.connect(demo / "adult.toml", epsilon=1) as connection:
+        assert not connection.explain(BY_SEX).free
+
+
 def test_fresh_pays_again(adult: Connection) -> None:
     ask(adult, CUBE)
     adult.set("fresh", "on")

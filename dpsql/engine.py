@@ -7,6 +7,7 @@ Measurement -> Estimate -> Result. The first six see public facts only; there is
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -20,12 +21,20 @@ from dpsql.answer.releases import Release, Releases
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.catalog import Catalog
 from dpsql.curator import Preset, ledger_file, nested_name
-from dpsql.errors import DataError, DataUnavailable, Error, InternalError, decimal_text
+from dpsql.errors import (
+    BudgetExceeded,
+    DataError,
+    DataUnavailable,
+    Error,
+    InternalError,
+    decimal_text,
+)
 from dpsql.plan.explain import Explanation, explain
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Place, Request, make_plan
 from dpsql.plan.workload import Product
 from dpsql.privacy.accounting import Cost, gaussian_cost, laplace_cost
+from dpsql.privacy.claims import claim_sources
 from dpsql.privacy.ledger import Entry, Ledger, Status
 from dpsql.privacy.measure import Vaults, certify, measure
 from dpsql.sql.bind import bind
@@ -59,6 +68,7 @@ class Engine:
     def __init__(self, catalog: Catalog, anchors: Path) -> None:
         self.catalog = catalog
         preset = Preset.of(catalog)
+        self._anchors = anchors
         self.ledger = Ledger.open_or_create(
             ledger_file(catalog), anchors, preset.policy, preset.policy_hash, preset.nested
         )
@@ -131,6 +141,8 @@ class Engine:
 
     def _foreseen(self, request: Request) -> Implied | None:
         """What will answer a request for free; nothing while the data cannot be opened."""
+        if not self.releases.path.exists():
+            return None
         try:
             return self._published(request, self._request_name(request))
         except DataUnavailable:
@@ -161,10 +173,12 @@ class Engine:
 
     def _release(self, request: Request, name: str) -> Release:
         plan = self._plan(request)
+        within = self._within(plan)
+        self._check_budget(plan, within)
         certify(plan, self.vaults)
+        self._claim(request)
         self.vaults.prepare(request.tables)
         version = self.vaults.versions(part.table for part in plan.parts)
-        within = self._within(plan)
         receipt = self.ledger.debit(self._cost(plan), plan.fingerprint, version, within)
         try:
             measured = measure(plan, receipt, self.vaults)
@@ -177,6 +191,23 @@ class Engine:
             raise
         self.ledger.settle(receipt, "released")
         return release
+
+    def _check_budget(self, plan: Plan, within: Iterable[str]) -> None:
+        """Refuse early what the ledger would refuse, before a row is read."""
+        status = self.status()
+        if plan.rho is None:
+            left = status.remaining_within(within)
+            if plan.epsilon > left:
+                raise BudgetExceeded(plan.epsilon, left)
+        elif plan.rho > status.remaining_rho:
+            left = status.remaining_gaussian_epsilon
+            raise BudgetExceeded(plan.epsilon, left, "epsilon, Gaussian noise")
+
+    def _claim(self, request: Request) -> None:
+        """Note that the sources of the tables are charged to this ledger and no other."""
+        sources = [path for table in request.tables for path in self.vaults[table].sources]
+        ledger = Path(os.path.realpath(ledger_file(self.catalog)))
+        claim_sources(self._anchors, sources, ledger, self.ledger.ledger_id)
 
     def _plan(self, request: Request) -> Plan:
         """The plan of a request; the last one is kept, since a forecast precedes many a run."""

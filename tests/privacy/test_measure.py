@@ -29,6 +29,7 @@ class FakeVault:
     """A vault over explicit cells instead of rows."""
 
     data_version = "fake"
+    sources = ("fake",)
 
     def __init__(self, cells: dict[str, int], counts: NDArray[np.int64]) -> None:
         self.axes = list(cells)

@@ -28,6 +28,10 @@ class Vault(Protocol):
     def data_version(self) -> str:
         """Fingerprint of paths, sizes, modification times and schema; never of values."""
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The paths of the files that hold the rows."""
+
     def check(self) -> None:
         """Raise DataUnavailable if the source has gone or is no longer the version opened."""
 

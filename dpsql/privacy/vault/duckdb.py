@@ -54,6 +54,11 @@ class DuckDBVault:
         self._data_version = self._fingerprint()
 
     @property
+    def sources(self) -> tuple[str, ...]:
+        """The paths of the files that hold the rows."""
+        return self._source.paths
+
+    @property
     def data_version(self) -> str:
         return self._data_version
 

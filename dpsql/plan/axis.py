@@ -13,10 +13,19 @@ from dpsql.algebra.blocks import Identity, Prefix
 from dpsql.algebra.derived import Columns
 from dpsql.algebra.operator import Operator
 from dpsql.algebra.ranges import AllRange, Ranges
+from dpsql.plan.inverses import (
+    extended_diagonal_inverse,
+    is_diagonal,
+    is_upper,
+    upper_inverse,
+)
 from dpsql.plan.strategy import Integers
 
 Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.int64]
+
+STRUCTURED_FROM = 512
+"""From this domain size on, p-Identity and triangular rows are inverted as such."""
 
 SPAN_TOLERANCE = 1e-7
 """Relative size below which the part of a query outside the row space counts as zero."""
@@ -162,6 +171,12 @@ def _identity_axis(size: int) -> Axis:
 def _inverse(Q: Floats) -> tuple[Floats, Floats, Floats | None]:
     """Return (K, pseudo-inverse, projector on the row space or None for full rank)."""
     n = Q.shape[1]
+    if n >= STRUCTURED_FROM and len(Q) >= n:
+        if len(Q) <= n + n // 4 and is_diagonal(Q[:n]):
+            return *extended_diagonal_inverse(Q), None
+        if len(Q) == n and is_upper(Q):
+            inverse = upper_inverse(Q)
+            return inverse @ inverse.T, inverse, None
     if len(Q) >= n:
         try:
             L = np.linalg.cholesky(Q.T @ Q)

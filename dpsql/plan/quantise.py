@@ -7,6 +7,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.plan.inverses import is_upper
+
 Integers: TypeAlias = NDArray[np.int64]
 Noise: TypeAlias = Literal["laplace", "gaussian"]
 
@@ -79,16 +81,14 @@ def level_l2(rows: Integers, scaled: NDArray[np.float64]) -> Integers:
 
 
 def rank_of(matrix: NDArray[Any]) -> int:
-    """Return the numerical rank; a matrix that starts with a full diagonal is recognised at once.
+    """Return the numerical rank; a full triangle or diagonal at the top is recognised at once.
 
     >>> rank_of(np.array([[2, 0], [0, 1], [1, 1]])), rank_of(np.ones((3, 2)))
     (2, 1)
     """
     n = int(matrix.shape[1])
-    if len(matrix) >= n:
-        head = matrix[:n]
-        if head.diagonal().all() and np.count_nonzero(head) == n:
-            return n
+    if len(matrix) >= n and is_upper(matrix[:n]):
+        return n
     return int(np.linalg.matrix_rank(matrix))
 
 

@@ -153,3 +153,12 @@ def test_large_structured_search_improves_on_the_identity() -> None:
     workload = AllRange(2048)
     theta = p_identity.optimise(workload, p=8, restarts=1, ftol=1e-2, maxiter=10)
     assert p_identity.loss_and_grad(theta, workload)[0] < workload.frobenius2() / 2
+
+
+def test_large_domains_start_from_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of the cells, repeated and joined, leads to what two random starts find."""
+    plain = p_identity.loss_and_grad(p_identity.optimise(Prefix(512)), Prefix(512))[0]
+    monkeypatch.setattr(p_identity, "TILED_ABOVE", 256)
+    theta = p_identity.optimise(Prefix(510), ftol=1e-5)
+    assert theta.shape == (36, 510)
+    assert p_identity.loss_and_grad(theta, Prefix(510))[0] < 1.02 * plain

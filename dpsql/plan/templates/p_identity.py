@@ -14,8 +14,14 @@ from dpsql.algebra.operator import Array, Floats, Operator
 
 STRUCTURED_FROM = 512
 """From this domain size on, the Gram of an implicit workload is applied and never formed."""
-COARSE_ABOVE = 1024
-"""Above this size a search also starts from the solution on merged neighbouring cells."""
+TILED_ABOVE = 1024
+"""Above this size the only start repeats the solution on a quarter of the cells."""
+TILES, GROUPS = 4, 64
+"""Tiles of a tiled start, and groups of cells over which its rows join them."""
+SCALES = (0.03, 0.1, 0.3, 1.0)
+"""Scales tried for the rows that join tiles."""
+TILE_TOLERANCE = 1e-4
+"""Relative decrease per step at which the search on one tile ends."""
 STAGES = (1e-3, 1e-5)
 """Relative decrease per step at which the early stages of a search stop."""
 
@@ -103,15 +109,15 @@ def optimise(
     V = _wrap(gram)
     n = len(V.diagonal)
     if ftol is None:
-        ftol = 1e-8 if n < STRUCTURED_FROM else 1e-5 if n <= COARSE_ABOVE else 3e-4
+        ftol = 1e-8 if n < STRUCTURED_FROM else 1e-5 if n <= TILED_ABOVE else 3e-4
     if restarts is None:
         restarts = _default_restarts(n) if init is None else 0
     starts = [] if init is None else [np.maximum(np.asarray(init, dtype=np.float64), 0)]
     base = p or default_p(gram)
     starts += _random_starts(n, base, p is not None, restarts, seed)
-    if n > COARSE_ABOVE and restarts:
-        starts[-1] = _coarse_start(V, base, seed)
-    stages = [tol for tol in STAGES if tol > ftol] + [ftol]
+    if n > TILED_ABOVE and restarts:
+        starts = [*starts[: init is not None], _tiled_start(V, seed)]
+    stages = [tol for tol in STAGES if tol > ftol and len(starts) > 1] + [ftol]
     for stage, tolerance in enumerate(stages):
         found = [_descend(theta, V, tolerance, maxiter) for theta in starts]
         found.sort(key=lambda pair: pair[0])
@@ -146,7 +152,7 @@ def _evaluate(theta: Floats, V: _Gram) -> tuple[float, Floats]:
 
 
 def _descend(theta: Floats, V: _Gram, ftol: float, maxiter: int) -> tuple[float, Floats]:
-    from scipy.optimize import minimize
+    from scipy.optimize import Bounds, minimize
 
     shape, points = theta.shape, float(V.diagonal.sum())
 
@@ -159,7 +165,7 @@ def _descend(theta: Floats, V: _Gram, ftol: float, maxiter: int) -> tuple[float,
         theta.ravel(),
         jac=True,
         method="L-BFGS-B",
-        bounds=[(0, None)] * theta.size,
+        bounds=Bounds(np.zeros(theta.size), np.full(theta.size, np.inf)),
         options={
             "maxcor": 20 if theta.size < 10_000 else 5,
             "ftol": ftol,
@@ -201,13 +207,31 @@ def _random_starts(n: int, base: int, fixed: bool, count: int, seed: int) -> Ite
         yield 0.5 * start * _windows(p, n) if scale is None else scale * start
 
 
-def _coarse_start(V: _Gram, p: int, seed: int) -> Floats:
-    """Return a start from the search on cells merged four by four, and small random rows."""
+def _tiled_start(V: _Gram, seed: int) -> Floats:
+    """Return a start from the search on one tile of cells, and on groups of cells of all tiles.
+
+    The tile is repeated; rows over groups, which join the tiles, get the best of some scales.
+    """
     n = len(V.diagonal)
-    groups = _windows(n // 4, n)
-    coarse = optimise(groups @ V.apply(groups.T), p=math.ceil(p / 2), seed=seed, ftol=STAGES[-1])
-    rest = np.random.default_rng(seed).random((p - len(coarse), n))
-    return np.vstack([0.5 * coarse @ groups, 0.02 * rest])
+    size = -(-n // TILES)
+    tile = _block(V, n // 2 - size, size)
+    local = optimise(tile - tile.min(), seed=seed, ftol=TILE_TOLERANCE)
+    start = np.kron(np.eye(TILES), local)[:, :n]
+    groups = _windows(GROUPS, n)
+    wide = optimise(groups @ V.apply(groups.T), seed=seed, restarts=4) @ groups
+    wide *= 1 + start.sum(axis=0)
+    starts = [np.vstack([start, scale * wide]) for scale in SCALES]
+    return min(starts, key=lambda theta: _evaluate(theta, V)[0])
+
+
+def _block(V: _Gram, begin: int, size: int) -> Floats:
+    """Return a diagonal block of V, a few columns at a time."""
+    out = np.empty((size, size))
+    for first in range(0, size, 128):
+        unit = np.zeros((len(V.diagonal), min(128, size - first)))
+        unit[begin + first + np.arange(unit.shape[1]), np.arange(unit.shape[1])] = 1
+        out[:, first : first + 128] = V.apply(unit)[begin : begin + size]
+    return out
 
 
 def _windows(p: int, n: int) -> Floats:

@@ -1,0 +1,43 @@
+"""Structured inverses against dense algebra."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpsql.plan import axis
+from dpsql.plan.axis import full_axis
+from dpsql.plan.inverses import extended_diagonal_inverse, upper_inverse
+from dpsql.plan.quantise import quantise
+from dpsql.plan.templates import p_identity
+
+
+@pytest.mark.parametrize("n", [1, 2, 13, 64])
+def test_inverses_of_structured_rows(n: int) -> None:
+    rng = np.random.default_rng(n)
+    Q = np.concatenate([np.diag(rng.integers(1, 100, n)), rng.integers(0, 100, (3, n))]) * 1.0
+    K, inverse = extended_diagonal_inverse(Q)
+    assert np.abs(K - np.linalg.inv(Q.T @ Q)).max() < 1e-12
+    assert inverse == pytest.approx(np.linalg.pinv(Q), abs=1e-12)
+    U = np.triu(rng.random((n, n))) + np.eye(n)
+    assert upper_inverse(U) @ U == pytest.approx(np.eye(n), abs=1e-10)
+
+
+@pytest.mark.parametrize("shape", ["p-identity", "upper"])
+def test_an_axis_is_the_same_on_either_path(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    if shape == "upper":
+        rows = quantise(np.triu(rng.random((40, 40))) + 2 * np.eye(40), 16, "gaussian")
+    else:
+        rows = quantise(p_identity.matrix(3 * rng.random((4, 40))), 16, "laplace")
+    dense = full_axis(40, rows, False)
+    monkeypatch.setattr(axis, "STRUCTURED_FROM", 1)
+    fast = full_axis(40, rows, False)
+    assert dense.Kt is not None
+    assert fast.Kt is not None
+    assert dense.inverse is not None
+    assert fast.inverse is not None
+    assert fast.Kt == pytest.approx(dense.Kt, rel=1e-9, abs=1e-9 * abs(dense.Kt).max())
+    assert fast.u == pytest.approx(dense.u, rel=1e-9, abs=1e-12)
+    assert fast.inverse == pytest.approx(dense.inverse, abs=1e-9 * abs(dense.inverse).max())
+    assert fast.total == pytest.approx(dense.total, rel=1e-9)

@@ -20,7 +20,8 @@ from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.strategy import Block, Noise, Strategy
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.ledger import Ledger, Receipt
-from dpsql.privacy.measure import Vaults, apply_rows, check_cost, measure
+from dpsql.privacy.measure import Vaults, _apply, apply_rows, check_cost, measure
+from tests.support.symmetric import strategy_of
 
 POLICY = Policy(Fraction(100), Fraction(1, 10**9))
 
@@ -191,6 +192,29 @@ def dense(matrices: Iterable[NDArray[np.int64] | None], shape: Sequence[int]) ->
         right = np.eye(n, dtype=np.int64) if rows is None else rows
         out = [[a * int(b) for a in row for b in other] for row in out for other in right]
     return out
+
+
+def test_symmetric_rows_are_measured_at_their_own_sensitivity(tmp_path: Path) -> None:
+    strategy = strategy_of("mixed")
+    cells = np.arange(48).reshape(2, 4, 6) * 2**52
+    vaults = FakeVaults(FakeVault(dict(strategy.domain), cells))
+    classes = {name: np.arange(n) for name, n in strategy.domain.items()}
+    part = Part("t", strategy, classes, Fraction(1), 2)
+    plan = Plan((part,), "gaussian", Fraction(1), Fraction(1, 10**9), Fraction(1))
+    (measured,) = measure(plan, pay(tmp_path, plan, vaults), vaults)
+    difference = measured.values[0] - strategy.block.apply(cells)
+    assert np.abs(difference).max() < 50 * math.sqrt(part.scales[0])
+    exact = strategy.block.apply(cells.astype(object))
+    unbounded = _apply(strategy.block, cells, unbounded=True)
+    assert unbounded.tolist() == exact.tolist()
+    assert max(map(abs, exact)) >= 2**63
+
+    cheat = Part("t", strategy_of("mixed"), classes, Fraction(1), 2)
+    cheat.strategy.norm.append(1)  # type: ignore[union-attr]
+    plan = Plan((cheat,), "gaussian", Fraction(1), Fraction(1, 10**9), Fraction(1))
+    receipt = pay(tmp_path, plan, vaults)
+    with pytest.raises(InternalError, match="costs more than was paid"):
+        measure(plan, receipt, vaults)
 
 
 @settings(max_examples=60, deadline=None)

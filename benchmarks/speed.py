@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import combinations
 
 import numpy as np
 
@@ -20,7 +21,10 @@ from dpsql.algebra.blocks import AllRange, Prefix, WidthRanges
 from dpsql.algebra.kron import kron_apply
 from dpsql.algebra.operator import Array, Floats
 from dpsql.plan.baselines import published_rmse
+from dpsql.plan.select import select
 from dpsql.plan.templates import convex, p_identity
+from dpsql.plan.templates.symmetric_sums import plan_all_marginals
+from dpsql.plan.workload import Workload
 
 
 def milliseconds(call: Callable[[], object], repeats: int = 3) -> float:
@@ -91,6 +95,33 @@ def search_lines(sizes: Sequence[int]) -> None:
             )
 
 
+def planning_lines() -> None:
+    """Print the time of planning marginals under Gaussian noise."""
+    print(
+        "\nPlanning marginals, Gaussian noise, CPU seconds (ratio to the same marginals in a list)"
+    )
+    for d in (8, 16):
+        sizes = [10] * d
+        domain = {f"a{i}": 10 for i in range(d)}
+        sets = [s for k in range(4) for s in combinations(domain, k)]
+        workload = Workload(domain, [dict.fromkeys(s, "identity") for s in sets])
+        listed = milliseconds(partial(select, workload, "gaussian", "residual"), repeats=1)
+        summed = milliseconds(partial(plan_all_marginals, sizes, 3))
+        print(
+            f"   d = {d:3}, size 10, up to 3 attributes: {summed / 1e3:.5f} {listed / summed:8.0f}x"
+        )
+    summed = milliseconds(partial(plan_all_marginals, [10] * 100, 3))
+    print(f"   d = 100, size 10, up to 3 attributes: {summed / 1e3:.5f}")
+    sizes = [100, 100, 100, 99, 85, 42, 16, 15, 9, 7, 6, 5, 2, 2]
+    domain = {f"a{i}": n for i, n in enumerate(sizes)}
+    sets = [s for k in range(4) for s in combinations(domain, k)]
+    workload = Workload(domain, [dict.fromkeys(s, "identity") for s in sets])
+    began = time.process_time()
+    select(workload, "gaussian", "marginals")
+    seconds = time.process_time() - began
+    print(f"   Adult, {len(sets)} marginals, OPT_M: {seconds:.2f}")
+
+
 def kron_lines(shapes: Sequence[tuple[int, ...]]) -> None:
     """Print milliseconds per Kronecker product over a full tensor."""
     print("\nKronecker products, ms (ratio to one transpose per mode)")
@@ -110,9 +141,10 @@ def kron_lines(shapes: Sequence[tuple[int, ...]]) -> None:
 
 
 def main(large: bool) -> None:
-    """Print the three tables; large domains only when asked for."""
+    """Print the four tables; large domains only when asked for."""
     loss_lines([(512, 32), (1024, 64), *([(4096, 64), (8192, 64)] if large else [])])
-    search_lines([64, 256, *([1024] if large else [])])
+    search_lines([64, 256, *([1024, 4096] if large else [])])
+    planning_lines()
     kron_lines([(2, 2, 64, 115, 17), *([(51, 2, 2, 64, 115, 17)] if large else [])])
 
 

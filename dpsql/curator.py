@@ -183,7 +183,9 @@ def _uneditable(catalog: Catalog) -> CatalogError:
 
 def _open(catalog: Catalog) -> Ledger:
     preset = Preset.of(catalog)
-    return Ledger.open(ledger_file(catalog), anchor_folder(catalog), preset.policy, preset.policy_hash)
+    return Ledger.open(
+        ledger_file(catalog), anchor_folder(catalog), preset.policy, preset.policy_hash
+    )
 
 
 def _migrate(catalog: Catalog, note: str) -> Status:

@@ -17,6 +17,7 @@ from dpsql.plan.cache import cached_choice
 from dpsql.plan.coarsen import Coarsening, coarsen
 from dpsql.plan.convention import unit_error
 from dpsql.plan.kinds import AnyBlock, AnyStrategy
+from dpsql.plan.memory import check_memory, forecast_memory
 from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.strategy import Noise
 from dpsql.plan.workload import Product, Workload
@@ -37,7 +38,8 @@ class Request:
     ``noise`` is laplace, gaussian, or auto: the least expected error, Laplace when delta is 0.
     ``mechanism`` names the family of strategies to choose from; ``effort`` scales the search.
     A place is a pair (statement, aggregate).
-    Raises: DataError (E_DELTA) for Gaussian noise without a delta.
+    Raises: DataError (E_DELTA) for Gaussian noise without a delta; ProgrammingError
+    (E_TOO_LARGE) when the results alone would not fit into memory.
     """
 
     statements: tuple[Compiled, ...]
@@ -52,6 +54,14 @@ class Request:
             raise DataError(
                 "E_DELTA", "Gaussian noise needs a delta above 0", hint="SET delta = 1e-9"
             )
+        rows, fields = self.size
+        check_memory(forecast_memory(rows, fields), rows)
+
+    @cached_property
+    def size(self) -> tuple[int, int]:
+        """The result rows, and the numbers in them with their errors."""
+        sizes = [(item.rows, len(item.query.shell.outputs)) for item in self.statements]
+        return sum(rows for rows, _ in sizes), sum(2 * rows * count for rows, count in sizes)
 
     @cached_property
     def places(self) -> dict[str, list[Place]]:
@@ -114,11 +124,17 @@ class Request:
 
 
 def make_plan(request: Request) -> Plan:
-    """Select the strategies with the least expected error for the whole request."""
+    """Select the strategies with the least expected error for the whole request.
+
+    Raises: ProgrammingError (E_TOO_LARGE).
+    """
     plans = [_plan_with(request, noise) for noise in request.noises]
-    if len(plans) == 1:
-        return plans[0]
-    return min(plans, key=lambda plan: expected_error(request, plan))
+    best = plans[0]
+    if len(plans) > 1:
+        best = min(plans, key=lambda plan: expected_error(request, plan))
+    rows, fields = request.size
+    check_memory(forecast_memory(rows, fields, (part.strategy for part in best.parts)), rows)
+    return best
 
 
 def _plan_with(request: Request, noise: Noise) -> Plan:

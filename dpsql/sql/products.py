@@ -56,10 +56,13 @@ class Compiled:
     def key_columns(self) -> list[list[Any]]:
         """The values of every key, one list per key, in result order."""
         columns: list[list[Any]] = [[] for _ in self.query.keys]
-        for combination in itertools.product(*(axis.groups for axis in self.axes)):
-            for axis, values in zip(self.axes, combination, strict=True):
-                for key, value in zip(axis.keys, values, strict=True):
-                    columns[key].append(value)
+        outer, inner = 1, self.rows
+        for axis in self.axes if self.rows else ():
+            inner //= len(axis.groups)
+            for key, values in zip(axis.keys, zip(*axis.groups, strict=True), strict=True):
+                once = itertools.chain.from_iterable(itertools.repeat(v, inner) for v in values)
+                columns[key] = list(once) * outer
+            outer *= len(axis.groups)
         return columns
 
     def arrange(self, flat: NDArray[np.float64]) -> NDArray[np.float64]:

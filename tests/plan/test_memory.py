@@ -1,0 +1,50 @@
+"""Memory is forecast from public facts and refused above a limit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpsql
+from dpsql.errors import ProgrammingError
+from dpsql.plan import Workload, memory, select
+from dpsql.plan.memory import check_memory, forecast_memory
+from tests.support.symmetric import strategy_of
+
+SQL = "SELECT age, sex, COUNT(*) AS n FROM adult GROUP BY age, sex"
+
+
+def test_every_kind_of_memory_counts() -> None:
+    wide = Workload({"a": 1000, "b": 1000}, [{"a": "identity", "b": "identity"}])
+    needed = forecast_memory(10, 30, [select(wide)])
+    assert needed.measured == 2 * 8 * 10**6
+    assert needed.estimated == 8 * 1001**2
+    assert needed.working == 3 * 8 * 1001**2
+    assert needed.total == sum((needed.measured, needed.estimated, needed.working, 10 * 64 + 600))
+    symmetric = forecast_memory(0, 0, [strategy_of("mixed")])
+    assert symmetric.estimated == 8 * 48
+    assert symmetric.results == 0
+
+
+def test_refusals_name_what_fits() -> None:
+    results = forecast_memory(10**6, 4 * 10**6)
+    check_memory(results, 10**6, limit=results.total)
+    with pytest.raises(ProgrammingError, match="1,000,000 result rows") as caught:
+        check_memory(results, 10**6, limit=results.total // 2)
+    assert caught.value.code == "E_TOO_LARGE"
+    assert "about 500,000 rows fit" in str(caught.value)
+    wide = Workload({"a": 1000, "b": 1000}, [{"a": "identity", "b": "identity"}])
+    with pytest.raises(ProgrammingError, match="fewer columns at once"):
+        check_memory(forecast_memory(1, 1, [select(wide)]), 1, limit=10**6)
+
+
+@pytest.mark.parametrize("limit", [8_000, 25_000], ids=["results", "plan"])
+def test_nothing_is_charged(demo: Path, monkeypatch: Any, limit: int) -> None:
+    monkeypatch.setattr(memory, "memory_limit", lambda: limit)
+    with dpsql.connect(demo / "adult.toml", epsilon=1) as connection:
+        for ask in (connection.execute, connection.explain):
+            with pytest.raises(ProgrammingError, match="GiB of memory"):
+                ask(SQL)
+        assert [entry.kind for entry in connection.entries()] == ["created"]

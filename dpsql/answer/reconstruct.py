@@ -145,14 +145,29 @@ def _local(strategy: Strategy, block: Block, axes: list[Axis], value: NDArray[An
     ]
     tensor: Floats = np.asarray(value).astype(np.float64).reshape(lengths)
     for position, (name, axis) in enumerate(zip(block.attributes, axes, strict=True)):
-        if axis.inverse is not None:
-            tensor = contract(axis.inverse, tensor, position)
-        elif name in block.residual:
-            tensor = (tensor - tensor.mean(axis=position, keepdims=True)) / axis.size
-        if name not in block.residual and axis.total:
-            sums = tensor.sum(axis=position, keepdims=True)
-            u = axis.u.reshape((-1,) + (1,) * (tensor.ndim - position - 1))
-            tensor = np.concatenate([sums, tensor - u * sums], axis=position)
+        tensor = _solve(tensor, position, axis, name in block.residual)
+    return tensor
+
+
+def _solve(tensor: Floats, position: int, axis: Axis, residual: bool) -> Floats:
+    """Return the least squares along one axis, in one pass; may use up the tensor it is given."""
+    summable = not residual and axis.total > 0
+    if axis.inverse is not None:
+        sums = axis.inverse.sum(axis=0)
+        centred = axis.inverse - np.outer(axis.u, sums)
+        matrix = np.concatenate([sums[np.newaxis], centred]) if summable else axis.inverse
+        return contract(matrix, tensor, position)
+    means = tensor.mean(axis=position, keepdims=True)
+    if summable:
+        shape = list(tensor.shape)
+        shape[position] += 1
+        out, lead = np.empty(shape), (slice(None),) * position
+        np.multiply(means, axis.size, out=out[(*lead, slice(1))])
+        np.subtract(tensor, means, out=out[(*lead, slice(1, None))])
+        return out
+    if residual:
+        tensor -= means
+        tensor /= axis.size
     return tensor
 
 

@@ -31,7 +31,7 @@ MECHANISMS = (
     "hdmm",
 )
 
-CELL_LIMIT = 1 << 26
+CELL_LIMIT = 1 << 27
 """Largest product of (cells + 1) over the attributes of one block or one answer."""
 
 CERTIFIED = 1e-4

@@ -17,10 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.kron import kron_apply
 from dpsql.catalog import Catalog
 from dpsql.errors import InternalError
 from dpsql.plan.kinds import AnyBlock
 from dpsql.plan.plan import Part, Plan
+from dpsql.plan.strategy import Noise
 from dpsql.plan.symmetric_strategy import OrbitBlock
 from dpsql.privacy.entropy import Bits
 from dpsql.privacy.ledger import Receipt
@@ -30,6 +32,8 @@ from dpsql.privacy.vault.base import Vault, open_vault
 
 Values = NDArray[Any]
 EXACT_FLOAT = 2**53
+PIECE = 1 << 20
+"""Numbers that are handled at once where a whole block would take too much memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,26 +174,39 @@ def _measure_part(part: Part, plan: Plan, vault: Vault, backend: str) -> Measure
     values = []
     for block, scale in zip(part.blocks, part.scales, strict=True):
         classes = [part.classes[name] for name in block.attributes]
-        counts = vault.count(block.attributes, classes)
-        if backend == "opendp":
-            sampler = certified(plan.noise, _sensitivity(part, block), scale)
-            noisy = sampler.release(_apply(block, counts, unbounded=True))
+        unbounded = backend == "opendp"
+        # No name is kept for the counts, so that they are freed before the rows are formed.
+        if isinstance(block, OrbitBlock):
+            exact = _apply_orbits(block, vault.count(block.attributes, classes), unbounded)
         else:
-            exact = _apply(block, counts)
-            draw = discrete_laplace if plan.noise == "laplace" else discrete_gaussian
-            noisy = exact + draw(Bits(), scale, exact.size)
+            apply = apply_rows_unbounded if unbounded else apply_rows
+            matrices = list(block.factors.values())
+            exact = apply(matrices, vault.count(block.attributes, classes))
+        if unbounded:
+            noisy = certified(plan.noise, _sensitivity(part, block), scale).release(exact)
+        else:
+            noisy = _add_noise(exact, plan.noise, scale)
         noisy.flags.writeable = False
         values.append(noisy)
     return Measurement(tuple(values))
 
 
-def _apply(block: AnyBlock, counts: NDArray[np.int64], unbounded: bool = False) -> Values:
+def _add_noise(exact: Values, noise: Noise, scale: Fraction) -> Values:
+    """Add noise to exact integers, in place and in pieces; Python integers where it is wide."""
+    draw = discrete_laplace if noise == "laplace" else discrete_gaussian
+    bits = Bits()
+    for start in range(0, exact.size, PIECE):
+        drawn = draw(bits, scale, min(PIECE, exact.size - start))
+        if drawn.dtype == object and exact.dtype != object:
+            exact = exact.astype(object)
+        exact[start : start + drawn.size] += drawn
+    return exact
+
+
+def _apply_orbits(block: OrbitBlock, counts: NDArray[np.int64], unbounded: bool) -> Values:
     """A block's rows times counts: modulo 2^64, or exact as Python integers where need be."""
-    if isinstance(block, OrbitBlock):
-        largest = (math.isqrt(block.sensitivity()) + 1) * int(np.abs(counts).sum(dtype=object))
-        return block.apply(counts.astype(object) if unbounded and largest >= 2**63 else counts)
-    matrices = list(block.factors.values())
-    return apply_rows_unbounded(matrices, counts) if unbounded else apply_rows(matrices, counts)
+    largest = (math.isqrt(block.sensitivity()) + 1) * _total(counts)
+    return block.apply(counts.astype(object) if unbounded and largest >= 2**63 else counts)
 
 
 def apply_rows(
@@ -200,15 +217,34 @@ def apply_rows(
     ``counts`` has one axis per matrix (``None`` is the identity). Returns the rows, flat. Floating
     point multiplication is used only where every partial sum is below 2^53, hence exact.
     """
+    if all(rows is None for rows in matrices):
+        return counts.astype(np.int64).ravel()
     largest = math.prod(int(np.abs(rows).max(initial=0)) for rows in matrices if rows is not None)
-    total = int(np.abs(counts).sum(dtype=object)) if counts.size else 0
-    exact_in_floats = largest * total < EXACT_FLOAT
-    tensor: NDArray[Any] = counts.astype(np.float64) if exact_in_floats else counts
-    for axis, rows in enumerate(matrices):
-        if rows is not None:
-            factor = rows.astype(np.float64) if exact_in_floats else rows
-            tensor = np.moveaxis(np.tensordot(factor, tensor, axes=(1, axis)), 0, axis)
-    return np.ascontiguousarray(tensor).astype(np.int64).ravel()
+    if largest * _total(counts) >= EXACT_FLOAT:
+        return np.asarray(kron_apply(matrices, counts)).ravel()
+    factors = [None if rows is None else rows.astype(np.float64) for rows in matrices]
+    floats = [counts.astype(np.float64)]
+    del counts  # and the list gives its only reference away: at most two tensors are alive
+    return _to_integers(kron_apply(factors, floats.pop()))
+
+
+def _total(counts: NDArray[np.int64]) -> int:
+    """The sum of the magnitudes of all counts, without overflow."""
+    if not counts.size:
+        return 0
+    if counts.min() >= 0 and int(counts.max()) * counts.size < 2**63:
+        return int(counts.sum())
+    return int(np.abs(counts).sum(dtype=object))
+
+
+def _to_integers(tensor: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Turn whole floats into integers within the same memory, flat."""
+    floats = np.ascontiguousarray(tensor).ravel()
+    integers = floats.view(np.int64)
+    for start in range(0, floats.size, PIECE):
+        piece = slice(start, start + PIECE)
+        integers[piece] = floats[piece].astype(np.int64)
+    return integers
 
 
 def apply_rows_unbounded(
@@ -216,10 +252,7 @@ def apply_rows_unbounded(
 ) -> NDArray[Any]:
     """Multiply as ``apply_rows`` does, but exactly: Python integers where int64 could wrap."""
     largest = math.prod(int(np.abs(rows).max(initial=0)) for rows in matrices if rows is not None)
-    if largest * int(np.abs(counts).sum(dtype=object)) < 2**63:
+    if largest * _total(counts) < 2**63:
         return apply_rows(matrices, counts)
-    wide: NDArray[Any] = counts.astype(object)
-    for axis, rows in enumerate(matrices):
-        if rows is not None:
-            wide = np.moveaxis(np.tensordot(rows.astype(object), wide, axes=(1, axis)), 0, axis)
-    return wide.ravel()
+    factors = [None if rows is None else rows.astype(object) for rows in matrices]
+    return np.asarray(kron_apply(factors, counts.astype(object))).ravel()

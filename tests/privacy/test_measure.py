@@ -20,7 +20,7 @@ from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.strategy import Block, Noise, Strategy
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.ledger import Ledger, Receipt
-from dpsql.privacy.measure import Vaults, _apply, apply_rows, check_cost, measure
+from dpsql.privacy.measure import Vaults, _apply_orbits, apply_rows, check_cost, measure
 from tests.support.symmetric import strategy_of
 
 POLICY = Policy(Fraction(100), Fraction(1, 10**9))
@@ -205,7 +205,7 @@ def test_symmetric_rows_are_measured_at_their_own_sensitivity(tmp_path: Path) ->
     difference = measured.values[0] - strategy.block.apply(cells)
     assert np.abs(difference).max() < 50 * math.sqrt(part.scales[0])
     exact = strategy.block.apply(cells.astype(object))
-    unbounded = _apply(strategy.block, cells, unbounded=True)
+    unbounded = _apply_orbits(strategy.block, cells, unbounded=True)
     assert unbounded.tolist() == exact.tolist()
     assert max(map(abs, exact)) >= 2**63
 

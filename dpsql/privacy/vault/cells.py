@@ -28,7 +28,7 @@ def count_cells(codes: Sequence[Codes], classes: Sequence[Classes], rows: int) -
     total = math.prod(shape)
     if not shape:
         return np.array(rows, dtype=np.int64)
-    counts = np.zeros(total, dtype=np.int64)
+    counts: Counts | None = None
     lookups = _lookups(classes, shape)
     step = max(CHUNK, total)
     for start in range(0, rows, step):
@@ -36,8 +36,9 @@ def count_cells(codes: Sequence[Codes], classes: Sequence[Classes], rows: int) -
         cells = lookups[0][codes[0][chunk]]
         for code, lookup in zip(codes[1:], lookups[1:], strict=True):
             cells += lookup[code[chunk]]
-        counts += np.bincount(cells[cells >= 0], minlength=total)
-    return counts.reshape(shape)
+        found = np.bincount(cells[cells >= 0], minlength=total)
+        counts = found if counts is None else np.add(counts, found, out=counts)
+    return (np.zeros(total, dtype=np.int64) if counts is None else counts).reshape(shape)
 
 
 def _lookups(classes: Sequence[Classes], shape: tuple[int, ...]) -> list[Classes]:

@@ -1,0 +1,102 @@
+"""Measure and reconstruct 1e8 cells in one process: seconds and peak memory of every stage.
+
+The strategy is a Kronecker product that resolves all four attributes of 100 cells, so that every
+stage handles the whole data vector. Run: ``OMP_NUM_THREADS=1 python -m benchmarks.large [SIZE]``.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.answer.estimate import estimate
+from dpsql.plan.plan import Part, Plan
+from dpsql.plan.select import select
+from dpsql.plan.workload import Product, Workload
+from dpsql.privacy.accounting import Policy, laplace_cost
+from dpsql.privacy.ledger import Ledger
+from dpsql.privacy.measure import Vaults, measure
+from dpsql.privacy.vault.cells import count_cells
+
+ROWS = 1_000_000
+TARGET = 3.0
+
+
+class Drawn(Vaults):
+    """One table of random codes in place of a source."""
+
+    backend = "own"
+    data_version = "drawn"
+
+    def __init__(self, names: Sequence[str], size: int) -> None:
+        rng = np.random.default_rng(0)
+        self.codes = {name: rng.integers(0, size, ROWS).astype(np.uint8) for name in names}
+
+    def __getitem__(self, table: str) -> Drawn:  # type: ignore[override]
+        return self
+
+    def count(
+        self, attributes: Sequence[str], classes: Sequence[NDArray[np.int64]]
+    ) -> NDArray[np.int64]:
+        """Count the rows of every combination of cells."""
+        return count_cells([self.codes[name] for name in attributes], classes, ROWS)
+
+
+@contextmanager
+def timed(what: str) -> Iterator[None]:
+    """Print the wall and CPU seconds of a stage, and the peak memory so far."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    yield
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    print(f"{what:<28} {wall:8.2f} s wall {cpu:8.2f} s CPU {peak():7.2f} GiB peak", flush=True)
+
+
+def peak() -> float:
+    """Return the largest resident memory of this process so far, in GiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def main() -> None:
+    """Plan, measure, reconstruct and answer; print what each takes."""
+    size = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    names = ("a", "b", "c", "d")
+    kinds = ("prefix", "prefix", "identity", "identity")
+    workload = Workload(dict.fromkeys(names, size), [dict(zip(names, kinds, strict=True))])
+    with timed("plan"):
+        strategy = select(workload, "laplace", "kron")
+        part = Part("t", strategy, {name: np.arange(size) for name in names}, Fraction(1), 1)
+        plan = Plan((part,), "laplace", Fraction(1), Fraction(0), None)
+    vaults = Drawn(names, size)
+    policy = Policy(Fraction(100), Fraction(0))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        ledger = Ledger.open_or_create(path / "t.ledger", path / "anchors", policy, "0" * 64)
+        cost = laplace_cost(policy, Fraction(1))
+        receipt = ledger.debit(cost, plan.fingerprint, vaults.versions(["t"]))
+        with timed(f"measure {size**4:.3g} cells"):
+            (measured,) = measure(plan, receipt, vaults)
+        ledger.close()
+    with timed(f"reconstruct {measured.values[0].size:.3g} rows"):
+        found = estimate(part, measured.values)
+    with timed("answer a two-way marginal"):
+        ranges = workload.products[0].factors
+        answer = found.answer(Product({"a": ranges["a"], "b": ranges["b"]}))
+    with timed("forecast it"):
+        error = found.forecast.variance(Product({"a": ranges["a"], "b": ranges["b"]})) ** 0.5
+    exact = vaults.count(("a", "b"), [np.arange(size)] * 2).cumsum(axis=0).cumsum(axis=1).ravel()
+    ratio = float(np.sqrt(np.mean((answer - exact) ** 2 / error**2)))
+    print(f"measured over forecast error {ratio:.3f}")
+    print(f"peak {peak():.2f} GiB, to reach {TARGET} GiB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,7 @@
 """The main job end to end on the demonstration data: accuracy, start-up, batch size, calibration.
 
-Every figure is printed next to the value it has to reach. Run: ``python -m benchmarks.first_light``.
+Every figure is printed next to the value it has to reach.
+Run: ``python -m benchmarks.first_light``.
 """
 
 from __future__ import annotations

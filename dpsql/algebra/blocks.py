@@ -86,6 +86,9 @@ class Total(Operator):
     def rmatmat(self, Y: Array) -> Array:
         return np.broadcast_to(Y, (self.size, Y.shape[1]))
 
+    def dense(self) -> Array:
+        return np.ones((1, self.size), dtype=np.int64)
+
     def apply_slabs(self, slabs: Array) -> Array:
         return np.asarray(slabs.sum(axis=1, keepdims=True))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import weakref
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -24,6 +25,9 @@ from dpsql.plan.strategy import Integers
 Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.int64]
 
+REMEMBERED_FROM = 1024
+"""From this domain size on, the constants of the latest matrix are remembered."""
+
 STRUCTURED_FROM = 512
 """From this domain size on, p-Identity and triangular rows are inverted as such."""
 
@@ -32,6 +36,9 @@ SPAN_TOLERANCE = 1e-7
 
 ZERO = 1e-9
 """Size below which the mean part of a query row counts as zero."""
+
+
+_latest: dict[int, Axis] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +139,23 @@ def _intervals(operator: Operator) -> tuple[Indices, Indices] | None:
 
 
 def full_axis(size: int, rows: Integers | None, mixed: bool) -> Axis:
-    """Return the constants of an attribute measured with full rows."""
+    """Return the constants of an attribute measured with full rows.
+
+    Those of the latest large matrix are remembered for as long as the matrix is in use.
+    """
     if rows is None:
         return _identity_axis(size)
+    if size < REMEMBERED_FROM or mixed:
+        return _full_axis(size, rows, mixed)
+    if id(rows) not in _latest:
+        _latest.clear()
+        # Without its rows: a cache that held them would keep itself in use.
+        _latest[id(rows)] = replace(_full_axis(size, rows, mixed), rows=None)
+        weakref.finalize(rows, _latest.pop, id(rows), None)
+    return replace(_latest[id(rows)], rows=rows)
+
+
+def _full_axis(size: int, rows: Integers, mixed: bool) -> Axis:
     Q = rows.astype(np.float64)
     K, inverse, row_space = _inverse(Q)
     ones = K.sum(axis=1)

@@ -41,3 +41,16 @@ def test_an_axis_is_the_same_on_either_path(shape: str, monkeypatch: pytest.Monk
     assert fast.u == pytest.approx(dense.u, rel=1e-9, abs=1e-12)
     assert fast.inverse == pytest.approx(dense.inverse, abs=1e-9 * abs(dense.inverse).max())
     assert fast.total == pytest.approx(dense.total, rel=1e-9)
+
+
+def test_the_latest_large_axis_is_remembered_while_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(axis, "REMEMBERED_FROM", 2)
+    rows = np.tri(3, dtype=np.int64)
+    other = 2 * rows
+    first = full_axis(3, rows, False)
+    assert full_axis(3, rows, False).Kt is first.Kt
+    assert full_axis(3, other, False).Kt is not first.Kt
+    assert full_axis(3, rows, False).rows is rows
+    del rows, first
+    assert not axis._latest
+    assert full_axis(3, other, False).rows is other

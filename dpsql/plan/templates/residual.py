@@ -12,12 +12,15 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpsql.plan.axis import residual_axis
+from dpsql.plan.axis import Axis, residual_axis
 from dpsql.plan.bounds import operator_bound
 from dpsql.plan.quantise import Integers, bits_for, quantise
 from dpsql.plan.strategy import Block, Strategy, shares
 from dpsql.plan.templates.joint import minimise_log, normalised_gram, shared_groups
 from dpsql.plan.templates.problem import Floats, Problem
+
+MIXED = (0.0, 1e-5, 1e-4, 1e-3, 1e-2)
+"""Parts of the identity mixed into rows that degenerate when they are rounded."""
 
 RIDGE = 1e-6
 """Part of the identity that makes a start invertible where the optimum is singular."""
@@ -184,8 +187,8 @@ def realise_residual(problem: Problem, rows: Sequence[Floats | None], method: st
     t, r = problem.identity_tables()
     gain = np.ones(problem.d)
     for i, (name, A) in enumerate(zip(problem.names, rows, strict=True)):
-        residual[name] = None if A is None else quantise(residual_matrix(A), bits, "gaussian")
-        axis = residual_axis(problem.sizes[i], residual[name])
+        axis = residual_axis(problem.sizes[i], None) if A is None else _rounded(A, bits)
+        residual[name] = axis.rows
         gain[i] = axis.gain
         parts = [axis.parts(op)[:2] for op in problem.factors[i].operators]
         t[i] = np.append([means @ means for means, _ in parts], 1.0)
@@ -208,6 +211,27 @@ def realise_residual(problem: Problem, rows: Sequence[Floats | None], method: st
         for block, part in zip(draft, parts_of, strict=True)
     )
     return Strategy(domain, {}, residual, blocks, "gaussian", method)
+
+
+def _rounded(A: Floats, bits: int) -> Axis:
+    """Return the axis of the rounded residual rows, mixed with the identity if they degenerate.
+
+    A workload that cannot tell some cells apart is planned with rows that barely do, and rounding
+    may lose that.
+    """
+    for part in MIXED[:-1]:
+        try:
+            return _mixed_axis(A, bits, part)
+        except ValueError:
+            continue
+    return _mixed_axis(A, bits, MIXED[-1])
+
+
+def _mixed_axis(A: Floats, bits: int, part: float) -> Axis:
+    n = A.shape[1]
+    if part:
+        A = np.linalg.cholesky((1 - part) * A.T @ A + part * np.eye(n)).T.astype(np.float64)
+    return residual_axis(n, quantise(residual_matrix(A), bits, "gaussian"))
 
 
 def residual_matrix(A: Floats) -> Floats:

@@ -144,8 +144,8 @@ class Connection:
         return self.engine.entries()
 
     def cursor(self) -> Cursor:
-        """A new cursor."""
-        self.engine.status()
+        """A new cursor. Raises: InterfaceError (E_CLOSED)."""
+        self._check_open()
         return Cursor(self)
 
     def execute(self, sql: str, parameters: Sequence[object] = (), **options: object) -> Cursor:
@@ -173,13 +173,16 @@ class Connection:
         """SET a session setting from its text."""
         self.terms = self.terms.with_text(name, value)
 
+    def _check_open(self) -> None:
+        _ = self.engine
+
     def commit(self) -> None:
         """Does nothing: every answer is final when it is returned."""
-        self.engine.status()
+        self._check_open()
 
     def rollback(self) -> None:
         """Forget an open workload; what was released stays released and is never refunded."""
-        self.engine.status()
+        self._check_open()
         self.collected = None
 
     def close(self) -> None:

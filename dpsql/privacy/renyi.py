@@ -54,7 +54,8 @@ def randomised_response(order: int, epsilon: Fraction) -> Fraction:
     True
     """
     small = max(epsilon - 2 * order * epsilon, Fraction(-1000))
-    top = order * epsilon + _ln(1 + _exp(small)) - _ln(1 + _exp(epsilon))
+    below = epsilon if epsilon > 1000 else _ln(1 + _exp(epsilon))
+    top = order * epsilon + _ln(1 + _exp(small)) - below
     return top / (order - 1) + _PAD
 
 

@@ -36,7 +36,9 @@ def debits(dpsql: Run, catalog: Path) -> int:
 
 def files_beside_the_ledger(catalog: Path) -> list[str]:
     names = [str(path) for path in catalog.parent.rglob("*")]
-    return sorted(name for name in names if not re.search(r"adult\.(ledger|releases)|anchors", name))
+    return sorted(
+        name for name in names if not re.search(r"adult\.(ledger|releases)|anchors", name)
+    )
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:

@@ -24,6 +24,8 @@ _numbers = itertools.count()
 class Cells:
     """A vault that holds counts; classes are taken to be the identity."""
 
+    sources = ("cells",)
+
     data_version = "audit"
 
     def __init__(self, names: Sequence[str], counts: Counts) -> None:

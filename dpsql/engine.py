@@ -122,6 +122,7 @@ class Engine:
         if known is None:
             release = self._release(request, name)
             return self._results(request, request.coarse_products(), release, free=False)
+        self.status()  # a ledger that is missing or damaged answers nothing, not even for free
         results = self._results(request, known.products, known.release, free=True)
         paid, entry = decimal_text(known.release.plan.epsilon), known.release.seq
         note = (

@@ -61,6 +61,8 @@ def level_l1(rows: Integers, scaled: NDArray[np.float64]) -> Integers:
 def level_l2(rows: Integers, scaled: NDArray[np.float64]) -> Integers:
     """Return the rows with each column's squared L2 norm near its target, by single units.
 
+    Zeros stay zeros, so that triangular rows stay triangular.
+
     >>> level_l2(np.array([[3], [3]]), np.array([[2.6], [2.6]])).ravel().tolist()
     [2, 3]
     """
@@ -71,7 +73,7 @@ def level_l2(rows: Integers, scaled: NDArray[np.float64]) -> Integers:
         excess = np.square(rows).sum(axis=0) - target
         size = np.abs(rows)
         change = np.where(excess > 0, 1 - 2 * size, 1 + 2 * size)
-        change = np.where((size == 0) & (excess > 0), 0, change)
+        change = np.where(((size == 0) & (excess > 0)) | (scaled == 0), 0, change)
         best = np.abs(excess + change).argmin(axis=0)
         better = np.abs(excess + change[best, columns]) < np.abs(excess)
         step = np.where(excess > 0, -1, 1) * better

@@ -18,6 +18,8 @@ from dpsql.algebra.operator import Floats, Operator
 
 TRIDIAGONAL_FROM = 512
 """From this size on, the tridiagonal inverse Gram of Prefix and AllRange is used."""
+LARGE_ABOVE = 2048
+"""Above this size the gap to reach is wider and is tested less often."""
 SINGULAR = 1e-13
 """Relative size below which an eigenvalue counts as zero."""
 FLOOR = 1e-9
@@ -42,8 +44,13 @@ class ConvexResult:
     upper: float
 
 
-def optimise(gram: Floats | Operator, *, tol: float = 1e-6, maxiter: int = 100) -> ConvexResult:
+def optimise(
+    gram: Floats | Operator, *, tol: float | None = None, maxiter: int = 100
+) -> ConvexResult:
     """Return the optimal strategy to a relative gap of ``tol``, or the best in ``maxiter`` steps.
+
+    The gap is 1e-6 unless given, 1e-5 for large domains. There the feasible strategy, the costliest
+    part of a step, is only formed where the bound has settled.
 
     Fixed point on the dual weights: D <- D x^2, x the diagonal of D^(-1/2) M^(1/2) D^(-1/2). Its
     scaled solution with the diagonal filled up to 1 is feasible, also for singular V.
@@ -55,6 +62,8 @@ def optimise(gram: Floats | Operator, *, tol: float = 1e-6, maxiter: int = 100) 
         found = optimise(gram.op, tol=tol, maxiter=maxiter)
         return ConvexResult(found.matrix[:, gram.index], found.lower, found.upper)
     n, spectrum = _spectrum(gram)
+    tol = (1e-6 if n <= LARGE_ABOVE else 1e-5) if tol is None else tol
+    settled = tol
     D, power, lower, last = np.ones(n), 2.0, 0.0, 0.0
     best = ConvexResult(np.ones((1, n)), 0.0, np.inf)
     for iteration in range(maxiter):
@@ -66,12 +75,16 @@ def optimise(gram: Floats | Operator, *, tol: float = 1e-6, maxiter: int = 100) 
         x = (vectors**2) @ roots / D
         bound = total**2 / float(D.sum())
         lower = max(lower, bound)
-        if iteration % FILL_EVERY == 0 or iteration == maxiter - 1:
+        moved = abs(bound - last) / bound
+        due = iteration % FILL_EVERY == 0 if n <= LARGE_ABOVE else moved < settled
+        if due or iteration == maxiter - 1:
             rows, upper = _filled(values, vectors, D, x)
             if upper < best.upper:
                 best = ConvexResult(rows, lower, upper)
             if best.upper <= lower * (1 + tol):
                 break
+            # The gap shrinks with the steps of the bound: wait until they are small enough.
+            settled = min(settled / 2, moved * tol / (best.upper / lower - 1))
         if bound < last:
             power = max(power / 2, 0.5)
         last = bound

@@ -86,6 +86,8 @@ def bounded_kron(problem: Problem) -> tuple[Strategy, float]:
             gram = weighted_gram(problem, i, others / others.sum())
             rows[i], bound = optimal_rows(gram)
             lower *= bound
+            if exact:
+                continue
             K = np.asarray(np.linalg.pinv(rows[i].T @ rows[i], hermitian=True), dtype=np.float64)
             t, r = factors.tables(K)
             traces[i] = (r + K.sum() * t)[index[:, i]]

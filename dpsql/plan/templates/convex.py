@@ -16,6 +16,8 @@ import numpy as np
 from dpsql.algebra.blocks import AllRange, Columns, Prefix
 from dpsql.algebra.operator import Floats, Operator
 
+FAST = (Prefix, AllRange)
+"""Workloads with a tridiagonal inverse Gram."""
 TRIDIAGONAL_FROM = 512
 """From this size on, the tridiagonal inverse Gram of Prefix and AllRange is used."""
 LARGE_ABOVE = 2048
@@ -49,8 +51,9 @@ def optimise(
 ) -> ConvexResult:
     """Return the optimal strategy to a relative gap of ``tol``, or the best in ``maxiter`` steps.
 
-    The gap is 1e-6 unless given, 1e-5 for large domains. There the feasible strategy, the costliest
-    part of a step, is only formed where the bound has settled.
+    The gap is 1e-6 unless given; for large domains 1e-5, or 1e-3 without a tridiagonal inverse.
+    There the feasible strategy, the costliest part of a step, is only formed where the bound has
+    settled.
 
     Fixed point on the dual weights: D <- D x^2, x the diagonal of D^(-1/2) M^(1/2) D^(-1/2). Its
     scaled solution with the diagonal filled up to 1 is feasible, also for singular V.
@@ -62,7 +65,8 @@ def optimise(
         found = optimise(gram.op, tol=tol, maxiter=maxiter)
         return ConvexResult(found.matrix[:, gram.index], found.lower, found.upper)
     n, spectrum = _spectrum(gram)
-    tol = (1e-6 if n <= LARGE_ABOVE else 1e-5) if tol is None else tol
+    if tol is None:
+        tol = 1e-6 if n <= LARGE_ABOVE else 1e-5 if isinstance(gram, FAST) else 1e-3
     settled = tol
     D, power, lower, last = np.ones(n), 2.0, 0.0, 0.0
     best = ConvexResult(np.ones((1, n)), 0.0, np.inf)
@@ -120,7 +124,7 @@ def certified(gram: Floats, X: Floats) -> ConvexResult:
 
 def _spectrum(gram: Floats | Operator) -> tuple[int, Spectrum]:
     if isinstance(gram, Operator):
-        if gram.n >= TRIDIAGONAL_FROM and isinstance(gram, (Prefix, AllRange)):
+        if gram.n >= TRIDIAGONAL_FROM and isinstance(gram, FAST):
             return gram.n, _tridiagonal(gram)
         gram = gram.gram()
     V = np.asarray(gram, dtype=np.float64)

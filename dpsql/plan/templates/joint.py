@@ -13,6 +13,7 @@ from dpsql.plan.strategy import NEGLIGIBLE, Strategy, assemble
 from dpsql.plan.templates import p_identity
 from dpsql.plan.templates.family import Family
 from dpsql.plan.templates.problem import Floats, Problem
+from dpsql.plan.templates.projected import minimise
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ def descend(
     weights_only: bool = False,
     thetas_only: bool = False,
 ) -> Found:
-    """Return the local optimum reached from a start, by L-BFGS-B on the log of the error."""
+    """Return the local optimum reached from a start, by descent on the log of the error."""
     packing = _Packing(objective.problem, start, weights_only, thetas_only)
     if weights_only:
         R, totals = objective.tables(start.thetas)
@@ -171,7 +172,6 @@ def minimise_log(
 
     Infinite values are stepped back from.
     """
-    from scipy.optimize import minimize
 
     def log_function(x: Floats) -> tuple[float, Floats]:
         value, gradient = function(x)
@@ -179,23 +179,7 @@ def minimise_log(
             return 1e3, np.zeros_like(x)
         return math.log(value), gradient / value
 
-    if not len(start):
-        return start
-    done = minimize(
-        log_function,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(0, None)] * len(start),
-        options={
-            "maxcor": 20,
-            "ftol": ftol,
-            "gtol": 1e-9,
-            "maxiter": maxiter,
-            "maxfun": 2 * maxiter,
-        },
-    )
-    return np.maximum(np.asarray(done.x, dtype=np.float64), 0)
+    return minimise(log_function, start, ftol=ftol, maxiter=maxiter, signed=signed)[1]
 
 
 class _Packing:

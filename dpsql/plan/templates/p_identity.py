@@ -11,11 +11,12 @@ import numpy as np
 
 from dpsql.algebra.blocks import Columns, Dense
 from dpsql.algebra.operator import Array, Floats, Operator
+from dpsql.plan.templates.projected import minimise
 
 STRUCTURED_FROM = 512
 """From this domain size on, the Gram of an implicit workload is applied and never formed."""
 TILED_ABOVE = 1024
-"""Above this size the only start repeats the solution on a quarter of the cells."""
+"""Above this size, without p, the only start repeats the solution on a quarter of the cells."""
 TILES, GROUPS = 4, 64
 """Tiles of a tiled start, and groups of cells over which its rows join them."""
 SCALES = (0.03, 0.1, 0.3, 1.0)
@@ -109,13 +110,13 @@ def optimise(
     V = _wrap(gram)
     n = len(V.diagonal)
     if ftol is None:
-        ftol = 1e-8 if n < STRUCTURED_FROM else 1e-5 if n <= TILED_ABOVE else 3e-4
+        ftol = 1e-8 if n < STRUCTURED_FROM else 2e-5 if n <= TILED_ABOVE else 1e-4
     if restarts is None:
         restarts = _default_restarts(n) if init is None else 0
     starts = [] if init is None else [np.maximum(np.asarray(init, dtype=np.float64), 0)]
     base = p or default_p(gram)
     starts += _random_starts(n, base, p is not None, restarts, seed)
-    if n > TILED_ABOVE and restarts:
+    if n > TILED_ABOVE and restarts and p is None:
         starts = [*starts[: init is not None], _tiled_start(V, seed)]
     stages = [tol for tol in STAGES if tol > ftol and len(starts) > 1] + [ftol]
     for stage, tolerance in enumerate(stages):
@@ -152,29 +153,14 @@ def _evaluate(theta: Floats, V: _Gram) -> tuple[float, Floats]:
 
 
 def _descend(theta: Floats, V: _Gram, ftol: float, maxiter: int) -> tuple[float, Floats]:
-    from scipy.optimize import Bounds, minimize
-
     shape, points = theta.shape, float(V.diagonal.sum())
 
     def log_loss(flat: Floats) -> tuple[float, Floats]:
         value, gradient = _evaluate(flat.reshape(shape), V)
         return math.log(value / points), (gradient / value).ravel()
 
-    done = minimize(
-        log_loss,
-        theta.ravel(),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=Bounds(np.zeros(theta.size), np.full(theta.size, np.inf)),
-        options={
-            "maxcor": 20 if theta.size < 10_000 else 5,
-            "ftol": ftol,
-            "gtol": 1e-9,
-            "maxiter": maxiter,
-            "maxfun": 4 * maxiter,
-        },
-    )
-    return points * math.exp(done.fun), np.maximum(done.x, 0).reshape(shape)
+    value, flat = minimise(log_loss, theta.ravel(), ftol=ftol, maxiter=maxiter)
+    return points * math.exp(value), flat.reshape(shape)
 
 
 def _default_restarts(n: int) -> int:

@@ -1,0 +1,1 @@
+"""Data-dependent mechanisms: they choose what to measure, and look only through a handle."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -25,7 +26,7 @@ _EPSILON = re.compile(r"^(\s*epsilon\s*=\s*)([^#\s]+)(\s*(?:#.*)?\s*)$")
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """What a ledger is created for: the whole budget, budgets of tables, and their catalog."""
+    """What a ledger is created for: the whole budget, those inside it, and their catalog."""
 
     policy: Policy
     policy_hash: str
@@ -40,12 +41,48 @@ class Preset:
             for key, table in catalog.tables.items()
             if table.budget is not None
         }
+        nested |= {analyst_name(key): epsilon for key, epsilon in catalog.analysts.items()}
         return cls(policy, catalog.policy_hash(), nested)
 
 
 def nested_name(table: str) -> str:
     """The name in the ledger of a table's own budget; ``table`` is its case-folded name."""
     return f"table:{table}"
+
+
+def analyst_name(analyst: str) -> str:
+    """The name in the ledger of an analyst's budget; ``analyst`` is a case-folded name."""
+    return f"analyst:{analyst}"
+
+
+def find_analyst(catalog: Catalog, analyst: object) -> str | None:
+    """The analyst that a connection is for, case-folded; None where none is declared.
+
+    Raises: DataError (E_ANALYST) for an unknown one, and for none where some are declared.
+    """
+    if analyst is None and not catalog.analysts:
+        return None
+    key = analyst.casefold() if isinstance(analyst, str) else None
+    if key is not None and key in catalog.analysts:
+        return key
+    if not catalog.analysts:
+        raise DataError(
+            "E_ANALYST",
+            "the catalog declares no analysts",
+            hint="leave the analyst out, or declare [analyst.NAME] with epsilon = 1.0",
+        )
+    what = "no analyst is named" if analyst is None else "the catalog declares no such analyst"
+    raise DataError("E_ANALYST", what, hint=f"analysts: {', '.join(catalog.analysts)}")
+
+
+def nested_budgets(catalog: Catalog, tables: Iterable[str], analyst: str | None) -> tuple[str, ...]:
+    """The budgets, by their names in the ledger, that a request is charged to beside the whole.
+
+    Each is charged in full. Raises: DataError (E_ANALYST) when an analyst has to be named.
+    """
+    names = [nested_name(t) for t in tables if catalog.tables[t].budget is not None]
+    found = find_analyst(catalog, analyst)
+    return (*names, *(() if found is None else (analyst_name(found),)))
 
 
 def ledger_file(catalog: Catalog) -> Path:
@@ -95,10 +132,22 @@ def migrate_ledger(path: str | os.PathLike[str], note: str = "") -> Status | Non
     catalog = Catalog.load(Path(path))
     terms = Ledger.terms_in_force(ledger_file(catalog), anchor_folder(catalog))
     preset = Preset.of(catalog)
+    _refuse_lifting(catalog, terms.budgets.keys())
     in_force = (terms.policy_hash, terms.policy.epsilon, terms.policy.delta)
     if in_force == (preset.policy_hash, preset.policy.epsilon, preset.policy.delta):
         return None
     return _migrate(catalog, note)
+
+
+def _refuse_lifting(catalog: Catalog, budgets: Collection[str]) -> None:
+    """Refuse to forget the budget of a table that stays: its sum would miss what follows."""
+    for key, table in catalog.tables.items():
+        if table.budget is None and nested_name(key) in budgets:
+            raise LedgerError(
+                "E_POLICY_CHANGED",
+                f"the table {printable(table.name)!r} had a budget of its own, and has none now",
+                hint="to lift it, set it to the epsilon of [budget]",
+            )
 
 
 def raise_budget(path: str | os.PathLike[str], epsilon: Fraction, note: str = "") -> Status:

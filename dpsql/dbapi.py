@@ -12,6 +12,7 @@ from dpsql.catalog import Catalog
 from dpsql.curator import (
     adopt_ledger,
     anchor_folder,
+    find_analyst,
     find_entry,
     migrate_ledger,
     raise_budget,
@@ -40,6 +41,7 @@ __all__ = [
     "connect",
     "draft_catalog",
     "find_entry",
+    "inspect",
     "migrate_ledger",
     "parse_delta_text",
     "parse_epsilon_text",
@@ -55,13 +57,15 @@ def connect(
     epsilon: object = None,
     delta: object = None,
     noise: str | None = None,
+    analyst: str | None = None,
     **unknown: object,
 ) -> Connection:
     """Open a connection to the tables of a catalog.
 
     ``epsilon`` and ``delta`` are what each request costs (int, float, Decimal or Fraction);
-    ``noise`` is "laplace", "gaussian" or "auto". All three can be changed by SET.
-    Raises: CatalogError, LedgerError, DataError (E_EPSILON, E_DELTA, E_SETTING).
+    ``noise`` is "laplace", "gaussian" or "auto". All three can be changed by SET. ``analyst`` says
+    whose budget requests are charged to as well, where the catalog declares analysts.
+    Raises: CatalogError, LedgerError, DataError (E_EPSILON, E_DELTA, E_SETTING, E_ANALYST).
     Guarantee: everything ever released from the catalog together is (epsilon, delta)-differentially
     private for one privacy unit, with the epsilon and delta of the catalog's [budget].
     """
@@ -70,7 +74,18 @@ def connect(
     loaded = Catalog.load(_path(catalog))
     terms = Terms(loaded.budget.max_epsilon_per_request)
     given = {name: value for name, value in options.items() if value is not None}
-    return Connection(loaded, terms.with_values(given))
+    found = find_analyst(loaded, analyst)
+    return Connection(loaded, terms.with_values(given), found)
+
+
+def inspect(catalog: str | os.PathLike[str]) -> Connection:
+    """Open a connection for the curator, who sees the budget and every charge.
+
+    Where analysts are declared it belongs to none of them, and every charge is refused.
+    Raises: CatalogError, LedgerError.
+    """
+    loaded = Catalog.load(_path(catalog))
+    return Connection(loaded, Terms(loaded.budget.max_epsilon_per_request))
 
 
 def _path(catalog: object) -> Path:
@@ -106,11 +121,12 @@ def draft_catalog(path: str | os.PathLike[str]) -> str:
 class Connection:
     """A session on one catalog (PEP 249); threads may share the module, not connections."""
 
-    def __init__(self, catalog: Catalog, terms: Terms) -> None:
+    def __init__(self, catalog: Catalog, terms: Terms, analyst: str | None = None) -> None:
         self._catalog = catalog
+        self.analyst = analyst
         self.terms = terms
         self.collected: list[Statement] | None = None
-        self._engine: Engine | None = Engine(catalog, anchor_folder(catalog))
+        self._engine: Engine | None = Engine(catalog, anchor_folder(catalog), analyst)
 
     @property
     def engine(self) -> Engine:

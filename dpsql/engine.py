@@ -20,7 +20,7 @@ from dpsql.answer.implied import Implied, find_implied, imply
 from dpsql.answer.releases import Release, Releases
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.catalog import Catalog
-from dpsql.curator import Preset, ledger_file, nested_name
+from dpsql.curator import Preset, ledger_file, nested_budgets
 from dpsql.errors import (
     BudgetExceeded,
     DataError,
@@ -65,8 +65,9 @@ def guarded(work: Callable[[], T]) -> T:
 class Engine:
     """Answers workloads over one catalog; owns the ledger, the vaults and the releases."""
 
-    def __init__(self, catalog: Catalog, anchors: Path) -> None:
+    def __init__(self, catalog: Catalog, anchors: Path, analyst: str | None = None) -> None:
         self.catalog = catalog
+        self.analyst = analyst
         preset = Preset.of(catalog)
         self._anchors = anchors
         self.ledger = Ledger.open_or_create(
@@ -93,7 +94,7 @@ class Engine:
     def explain(self, workload: Sequence[Compiled], terms: Terms) -> Explanation:
         """The forecast of a workload: free, and a function of public facts only."""
         request = self._request(workload, terms, Fraction(1))
-        remaining = self.status().remaining_within(map(nested_name, request.tables))
+        remaining = self.status().remaining_within(self._within(request.tables))
         known = None if terms.fresh or not request.tables else self._foreseen(request)
         if known is not None:
             published = (known.release.seq, known.products)
@@ -174,7 +175,7 @@ class Engine:
 
     def _release(self, request: Request, name: str) -> Release:
         plan = self._plan(request)
-        within = self._within(plan)
+        within = self._within(part.table for part in plan.parts)
         self._check_budget(plan, within)
         certify(plan, self.vaults)
         self._claim(request)
@@ -200,8 +201,8 @@ class Engine:
             left = status.remaining_within(within)
             if plan.epsilon > left:
                 raise BudgetExceeded(plan.epsilon, left)
-        elif plan.rho > status.remaining_rho:
-            left = status.remaining_gaussian_epsilon
+        elif plan.rho > status.rho_within(within):
+            left = status.gaussian_within(within)
             raise BudgetExceeded(plan.epsilon, left, "epsilon, Gaussian noise")
 
     def _claim(self, request: Request) -> None:
@@ -222,10 +223,9 @@ class Engine:
             return laplace_cost(self.ledger.policy, plan.epsilon)
         return gaussian_cost(self.ledger.policy, plan.rho, plan.epsilon)
 
-    def _within(self, plan: Plan) -> tuple[str, ...]:
-        """The budgets of tables that a plan is charged to, each in full, beside the whole."""
-        tables = [part.table for part in plan.parts]
-        return tuple(nested_name(t) for t in tables if self.catalog.tables[t].budget is not None)
+    def _within(self, tables: Iterable[str]) -> tuple[str, ...]:
+        """The budgets that a request on tables is charged to, each in full, beside the whole."""
+        return nested_budgets(self.catalog, tables, self.analyst)
 
     def _results(
         self, request: Request, products: Mapping[Place, Product], release: Release, free: bool

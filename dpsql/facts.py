@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.answer.result import Result, listing
 from dpsql.catalog import Catalog
 from dpsql.catalog.describe import describe_table
-from dpsql.curator import nested_name
+from dpsql.curator import analyst_name, nested_name
 from dpsql.errors import ProgrammingError, decimal_text, printable
 from dpsql.privacy.ledger import Status
 from dpsql.privacy.status import Nested
@@ -30,7 +30,10 @@ def show(connection: Connection, what: str, sql: str) -> Result:
         for key, table in connection.catalog.tables.items():
             inner = connection.budget.nested.get(nested_name(key))
             if inner is not None:
-                rows += _table_rows(table.name, inner, connection.budget.total_delta > 0)
+                rows += _nested_rows(table.name, inner, connection.budget.total_delta > 0)
+        for key in [connection.analyst] if connection.analyst else connection.catalog.analysts:
+            inner = connection.budget.nested[analyst_name(key)]
+            rows += _nested_rows(f"analyst {key}", inner, connection.budget.total_delta > 0)
         return listing(("budget", "value"), rows, sql)
     return listing((what,), [(connection.settings[what],)], sql)
 
@@ -55,7 +58,7 @@ def _budget_rows(status: Status) -> list[tuple[Any, ...]]:
     return [*rows, ("requests", str(status.entries)), ("ledger", status.ledger_id)]
 
 
-def _table_rows(name: str, inner: Nested, gaussian: bool) -> list[tuple[Any, ...]]:
+def _nested_rows(name: str, inner: Nested, gaussian: bool) -> list[tuple[Any, ...]]:
     found = [
         (f"total epsilon of {name}", decimal_text(inner.total_epsilon)),
         (f"largest epsilon of one more request on {name}", decimal_text(inner.remaining_epsilon)),

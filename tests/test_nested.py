@@ -9,6 +9,8 @@ import pytest
 
 import dpsql
 from dpsql.catalog import Catalog
+from dpsql.dbapi import inspect, migrate_ledger, raise_budget
+from dpsql.ui.cli import run_command_line
 
 COUNT = "SELECT COUNT(*) AS n FROM {}"
 
@@ -100,3 +102,167 @@ def test_budgets_that_make_no_sense(two: Path, budget: str) -> None:
     two.write_text(two.read_text().replace("{ epsilon = 1.0 }", budget))
     with pytest.raises(dpsql.CatalogError, match=r"table 'A'|\[budget\]"):
         Catalog.load(two)
+
+
+def declare(catalog: Path, text: str) -> Path:
+    catalog.write_text(catalog.read_text() + text)
+    return catalog
+
+
+@pytest.fixture
+def shared(two: Path) -> Path:
+    """The catalog with two analysts: a total of 3, of 1 on table a, of 1 for Ana, 2.5 for Bo."""
+    return declare(two, "[analyst.Ana]\nepsilon = 1.0\n[analyst.bo]\nepsilon = 2.5\n")
+
+
+def test_a_request_is_charged_to_catalog_table_and_analyst(shared: Path) -> None:
+    with dpsql.connect(shared, analyst="ANA", epsilon=0.5) as connection:
+        connection.execute(COUNT.format("a"))
+        (entry,) = [e for e in connection.entries() if e.kind == "debit"]
+        assert entry.within.split("\n") == ["table:a", "analyst:ana"]
+        budget = connection.budget
+        assert budget.remaining_epsilon == Fraction(5, 2)
+        assert budget.nested["table:a"].remaining_epsilon == Fraction(1, 2)
+        assert budget.nested["analyst:ana"].remaining_epsilon == Fraction(1, 2)
+        assert budget.nested["analyst:bo"].remaining_epsilon == Fraction(5, 2)
+        with pytest.raises(dpsql.BudgetExceeded) as caught:
+            connection.execute(COUNT.format("b"), epsilon=0.75)
+        assert caught.value.remaining == Fraction(1, 2)
+        assert connection.budget == budget
+    with dpsql.connect(shared, analyst="bo") as connection:
+        with pytest.raises(dpsql.BudgetExceeded) as caught:
+            connection.execute("SELECT x, COUNT(*) FROM a GROUP BY x", epsilon=0.75)
+        assert caught.value.remaining == Fraction(1, 2)
+        connection.execute(COUNT.format("b"), epsilon=0.75)
+        assert connection.budget.nested["analyst:ana"].remaining_epsilon == Fraction(1, 2)
+
+
+def test_the_whole_bounds_what_analysts_may_spend_together(shared: Path) -> None:
+    with dpsql.connect(shared, analyst="bo") as connection:
+        connection.execute(COUNT.format("b"), epsilon=2.5)
+        assert connection.budget.nested["analyst:ana"].remaining_epsilon == Fraction(1, 2)
+    with dpsql.connect(shared, analyst="ana") as connection:
+        with pytest.raises(dpsql.BudgetExceeded) as caught:
+            connection.execute("SELECT x, COUNT(*) FROM b GROUP BY x", epsilon=0.75)
+        assert caught.value.remaining == Fraction(1, 2)
+
+
+def test_gaussian_requests_of_an_analyst(shared: Path) -> None:
+    with dpsql.connect(shared, delta=1e-9, noise="gaussian", analyst="ana") as connection:
+        assert connection.budget.nested["analyst:ana"].remaining_gaussian_epsilon == 1
+        connection.execute(COUNT.format("b"), epsilon=1)
+        with pytest.raises(dpsql.BudgetExceeded) as caught:
+            connection.execute("SELECT x, COUNT(*) FROM b GROUP BY x", epsilon=0.01)
+        assert caught.value.remaining < Fraction(1, 100)
+        assert connection.budget.entries == 1
+
+
+def test_a_repetition_is_free_for_every_analyst(shared: Path) -> None:
+    with dpsql.connect(shared, analyst="ana", epsilon=0.5) as connection:
+        first = connection.execute(COUNT.format("b")).fetchall()
+    with dpsql.connect(shared, analyst="bo", epsilon=0.5) as connection:
+        assert connection.execute(COUNT.format("b")).fetchall() == first
+        assert connection.budget.nested["analyst:bo"].remaining_epsilon == Fraction(5, 2)
+
+
+def test_show_budget_explain_and_ledger_know_the_analyst(shared: Path) -> None:
+    with dpsql.connect(shared, analyst="ana", epsilon=0.75) as connection:
+        connection.execute(COUNT.format("b"))
+        shown = dict(connection.execute("SHOW budget").fetchall())
+        assert shown["total epsilon of analyst ana"] == "1"
+        assert shown["largest epsilon of one more request on analyst ana"] == "0.25"
+        assert "total epsilon of analyst bo" not in shown
+        assert connection.explain("SELECT x, COUNT(*) FROM b GROUP BY x").remaining == Fraction(
+            1, 4
+        )
+
+
+@pytest.mark.parametrize("name", [None, "", "eve", 7, "analyst:ana", b"ana"])
+def test_unknown_analysts_are_refused(shared: Path, name: object) -> None:
+    with pytest.raises(dpsql.DataError, match="E_ANALYST") as caught:
+        dpsql.connect(shared, analyst=name)  # type: ignore[arg-type]
+    assert caught.value.hint == "analysts: ana, bo"
+
+
+def test_an_analyst_where_none_is_declared_is_refused(two: Path) -> None:
+    with pytest.raises(dpsql.DataError, match="E_ANALYST"):
+        dpsql.connect(two, analyst="ana")
+
+
+def test_the_curator_sees_everything_and_charges_nothing(shared: Path) -> None:
+    with inspect(shared) as connection:
+        shown = dict(connection.execute("SHOW budget").fetchall())
+        assert {"total epsilon of analyst ana", "total epsilon of analyst bo"} <= set(shown)
+        with pytest.raises(dpsql.DataError, match="E_ANALYST"):
+            connection.execute(COUNT.format("b"), epsilon=1)
+        assert connection.budget.entries == 0
+
+
+def test_the_command_line(shared: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    ask = [str(shared), "-c", COUNT.format("a"), "--epsilon", "0.5"]
+    assert run_command_line(ask) == 2
+    assert "no analyst is named" in capfd.readouterr().err
+    assert run_command_line([*ask, "--analyst", "eve"]) == 2
+    assert run_command_line([*ask, "--analyst", "Ana"]) == 0
+    file = shared.with_name("w.sql")
+    file.write_text(COUNT.format("b"))
+    order = ["run", str(file), "--catalog", str(shared), "-e", "0.5", "--analyst", "ana"]
+    assert run_command_line(order) == 0
+    capfd.readouterr()
+    assert run_command_line(["ledger", str(shared)]) == 0
+    found = capfd.readouterr()
+    assert "table a, analyst ana" in found.out
+    assert "0 of 1 for analyst ana" in found.err
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[analyst.ana]\n", "[analyst.ana]\nepsilon = 9\n", "[analyst.ana]\nepsilon = true\n",
+     "[analyst.ana]\nepsilon = nan\n", "[analyst]\nana = 1\n", "[analyst.ana]\nbudget = 1\n",
+     "[analyst.'']\nepsilon = 1\n", "[analyst.a]\nepsilon = 1\n[analyst.A]\nepsilon = 1\n",
+     '[analyst."a\\nb"]\nepsilon = 1\n', "[[analyst]]\nepsilon = 1\n"],
+)  # fmt: skip
+def test_analysts_that_make_no_sense(two: Path, text: str) -> None:
+    with pytest.raises(dpsql.CatalogError):
+        Catalog.load(declare(two, text))
+
+
+def test_declaring_an_analyst_is_a_migration(two: Path) -> None:
+    with dpsql.connect(two, epsilon=1) as connection:
+        connection.execute(COUNT.format("b"))
+    declare(two, "[analyst.ana]\nepsilon = 1\n")
+    with pytest.raises(dpsql.OperationalError, match="E_POLICY_CHANGED"):
+        dpsql.connect(two, analyst="ana")
+    migrate_ledger(two, "Ana joins")
+    with dpsql.connect(two, analyst="ana") as connection:
+        assert connection.budget.nested["analyst:ana"].remaining_epsilon == 1
+    raise_budget(two, Fraction(4))
+
+
+@pytest.mark.parametrize("gone", ["analyst", "table"])
+def test_a_budget_that_comes_back_goes_on_where_it_stopped(shared: Path, gone: str) -> None:
+    before = shared.read_text()
+    with dpsql.connect(shared, analyst="ana", epsilon=0.75) as connection:
+        connection.execute(COUNT.format("a"))
+    start = before.index("[analyst.Ana]" if gone == "analyst" else "[table.A]")
+    end = before.index("[analyst.bo]" if gone == "analyst" else "[table.b]")
+    shared.write_text(before[:start] + before[end:])
+    migrate_ledger(shared)
+    with dpsql.connect(shared, analyst="bo", epsilon=0.5) as connection:
+        connection.execute(COUNT.format("b"))
+    shared.write_text(before)
+    migrate_ledger(shared)
+    with dpsql.connect(shared, analyst="ana") as connection:
+        nested = connection.budget.nested
+        assert nested["analyst:ana"].remaining_epsilon == Fraction(1, 4)
+        assert nested["table:a"].remaining_epsilon == Fraction(1, 4)
+
+
+def test_the_budget_of_a_table_that_stays_is_not_lifted_by_leaving_it_out(shared: Path) -> None:
+    dpsql.connect(shared, analyst="ana").close()
+    text = shared.read_text()
+    shared.write_text(text.replace("budget = { epsilon = 1.0 }\n", ""))
+    with pytest.raises(dpsql.OperationalError, match="E_POLICY_CHANGED"):
+        migrate_ledger(shared)
+    shared.write_text(text.replace("budget = { epsilon = 1.0 }", "budget = { epsilon = 3.0 }"))
+    assert migrate_ledger(shared) is not None

@@ -81,7 +81,8 @@ class Catalog:
     """A validated catalog; ``tables`` is keyed by case-folded name, in declared order.
 
     ``noise_backend`` names the sampler; the law and the cost of the noise are the same for each.
-    ``anchors`` is the folder of the ledger's anchor, None for the user's state folder.
+    ``anchors`` is the folder of the ledger's anchor, None for the user's state folder; ``analysts``
+    are the epsilons of the people who may ask, by case-folded name: empty when anyone may.
     """
 
     path: Path
@@ -89,6 +90,7 @@ class Catalog:
     tables: dict[str, Table] = field(default_factory=dict)
     noise_backend: str = "dpsql"
     anchors: Path | None = None
+    analysts: dict[str, Fraction] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: str | Path) -> Catalog:
@@ -102,10 +104,12 @@ class Catalog:
 
     def policy_hash(self) -> str:
         """Hash every fact the guarantee depends on: budget, domains, bounds, units, sources."""
-        facts = {
+        facts: dict[str, object] = {
             "budget": [str(self.budget.epsilon), str(self.budget.delta)],
             "tables": {key: _facts(table, self.path) for key, table in self.tables.items()},
         }
+        if self.analysts:
+            facts["analysts"] = {name: str(epsilon) for name, epsilon in self.analysts.items()}
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 

@@ -19,6 +19,7 @@ TYPES = ("integer", "number", "text", "date", "boolean")
 COLUMN_KEYS = ("type", "domain", "domain_file", "bins", "bounds", "by", "other", "null")
 TABLE_KEYS = ("source", "privacy_unit", "public", "budget", "column")
 BACKENDS = ("dpsql", "opendp")
+LONGEST_ANALYST = 100
 BUDGET_KEYS = ("epsilon", "delta", "max_epsilon_per_request")
 
 
@@ -39,16 +40,18 @@ def read_catalog(path: Path) -> Catalog:
         raw = tomllib.loads(text, parse_float=_decimal)
     except (RecursionError, ValueError) as error:
         place.fail(f"not valid TOML: {error}", "see https://toml.io for the syntax")
-    place.check_keys(raw, ("budget", "ledger", "noise", "table"))
+    place.check_keys(raw, ("analyst", "budget", "ledger", "noise", "table"))
     tables = _section(place, raw, "table")
     if not tables:
         place.fail("declares no table", 'add a section such as [table.people] with source = "..."')
+    whole = _read_budget(place, raw)
     catalog = Catalog(
         path.resolve(),
-        _read_budget(place, raw),
+        whole,
         {},
         _read_backend(place, raw),
         _read_anchors(place, raw),
+        _read_analysts(place, raw, whole),
     )
     for name, body in tables.items():
         key = name.casefold()
@@ -150,24 +153,43 @@ def _read_table(place: Place, name: str, body: Any, whole: Budget) -> Table:
     return Table(name, _read_source(place, body), unit, columns, public, budget)
 
 
+def _read_analysts(place: Place, raw: Mapping[str, Any], whole: Budget) -> dict[str, Fraction]:
+    """Read the epsilon of every analyst; its delta is that of the catalog."""
+    analysts: dict[str, Fraction] = {}
+    for name, body in _section(place, raw, "analyst").items():
+        key = name.casefold()
+        if not name or not name.isprintable() or len(name) > LONGEST_ANALYST:
+            place.fail("an analyst has an unusable name", "use letters, digits and underscores")
+        if key in analysts:
+            place.fail(f"analyst {name!r} is declared twice", "names are compared without case")
+        if not isinstance(body, dict):
+            place.fail(f"analyst {name!r} is not a section", f"write [analyst.{name}]")
+        analysts[key] = _read_epsilon(place, f"[analyst.{name}]", body, whole)
+    return analysts
+
+
 def _read_table_budget(place: Place, body: Mapping[str, Any], whole: Budget) -> Fraction | None:
     """Read the table's own epsilon; its delta is that of the catalog."""
-    from dpsql.privacy.accounting import parse_epsilon
-
     if "budget" not in body:
         return None
-    budget = _section(place, body, "budget")
+    return _read_epsilon(place, "budget", _section(place, body, "budget"), whole)
+
+
+def _read_epsilon(place: Place, what: str, budget: Mapping[str, Any], whole: Budget) -> Fraction:
+    """Read the epsilon of a budget inside the whole one."""
+    from dpsql.privacy.accounting import parse_epsilon
+
     place.check_keys(budget, ("epsilon",))
     if "epsilon" not in budget:
-        place.fail("its budget has no epsilon", "write budget = { epsilon = 1.0 }")
+        place.fail(f"{what} has no epsilon", "write epsilon = 1.0")
     given = budget["epsilon"]
     try:
         epsilon = parse_epsilon(given, Fraction(10**6))
     except Exception as error:
-        place.fail(f"budget epsilon = {show(given)} is not usable", _text(error))
+        place.fail(f"{what} epsilon = {show(given)} is not usable", _text(error))
     if epsilon > whole.epsilon:
         remedy = f"at most the epsilon of [budget], {decimal_text(whole.epsilon)}"
-        place.fail(f"budget epsilon = {show(given)} can never be spent", remedy)
+        place.fail(f"{what} epsilon = {show(given)} can never be spent", remedy)
     return epsilon
 
 

@@ -92,10 +92,13 @@ class Terms:
 
 
 def terms_for(
-    policy: Policy, policy_hash: str, nested: Mapping[str, Fraction], old: Terms | None = None
+    policy: Policy,
+    policy_hash: str,
+    nested: Mapping[str, Fraction],
+    known: Mapping[str, Policy] | None = None,
 ) -> Terms:
-    """Return terms at the total delta, keeping the orders of budgets that existed."""
-    known = {} if old is None else old.budgets
+    """Return terms at the total delta, keeping the orders of budgets that ever existed."""
+    known = known or {}
     totals = {WHOLE: policy.epsilon} | dict(nested)
     budgets = {
         name: Policy(epsilon, policy.delta, known[name].alpha if name in known else None)
@@ -106,10 +109,15 @@ def terms_for(
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the chain says after its last entry."""
+    """What the chain says after its last entry.
+
+    ``known`` holds the last policy of every budget there ever was, and ``spent`` its sums: one
+    that is dropped and declared again goes on where it stopped.
+    """
 
     ledger_id: str
     terms: Terms
+    known: Mapping[str, Policy]
     spent: Mapping[str, Spent]
     seq: int
     head: str
@@ -126,18 +134,25 @@ class State:
             ledger_id, terms = _read_terms(entry)
             if ledger_id != self.ledger_id:
                 raise tampered("an entry belongs to another ledger")
-            spent = {name: self.spent_in(name) for name in terms.budgets}
-            return State(ledger_id, terms, spent, entry.seq, entry.hash, self.debits)
+            if any(terms.budgets[n].alpha != self.known[n].alpha for n in self._old(terms)):
+                raise tampered("a budget has changed its order")
+            known = {**self.known, **terms.budgets}
+            spent = {name: self.spent_in(name) for name in known}
+            return State(ledger_id, terms, known, spent, entry.seq, entry.hash, self.debits)
         charged = self.charge(read_cost(entry), _read_within(entry))
         if charged is None:
             raise tampered("an entry exceeds the budget")
-        return State(self.ledger_id, self.terms, charged, entry.seq, entry.hash, self.debits + 1)
+        made = self.debits + 1
+        return State(self.ledger_id, self.terms, self.known, charged, entry.seq, entry.hash, made)
+
+    def _old(self, terms: Terms) -> set[str]:
+        return self.known.keys() & terms.budgets.keys()
 
     def charge(self, cost: Cost, within: tuple[str, ...]) -> dict[str, Spent] | None:
         """Return every budget's sums after a debit, or None when one of them refuses."""
         spent = dict(self.spent)
         for name in (WHOLE, *within):
-            if name not in spent:
+            if name not in self.terms.budgets:
                 raise tampered("an entry is charged to a budget that does not exist")
             policy = self.terms.budgets[name]
             spent[name] = spent[name].add(cost.under(policy) if name else cost)
@@ -207,7 +222,7 @@ def first_state(entry: Entry) -> State:
         raise tampered("the first entry is not a creation")
     ledger_id, terms = _read_terms(entry)
     spent = {name: Spent() for name in terms.budgets}
-    return State(ledger_id, terms, spent, 0, entry.hash, 0)
+    return State(ledger_id, terms, terms.budgets, spent, 0, entry.hash, 0)
 
 
 def _new_id() -> str:

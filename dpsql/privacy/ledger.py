@@ -165,7 +165,7 @@ class Ledger:
             if (old.policy.delta == 0) != (policy.delta == 0):
                 raise unchangeable("a ledger cannot change between delta = 0 and delta > 0")
             budgets = ledger.nested if nested is None else nested
-            terms = terms_for(policy, policy_hash, budgets, old)
+            terms = terms_for(policy, policy_hash, budgets, state.known)
             if any(not state.spent_in(name).within(p) for name, p in terms.budgets.items()):
                 raise unchangeable("more than a new budget has been spent already")
             detail = terms.to_json(state.ledger_id, note)

@@ -16,6 +16,7 @@ class Nested:
 
     total_epsilon: Fraction
     remaining_epsilon: Fraction
+    remaining_rho: Fraction
     remaining_gaussian_epsilon: Fraction
 
 
@@ -44,18 +45,30 @@ class Status:
 
     def remaining_within(self, names: Iterable[str]) -> Fraction:
         """Return the largest pure epsilon that the whole and those of these budgets admit."""
-        inner = [self.nested[name].remaining_epsilon for name in names if name in self.nested]
-        return min([self.remaining_epsilon, *inner])
+        return min(part.remaining_epsilon for part in self._parts(names))
+
+    def rho_within(self, names: Iterable[str]) -> Fraction:
+        """Return the largest rho that the whole and those of these budgets admit."""
+        return min(part.remaining_rho for part in self._parts(names))
+
+    def gaussian_within(self, names: Iterable[str]) -> Fraction:
+        """Return the largest epsilon with Gaussian noise that all of these budgets admit."""
+        return min(part.remaining_gaussian_epsilon for part in self._parts(names))
+
+    def _parts(self, names: Iterable[str]) -> list[Status | Nested]:
+        return [self, *(self.nested[name] for name in names if name in self.nested)]
 
 
 def status_of(state: State) -> Status:
     """Return what may be shown of a state; all of it follows from the history of requests."""
     policy, spent = state.terms.policy, state.spent[WHOLE]
     pure, gaussian = spent.largest_pure(policy), spent.largest_gaussian(policy)
+    rho = spent.largest_rho(policy)
     nested = {
         name: Nested(
             inner.epsilon,
             min(pure, state.spent[name].largest_pure(inner)),
+            min(rho, state.spent[name].largest_rho(inner)),
             min(gaussian, state.spent[name].largest_gaussian(inner)),
         )
         for name, inner in state.terms.budgets.items()
@@ -68,7 +81,7 @@ def status_of(state: State) -> Status:
         spent_renyi=Fraction(spent.renyi_units, UNITS),
         total_renyi=policy.renyi_budget,
         remaining_epsilon=pure,
-        remaining_rho=spent.largest_rho(policy),
+        remaining_rho=rho,
         remaining_gaussian_epsilon=gaussian,
         entries=state.debits,
         ledger_id=state.ledger_id,

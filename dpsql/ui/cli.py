@@ -57,6 +57,7 @@ class OrderedCommand(click.Command):
 @click.option("--delta", metavar="D", help="Delta of every Gaussian request.")
 @click.option("--noise", metavar="NOISE", help="laplace or gaussian.")
 @click.option("--effort", metavar="N", help="How much to search for a better strategy; default 1.")
+@click.option("--analyst", metavar="NAME", help="Whose budget is charged, if any is declared.")
 @click.option("--format", "--mode", "format_", metavar="FORMAT", help="How results are written.")
 @click.option("--stddev", is_flag=True, help="Add error columns to csv, tsv, json and files.")
 @click.version_option(__version__, message="dpsql %(version)s")
@@ -71,6 +72,7 @@ def query(
     delta: str | None,
     noise: str | None,
     effort: str | None,
+    analyst: str | None,
     format_: str | None,
     stddev: bool,
 ) -> int:
@@ -94,7 +96,7 @@ def query(
     if not texts and not sys.stdin.isatty():
         texts.append(read_text("-"))
     first = None if init is None else read_text(init)
-    connection = open_connection(catalog, epsilon, delta, noise, effort)
+    connection = open_connection(catalog, epsilon, delta, noise, effort, analyst)
     session = Session(connection, Path(catalog).stem, chosen, stddev=stddev)
     try:
         if first is not None:
@@ -129,6 +131,7 @@ def _run_prompt(session: Session) -> int:
 @click.option("--delta", metavar="D", help="Delta of the whole file (Gaussian noise).")
 @click.option("--noise", metavar="NOISE", help="laplace or gaussian.")
 @click.option("--effort", metavar="N", help="How much to search for a better strategy; default 1.")
+@click.option("--analyst", metavar="NAME", help="Whose budget is charged, if any is declared.")
 @click.option("--out", metavar="DIR", help="Write one file per statement and a summary here.")
 @click.option("--force", is_flag=True, help="Replace existing output.")
 @click.option("--dry-run", is_flag=True, help="Stop at the forecast; nothing is charged.")
@@ -144,6 +147,7 @@ def run(
     delta: str | None,
     noise: str | None,
     effort: str | None,
+    analyst: str | None,
     out: str | None,
     force: bool,
     dry_run: bool,
@@ -163,7 +167,7 @@ def run(
         force=force,
         dry_run=dry_run,
     )
-    connection = open_connection(catalog, epsilon, delta, noise, effort)
+    connection = open_connection(catalog, epsilon, delta, noise, effort, analyst)
     try:
         with blaming_options():
             run_batch(connection, order)

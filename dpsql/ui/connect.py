@@ -22,6 +22,7 @@ def open_connection(
     delta: str | None = None,
     noise: str | None = None,
     effort: str | None = None,
+    analyst: str | None = None,
 ) -> Connection:
     """Connect with options as the user wrote them.
 
@@ -35,6 +36,7 @@ def open_connection(
             epsilon=None if epsilon is None else dbapi.parse_epsilon_text(epsilon, LARGEST_EPSILON),
             delta=None if delta is None else dbapi.parse_delta_text(delta),
             noise=noise,
+            analyst=analyst,
         )
         if effort is not None:
             connection.set("effort", effort)

@@ -34,12 +34,31 @@ def budget_lines(connection: Connection, unicode: bool = True) -> list[str]:
 
 def ledger_grid(connection: Connection) -> Grid:
     """List ledger entries, oldest first."""
-    names = ("seq", "time", "kind", "noise", "epsilon", "rho", "state", "plan")
+    names = ("seq", "time", "kind", "noise", "epsilon", "rho", "state", "plan", "charged also to")
     rows: list[tuple[object, ...]] = [
-        (e.seq, e.at, e.kind, e.noise, e.epsilon, e.rho, e.state, e.plan_hash[:12])
+        (
+            e.seq,
+            e.at,
+            e.kind,
+            e.noise,
+            e.epsilon,
+            e.rho,
+            e.state,
+            e.plan_hash[:12],
+            charged(e.within),
+        )
         for e in connection.entries()
     ]
-    return Grid.exact(names, ("integer", *("text",) * 7), rows)
+    return Grid.exact(names, ("integer", *("text",) * 8), rows)
+
+
+def charged(within: str) -> str:
+    """Write the names of the budgets inside the whole one that an entry is charged to.
+
+    >>> charged("table:adult\\nanalyst:ana")
+    'table adult, analyst ana'
+    """
+    return ", ".join(name.replace(":", " ", 1) for name in within.split("\n"))
 
 
 def gauge(remaining: Fraction, total: Fraction, width: int = 20, unicode: bool = True) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpsql.ui.connect import LARGEST_EPSILON, blaming_options, open_connection
+from dpsql.ui.connect import LARGEST_EPSILON, blaming_options
 from dpsql.ui.tell import tell
 
 if TYPE_CHECKING:
@@ -32,10 +32,11 @@ Each is logged in the ledger for good; what was spent stays spent.
 @click.option("--format", "--mode", "format_", metavar="FORMAT", help="How entries are written.")
 def show(catalog: str, format_: str | None) -> int:
     """Show the budget of CATALOG (stderr) and every charge (stdout)."""
+    from dpsql import dbapi
     from dpsql.ui.describe import budget_lines, ledger_grid
     from dpsql.ui.session import Session, choose_format
 
-    session = Session(open_connection(catalog), Path(catalog).stem, choose_format(format_))
+    session = Session(dbapi.inspect(catalog), Path(catalog).stem, choose_format(format_))
     try:
         for line in budget_lines(session.connection):
             tell(line)

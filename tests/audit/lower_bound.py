@@ -12,8 +12,10 @@ Rows = NDArray[np.float64]
 ALPHA = 1e-4
 
 
-def epsilon_lower_bound(first: Rows, second: Rows, delta: float = 0.0) -> float:
-    """Return an epsilon that the mechanism exceeds, wrong with probability at most ALPHA.
+def epsilon_lower_bound(
+    first: Rows, second: Rows, delta: float = 0.0, alpha: float = ALPHA
+) -> float:
+    """Return an epsilon that the mechanism exceeds, wrong with probability at most alpha.
 
     ``first`` and ``second`` are outputs on neighbouring tables, one row each. The score is a
     logistic regression on y, |y - median of first| and |y - median of second|; its threshold is
@@ -29,9 +31,9 @@ def epsilon_lower_bound(first: Rows, second: Rows, delta: float = 0.0) -> float:
     for sign in (1.0, -1.0):
         one, two = (sign * score for score in scores)
         above, below = (two, one) if sign > 0 else (one, two)
-        cut = _threshold(above[:half], below[:half], delta)
+        cut = _threshold(above[:half], below[:half], delta, alpha)
         hits, misses = int((above[half:] > cut).sum()), int((below[half:] > cut).sum())
-        best = max(best, _bound(hits, misses, len(above) - half, delta))
+        best = max(best, _bound(hits, misses, len(above) - half, delta, alpha))
     return best
 
 
@@ -52,16 +54,17 @@ def _logistic(zeros: Rows, ones: Rows, steps: int = 12, ridge: float = 1.0) -> R
     return np.asarray(w)
 
 
-def _threshold(above: Rows, below: Rows, delta: float) -> float:
+def _threshold(above: Rows, below: Rows, delta: float, alpha: float) -> float:
     cuts = np.unique(np.quantile(np.concatenate([above, below]), np.linspace(0.02, 0.98, 49)))
     n = len(above)
-    bounds = [_bound(int((above > c).sum()), int((below > c).sum()), n, delta) for c in cuts]
+    counts = [(int((above > c).sum()), int((below > c).sum())) for c in cuts]
+    bounds = [_bound(hits, misses, n, delta, alpha) for hits, misses in counts]
     return float(cuts[int(np.argmax(bounds))])
 
 
-def _bound(hits: int, misses: int, runs: int, delta: float) -> float:
+def _bound(hits: int, misses: int, runs: int, delta: float, alpha: float) -> float:
     """Return ln((least chance of a hit - delta) / largest chance of a miss)."""
-    level = ALPHA / 4
+    level = alpha / 4
     low = float(stats.beta.ppf(level, hits, runs - hits + 1)) if hits else 0.0
     high = float(stats.beta.ppf(1 - level, misses + 1, runs - misses)) if misses < runs else 1.0
     return math.log((low - delta) / high) if low > delta else -math.inf

@@ -135,7 +135,7 @@ def test_half_the_noise_in_a_statement(
         return discrete_laplace(bits, scale / 2, size)
 
     monkeypatch.setattr(measure, "discrete_laplace", half)
-    caught(lambda: tables.statement(quick, sql, runs=800))
+    caught(lambda: tables.statement(quick, sql, runs=600))
 
 
 def test_the_number_of_rows_of_a_unit_forgotten_in_the_noise(
@@ -146,4 +146,4 @@ def test_the_number_of_rows_of_a_unit_forgotten_in_the_noise(
 
     monkeypatch.setattr(Part, "scales", property(narrow))
     monkeypatch.setattr(measure, "check_cost", lambda *_: None)
-    caught(lambda: tables.statement(quick, tables.GROUPS, by_unit=True, runs=700))
+    caught(lambda: tables.statement(quick, tables.GROUPS, by_unit=True, runs=600))

@@ -16,8 +16,12 @@ AnyEstimate: TypeAlias = Estimate | SymmetricEstimate
 
 
 def estimate(part: Part, values: Sequence[NDArray[Any]]) -> AnyEstimate:
-    """Return what the noisy integers of a part say, one flat array per block."""
+    """Return what the noisy integers of a part say, one flat array per block.
+
+    Cells are in rows, or privacy units: integers are divided by what one row adds to the block.
+    """
     noise = part.forecast.noise
+    rows = [v if u == 1 else v / u for v, u in zip(values, part.block_units, strict=True)]
     if isinstance(part.strategy, Strategy):
-        return reconstruct(part.strategy, values, noise)
-    return reconstruct_symmetric(part.strategy, values, noise)
+        return reconstruct(part.strategy, rows, noise)
+    return reconstruct_symmetric(part.strategy, rows, noise)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import Total
 from dpsql.algebra.operator import Operator
 from dpsql.answer.stored import Release
+from dpsql.plan.cells import Cells, cells_of
 from dpsql.plan.coarsen import DISTINCT, Coarsening
 from dpsql.plan.plan import Part, Plan
 from dpsql.plan.request import Place, Request
@@ -85,11 +86,11 @@ def _is_worth(request: Request, plan: Plan) -> bool:
 
 def _as_planned(coarse: Coarsening, part: Part) -> list[Product] | None:
     """Return the request's own merged products, if the part was planned on the same cells."""
-    if dict(part.strategy.domain) != coarse.workload.domain:
+    if part.units or dict(part.strategy.domain) != coarse.workload.domain:
         return None
     for name, cells in coarse.classes.items():
-        there = part.classes.get(name)
-        if cells.any() if there is None else not np.array_equal(cells, there):
+        here, there = cells_of(name, cells), part.resolutions.get(name)
+        if cells.any() if there is None else here != there:
             return None
     mapped = list(coarse.workload.products)
     return mapped if all(map(part.forecast.supports, mapped)) else None
@@ -98,18 +99,25 @@ def _as_planned(coarse: Coarsening, part: Part) -> list[Product] | None:
 def _map(products: Iterable[Product], part: Part) -> list[Product] | None:
     """Return products on the merged cells of a part, None when one of them is not supported."""
     known: dict[tuple[str, object], Operator | None] = {}
+    classes = {
+        name: each.classes[0]
+        for name, each in part.resolutions.items()
+        if isinstance(each, Cells) and each.columns == (name,)
+    }
+    if part.units:
+        return None
     mapped = []
     for product in products:
         asked = {a: f for a, f in product.factors.items() if not isinstance(f, Total)}
-        if not asked.keys() <= part.classes.keys():
+        if not asked.keys() <= classes.keys():
             return None
-        if any((cells < 0).any() for a, cells in part.classes.items() if a not in asked):
+        if any(each.leaves_out for a, each in part.resolutions.items() if a not in asked):
             return None
         factors = {}
         for name, factor in asked.items():
             place = (name, factor.key)
             if place not in known:
-                known[place] = merge_columns(factor, part.classes[name])
+                known[place] = merge_columns(factor, classes[name])
             merged = known[place]
             if merged is None:
                 return None

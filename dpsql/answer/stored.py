@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.plan.cells import decode_resolution, encode_resolution
 from dpsql.plan.kinds import decode_strategy
 from dpsql.plan.plan import Part, Plan
 
@@ -47,7 +48,10 @@ def encode(release: Release) -> bytes:
             "table": part.table,
             "amount": str(part.amount),
             "rows_per_unit": part.rows_per_unit,
-            "classes": {name: keep(cells) for name, cells in part.classes.items()},
+            "units": part.units,
+            "resolutions": {
+                name: encode_resolution(each, keep) for name, each in part.resolutions.items()
+            },
             "strategy": part.strategy.encode(keep),
             "values": [keep(value) for value in values],
         }
@@ -78,9 +82,18 @@ def decode(body: bytes) -> Release:
     parts, values = [], []
     for item in facts["parts"]:
         strategy = decode_strategy({"noise": facts["noise"], **item["strategy"]}, arrays)
-        classes = {name: arrays[key] for name, key in item["classes"].items()}
+        resolutions = {
+            name: decode_resolution(each, arrays) for name, each in item["resolutions"].items()
+        }
         parts.append(
-            Part(item["table"], strategy, classes, Fraction(item["amount"]), item["rows_per_unit"])
+            Part(
+                table=item["table"],
+                strategy=strategy,
+                resolutions=resolutions,
+                amount=Fraction(item["amount"]),
+                rows_per_unit=item["rows_per_unit"],
+                units=item["units"],
+            )
         )
         values.append(tuple(_integers(arrays[key]) for key in item["values"]))
     rho = None if facts["rho"] is None else Fraction(facts["rho"])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpsql.plan.cells import Resolution, block_unit
 from dpsql.plan.forecast import noise_variances
 from dpsql.plan.kinds import AnyBlock, AnyForecast, AnyStrategy
 from dpsql.plan.strategy import Noise
@@ -22,18 +23,20 @@ SHARE_GRID = 2**20
 class Part:
     """The measurement of one table.
 
-    ``classes`` maps every declared cell of a measured attribute to its cell in the strategy's
-    domain, or -1. ``amount`` is the epsilon (Laplace) or rho (Gaussian) this part costs for a
+    ``resolutions`` says how rows become the cells of every measured attribute of the strategy's
+    domain. With ``units``, cells count privacy units with at least one row in them, not rows.
+    ``amount`` is the epsilon (Laplace) or rho (Gaussian) this part costs for a
     privacy unit of at most ``rows_per_unit`` rows. ``lower`` is a certified lower bound on the
     error of every strategy at unit cost, 0 where none is known; it is no part of the release.
     """
 
     table: str
     strategy: AnyStrategy
-    classes: Mapping[str, NDArray[np.int64]]
+    resolutions: Mapping[str, Resolution]
     amount: Fraction
     rows_per_unit: int
     lower: float = 0.0
+    units: bool = False
 
     @property
     def blocks(self) -> Sequence[AnyBlock]:
@@ -43,21 +46,44 @@ class Part:
     @cached_property
     def scales(self) -> tuple[Fraction, ...]:
         """The noise parameter of every block: Laplace scale, or Gaussian sigma squared."""
-        return self.strategy.scales(self.amount, self.rows_per_unit)
+        reaches = [self._reach(block) for block in self.blocks]
+        return self.strategy.scales(self.amount, 1, reaches)
+
+    @cached_property
+    def block_units(self) -> tuple[int, ...]:
+        """Per block what one row adds to its cells in total: measured numbers are in 1/unit."""
+        return tuple(
+            block_unit([self.resolutions[name] for name in block.attributes])
+            for block in self.blocks
+        )
+
+    def _reach(self, block: AnyBlock) -> int:
+        """The largest sum of what one privacy unit adds to the cells of a block."""
+        found = [self.resolutions[name] for name in block.attributes]
+        if self.units:
+            return min(self.rows_per_unit, math.prod(each.size for each in found))
+        return self.rows_per_unit * block_unit(found)
 
     @cached_property
     def forecast(self) -> AnyForecast:
-        """The exact expected error of every answer of this part."""
-        return self.strategy.forecast(noise_variances(self.strategy, self.scales))
+        """The exact expected error of every answer of this part, in rows or privacy units."""
+        variances = noise_variances(self.strategy, self.scales)
+        return self.strategy.forecast(
+            [v / unit**2 for v, unit in zip(variances, self.block_units, strict=True)]
+        )
 
     def fingerprint(self) -> str:
         """A digest of everything that is measured."""
         digest = hashlib.sha256()
         facts = (self.table, self.strategy.fingerprint(), self.amount, self.rows_per_unit)
-        digest.update(repr((*map(str, facts), [str(scale) for scale in self.scales])).encode())
-        for name in sorted(self.classes):
-            cells = np.ascontiguousarray(self.classes[name], dtype=np.int64)
-            digest.update(repr((name, cells.shape)).encode() + cells.tobytes())
+        scales = [str(scale) for scale in self.scales]
+        digest.update(repr((*map(str, facts), scales, self.units)).encode())
+        for name in sorted(self.resolutions):
+            resolution = self.resolutions[name]
+            shapes = [each.shape for each in resolution.arrays()]
+            digest.update(repr((name, resolution.facts, shapes)).encode())
+            for each in resolution.arrays():
+                digest.update(np.ascontiguousarray(each, dtype=np.int64).tobytes())
         return digest.hexdigest()
 
 

@@ -9,11 +9,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dpsql.errors import DataError
 from dpsql.plan.cache import cached_choice
+from dpsql.plan.cells import Resolution, cells_of
 from dpsql.plan.coarsen import Coarsening, coarsen
 from dpsql.plan.convention import unit_error
 from dpsql.plan.kinds import AnyBlock, AnyStrategy
@@ -162,10 +160,11 @@ def _plan_with(request: Request, noise: Noise) -> Plan:
     return Plan(parts, noise, request.epsilon, request.delta, rho)
 
 
-def _used(coarse: Coarsening, strategy: AnyStrategy) -> Mapping[str, NDArray[np.int64]]:
+def _used(coarse: Coarsening, strategy: AnyStrategy) -> Mapping[str, Resolution]:
     blocks: Sequence[AnyBlock] = strategy.blocks
     used = {name for block in blocks for name in block.attributes}
-    return {name: coarse.classes[name] for name in coarse.workload.attributes if name in used}
+    names = [name for name in coarse.workload.attributes if name in used]
+    return {name: cells_of(name, coarse.classes[name]) for name in names}
 
 
 def expected_error(request: Request, plan: Plan) -> float:

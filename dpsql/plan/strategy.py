@@ -142,20 +142,25 @@ class Strategy:
             )
         return self.norms[key]
 
-    def scales(self, amount: Fraction, rows_per_unit: int = 1) -> tuple[Fraction, ...]:
+    def scales(
+        self,
+        amount: Fraction,
+        rows_per_unit: int = 1,
+        multipliers: Sequence[int] | None = None,
+    ) -> tuple[Fraction, ...]:
         """Return per block the Laplace scale, or the Gaussian sigma squared, for a total cost.
 
         ``amount`` is epsilon (Laplace) or rho (Gaussian); ``rows_per_unit`` is how many rows one
-        privacy unit can contribute.
+        privacy unit can contribute, and ``multipliers[i]`` what a row adds to the cells of block i
+        in total, 1 if absent.
 
         Guarantee: dyadic, rounded up, so the costs of all blocks sum to at most ``amount``.
         """
         if amount <= 0 or rows_per_unit < 1:
             raise ValueError(f"amount {amount} and rows per unit {rows_per_unit} must be positive")
-        c = rows_per_unit
         scales = []
-        for block in self.blocks:
-            delta = self.sensitivity(block)
+        for block, times in zip(self.blocks, multipliers or [1] * len(self.blocks), strict=True):
+            c, delta = rows_per_unit * times, self.sensitivity(block)
             if self.noise == "laplace":
                 exact = Fraction(c * delta) / (block.share * amount)
             else:

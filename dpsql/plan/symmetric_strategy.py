@@ -181,14 +181,21 @@ class SymmetricStrategy:
         """Return the sensitivity of every block."""
         return (self.sensitivity(self.block),)
 
-    def scales(self, amount: Fraction, rows_per_unit: int = 1) -> tuple[Fraction, ...]:
+    def scales(
+        self,
+        amount: Fraction,
+        rows_per_unit: int = 1,
+        multipliers: Sequence[int] | None = None,
+    ) -> tuple[Fraction, ...]:
         """Return the Gaussian sigma squared for a total cost rho.
 
+        The one multiplier is what a row adds to the cells of the block in total, 1 if absent.
         Guarantee: dyadic, rounded up, so the cost is at most ``amount``.
         """
         if amount <= 0 or rows_per_unit < 1:
             raise ValueError(f"amount {amount} and rows per unit {rows_per_unit} must be positive")
-        squared = rows_per_unit * rows_per_unit * self.sensitivity(self.block)
+        (times,) = multipliers or (1,)
+        squared = (rows_per_unit * times) ** 2 * self.sensitivity(self.block)
         return (round_up(Fraction(squared) / (2 * amount)),)
 
     def rows(self, block: OrbitBlock) -> int:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.kron import kron_apply
 from dpsql.catalog import Catalog
 from dpsql.errors import InternalError
+from dpsql.plan.cells import Cells, Resolution
 from dpsql.plan.kinds import AnyBlock
 from dpsql.plan.plan import Part, Plan
 from dpsql.plan.strategy import Noise
@@ -153,13 +154,34 @@ def _sensitivity(part: Part, block: AnyBlock) -> int:
 
     Guarantee: it is computed from the integer rows, on every call.
     """
-    noise, c = part.strategy.noise, part.rows_per_unit
+    noise, c = part.strategy.noise, _reach(part, block)
     if isinstance(block, OrbitBlock):
         norm = block.sensitivity()
     else:
         matrices = block.factors.values()
         norm = math.prod(_column_norm(rows, noise) for rows in matrices if rows is not None)
     return c * norm if noise == "laplace" else c * c * norm
+
+
+def _reach(part: Part, block: AnyBlock) -> int:
+    """The largest L1 norm of what one privacy unit adds to the cells of a block.
+
+    Guarantee: recomputed from how rows become cells. A row adds non-negative integers of a known
+    sum; the distinct privacy units of a cell grow by at most one, in one cell per row at most.
+    """
+    resolutions = [part.resolutions[name] for name in block.attributes]
+    if part.units:
+        return min(part.rows_per_unit, math.prod(each.size for each in resolutions))
+    return part.rows_per_unit * math.prod(map(_row_sum, resolutions))
+
+
+def _row_sum(resolution: Resolution) -> int:
+    """The sum of what one row adds to the cells of one attribute: Bernstein weights sum to one."""
+    if isinstance(resolution, Cells):
+        return 1
+    if resolution.degree not in (1, 2) or resolution.grid < 1:
+        raise InternalError("E_INTERNAL", "nodes have degree 1 or 2")
+    return int(resolution.grid**resolution.degree)
 
 
 def _column_norm(rows: NDArray[np.int64], noise: str) -> int:
@@ -173,15 +195,15 @@ def _column_norm(rows: NDArray[np.int64], noise: str) -> int:
 def _measure_part(part: Part, plan: Plan, vault: Vault, backend: str) -> Measurement:
     values = []
     for block, scale in zip(part.blocks, part.scales, strict=True):
-        classes = [part.classes[name] for name in block.attributes]
+        resolutions = [part.resolutions[name] for name in block.attributes]
         unbounded = backend == "opendp"
         # No name is kept for the counts, so that they are freed before the rows are formed.
         if isinstance(block, OrbitBlock):
-            exact = _apply_orbits(block, vault.count(block.attributes, classes), unbounded)
+            exact = _apply_orbits(block, vault.tally(resolutions, part.units), unbounded)
         else:
             apply = apply_rows_unbounded if unbounded else apply_rows
             matrices = list(block.factors.values())
-            exact = apply(matrices, vault.count(block.attributes, classes))
+            exact = apply(matrices, vault.tally(resolutions, part.units))
         if unbounded:
             noisy = certified(plan.noise, _sensitivity(part, block), scale).release(exact)
         else:

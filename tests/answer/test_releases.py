@@ -13,6 +13,7 @@ import pytest
 import dpsql
 from dpsql.answer.releases import Release, Releases
 from dpsql.errors import LedgerError
+from dpsql.plan.cells import Cells, cells_of
 from dpsql.plan.plan import Part, Plan
 from dpsql.plan.strategy import Block, Strategy
 
@@ -30,8 +31,12 @@ def example() -> Release:
         "laplace",
         "example",
     )
-    classes = {"a": np.array([0, 1, 2, -1]), "b": np.array([0, 1])}
-    part = Part("t", strategy, classes, Fraction(1, 2), 3)
+    labels = np.array([[0, -1], [1, 0]])
+    resolutions = {
+        "a": cells_of("a", np.array([0, 1, 2, -1])),
+        "b": Cells(("b", "c"), (np.array([0, 1]), np.array([1, 0])), labels),
+    }
+    part = Part("t", strategy, resolutions, Fraction(1, 2), 3)
     values = (np.array([2**62, -5, 0, 1, 2, 3]), np.array([2**80], dtype=object))
     plan = Plan((part,), "laplace", Fraction(1, 2), Fraction(0), None)
     return Release(plan, (values,), "id", 7, "head")

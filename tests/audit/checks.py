@@ -77,7 +77,7 @@ def _exact(plan: Any, cell: tuple[int, ...], rows: int) -> NDArray[np.int64]:
 
     door, part = with_unit(plan, cell, rows), plan.parts[0]
     (block,) = part.strategy.blocks
-    counts = door.cells.count(block.attributes, [])
+    counts = door.cells.tally([part.resolutions[name] for name in block.attributes])
     return apply_rows(part.strategy.matrices(block), counts)
 
 

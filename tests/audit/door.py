@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.plan.cells import Resolution, cells_of
 from dpsql.plan.plan import Part, Plan
 from dpsql.plan.strategy import Block, Noise, Strategy
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
@@ -41,8 +42,9 @@ class Cells:
     def close(self) -> None:
         """Do nothing: there are no rows."""
 
-    def count(self, attributes: Sequence[str], classes: Sequence[Counts]) -> Counts:
+    def tally(self, resolutions: Sequence[Resolution], units: bool = False) -> Counts:
         """Return the marginal on some attributes, in the order of the domain."""
+        attributes = [each.columns[0] for each in resolutions]
         others = tuple(i for i, name in enumerate(self.names) if name not in attributes)
         return np.asarray(self.counts.sum(axis=others), dtype=np.int64)
 
@@ -52,7 +54,7 @@ class Door(Vaults):
 
     def __init__(self, plan: Plan, counts: Counts) -> None:
         self.plan = plan
-        self.cells = Cells(list(plan.parts[0].classes), counts)
+        self.cells = Cells(list(plan.parts[0].resolutions), counts)
 
     def __getitem__(self, table: str) -> Cells:
         return self.cells
@@ -79,15 +81,16 @@ def plan_for(noise: Noise, factors: dict[str, Counts | int], amount: Fraction, c
     full = {n: None if isinstance(f, int) else f for n, f in factors.items()}
     block = Block(tuple(factors), frozenset(), Fraction(1))
     strategy = Strategy(sizes, full, {}, (block,), noise, "audit")
-    classes = {name: np.arange(size) for name, size in sizes.items()}
-    part = Part("t", strategy, classes, amount, c)
+    resolutions = {name: cells_of(name, np.arange(size)) for name, size in sizes.items()}
+    part = Part("t", strategy, resolutions, amount, c)
     rho = amount if noise == "gaussian" else None
     return Plan((part,), noise, amount if rho is None else Fraction(1), Fraction(1, 10**9), rho)
 
 
 def empty(plan: Plan) -> Door:
     """Return the plan's door on a table without rows."""
-    return Door(plan, np.zeros([c.size for c in plan.parts[0].classes.values()], dtype=np.int64))
+    shape = [each.size for each in plan.parts[0].resolutions.values()]
+    return Door(plan, np.zeros(shape, dtype=np.int64))
 
 
 def with_unit(plan: Plan, cell: tuple[int, ...], rows: int = 1) -> Door:

@@ -66,12 +66,12 @@ def test_rows_of_a_unit_clipped_after_counting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rewrite(monkeypatch, lambda sql: sql.replace(f"<= {tables.LIMIT}", "<= 1000000"))
-    count = DuckDBVault._count
+    tally = DuckDBVault._tally
 
-    def clipped(self: DuckDBVault, keys: list[str], classes: Sequence[Any]) -> NDArray[np.int64]:
-        return np.minimum(count(self, keys, classes), tables.LIMIT * 100)
+    def clipped(self: DuckDBVault, resolutions: Sequence[Any], units: bool) -> NDArray[np.int64]:
+        return np.minimum(tally(self, resolutions, units), tables.LIMIT * 100)
 
-    monkeypatch.setattr(DuckDBVault, "_count", clipped)
+    monkeypatch.setattr(DuckDBVault, "_tally", clipped)
     caught(lambda: tables.units(tmp_path))
 
 

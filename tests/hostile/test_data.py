@@ -83,11 +83,10 @@ def test_rows_without_an_owner_and_owners_with_very_many(world: Path) -> None:
 def test_more_rows_than_any_bound(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """B151: wrap-around is no error."""
 
-    def huge(self: DuckDBVault, attributes: object, classes: list[Any]) -> Any:
-        shape = tuple(int(each.max()) + 1 for each in classes)
-        return np.full(shape, 2**62, dtype=np.int64)
+    def huge(self: DuckDBVault, resolutions: list[Any], units: bool = False) -> Any:
+        return np.full(tuple(each.size for each in resolutions), 2**62, dtype=np.int64)
 
-    monkeypatch.setattr(DuckDBVault, "count", huge)
+    monkeypatch.setattr(DuckDBVault, "tally", huge)
     with dpsql.connect(world, epsilon=1) as connection:
         for sql in (
             "SELECT COUNT(*) FROM adult",

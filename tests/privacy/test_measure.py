@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpsql.errors import InternalError, LedgerError
+from dpsql.plan.cells import Resolution, cells_of
 from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.strategy import Block, Noise, Strategy
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
@@ -42,13 +43,13 @@ class FakeVault:
     def load(self) -> None:
         """Nothing to load."""
 
-    def count(
-        self, attributes: Sequence[str], classes: Sequence[NDArray[np.int64]]
-    ) -> NDArray[np.int64]:
+    def tally(self, resolutions: Sequence[Resolution], units: bool = False) -> NDArray[np.int64]:
         """The marginal on some attributes; classes must be the identity here."""
+        attributes = [each.columns[0] for each in resolutions]
         others = tuple(i for i, name in enumerate(self.axes) if name not in attributes)
-        for name, found in zip(attributes, classes, strict=True):
-            assert found.tolist() == list(range(self.counts.shape[self.axes.index(name)]))
+        for each in resolutions:
+            size = self.counts.shape[self.axes.index(each.columns[0])]
+            assert each.arrays()[0].tolist() == list(range(size))
         return np.asarray(self.counts.sum(axis=others), dtype=np.int64)
 
     def close(self) -> None:
@@ -80,8 +81,8 @@ def example(noise: Noise, amount: Fraction = Fraction(1), c: int = 1) -> tuple[P
         noise,
         "example",
     )
-    classes = {"a": np.arange(3), "b": np.arange(2)}
-    part = Part("t", strategy, classes, amount, c)
+    resolutions = {name: cells_of(name, np.arange(n)) for name, n in strategy.domain.items()}
+    part = Part("t", strategy, resolutions, amount, c)
     rho = amount if noise == "gaussian" else None
     plan = Plan((part,), noise, amount, Fraction(1, 10**9), rho)
     return plan, FakeVaults(FakeVault({"a": 3, "b": 2}, np.arange(6).reshape(3, 2)))
@@ -108,7 +109,7 @@ def test_values_are_the_rows_plus_noise_of_the_declared_scale(tmp_path: Path, no
         assert value.dtype == np.int64
         exact = apply_rows(
             part.strategy.matrices(block),
-            vaults.vault.count(block.attributes, [part.classes[a] for a in block.attributes]),
+            vaults.vault.tally([part.resolutions[a] for a in block.attributes]),
         )
         spread = 50 * (float(scale) if noise == "laplace" else math.sqrt(scale))
         assert np.abs(value - exact).max() < spread
@@ -173,8 +174,8 @@ def test_cost_is_exact_by_brute_force_over_every_column(
         for block, scale in zip(part.strategy.blocks, part.scales, strict=True):
             unit = np.zeros((3, 2), dtype=np.int64)
             unit[cell] = c
-            found = FakeVault({"a": 3, "b": 2}, unit).count(
-                block.attributes, [part.classes[a] for a in block.attributes]
+            found = FakeVault({"a": 3, "b": 2}, unit).tally(
+                [part.resolutions[a] for a in block.attributes]
             )
             change = [abs(int(v)) for v in apply_rows(part.strategy.matrices(block), found)]
             if noise == "laplace":
@@ -198,8 +199,8 @@ def test_symmetric_rows_are_measured_at_their_own_sensitivity(tmp_path: Path) ->
     strategy = strategy_of("mixed")
     cells = np.arange(48).reshape(2, 4, 6) * 2**52
     vaults = FakeVaults(FakeVault(dict(strategy.domain), cells))
-    classes = {name: np.arange(n) for name, n in strategy.domain.items()}
-    part = Part("t", strategy, classes, Fraction(1), 2)
+    resolutions = {name: cells_of(name, np.arange(n)) for name, n in strategy.domain.items()}
+    part = Part("t", strategy, resolutions, Fraction(1), 2)
     plan = Plan((part,), "gaussian", Fraction(1), Fraction(1, 10**9), Fraction(1))
     (measured,) = measure(plan, pay(tmp_path, plan, vaults), vaults)
     difference = measured.values[0] - strategy.block.apply(cells)
@@ -209,7 +210,7 @@ def test_symmetric_rows_are_measured_at_their_own_sensitivity(tmp_path: Path) ->
     assert unbounded.tolist() == exact.tolist()
     assert max(map(abs, exact)) >= 2**63
 
-    cheat = Part("t", strategy_of("mixed"), classes, Fraction(1), 2)
+    cheat = Part("t", strategy_of("mixed"), resolutions, Fraction(1), 2)
     cheat.strategy.norm.append(1)  # type: ignore[union-attr]
     plan = Plan((cheat,), "gaussian", Fraction(1), Fraction(1, 10**9), Fraction(1))
     receipt = pay(tmp_path, plan, vaults)
@@ -241,7 +242,7 @@ def test_measured_noise_follows_the_declared_law(tmp_path: Path, noise: Noise) -
         {"a": n}, {"a": None}, {}, (Block(("a",), frozenset(), Fraction(1)),), noise, "identity"
     )
     amount = Fraction(1, 3) if noise == "laplace" else Fraction(1, 100)
-    part = Part("t", strategy, {"a": np.arange(n)}, amount, 1)
+    part = Part("t", strategy, {"a": cells_of("a", np.arange(n))}, amount, 1)
     rho = amount if noise == "gaussian" else None
     plan = Plan((part,), noise, amount, Fraction(1, 10**9), rho)
     vaults = FakeVaults(FakeVault({"a": n}, np.zeros(n, dtype=np.int64)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,9 @@ def people(seed: int, n: int) -> list[Row]:
 
 
 def in_view(row: Row) -> bool:
-    return row[0] is not None and row[1] in range(5) and row[2] in ("a", "b", None)
+    who, x, y, cost = row
+    known = cost is not None and not math.isnan(cost)
+    return who is not None and x in range(5) and y in ("a", "b", None) and known
 
 
 @pytest.mark.parametrize("c", [1, 2, 7])

@@ -136,7 +136,7 @@ class Watch:
 def watching() -> Iterator[Watch]:
     """Count every touch of the data while the vaults go on working."""
     watch = Watch()
-    init, load, count = DuckDBVault.__init__, DuckDBVault.load, DuckDBVault.count
+    init, load, tally = DuckDBVault.__init__, DuckDBVault.load, DuckDBVault.tally
 
     def opened(self: DuckDBVault, *arguments: Any, **options: Any) -> None:
         watch.opened += 1
@@ -146,14 +146,14 @@ def watching() -> Iterator[Watch]:
         watch.loaded += 1
         load(self)
 
-    def counted(self: DuckDBVault, attributes: Any, classes: Any) -> Any:
-        watch.counted.append(tuple(attributes))
-        return count(self, attributes, classes)
+    def tallied(self: DuckDBVault, resolutions: Any, units: bool = False) -> Any:
+        watch.counted.append(tuple(name for each in resolutions for name in each.columns))
+        return tally(self, resolutions, units)
 
     with (
         mock.patch.object(DuckDBVault, "__init__", opened),
         mock.patch.object(DuckDBVault, "load", loaded),
-        mock.patch.object(DuckDBVault, "count", counted),
+        mock.patch.object(DuckDBVault, "tally", tallied),
     ):
         yield watch
 

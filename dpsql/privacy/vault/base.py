@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from dpsql.catalog.catalog import Table
 from dpsql.errors import InternalError
+from dpsql.plan.cells import Resolution
 
 Codes = npt.NDArray[np.unsignedinteger]
 Counts = npt.NDArray[np.int64]
@@ -43,6 +44,16 @@ class Vault(Protocol):
 
         ``classes[i]`` gives the class of every cell of ``attributes[i]``, or -1 for "leave such
         rows out". Shape: the number of classes of each attribute; () for the grand total.
+        Raises: InternalError, with one constant text.
+        """
+
+    def tally(self, resolutions: Sequence[Resolution], units: bool = False) -> Counts:
+        """Add up what the rows add to every combination of cells and nodes.
+
+        With ``units``, count the different privacy units with at least one row in a cell, which
+        takes resolutions into cells. Shape: the size of each resolution; () for none.
+        Guarantee: whole numbers, the same for any order of the rows; one row adds ``block_unit``
+        in total, or nothing.
         Raises: InternalError, with one constant text.
         """
 

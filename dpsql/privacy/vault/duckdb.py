@@ -11,15 +11,16 @@ import duckdb
 
 from dpsql.catalog.catalog import Column, Table
 from dpsql.errors import ProgrammingError
-from dpsql.privacy.vault.base import Classes, Codes, Counts, sealed
-from dpsql.privacy.vault.cells import count_cells
+from dpsql.plan.cells import Resolution, cells_of
+from dpsql.privacy.vault.base import Classes, Counts, sealed
+from dpsql.privacy.vault.rows import Rows, fits, read_rows, tally
 from dpsql.privacy.vault.source import Source, open_source, unavailable
 from dpsql.privacy.vault.vectorize import (
     ACCEPTED,
     Encoding,
     encode,
     family,
-    find_bins,
+    measure_sql,
     missing_sql,
     select_codes,
 )
@@ -46,8 +47,8 @@ class DuckDBVault:
         self._salt = salt.hex()
         self._threads = threads
         self._attributes = [key for key, each in table.columns.items() if each.domain is not None]
-        self._codes: dict[str, Codes] | None = None
-        self._rows = 0
+        self._measures = [key for key, each in table.columns.items() if each.bounds is not None]
+        self._rows: Rows | None = None
         with connect(threads) as connection:
             self._source = open_source(connection, table.source, table.name)
         self._check_columns()
@@ -68,23 +69,26 @@ class DuckDBVault:
             unavailable(self._table.name, self._table.source, problem, "connect again")
 
     def load(self) -> None:
-        if self._codes is None:
+        if self._rows is None:
             sealed(self._load)
 
     def count(self, attributes: Sequence[str], classes: Sequence[Classes]) -> Counts:
-        keys = [name.casefold() for name in attributes]
-        sizes = [self._table.columns[key].size for key in keys if key in self._attributes]
-        if sizes != [len(each) for each in classes] or len(set(keys)) != len(keys):
-            raise ProgrammingError("E_WORKLOAD", "attributes and classes do not fit the table")
+        if len(set(map(str.casefold, attributes))) != len(attributes):
+            raise ProgrammingError("E_WORKLOAD", "an attribute was asked for twice")
+        return self.tally([cells_of(a, c) for a, c in zip(attributes, classes, strict=True)])
+
+    def tally(self, resolutions: Sequence[Resolution], units: bool = False) -> Counts:
+        if not fits(resolutions, self._table, units):
+            raise ProgrammingError("E_WORKLOAD", "cells or nodes do not fit the table")
         self.load()
-        return sealed(lambda: self._count(keys, classes))
+        return sealed(lambda: self._tally(resolutions, units))
 
     def close(self) -> None:
-        self._codes = None
+        self._rows = None
 
-    def _count(self, keys: list[str], classes: Sequence[Classes]) -> Counts:
-        assert self._codes is not None
-        return count_cells([self._codes[key] for key in keys], classes, self._rows)
+    def _tally(self, resolutions: Sequence[Resolution], units: bool) -> Counts:
+        assert self._rows is not None
+        return tally(self._rows, self._table, resolutions, units)
 
     def _fingerprint(self) -> str:
         try:
@@ -148,32 +152,35 @@ class DuckDBVault:
             arrays: dict[str, Any] = dict(connection.execute(sql, parameters).fetchnumpy())
         if self._fingerprint() != self._data_version:
             raise ValueError
-        self._rows = len(next(iter(arrays.values())))
-        self._codes = {
-            key: find_bins(arrays[f"c{i}"], each.edges) if each.edges else arrays[f"c{i}"]
-            for i, (key, each) in enumerate(zip(self._attributes, encodings, strict=True))
-        }
+        self._rows = read_rows(self._table, arrays)
 
     def _query(self, columns: list[Column], encodings: list[Encoding]) -> tuple[str, list[object]]:
         """Return the SELECT of all codes of the declared view, rows per unit bounded."""
         relation, parameters = self._source.relation_sql()
         bound: list[object] = list(parameters)
-        codes = [f"c{i}" for i in range(len(columns))]
-        listed = ", ".join(codes) or "0 AS c"
+        kept = [f"c{i}" for i in range(len(columns))] + [
+            f"q{i}" for i in range(len(self._measures))
+        ]
+        listed = ", ".join(kept) or "0 AS c"
+        declared = [self._table.columns[key] for key in self._measures]
+        raw = [self._raw(each.name) for each in declared]
+        measures = [
+            measure_sql(each, name, str(self._kind(each.name)))
+            for each, name in zip(declared, raw, strict=True)
+        ]
         unit = self._table.unit
         if unit.column is None:
-            inner = select_codes(columns, encodings, relation, ())
+            inner = select_codes(columns, encodings, measures, relation, ())
             return f"SELECT {listed} FROM ({inner})", bound
         owner = self._raw(unit.column)
         missing = missing_sql(owner, str(self._kind(unit.column)))
-        measures = [each for each in self._table.columns.values() if each.bounds is not None]
-        extra = [f"CASE WHEN NOT {missing} THEN {owner} END"]
-        extra += [self._raw(each.name) for each in measures]
-        inner = select_codes(columns, encodings, relation, extra)
-        keys = ["x0", *codes, *(f"x{i}" for i in range(1, len(extra)))]
+        extra = [f"CASE WHEN NOT {missing} THEN {owner} END", *raw]
+        inner = select_codes(columns, encodings, measures, relation, extra)
+        keys = ["x0", *kept[: len(columns)], *(f"x{i}" for i in range(1, len(extra)))]
         order = ", ".join([f"hash(?, {', '.join(keys)})", *keys])
-        kept = f"row_number() OVER (PARTITION BY x0 ORDER BY {order}) <= {unit.max_rows}"
-        sql = f"SELECT {listed} FROM ({inner}) WHERE x0 IS NOT NULL QUALIFY {kept}"
+        first = f"row_number() OVER (PARTITION BY x0 ORDER BY {order}) <= {unit.max_rows}"
+        number = "CAST(dense_rank() OVER (ORDER BY x0) - 1 AS UINTEGER) AS u"
+        sql = f"SELECT {listed}, {number} FROM ({inner}) WHERE x0 IS NOT NULL QUALIFY {first}"
         return sql, [*bound, self._salt]
 
 

@@ -134,22 +134,49 @@ def missing_sql(raw: str, kind: str) -> str:
     return f"({raw} IS NULL OR isnan({raw}))" if kind == "float" else f"({raw} IS NULL)"
 
 
-def select_codes(
-    columns: Sequence[Column], encodings: Sequence[Encoding], relation: str, extra: Sequence[str]
-) -> str:
-    """Return a SELECT of one code per column, c0, c1, ..., then ``extra``, of the declared view.
+def measure_sql(column: Column, raw: str, kind: str) -> str:
+    """Return the value of a measure, clipped to its bounds, as a DOUBLE.
 
-    ``extra`` are expressions over the raw columns, named x0, x1, ....
+    NaN stands for a declared NULL; NULL means that the row is outside the declared view.
     """
-    indices = range(len(columns))
+    if column.bounds is None:
+        raise ValueError("a column without bounds is no measure")
+    number, missing = _number(raw, kind)
+    low, high = (_double(float(bound)) for bound in column.bounds)
+    null = "CAST('nan' AS DOUBLE)" if column.null else "NULL"
+    known = f"CASE WHEN {number} IS NOT NULL THEN {_clip(number, low, high)} END"
+    return f"CASE WHEN {missing} THEN {null} ELSE {known} END"
+
+
+def select_codes(
+    columns: Sequence[Column],
+    encodings: Sequence[Encoding],
+    measures: Sequence[str],
+    relation: str,
+    extra: Sequence[str],
+) -> str:
+    """Return a SELECT of the declared view: a code per column with cells, c0, c1, ..., then the
+    ``measures`` q0, q1, ..., then ``extra`` expressions over the raw columns, x0, x1, ....
+    """
     inner = [f"{each.value} AS v{i}, {each.missing} AS m{i}" for i, each in enumerate(encodings)]
+    inner += [f"{each} AS q{i}" for i, each in enumerate(measures)]
     inner += [f"{each} AS x{i}" for i, each in enumerate(extra)]
-    codes = [f"{code_sql(columns[i], i, encodings[i])} AS c{i}" for i in indices]
+    codes = [f"{code_sql(each, i, encodings[i])} AS c{i}" for i, each in enumerate(columns)]
+    codes += [f"q{i}" for i in range(len(measures))]
     codes += [f"x{i}" for i in range(len(extra))]
-    kept = " AND ".join(f"c{i} IS NOT NULL" for i in indices) or "TRUE"
+    declared = [f"c{i}" for i in range(len(columns))] + [f"q{i}" for i in range(len(measures))]
+    kept = " AND ".join(f"{name} IS NOT NULL" for name in declared) or "TRUE"
     layer = f"SELECT {', '.join(inner) or '0 AS v'} FROM {relation}"
     layer = f"SELECT {', '.join(codes) or '0 AS c'} FROM ({layer})"
     return f"SELECT * FROM ({layer}) WHERE {kept}"
+
+
+def _number(raw: str, kind: str) -> tuple[str, str]:
+    """Return a raw column as a DOUBLE, and when it is missing; text that is no number is not."""
+    number = f"TRY_CAST({raw} AS DOUBLE)"
+    if kind == "text":
+        return number, f"({raw} IS NULL OR COALESCE(isnan({number}), FALSE))"
+    return number, missing_sql(raw, kind)
 
 
 def _value(column: Column, raw: str, kind: str) -> tuple[str, str]:
@@ -168,9 +195,7 @@ def _value(column: Column, raw: str, kind: str) -> tuple[str, str]:
         case "date":
             day = f"TRY_CAST({raw} AS DATE)"
             return f"CASE WHEN isfinite({day}) THEN {day} END", missing
-    number = f"TRY_CAST({raw} AS DOUBLE)"
-    if kind == "text":
-        missing = f"({raw} IS NULL OR COALESCE(isnan({number}), FALSE))"
+    number, missing = _number(raw, kind)
     if isinstance(column.domain, Bins):
         return number, missing
     if kind == "integer":

@@ -1,0 +1,170 @@
+"""How the rows of a table become the cells of one attribute of a strategy.
+
+``Cells`` partitions the rows: every row is in one cell or in none. ``Nodes`` spreads the value of
+a row over two or three neighbouring nodes with whole, non-negative weights that always sum to the
+same total, so that sums of values are counts of nodes: one row moves a vertex of a simplex at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+
+TOTAL_BITS = 24
+"""Bits of the weights of one row over all nodes of a block together."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """Rows by the cells of one column, or of several columns together.
+
+    ``classes[i]`` has one entry per declared cell of ``columns[i]``: its class, or -1 for "in no
+    cell". With several columns, ``labels`` has one axis per column and gives the cell of every
+    combination of classes, or -1.
+    """
+
+    columns: tuple[str, ...]
+    classes: tuple[Integers, ...]
+    labels: Integers | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of cells."""
+        found = self.classes[0] if self.labels is None else self.labels
+        return int(found.max(initial=-1)) + 1
+
+    @property
+    def unit(self) -> int:
+        """What one row adds to its cell."""
+        return 1
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether some rows are in no cell."""
+        return any(bool((each < 0).any()) for each in self.arrays())
+
+    @property
+    def facts(self) -> tuple[object, ...]:
+        """Everything but the arrays."""
+        return ("cells", self.columns)
+
+    def arrays(self) -> tuple[Integers, ...]:
+        """All arrays, for digests and storage."""
+        return self.classes if self.labels is None else (*self.classes, self.labels)
+
+    def __eq__(self, other: object) -> bool:
+        """Say whether every row falls in the same cell."""
+        return (
+            isinstance(other, Cells)
+            and self.columns == other.columns
+            and len(self.arrays()) == len(other.arrays())
+            and all(map(np.array_equal, self.arrays(), other.arrays()))
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """Rows by the value of one number column, spread over nodes: the Bernstein basis.
+
+    Degree 1 has two nodes per interval, with weights 1-w and w; degree 2 has three, with weights
+    (1-w)^2, 2w(1-w) and w^2; w in [0, 1] is the place of the value in its interval. There is one
+    interval for a measure with bounds or a range of integers, and one per bin of a binned column.
+    Nodes come interval by interval, then the cells of ``others``: one entry for the ``other`` cell
+    and one for NULL, where they are declared, gives the place of its cell after the nodes; -1
+    leaves such rows out.
+    Weights are whole numbers that sum to ``unit`` for every row: w is rounded to a multiple of
+    1/``grid``, and ``unit`` is ``grid`` to the power of the degree. A measure with bounds may be
+    clipped to narrower ones, ``low`` to ``high``.
+    Source: Wu et al. 2019; the K-norm mechanism of Hardt and Talwar 2010 on the square.
+    """
+
+    column: str
+    degree: int
+    intervals: int
+    grid: int
+    others: tuple[int, ...] = ()
+    low: Fraction | None = None
+    high: Fraction | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The one column."""
+        return (self.column,)
+
+    @property
+    def size(self) -> int:
+        """The number of nodes and other cells."""
+        return self.intervals * (self.degree + 1) + max(self.others, default=-1) + 1
+
+    @property
+    def unit(self) -> int:
+        """What one row adds to all its nodes together."""
+        return int(self.grid**self.degree)
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether some rows are in no cell."""
+        return any(other < 0 for other in self.others)
+
+    @property
+    def facts(self) -> tuple[object, ...]:
+        """Everything there is: there are no arrays."""
+        clipped = [None if each is None else str(each) for each in (self.low, self.high)]
+        return (
+            *("nodes", self.column, self.degree, self.intervals, self.grid),
+            *(self.others, *clipped),
+        )
+
+    def arrays(self) -> tuple[Integers, ...]:
+        """All arrays, for digests and storage."""
+        return ()
+
+
+Resolution: TypeAlias = Cells | Nodes
+
+
+def cells_of(column: str, classes: Integers) -> Cells:
+    """The cells of one column.
+
+    >>> cells_of("age", np.array([0, 0, 1, -1])).size
+    2
+    """
+    return Cells((column,), (classes,))
+
+
+def block_unit(resolutions: Sequence[Resolution]) -> int:
+    """What one row adds to all cells of a block together: the L1 sensitivity of its data."""
+    unit = 1
+    for each in resolutions:
+        unit *= each.unit
+    return unit
+
+
+def encode_resolution(resolution: Resolution, keep: Callable[[Integers], str]) -> list[Any]:
+    """Return plain facts that describe a resolution; ``keep`` stores an array by name."""
+    return [list(resolution.facts), [keep(each) for each in resolution.arrays()]]
+
+
+def decode_resolution(stored: Sequence[Any], arrays: Mapping[str, Integers]) -> Resolution:
+    """Return the resolution that ``encode_resolution`` described.
+
+    Raises ValueError, KeyError or TypeError for anything else.
+    """
+    (kind, *facts), names = stored
+    if kind == "cells":
+        columns, found = tuple(facts[0]), [arrays[name] for name in names]
+        labels = found[len(columns)] if len(found) > len(columns) else None
+        return Cells(columns, tuple(found[: len(columns)]), labels)
+    column, degree, intervals, grid, others, low, high = facts
+    clipped = (None if each is None else Fraction(each) for each in (low, high))
+    return Nodes(column, degree, intervals, grid, tuple(others), *clipped)

@@ -1,0 +1,133 @@
+"""Rows spread over nodes: whole weights of a value's place in its interval, exact sums.
+
+Guarantee: whatever the value of a row is, its weights are non-negative integers that sum to the
+``unit`` of the nodes: the place is a whole number 0..grid, and Bernstein polynomials sum to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.catalog.catalog import Column
+from dpsql.catalog.domain import Bins, IntegerRange
+from dpsql.plan.cells import Nodes
+from dpsql.privacy.vault.base import Codes, Counts
+from dpsql.privacy.vault.cells import Axis, Spread, strided
+
+Floats = npt.NDArray[np.float64]
+
+PLACES = 1 << 24
+"""Steps to which the place of a value in its bin is kept."""
+
+
+def fits(nodes: Nodes, column: Column) -> bool:
+    """Say whether nodes are those of a number column as the catalog declares it."""
+    declared = column.null + (column.other is not None)
+    if nodes.degree not in (1, 2) or nodes.grid < 1 or len(nodes.others) != declared:
+        return False
+    match column.domain:
+        case IntegerRange():
+            return nodes.intervals == 1 and nodes.low is nodes.high is None
+        case Bins() as bins:
+            return nodes.intervals == bins.size and nodes.low is nodes.high is None
+        case None if column.bounds is not None:
+            low, high = clip_bounds(nodes, column)
+            least, most = map(float, column.bounds)
+            return nodes.intervals == 1 and least <= low < high <= most
+    return False
+
+
+def clip_bounds(nodes: Nodes, column: Column) -> tuple[float, float]:
+    """Return the bounds that the values of a measure are clipped to."""
+    if column.bounds is None:
+        raise ValueError("a column without bounds is no measure")
+    low = column.bounds[0] if nodes.low is None else nodes.low
+    high = column.bounds[1] if nodes.high is None else nodes.high
+    return float(low), float(high)
+
+
+def find_places(numbers: Floats, cells: Codes, edges: Sequence[float]) -> Codes:
+    """Return where numbers lie in their bins, in 0..PLACES; 0 for NULL, which has no bin.
+
+    >>> numbers, cells = np.array([0.0, 2.5, 10.0, np.inf]), np.array([0, 0, 0, 1])
+    >>> (find_places(numbers, cells, (0.0, 10.0)) / PLACES).tolist()
+    [0.0, 0.25, 1.0, 0.0]
+    """
+    low = np.array([*edges[:-1], 0.0])[cells]
+    width = np.diff([*edges, np.inf])[cells]
+    return to_grid(numbers - low, width, PLACES).astype(np.uint32)
+
+
+def to_grid(part: Floats, width: Floats | float, grid: int) -> Counts:
+    """Return part/width in whole steps of 1/grid, 0..grid whatever the numbers are.
+
+    >>> to_grid(np.array([-1.0, 0.0, 2.0, 5.0, np.inf, np.nan]), 4.0, 8).tolist()
+    [0, 0, 4, 8, 8, 0]
+    """
+    with np.errstate(all="ignore"):
+        steps = np.rint(part * float(grid) / width)
+    return np.fmin(np.fmax(steps, 0.0), float(grid)).astype(np.int64)
+
+
+def axis_of_range(code: Codes, nodes: Nodes, size: int) -> Axis:
+    """Return the axis of nodes of a range of ``size`` integers, from the cells of its column."""
+    last, others = max(1, size - 1), len(nodes.others)
+    steps = (2 * np.arange(size) * nodes.grid + last) // (2 * last)
+    kinds = np.concatenate([np.zeros(size, dtype=np.int64), 1 + np.arange(others)])
+    steps = np.concatenate([steps, np.zeros(others, dtype=np.int64)])
+    return _axis(nodes, lambda rows: kinds[code[rows]], lambda rows: steps[code[rows]])
+
+
+def axis_of_bins(code: Codes, places: Codes, nodes: Nodes) -> Axis:
+    """Return the axis of nodes of a binned column, from its bins and the places in them."""
+
+    def steps(rows: slice) -> Counts:
+        return (2 * places[rows].astype(np.int64) * nodes.grid + PLACES) // (2 * PLACES)
+
+    return _axis(nodes, lambda rows: code[rows], steps)
+
+
+def axis_of_measure(numbers: Floats, nodes: Nodes, column: Column) -> Axis:
+    """Return the axis of nodes of a measure, from its values; NaN stands for NULL."""
+    low, high = clip_bounds(nodes, column)
+
+    def steps(rows: slice) -> Counts:
+        clipped = np.fmin(np.fmax(numbers[rows], low), high)
+        return to_grid(clipped - low, high - low, nodes.grid)
+
+    return _axis(nodes, lambda rows: np.isnan(numbers[rows]).astype(np.int64), steps)
+
+
+def _axis(
+    nodes: Nodes, interval: Callable[[slice], Codes], steps: Callable[[slice], Counts]
+) -> Axis:
+    """Return the axis of nodes; intervals beyond the last are the other cells, in order.
+
+    The node of an interval's row gets its Bernstein weight; other cells get all in one go.
+    """
+    first = nodes.intervals * (nodes.degree + 1)
+    others = [first + other if other >= 0 else -1 for other in nodes.others]
+    starts = np.arange(nodes.intervals) * (nodes.degree + 1)
+    places = [np.concatenate([starts + t, np.array(others, dtype=np.int64)]) for t in range(3)]
+
+    def spread_for(stride: int) -> Spread:
+        lookups = [strided(each, stride) for each in places]
+
+        def spread(rows: slice) -> list[tuple[Counts, Counts | None]]:
+            where = interval(rows)
+            is_value = where < nodes.intervals
+            weights = _bernstein(np.where(is_value, steps(rows), 0), nodes)
+            return [(lookups[t][where], weight) for t, weight in enumerate(weights)]
+
+        return spread
+
+    return spread_for
+
+
+def _bernstein(steps: Counts, nodes: Nodes) -> list[Counts]:
+    """Return the weights of all nodes of an interval, for places in it of steps/grid."""
+    rest = nodes.grid - steps
+    return [rest, steps] if nodes.degree == 1 else [rest * rest, 2 * steps * rest, steps * steps]

@@ -27,12 +27,50 @@ def exponential_mechanism(bits: Bits, scores: Sequence[int], epsilon: Fraction, 
     Guarantee: epsilon-DP, and epsilon^2/8-zCDP (Cesar and Rogers 2021). Source: McSherry and
     Talwar 2007.
     """
-    num, den = _gaps(scores, epsilon / _positive(spread))
+    return _accept(bits, *_gaps(scores, epsilon / _positive(spread)))
+
+
+def top_choices(
+    bits: Bits, scores: Integers, epsilon: Fraction, spread: int, count: int
+) -> list[int]:
+    """Return ``count`` different indices, each drawn by the exponential mechanism from the rest.
+
+    Every draw has chances proportional to exp(epsilon * score / spread), with epsilon / spread
+    rounded down to 20 bits; equal scores have equal chances.
+    Guarantee: each draw is epsilon-DP and epsilon^2/8-zCDP. Source: McSherry and Talwar 2007;
+    Durfee and Rogers 2019 (without replacement).
+    """
+    if not 0 < count <= _some(scores):
+        raise _misused()
+    num, den = _gaps([int(q) for q in scores], _round_down(_amount(epsilon) / _positive(spread)))
+    left = np.argsort(num, kind="stable")
+    chosen = []
+    for _ in range(count):
+        gaps = num[left] - num[left[0]]
+        place = _accept(bits, gaps, den)
+        chosen.append(int(left[place]))
+        left = np.delete(left, place)
+    return chosen
+
+
+def _accept(bits: Bits, num: Integers, den: int) -> int:
+    """Return place i with probability proportional to exp(-num[i] / den); some num is 0."""
     while True:
         drawn = uniform_below(bits, num.size, min(num.size, _BATCH))
         kept = np.flatnonzero(exp_coins(bits, num[drawn], den))
         if kept.size:
             return int(drawn[kept[0]])
+
+
+def _round_down(value: Fraction) -> Fraction:
+    """Return the largest dyadic of 20 significant bits that is not above a positive value.
+
+    >>> _round_down(Fraction(1, 3)) <= Fraction(1, 3), _round_down(Fraction(3, 4))
+    (True, Fraction(3, 4))
+    """
+    shift = 20 - value.numerator.bit_length() + value.denominator.bit_length()
+    scale = Fraction(2) ** shift
+    return Fraction(int(value * scale)) / scale
 
 
 def permute_and_flip(
@@ -133,7 +171,7 @@ def _cube_root(n: int) -> int:
     return low
 
 
-def _some(scores: Sequence[int]) -> int:
+def _some(scores: Sequence[int] | Integers) -> int:
     if len(scores) == 0:
         raise _misused()
     return len(scores)

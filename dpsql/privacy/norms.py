@@ -1,0 +1,227 @@
+"""How much one row can change the answers to candidates, from their own integer rows.
+
+A candidate is a sum of Kronecker products with equally many rows. What one row of data in cell j
+adds is column j, and its norm is the product, over attributes, of norms of factor columns: joint
+sensitivities are maxima of sums of such products, found exactly where the cells can be listed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.algebra.blocks import Identity
+from dpsql.algebra.operator import Operator
+from dpsql.errors import InternalError
+from dpsql.plan.workload import Product
+
+Norm = Literal["laplace", "gaussian"]
+"""The L1 norm, or the squared L2 norm."""
+Integers = NDArray[Any]
+
+LISTED = 1 << 20
+"""Cells that are listed at once; beyond, maxima of groups are added up, which is never less."""
+LARGEST = 1 << 26
+"""Entries of one factor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The integer rows of one product: a matrix per attribute, None for the identity.
+
+    ``cell`` is the only cell that a single row counts, where it is such a row.
+    """
+
+    attributes: tuple[str, ...]
+    sizes: tuple[int, ...]
+    matrices: tuple[NDArray[np.int64] | None, ...]
+    rows: int
+    cell: tuple[int, ...] | None
+
+    def norms(self, norm: Norm) -> list[Integers]:
+        """The norm of every column of every factor, as exact integers."""
+        pairs = zip(self.matrices, self.sizes, strict=True)
+        return [_ones(n) if matrix is None else column_norms(matrix, norm) for matrix, n in pairs]
+
+
+class Reader:
+    """Reads candidates over one domain; each candidate and each factor is read once."""
+
+    def __init__(self, domain: Mapping[str, int]) -> None:
+        self.domain = dict(domain)
+        self._rows: dict[int, tuple[Operator, NDArray[np.int64] | None, int | None]] = {}
+        self._pieces: dict[int, tuple[Sequence[Product], tuple[Piece, ...]]] = {}
+
+    def read(self, candidate: Sequence[Product]) -> tuple[Piece, ...]:
+        """Return the integer rows of a candidate, attributes in domain order.
+
+        Raises: InternalError (E_INTERNAL) unless they are integers, fit the domain and each other.
+        """
+        if id(candidate) not in self._pieces:
+            pieces = tuple(self._read_product(product) for product in candidate)
+            if not pieces or len({piece.rows for piece in pieces}) > 1:
+                raise unfit()
+            self._pieces[id(candidate)] = candidate, pieces  # kept alive, so its id stays its own
+        return self._pieces[id(candidate)][1]
+
+    def _read_product(self, product: Product) -> Piece:
+        factors = product.factors
+        names = tuple(name for name in self.domain if name in factors)
+        sizes = tuple(self.domain[name] for name in names)
+        if len(names) != len(factors) or sizes != tuple(factors[name].n for name in names):
+            raise unfit()
+        found = [self._read_factor(factors[name]) for name in names]
+        places = tuple(place for _, _, place in found if place is not None)
+        return Piece(
+            names,
+            sizes,
+            tuple(rows for _, rows, _ in found),
+            math.prod(factors[name].rows for name in names),
+            places if len(places) == len(found) else None,
+        )
+
+    def _read_factor(
+        self, operator: Operator
+    ) -> tuple[Operator, NDArray[np.int64] | None, int | None]:
+        if id(operator) not in self._rows:
+            rows = integer_rows(operator)
+            self._rows[id(operator)] = operator, rows, _only_cell(rows)
+        return self._rows[id(operator)]
+
+
+def integer_rows(operator: Operator) -> NDArray[np.int64] | None:
+    """Return a factor's rows, read-only; None for the identity. Raises: InternalError.
+
+    >>> integer_rows(Identity(3)) is None
+    True
+    """
+    if isinstance(operator, Identity):
+        return None
+    if not operator.integer or not 0 < operator.rows * operator.n <= LARGEST:
+        raise unfit()
+    rows = np.array(operator.dense())
+    if rows.dtype.kind not in "iu" or rows.shape != operator.shape:
+        raise unfit()
+    rows = rows.astype(np.int64)
+    rows.flags.writeable = False
+    return rows
+
+
+def _only_cell(rows: NDArray[np.int64] | None) -> int | None:
+    """The place of the one in a single row of zeros and a one."""
+    if rows is None or len(rows) > 1:
+        return None
+    (places,) = np.nonzero(rows[0])
+    return int(places[0]) if places.size == 1 and rows[0, places[0]] == 1 else None
+
+
+def column_norms(rows: NDArray[np.int64], norm: Norm) -> Integers:
+    """Return the L1 or squared L2 norm of every column; Python integers where int64 could wrap."""
+    largest = max(abs(int(rows.max())), abs(int(rows.min())))
+    exact: Integers = rows if largest**2 * len(rows) < 2**62 else rows.astype(object)
+    found = np.abs(exact) if norm == "laplace" else exact * exact
+    return np.asarray(found.sum(axis=0))
+
+
+def joint_norm(
+    candidates: Iterable[tuple[Piece, ...]], domain: Mapping[str, int], norm: Norm
+) -> int:
+    """Return the largest norm of a column of all candidates' rows together; at least 1.
+
+    Exact when products of a candidate touch different cells and all attributes whose columns
+    differ have at most LISTED cells together; otherwise never less.
+    """
+    constant = 0
+    groups: dict[tuple[str, ...], list[tuple[int, list[Integers]]]] = {}
+    for pieces in candidates:
+        # Columns of k products in one cell: |a+..+b| <= |a|+..+|b|, (a+..+b)^2 <= k(a^2+..+b^2).
+        factor = 1 if norm == "laplace" or are_disjoint(pieces) else len(pieces)
+        for piece in pieces:
+            norms = piece.norms(norm)
+            if all(each.min() == each.max() for each in norms):
+                constant += factor * math.prod(int(each[0]) for each in norms)
+            else:
+                groups.setdefault(piece.attributes, []).append((factor, norms))
+    clusters = _gather(groups, domain)
+    return max(1, constant + sum(_largest(names, groups, domain) for names in clusters))
+
+
+def largest_column(pieces: tuple[Piece, ...], domain: Mapping[str, int]) -> int:
+    """Return the largest L1 norm of a column of one candidate, exact as ``joint_norm`` is."""
+    if len(pieces) > 1:
+        return joint_norm([pieces], domain, "laplace")
+    if pieces[0].cell is not None:
+        return 1
+    return math.prod(int(each.max()) for each in pieces[0].norms("laplace"))
+
+
+def are_disjoint(pieces: Sequence[Piece]) -> bool:
+    """Say whether no two products have a non-zero column in common."""
+    return all(_apart(one, two) for i, one in enumerate(pieces) for two in pieces[i + 1 :])
+
+
+def _apart(one: Piece, two: Piece) -> bool:
+    found = dict(zip(two.attributes, two.matrices, strict=True))
+    for name, rows in zip(one.attributes, one.matrices, strict=True):
+        other = found.get(name)
+        if rows is not None and other is not None and not (rows.any(0) & other.any(0)).any():
+            return True
+    return False
+
+
+def _gather(
+    groups: Iterable[tuple[str, ...]], domain: Mapping[str, int]
+) -> list[list[tuple[str, ...]]]:
+    """Put sets of attributes together while all their cells can be listed."""
+    clusters: list[tuple[frozenset[str], list[tuple[str, ...]]]] = []
+    for names in sorted(groups, key=lambda names: (-_cells(names, domain), names)):
+        for i, (union, members) in enumerate(clusters):
+            if _cells(union | set(names), domain) <= LISTED:
+                clusters[i] = union | set(names), [*members, names]
+                break
+        else:
+            clusters.append((frozenset(names), [names]))
+    return [members for _, members in clusters]
+
+
+def _largest(
+    members: Sequence[tuple[str, ...]],
+    groups: Mapping[tuple[str, ...], list[tuple[int, list[Integers]]]],
+    domain: Mapping[str, int],
+) -> int:
+    """Return the largest sum of norms over the cells of all these attributes together."""
+    found = [(names, factor, norms) for names in members for factor, norms in groups[names]]
+    bound = sum(f * math.prod(int(each.max()) for each in norms) for _, f, norms in found)
+    used = tuple(name for name in domain if any(name in names for names in members))
+    if _cells(used, domain) > LISTED:
+        return bound
+    kind: Any = np.int64 if bound < 2**62 else object
+    total = np.zeros([domain[name] for name in used], dtype=kind)
+    for names, factor, norms in found:
+        of = dict(zip(names, norms, strict=True))
+        places = [np.flatnonzero(of[n]) if n in of else np.arange(domain[n]) for n in used]
+        parts = [
+            of[n][place].astype(kind) if n in of else _ones(1)
+            for n, place in zip(used, places, strict=True)
+        ]
+        total[np.ix_(*places)] += factor * reduce(np.multiply, np.ix_(*parts))
+    return int(total.max())
+
+
+def _cells(names: Iterable[str], domain: Mapping[str, int]) -> int:
+    return math.prod(domain[name] for name in names)
+
+
+def _ones(size: int) -> Integers:
+    return np.ones(size, dtype=np.int64)
+
+
+def unfit() -> InternalError:
+    """Return the error for a candidate that cannot be asked for."""
+    return InternalError("E_INTERNAL", "a candidate has integer rows over the domain")

@@ -130,6 +130,9 @@ class Nodes:
         return ()
 
 
+REAL_BITS = 16
+"""Bits of a real number's place between two nodes, where there is room for them."""
+
 Resolution: TypeAlias = Cells | Nodes
 
 
@@ -140,6 +143,22 @@ def cells_of(column: str, classes: Integers) -> Cells:
     2
     """
     return Cells((column,), (classes,))
+
+
+def grid_for(span: int | None, degree: int, together: int) -> int:
+    """Return the grid of the nodes of a column, within the bits of one row.
+
+    ``span`` is how far a range of integers reaches from its first to its last value, None for real
+    numbers; ``together`` the sum of the degrees of all nodes that can meet in one block. Integers
+    keep their own steps where those fit, so that sums are exact.
+
+    >>> grid_for(None, 1, 1), grid_for(None, 2, 2), grid_for(90, 1, 2), grid_for(10**6, 2, 2)
+    (65536, 4096, 90, 4096)
+    """
+    most: int = 1 << TOTAL_BITS // max(degree, together)
+    if span is not None and span <= most:
+        return max(1, span)
+    return min(most, 1 << REAL_BITS)
 
 
 def block_unit(resolutions: Sequence[Resolution]) -> int:

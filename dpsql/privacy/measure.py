@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.kron import kron_apply
 from dpsql.catalog import Catalog
+from dpsql.catalog.catalog import Table
 from dpsql.errors import InternalError
 from dpsql.plan.cells import Cells, Resolution
 from dpsql.plan.kinds import AnyBlock
@@ -32,7 +33,14 @@ from dpsql.privacy.opendp_noise import certified
 from dpsql.privacy.vault.base import Vault, open_vault
 
 Values = NDArray[Any]
+Matrices = list[NDArray[np.int64] | None]
 EXACT_FLOAT = 2**53
+WRAPS = 2**62
+"""Integers below this, and noise below it, add up within int64."""
+MANY_ROWS = 2**31
+"""Rows of a table up to which measured integers are kept from wrapping around."""
+LEAST_LIMB = 4
+"""Bits below which splitting integers into limbs is no longer worth it."""
 PIECE = 1 << 20
 """Numbers that are handled at once where a whole block would take too much memory."""
 
@@ -94,6 +102,19 @@ def describe_source(path: str) -> list[tuple[str, str]]:
     from dpsql.privacy.vault.duckdb import describe_source as describe
 
     return describe(path)
+
+
+def read_public(table: Table) -> dict[str, tuple[str, list[Any]]]:
+    """The DuckDB type and all values of every column of a table that is declared public.
+
+    Raises: InternalError for any other table; ProgrammingError (E_TOO_LARGE) for too many rows;
+    DataUnavailable.
+    """
+    from dpsql.privacy.vault.public import read_public as read
+
+    if not table.public:
+        raise InternalError("E_INTERNAL", "only public tables can be read")
+    return read(table)
 
 
 def certify(plan: Plan, vaults: Vaults) -> None:
@@ -196,7 +217,7 @@ def _measure_part(part: Part, plan: Plan, vault: Vault, backend: str) -> Measure
     values = []
     for block, scale in zip(part.blocks, part.scales, strict=True):
         resolutions = [part.resolutions[name] for name in block.attributes]
-        unbounded = backend == "opendp"
+        unbounded = backend == "opendp" or _can_wrap(part, block)
         # No name is kept for the counts, so that they are freed before the rows are formed.
         if isinstance(block, OrbitBlock):
             exact = _apply_orbits(block, vault.tally(resolutions, part.units), unbounded)
@@ -204,13 +225,22 @@ def _measure_part(part: Part, plan: Plan, vault: Vault, backend: str) -> Measure
             apply = apply_rows_unbounded if unbounded else apply_rows
             matrices = list(block.factors.values())
             exact = apply(matrices, vault.tally(resolutions, part.units))
-        if unbounded:
+        if backend == "opendp":
             noisy = certified(plan.noise, _sensitivity(part, block), scale).release(exact)
         else:
             noisy = _add_noise(exact, plan.noise, scale)
         noisy.flags.writeable = False
         values.append(noisy)
     return Measurement(tuple(values))
+
+
+def _can_wrap(part: Part, block: AnyBlock) -> bool:
+    """Say whether a table of many rows could take a block's rows past int64: public facts only."""
+    if isinstance(block, OrbitBlock):
+        largest = math.isqrt(block.sensitivity()) + 1
+    else:
+        largest = _largest(block.factors.values())
+    return largest * _reach(part, block) * MANY_ROWS >= WRAPS
 
 
 def _add_noise(exact: Values, noise: Noise, scale: Fraction) -> Values:
@@ -228,12 +258,10 @@ def _add_noise(exact: Values, noise: Noise, scale: Fraction) -> Values:
 def _apply_orbits(block: OrbitBlock, counts: NDArray[np.int64], unbounded: bool) -> Values:
     """A block's rows times counts: modulo 2^64, or exact as Python integers where need be."""
     largest = (math.isqrt(block.sensitivity()) + 1) * _total(counts)
-    return block.apply(counts.astype(object) if unbounded and largest >= 2**63 else counts)
+    return block.apply(counts.astype(object) if unbounded and largest >= WRAPS else counts)
 
 
-def apply_rows(
-    matrices: list[NDArray[np.int64] | None], counts: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def apply_rows(matrices: Matrices, counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Multiply counts by integer matrices, axis by axis; exact modulo 2^64.
 
     ``counts`` has one axis per matrix (``None`` is the identity). Returns the rows, flat. Floating
@@ -241,13 +269,47 @@ def apply_rows(
     """
     if all(rows is None for rows in matrices):
         return counts.astype(np.int64).ravel()
-    largest = math.prod(int(np.abs(rows).max(initial=0)) for rows in matrices if rows is not None)
-    if largest * _total(counts) >= EXACT_FLOAT:
-        return np.asarray(kron_apply(matrices, counts)).ravel()
-    factors = [None if rows is None else rows.astype(np.float64) for rows in matrices]
+    if _largest(matrices) * _total(counts) >= EXACT_FLOAT:
+        return _apply_limbs(matrices, counts, np.int64)
+    factors = _to_floats(matrices)
     floats = [counts.astype(np.float64)]
     del counts  # and the list gives its only reference away: at most two tensors are alive
     return _to_integers(kron_apply(factors, floats.pop()))
+
+
+def _apply_limbs(matrices: Matrices, counts: NDArray[np.int64], kind: type) -> NDArray[Any]:
+    """Multiply in floating point limb by limb, each small enough to be exact, and add up.
+
+    ``kind`` is int64, modulo 2^64, or object, for Python integers.
+    """
+    room = EXACT_FLOAT // max(1, _largest(matrices) * counts.size)
+    width = room.bit_length() - 1
+    if width < LEAST_LIMB:
+        factors: list[Values | None] = [
+            None if rows is None else rows.astype(kind) for rows in matrices
+        ]
+        return np.asarray(kron_apply(factors, counts.astype(kind))).ravel()
+    floats = _to_floats(matrices)
+    shift, rest = 0, counts
+    out: Values | None = None
+    while out is None or rest.any():
+        is_last = shift + width >= 64
+        limb = rest if is_last else rest & ((1 << width) - 1)
+        rest = np.zeros(1, dtype=np.int64) if is_last else rest >> width
+        product = _to_integers(kron_apply(floats, limb.astype(np.float64)))
+        part: Values = product.astype(kind)
+        out = part if out is None else out + (part << shift)
+        shift += width
+    return out
+
+
+def _largest(matrices: Iterable[NDArray[np.int64] | None]) -> int:
+    """The largest magnitude of an entry of a Kronecker product."""
+    return math.prod(int(np.abs(rows).max(initial=0)) for rows in matrices if rows is not None)
+
+
+def _to_floats(matrices: Matrices) -> list[NDArray[np.float64] | None]:
+    return [None if rows is None else rows.astype(np.float64) for rows in matrices]
 
 
 def _total(counts: NDArray[np.int64]) -> int:
@@ -269,12 +331,8 @@ def _to_integers(tensor: NDArray[np.float64]) -> NDArray[np.int64]:
     return integers
 
 
-def apply_rows_unbounded(
-    matrices: list[NDArray[np.int64] | None], counts: NDArray[np.int64]
-) -> NDArray[Any]:
+def apply_rows_unbounded(matrices: Matrices, counts: NDArray[np.int64]) -> NDArray[Any]:
     """Multiply as ``apply_rows`` does, but exactly: Python integers where int64 could wrap."""
-    largest = math.prod(int(np.abs(rows).max(initial=0)) for rows in matrices if rows is not None)
-    if largest * _total(counts) < 2**63:
+    if _largest(matrices) * _total(counts) < WRAPS:
         return apply_rows(matrices, counts)
-    factors = [None if rows is None else rows.astype(object) for rows in matrices]
-    return np.asarray(kron_apply(factors, counts.astype(object))).ravel()
+    return _apply_limbs(matrices, counts, object)

@@ -271,6 +271,6 @@ def single_candidates(problem: Problem, effort: float) -> Iterator[Strategy]:
         count = len(factors.operators)
         share = np.bincount(which[asked], components.weights2[asked], minlength=count)
         gram = factors.gram(share.astype(np.float64)) + components.weights2[~asked].sum()
-    theta = p_identity.optimise(gram)
+    theta = p_identity.optimise(gram, effort=effort)
     family = Family(1, [1], components.masks)
     yield realise(problem, family, Union((theta,), np.ones(1)), "opt_0")

@@ -24,7 +24,13 @@ SCALES = (0.03, 0.1, 0.3, 1.0)
 TILE_TOLERANCE = 1e-4
 """Relative decrease per step at which the search on one tile ends."""
 STAGES = (1e-3, 1e-5)
-"""Relative decrease per step at which the early stages of a search stop."""
+"""Relative decrease per step at which the early stages of a search with several starts stop."""
+WARM_STAGE = 3e-3
+"""The same of the first stage from a single start."""
+OFFSET = 1e-6
+"""Added to every entry before late stages, which descend over the roots of the entries."""
+MEMORY, SHORT_MEMORY = 10, 6
+"""Steps that a descent remembers; late stages over ``STRUCTURED_FROM`` cells or more, fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,33 +98,35 @@ def optimise(
     init: Floats | None = None,
     ftol: float | None = None,
     maxiter: int = 1000,
+    effort: float = 1.0,
 ) -> Floats:
     """Return Theta >= 0 of shape (p, n) with the least tr(V K) found.
 
     Many starts are run loosely and the best few tightly. ``init`` warm-starts the search, and is
     then the only start unless ``restarts`` asks for more. Without ``p``, starts vary it too.
-    ``ftol`` is the relative decrease of the loss per step at which a search ends. The result is
-    never worse than the identity, which it is when Theta is all zero. Same arguments, same
-    result.
+    ``ftol`` is the relative decrease of the loss per step at which a search ends; ``effort`` above
+    1 asks for more starts and a smaller decrease. The result is never worse than the identity,
+    which it is when Theta is all zero. Same arguments, same result.
 
     Source: HDMM, section 4.3 (OPT_0).
     """
     if isinstance(gram, Columns) and gram.permutes:
         moved = None if init is None else np.asarray(init)[:, np.argsort(gram.index)]
         search = partial(optimise, p=p, seed=seed, restarts=restarts, ftol=ftol, maxiter=maxiter)
-        return search(gram.op, init=moved)[:, gram.index]
+        return search(gram.op, init=moved, effort=effort)[:, gram.index]
     V = _wrap(gram)
     n = len(V.diagonal)
     if ftol is None:
         ftol = 1e-8 if n < STRUCTURED_FROM else 2e-5 if n <= TILED_ABOVE else 1e-4
+        ftol /= max(1.0, effort) ** 2
     if restarts is None:
-        restarts = _default_restarts(n) if init is None else 0
+        restarts = int(_default_restarts(n) * max(1.0, effort)) if init is None else 0
     starts = [] if init is None else [np.maximum(np.asarray(init, dtype=np.float64), 0)]
     base = p or default_p(gram)
     starts += _random_starts(n, base, p is not None, restarts, seed)
     if n > TILED_ABOVE and restarts and p is None:
         starts = [*starts[: init is not None], _tiled_start(V, seed)]
-    stages = [tol for tol in STAGES if tol > ftol and len(starts) > 1] + [ftol]
+    stages = [tol for tol in (STAGES if len(starts) > 1 else (WARM_STAGE,)) if tol > ftol] + [ftol]
     for stage, tolerance in enumerate(stages):
         found = [_descend(theta, V, tolerance, maxiter) for theta in starts]
         found.sort(key=lambda pair: pair[0])
@@ -141,26 +149,39 @@ def _small_inverse(theta: Floats) -> Floats:
 
 
 def _evaluate(theta: Floats, V: _Gram) -> tuple[float, Floats]:
-    # With C = diag(s) V diag(s), B = (I + Theta Theta')^-1, M = B Theta and X = C Theta':
-    # Theta Q = M and M C = B X', so one product with V serves both loss and gradient.
+    # With C = diag(s) V diag(s), B = (I + Theta Theta')^-1 and X = C Theta':
+    # C Q = C - X B Theta and Theta Q C Q = B X' - B (Theta X) B Theta, with one product with V.
     s = 1 + theta.sum(axis=0)
     Xt = V.apply((theta * s).T).T * s
     B = _small_inverse(theta)
-    M = B @ theta
-    diagonal = V.diagonal * s * s - np.einsum("pn,pn->n", Xt, M)
-    first = B @ Xt - (M @ Xt.T) @ M
+    first = B @ Xt
+    diagonal = V.diagonal * s * s - np.einsum("pn,pn->n", theta, first)
+    first -= (B @ (theta @ Xt.T) @ B) @ theta
     return float(diagonal.sum()), 2 * (diagonal / s - first)
 
 
 def _descend(theta: Floats, V: _Gram, ftol: float, maxiter: int) -> tuple[float, Floats]:
+    """Return (loss, Theta) where steps gain less than ``ftol``.
+
+    Early stages descend over the entries themselves, which sets most of them to zero. Late ones
+    descend over their roots: without bounds, and better scaled where entries differ in size.
+    """
     shape, points = theta.shape, float(V.diagonal.sum())
+    late = ftol < STAGES[0]
+    memory = SHORT_MEMORY if late and shape[1] >= STRUCTURED_FROM else MEMORY
 
     def log_loss(flat: Floats) -> tuple[float, Floats]:
-        value, gradient = _evaluate(flat.reshape(shape), V)
-        return math.log(value / points), (gradient / value).ravel()
+        x = flat.reshape(shape)
+        value, gradient = _evaluate(x * x if late else x, V)
+        slope = gradient * (2 * x) if late else gradient
+        return math.log(value / points), slope.ravel() / value
 
-    value, flat = minimise(log_loss, theta.ravel(), ftol=ftol, maxiter=maxiter)
-    return points * math.exp(value), flat.reshape(shape)
+    start = np.sqrt(theta + OFFSET) if late else theta
+    value, flat = minimise(
+        log_loss, start.ravel(), ftol=ftol, maxiter=maxiter, signed=late, memory=memory
+    )
+    found = flat.reshape(shape)
+    return points * math.exp(value), found * found if late else found
 
 
 def _default_restarts(n: int) -> int:

@@ -11,12 +11,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpsql.algebra.operator import Floats
+from dpsql.algebra.operator import Array, Floats
 
 SUFFICIENT = 1e-4
 """Part of the predicted decrease that a step must reach."""
 SMALL = 2
 """Small steps in a row that end a descent."""
+HALVED_FROM = 1 << 14
+"""From this many variables on, directions are computed in single precision: half the traffic."""
 TRIES = 20
 """Most step lengths tried on one line."""
 
@@ -48,7 +50,8 @@ def minimise(
     least = -np.inf if signed else 0.0
     x = np.maximum(start, least)
     value, gradient = function(x)
-    pairs: deque[tuple[Floats, Floats, float]] = deque(maxlen=memory)
+    pairs: deque[tuple[Array, Array, float]] = deque(maxlen=memory)
+    kind = np.float32 if len(x) >= HALVED_FROM else np.float64
     small = 0
     for _ in range(maxiter):
         free = (x > least) | (gradient < 0)
@@ -67,7 +70,7 @@ def minimise(
         s, y = new_x - x, new_gradient - gradient
         curvature = float(s @ y)
         if curvature > 1e-10 * float(y @ y):
-            pairs.append((s, y, 1 / curvature))
+            pairs.append((s.astype(kind), y.astype(kind), 1 / curvature))
         gain = value - new_value
         value, x, gradient = new_value, new_x, new_gradient
         small = small + 1 if gain <= ftol * max(abs(value), abs(value + gain), 1.0) else 0
@@ -76,8 +79,8 @@ def minimise(
     return value, x
 
 
-def _direction(gradient: Floats, pairs: deque[tuple[Floats, Floats, float]]) -> Floats:
-    q = -gradient
+def _direction(gradient: Floats, pairs: deque[tuple[Array, Array, float]]) -> Floats:
+    q = -gradient.astype(pairs[0][0].dtype if pairs else gradient.dtype)
     parts = []
     for s, y, inverse in reversed(pairs):
         part = inverse * float(s @ q)
@@ -88,7 +91,7 @@ def _direction(gradient: Floats, pairs: deque[tuple[Floats, Floats, float]]) -> 
         q *= 1 / (inverse * float(y @ y))
     for (s, y, inverse), part in zip(pairs, reversed(parts), strict=True):
         q += (part - inverse * float(y @ q)) * s
-    return q
+    return q.astype(np.float64)
 
 
 def _step(

@@ -1,0 +1,220 @@
+"""Private-PGM: the distribution of highest entropy that explains noisy marginals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.adaptive.handle import Candidate, Floats, Integers, Measured
+from dpsql.answer.beliefs import Beliefs, collapse, propagate
+from dpsql.answer.eliminate import eliminate
+from dpsql.answer.junction import DEFAULT_CAP, Clique, JunctionTree, junction_tree, model_cells
+from dpsql.answer.linear import adjoint, apply, clique_of, norm2, whole_marginal
+from dpsql.answer.synthetic import tree_rows
+from dpsql.errors import ProgrammingError
+
+Progress = Callable[[int, float], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GraphicalModel:
+    """total * exp(sum of potentials), normalised; one tensor of logarithms per clique."""
+
+    domain: Mapping[str, int]
+    total: float
+    potentials: Mapping[Clique, Floats]
+    tree: JunctionTree
+    beliefs: Beliefs
+    cap: int = DEFAULT_CAP
+    loss: float = float("nan")
+
+    def answer(self, candidate: Candidate) -> Floats:
+        """Return the answers of a candidate in counts, flat.
+
+        Raises ModelTooLarge when they are outside the cliques and elimination exceeds the cap.
+        """
+        clique = clique_of(candidate, self.domain)
+        table = collapse(self.tree, self.beliefs.tables, clique)
+        if table is not None:
+            return self.total * apply(candidate, table, clique)
+        parts = [eliminate(self.tree, self.beliefs, p, self.cap) for p in candidate]
+        return np.asarray(self.total * sum(parts[1:], parts[0]))
+
+    def marginal(self, attributes: tuple[str, ...]) -> Floats:
+        """Return the counts over the given attributes as a tensor, axes as given."""
+        ordered = tuple(a for a in self.domain if a in attributes)
+        flat = self.answer(whole_marginal(self.domain, attributes))
+        tensor = flat.reshape([self.domain[a] for a in ordered])
+        return tensor.transpose([ordered.index(a) for a in attributes])
+
+    def rows(self, k: int, rng: np.random.Generator) -> dict[str, Integers]:
+        """Return k synthetic rows as cell numbers per attribute."""
+        return tree_rows(self.tree, self.beliefs, k, rng)
+
+    def describe(self) -> dict[str, Any]:
+        """Return plain facts about the model for display."""
+        return {
+            "model": "graphical",
+            "total": self.total,
+            "cells": self.tree.cells,
+            "cliques": [list(clique) for clique in self.potentials],
+            "junction_tree": [list(clique) for clique in self.tree.cliques],
+            "loss": self.loss,
+        }
+
+    def encode(self, keep: Callable[[NDArray[Any]], str]) -> dict[str, Any]:
+        """Return plain facts that describe the model; ``keep`` stores an array by name."""
+        return {
+            "kind": "graphical",
+            "domain": list(self.domain.items()),
+            "total": self.total,
+            "potentials": [[list(clique), keep(t)] for clique, t in self.potentials.items()],
+            "cap": self.cap,
+            "loss": self.loss,
+        }
+
+    @classmethod
+    def decode(cls, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> GraphicalModel:
+        """Return the model that ``encode`` described."""
+        domain = {name: int(size) for name, size in facts["domain"]}
+        potentials = {tuple(clique): arrays[name] for clique, name in facts["potentials"]}
+        return _model(domain, facts["total"], potentials, facts["cap"], facts["loss"])
+
+
+def fit(
+    domain: Mapping[str, int],
+    measurements: Sequence[Measured],
+    total: float,
+    *,
+    warm: GraphicalModel | None = None,
+    cap: int = DEFAULT_CAP,
+    iterations: int = 1000,
+    tolerance: float = 1e-6,
+    progress: Progress | None = None,
+) -> GraphicalModel:
+    """Return the maximum-entropy minimiser of the weighted squared error of measurements.
+
+    ``total`` is the row count of the model. Entropic mirror descent from the potentials of
+    ``warm``, else from the uniform distribution, until the loss changes by less than a relative
+    ``tolerance`` over 20 steps. Measurements weigh with 1 / stddev^2 whatever their noise.
+
+    Raises ModelTooLarge, before anything is allocated, when the junction tree exceeds the cap.
+    Source: Private-PGM (McKenna, Sheldon, Miklau 2019), algorithm 2.
+    """
+    terms = [_Term.read(m, domain) for m in measurements]
+    model_cells(domain, [t.clique for t in terms], cap)
+    tree = junction_tree(domain, [t.clique for t in terms])
+    potentials = {t.clique: np.zeros([domain[a] for a in t.clique]) for t in terms}
+    if warm is not None:
+        potentials = {c: warm.potentials.get(c, zero) for c, zero in potentials.items()}
+    potentials, beliefs, loss = _descend(
+        tree, terms, potentials, float(total), iterations, tolerance, progress
+    )
+    return GraphicalModel(dict(domain), float(total), potentials, tree, beliefs, cap, loss)
+
+
+def _model(
+    domain: Mapping[str, int],
+    total: float,
+    potentials: Mapping[Clique, Floats],
+    cap: int,
+    loss: float,
+) -> GraphicalModel:
+    tree = junction_tree(domain, potentials)
+    return GraphicalModel(domain, total, potentials, tree, propagate(tree, potentials), cap, loss)
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """One measurement as a squared error on the marginal of its clique."""
+
+    clique: Clique
+    candidate: Candidate
+    values: Floats
+    precision: float
+
+    @classmethod
+    def read(cls, measured: Measured, domain: Mapping[str, int]) -> _Term:
+        if not measured.stddev > 0 or not np.isfinite(measured.values).all():
+            raise ProgrammingError(
+                "E_WORKLOAD",
+                "a measurement has no positive standard deviation or a value that is not finite",
+                hint="give every measurement the standard deviation of its noise",
+            )
+        clique = clique_of(measured.candidate, domain)
+        return cls(clique, measured.candidate, measured.values, measured.stddev**-2)
+
+    def loss(self, marginal: Floats) -> tuple[float, Floats]:
+        """Return half the weighted squared error and its gradient."""
+        error = apply(self.candidate, marginal, self.clique) - self.values
+        scaled = self.precision * error
+        gradient = adjoint(self.candidate, scaled, self.clique, marginal.shape)
+        return 0.5 * float(error @ scaled), gradient
+
+
+def _evaluate(
+    tree: JunctionTree, terms: Sequence[_Term], beliefs: Beliefs, total: float
+) -> tuple[float, dict[Clique, Floats], dict[Clique, Floats]]:
+    """Return the loss, its gradient per clique, and the marginals of the cliques."""
+    marginals: dict[Clique, Floats] = {}
+    gradients: dict[Clique, Floats] = {}
+    loss = 0.0
+    for term in terms:
+        if term.clique not in marginals:
+            table = collapse(tree, beliefs.tables, term.clique)
+            assert table is not None
+            marginals[term.clique] = total * table
+        part, gradient = term.loss(marginals[term.clique])
+        loss += part
+        if term.clique in gradients:
+            gradients[term.clique] = gradients[term.clique] + gradient
+        else:
+            gradients[term.clique] = gradient
+    return loss, gradients, marginals
+
+
+def _first_step(tree: JunctionTree, terms: Sequence[_Term], total: float) -> float:
+    sizes = [0.0] * len(tree.cliques)
+    for term in terms:
+        home = tree.home(term.clique)
+        assert home is not None
+        sizes[home] += term.precision * norm2(
+            term.candidate, term.clique, [tree.domain[a] for a in term.clique]
+        )
+    return 2 / (max(total, 1e-300) * max([*sizes, 1e-300]))
+
+
+def _descend(
+    tree: JunctionTree,
+    terms: Sequence[_Term],
+    potentials: dict[Clique, Floats],
+    total: float,
+    iterations: int,
+    tolerance: float,
+    progress: Progress | None,
+) -> tuple[dict[Clique, Floats], Beliefs, float]:
+    beliefs = propagate(tree, potentials)
+    loss, gradients, marginals = _evaluate(tree, terms, beliefs, total)
+    step = _first_step(tree, terms, total)
+    history = [loss]
+    for iteration in range(iterations):
+        trial = {c: p - step * gradients[c] for c, p in potentials.items()}
+        ahead = propagate(tree, trial)
+        new, new_gradients, new_marginals = _evaluate(tree, terms, ahead, total)
+        moved = sum(float(np.vdot(gradients[c], marginals[c] - new_marginals[c])) for c in trial)
+        if loss - new >= 0.5 * step * moved:
+            potentials, beliefs, loss = trial, ahead, new
+            gradients, marginals = new_gradients, new_marginals
+            step *= 1.01
+        else:
+            step /= 2
+        history.append(loss)
+        if progress is not None:
+            progress(iteration + 1, loss)
+        if len(history) > 20 and history[-21] - loss <= tolerance * history[-21]:
+            break
+    return potentials, beliefs, loss

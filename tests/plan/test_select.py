@@ -6,11 +6,9 @@ import math
 import subprocess
 import sys
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
@@ -76,34 +74,6 @@ def test_auto_is_at_least_as_good_as_every_named_mechanism(noise: Noise) -> None
 def test_same_arguments_same_strategy() -> None:
     one, two = (select(MIXED, effort=0.2).fingerprint() for _ in range(2))
     assert one == two
-
-
-def test_audit_surface_recomputes_the_error() -> None:
-    """From blocks, factors and shares alone anyone can recompute sensitivity and error."""
-    strategy = select(MIXED, effort=0.2)
-    assert isinstance(strategy, Strategy)
-    assert sum(block.share for block in strategy.blocks) == 1
-    information = np.zeros((144, 144))
-    for block in strategy.blocks:
-        rows: NDArray[Any] = np.ones((1, 1))
-        for name, n in MIXED.domain.items():
-            if name not in block.attributes:
-                part = np.ones((1, n))
-            else:
-                factor = block.factors[name]
-                part = np.eye(n) if factor is None else factor.astype(float)
-            rows = np.kron(rows, part)
-        scale = np.abs(rows).sum(axis=0).max() / float(block.share)
-        information += rows.T @ rows / (2 * scale**2)
-    inverse = np.linalg.pinv(information, rcond=1e-12, hermitian=True)
-    total = 0.0
-    for product in MIXED.products:
-        W: NDArray[Any] = np.ones((1, 1))
-        for name, n in MIXED.domain.items():
-            Q = product.factors[name].dense() if name in product.factors else np.ones((1, n))
-            W = np.kron(W, Q)
-        total += float(np.trace(W @ inverse @ W.T))
-    assert strategy.rmse(MIXED) == pytest.approx(math.sqrt(total / MIXED.rows), rel=1e-7)
 
 
 def test_pinned_attributes_are_in_every_block() -> None:

@@ -95,13 +95,14 @@ class Looks:
     E_FORK in another process. What a failed look would have cost stays spent.
     """
 
-    __slots__ = ("_backend", "_lock", "_pid", "_reader", "_run", "_spent", "_truth")
+    __slots__ = ("_backend", "_left", "_lock", "_pid", "_reader", "_run", "_spent", "_truth")
 
     def __init__(self, run: Run, vault: Vault, backend: str) -> None:
         self._run = run
         self._backend = backend
         self._reader = Reader(run.domain)
         self._truth = Truth(vault, run.classes)
+        self._left = run.amount
         self._spent: list[tuple[str, Fraction]] = []
         self._lock = threading.Lock()
         self._pid = os.getpid()
@@ -123,7 +124,7 @@ class Looks:
 
     def remaining(self) -> Fraction:
         """Return the epsilon or rho that is left."""
-        return self._run.amount - sum((amount for _, amount in self._spent), Fraction(0))
+        return self._left
 
     def total(self, amount: Fraction) -> Measured:
         """Return the noisy number of rows."""
@@ -180,9 +181,7 @@ class Looks:
         """Forget the data and what is left of the budget."""
         self._truth.close()
         with self._lock:
-            left = self.remaining()
-            if left:
-                self._spent.append(("close", left))
+            self._left = Fraction(0)
 
     def _release(
         self, what: str, candidates: Sequence[Candidate], amount: Fraction
@@ -228,10 +227,10 @@ class Looks:
             raise InternalError("E_FORK", "a handle cannot be used in a forked process")
         self._require(amount)
         with self._lock:
-            left = self.remaining()
-            if amount > left:
+            if amount > self._left:
                 kind = "epsilon" if self.noise == "laplace" else "rho"
-                raise BudgetExceeded(amount, left, f"{kind} of this run")
+                raise BudgetExceeded(amount, self._left, f"{kind} of this run")
+            self._left -= amount
             self._spent.append((what, amount))
 
     def __repr__(self) -> str:

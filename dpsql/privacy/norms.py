@@ -50,12 +50,24 @@ class Piece:
         return [_ones(n) if matrix is None else column_norms(matrix, norm) for matrix, n in pairs]
 
 
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """One operator as integer rows, None for the identity; ``only`` is the cell of a single one."""
+
+    operator: Operator
+    n: int
+    rows: int
+    matrix: NDArray[np.int64] | None
+    only: int | None
+
+
 class Reader:
     """Reads candidates over one domain; each candidate and each factor is read once."""
 
     def __init__(self, domain: Mapping[str, int]) -> None:
         self.domain = dict(domain)
-        self._rows: dict[int, tuple[Operator, NDArray[np.int64] | None, int | None]] = {}
+        self._places = {name: place for place, name in enumerate(self.domain)}
+        self._factors: dict[int, Factor] = {}
         self._pieces: dict[int, tuple[Sequence[Product], tuple[Piece, ...]]] = {}
 
     def read(self, candidate: Sequence[Product]) -> tuple[Piece, ...]:
@@ -63,36 +75,40 @@ class Reader:
 
         Raises: InternalError (E_INTERNAL) unless they are integers, fit the domain and each other.
         """
-        if id(candidate) not in self._pieces:
-            pieces = tuple(self._read_product(product) for product in candidate)
-            if not pieces or len({piece.rows for piece in pieces}) > 1:
+        known = self._pieces.get(id(candidate))
+        if known is None:
+            pieces = tuple([self._read_product(product) for product in candidate])
+            if not pieces or any(piece.rows != pieces[0].rows for piece in pieces):
                 raise unfit()
-            self._pieces[id(candidate)] = candidate, pieces  # kept alive, so its id stays its own
-        return self._pieces[id(candidate)][1]
+            known = candidate, pieces  # the candidate is kept alive, so its id stays its own
+            self._pieces[id(candidate)] = known
+        return known[1]
 
     def _read_product(self, product: Product) -> Piece:
         factors = product.factors
-        names = tuple(name for name in self.domain if name in factors)
-        sizes = tuple(self.domain[name] for name in names)
-        if len(names) != len(factors) or sizes != tuple(factors[name].n for name in names):
+        if not factors.keys() <= self._places.keys():
             raise unfit()
-        found = [self._read_factor(factors[name]) for name in names]
-        places = tuple(place for _, _, place in found if place is not None)
-        return Piece(
-            names,
-            sizes,
-            tuple(rows for _, rows, _ in found),
-            math.prod(factors[name].rows for name in names),
-            places if len(places) == len(found) else None,
-        )
+        names = tuple(sorted(factors, key=self._places.__getitem__))
+        sizes, matrices, places, rows = [], [], [], 1
+        for name in names:
+            factor = self._read_factor(factors[name])
+            if factor.n != self.domain[name]:
+                raise unfit()
+            sizes.append(factor.n)
+            matrices.append(factor.matrix)
+            rows *= factor.rows
+            if factor.only is not None:
+                places.append(factor.only)
+        cell = tuple(places) if len(places) == len(names) else None
+        return Piece(names, tuple(sizes), tuple(matrices), rows, cell)
 
-    def _read_factor(
-        self, operator: Operator
-    ) -> tuple[Operator, NDArray[np.int64] | None, int | None]:
-        if id(operator) not in self._rows:
+    def _read_factor(self, operator: Operator) -> Factor:
+        known = self._factors.get(id(operator))
+        if known is None:
             rows = integer_rows(operator)
-            self._rows[id(operator)] = operator, rows, _only_cell(rows)
-        return self._rows[id(operator)]
+            known = Factor(operator, operator.n, operator.rows, rows, _only_cell(rows))
+            self._factors[id(operator)] = known
+        return known
 
 
 def integer_rows(operator: Operator) -> NDArray[np.int64] | None:

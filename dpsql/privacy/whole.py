@@ -66,10 +66,12 @@ def whole_lists(
     >>> [each.tolist() for each in whole_lists([np.array([0.6]), np.array([1.0, 2.4])], [1, 2])]
     [[1], [1, 2]]
     """
-    if [np.size(each) for each in answers] != list(sizes):
+    flat = [np.ravel(each) for each in answers]
+    if [each.size for each in flat] != list(sizes):
         raise misused()
-    together = whole_answers(np.concatenate([np.ravel(each) for each in answers]))
-    return np.split(together, np.cumsum(sizes)[:-1])
+    together = whole_answers(np.concatenate(flat))
+    ends = np.cumsum(sizes).tolist()
+    return [together[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
 
 def root_down(value: Fraction) -> Fraction:

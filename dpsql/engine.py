@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dpsql.answer.assemble import assemble_results
 from dpsql.answer.estimate import estimate
 from dpsql.answer.implied import Implied, find_implied, imply
 from dpsql.answer.releases import Release, Releases
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
-from dpsql.catalog import Catalog
+from dpsql.catalog import Catalog, Table
 from dpsql.curator import Preset, ledger_file, nested_budgets
 from dpsql.errors import (
     BudgetExceeded,
@@ -31,13 +31,13 @@ from dpsql.errors import (
 )
 from dpsql.plan.explain import Explanation, explain
 from dpsql.plan.plan import Plan
-from dpsql.plan.request import Place, Request, make_plan
-from dpsql.plan.workload import Product
+from dpsql.plan.request import Planned, Request, make_plan
+from dpsql.plan.target import Readings
 from dpsql.privacy.accounting import Cost, gaussian_cost, laplace_cost
 from dpsql.privacy.claims import claim_sources
 from dpsql.privacy.ledger import Entry, Ledger, Status
-from dpsql.privacy.measure import Vaults, certify, measure
-from dpsql.sql.bind import bind
+from dpsql.privacy.measure import Vaults, certify, measure, read_public
+from dpsql.sql.compose import compile_statement
 from dpsql.sql.parse import Statement
 from dpsql.sql.products import Compiled, Compiler
 from dpsql.terms import Terms
@@ -76,8 +76,9 @@ class Engine:
         self.releases = Releases(catalog.path.with_suffix(".releases"))
         self.vaults = Vaults(catalog, self.ledger.salt)
         self.compiler = Compiler(catalog)
-        self._planned: tuple[str, Plan] | None = None
+        self._planned: tuple[str, Planned] | None = None
         self._compiled: dict[str, Compiled] = {}
+        self._public: dict[str, dict[str, tuple[str, list[Any]]]] = {}
 
     def compile(self, statements: Sequence[Statement]) -> tuple[Compiled, ...]:
         """Stages 2 and 3: bind every statement and form its products, each text once."""
@@ -88,8 +89,14 @@ class Engine:
         if text not in self._compiled:
             if len(self._compiled) >= REMEMBERED:
                 self._compiled.clear()
-            self._compiled[text] = self.compiler.compile(bind(statement, self.catalog))
+            self._compiled[text] = compile_statement(statement, self.compiler, self._public_rows)
         return self._compiled[text]
+
+    def _public_rows(self, table: Table) -> dict[str, tuple[str, list[Any]]]:
+        """The rows of a public table, read once."""
+        if table.name not in self._public:
+            self._public[table.name] = read_public(table)
+        return self._public[table.name]
 
     def explain(self, workload: Sequence[Compiled], terms: Terms) -> Explanation:
         """The forecast of a workload: free, and a function of public facts only."""
@@ -97,11 +104,10 @@ class Engine:
         remaining = self.status().remaining_within(self._within(request.tables))
         known = None if terms.fresh or not request.tables else self._foreseen(request)
         if known is not None:
-            published = (known.release.seq, known.products)
-            plan: Plan | None = known.release.plan
-            return explain(request, plan, terms.epsilon is None, remaining, published)
-        plan = self._plan(request) if request.tables else None
-        return explain(request, plan, terms.epsilon is None, remaining)
+            published = (known.release.seq, known.release.plan, known.readings)
+            return explain(request, None, terms.epsilon is None, remaining, published)
+        planned = self._plan(request) if request.tables else None
+        return explain(request, planned, terms.epsilon is None, remaining)
 
     def answer(self, workload: Sequence[Compiled], terms: Terms) -> tuple[Result, ...]:
         """Answer a workload jointly, charging at most once.
@@ -121,10 +127,11 @@ class Engine:
         if known is not None and known.name != name:
             self.releases.link(name, known.name)
         if known is None:
-            release = self._release(request, name)
-            return self._results(request, request.coarse_products(), release, free=False)
+            planned = self._plan(request)
+            release = self._release(request, planned.plan, name)
+            return self._results(request, planned.readings, release, free=False)
         self.status()  # a ledger that is missing or damaged answers nothing, not even for free
-        results = self._results(request, known.products, known.release, free=True)
+        results = self._results(request, known.readings, known.release, free=True)
         paid, entry = decimal_text(known.release.plan.epsilon), known.release.seq
         note = (
             f"from entry {entry} of the ledger (epsilon {paid}); SET fresh = on pays for new noise"
@@ -173,8 +180,7 @@ class Engine:
         facts = [self.ledger.ledger_id, request.fingerprint(), versions, self.catalog.policy_hash()]
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
-    def _release(self, request: Request, name: str) -> Release:
-        plan = self._plan(request)
+    def _release(self, request: Request, plan: Plan, name: str) -> Release:
         within = self._within(part.table for part in plan.parts)
         self._check_budget(plan, within)
         certify(plan, self.vaults)
@@ -211,7 +217,7 @@ class Engine:
         ledger = Path(os.path.realpath(ledger_file(self.catalog)))
         claim_sources(self._anchors, sources, ledger, self.ledger.ledger_id)
 
-    def _plan(self, request: Request) -> Plan:
+    def _plan(self, request: Request) -> Planned:
         """The plan of a request; the last one is kept, since a forecast precedes many a run."""
         name = f"{request.fingerprint()} {request.effort}"
         if self._planned is None or self._planned[0] != name:
@@ -228,18 +234,19 @@ class Engine:
         return nested_budgets(self.catalog, tables, self.analyst)
 
     def _results(
-        self, request: Request, products: Mapping[Place, Product], release: Release, free: bool
+        self, request: Request, readings: Readings, release: Release, free: bool
     ) -> tuple[Result, ...]:
         plan = release.plan
+        needed = {index for index, _, _ in readings.values()}
         estimates = {
-            part.table: estimate(part, values)
-            for part, values in zip(plan.parts, release.values, strict=True)
-            if part.table in request.places
+            index: estimate(part, values)
+            for index, (part, values) in enumerate(zip(plan.parts, release.values, strict=True))
+            if index in needed
         }
         cost = CostInfo(plan.epsilon, plan.delta, plan.noise, free)
         receipt = ReceiptInfo(release.ledger_id, release.seq, release.head)
         sealed = self.compiler.evaluator.sealed
-        return assemble_results(request, products, estimates, cost, receipt, sealed)
+        return assemble_results(request, readings, estimates, cost, receipt, sealed)
 
     def status(self) -> Status:
         """What is left of the budget."""

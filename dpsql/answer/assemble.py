@@ -1,80 +1,151 @@
-"""Estimates of all tables -> one result per statement, each number with its standard error."""
+"""Estimates of all parts -> one result per statement, each number with its standard error."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.answer.estimate import AnyEstimate
+from dpsql.answer.ranks import read_rank
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
-from dpsql.answer.shell import build_result
-from dpsql.plan.request import Place, Request
-from dpsql.plan.workload import Product
+from dpsql.answer.shell import Filled, build_result
+from dpsql.plan.layout import Place
+from dpsql.plan.request import Request
+from dpsql.plan.target import Reading, Readings, reading_covariance, reading_variances
 from dpsql.sealed import Sealed
-from dpsql.sql.products import Compiled
+from dpsql.sql.products import Answer, Compiled, Select
 
 Column = NDArray[np.float64]
 
 
 def assemble_results(
     request: Request,
-    products: Mapping[Place, Product],
-    estimates: Mapping[str, AnyEstimate],
+    readings: Readings,
+    estimates: Mapping[int, AnyEstimate],
     cost: CostInfo | None,
     receipt: ReceiptInfo | None,
     sealed: Sealed,
 ) -> tuple[Result, ...]:
-    """Answer every aggregate from the estimate of its table, then run the outer shells.
+    """Answer every aggregate from the estimate of its part, then run the outer shells.
 
-    ``products`` are the aggregates on the cells that the estimates are about. Statements that
-    the catalog alone determines need no estimate, cost nothing and carry no noise.
+    ``estimates`` are by the number of the part. Statements that the catalog alone determines need
+    no estimate, cost nothing and carry no noise.
     """
-    answers: dict[tuple[int, int], Column] = {}
-    variances: dict[tuple[int, int], Column] = {}
-    for table, estimate in estimates.items():
-        places = [place for place in products if request.table_of(place) == table]
-        asked = [products[place] for place in places]
-        answers.update(zip(places, estimate.answers(asked), strict=True))
-        variances.update(zip(places, estimate.forecast.variances(asked), strict=True))
+    answers, variances = _read(readings, estimates)
     results = []
     for index, item in enumerate(request.statements):
-        static = item.is_static
-        columns = [
-            _arranged(item, answers.get((index, j))) for j in range(len(item.query.aggregates))
-        ]
-        covariances = {
-            (i, j): _arranged(item, variances.get((index, i)))
-            if i == j
-            else _arranged(item, _covariance(products, estimates, item, index, i, j))
-            for i, j in _pairs(item)
-        }
-        paid, proof = (None, None) if static else (cost, receipt)
-        results.append(build_result(item, columns, covariances, paid, proof, sealed))
+        paid, proof = (None, None) if item.is_static else (cost, receipt)
+        filled = _fill(index, item, answers, variances, readings, estimates)
+        results.append(build_result(item, filled, paid, proof, sealed))
     return tuple(results)
 
 
-def _arranged(item: Compiled, flat: Column | None) -> Column:
-    return np.zeros(item.rows) if flat is None else item.arrange(flat)
+def _read(
+    readings: Readings, estimates: Mapping[int, AnyEstimate]
+) -> tuple[dict[Place, Column], dict[Place, Column]]:
+    """The answers and their variances, in the order of the products' rows."""
+    answers: dict[Place, Column] = {}
+    variances: dict[Place, Column] = {}
+    for index, estimate in estimates.items():
+        here = {place: r for place, (at, r, _) in readings.items() if at == index}
+        found = reading_variances(estimate.forecast, list(here.values()))
+        variances.update(zip(here, found, strict=True))
+        values = iter(estimate.answers([p for reading in here.values() for _, p in reading]))
+        for place, reading in here.items():
+            answers[place] = _sum(reading, [next(values) for _ in reading])
+    return answers, variances
 
 
-def _pairs(item: Compiled) -> list[tuple[int, int]]:
+def _sum(reading: Reading, values: Sequence[Column]) -> Column:
+    if len(reading) == 1 and reading[0][0] == 1:
+        return values[0]
+    return np.asarray(sum(s * v for (s, _), v in zip(reading, values, strict=True)))
+
+
+def _fill(
+    index: int,
+    item: Compiled,
+    answers: Mapping[Place, Column],
+    variances: Mapping[Place, Column],
+    readings: Readings,
+    estimates: Mapping[int, AnyEstimate],
+) -> tuple[Filled, ...]:
+    """The noisy numbers of every select of a statement, in result order."""
+    filled = []
+    start = 0
+    for select in item.selects:
+        places = [(index, start + k) for k in range(len(select.answers))]
+        start += len(places)
+        found = [
+            _arranged(select, answer, answers.get(place), readings.get(place))
+            for place, answer in zip(places, select.answers, strict=True)
+        ]
+        columns = tuple(_stacked(select, found, j) for j in range(len(select.query.aggregates)))
+        spreads: dict[tuple[int, int], Column] = {}
+        for i, j in _pairs(select):
+            pairs = [
+                _arranged(
+                    select,
+                    select.answers[k],
+                    _covariance(places, k, other, variances, readings, estimates),
+                    readings.get(places[k]),
+                )
+                for k, other in _matching(select, i, j)
+            ]
+            spreads[i, j] = np.concatenate(pairs) if pairs else np.zeros(0)
+        filled.append(Filled(columns, spreads))
+    return tuple(filled)
+
+
+def _stacked(select: Select, found: Sequence[Column], aggregate: int) -> list[object]:
+    """One aggregate over all grouping sets."""
+    out: list[object] = []
+    for answer, values in zip(select.answers, found, strict=True):
+        if answer.aggregate == aggregate:
+            out += values.tolist() if answer.rank is None else read_rank(answer, values)
+    return out
+
+
+def _arranged(
+    select: Select,
+    answer: Answer,
+    flat: Column | None,
+    reading: tuple[int, Reading, tuple[str, ...]] | None,
+) -> Column:
+    if flat is None or reading is None:
+        cells = select.branches[answer.branch].rows * (len(answer.values) if answer.rank else 1)
+        return np.zeros(cells)
+    return answer.arrange(flat, reading[2])
+
+
+def _pairs(select: Select) -> list[tuple[int, int]]:
     """The pairs of aggregates whose covariance the shell needs."""
-    if item.query.shell.plain:
-        return [(j, j) for j in range(len(item.query.aggregates))]
-    return sorted(item.query.shell.covariances)
+    if select.query.shell.plain:
+        ranked = {a.aggregate for a in select.answers if a.rank is not None}
+        return [(j, j) for j in range(len(select.query.aggregates)) if j not in ranked]
+    return sorted(select.query.shell.covariances)
+
+
+def _matching(select: Select, i: int, j: int) -> list[tuple[int, int]]:
+    """The positions of two aggregates over every grouping set."""
+    count = len(select.query.aggregates)
+    return [(b * count + i, b * count + j) for b in range(len(select.branches))]
 
 
 def _covariance(
-    products: Mapping[tuple[int, int], Product],
-    estimates: Mapping[str, AnyEstimate],
-    item: Compiled,
-    index: int,
-    i: int,
-    j: int,
+    places: Sequence[Place],
+    left: int,
+    right: int,
+    variances: Mapping[Place, Column],
+    readings: Readings,
+    estimates: Mapping[int, AnyEstimate],
 ) -> Column | None:
-    left, right = products.get((index, i)), products.get((index, j))
-    if left is None or right is None:
+    one, two = places[left], places[right]
+    if one == two:
+        return variances.get(one)
+    if one not in readings or two not in readings or readings[one][0] != readings[two][0]:
         return None
-    return estimates[item.query.table].forecast.covariance(left, right)
+    part, reading, _ = readings[one]
+    return reading_covariance(estimates[part].forecast, reading, readings[two][1])

@@ -6,8 +6,9 @@ cells of a class alike, counts no cell that was left out, and the strategy suppo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +16,12 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import Total
 from dpsql.algebra.operator import Operator
 from dpsql.answer.stored import Release
-from dpsql.plan.cells import Cells, cells_of
-from dpsql.plan.coarsen import DISTINCT, Coarsening
+from dpsql.plan.cells import Cells, Resolution
+from dpsql.plan.coarsen import DISTINCT
+from dpsql.plan.layout import Place
 from dpsql.plan.plan import Part, Plan
-from dpsql.plan.request import Place, Request
+from dpsql.plan.request import Request
+from dpsql.plan.target import Reading, Readings, Target, reading_variances
 from dpsql.plan.workload import Product
 from dpsql.privacy.accounting import rho_for
 
@@ -28,19 +31,18 @@ DENSE_LIMIT = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Implied:
-    """A release that determines a request: its name, and every product on its merged cells."""
+    """A release that determines a request: its name, and how every answer is read off it."""
 
     name: str
     release: Release
-    products: Mapping[Place, Product]
-    tables: Mapping[Place, str]
+    readings: Readings
 
     def error(self) -> float:
         """The expected squared error of all answers together."""
         total = 0.0
-        for part in self.release.plan.parts:
-            asked = [p for place, p in self.products.items() if self.tables[place] == part.table]
-            total += sum(float(v.sum()) for v in part.forecast.variances(asked))
+        for index, part in enumerate(self.release.plan.parts):
+            here = [reading for at, reading, _ in self.readings.values() if at == index]
+            total += sum(float(v.sum()) for v in reading_variances(part.forecast, here))
         return total
 
 
@@ -61,19 +63,31 @@ def find_implied(request: Request, candidates: Iterable[tuple[str, Release]]) ->
 
 def imply(request: Request, name: str, release: Release) -> Implied | None:
     """Return how a release answers a request; None when it does not determine every answer."""
-    parts = {part.table: part for part in release.plan.parts}
-    products: dict[Place, Product] = {}
-    for table, places in request.places.items():
-        if table not in parts:
+    readings: dict[Place, tuple[int, Reading, tuple[str, ...]]] = {}
+    taken: set[int] = set()
+    for target in request.targets:
+        found = _read_off(target, release.plan.parts, taken)
+        if found is None:
             return None
-        mapped = _as_planned(request.coarse[table], parts[table])
-        if mapped is None:
-            mapped = _map(request.workloads[table].products, parts[table])
-        if mapped is None:
-            return None
-        products.update(zip(places, mapped, strict=True))
-    tables = {place: request.table_of(place) for place in products}
-    return Implied(name, release, products, tables)
+        readings.update(found)
+    return Implied(name, release, readings)
+
+
+def _read_off(target: Target, parts: Sequence[Part], taken: set[int]) -> Readings | None:
+    """How a target is read off one of the parts; a count of units takes a part for itself."""
+    table = target.table.name.casefold()
+    for index, part in enumerate(parts):
+        if part.table != table or part.units != target.units or index in taken:
+            continue
+        found = _as_planned(target, part)
+        if found is None and not target.units:
+            found = _map_all(target, part)
+        if found is not None:
+            if target.units:
+                taken.add(index)
+            order, products = found
+            return {place: (index, reading, order) for place, reading in products.items()}
+    return None
 
 
 def _is_worth(request: Request, plan: Plan) -> bool:
@@ -84,16 +98,45 @@ def _is_worth(request: Request, plan: Plan) -> bool:
     return plan.rho >= rho_for(request.epsilon, request.delta)
 
 
-def _as_planned(coarse: Coarsening, part: Part) -> list[Product] | None:
-    """Return the request's own merged products, if the part was planned on the same cells."""
-    if part.units or dict(part.strategy.domain) != coarse.workload.domain:
+Found: TypeAlias = "tuple[tuple[str, ...], Mapping[Place, Reading]]"
+
+
+def _as_planned(target: Target, part: Part) -> Found | None:
+    """Return the target's own readings, if the part was planned on the same cells."""
+    for layout in target.layouts:
+        if dict(part.strategy.domain) != layout.workload.domain:
+            continue
+        if any(
+            not _is_trivial(here) if there is None else here != there
+            for here, there in (
+                (each, part.resolutions.get(name)) for name, each in layout.resolutions.items()
+            )
+        ):
+            continue
+        readings = layout.products.values()
+        if all(part.forecast.supports(p) for reading in readings for _, p in reading):
+            return layout.order, layout.products
+    return None
+
+
+def _is_trivial(resolution: Resolution) -> bool:
+    """Whether an attribute has one cell, which all rows are in."""
+    return isinstance(resolution, Cells) and resolution.size == 1 and not resolution.leaves_out
+
+
+def _map_all(target: Target, part: Part) -> Found | None:
+    """Map every term of a target onto the merged cells of a part."""
+    if any(term.polynomials for asked in target.asked.values() for term in asked.terms):
         return None
-    for name, cells in coarse.classes.items():
-        here, there = cells_of(name, cells), part.resolutions.get(name)
-        if cells.any() if there is None else here != there:
-            return None
-    mapped = list(coarse.workload.products)
-    return mapped if all(map(part.forecast.supports, mapped)) else None
+    places = [(place, term) for place, asked in target.asked.items() for term in asked.terms]
+    mapped = _map([Product(term.factors) for _, term in places], part)
+    if mapped is None:
+        return None
+    found: dict[Place, Reading] = {}
+    for (place, term), product in zip(places, mapped, strict=True):
+        found[place] = (*found.get(place, ()), (term.scale, product))
+    order = tuple(name for name in target.table.columns if target.table.columns[name].size)
+    return order, found
 
 
 def _map(products: Iterable[Product], part: Part) -> list[Product] | None:
@@ -104,14 +147,11 @@ def _map(products: Iterable[Product], part: Part) -> list[Product] | None:
         for name, each in part.resolutions.items()
         if isinstance(each, Cells) and each.columns == (name,)
     }
-    if part.units:
-        return None
+    left_out = [name for name, each in part.resolutions.items() if each.leaves_out]
     mapped = []
     for product in products:
         asked = {a: f for a, f in product.factors.items() if not isinstance(f, Total)}
-        if not asked.keys() <= classes.keys():
-            return None
-        if any(each.leaves_out for a, each in part.resolutions.items() if a not in asked):
+        if not asked.keys() <= classes.keys() or not set(left_out) <= asked.keys():
             return None
         factors = {}
         for name, factor in asked.items():

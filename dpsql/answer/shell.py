@@ -1,9 +1,10 @@
-"""Run the outer shell of a query over its noisy cells: pure post-processing."""
+"""Run the outer shell of a statement over its noisy cells: pure post-processing."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpsql.answer.result import INTERVAL_WIDTH, CostInfo, ReceiptInfo, Result
 from dpsql.sealed import Sealed
-from dpsql.sql.products import Compiled
+from dpsql.sql.products import Compiled, Select, cell_kinds
 
 Column = NDArray[np.float64]
 Covariances = Mapping[tuple[int, int], Column]
@@ -24,100 +25,127 @@ _TYPES = {
     "DOUBLE": "number",
     "FLOAT": "number",
 }
+UNKNOWN = "no standard error is known for columns computed from several noisy tables"
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """The noisy numbers of a select: a column per aggregate, a covariance per pair (i <= j).
+
+    Each has one entry per result row in declared order.
+    """
+
+    answers: tuple[list[Any], ...]
+    covariances: Covariances
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The rows of a result, the standard errors and the type of every column."""
+
+    rows: tuple[tuple[Any, ...], ...]
+    errors: tuple[tuple[float | None, ...] | None, ...]
+    types: tuple[str, ...]
+    kinds: tuple[str, ...] = ()
 
 
 def build_result(
-    compiled: Compiled,
-    answers: Sequence[Column],
-    covariances: Covariances,
+    item: Compiled,
+    filled: Sequence[Filled],
     cost: CostInfo | None,
     receipt: ReceiptInfo | None,
     sealed: Sealed,
 ) -> Result:
-    """Project, filter and order the cells of one statement.
-
-    ``answers`` holds one column per aggregate and ``covariances`` one per pair (i <= j) of
-    aggregates that the shell needs, each with one entry per result row in declared order.
-    """
-    if compiled.query.shell.plain:
-        rows, errors, types = _project(compiled, answers, covariances)
+    """Project, filter, order and put together the cells of one statement."""
+    if item.outer is None:
+        (select,), (numbers,) = item.selects, filled
+        plain = select.query.shell.plain
+        parts = _project(select, numbers) if plain else _evaluate(select, numbers, cost, sealed)
+        notes: tuple[str, ...] = ()
     else:
-        rows, errors, types = _evaluate(compiled, answers, covariances, cost, sealed)
-    outputs = compiled.query.shell.outputs
+        parts = _put_together(item, filled, cost, sealed)
+        notes = (UNKNOWN,) if any(item.outer.noisy) else ()
     return Result(
-        tuple(output.name for output in outputs),
-        types,
-        rows,
-        errors,
-        compiled.query.text,
+        item.columns,
+        parts.types,
+        parts.rows,
+        parts.errors,
+        item.text,
         cost=cost,
         receipt=receipt,
+        notes=notes,
     )
 
 
-Parts = tuple[
-    tuple[tuple[Any, ...], ...], tuple[tuple[float | None, ...] | None, ...], tuple[str, ...]
-]
-
-
-def _project(compiled: Compiled, answers: Sequence[Column], covariances: Covariances) -> Parts:
-    keys = compiled.key_columns()
+def _project(select: Select, filled: Filled) -> _Parts:
+    keys = select.key_columns()
     columns: list[list[Any]] = []
     errors: list[tuple[float | None, ...] | None] = []
     types: list[str] = []
-    for output in compiled.query.shell.outputs:
+    for output in select.query.shell.outputs:
         if output.key is not None:
             columns.append(keys[output.key])
             errors.append(None)
-            types.append(_type_name(compiled.types[output.key]))
-        else:
-            assert output.aggregate is not None
-            columns.append(answers[output.aggregate].tolist())
-            variance = covariances[output.aggregate, output.aggregate]
-            errors.append(tuple(np.sqrt(variance).tolist()))
-            types.append("number")
-    return tuple(zip(*columns, strict=True)), tuple(errors), tuple(types)
+            types.append(_type_name(select.types[output.key]))
+            continue
+        assert output.aggregate is not None
+        columns.append(filled.answers[output.aggregate])
+        variance = filled.covariances.get((output.aggregate, output.aggregate))
+        unknown = (None,) * select.rows
+        errors.append(unknown if variance is None else tuple(np.sqrt(variance).tolist()))
+        types.append(_type_name(select.kinds[output.aggregate]))
+    return _Parts(tuple(zip(*columns, strict=True)), tuple(errors), tuple(types))
 
 
-def _evaluate(
-    compiled: Compiled,
-    answers: Sequence[Column],
-    covariances: Covariances,
-    cost: CostInfo | None,
-    sealed: Sealed,
-) -> Parts:
-    shell = compiled.query.shell
+def _evaluate(select: Select, filled: Filled, cost: CostInfo | None, sealed: Sealed) -> _Parts:
+    shell = select.query.shell
     width = INTERVAL_WIDTH[cost.noise] if cost is not None else 0.0
-    _fill_cells(compiled, answers, covariances, width, sealed)
-    noisy = [index for index, output in enumerate(shell.outputs) if output.stddev is not None]
+    _fill_cells(select, filled, width, sealed)
+    known = [index for index, output in enumerate(shell.outputs) if output.stddev is not None]
     kinds, found = sealed.query(shell.text())
     count = len(shell.outputs)
     rows = tuple(tuple(_plain(value) for value in row[:count]) for row in found)
-    errors: list[tuple[float | None, ...] | None] = [None] * count
-    for position, index in enumerate(noisy):
+    errors: list[tuple[float | None, ...] | None] = [
+        (None,) * len(found) if output.noisy else None for output in shell.outputs
+    ]
+    for position, index in enumerate(known):
         errors[index] = tuple(
             None if row[index] is None else _plain(row[count + position]) for row in found
         )
     types = tuple(_type_name(kind) for kind in kinds[:count])
-    return rows, tuple(errors), types
+    return _Parts(rows, tuple(errors), types, kinds[:count])
 
 
-def _fill_cells(
-    compiled: Compiled,
-    answers: Sequence[Column],
-    covariances: Covariances,
-    width: float,
-    sealed: Sealed,
-) -> None:
-    columns: dict[str, tuple[str, Sequence[object]]] = {"i": ("BIGINT", range(compiled.rows))}
-    for index, values in enumerate(compiled.key_columns()):
-        columns[f"k{index}"] = (compiled.types[index], values)
-    for index, answer in enumerate(answers):
-        columns[f"a{index}"] = ("DOUBLE", answer.tolist())
-    for (i, j), covariance in covariances.items():
-        columns[f"c{i}_{j}"] = ("DOUBLE", covariance.tolist())
-    columns["z"] = ("DOUBLE", [width] * compiled.rows)
-    sealed.fill("cells", columns)
+def _put_together(
+    item: Compiled, filled: Sequence[Filled], cost: CostInfo | None, sealed: Sealed
+) -> _Parts:
+    """Run the outer query of a statement over the results of its selects."""
+    assert item.outer is not None
+    for index, (select, numbers) in enumerate(zip(item.selects, filled, strict=True)):
+        parts = _evaluate(select, numbers, cost, sealed)
+        columns: dict[str, tuple[str, Sequence[object]]] = {
+            f"o{position}": (kind, [row[position] for row in parts.rows])
+            for position, kind in enumerate(parts.kinds)
+        }
+        sealed.fill(f"t{index}", columns)
+    kinds, found = sealed.query(item.outer.sql)
+    rows = tuple(tuple(map(_plain, row)) for row in found)
+    errors = tuple((None,) * len(rows) if noisy else None for noisy in item.outer.noisy)
+    return _Parts(rows, errors, tuple(map(_type_name, kinds)))
+
+
+def _fill_cells(select: Select, filled: Filled, width: float, sealed: Sealed) -> None:
+    shell = select.query.shell
+    kinds = cell_kinds(shell, select.types, select.kinds)
+    values: dict[str, Sequence[object]] = {"i": range(select.rows), "z": [width] * select.rows}
+    for index, column in enumerate(select.key_columns()):
+        values[f"k{index}"] = column
+        values[f"g{index}"] = select.absences(index)
+    for index, answer in enumerate(filled.answers):
+        values[f"a{index}"] = answer
+    for (i, j), covariance in filled.covariances.items():
+        values[f"c{i}_{j}"] = covariance.tolist()
+    sealed.fill("cells", {name: (kind, values[name]) for name, kind in kinds.items()})
 
 
 def _plain(value: Any) -> Any:

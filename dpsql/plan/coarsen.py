@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,8 +30,10 @@ class Coarsening:
     classes: dict[str, NDArray[np.int64]]
 
 
-def coarsen(workload: Workload) -> Coarsening:
+def coarsen(workload: Workload, keep: Collection[str] = ()) -> Coarsening:
     """Merge cells whose columns agree in every factor; drop cells that no answer counts.
+
+    The attributes in ``keep`` stay as they are.
 
     Error and optimum are unchanged: one column per class of any strategy still answers the
     workload and cannot raise sensitivity, and columns can be duplicated back. Cells are dropped
@@ -50,7 +52,11 @@ def coarsen(workload: Workload) -> Coarsening:
     for i, name in enumerate(workload.attributes):
         column = workload.index[:, i]
         may_drop = bool((column >= 0).all()) and (len(active) == 1 or len(set(column)) == 1)
-        labels = _label(workload.factors[i], domain[name], may_drop)
+        factors = workload.factors[i]
+        if name in keep and factors:
+            labels = np.arange(domain[name], dtype=np.int64)
+        else:
+            labels = _label(factors, domain[name], may_drop)
         representatives = np.unique(labels, return_index=True)[1][int((labels < 0).any()) :]
         classes[name] = labels
         if len(representatives) == domain[name]:

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from dpsql.errors import decimal_text
 from dpsql.plan.convention import unit_error
+from dpsql.plan.layout import Place
 from dpsql.plan.plan import Plan
-from dpsql.plan.request import Place, Request
-from dpsql.plan.workload import Product
+from dpsql.plan.request import Planned, Request
+from dpsql.plan.target import Readings, reading_variances
 
 SHOWN = 20
 """Statements whose errors are listed one by one."""
@@ -130,28 +131,32 @@ def _spread(name: str, mean: float, largest: float) -> str:
 
 def explain(
     request: Request,
-    plan: Plan | None,
+    planned: Planned | None,
     assumed: bool,
     remaining: Fraction,
-    published: tuple[int, Mapping[Place, Product]] | None = None,
+    published: tuple[int, Plan, Readings] | None = None,
 ) -> Explanation:
-    """Forecast a request; ``plan`` is None when the catalog alone determines every answer.
+    """Forecast a request; without a plan the catalog alone determines every answer.
 
-    ``published`` says that the plan was carried out already: by which entry of the ledger, and
-    how it answers every product.
+    ``published`` says that a plan was carried out already that answers the request: by which
+    entry of the ledger, and how every answer is read off it.
     """
-    if plan is None:
+    entry: int | None = None
+    if published is not None:
+        entry, plan, readings = published
+    elif planned is not None:
+        plan, readings = planned.plan, planned.readings
+    else:
         statements = tuple(_forecast(request, i, {}) for i in range(len(request.statements)))
         nothing = Fraction(0)
         return Explanation(
             statements, "catalog", "none", nothing, nothing, 0.0, (), True, assumed, remaining
         )
-    entry, places = (None, request.coarse_products()) if published is None else published
     variances: dict[Place, NDArray[np.float64]] = {}
-    for part in plan.parts:
-        asked = [place for place in places if request.table_of(place) == part.table]
-        found = part.forecast.variances([places[place] for place in asked])
-        variances.update(zip(asked, found, strict=True))
+    for index, part in enumerate(plan.parts):
+        here = {place: reading for place, (at, reading, _) in readings.items() if at == index}
+        found = reading_variances(part.forecast, list(here.values()))
+        variances.update(zip(here, found, strict=True))
     rows = sum(len(v) for v in variances.values())
     total = sum(float(v.sum()) for v in variances.values())
     return Explanation(
@@ -161,7 +166,7 @@ def explain(
         plan.epsilon,
         plan.delta,
         math.sqrt(total / rows),
-        _comparisons(request, plan, total, rows) if entry is None else (),
+        _comparisons(request, planned, total, rows) if planned is not None else (),
         entry is not None,
         assumed,
         remaining,
@@ -174,33 +179,38 @@ def _forecast(
 ) -> StatementForecast:
     item = request.statements[index]
     spreads = []
-    for output in item.query.shell.outputs:
-        if output.aggregate is not None:
-            variance = variances.get((index, output.aggregate))
-            errors = np.zeros(1) if variance is None else np.sqrt(variance)
+    for output in item.selects[0].query.shell.outputs if item.outer is None else ():
+        found = [
+            variances.get((index, j), np.zeros(1))
+            for j, (_, answer) in enumerate(item.answers())
+            if answer.aggregate == output.aggregate and answer.rank is None
+        ]
+        if found:
+            errors = np.sqrt(np.concatenate(found))
             spreads.append((output.name, float(errors.mean()), float(errors.max(initial=0))))
-    columns = tuple(output.name for output in item.query.shell.outputs)
-    return StatementForecast(item.query.text, item.rows, columns, tuple(spreads))
+    return StatementForecast(item.text, item.rows, item.columns, tuple(spreads))
 
 
 def _comparisons(
-    request: Request, plan: Plan, total: float, rows: int
+    request: Request, planned: Planned, total: float, rows: int
 ) -> tuple[tuple[str, float], ...]:
     """The same error for simpler mechanisms, when all of the workload is about one table."""
-    if len(plan.parts) != 1:
+    (part, *others), (layout, *_) = planned.plan.parts, planned.layouts
+    single = all(reading[0][0] == 1 and len(reading) == 1 for reading in layout.products.values())
+    weights = {product.weight for product in layout.workload.products}
+    if others or not single or len(weights) > 1:
         return ()
     from dpsql.plan.baselines import identity_error, workload_error
     from dpsql.plan.bounds import is_cheap, svd_bound
 
-    part = plan.parts[0]
-    workload = request.coarse[part.table].workload
+    workload = layout.workload
     unit = total / unit_error(part.strategy, workload)
     found = []
-    noise = plan.noise.capitalize()
+    noise = planned.plan.noise.capitalize()
     lower = part.lower or (svd_bound(workload) if is_cheap(workload) else None)
     for name, error in (
-        (f"with {noise} noise on each query", workload_error(workload, plan.noise)),
-        ("with noise on each cell (Identity)", identity_error(workload, plan.noise)),
+        (f"with {noise} noise on each query", workload_error(workload, part.strategy.noise)),
+        ("with noise on each cell (Identity)", identity_error(workload, part.strategy.noise)),
         (BOUND, lower or None),
     ):
         if error is not None:

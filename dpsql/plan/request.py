@@ -9,24 +9,22 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
-from dpsql.errors import DataError
+from dpsql.errors import DataError, NotSupportedError
 from dpsql.plan.cache import cached_choice
-from dpsql.plan.cells import Resolution, cells_of
-from dpsql.plan.coarsen import Coarsening, coarsen
-from dpsql.plan.convention import unit_error
+from dpsql.plan.cells import Resolution
+from dpsql.plan.convention import unit_error, unit_variances
 from dpsql.plan.kinds import AnyBlock, AnyStrategy
+from dpsql.plan.layout import Layout
 from dpsql.plan.memory import check_memory, forecast_memory
 from dpsql.plan.plan import Part, Plan, split_amount
-from dpsql.plan.strategy import Noise
-from dpsql.plan.workload import Product, Workload
+from dpsql.plan.strategy import Noise, assemble
+from dpsql.plan.target import Readings, Target, find_targets, fits, reading_variances
 from dpsql.privacy.accounting import rho_for
 
 if TYPE_CHECKING:
     from dpsql.sql.products import Compiled
 
 NOISES = ("auto", "laplace", "gaussian")
-
-Place = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Request:
 
     ``noise`` is laplace, gaussian, or auto: the least expected error, Laplace when delta is 0.
     ``mechanism`` names the family of strategies to choose from; ``effort`` scales the search.
-    A place is a pair (statement, aggregate).
+    A place is a pair (statement, answer).
     Raises: DataError (E_DELTA) for Gaussian noise without a delta; ProgrammingError
     (E_TOO_LARGE) when the results alone would not fit into memory.
     """
@@ -58,23 +56,18 @@ class Request:
     @cached_property
     def size(self) -> tuple[int, int]:
         """The result rows, and the numbers in them with their errors."""
-        sizes = [(item.rows, len(item.query.shell.outputs)) for item in self.statements]
+        sizes = [(item.rows, len(item.columns)) for item in self.statements]
         return sum(rows for rows, _ in sizes), sum(2 * rows * count for rows, count in sizes)
 
     @cached_property
-    def places(self) -> dict[str, list[Place]]:
-        """Per table that has to be measured, the aggregates to answer from it."""
-        found: dict[str, list[Place]] = {}
-        for i, item in enumerate(self.statements):
-            if not item.is_static:
-                places = [(i, j) for j, product in enumerate(item.products) if product is not None]
-                found.setdefault(item.query.table, []).extend(places)
-        return found
+    def targets(self) -> tuple[Target, ...]:
+        """What has to be measured, in the order it is mentioned."""
+        return find_targets(self.statements)
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The tables that have to be measured, in the order they are mentioned."""
-        return tuple(self.places)
+        """The case-folded names of the tables that have to be measured."""
+        return tuple(dict.fromkeys(t.table.name.casefold() for t in self.targets))
 
     @property
     def noises(self) -> tuple[Noise, ...]:
@@ -83,45 +76,31 @@ class Request:
             return ("laplace",) if self.delta == 0 else ("laplace", "gaussian")
         return (cast("Noise", self.noise),)
 
-    @cached_property
-    def workloads(self) -> dict[str, Workload]:
-        """Per table, the union of all products over it."""
-        found = {}
-        for table, places in self.places.items():
-            columns = self.statements[places[0][0]].table.columns
-            domain = {name: column.size for name, column in columns.items() if column.size}
-            products = (self.statements[i].products[j] for i, j in places)
-            found[table] = Workload(domain, [p for p in products if p is not None])
-        return found
-
-    @cached_property
-    def coarse(self) -> dict[str, Coarsening]:
-        """Per table, the same workload on the fewest cells."""
-        return {table: coarsen(workload) for table, workload in self.workloads.items()}
-
-    def coarse_products(self) -> dict[Place, Product]:
-        """The coarse product of every aggregate that has to be measured."""
-        found: dict[Place, Product] = {}
-        for table, places in self.places.items():
-            found.update(zip(places, self.coarse[table].workload.products, strict=True))
-        return found
-
-    def table_of(self, place: Place) -> str:
-        """The table an aggregate is about."""
-        return self.statements[place[0]].query.table
-
-    def units(self, table: str) -> int:
-        """The rows that one privacy unit can contribute to a table."""
-        return self.statements[self.places[table][0][0]].table.unit.max_rows
-
     def fingerprint(self) -> str:
         """A digest of what is asked and on what terms, whatever the strategy will be."""
         terms = [str(self.epsilon), str(self.delta), self.noise, self.mechanism]
-        asked = [(table, workload.fingerprint()) for table, workload in self.workloads.items()]
+        asked = [target.fingerprint() for target in self.targets]
         return hashlib.sha256(repr((terms, asked)).encode()).hexdigest()
 
 
-def make_plan(request: Request) -> Plan:
+@dataclass(frozen=True)
+class Planned:
+    """A plan and, part by part, the layout of the target it measures."""
+
+    plan: Plan
+    layouts: tuple[Layout, ...]
+
+    @cached_property
+    def readings(self) -> Readings:
+        """How every answer is read off the parts."""
+        return {
+            place: (index, reading, layout.order)
+            for index, layout in enumerate(self.layouts)
+            for place, reading in layout.products.items()
+        }
+
+
+def make_plan(request: Request) -> Planned:
     """Select the strategies with the least expected error for the whole request.
 
     Raises: ProgrammingError (E_TOO_LARGE).
@@ -129,48 +108,100 @@ def make_plan(request: Request) -> Plan:
     plans = [_plan_with(request, noise) for noise in request.noises]
     best = plans[0]
     if len(plans) > 1:
-        best = min(plans, key=lambda plan: expected_error(request, plan))
+        best = min(plans, key=lambda planned: expected_error(request, planned))
     rows, fields = request.size
-    check_memory(forecast_memory(rows, fields, (part.strategy for part in best.parts)), rows)
+    strategies = (part.strategy for part in best.plan.parts)
+    check_memory(forecast_memory(rows, fields, strategies), rows)
     return best
 
 
-def _plan_with(request: Request, noise: Noise) -> Plan:
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """A layout of a target with its best strategy; ``error`` is that at a unit budget."""
+
+    layout: Layout
+    strategy: AnyStrategy
+    lower: float
+    error: float
+
+
+def _plan_with(request: Request, noise: Noise) -> Planned:
     rho = rho_for(request.epsilon, request.delta) if noise == "gaussian" else None
-    found = {
-        table: cached_choice(item.workload, noise, request.mechanism, float(request.effort))
-        for table, item in request.coarse.items()
-    }
+    found = [_choose(request, target, noise) for target in request.targets]
     errors = [
-        unit_error(chosen.strategy, request.coarse[table].workload) * request.units(table) ** 2
-        for table, chosen in found.items()
+        chosen.error * target.rows_per_unit**2
+        for chosen, target in zip(found, request.targets, strict=True)
     ]
     amounts = split_amount(request.epsilon if rho is None else rho, errors, noise)
     parts = tuple(
         Part(
-            table,
+            target.table.name.casefold(),
             chosen.strategy,
-            _used(request.coarse[table], chosen.strategy),
+            _used(chosen.layout, chosen.strategy),
             amount,
-            request.units(table),
+            target.rows_per_unit,
             chosen.lower,
+            target.units,
         )
-        for (table, chosen), amount in zip(found.items(), amounts, strict=True)
+        for target, chosen, amount in zip(request.targets, found, amounts, strict=True)
     )
-    return Plan(parts, noise, request.epsilon, request.delta, rho)
+    plan = Plan(parts, noise, request.epsilon, request.delta, rho)
+    return Planned(plan, tuple(chosen.layout for chosen in found))
 
 
-def _used(coarse: Coarsening, strategy: AnyStrategy) -> Mapping[str, Resolution]:
+def _choose(request: Request, target: Target, noise: Noise) -> _Chosen:
+    """The layout and the strategy with the least expected error."""
+    if target.units:
+        return _count_units(target, noise)
+    found = [_select(request, target, layout, noise) for layout in target.layouts]
+    best = min(found, key=lambda chosen: chosen.error)
+    if not fits(best.strategy, best.layout.resolutions):
+        best = _select(request, target, target.spread_out(), noise)
+    return best
+
+
+def _select(request: Request, target: Target, layout: Layout, noise: Noise) -> _Chosen:
+    chosen = cached_choice(layout.workload, noise, request.mechanism, float(request.effort))
+    forecast = chosen.strategy.forecast(unit_variances(chosen.strategy))
+    if len(target.layouts) == 1:
+        error = unit_error(chosen.strategy, layout.workload)
+    else:
+        found = reading_variances(forecast, list(layout.products.values()))
+        weights = (target.asked[place].weight for place in layout.products)
+        error = sum(w * w * float(v.sum()) for w, v in zip(weights, found, strict=True))
+    return _Chosen(layout, chosen.strategy, chosen.lower, error)
+
+
+def _count_units(target: Target, noise: Noise) -> _Chosen:
+    """One number per group: counts of units in cells do not add up to those in groups of cells."""
+    layout = min(target.layouts, key=lambda each: sum(map(len, each.products.values())))
+    if any(len(reading) > 1 for reading in layout.products.values()):
+        raise NotSupportedError(
+            "E_AGGREGATE",
+            "COUNT(DISTINCT ...) under a condition that couples columns is not supported",
+            hint="join conditions on single columns by AND",
+        )
+    workload = layout.workload
+    names = tuple(
+        name for i, name in enumerate(workload.attributes) if (workload.index[:, i] >= 0).any()
+    )
+    strategy = assemble(workload.domain, {}, {names: 1.0}, noise, "one count per group")
+    return _Chosen(layout, strategy, 0.0, unit_error(strategy, workload))
+
+
+def _used(layout: Layout, strategy: AnyStrategy) -> Mapping[str, Resolution]:
     blocks: Sequence[AnyBlock] = strategy.blocks
     used = {name for block in blocks for name in block.attributes}
-    names = [name for name in coarse.workload.attributes if name in used]
-    return {name: cells_of(name, coarse.classes[name]) for name in names}
+    return {name: each for name, each in layout.resolutions.items() if name in used}
 
 
-def expected_error(request: Request, plan: Plan) -> float:
-    """The total expected squared error of all answers of a request."""
-    return sum(
-        float(variance.sum())
-        for part in plan.parts
-        for variance in part.forecast.variances(request.coarse[part.table].workload.products)
-    )
+def expected_error(request: Request, planned: Planned) -> float:
+    """The total expected squared error of all answers of a request, weighted."""
+    total = 0.0
+    for part, target, layout in zip(
+        planned.plan.parts, request.targets, planned.layouts, strict=True
+    ):
+        found = reading_variances(part.forecast, list(layout.products.values()))
+        weights = (target.asked[place].weight for place in layout.products)
+        total += sum(w * w * float(v.sum()) for w, v in zip(weights, found, strict=True))
+    return total

@@ -182,6 +182,41 @@ def check_node(node: exp.Expr, locate: Locate) -> None:
         raise _refuse(node, f"the type {node.sql('duckdb')}", locate)
 
 
+_WINDOW: dict[type[exp.Expr], set[str]] = {
+    exp.Window: {"this", "partition_by", "order", "spec", "over"},
+    exp.WindowSpec: {"kind", "start", "start_side", "end", "end_side"},
+    exp.Order: {"expressions"},
+    exp.Ordered: {"this", "desc", "nulls_first"},
+    exp.RowNumber: {"this"},
+    exp.Rank: {"expressions"},
+    exp.DenseRank: {"expressions"},
+    exp.PercentRank: {"expressions"},
+    exp.CumeDist: {"expressions"},
+    exp.Ntile: _UNARY,
+    exp.Lag: {"this", "offset", "default"},
+    exp.Lead: {"this", "offset", "default"},
+    exp.FirstValue: _UNARY,
+    exp.LastValue: _UNARY,
+    exp.Sum: _UNARY,
+    exp.Avg: _UNARY,
+    exp.Min: _UNARY,
+    exp.Max: _UNARY,
+    exp.Count: {"this", "big_int"},
+    exp.Star: set(),
+}
+
+
+def check_window(node: exp.Expr, locate: Locate) -> None:
+    """Refuse one node in or of a window over noisy cells, unless it is listed."""
+    allowed = _WINDOW.get(type(node))
+    if allowed is None:
+        check_node(node, locate)
+        return
+    for key, value in node.args.items():
+        if key not in allowed and value is not None and value is not False and value != []:
+            raise _refuse(node, f"{_title(node, locate)} with {key.upper()}", locate, "E_WINDOW")
+
+
 def written_name(node: exp.Expr, locate: Locate) -> str:
     """The name of a function as the user wrote it; the parser may know it by another."""
     span = locate(node)

@@ -6,27 +6,42 @@ result is an expression over the columns ``c{i}_{j}``, the covariances of the ag
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlglot import exp
 
 Gradient = dict[int, str]
 
 #: Nodes that pass the error of their first argument through.
-_THROUGH = (exp.Paren, exp.Cast, exp.TryCast, exp.Round, exp.Coalesce, exp.Nullif)
+_THROUGH = (
+    exp.Paren,
+    exp.Cast,
+    exp.TryCast,
+    exp.Round,
+    exp.Coalesce,
+    exp.Nullif,
+    exp.Greatest,
+    exp.Least,
+)
 
 
 class NoDerivative(Exception):
     """The expression has no derivative that this module knows."""
 
 
-def stddev_sql(tree: exp.Expr, covariances: set[tuple[int, int]]) -> str | None:
+def stddev_sql(
+    tree: exp.Expr, covariances: set[tuple[int, int]], unknown: Collection[int] = ()
+) -> str | None:
     """Return SQL for the standard error of ``tree``; note the covariances it needs.
 
     ``tree`` is over columns ``a{j}`` (aggregates) and ``k{i}`` (keys). ``None`` when the error is
-    not known in closed form.
+    not known in closed form, as for the aggregates listed in ``unknown``.
     """
     try:
         slopes = gradient(tree)
     except NoDerivative:
+        return None
+    if slopes.keys() & set(unknown):
         return None
     if not slopes:
         return "0.0"
@@ -46,10 +61,15 @@ def gradient(tree: exp.Expr) -> Gradient:
     >>> gradient(parse_one("3 * a0 - a1 / 2"))
     {0: '(3) * (1)', 1: '-((1) / (2))'}
 
+    A value that is clipped has the slope of the value itself, which is its first argument.
     Raises: NoDerivative.
     """
     if not any(column.name.startswith("a") for column in tree.find_all(exp.Column)):
         return {}
+    if isinstance(tree, exp.Greatest | exp.Least | exp.Coalesce) and any(
+        gradient(part) for part in tree.expressions
+    ):
+        raise NoDerivative
     match tree:
         case exp.Column():
             return {int(tree.name[1:]): "1"}
@@ -73,6 +93,9 @@ def gradient(tree: exp.Expr) -> Gradient:
                 for i, s in gradient(tree.expression).items()
             }
             return _plus(left, right)
+        case exp.Sqrt():
+            root = f"nullif(2 * {_sql(tree)}, 0)"
+            return {i: f"({s}) / {root}" for i, s in gradient(tree.this).items()}
         case exp.Case() if tree.args.get("default") is None and len(tree.args["ifs"]) == 1:
             return gradient(tree.args["ifs"][0].args["true"])
         case _ if isinstance(tree, _THROUGH):

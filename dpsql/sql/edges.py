@@ -88,6 +88,16 @@ def check_edges(column: Column, tree: exp.Expr, locate: Locate, *, grouping: boo
             _check_condition(column, domain, tree, locate)
 
 
+def check_constant(column: Column, tree: exp.Expr, locate: Locate) -> None:
+    """Refuse an expression that differs within a cell of a binned or calendar column.
+
+    Raises: ProgrammingError (E_BIN_EDGE).
+    """
+    domain = column.domain
+    if isinstance(domain, Bins) or (isinstance(domain, Periods) and domain.unit != "day"):
+        _check_constant(column, domain, tree, locate)
+
+
 def _check_condition(
     column: Column, domain: Bins | Periods, tree: exp.Expr, locate: Locate
 ) -> None:

@@ -3,47 +3,64 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any, NoReturn
+import re
+from typing import Any, NoReturn
 
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
-from dpsql.sql.allowed import check_node
+from dpsql.sql.aggregates import Aggregates
+from dpsql.sql.allowed import check_node, check_window
 from dpsql.sql.derivative import stddev_sql
 from dpsql.sql.growth import check_growth
-from dpsql.sql.query import Expression, Output, Shell
-
-if TYPE_CHECKING:
-    from dpsql.sql.bind import _Binder
+from dpsql.sql.keys import Keys
+from dpsql.sql.query import Output, Running, Shell
+from dpsql.sql.scope import Scope
 
 MOST_ROWS = 2**62
 """What LIMIT and OFFSET mean at most: more rows than any result has."""
 
 _UNCERTAINTY = ("dp_stddev", "dp_interval_low", "dp_interval_high")
+_CELL = re.compile(r"[akg]\d+")
+
+
+class NotRunning(Exception):
+    """A window that is not a sum over measured groups; the shell evaluates it."""
 
 
 class Outer:
-    """Rewrites one SELECT over the columns k0.. (keys) and a0.. (aggregates)."""
+    """Rewrites one SELECT over the columns k0.. (keys), g0.. (GROUPING) and a0.. (aggregates)."""
 
-    def __init__(self, tree: exp.Select, keys: tuple[Expression, ...], binder: _Binder) -> None:
+    def __init__(self, tree: exp.Select, scope: Scope, keys: Keys, aggregates: Aggregates) -> None:
         self.tree = tree
+        self.scope = scope
         self.keys = keys
-        self.binder = binder
+        self.aggregates = aggregates
         self.covariances: set[tuple[int, int]] = set()
 
     def shell(self) -> Shell:
         """Rewrite all clauses; every column must be a key, an aggregate or an alias."""
         outputs = tuple(self.output(item) for item in self.tree.expressions)
-        having = self.tree.args.get("having")
         order = self.tree.args.get("order")
         return Shell(
             outputs,
-            None if having is None else f"TRY(CAST({self.text(having.this)} AS BOOLEAN))",
+            self.test("having"),
+            self.test("qualify"),
             tuple(self.ordered(item) for item in order.expressions) if order is not None else (),
             self.count("limit"),
             self.count("offset") or 0,
             frozenset(self.covariances),
         )
+
+    def test(self, clause: str) -> str | None:
+        """HAVING or QUALIFY as a test that is never an error."""
+        node = self.tree.args.get(clause)
+        if node is None:
+            return None
+        text = self.rewrite(node.this, aliases=True).sql("duckdb", comments=False, copy=False)
+        if node.this.find(exp.Window):
+            return f"CAST({text} AS BOOLEAN)"
+        return f"TRY(CAST({_total(text)} AS BOOLEAN))"
 
     def output(self, item: exp.Expr) -> Output:
         if isinstance(item, exp.Star) or item.find(exp.Star) is item:
@@ -53,29 +70,37 @@ class Outer:
         name = item.alias if isinstance(item, exp.Alias) else _default_name(inner)
         noisy = any(c.name.startswith("a") for c in tree.find_all(exp.Column))
         spread = any(_is_spread(part) for part in tree.find_all(exp.Var))
+        window = tree.find(exp.Window) is not None
         only = tree.unnest()
-        index = int(only.name[1:]) if isinstance(only, exp.Column) else None
-        is_key = isinstance(only, exp.Column) and only.name.startswith("k")
-        stddev = stddev_sql(tree, self.covariances) if noisy and not spread else None
+        column = only.name if isinstance(only, exp.Column) else ""
+        stddev = None
+        if noisy and not spread and not window:
+            stddev = stddev_sql(tree, self.covariances, self.unknown())
+        text = tree.sql("duckdb", comments=False, copy=False)
         return Output(
             name,
-            _total(tree.sql("duckdb", comments=False, copy=False)),
+            text if window else _total(text),
             None if stddev is None else _total(stddev),
             noisy or spread,
-            key=index if is_key else None,
-            aggregate=index if not is_key else None,
+            key=int(column[1:]) if column.startswith("k") else None,
+            aggregate=int(column[1:]) if column.startswith("a") else None,
         )
 
+    def unknown(self) -> set[int]:
+        """The aggregates whose errors have no closed form."""
+        return {j for j, each in enumerate(self.aggregates.found) if each.rank is not None}
+
     def text(self, node: exp.Expr) -> str:
-        return _total(self.rewrite(node, aliases=True).sql("duckdb", comments=False, copy=False))
+        text = self.rewrite(node, aliases=True).sql("duckdb", comments=False, copy=False)
+        return text if node.find(exp.Window) else _total(text)
 
     def ordered(self, item: exp.Expr) -> str:
         assert isinstance(item, exp.Ordered)
         if item.args.get("with_fill"):
-            self.binder.refuse_clause(item, "E_STATEMENT", "WITH FILL")
+            self.scope.refuse(item, "E_STATEMENT", "WITH FILL")
         node = item.this
         if isinstance(node, exp.Var):
-            self.binder.refuse_clause(item, "E_ORDER_BY", f"ORDER BY {printable(node.name)}")
+            self.scope.refuse(item, "E_ORDER_BY", f"ORDER BY {printable(node.name)}")
         if isinstance(node, exp.Literal) and not node.is_string:
             items = self.tree.expressions
             position = int(node.name) if node.name.isdigit() else 0
@@ -83,7 +108,7 @@ class Outer:
                 raise ProgrammingError(
                     "E_ORDER_BY",
                     f"ORDER BY {node.name}: there are {len(items)} select items",
-                    span=self.binder.locate(node),
+                    span=self.scope.locate(node),
                 )
             node = items[position - 1].unalias()
         nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
@@ -100,7 +125,7 @@ class Outer:
                 "E_LIMIT",
                 f"{clause.upper()} takes a whole number",
                 hint=f"{clause.upper()} 10",
-                span=self.binder.locate(node),
+                span=self.scope.locate(node),
             )
         return min(int(value.name), MOST_ROWS)
 
@@ -109,26 +134,30 @@ class Outer:
         tree = self.replace(node, aliases)
         for part in tree.walk():
             if not isinstance(part, exp.Column | exp.Var | exp.Identifier):
-                check_node(part, self.binder.locate)
-        check_growth(None, tree, self.binder.locate)
+                if part.find_ancestor(exp.Window) is None and not isinstance(part, exp.Window):
+                    check_node(part, self.scope.locate)
+                else:
+                    check_window(part, self.scope.locate)
+        check_growth(None, tree, self.scope.locate)
         return tree
 
     def replace(self, node: exp.Expr, aliases: bool) -> exp.Expr:
         """Replace aggregates, keys, aliases and DP functions below ``node``."""
-        if isinstance(node, exp.Window):
-            raise NotSupportedError(
-                "E_WINDOW",
-                "window functions are not supported",
-                span=self.binder.locate(node),
-            )
         if isinstance(node, exp.Query | exp.Exists | exp.Any):
-            check_node(node, self.binder.locate)
-        index = self.binder.aggregate(node)
-        if index is not None:
-            return exp.column(f"a{index}")
+            check_node(node, self.scope.locate)
+        try:
+            found = self.aggregates.replace(node, self.running)
+        except NotRunning:
+            found = None
+        if found is not None:
+            return found
+        if isinstance(node, exp.Window):
+            return self.window(node, aliases)
+        if isinstance(node, exp.Grouping | exp.GroupingId):
+            return self.grouping(node)
         if isinstance(node, exp.Anonymous) and str(node.this).lower() in _UNCERTAINTY:
             return self.uncertainty(node)
-        key = self.match_key(node)
+        key = self.keys.match(node)
         if key is not None:
             return exp.column(f"k{key}")
         if isinstance(node, exp.Column):
@@ -140,23 +169,75 @@ class Outer:
         copy.meta.update(node.meta)
         return _guard_division(copy) if isinstance(copy, exp.Div) else copy
 
+    def window(self, node: exp.Window, aliases: bool) -> exp.Expr:
+        """A window over noisy cells: its function stays, what it is about is replaced."""
+        args = {n: self.replace_value(v, aliases) for n, v in node.args.items() if n != "this"}
+        inner = node.this
+        if isinstance(inner, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+            self.scope.refuse(node, "E_WINDOW", "this window function")
+        called = {name: self.replace_value(v, aliases) for name, v in inner.args.items()}
+        copy = exp.Window(this=type(inner)(**called), **args)
+        copy.meta.update(node.meta)
+        copy.this.meta.update(inner.meta)
+        return copy
+
+    def running(self, node: exp.Window) -> Running:
+        """A window of SUM over COUNT or SUM as a sum over groups that are measured as such.
+
+        Raises: NotRunning.
+        """
+        if len(self.keys.sets) > 1 or not _is_default_frame(node):
+            raise NotRunning
+        kept = [self.keys.match(part) for part in node.args.get("partition_by") or []]
+        order = node.args.get("order")
+        ordered = order.expressions if order is not None else []
+        place = self.keys.match(ordered[0].this) if len(ordered) == 1 else None
+        if None in kept or len(ordered) > 1 or (ordered and place is None):
+            raise NotRunning
+        if ordered and ordered[0].args.get("nulls_first"):
+            raise NotRunning
+        partition = frozenset(k for k in kept if k is not None)
+        rest = set(range(len(self.keys.found))) - partition - {place}
+        if _is_by_rows(node) and rest:
+            raise NotRunning
+        if any(
+            self.keys.found[k].ranges for k in (*partition, *(() if place is None else (place,)))
+        ):
+            raise NotRunning
+        if any(key.ranges for key in self.keys.found):
+            raise NotRunning
+        descending = bool(ordered and ordered[0].args.get("desc"))
+        return Running(place, descending, partition)
+
+    def grouping(self, node: exp.Expr) -> exp.Expr:
+        """GROUPING(k, ...): a bit for every key, set where the grouping set leaves it out."""
+        out: exp.Expr | None = None
+        for part in node.expressions:
+            key = self.keys.match(part)
+            if key is None:
+                raise ProgrammingError(
+                    "E_GROUP_BY",
+                    "GROUPING takes grouping keys",
+                    hint="GROUPING(column), a column of GROUP BY",
+                    span=self.scope.locate(node),
+                )
+            bit = exp.column(f"g{key}")
+            two = exp.Literal.number(2)
+            out = (
+                bit
+                if out is None
+                else exp.Add(this=exp.Mul(this=exp.paren(out), expression=two), expression=bit)
+            )
+        if out is None:
+            self.scope.refuse(node, "E_GROUP_BY", "GROUPING of nothing", "GROUPING(column)")
+        return exp.paren(out)
+
     def replace_value(self, value: Any, aliases: bool) -> Any:
         if isinstance(value, exp.Expr):
             return self.replace(value, aliases)
         if isinstance(value, list):
             return [self.replace_value(item, aliases) for item in value]
         return value
-
-    def match_key(self, node: exp.Expr) -> int | None:
-        columns = {c.name.casefold() for c in node.find_all(exp.Column)}
-        if len(columns) != 1 or node.find(exp.AggFunc):
-            return None
-        name = columns.pop()
-        if name not in self.binder.table.columns or name not in {k.column for k in self.keys}:
-            return None
-        column = self.binder.find_column(next(iter(node.find_all(exp.Column))))
-        found = self.binder.expression(column, node)
-        return self.keys.index(found) if found in self.keys else None
 
     def alias(self, node: exp.Column, aliases: bool) -> exp.Expr:
         """Resolve a name that is not a key: an alias of a select item where SQL allows it."""
@@ -165,14 +246,15 @@ class Outer:
             for item in self.tree.expressions:
                 if isinstance(item, exp.Alias) and item.alias.casefold() == name:
                     return exp.paren(self.replace(item.this, False))
-        self.binder.find_column(node)
-        if self.binder.tree.args.get("group") is None and not self.binder.tree.find(exp.AggFunc):
+        if self.scope.find_public(node) is None:
+            self.scope.find_column(node, measure=True)
+        if self.tree.args.get("group") is None and not self.tree.find(exp.AggFunc):
             self.no_rows(node)
         raise ProgrammingError(
             "E_GROUP_BY",
             f"column {node.name} must appear in GROUP BY or inside an aggregate",
             hint=f"add {node.name} to GROUP BY",
-            span=self.binder.locate(node),
+            span=self.scope.locate(node),
         )
 
     def uncertainty(self, node: exp.Anonymous) -> exp.Expr:
@@ -183,15 +265,15 @@ class Outer:
                 "E_FUNCTION",
                 f"{name.upper()} takes one argument",
                 hint=f"{name.upper()}(alias of an aggregate)",
-                span=self.binder.locate(node),
+                span=self.scope.locate(node),
             )
         tree = self.rewrite(self.argument(node, name), aliases=True)
-        stddev = stddev_sql(tree, self.covariances)
+        stddev = stddev_sql(tree, self.covariances, self.unknown())
         if stddev is None or stddev == "0.0":
             raise NotSupportedError(
                 "E_FUNCTION",
                 f"{name.upper()} needs a count or arithmetic (+ - * /) over counts",
-                span=self.binder.locate(node),
+                span=self.scope.locate(node),
             )
         if name == "dp_stddev":
             return exp.Var(this=stddev)
@@ -209,7 +291,7 @@ class Outer:
                     "E_UNKNOWN_COLUMN",
                     f"{name.upper()}({printable(argument.name)}): no select item has this alias",
                     hint=f"did you mean {near[0]}?" if near else f"aliases: {', '.join(aliases)}",
-                    span=self.binder.locate(argument),
+                    span=self.scope.locate(argument),
                 )
         return argument
 
@@ -218,7 +300,7 @@ class Outer:
             "E_NO_AGGREGATE",
             "rows cannot be returned, only aggregates",
             hint="SELECT COUNT(*) FROM ..., with GROUP BY for one count per value",
-            span=self.binder.locate(node),
+            span=self.scope.locate(node),
         )
 
 
@@ -240,6 +322,24 @@ def _guard_division(node: exp.Div) -> exp.Expr:
     test = exp.GT if isinstance(below.unnest(), exp.Column) else exp.NEQ
     condition = test(this=exp.paren(below.copy()), expression=exp.Literal.number(0))
     return exp.Paren(this=exp.Case(ifs=[exp.If(this=condition, true=node)]))
+
+
+def _is_default_frame(node: exp.Window) -> bool:
+    """Whether a frame reaches from the start of the partition to the present group."""
+    spec = node.args.get("spec")
+    if any(node.args.get(name) for name in ("alias", "first")):
+        return False
+    if spec is None:
+        return True
+    given = {k: str(v).upper() for k, v in spec.args.items() if v}
+    start = given.get("start") == "UNBOUNDED" and given.get("start_side") == "PRECEDING"
+    end = given.get("end", "CURRENT ROW") == "CURRENT ROW"
+    return start and end and not given.get("exclude") and given.get("kind") in ("ROWS", "RANGE")
+
+
+def _is_by_rows(node: exp.Window) -> bool:
+    spec = node.args.get("spec")
+    return spec is not None and str(spec.args.get("kind")).upper() == "ROWS"
 
 
 def _default_name(node: exp.Expr) -> str:

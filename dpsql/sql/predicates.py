@@ -8,16 +8,17 @@ canonical text: a workload of thousands of statements has few distinct predicate
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.catalog import Column, Table
-from dpsql.errors import ProgrammingError, printable
+from dpsql.catalog import Column
+from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sealed import EvaluationError, Sealed
-from dpsql.sql.query import Expression
+from dpsql.sql.query import Expression, Lookup
 
 Mask = NDArray[np.bool_]
 
@@ -31,6 +32,22 @@ _SQL_TYPES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The values an expression is evaluated on: the cells of a column, or one constant row.
+
+    With a ``lookup`` they are the pairs of a cell and a public row that fit together.
+    """
+
+    table: str
+    column: Column | None
+    lookup: Lookup | None = None
+
+    def key(self) -> tuple[str, str | None, Lookup | None]:
+        """What tells one source from another."""
+        return self.table, None if self.column is None else self.column.name, self.lookup
+
+
 class Evaluator:
     """Evaluates expressions on declared domains; caches every result.
 
@@ -39,53 +56,83 @@ class Evaluator:
 
     def __init__(self) -> None:
         self._sealed: Sealed | None = None
-        self._tables: dict[tuple[str, str], str] = {}
-        self._masks: dict[tuple[str, str | None, str], Mask] = {}
-        self._values: dict[tuple[str, str | None, str], tuple[str, tuple[Any, ...]]] = {}
+        self._tables: dict[Hashable, tuple[str, NDArray[np.int64] | None]] = {}
+        self._masks: dict[Hashable, Mask] = {}
+        self._values: dict[Hashable, tuple[str, tuple[Any, ...]]] = {}
 
-    def prepare(self, table: Table, conditions: Iterable[Expression]) -> None:
+    def prepare(self, source: Source, conditions: Iterable[Expression]) -> None:
         """Evaluate many conditions in a few queries; later look-ups are free.
 
         Raises: ProgrammingError (E_DOMAIN_EVAL) with the caret at the failing condition.
         """
-        missing: dict[str | None, dict[str, Expression]] = {}
+        missing: dict[str, Expression] = {}
         for condition in conditions:
-            if (table.name, condition.column, condition.sql) not in self._masks:
-                missing.setdefault(condition.column, {})[condition.sql] = condition
-        for column, found in missing.items():
-            pending = list(found.values())
-            for first in range(0, len(pending), BATCH):
-                self._evaluate_masks(table, column, pending[first : first + BATCH])
+            if (source.key(), condition.sql) not in self._masks:
+                missing[condition.sql] = condition
+        pending = list(missing.values())
+        for first in range(0, len(pending), BATCH):
+            self._evaluate_masks(source, pending[first : first + BATCH])
 
-    def mask(self, table: Table, condition: Expression) -> Mask:
-        """The cells on which the condition is TRUE; shape (column size,), or (1,) if constant."""
-        self.prepare(table, [condition])
-        return self._masks[table.name, condition.column, condition.sql]
+    def mask(self, source: Source, condition: Expression) -> Mask:
+        """Where the condition is TRUE; shape (items of the source,)."""
+        self.prepare(source, [condition])
+        return self._masks[source.key(), condition.sql]
 
-    def values(self, table: Table, key: Expression) -> tuple[str, tuple[Any, ...]]:
-        """The DuckDB type of a grouping expression and its value on every cell."""
-        name = (table.name, key.column, key.sql)
+    def cells(self, source: Source) -> NDArray[np.int64] | None:
+        """The cell of every item of a source, None when the items are the cells themselves."""
+        return self._domain_table(source)[1]
+
+    def values(self, source: Source, key: Expression) -> tuple[str, tuple[Any, ...]]:
+        """The DuckDB type of an expression and its value on every item."""
+        name = (source.key(), key.sql)
         if name not in self._values:
-            source = self._domain_table(table, key.column)
-            rows = self._run(f"SELECT ({key.sql}), typeof({key.sql}) FROM {source} ORDER BY i", key)
+            table = self._domain_table(source)[0]
+            rows = self._run(f"SELECT ({key.sql}), typeof({key.sql}) FROM {table} ORDER BY i", key)
             values = tuple(row[0] for row in rows)
             if any(isinstance(v, float) and not math.isfinite(v) for v in values):
                 raise ProgrammingError(
                     "E_DOMAIN_EVAL",
-                    "the key is not a finite number on some declared value",
+                    "the expression is not a finite number on some declared value",
                     span=key.span,
                 )
             self._values[name] = (rows[0][1] if rows else "VARCHAR", values)
         return self._values[name]
 
-    def rehearse(self, sql: str, kinds: Mapping[str, str]) -> None:
-        """Run SQL over a table ``cells`` that has the columns ``kinds`` and no rows.
+    def numbers(self, source: Source, expression: Expression) -> NDArray[Any]:
+        """The value of a number on every item, 0 where it is NULL; whole where all values are.
 
         Raises: ProgrammingError (E_DOMAIN_EVAL).
         """
-        self.sealed.fill("cells", {name: (kind, ()) for name, kind in kinds.items()})
+        cast = Expression(expression.column, f"CAST(({expression.sql}) AS DOUBLE)", expression.span)
+        found = np.array([v or 0.0 for v in self.values(source, cast)[1]], dtype=np.float64)
+        if (np.abs(found) <= 2.0**53).all() and (found == np.rint(found)).all():
+            return found.astype(np.int64)
+        return found
+
+    def truth(
+        self, sql: str, parts: Sequence[tuple[str, Sequence[Any]]], span: Span
+    ) -> list[bool | None]:
+        """Evaluate a condition over ``x0``, ``x1``, ... on rows of values of these types."""
+        columns: dict[str, tuple[str, Sequence[object]]] = {
+            f"x{index}": (kind, values) for index, (kind, values) in enumerate(parts)
+        }
+        columns["i"] = ("BIGINT", range(len(parts[0][1])))
+        self.sealed.fill("joint", columns)
+        test = Expression(None, sql, span)
+        rows = self._run(
+            f"SELECT coalesce(CAST(({sql}) AS BOOLEAN), FALSE) FROM joint ORDER BY i", test
+        )
+        return [row[0] for row in rows]
+
+    def rehearse(self, sql: str, tables: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
+        """Run SQL over tables without rows, given the types of their columns; return its types.
+
+        Raises: ProgrammingError (E_DOMAIN_EVAL).
+        """
+        for table, kinds in tables.items():
+            self.sealed.fill(table, {name: (kind, ()) for name, kind in kinds.items()})
         try:
-            self.sealed.run(sql)
+            return self.sealed.query(sql)[0]
         except EvaluationError as error:
             raise ProgrammingError(
                 "E_DOMAIN_EVAL",
@@ -93,22 +140,22 @@ class Evaluator:
                 hint=f"DuckDB says: {_first_line(error)}",
             ) from None
 
-    def _evaluate_masks(self, table: Table, column: str | None, batch: list[Expression]) -> None:
-        source = self._domain_table(table, column)
+    def _evaluate_masks(self, source: Source, batch: list[Expression]) -> None:
+        table = self._domain_table(source)[0]
         tests = ", ".join(f"coalesce(CAST(({c.sql}) AS BOOLEAN), FALSE)" for c in batch)
         try:
-            rows = self.sealed.run(f"SELECT {tests} FROM {source} ORDER BY i")
+            rows = self.sealed.run(f"SELECT {tests} FROM {table} ORDER BY i")
         except EvaluationError:
             if len(batch) > 1:
                 for condition in batch:
-                    self._evaluate_masks(table, column, [condition])
+                    self._evaluate_masks(source, [condition])
                 return
-            rows = self._run(f"SELECT {tests} FROM {source} ORDER BY i", batch[0])
+            rows = self._run(f"SELECT {tests} FROM {table} ORDER BY i", batch[0])
         matrix = np.array(rows, dtype=np.bool_).reshape(len(rows), len(batch))
         for index, condition in enumerate(batch):
             mask = np.ascontiguousarray(matrix[:, index])
             mask.flags.writeable = False
-            self._masks[table.name, column, condition.sql] = mask
+            self._masks[source.key(), condition.sql] = mask
 
     def _run(self, sql: str, expression: Expression) -> list[tuple[Any, ...]]:
         try:
@@ -122,14 +169,36 @@ class Evaluator:
                 span=expression.span,
             ) from None
 
-    def _domain_table(self, table: Table, column: str | None) -> str:
-        name = (table.name, column or "")
+    def _domain_table(self, source: Source) -> tuple[str, NDArray[np.int64] | None]:
+        name = source.key()
         if name not in self._tables:
             known = f"d{len(self._tables)}"
-            declared = table.columns[column] if column is not None else None
-            self.sealed.fill(known, _domain_columns(declared))
-            self._tables[name] = known
+            self.sealed.fill(known, _domain_columns(source.column))
+            cells = None
+            if source.lookup is not None:
+                cells = self._join(known, source.lookup)
+            self._tables[name] = (known, cells)
         return self._tables[name]
+
+    def _join(self, table: str, lookup: Lookup) -> NDArray[np.int64]:
+        """Replace a domain table by its pairs with public rows; return the cell of every pair."""
+        columns: dict[str, tuple[str, Sequence[object]]] = {
+            f"p{index}": (kind, [row[index] for row in lookup.rows])
+            for index, kind in enumerate(lookup.types)
+        }
+        columns["j"] = ("BIGINT", range(len(lookup.rows)))
+        self.sealed.fill("public", columns)
+        kind = "LEFT JOIN" if lookup.keep else "JOIN"
+        listed = ", ".join(["v", *(f"p{index}" for index in range(len(lookup.types)))])
+        on = Expression(None, lookup.on, lookup.span)
+        self._run(
+            f"CREATE OR REPLACE TEMP TABLE {table} AS"
+            f" SELECT row_number() OVER (ORDER BY d.i, j) - 1 AS i, d.i AS cell, {listed}"
+            f" FROM {table} AS d {kind} public ON ({lookup.on})",
+            on,
+        )
+        rows = self.sealed.run(f"SELECT cell FROM {table} ORDER BY i")
+        return np.array([row[0] for row in rows], dtype=np.int64)
 
     @property
     def sealed(self) -> Sealed:

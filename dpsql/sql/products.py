@@ -1,9 +1,10 @@
-"""WHERE, GROUP BY and aggregates -> one product of per-column matrices for every aggregate."""
+"""WHERE, GROUP BY and aggregates -> signed products of per-column matrices for every aggregate."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,65 +13,139 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import simplify
 from dpsql.algebra.operator import Operator
+from dpsql.algebra.ranges import AllRange
 from dpsql.catalog import Catalog, Table
 from dpsql.errors import ProgrammingError
-from dpsql.plan.workload import Product
-from dpsql.sql.predicates import Evaluator, Mask
-from dpsql.sql.query import Aggregate, Expression, Query, Shell
+from dpsql.plan.terms import Polynomial, Term, gather
+from dpsql.sql.couple import Box, Classes, Mask, check_combinations, classify, decompose
+from dpsql.sql.group import Axis, ascending, partition, ranges, repeat_keys
+from dpsql.sql.predicates import Evaluator, Source
+from dpsql.sql.query import (
+    Aggregate,
+    Condition,
+    Coupled,
+    Expression,
+    Lookup,
+    Outside,
+    Query,
+    Rank,
+    Shell,
+    Summand,
+)
 
 MAX_RESULT_CELLS = 1_000_000
+MAX_DENSE = 1 << 24
+"""Most numbers in an explicit matrix."""
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """The groups of one column: which keys it carries, and their values per group."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """One aggregate over one grouping set: a sum of products; none where it is always zero.
 
-    column: str
-    keys: tuple[int, ...]
-    groups: tuple[tuple[Any, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """A query as products: one per aggregate, ``None`` where the catalog says it is zero.
-
-    ``axes`` are in result order, ``types`` are the DuckDB types of the keys. A product's rows,
-    flattened in catalog column order, become the result rows by ``arrange``.
+    A term's rows, flattened in column order, become (result rows, values of the ranked column) by
+    ``arrange``; ``values`` are those of the ranked column, () without one.
     """
 
-    query: Query
-    table: Table
+    branch: int
+    aggregate: int
     axes: tuple[Axis, ...]
-    types: tuple[str, ...]
-    products: tuple[Product | None, ...]
+    terms: tuple[Term, ...]
+    rank: Rank | None = None
+    values: tuple[Any, ...] = ()
+    units: bool = False
+
+    def arrange(self, flat: NDArray[np.float64], order: Sequence[str]) -> NDArray[np.float64]:
+        """Reorder rows from ``order``, an order of columns, to result order."""
+        if len(self.axes) < 2:
+            return flat
+        natural = sorted(self.axes, key=lambda axis: order.index(axis.column))
+        tensor = flat.reshape([len(axis.groups) for axis in natural])
+        return tensor.transpose([natural.index(axis) for axis in self.axes]).ravel()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branch:
+    """One grouping set: its axes in result order, and the keys that it leaves out."""
+
+    axes: tuple[Axis, ...]
+    absent: frozenset[int]
 
     @property
     def rows(self) -> int:
         return math.prod(len(axis.groups) for axis in self.axes)
 
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Select:
+    """A query as products. ``types`` are the DuckDB types of the keys, ``kinds`` of the aggregates.
+
+    ``answers`` are in order of branch, then of aggregate.
+    """
+
+    query: Query
+    table: Table
+    branches: tuple[Branch, ...]
+    types: tuple[str, ...]
+    kinds: tuple[str, ...]
+    answers: tuple[Answer, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(branch.rows for branch in self.branches)
+
     @property
     def is_static(self) -> bool:
         """Whether the catalog alone determines the answer."""
-        return self.rows == 0 or all(product is None for product in self.products)
+        return self.rows == 0 or not any(answer.terms for answer in self.answers)
 
     def key_columns(self) -> list[list[Any]]:
         """The values of every key, one list per key, in result order."""
         columns: list[list[Any]] = [[] for _ in self.query.keys]
-        outer, inner = 1, self.rows
-        for axis in self.axes if self.rows else ():
-            inner //= len(axis.groups)
-            for key, values in zip(axis.keys, zip(*axis.groups, strict=True), strict=True):
-                once = itertools.chain.from_iterable(itertools.repeat(v, inner) for v in values)
-                columns[key] = list(once) * outer
-            outer *= len(axis.groups)
+        for branch in self.branches:
+            found = repeat_keys(branch.axes, len(columns), branch.rows)
+            for column, values in zip(columns, found, strict=True):
+                column += values
         return columns
 
-    def arrange(self, flat: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Reorder a product's rows from catalog column order to result order."""
-        order = list(self.table.columns)
-        natural = sorted(self.axes, key=lambda axis: order.index(axis.column))
-        tensor = flat.reshape([len(axis.groups) for axis in natural])
-        return tensor.transpose([natural.index(axis) for axis in self.axes]).ravel()
+    def absences(self, key: int) -> list[int]:
+        """GROUPING(key) in every result row."""
+        return [int(key in b.absent) for b in self.branches for _ in range(b.rows)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compiled:
+    """A statement as one SELECT over a private table, or several that ``outer`` puts together.
+
+    ``outer`` is SQL over ``t0``, ``t1``, ..., the results of the selects, each with its own column
+    names; None where there is one select and nothing else.
+    """
+
+    text: str
+    selects: tuple[Select, ...]
+    outer: Outside | None = None
+    weight: float = 1.0
+
+    @property
+    def rows(self) -> int:
+        return sum(select.rows for select in self.selects)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the result columns."""
+        if self.outer is not None:
+            return self.outer.columns
+        return tuple(output.name for output in self.selects[0].query.shell.outputs)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the catalog alone determines the answer."""
+        return all(select.is_static for select in self.selects)
+
+    def answers(self) -> Iterator[tuple[Select, Answer]]:
+        """Every answer of every select, in order."""
+        for select in self.selects:
+            for answer in select.answers:
+                yield select, answer
 
 
 class Compiler:
@@ -80,112 +155,328 @@ class Compiler:
         self.catalog = catalog
         self.evaluator = Evaluator()
         self._factors: dict[bytes, Operator] = {}
-        self._rehearsed: set[tuple[Shell, tuple[str, ...]]] = set()
+        self._rehearsed: set[tuple[Shell, tuple[str, ...], tuple[str, ...]]] = set()
 
-    def compile(self, query: Query) -> Compiled:
+    def compile(self, query: Query) -> Select:
         """Evaluate the query's expressions on the declared domains and form its products.
 
-        Raises: ProgrammingError (E_DOMAIN_EVAL, E_TOO_LARGE).
+        Raises: ProgrammingError (E_DOMAIN_EVAL, E_TOO_LARGE, E_PREDICATE).
         """
-        table = self.catalog.tables[query.table]
-        self.evaluator.prepare(table, _conditions(query))
-        where = self.masks(table, query.where)
-        types = tuple(self.evaluator.values(table, key)[0] for key in query.keys)
-        axes, members = self.group(table, query, where)
-        rows = math.prod(len(axis.groups) for axis in axes)
-        if rows * max(1, len(query.aggregates)) > MAX_RESULT_CELLS:
-            raise ProgrammingError(
-                "E_TOO_LARGE",
-                f"the result would have {rows:,} rows, every declared combination being one",
-                hint=f"group by fewer columns; at most {MAX_RESULT_CELLS:,} cells",
-                span=query.keys[0].span if query.keys else None,
-            )
-        self.rehearse(query, types)
-        products = tuple(self.product(table, where, members, a) for a in query.aggregates)
-        return Compiled(query, table, axes, types, products)
+        return _Products(self, query, self.catalog.tables[query.table]).select()
 
-    def rehearse(self, query: Query, types: tuple[str, ...]) -> None:
+    def rehearse(self, query: Query, types: tuple[str, ...], kinds: tuple[str, ...]) -> None:
         """Run the shell over no cells at all, so that what cannot run is refused beforehand.
 
         Raises: ProgrammingError (E_DOMAIN_EVAL).
         """
         shell = query.shell
-        if shell.plain or (shell, types) in self._rehearsed:
+        if shell.plain or (shell, types, kinds) in self._rehearsed:
             return
-        numbers = [f"a{j}" for j in range(len(query.aggregates))]
-        numbers += [f"c{i}_{j}" for i, j in shell.covariances]
-        kinds = {"i": "BIGINT", **{f"k{i}": kind for i, kind in enumerate(types)}, "z": "DOUBLE"}
-        kinds.update(dict.fromkeys(numbers, "DOUBLE"))
-        self.evaluator.rehearse(shell.text(), kinds)
-        self._rehearsed.add((shell, types))
+        self.evaluator.rehearse(shell.text(), {"cells": cell_kinds(shell, types, kinds)})
+        self._rehearsed.add((shell, types, kinds))
 
-    def masks(self, table: Table, conditions: tuple[Expression, ...]) -> dict[str | None, Mask]:
-        """The conjunction of the conditions, column by column."""
-        found: dict[str | None, Mask] = {}
-        for condition in conditions:
-            mask = self.evaluator.mask(table, condition)
-            known = found.get(condition.column)
-            found[condition.column] = mask if known is None else known & mask
-        return found
-
-    def group(
-        self, table: Table, query: Query, where: dict[str | None, Mask]
-    ) -> tuple[tuple[Axis, ...], dict[str, list[Mask]]]:
-        """Partition each grouped column's cells; keys that WHERE excludes do not appear."""
-        empty = any(not mask.any() for mask in where.values())
-        axes: list[Axis] = []
-        members: dict[str, list[Mask]] = {}
-        for column in dict.fromkeys(key.column for key in query.keys):
-            assert column is not None
-            indices = tuple(i for i, key in enumerate(query.keys) if key.column == column)
-            values = [self.evaluator.values(table, query.keys[i])[1] for i in indices]
-            groups: dict[tuple[Any, ...], list[int]] = {}
-            mask = where.get(column)
-            for cell, value in enumerate(zip(*values, strict=True)):
-                if not empty and (mask is None or mask[cell]):
-                    groups.setdefault(value, []).append(cell)
-            axes.append(Axis(column, indices, tuple(groups)))
-            members[column] = [_indicator(table.columns[column].size, g) for g in groups.values()]
-        return tuple(axes), members
-
-    def product(
-        self,
-        table: Table,
-        where: dict[str | None, Mask],
-        members: dict[str, list[Mask]],
-        aggregate: Aggregate,
-    ) -> Product | None:
-        """The product of one aggregate, or None when no declared cell can satisfy it."""
-        masks = self.masks(table, aggregate.conditions)
-        for column, mask in where.items():
-            masks[column] = masks[column] & mask if column in masks else mask
-        if any(not mask.any() for mask in masks.values()):
-            return None
-        factors: dict[str, Operator] = {}
-        for column in table.columns:
-            if column in members:
-                rows = np.array(members[column], dtype=np.int64)
-                if column in masks:
-                    rows = rows * masks[column]
-                factors[column] = self.factor(rows)
-            elif column in masks and not masks[column].all():
-                factors[column] = self.factor(masks[column].astype(np.int64)[None, :])
-        return Product(factors)
-
-    def factor(self, rows: NDArray[np.int64]) -> Operator:
+    def factor(self, rows: NDArray[Any]) -> Operator:
         """Intern a matrix, so that equal factors of a workload are one object."""
-        key = repr(rows.shape).encode() + rows.tobytes()
+        key = repr((rows.shape, rows.dtype.kind)).encode() + rows.tobytes()
         if key not in self._factors:
             self._factors[key] = simplify(rows)
         return self._factors[key]
 
 
-def _conditions(query: Query) -> list[Expression]:
-    nested = (aggregate.conditions for aggregate in query.aggregates)
-    return [*query.where, *itertools.chain.from_iterable(nested)]
+def cell_kinds(shell: Shell, types: Sequence[str], kinds: Sequence[str]) -> dict[str, str]:
+    """The DuckDB types of the columns of the cells that a shell reads."""
+    found = {"i": "BIGINT", "z": "DOUBLE"}
+    found |= {f"k{i}": kind for i, kind in enumerate(types)}
+    found |= {f"g{i}": "INTEGER" for i in range(len(types))}
+    found |= {f"a{j}": kind for j, kind in enumerate(kinds)}
+    return found | {f"c{i}_{j}": "DOUBLE" for i, j in shell.covariances}
 
 
-def _indicator(size: int, cells: list[int]) -> Mask:
-    mask = np.zeros(size, dtype=np.bool_)
-    mask[cells] = True
-    return mask
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A summand where signs and masks are known: ``weights`` are numbers per item of a column."""
+
+    scale: float
+    masks: Mapping[str, Mask]
+    weights: Mapping[str, NDArray[Any]]
+    polynomials: Mapping[str, Polynomial]
+
+
+class _Products:
+    """The products of one query."""
+
+    def __init__(self, compiler: Compiler, query: Query, table: Table) -> None:
+        self.compiler = compiler
+        self.evaluator = compiler.evaluator
+        self.query = query
+        self.table = table
+        self.lookups: dict[str, Lookup] = {each.column: each for each in query.lookups}
+        self.sources: dict[str | None, Source] = {}
+
+    def select(self) -> Select:
+        query = self.query
+        self.prepare()
+        where = self.masks(query.where)
+        types = tuple(
+            "VARCHAR" if key.ranges else self.evaluator.values(self.source(key.column), key)[0]
+            for key in query.keys
+        )
+        kinds = tuple(map(self.kind, query.aggregates))
+        empty = any(not mask.any() for mask in where.values())
+        branches = tuple(self.branch(chosen, where, empty) for chosen in query.sets)
+        self.check_size(branches)
+        self.compiler.rehearse(query, types, kinds)
+        answers: list[Answer] = []
+        pieces = [list(self.pieces(a)) for a in query.aggregates]
+        for number, branch in enumerate(branches):
+            for j, aggregate in enumerate(query.aggregates):
+                answers.append(self.answer(number, branch, j, aggregate, pieces[j]))
+        return Select(query, self.table, branches, types, kinds, tuple(answers))
+
+    def source(self, column: str | None) -> Source:
+        if column not in self.sources:
+            known = None if column is None else self.table.columns[column]
+            lookup = None if column is None else self.lookups.get(column)
+            self.sources[column] = Source(self.table.name, known, lookup)
+        return self.sources[column]
+
+    def prepare(self) -> None:
+        """Evaluate all conditions over single columns together."""
+        found: dict[str | None, list[Expression]] = {}
+        for condition in _conditions(self.query):
+            if isinstance(condition, Expression):
+                found.setdefault(condition.column, []).append(condition)
+        for column, expressions in found.items():
+            self.evaluator.prepare(self.source(column), expressions)
+
+    def masks(self, conditions: Sequence[Condition]) -> dict[str | None, Mask]:
+        """The conjunction of the single-column conditions, column by column."""
+        found: dict[str | None, Mask] = {}
+        for condition in conditions:
+            if isinstance(condition, Expression):
+                mask = self.evaluator.mask(self.source(condition.column), condition)
+                known = found.get(condition.column)
+                found[condition.column] = mask if known is None else known & mask
+        return found
+
+    def kind(self, aggregate: Aggregate) -> str:
+        """The DuckDB type of an aggregate's answers."""
+        rank = aggregate.rank
+        if rank is None or rank.kind == "cont":
+            return "DOUBLE"
+        return self.evaluator.values(self.source(rank.value.column), rank.value)[0]
+
+    def branch(
+        self, chosen: tuple[int, ...], where: Mapping[str | None, Mask], empty: bool
+    ) -> Branch:
+        """Partition each grouped column; keys that WHERE excludes do not appear."""
+        keys = self.query.keys
+        axes = []
+        for name in dict.fromkeys(keys[i].column for i in chosen):
+            assert name is not None
+            indices = [i for i in chosen if keys[i].column == name]
+            source = self.source(name)
+            mask = where.get(name)
+            if keys[indices[0]].ranges:
+                axis = ranges(self.table.columns[name], indices[0], mask, MAX_DENSE)
+                axes.append(Axis(name, axis.keys, () if empty else axis.groups, axis.members))
+                continue
+            values = [self.evaluator.values(source, keys[i])[1] for i in indices]
+            kept = np.zeros(len(values[0]), dtype=np.bool_) if empty else mask
+            axes.append(partition(name, indices, values, kept))
+        return Branch(tuple(axes), frozenset(range(len(keys))) - frozenset(chosen))
+
+    def check_size(self, branches: Sequence[Branch]) -> None:
+        rows = sum(branch.rows for branch in branches)
+        if rows * max(1, len(self.query.aggregates)) > MAX_RESULT_CELLS:
+            raise ProgrammingError(
+                "E_TOO_LARGE",
+                f"the result would have {rows:,} rows, every declared combination being one",
+                hint=f"group by fewer columns; at most {MAX_RESULT_CELLS:,} cells",
+                span=self.query.keys[0].span if self.query.keys else None,
+            )
+
+    def pieces(self, aggregate: Aggregate) -> Iterator[_Piece]:
+        """The summands of an aggregate, each as signed products of masks and weights."""
+        shared = (*self.query.where, *aggregate.conditions)
+        for summand in aggregate.summands:
+            conditions = (*shared, *summand.conditions)
+            masks = self.masks(conditions)
+            if any(not mask.any() for mask in masks.values()):
+                continue
+            masks.pop(None, None)
+            scale, weights = self.weights(summand)
+            polynomials = {each.column: each for each in summand.polynomials}
+            coupled = [each for each in conditions if isinstance(each, Coupled)]
+            for sign, box in self.boxes(list(dict.fromkeys(coupled))):
+                both: dict[str, Mask] = {n: m for n, m in masks.items() if n is not None}
+                for name, mask in box.items():
+                    both[name] = both[name] & mask if name in both else mask
+                if all(mask.any() for mask in both.values()):
+                    yield _Piece(sign * scale, both, weights, polynomials)
+
+    def weights(self, summand: Summand) -> tuple[float, dict[str, NDArray[Any]]]:
+        """The constant factor of a summand, and its numbers per item of every column."""
+        scale = 1.0
+        weights: dict[str, NDArray[Any]] = {}
+        for factor in summand.factors:
+            numbers = self.evaluator.numbers(self.source(factor.column), factor)
+            if factor.column is None:
+                scale *= float(numbers[0])
+            else:
+                known = weights.get(factor.column)
+                weights[factor.column] = numbers if known is None else known * numbers
+        return scale, weights
+
+    def boxes(self, coupled: Sequence[Coupled]) -> list[tuple[int, Box]]:
+        """The conjunction of conditions that couple columns, as signed products of masks."""
+        found: list[tuple[int, Box]] = [(1, {})]
+        for group in _connected(coupled):
+            found = [
+                (one * two, {**left, **right})
+                for (one, left), (two, right) in itertools.product(found, self.untangle(group))
+            ]
+        return found
+
+    def untangle(self, coupled: Sequence[Coupled]) -> list[tuple[int, Box]]:
+        """Conditions over the same columns together, as signed products of masks."""
+        span = coupled[0].span
+        parts = list(dict.fromkeys(p for each in coupled for p in each.parts if p.column))
+        values = {part: self.evaluator.values(self.source(part.column), part) for part in parts}
+        names = list(dict.fromkeys(str(part.column) for part in parts))
+        order = list(self.table.columns)
+        names.sort(key=order.index)
+        classes: dict[str, Classes] = {}
+        for name in names:
+            mine = [values[part][1] for part in parts if part.column == name]
+            classes[name] = classify(mine, len(mine[0]))
+        check_combinations(classes, span)
+        shape = [len(classes[name].values) for name in names]
+        grid = np.indices(shape).reshape(len(names), -1)
+        truth = np.ones(shape, dtype=np.bool_)
+        for each in coupled:
+            columns = []
+            for part in each.parts:
+                if part.column is None:
+                    kind, constant = self.evaluator.values(self.source(None), part)
+                    columns.append((kind, list(constant) * truth.size))
+                    continue
+                own = [p for p in parts if p.column == part.column]
+                found = [row[own.index(part)] for row in classes[part.column].values]
+                place = grid[names.index(part.column)]
+                columns.append((values[part][0], [found[k] for k in place]))
+            truth &= np.array(self.evaluator.truth(each.sql, columns, span)).reshape(shape)
+        return [
+            (sign, {name: mask[classes[name].labels] for name, mask in box.items()})
+            for sign, box in decompose(truth, names, span)
+        ]
+
+    def answer(
+        self, number: int, branch: Branch, index: int, aggregate: Aggregate, pieces: list[_Piece]
+    ) -> Answer:
+        """One aggregate over one grouping set."""
+        axes, values, rank = branch.axes, (), aggregate.rank
+        if rank is not None:
+            axis, values = self.ranked(rank)
+            axes = (*axes, axis)
+        if not branch.rows:
+            return Answer(number, index, axes, (), rank, values, aggregate.units)
+        terms = [
+            self.term(branch.axes, aggregate, piece, axes[len(branch.axes) :]) for piece in pieces
+        ]
+        kept = gather(term for term in terms if term is not None)
+        return Answer(number, index, axes, kept, rank, values, aggregate.units)
+
+    def ranked(self, rank: Rank) -> tuple[Axis, tuple[Any, ...]]:
+        """The axis of a ranked column: its values in order; sums up to each unless for a mode."""
+        name = str(rank.value.column)
+        values = self.evaluator.values(self.source(name), rank.value)[1]
+        distinct = sorted({v for v in values if v is not None})
+        place = {value: k for k, value in enumerate(distinct)}
+        members = np.zeros((len(distinct), len(values)), dtype=np.bool_)
+        for item in ascending(values):
+            members[place[values[item]], item] = True
+        if rank.kind != "mode":
+            members = np.logical_or.accumulate(members, axis=0)
+        return Axis(name, (), tuple((v,) for v in distinct), members), tuple(distinct)
+
+    def term(
+        self, axes: Sequence[Axis], aggregate: Aggregate, piece: _Piece, hidden: Sequence[Axis]
+    ) -> Term | None:
+        """The product of one piece; None when no declared cell can add anything."""
+        factors: dict[str, Operator] = {}
+        largest = abs(piece.scale)
+        rows_of = {axis.column: axis for axis in (*axes, *hidden)}
+        for name, column in self.table.columns.items():
+            axis, mask = rows_of.get(name), piece.masks.get(name)
+            numbers = piece.weights.get(name)
+            if axis is None and mask is None and numbers is None and name not in self.lookups:
+                continue
+            rows: NDArray[Any]
+            if axis is None:
+                ones = np.ones((1, self.items(name)), dtype=np.int64)
+                rows = ones if mask is None else mask.astype(np.int64)[None, :]
+            elif axis.members is None:
+                if mask is not None and not mask.all():
+                    raise ProgrammingError(
+                        "E_TOO_LARGE",
+                        f"all ranges of {column.name} under a condition on it are too many",
+                        hint=f"at most {MAX_DENSE:,} numbers; leave the condition out",
+                    )
+                factors[name] = AllRange(column.size)
+                continue
+            else:
+                running = aggregate.running if axis in axes else None
+                rows = axis.members if running is None else axis.running(running)
+                rows = rows.astype(np.int64)
+                if mask is not None:
+                    rows = rows * mask
+            if numbers is not None:
+                rows = rows * numbers
+                largest *= float(np.abs(rows).max(initial=0))
+            rows = self.per_cell(name, rows)
+            if not rows.any():
+                return None
+            if axis is not None or not (rows == 1).all():
+                factors[name] = self.compiler.factor(rows)
+        if not piece.scale:
+            return None
+        return Term(factors, piece.polynomials, piece.scale, largest)
+
+    def items(self, name: str) -> int:
+        cells = self.evaluator.cells(self.source(name))
+        return self.table.columns[name].size if cells is None else len(cells)
+
+    def per_cell(self, name: str, rows: NDArray[Any]) -> NDArray[Any]:
+        """Rows over the items of a column's source, as rows over its cells."""
+        cells = self.evaluator.cells(self.source(name))
+        if cells is None:
+            return rows
+        out = np.zeros((len(rows), self.table.columns[name].size), dtype=rows.dtype)
+        np.add.at(out.T, cells, rows.T)
+        return out
+
+
+def _conditions(query: Query) -> Iterator[Condition]:
+    yield from query.where
+    for aggregate in query.aggregates:
+        yield from aggregate.conditions
+        for summand in aggregate.summands:
+            yield from summand.conditions
+
+
+def _connected(coupled: Sequence[Coupled]) -> list[list[Coupled]]:
+    """Group conditions that share columns, directly or through others."""
+    groups: list[tuple[set[str | None], list[Coupled]]] = []
+    for each in coupled:
+        columns: set[str | None] = {part.column for part in each.parts if part.column}
+        members = [each]
+        apart = []
+        for known, inside in groups:
+            if known & columns:
+                columns |= known
+                members = [*inside, *members]
+            else:
+                apart.append((known, inside))
+        groups = [*apart, (columns, members)]
+    return [members for _, members in groups]

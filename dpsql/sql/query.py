@@ -3,27 +3,111 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from dpsql.errors import Span
+from dpsql.plan.terms import Polynomial
 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
     """A deterministic expression over one column, written over the name ``v``.
 
-    ``column`` is the case-folded column name; ``None`` when the expression is a constant.
+    ``column`` is the case-folded column name; ``None`` when the expression is a constant. Where
+    public rows are joined to the column, their columns are ``p0``, ``p1``, .... ``ranges``
+    makes a key of all ranges of the column's cells.
     """
 
     column: str | None
     sql: str
     span: Span = field(compare=False)
+    ranges: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Coupled:
+    """A condition over several columns: ``sql`` over ``x0``, ``x1``, ..., the values of ``parts``.
+
+    Every part is over one column.
+    """
+
+    sql: str
+    parts: tuple[Expression, ...]
+    span: Span = field(compare=False)
+
+
+Condition: TypeAlias = Expression | Coupled
+
+
+@dataclass(frozen=True, slots=True)
+class Summand:
+    """What a row adds to a sum: the product of the factors; nothing unless all conditions hold.
+
+    ``factors`` are numbers over one column with a domain, or constants; ``polynomials`` are over
+    measures, at most one for each.
+    """
+
+    factors: tuple[Expression, ...] = ()
+    polynomials: tuple[Polynomial, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A sum over the groups up to the present one in the order of a key, within a partition.
+
+    ``order`` is the index of the key, None for the whole partition; ``partition`` holds the
+    indices of the other keys whose groups are kept apart.
+    """
+
+    order: int | None
+    descending: bool
+    partition: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """The value of an ordered column at a quantile of its counts, or the one counted most.
+
+    ``kind`` is cont (interpolated), disc or mode.
+    """
+
+    value: Expression
+    kind: str
+    quantile: float = 0.5
+
+
+COUNT_ROWS = (Summand(),)
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """The count of the rows that satisfy all ``conditions`` besides the statement's own WHERE."""
+    """A sum over the rows that satisfy ``conditions`` besides the statement's own WHERE.
 
-    conditions: tuple[Expression, ...] = ()
+    ``units`` counts the privacy units that have such rows instead of the rows.
+    """
+
+    conditions: tuple[Condition, ...] = ()
+    summands: tuple[Summand, ...] = COUNT_ROWS
+    running: Running | None = None
+    rank: Rank | None = None
+    units: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Public rows joined to one private column by a condition ``on`` over ``v``, ``p0``, ....
+
+    ``rows`` are the public rows, ``types`` the DuckDB types of their columns. ``keep`` says that
+    rows of the private table without a match stay, with NULL (LEFT JOIN).
+    """
+
+    column: str
+    types: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    on: str
+    keep: bool
+    span: Span = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,46 +132,66 @@ class Shell:
     """What happens to the noisy cells: projection, HAVING, ORDER BY, LIMIT.
 
     The SQL texts are over a table ``cells`` with one row per key combination and the columns
-    ``k0, k1, ...`` (keys), ``a0, a1, ...`` (aggregates), ``c0_0, c0_1, ...`` (covariances of the
-    aggregates listed in ``covariances``) and ``i`` (declared order).
+    ``k0, k1, ...`` (keys), ``g0, ...`` (1 where a grouping set leaves the key out), ``a0, ...``
+    (aggregates), ``c0_0, c0_1, ...`` (covariances of the aggregates listed in ``covariances``),
+    ``z`` (half the width of an interval, in standard errors) and ``i`` (declared order).
     """
 
     outputs: tuple[Output, ...]
     having: str | None = None
+    qualify: str | None = None
     order: tuple[str, ...] = ()
     limit: int | None = None
     offset: int = 0
     covariances: frozenset[tuple[int, int]] = field(default_factory=frozenset)
 
-    def text(self) -> str:
-        """The SELECT over ``cells``: outputs, then the errors of those that have one."""
+    def text(self, cells: str = "cells") -> str:
+        """The SELECT over the cells: outputs, then the errors of those that have one."""
         selected = [output.sql for output in self.outputs]
         selected += [output.stddev for output in self.outputs if output.stddev is not None]
         items = ", ".join(f"{sql} AS o{index}" for index, sql in enumerate(selected))
         where = f" WHERE {self.having}" if self.having is not None else ""
+        qualify = f" QUALIFY {self.qualify}" if self.qualify is not None else ""
         limit = f" LIMIT {self.limit}" if self.limit is not None else ""
         order = ", ".join((*self.order, "i"))
-        return f"SELECT {items} FROM cells{where} ORDER BY {order}{limit} OFFSET {self.offset}"
+        body = f"SELECT {items} FROM {cells}{where}{qualify}"
+        return f"{body} ORDER BY {order}{limit} OFFSET {self.offset}"
 
     @property
     def plain(self) -> bool:
         """Whether the shell only picks keys and aggregates, in declared order."""
         picked = all(o.key is not None or o.aggregate is not None for o in self.outputs)
-        whole = self.having is None and not self.order and self.limit is None and self.offset == 0
-        return picked and whole
+        whole = self.having is None and self.qualify is None and not self.order
+        return picked and whole and self.limit is None and self.offset == 0
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A counting query over one private table.
+    """Sums over one private table.
 
-    ``where`` is a conjunction; ``keys`` are the grouping expressions in GROUP BY order; ``table``
-    is the case-folded table name.
+    ``where`` is a conjunction; ``keys`` are the grouping expressions in GROUP BY order; ``sets``
+    lists the indices of the keys of every grouping set; ``table`` is the case-folded table name;
+    ``lookups`` are the public rows joined to its columns.
     """
 
     table: str
-    where: tuple[Expression, ...]
+    where: tuple[Condition, ...]
     keys: tuple[Expression, ...]
     aggregates: tuple[Aggregate, ...]
     shell: Shell
     text: str
+    sets: tuple[tuple[int, ...], ...]
+    lookups: tuple[Lookup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What a statement does with the results of its selects: SQL over ``t0``, ``t1``, ....
+
+    Their columns are ``o0``, ``o1``, ...; ``columns`` are the names of the result columns, and
+    ``noisy`` says which of them depend on noisy numbers.
+    """
+
+    sql: str
+    columns: tuple[str, ...]
+    noisy: tuple[bool, ...]

@@ -1,0 +1,147 @@
+"""What has to be measured: the answers about one table, and how they are read off its cells."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.catalog import Table
+from dpsql.plan.cells import TOTAL_BITS, Resolution, block_unit
+from dpsql.plan.kinds import AnyForecast, AnyStrategy
+from dpsql.plan.layout import Asked, Layout, Place, lay_out
+from dpsql.plan.workload import Product
+
+if TYPE_CHECKING:
+    from dpsql.sql.products import Compiled
+
+Reading: TypeAlias = "tuple[tuple[float, Product], ...]"
+"""An answer as a weighted sum of products over the cells of a part."""
+
+Readings: TypeAlias = "Mapping[Place, tuple[int, Reading, tuple[str, ...]]]"
+"""Every answer: the part it is read off, how, and the order of the columns in its rows."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The answers that one part of a plan is about: all about a table, or one count of units."""
+
+    table: Table
+    asked: Mapping[Place, Asked]
+    units: bool = False
+
+    @cached_property
+    def layouts(self) -> tuple[Layout, ...]:
+        """The workload on single columns and, if columns are coupled, with joint attributes."""
+        apart = lay_out(self.table, self.asked, joint=False)
+        if all(len(products) == 1 for products in apart.products.values()):
+            return (apart,)
+        joint = lay_out(self.table, self.asked, joint=True)
+        return (apart,) if joint.workload.domain == apart.workload.domain else (apart, joint)
+
+    @property
+    def rows_per_unit(self) -> int:
+        """The rows that one privacy unit can contribute."""
+        return self.table.unit.max_rows
+
+    def spread_out(self) -> Layout:
+        """The first layout, with weights small enough for blocks over all measures at once."""
+        return lay_out(self.table, self.asked, joint=False, all_together=True)
+
+    def fingerprint(self) -> str:
+        """A digest of what is asked."""
+        layout = self.layouts[0]
+        digest = hashlib.sha256()
+        digest.update(repr((self.table.name, self.units, layout.workload.fingerprint())).encode())
+        for name, resolution in layout.resolutions.items():
+            digest.update(repr((name, resolution.facts)).encode())
+            for array in resolution.arrays():
+                digest.update(np.ascontiguousarray(array).tobytes())
+        for place, reading in layout.products.items():
+            terms = [(scale, p.weight, _keys(p)) for scale, p in reading]
+            if len(terms) > 1 or terms[0][0] != 1:
+                digest.update(repr((place, terms)).encode())
+        return digest.hexdigest()
+
+
+def _keys(product: Product) -> list[tuple[str, str]]:
+    return [
+        (name, hashlib.sha256(repr(factor.key).encode()).hexdigest())
+        for name, factor in product.factors.items()
+    ]
+
+
+def find_targets(statements: Sequence[Compiled]) -> tuple[Target, ...]:
+    """Collect the answers that have to be measured, table by table.
+
+    Counts of privacy units are measured one by one, since they do not add up.
+    """
+    rows: dict[str, tuple[Table, dict[Place, Asked]]] = {}
+    units: dict[object, tuple[Table, dict[Place, Asked]]] = {}
+    for i, statement in enumerate(statements):
+        for j, (select, answer) in enumerate(statement.answers()):
+            if not answer.terms:
+                continue
+            largest = max(term.largest for term in answer.terms)
+            sums = any(term.polynomials or term.largest != 1 for term in answer.terms)
+            weight = statement.weight / (largest if sums and largest else 1.0)
+            asked = Asked(answer.terms, weight)
+            if answer.units:
+                key = (
+                    select.query.table,
+                    *(id(f) for t in answer.terms for f in t.factors.items()),
+                )
+                units.setdefault((key, i, j), (select.table, {}))[1][i, j] = asked
+            else:
+                rows.setdefault(select.query.table, (select.table, {}))[1][i, j] = asked
+    found = [Target(table, asked) for table, asked in rows.values()]
+    return (*found, *(Target(table, asked, units=True) for table, asked in units.values()))
+
+
+def reading_variance(forecast: AnyForecast, reading: Reading) -> NDArray[np.float64]:
+    """The variance of every row of an answer, covariances of its terms included."""
+    if len(reading) == 1:
+        ((scale, product),) = reading
+        return scale * scale * forecast.variance(product)
+    return reading_covariance(forecast, reading, reading)
+
+
+def reading_covariance(forecast: AnyForecast, left: Reading, right: Reading) -> NDArray[np.float64]:
+    """The covariance of paired rows of two answers."""
+    total: Any = 0.0
+    for i, (s, one) in enumerate(left):
+        for j, (t, two) in enumerate(right):
+            if left is right and j < i:
+                continue
+            twice = 2 if left is right and j > i else 1
+            total = total + twice * s * t * forecast.covariance(one, two)
+    return np.asarray(total)
+
+
+def reading_variances(
+    forecast: AnyForecast, readings: Sequence[Reading]
+) -> list[NDArray[np.float64]]:
+    """``reading_variance`` of many answers; those of one product are handled together."""
+    out: list[NDArray[np.float64]] = [np.empty(0)] * len(readings)
+    single = [k for k, reading in enumerate(readings) if len(reading) == 1]
+    found = forecast.variances([readings[k][0][1] for k in single])
+    for k, variance in zip(single, found, strict=True):
+        scale = readings[k][0][0]
+        out[k] = variance if scale == 1 else scale * scale * variance
+    for k, reading in enumerate(readings):
+        if len(reading) > 1:
+            out[k] = reading_variance(forecast, reading)
+    return out
+
+
+def fits(strategy: AnyStrategy, resolutions: Mapping[str, Resolution]) -> bool:
+    """Whether the weights of one row stay within their bits in every block of a strategy."""
+    return all(
+        block_unit([resolutions[name] for name in block.attributes]) <= 1 << TOTAL_BITS
+        for block in strategy.blocks
+    )

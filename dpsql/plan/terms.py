@@ -1,0 +1,74 @@
+"""What an aggregate is a sum of: one matrix per column, measures as polynomials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from dpsql.algebra.operator import Operator
+
+
+@dataclass(frozen=True, slots=True)
+class Polynomial:
+    """c0 + c1 v + c2 v^2 of a bounded measure v, and ``null`` where it is NULL.
+
+    ``clip`` are bounds within the declared ones.
+    """
+
+    column: str
+    coefficients: tuple[float, float, float]
+    null: float = 0.0
+    clip: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """``scale`` times a product of matrices over columns and of polynomials over measures.
+
+    A column without a factor is summed over. All terms of an answer have the same rows.
+    ``largest`` is the largest magnitude of what one row can add.
+    """
+
+    factors: Mapping[str, Operator]
+    polynomials: Mapping[str, Polynomial] = field(default_factory=dict)
+    scale: float = 1.0
+    largest: float = 1.0
+
+
+def gather(terms: Iterable[Term]) -> tuple[Term, ...]:
+    """Add up the polynomials of terms that differ in one polynomial only.
+
+    >>> v = lambda *c: {"v": Polynomial("v", c)}
+    >>> gather([Term({}, v(0.0, 2.0, 0.0)), Term({}, v(3.0, 0.0, 0.0))])[0].polynomials["v"]
+    Polynomial(column='v', coefficients=(3.0, 2.0, 0.0), null=0.0, clip=None)
+    """
+    out: list[Term] = []
+    for term in terms:
+        for index, known in enumerate(out):
+            merged = _merge(known, term)
+            if merged is not None:
+                out[index] = merged
+                break
+        else:
+            out.append(term)
+    return tuple(out)
+
+
+def _merge(left: Term, right: Term) -> Term | None:
+    if not left.polynomials or left.polynomials.keys() != right.polynomials.keys():
+        return None
+    if left.factors.keys() != right.factors.keys():
+        return None
+    if any(factor is not right.factors[name] for name, factor in left.factors.items()):
+        return None
+    differing = [n for n, p in left.polynomials.items() if p != right.polynomials[n]]
+    if len(differing) > 1:
+        return None
+    name = differing[0] if differing else next(iter(left.polynomials))
+    one, two = left.polynomials[name], right.polynomials[name]
+    if one.clip != two.clip:
+        return None
+    x, y = left.scale, right.scale
+    a, b, c = (x * p + y * q for p, q in zip(one.coefficients, two.coefficients, strict=True))
+    total = Polynomial(name, (a, b, c), x * one.null + y * two.null, one.clip)
+    return Term(left.factors, {**left.polynomials, name: total}, 1.0, left.largest + right.largest)

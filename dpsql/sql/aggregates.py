@@ -1,0 +1,289 @@
+"""Aggregate functions -> primitive sums, and expressions over them for the outer shell.
+
+AVG, VAR and STDDEV are ratios and squares of sums that are measured together; MEDIAN, QUANTILE and
+MODE are read off the counts of every value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+from sqlglot import exp
+
+from dpsql.catalog import Column
+from dpsql.catalog.domain import Bins
+from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.sql.allowed import check_scalar, written_name
+from dpsql.sql.conditions import condition, conjunction
+from dpsql.sql.edges import check_constant
+from dpsql.sql.query import Aggregate, Condition, Rank, Running, Summand
+from dpsql.sql.scope import Scope
+from dpsql.sql.sums import Amount, amount
+
+RunningOf = Callable[[exp.Window], Running]
+
+_SAMPLES = (exp.Variance, exp.Stddev, exp.StddevSamp)
+_SPREADS = (*_SAMPLES, exp.VariancePop, exp.StddevPop)
+_ROOTS = (exp.Stddev, exp.StddevSamp, exp.StddevPop)
+_RANKS = (exp.Median, exp.PercentileCont, exp.PercentileDisc, exp.Quantile, exp.Mode)
+_WORKS = "COUNT, SUM, AVG, VAR_POP, VAR_SAMP, STDDEV, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE"
+
+
+@dataclass
+class Aggregates:
+    """The primitive sums that one SELECT needs, each once."""
+
+    scope: Scope
+    found: list[Aggregate] = field(default_factory=list)
+
+    def replace(self, node: exp.Expr, running_of: RunningOf) -> exp.Expr | None:
+        """The expression over ``a0``, ``a1``, ... that an aggregate is; None if it is none.
+
+        Raises: NotSupportedError (E_AGGREGATE, E_EXPR_IN_AGG, E_WINDOW); ProgrammingError.
+        """
+        filters: tuple[Condition, ...] = ()
+        running = None
+        if isinstance(node, exp.Window):
+            if not _is_total(node):
+                return None
+            running = running_of(node)
+            node = node.this.this
+        if isinstance(node, exp.Filter):
+            if not isinstance(node.expression, exp.Where):
+                return None
+            filters = conjunction(self.scope, node.expression.this)
+            node = node.this
+        if not isinstance(node, exp.AggFunc | exp.WithinGroup):
+            return None
+        return self.build(node, Aggregate(filters, running=running))
+
+    def build(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
+        """An aggregate function with the conditions and the window of ``shape``."""
+        if isinstance(node, exp.Count | exp.CountIf | exp.Sum):
+            if isinstance(node.this, exp.Distinct):
+                return self.distinct(node, shape)
+            return self.column(replace(shape, summands=self.linear(node)))
+        if shape.running is not None:
+            self.scope.refuse(node, "E_WINDOW", "a running total of this aggregate", "SUM or COUNT")
+        if isinstance(node, exp.Avg):
+            return self.average(node, shape)
+        if isinstance(node, _SPREADS):
+            return self.spread(node, shape)
+        if isinstance(node, (*_RANKS, exp.WithinGroup)):
+            return self.ranked(node, shape)
+        self.refuse(node)
+
+    def column(self, aggregate: Aggregate) -> exp.Expr:
+        """The column of a primitive, which is added unless it is there."""
+        ordered = sorted(set(aggregate.conditions), key=repr)
+        aggregate = replace(aggregate, conditions=tuple(ordered))
+        if aggregate not in self.found:
+            self.found.append(aggregate)
+        return exp.column(f"a{self.found.index(aggregate)}")
+
+    def linear(self, node: exp.Expr) -> tuple[Summand, ...]:
+        """The summands of COUNT, COUNT_IF and SUM."""
+        if isinstance(node, exp.Sum):
+            return self.amount(node).summands
+        if isinstance(node, exp.CountIf):
+            return (Summand(conditions=conjunction(self.scope, node.this)),)
+        inner = node.this
+        if node.args.get("expressions") or inner is None:
+            self.refuse(node)
+        if isinstance(inner, exp.Star) or not inner.find(exp.Column):
+            return self.constant(node, inner)
+        if self.counts_cases(inner):
+            return self.amount(node).counted
+        test = exp.Not(this=exp.Is(this=exp.paren(inner.copy()), expression=exp.null()))
+        return (Summand(conditions=(condition(self.scope, test),)),)
+
+    def constant(self, node: exp.Expr, inner: exp.Expr) -> tuple[Summand, ...]:
+        if isinstance(inner, exp.Star):
+            if any(value for key, value in inner.args.items()):
+                self.refuse(node)
+            return (Summand(),)
+        check_scalar(inner, self.scope.locate)
+        if isinstance(inner, exp.Literal):
+            return (Summand(),)
+        test = exp.Not(this=exp.Is(this=exp.paren(inner.copy()), expression=exp.null()))
+        return (Summand(conditions=(condition(self.scope, test),)),)
+
+    def counts_cases(self, inner: exp.Expr) -> bool:
+        """Whether a counted expression mentions a measure, whose NULLs are cells of its own."""
+        columns = inner.find_all(exp.Column)
+        return any(self.scope.find_column(c, measure=True).domain is None for c in columns)
+
+    def amount(self, node: exp.Expr) -> Amount:
+        clip = self.scope.clip_of(node)
+        return amount(self.scope, node.this, clip)
+
+    def distinct(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
+        """COUNT(DISTINCT the privacy unit's column)."""
+        unit = self.scope.table.unit.column
+        inner = node.this.expressions
+        named = [e.name.casefold() for e in inner if isinstance(e, exp.Column)]
+        if not isinstance(node, exp.Count) or unit is None or named != [unit.casefold()]:
+            self.refuse(node)
+        if shape.running is not None:
+            self.scope.refuse(node, "E_WINDOW", "a running count of distinct values")
+        return self.column(replace(shape, units=True))
+
+    def average(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
+        found = self.amount(node)
+        total = self.column(replace(shape, summands=found.summands))
+        count = self.column(replace(shape, summands=found.counted))
+        ratio: exp.Expr = exp.Div(this=total, expression=count.copy())
+        bounds = self.bounds(node.this)
+        return _where_positive(count, _clipped(ratio, bounds))
+
+    def spread(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
+        inner = node.this
+        once = self.amount(node)
+        square = exp.Mul(this=exp.paren(inner.copy()), expression=exp.paren(inner.copy()))
+        twice = amount(self.scope, square, self.scope.clip_of(node))
+        first = self.column(replace(shape, summands=once.summands))
+        second = self.column(replace(shape, summands=twice.summands))
+        count = self.column(replace(shape, summands=once.counted))
+        mean = exp.paren(exp.Div(this=first, expression=count.copy()))
+        variance: exp.Expr = exp.Sub(
+            this=exp.Div(this=second, expression=count.copy()),
+            expression=exp.Mul(this=mean, expression=mean.copy()),
+        )
+        bounds = self.bounds(inner)
+        most = None if bounds is None else ((bounds[1] - bounds[0]) / 2) ** 2
+        variance = _clipped(variance, (0.0, math.inf if most is None else most))
+        least = 0
+        if isinstance(node, _SAMPLES):
+            least = 1
+            one = exp.Literal.number(1)
+            rest = exp.paren(exp.Sub(this=count.copy(), expression=one))
+            variance = exp.Div(
+                this=exp.Mul(this=variance, expression=count.copy()), expression=rest
+            )
+        if isinstance(node, _ROOTS):
+            variance = exp.Sqrt(this=variance)
+        return _where_positive(count, variance, least)
+
+    def bounds(self, node: exp.Expr) -> tuple[float, float] | None:
+        """The declared bounds of a bare number column."""
+        inner = node.unnest()
+        if not isinstance(inner, exp.Column):
+            return None
+        clip = self.scope.clip_of(node.parent) if node.parent is not None else None
+        column = self.scope.find_column(inner, measure=True)
+        return clip or declared_bounds(column)
+
+    def ranked(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
+        """MEDIAN, QUANTILE and MODE of a column with a domain."""
+        kind, value, quantile, descending = self.rank_parts(node)
+        check_scalar(value, self.scope.locate)
+        columns = [self.scope.find_column(c) for c in value.find_all(exp.Column)]
+        if len({column.name for column in columns}) != 1:
+            self.refuse(node)
+        column = columns[0]
+        if not isinstance(value.unnest(), exp.Column):
+            check_constant(column, value, self.scope.locate)
+        if kind == "cont" and column.type not in ("integer", "number"):
+            self.scope.refuse(
+                node, "E_AGGREGATE", f"interpolation of {column.type} values", "QUANTILE_DISC works"
+            )
+        if not 0 <= quantile <= 1:
+            raise ProgrammingError(
+                "E_LITERAL",
+                f"the quantile {quantile} is not between 0 and 1",
+                hint="QUANTILE_CONT(column, 0.9)",
+                span=self.scope.locate(node),
+            )
+        found = self.scope.expression(column, value)
+        rank = Rank(found, kind, 1 - quantile if descending else quantile)
+        return self.column(replace(shape, rank=rank))
+
+    def rank_parts(self, node: exp.Expr) -> tuple[str, exp.Expr, float, bool]:
+        """The kind of a quantile, its column, its place and whether it counts from above."""
+        if isinstance(node, exp.WithinGroup):
+            order = node.expression.expressions[0]
+            inner = node.this
+            kind = {"percentilecont": "cont", "percentiledisc": "disc", "mode": "mode"}.get(
+                inner.key
+            )
+            if kind is None or len(node.expression.expressions) != 1:
+                self.refuse(node)
+            place = 0.5 if kind == "mode" else self.number(inner.this)
+            return kind, order.this, place, bool(order.args.get("desc"))
+        if isinstance(node, exp.Mode):
+            return "mode", node.this, 0.5, False
+        if isinstance(node, exp.Median):
+            return "cont", node.this, 0.5, False
+        place = node.args.get("quantile") or node.expression
+        kind = "cont" if isinstance(node, exp.PercentileCont) else "disc"
+        if place is None or node.this is None:
+            self.refuse(node)
+        return kind, node.this, self.number(place), False
+
+    def number(self, node: exp.Expr) -> float:
+        if not isinstance(node, exp.Literal) or node.is_string:
+            self.scope.refuse(node, "E_AGGREGATE", "a quantile that is not a number", "0.5")
+        return float(node.name)
+
+    def refuse(self, node: exp.Expr) -> NoReturn:
+        name = written_name(node, self.scope.locate)
+        hint = f"{_WORKS} work"
+        if isinstance(node, exp.Min | exp.Max):
+            column = next((c.name for c in node.find_all(exp.Column)), "column")
+            place = "0.05" if isinstance(node, exp.Min) else "0.95"
+            hint = f"one row decides it; QUANTILE_DISC({column}, {place}) works"
+        unit = self.scope.table.unit.column
+        if node.find(exp.Distinct):
+            name = f"{name}(DISTINCT)"
+            hint = f"COUNT(DISTINCT {unit}) works" if unit else "one row is one unit: COUNT(*)"
+        raise NotSupportedError(
+            "E_AGGREGATE",
+            f"the aggregate {name}{'' if name.endswith(')') else '()'} is not supported",
+            hint=hint,
+            span=self.scope.locate(node),
+        )
+
+
+def declared_bounds(column: Column) -> tuple[float, float] | None:
+    """The least and the largest value a number column can have, by declaration."""
+    if column.bounds is not None:
+        return float(column.bounds[0]), float(column.bounds[1])
+    if isinstance(column.domain, Bins):
+        return float(column.domain.edges[0]), float(column.domain.edges[-1])
+    numbers = [v for v in column.cells if isinstance(v, int | float) and not isinstance(v, bool)]
+    if not numbers or len(numbers) + column.null < column.size:
+        return None
+    return float(min(numbers)), float(max(numbers))
+
+
+def _is_total(node: exp.Window) -> bool:
+    """Whether a window is SUM over COUNT or SUM: a sum over groups of rows."""
+    outer = node.this
+    if not isinstance(outer, exp.Sum):
+        return False
+    inner = outer.this
+    inner = inner.this if isinstance(inner, exp.Filter) else inner
+    return isinstance(inner, exp.Count | exp.CountIf | exp.Sum)
+
+
+def _where_positive(count: exp.Expr, value: exp.Expr, least: int = 0) -> exp.Expr:
+    """NULL unless the noisy count is above ``least``."""
+    test = exp.GT(this=count.copy(), expression=exp.Literal.number(least))
+    return exp.Paren(this=exp.Case(ifs=[exp.If(this=test, true=value)]))
+
+
+def _clipped(value: exp.Expr, bounds: tuple[float, float] | None) -> exp.Expr:
+    if bounds is None:
+        return value
+    out: exp.Expr = exp.Greatest(this=value, expressions=[_number(bounds[0])])
+    if math.isfinite(bounds[1]):
+        out = exp.Least(this=out, expressions=[_number(bounds[1])])
+    return out
+
+
+def _number(value: float) -> exp.Expr:
+    literal = exp.Literal.number(repr(abs(value)))
+    return exp.paren(exp.Neg(this=literal)) if value < 0 else literal

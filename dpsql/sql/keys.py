@@ -1,0 +1,175 @@
+"""GROUP BY -> keys and grouping sets."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.sql.edges import check_edges
+from dpsql.sql.query import Expression
+from dpsql.sql.scope import Scope
+
+MAX_SETS = 256
+Sets = tuple[tuple[int, ...], ...]
+
+
+class Keys:
+    """The keys of one SELECT, each once, and which of them every grouping set has."""
+
+    def __init__(self, tree: exp.Select, scope: Scope) -> None:
+        self.tree = tree
+        self.scope = scope
+        self.found: list[Expression] = []
+        self.sets: Sets = ((),)
+        group = tree.args.get("group")
+        if group is not None:
+            self.sets = self.read(group)
+
+    def read(self, group: exp.Expr) -> Sets:
+        """All grouping sets: the combinations of what the elements of GROUP BY offer."""
+        extra = [k for k, v in group.args.items() if v and k not in ("expressions", "all")]
+        if extra:
+            self.scope.refuse(group, "E_GROUP_BY", extra[0].upper())
+        nodes = list(group.expressions)
+        if group.args.get("all"):
+            items = [item.unalias() for item in self.tree.expressions]
+            nodes = [item for item in items if not item.find(exp.AggFunc, exp.Grouping)]
+        offers = [self.offers(node) for node in nodes]
+        count = 1
+        for offer in offers:
+            count *= len(offer)
+        if count > MAX_SETS:
+            raise ProgrammingError(
+                "E_TOO_LARGE",
+                f"GROUP BY asks for {count:,} grouping sets",
+                hint=f"at most {MAX_SETS}; list those you need in GROUPING SETS",
+                span=self.scope.locate(group),
+            )
+        found = []
+        for chosen in itertools.product(*offers):
+            merged = dict.fromkeys(itertools.chain.from_iterable(chosen))
+            found.append(tuple(merged))
+        return tuple(found)
+
+    def offers(self, node: exp.Expr) -> list[tuple[int, ...]]:
+        """The sets of keys that one element of GROUP BY stands for."""
+        if isinstance(node, exp.Cube):
+            parts = [self.together(part) for part in node.expressions]
+            sizes = range(len(parts), -1, -1)
+            chosen = (c for size in sizes for c in itertools.combinations(parts, size))
+            return [_flat(each) for each in chosen] if len(parts) <= 8 else [()] * (MAX_SETS + 1)
+        if isinstance(node, exp.Rollup):
+            parts = [self.together(part) for part in node.expressions]
+            return [_flat(parts[:size]) for size in range(len(parts), -1, -1)]
+        if isinstance(node, exp.GroupingSets):
+            return [each for part in node.expressions for each in self.offers(part)]
+        return [self.together(node)]
+
+    def together(self, node: exp.Expr) -> tuple[int, ...]:
+        """Keys in parentheses count as one element."""
+        if isinstance(node, exp.Tuple):
+            return _flat([self.together(part) for part in node.expressions])
+        return (self.add(self.resolve(node.unnest() if isinstance(node, exp.Paren) else node)),)
+
+    def add(self, node: exp.Expr) -> int:
+        key = self.key(node)
+        if key not in self.found:
+            for known in self.found:
+                if known.column == key.column and (known.ranges or key.ranges):
+                    self.scope.refuse(
+                        node, "E_GROUP_BY", "DP_RANGES beside another key on the same column"
+                    )
+            self.found.append(key)
+        return self.found.index(key)
+
+    def resolve(self, node: exp.Expr) -> exp.Expr:
+        """Follow a position or an alias in GROUP BY to the select item it names."""
+        items = self.tree.expressions
+        if isinstance(node, exp.Literal) and not node.is_string:
+            position = int(node.name) if node.name.isdigit() else 0
+            if not 1 <= position <= len(items):
+                raise ProgrammingError(
+                    "E_GROUP_BY",
+                    f"GROUP BY {node.name}: there are {len(items)} select items",
+                    span=self.scope.locate(node),
+                )
+            return items[position - 1].unalias()  # type: ignore[no-any-return]
+        if isinstance(node, exp.Column) and not node.table:
+            name = node.name.casefold()
+            if name not in self.scope.table.columns and self.scope.find_public(node) is None:
+                for item in items:
+                    if isinstance(item, exp.Alias) and item.alias.casefold() == name:
+                        return item.this  # type: ignore[no-any-return]
+        return node
+
+    def key(self, node: exp.Expr) -> Expression:
+        if node.find(exp.AggFunc) is not None:
+            raise ProgrammingError(
+                "E_GROUP_BY", "an aggregate cannot be a grouping key", span=self.scope.locate(node)
+            )
+        if is_ranges(node):
+            return self.ranges(node)
+        column = self.scope.single_column(
+            node, "E_GROUP_BY", "a key over two columns", "group by the columns themselves"
+        )
+        if column is None:
+            raise ProgrammingError(
+                "E_GROUP_BY",
+                "a constant is not a grouping key",
+                hint="group by a column or an expression over one column",
+                span=self.scope.locate(node),
+            )
+        if all(self.scope.find_public(c) is None for c in node.find_all(exp.Column)):
+            check_edges(column, node, self.scope.locate, grouping=True)
+        return self.scope.expression(column, node)
+
+    def ranges(self, node: exp.Expr) -> Expression:
+        """DP_RANGES(column): all ranges of its cells."""
+        inner = node.expressions
+        if len(inner) != 1 or not isinstance(inner[0], exp.Column):
+            raise ProgrammingError(
+                "E_FUNCTION",
+                "DP_RANGES takes one column",
+                hint="DP_RANGES(age)",
+                span=self.scope.locate(node),
+            )
+        column = self.scope.find_column(inner[0])
+        if self.scope.find_public(inner[0]) is not None or column.type == "text":
+            raise NotSupportedError(
+                "E_FUNCTION",
+                f"DP_RANGES of {column.name}: it has no order or belongs to a public table",
+                hint="numbers and dates have ranges",
+                span=self.scope.locate(node),
+            )
+        return Expression(column.name.casefold(), "v", self.scope.locate(node), ranges=True)
+
+    def match(self, node: exp.Expr) -> int | None:
+        """The index of the key that an expression is, or None."""
+        if is_ranges(node):
+            key = self.ranges(node)
+            return self.found.index(key) if key in self.found else None
+        columns = list(node.find_all(exp.Column))
+        if not columns or node.find(exp.AggFunc):
+            return None
+        known = {key.column for key in self.found}
+        names = set()
+        for reference in columns:
+            public = self.scope.find_public(reference)
+            names.add(reference.name.casefold() if public is None else public[0].carrier)
+        if len(names) != 1 or not names <= known:
+            return None
+        column = self.scope.find_column(columns[0])
+        found = self.scope.expression(column, node)
+        return self.found.index(found) if found in self.found else None
+
+
+def is_ranges(node: exp.Expr) -> bool:
+    """Whether a node is DP_RANGES(...)."""
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() == "dp_ranges"
+
+
+def _flat(parts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(parts)))

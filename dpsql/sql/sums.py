@@ -1,0 +1,266 @@
+"""The argument of SUM, AVG and VAR -> a sum of products of numbers over single columns.
+
+Columns with a domain may appear in any deterministic expression, since it is evaluated on every
+declared value. Bounded measures may appear as polynomials of degree two at most. A row where any
+operand is NULL adds nothing, as in SQL.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from dpsql.catalog.domain import Bins
+from dpsql.errors import NotSupportedError, ProgrammingError, Span
+from dpsql.plan.terms import Polynomial
+from dpsql.sql.allowed import check_scalar
+from dpsql.sql.conditions import condition, negation
+from dpsql.sql.edges import check_constant
+from dpsql.sql.growth import check_growth
+from dpsql.sql.query import Condition, Expression, Summand
+from dpsql.sql.scope import Scope
+
+MAX_SUMMANDS = 64
+MAX_DEGREE = 2
+MINUS_ONE = Expression(None, "-1", Span("", 0, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """What every row adds to a sum, and to the count of rows that add to it."""
+
+    summands: tuple[Summand, ...]
+    counted: tuple[Summand, ...]
+
+
+def amount(scope: Scope, node: exp.Expr, clip: tuple[float, float] | None = None) -> Amount:
+    """Bind the argument of a sum.
+
+    Raises: NotSupportedError (E_EXPR_IN_AGG); ProgrammingError (E_NO_BOUNDS, E_BIN_EDGE).
+    """
+    found = _Amounts(scope, clip).amount(node)
+    if len(found.summands) > MAX_SUMMANDS:
+        raise NotSupportedError(
+            "E_EXPR_IN_AGG",
+            f"the sum multiplies out to {len(found.summands)} products, over {MAX_SUMMANDS}",
+            span=scope.locate(node),
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Amounts:
+    """Multiplies out expressions in one scope."""
+
+    scope: Scope
+    clip: tuple[float, float] | None
+
+    def amount(self, node: exp.Expr) -> Amount:
+        inner = node.unnest()
+        if isinstance(inner, exp.Case) and self.is_split(inner):
+            return self.branches(inner)
+        summands = self.expand(inner)
+        present = self.presence(inner)
+        return Amount(
+            tuple(_with(summand, present) for summand in summands), (_with(Summand(), present),)
+        )
+
+    def is_split(self, node: exp.Expr) -> bool:
+        """Whether a node depends on more than one column, or on a measure."""
+        columns = self.columns(node)
+        return len(columns) > 1 or any(self.is_measure(name) for name in columns)
+
+    def columns(self, node: exp.Expr) -> list[str]:
+        found = {}
+        for reference in node.find_all(exp.Column):
+            column = self.scope.find_column(reference, measure=True, summed=True)
+            found[column.name.casefold()] = True
+        return list(found)
+
+    def is_measure(self, name: str) -> bool:
+        """Whether the values of a column are not those of its cells: a measure, or in bins."""
+        domain = self.scope.table.columns[name].domain
+        return domain is None or isinstance(domain, Bins)
+
+    def branches(self, node: exp.Case) -> Amount:
+        """CASE WHEN ... THEN ... END: the first branch whose condition holds."""
+        summands: list[Summand] = []
+        counted: list[Summand] = []
+        before: tuple[Condition, ...] = ()
+        subject = node.this
+        for branch in node.args["ifs"]:
+            test = branch.this
+            if subject is not None:
+                test = exp.EQ(this=subject.copy(), expression=test.copy())
+            here = (*before, condition(self.scope, test))
+            self.branch(branch.args["true"], here, summands, counted)
+            before = (*before, negation(self.scope, test))
+        if node.args.get("default") is not None:
+            self.branch(node.args["default"], before, summands, counted)
+        return Amount(tuple(summands), tuple(counted))
+
+    def branch(
+        self,
+        node: exp.Expr,
+        conditions: tuple[Condition, ...],
+        summands: list[Summand],
+        counted: list[Summand],
+    ) -> None:
+        if isinstance(node.unnest(), exp.Null):
+            return
+        found = self.amount(node)
+        for source, target in ((found.summands, summands), (found.counted, counted)):
+            target += [replace(s, conditions=(*conditions, *s.conditions)) for s in source]
+
+    def expand(self, node: exp.Expr) -> list[Summand]:
+        """Multiply out a node: a list of products whose sum it is."""
+        node = node.unnest()
+        columns = self.columns(node)
+        if not columns:
+            check_scalar(node, self.scope.locate)
+            return [Summand((self.scope.expression(None, node),))]
+        if len(columns) == 1 and not self.is_measure(columns[0]):
+            return [Summand((self.number(columns[0], node),))]
+        match node:
+            case exp.Column():
+                return [Summand((), (self.measure(columns[0]),))]
+            case exp.Add():
+                return self.expand(node.this) + self.expand(node.expression)
+            case exp.Sub():
+                return self.expand(node.this) + _negated(self.expand(node.expression))
+            case exp.Neg():
+                return _negated(self.expand(node.this))
+            case exp.Mul():
+                return self.multiply(self.expand(node.this), self.expand(node.expression), node)
+            case exp.Div() if not self.columns(node.expression):
+                whole = exp.Div(this=exp.Literal.number("1.0"), expression=node.expression.copy())
+                constant = Summand((self.scope.expression(None, whole),))
+                return self.multiply(self.expand(node.this), [constant], node)
+            case exp.Pow() if node.expression.name == "2":
+                once = self.expand(node.this)
+                return self.multiply(once, once, node)
+            case exp.Cast() if node.to.this in (exp.DType.DOUBLE, exp.DType.FLOAT):
+                return self.expand(node.this)
+            case exp.Coalesce() if len(node.expressions) == 1 and isinstance(
+                node.this.unnest(), exp.Column
+            ):
+                return self.coalesce(node, columns)
+        raise NotSupportedError(
+            "E_EXPR_IN_AGG",
+            "this expression cannot be summed exactly",
+            hint="sums, differences and products of columns work, measures up to their square; "
+            "a column with a domain works in any expression of its own",
+            span=self.scope.locate(node),
+        )
+
+    def coalesce(self, node: exp.Coalesce, columns: Sequence[str]) -> list[Summand]:
+        """COALESCE(measure, constant)."""
+        default = node.expressions[0]
+        if len(columns) != 1 or self.columns(default):
+            raise NotSupportedError(
+                "E_EXPR_IN_AGG",
+                "COALESCE in a sum takes a measure and a constant",
+                hint="COALESCE(amount, 0)",
+                span=self.scope.locate(node),
+            )
+        name = columns[0]
+        missing = Polynomial(name, (0.0, 0.0, 0.0), 1.0, self.clip)
+        filled = Summand((self.scope.expression(None, default),), (missing,))
+        return [Summand((), (self.measure(name),)), filled]
+
+    def number(self, name: str, node: exp.Expr) -> Expression:
+        """A number over one column with a domain."""
+        check_scalar(node, self.scope.locate)
+        column = self.scope.table.columns[name]
+        check_growth(column, node, self.scope.locate)
+        bare = isinstance(node, exp.Column)
+        if not bare:
+            check_constant(column, node, self.scope.locate)
+        if column.type not in ("integer", "number", "boolean") and bare:
+            raise NotSupportedError(
+                "E_EXPR_IN_AGG",
+                f"{column.name} is {column.type}: it cannot be summed",
+                hint="sum a number",
+                span=self.scope.locate(node),
+            )
+        return self.scope.expression(column, node)
+
+    def measure(self, name: str) -> Polynomial:
+        """A measure itself."""
+        return Polynomial(name, (0.0, 1.0, 0.0), 0.0, self.clip)
+
+    def multiply(self, left: list[Summand], right: list[Summand], node: exp.Expr) -> list[Summand]:
+        out = []
+        for one, two in itertools.product(left, right):
+            polynomials = {p.column: p for p in one.polynomials}
+            for p in two.polynomials:
+                known = polynomials.get(p.column)
+                polynomials[p.column] = p if known is None else self.times(known, p, node)
+            factors = (*one.factors, *two.factors)
+            out.append(Summand(factors, tuple(polynomials.values())))
+        return out
+
+    def times(self, left: Polynomial, right: Polynomial, node: exp.Expr) -> Polynomial:
+        product = [0.0] * 5
+        for i, a in enumerate(left.coefficients):
+            for j, b in enumerate(right.coefficients):
+                product[i + j] += a * b
+        if any(product[MAX_DEGREE + 1 :]):
+            raise NotSupportedError(
+                "E_EXPR_IN_AGG",
+                f"{left.column} appears to a power above {MAX_DEGREE}",
+                hint="declare a domain for it to sum any function of it",
+                span=self.scope.locate(node),
+            )
+        a, b, c = product[:3]
+        return Polynomial(left.column, (a, b, c), left.null * right.null, left.clip)
+
+    def presence(self, node: exp.Expr) -> Summand:
+        """The condition that no operand is NULL, measures as polynomials."""
+        conditions: list[Condition] = []
+        present: list[Polynomial] = []
+        for part in self.leaves(node):
+            name = self.columns(part)[0]
+            if self.is_measure(name):
+                polynomial = Polynomial(name, (1.0, 0.0, 0.0), 0.0, self.clip)
+                if polynomial not in present:
+                    present.append(polynomial)
+            else:
+                test = exp.Not(this=exp.Is(this=exp.paren(part.copy()), expression=exp.null()))
+                column = self.scope.table.columns[name]
+                found = self.scope.expression(column, test)
+                if found not in conditions:
+                    conditions.append(found)
+        return Summand((), tuple(present), tuple(conditions))
+
+    def leaves(self, node: exp.Expr) -> list[exp.Expr]:
+        """The largest parts over single columns that are NULL when an operand is."""
+        node = node.unnest()
+        columns = self.columns(node)
+        if not columns:
+            return []
+        if len(columns) == 1 and not self.is_measure(columns[0]):
+            return [node]
+        if isinstance(node, exp.Coalesce):
+            return []
+        if isinstance(node, exp.Column):
+            return [node]
+        return [leaf for child in node.iter_expressions() for leaf in self.leaves(child)]
+
+
+def _with(summand: Summand, present: Summand) -> Summand:
+    """A summand on rows without NULL operands: a measure it already has is not NULL in it."""
+    own = {polynomial.column for polynomial in summand.polynomials}
+    added = tuple(p for p in present.polynomials if p.column not in own)
+    return Summand(
+        summand.factors,
+        (*summand.polynomials, *added),
+        (*summand.conditions, *present.conditions),
+    )
+
+
+def _negated(summands: list[Summand]) -> list[Summand]:
+    return [replace(s, factors=(*s.factors, MINUS_ONE)) for s in summands]

@@ -167,6 +167,7 @@ def _descend(theta: Floats, V: _Gram, ftol: float, maxiter: int) -> tuple[float,
     descend over their roots: without bounds, and better scaled where entries differ in size.
     """
     shape, points = theta.shape, float(V.diagonal.sum())
+    least = points / shape[1]  # the SVD bound is never below it; rounding may be, for huge entries
     late = ftol < STAGES[0]
     memory = SHORT_MEMORY if late and shape[1] >= STRUCTURED_FROM else MEMORY
 
@@ -174,6 +175,8 @@ def _descend(theta: Floats, V: _Gram, ftol: float, maxiter: int) -> tuple[float,
         x = flat.reshape(shape)
         value, gradient = _evaluate(x * x if late else x, V)
         slope = gradient * (2 * x) if late else gradient
+        if not value > 0.99 * least:
+            return math.inf, slope.ravel()
         return math.log(value / points), slope.ravel() / value
 
     start = np.sqrt(theta + OFFSET) if late else theta

@@ -16,16 +16,17 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpsql.answer.estimate import estimate
+from dpsql.plan.cells import Cells, Resolution
 from dpsql.plan.plan import Part, Plan
 from dpsql.plan.select import select
 from dpsql.plan.workload import Product, Workload
 from dpsql.privacy.accounting import Policy, laplace_cost
 from dpsql.privacy.ledger import Ledger
 from dpsql.privacy.measure import Vaults, measure
-from dpsql.privacy.vault.cells import count_cells
+from dpsql.privacy.vault.base import Counts
+from dpsql.privacy.vault.cells import axis_of_cells, tally_rows
 
 ROWS = 1_000_000
 TARGET = 3.0
@@ -44,11 +45,11 @@ class Drawn(Vaults):
     def __getitem__(self, table: str) -> Drawn:  # type: ignore[override]
         return self
 
-    def count(
-        self, attributes: Sequence[str], classes: Sequence[NDArray[np.int64]]
-    ) -> NDArray[np.int64]:
+    def tally(self, resolutions: Sequence[Resolution], units: bool = False) -> Counts:
         """Count the rows of every combination of cells."""
-        return count_cells([self.codes[name] for name in attributes], classes, ROWS)
+        cells = [each for each in resolutions if isinstance(each, Cells)]
+        axes = [axis_of_cells([self.codes[each.columns[0]]], each) for each in cells]
+        return tally_rows(axes, tuple(each.size for each in cells), ROWS)
 
 
 @contextmanager
@@ -73,7 +74,8 @@ def main() -> None:
     workload = Workload(dict.fromkeys(names, size), [dict(zip(names, kinds, strict=True))])
     with timed("plan"):
         strategy = select(workload, "laplace", "kron")
-        part = Part("t", strategy, {name: np.arange(size) for name in names}, Fraction(1), 1)
+        cells = {name: Cells((name,), (np.arange(size),)) for name in names}
+        part = Part("t", strategy, dict(cells), Fraction(1), 1)
         plan = Plan((part,), "laplace", Fraction(1), Fraction(0), None)
     vaults = Drawn(names, size)
     policy = Policy(Fraction(100), Fraction(0))
@@ -92,7 +94,7 @@ def main() -> None:
         answer = found.answer(Product({"a": ranges["a"], "b": ranges["b"]}))
     with timed("forecast it"):
         error = found.forecast.variance(Product({"a": ranges["a"], "b": ranges["b"]})) ** 0.5
-    exact = vaults.count(("a", "b"), [np.arange(size)] * 2).cumsum(axis=0).cumsum(axis=1).ravel()
+    exact = vaults.tally([cells["a"], cells["b"]]).cumsum(axis=0).cumsum(axis=1).ravel()
     ratio = float(np.sqrt(np.mean((answer - exact) ** 2 / error**2)))
     print(f"measured over forecast error {ratio:.3f}")
     print(f"peak {peak():.2f} GiB, to reach {TARGET} GiB")

@@ -115,8 +115,8 @@ def marginal_error(theta2: Array, traces: Array, sizes: Sequence[int]) -> float:
 
 
 def _per_axis(x: Array, target: int, source: int, sign: int) -> Array:
-    out = np.array(x)
+    out = np.array(x, order="C")
     for axis in range(out.ndim):
-        view = np.moveaxis(out, axis, 0)
-        view[target] += sign * view[source]
+        view = out.reshape(1 << axis, 2, -1)
+        view[:, target] += sign * view[:, source]
     return out

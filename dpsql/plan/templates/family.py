@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra import marginals
 from dpsql.plan.strategy import Noise
 from dpsql.plan.templates.problem import Floats
 
@@ -39,11 +40,8 @@ class Family:
         """Return per component the sum of x over the sets that contain it."""
         if not self.dense:
             return _summed(self._of_component, x[self._of_set], len(self.components))
-        out = x.copy()
-        for k in range(self.d):
-            view = out.reshape(-1, 2, 1 << k)
-            view[:, 0] += view[:, 1]
-        return np.asarray(out[self._at])
+        sums = marginals.sup(x.reshape((2,) * self.d))
+        return np.asarray(sums.reshape(-1)[self._at])
 
     def sub(self, y: Floats) -> Floats:
         """Return per set the sum of y over the components within it."""
@@ -51,10 +49,7 @@ class Family:
             return _summed(self._of_set, y[self._of_component], len(self.sets))
         out = np.zeros(len(self.sets))
         out[self._at] = y
-        for k in range(self.d):
-            view = out.reshape(-1, 2, 1 << k)
-            view[:, 1] += view[:, 0]
-        return out
+        return np.asarray(marginals.sub(out.reshape((2,) * self.d)).reshape(-1))
 
     def rows(self, totals: Floats, sets: NDArray[np.intp], components: NDArray[np.intp]) -> Floats:
         """Return the precision that a unit weight of each set gives to each component."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import dpsql
 from dpsql.catalog import Catalog
 from dpsql.dbapi import Connection
+from dpsql.plan.cells import Nodes
 from dpsql.privacy import measure
 from dpsql.privacy.vault.base import open_vault
 from tests.audit.lower_bound import epsilon_lower_bound
@@ -38,14 +39,39 @@ privacy_unit = {unit}
 x = {{ type = "number", domain = [0, 8], bins = 4, null = true }}
 g = {{ type = "text", domain = ["a", "b", "c"], other = true }}
 """
+BOUNDED = """
+[budget]
+epsilon = 100000
 
-ODD: list[float | None] = [None, math.nan, math.inf, -math.inf, 1e308, -1e308, -0.0, 8.0, -1.0]
+[table.t]
+source = "t.parquet"
+privacy_unit = "row"
+
+[table.t.column]
+x = {{ type = "number", bounds = [0, 8], null = {null} }}
+g = {{ type = "text", domain = ["a", "b", "c"], other = true }}
+"""
+GRID = 16
+
+ODD: list[float | None] = [
+    None,
+    math.nan,
+    math.inf,
+    -math.inf,
+    1e308,
+    -1e308,
+    -0.0,
+    8.0,
+    -1.0,
+    3.0,
+    1e19,
+]
 COUNT = "SELECT COUNT(*) FROM t"
 GROUPS = "SELECT g, COUNT(*) FROM t GROUP BY g"
 FILTERED = "SELECT COUNT(*) FILTER (WHERE x < 4), COUNT(*) FROM t"
 
 
-def folder(place: Path, rows: Sequence[Row], by_unit: bool = False) -> Path:
+def folder(place: Path, rows: Sequence[Row], by_unit: bool = False, catalog: str = CATALOG) -> Path:
     """Write a table and its catalog, and return the catalog's path."""
     place.mkdir(parents=True)
     with duckdb.connect() as database:
@@ -54,7 +80,7 @@ def folder(place: Path, rows: Sequence[Row], by_unit: bool = False) -> Path:
             database.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
         database.execute(f"COPY t TO '{place / 't.parquet'}' (FORMAT parquet)")
     unit = f'{{ column = "who", max_rows = {LIMIT} }}' if by_unit else '"row"'
-    (place / "c.toml").write_text(CATALOG.format(unit=unit))
+    (place / "c.toml").write_text(catalog.format(unit=unit, null="true"))
     return place / "c.toml"
 
 
@@ -63,6 +89,36 @@ def counts(catalog: Path) -> NDArray[np.int64]:
     table = Catalog.load(catalog).tables["t"]
     sizes = [np.arange(column.size) for column in table.columns.values()]
     return open_vault(table, SALT).count(list(table.columns), sizes)
+
+
+def sums(place: Path) -> None:
+    """Add one row with any value to a sum: its weights are those of the value, clipped, alone."""
+    base = crowd(1)
+    for null, values in (("true", ODD), ("false", [None, math.nan, math.inf, 3.0])):
+        text = BOUNDED.replace("{null}", null)
+        without = node_sums(folder(place / null / "base", base, catalog=text))
+        for i, x in enumerate(values):
+            found = node_sums(folder(place / null / str(i), [*base, ("new", x, "a")], catalog=text))
+            for degree in (1, 2):
+                change = (found[degree] - without[degree]).tolist()
+                assert change == weights(x, degree, null == "true"), (x, degree, null)
+
+
+def node_sums(catalog: Path) -> dict[int, NDArray[np.int64]]:
+    """Return the exact sums of the nodes of x, and of its NULL cell where there is one."""
+    table = Catalog.load(catalog).tables["t"]
+    others = (0,) if table.columns["x"].null else ()
+    opened = open_vault(table, SALT)
+    return {degree: opened.tally([Nodes("x", degree, 1, GRID, others)]) for degree in (1, 2)}
+
+
+def weights(x: float | None, degree: int, null: bool) -> list[int]:
+    """Return what a row of this value must add: Bernstein weights that sum to GRID^degree."""
+    if x is None or x != x:
+        return [0] * (degree + 1) + [GRID**degree] * null
+    w = round(min(max(x, 0), 8) / 8 * GRID)
+    found = [math.comb(degree, k) * w**k * (GRID - w) ** (degree - k) for k in range(degree + 1)]
+    return found + [0] * null
 
 
 def crowd(seed: int, size: int = 40) -> Sequence[Row]:

@@ -17,11 +17,13 @@ from dpsql.answer.assemble import assemble_results
 from dpsql.answer.result import Result
 from dpsql.catalog.catalog import Column
 from dpsql.errors import InternalError
+from dpsql.plan.cells import Nodes
 from dpsql.plan.plan import Part
 from dpsql.privacy import measure
 from dpsql.privacy.noise import discrete_laplace
 from dpsql.privacy.vault import duckdb as vault
-from dpsql.privacy.vault import vectorize
+from dpsql.privacy.vault import nodes, vectorize
+from dpsql.privacy.vault import rows as rows_of
 from dpsql.privacy.vault.duckdb import DuckDBVault
 from dpsql.privacy.vault.vectorize import Encoding
 from tests.audit import tables
@@ -91,6 +93,41 @@ def test_nan_passes_the_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(vault, "encode", trusting)
     caught(lambda: tables.records(tmp_path), InternalError)
+
+
+def test_nan_passes_the_clip_of_a_sum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measure_sql = vectorize.measure_sql
+
+    def trusting(column: Column, raw: str, kind: str) -> str:
+        return measure_sql(column, raw, "integer")  # integers are not asked whether they are NaN
+
+    monkeypatch.setattr(vault, "measure_sql", trusting)
+    caught(lambda: tables.sums(tmp_path))
+
+
+def test_sums_clipped_after_adding_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unclipped(column: Column, raw: str, kind: str) -> str:
+        return f"CASE WHEN {raw} IS NULL OR isnan({raw}) THEN CAST('nan' AS DOUBLE) ELSE {raw} END"
+
+    def axis(numbers: NDArray[np.float64], found: Nodes, column: Column) -> Any:
+        low, high = nodes.clip_bounds(found, column)
+
+        def steps(rows: slice) -> NDArray[np.int64]:
+            with np.errstate(all="ignore"):
+                place = np.rint((np.nan_to_num(numbers[rows]) - low) / (high - low) * found.grid)
+            return np.asarray(np.clip(place, -(2**20), 2**20), dtype=np.int64)
+
+        return nodes._axis(found, lambda rows: np.isnan(numbers[rows]).astype(np.int64), steps)
+
+    count = DuckDBVault._tally
+
+    def clipped(self: DuckDBVault, *asked: Any) -> NDArray[np.int64]:
+        return np.asarray(np.clip(count(self, *asked), 0, 60 * tables.GRID**2))
+
+    monkeypatch.setattr(vault, "measure_sql", unclipped)
+    monkeypatch.setattr(rows_of, "axis_of_measure", axis)
+    monkeypatch.setattr(DuckDBVault, "_tally", clipped)
+    caught(lambda: tables.sums(tmp_path))
 
 
 def test_infinity_is_moved_to_the_nearest_cell(

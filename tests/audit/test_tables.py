@@ -13,6 +13,10 @@ def test_records(tmp_path: Path) -> None:
     tables.records(tmp_path)
 
 
+def test_sums(tmp_path: Path) -> None:
+    tables.sums(tmp_path)
+
+
 def test_units(tmp_path: Path) -> None:
     tables.units(tmp_path)
 

@@ -56,7 +56,7 @@ class Aggregates:
                 return None
             filters = conjunction(self.scope, node.expression.this)
             node = node.this
-        if not isinstance(node, exp.AggFunc | exp.WithinGroup):
+        if not isinstance(node, exp.AggFunc | exp.WithinGroup) or isinstance(node, exp.Grouping):
             return None
         return self.build(node, Aggregate(filters, running=running))
 

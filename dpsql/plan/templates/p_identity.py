@@ -27,6 +27,8 @@ STAGES = (1e-3, 1e-5)
 """Relative decrease per step at which the early stages of a search with several starts stop."""
 WARM_STAGE = 3e-3
 """The same of the first stage from a single start."""
+STEEPEST = 1 << 12
+"""Largest sum of the entries of a column: more could not be told from it in integer rows."""
 OFFSET = 1e-6
 """Added to every entry before late stages, which descend over the roots of the entries."""
 MEMORY, SHORT_MEMORY = 10, 6
@@ -132,6 +134,7 @@ def optimise(
         found.sort(key=lambda pair: pair[0])
         starts = [theta for _, theta in found[: _survivors(len(found), n, stage)]]
     value, theta = found[0]
+    theta = theta * (STEEPEST / np.maximum(theta.sum(axis=0), STEEPEST))
     return theta if value < V.diagonal.sum() else np.zeros_like(theta)
 
 
@@ -167,7 +170,9 @@ def _descend(theta: Floats, V: _Gram, ftol: float, maxiter: int) -> tuple[float,
     descend over their roots: without bounds, and better scaled where entries differ in size.
     """
     shape, points = theta.shape, float(V.diagonal.sum())
-    least = points / shape[1]  # the SVD bound is never below it; rounding may be, for huge entries
+    # No strategy of unit columns is better than the largest squared column of the workload;
+    # rounding makes huge entries seem so.
+    least = float(V.diagonal.max())
     late = ftol < STAGES[0]
     memory = SHORT_MEMORY if late and shape[1] >= STRUCTURED_FROM else MEMORY
 
@@ -175,7 +180,7 @@ def _descend(theta: Floats, V: _Gram, ftol: float, maxiter: int) -> tuple[float,
         x = flat.reshape(shape)
         value, gradient = _evaluate(x * x if late else x, V)
         slope = gradient * (2 * x) if late else gradient
-        if not value > 0.99 * least:
+        if not value > (1 - 1e-9) * least:
             return math.inf, slope.ravel()
         return math.log(value / points), slope.ravel() / value
 

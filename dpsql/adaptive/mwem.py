@@ -16,7 +16,7 @@ import numpy as np
 
 from dpsql.adaptive.factored import Factored
 from dpsql.adaptive.handle import Candidate, Handle, Measured, Noise
-from dpsql.adaptive.query import attributes_of, expected_noise, rows
+from dpsql.adaptive.query import attributes_of, expected_noise, norm, rows
 from dpsql.adaptive.replay import Step, Target, replay, target_of
 from dpsql.adaptive.schedule import (
     SINGLE,
@@ -36,6 +36,10 @@ from dpsql.errors import ProgrammingError
 
 Progress = Callable[[float, str], None]
 """Told the part of the budget that is spent, and what was measured."""
+
+
+CROWDED = 4
+"""Single queries outnumber cells over this: some noisy answers will contradict the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +148,7 @@ def mwem(
         model = model.merge(names)
     slack = settings.slack
     if slack is None:
-        slack = 2.0 if isinstance(settings.rounds, int) and settings.rounds > 2 * best else 1.0
+        slack = _default_slack(settings, best, cells, len(candidates), whole)
     schedule = _schedule(settings, handle.noise, handle.remaining(), best, whole, len(candidates))
     settings = replace(settings, slack=slack)
     return _Loop(handle, candidates, settings, budget, progress).run(model, schedule)
@@ -168,6 +172,7 @@ class _Loop:
         self.progress = progress
         self.sheet = Sheet(candidates)
         self.attributes = [attributes_of(c) for c in candidates]
+        self.norms = [norm(c, handle.noise) for c in candidates]
         self.repeats = settings.rounds == "annealing" or (
             settings.rounds == "auto" and any(rows(c) > 1 for c in candidates)
         )
@@ -199,11 +204,10 @@ class _Loop:
         if len(pool) == 1:
             return pool[0], Spend(Fraction(0), spend.all)
         every = self.sheet.answers(model)
-        noise = self.handle.noise
         (place,) = self.handle.select(
             [self.candidates[i] for i in pool],
             [every[i] for i in pool],
-            penalties=[expected_noise(self.candidates[i], noise, spend.measure) for i in pool],
+            penalties=[self.noise(i, spend.measure) for i in pool],
             amount=spend.select,
         )
         return pool[place], spend
@@ -234,10 +238,15 @@ class _Loop:
         outcome = Outcome(
             surprise=float(np.abs(measured.values - before).sum()),
             change=float(np.abs(fitted.answer(candidate) - before).sum()),
-            noise=expected_noise(candidate, self.handle.noise, amount),
+            noise=self.noise(index, amount),
             answers=before.size,
         )
         return fitted, outcome
+
+    def noise(self, index: int, amount: Fraction) -> float:
+        """Return the expected L1 norm of the noise of one candidate."""
+        each = expected_noise(self.norms[index], self.handle.noise, amount)
+        return rows(self.candidates[index]) * each
 
     def tell(self, index: int) -> None:
         if self.progress is not None:
@@ -252,6 +261,16 @@ def _number_of_rows(handle: Handle, settings: Settings) -> float:
     budget = handle.remaining()
     share = settings.share or total_share(handle.noise, budget, settings.hint)
     return max(1.0, float(handle.total(share * budget).values[0]))
+
+
+def _default_slack(
+    settings: Settings, best: int, cells: int, candidates: int, whole: bool
+) -> float:
+    """Return the dead zone in noise scales: wider when answers are too many to be all feasible."""
+    if whole or (isinstance(settings.rounds, str) and settings.rounds != "auto"):
+        return 1.0
+    planned = best if settings.rounds == "auto" else min(int(settings.rounds), candidates)
+    return 2.0 if planned > 2 * best or CROWDED * planned > cells else 1.0
 
 
 def _schedule(

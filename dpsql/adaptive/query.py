@@ -78,15 +78,8 @@ def spans(candidate: Candidate) -> tuple[float, float]:
     return min(0.0, *(low for low, _ in found)), max(0.0, *(high for _, high in found))
 
 
-def scale_for(candidate: Candidate, noise: Noise, amount: Fraction) -> float:
-    """Return the Laplace scale or Gaussian standard deviation when measured alone."""
-    size = norm(candidate, noise)
+def expected_noise(size: float, noise: Noise, amount: Fraction) -> float:
+    """Return the expected absolute noise of one answer whose candidate has norm ``size``."""
     if noise == "laplace":
         return size / float(amount)
-    return math.sqrt(size / (2 * float(amount)))
-
-
-def expected_noise(candidate: Candidate, noise: Noise, amount: Fraction) -> float:
-    """Return the expected L1 norm of the noise when a candidate is measured alone."""
-    factor = 1.0 if noise == "laplace" else math.sqrt(2 / math.pi)
-    return rows(candidate) * factor * scale_for(candidate, noise, amount)
+    return math.sqrt(2 / math.pi) * math.sqrt(size / (2 * float(amount)))

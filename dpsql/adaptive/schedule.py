@@ -18,7 +18,7 @@ SINGLE, WHOLE = Fraction(1, 2), Fraction(9, 10)
 """Part of a round's rho for measuring single queries and whole marginals; epsilon is halved."""
 LEAST_ROUNDS, MOST_ROUNDS = 8, 128
 """Limits of the default number of rounds under zCDP."""
-START_ROUNDS = 16
+START_ROUNDS = 8
 """Rounds that annealing would take if it never raised its budget per round."""
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.adaptive.handle import Candidate, Floats, Integers, Measured, Noise
+from dpsql.adaptive.query import norm
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.kron import kron_apply
 from dpsql.algebra.operator import Operator
@@ -41,6 +42,7 @@ class FakeHandle:
         self.spent: list[tuple[str, Fraction]] = []
         self.rng = rng
         self._tensors: dict[tuple[str, ...], Floats] = {}
+        self._norms: dict[int, tuple[Candidate, float]] = {}
         self._true: dict[int, tuple[Candidate, Floats]] = {}
 
     @classmethod
@@ -84,7 +86,7 @@ class FakeHandle:
             gap = np.abs(self.true(candidate) - np.rint(answers[i])).sum()
             weight = 1.0 if weights is None else float(weights[i])
             scores[i] = weight * (gap - (0 if penalties is None else round(penalties[i])))
-            spread[i] = weight * max(float(np.max(op.column_l1())) for op in _operators(candidate))
+            spread[i] = weight * self._norm(candidate)
         if self.rng is None:
             return [int(i) for i in np.argsort(-scores, kind="stable")[:count]]
         part = float(amount) / count
@@ -102,6 +104,11 @@ class FakeHandle:
             parts = [self._apply(product) for product in candidate]
             self._true[id(candidate)] = candidate, np.asarray(sum(parts), dtype=np.float64)
         return self._true[id(candidate)][1]
+
+    def _norm(self, candidate: Candidate) -> float:
+        if id(candidate) not in self._norms:
+            self._norms[id(candidate)] = candidate, norm(candidate, "laplace")
+        return self._norms[id(candidate)][1]
 
     def marginal(self, attributes: tuple[str, ...]) -> Floats:
         """Return the exact counts over attributes as a tensor."""
@@ -156,7 +163,7 @@ def joint_sensitivity(
 ) -> float:
     """Return the L1 or squared L2 sensitivity of all candidates together, exact where small."""
     names = tuple(a for a in domain if any(a in p.factors for c in candidates for p in c))
-    bounds = [_norm(candidate, noise) for candidate in candidates]
+    bounds = [norm(candidate, noise) for candidate in candidates]
     if len(candidates) == 1 or math.prod(domain[a] for a in names) > CAP:
         return sum(bounds)
     if all(isinstance(op, Identity) for c in candidates for op in _operators(c)):
@@ -174,11 +181,6 @@ def joint_sensitivity(
                     part = part * np.reshape(norms, shape)
             columns = columns + part
     return float(columns.max())
-
-
-def _norm(candidate: Candidate, noise: Noise) -> float:
-    ops = [list(product.factors.values()) for product in candidate]
-    return max(float(math.prod(op.l1 if noise == "laplace" else op.l2sq for op in p)) for p in ops)
 
 
 def _operators(candidate: Candidate) -> list[Operator]:

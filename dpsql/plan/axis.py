@@ -17,7 +17,7 @@ from dpsql.algebra.ranges import AllRange, Ranges
 from dpsql.plan.inverses import (
     extended_diagonal_inverse,
     is_diagonal,
-    is_upper,
+    triangular_order,
     upper_inverse,
 )
 from dpsql.plan.strategy import Integers
@@ -195,8 +195,10 @@ def _inverse(Q: Floats) -> tuple[Floats, Floats, Floats | None]:
     if n >= STRUCTURED_FROM and len(Q) >= n:
         if len(Q) <= n + n // 4 and is_diagonal(Q[:n]):
             return *extended_diagonal_inverse(Q), None
-        if len(Q) == n and is_upper(Q):
-            inverse = upper_inverse(Q)
+        order = triangular_order(Q) if len(Q) == n else None
+        if order is not None:
+            inverse = np.empty_like(Q)
+            inverse[order] = upper_inverse(Q[:, order])
             return inverse @ inverse.T, inverse, None
     if len(Q) >= n:
         try:

@@ -18,13 +18,19 @@ def is_diagonal(matrix: NDArray[Any]) -> bool:
     return bool(matrix.diagonal().all()) and np.count_nonzero(matrix) == len(matrix)
 
 
-def is_upper(matrix: NDArray[Any]) -> bool:
-    """Say whether a square matrix is upper triangular without a zero on the diagonal.
+def triangular_order(matrix: NDArray[Any]) -> NDArray[np.intp] | None:
+    """Return an order of columns that makes a square matrix upper triangular, None without one.
 
-    >>> is_upper(np.array([[2, 5], [0, 1]])), is_upper(np.array([[2, 5], [1, 1]]))
-    (True, False)
+    No diagonal entry is zero then, so the matrix has full rank.
+
+    >>> triangular_order(np.array([[5, 2], [1, 0]])), triangular_order(np.ones((2, 2)))
+    (array([1, 0]), None)
     """
-    return bool(matrix.diagonal().all()) and not np.tril(matrix, -1).any()
+    n = len(matrix)
+    last = n - 1 - (matrix[::-1] != 0).argmax(axis=0)
+    order = np.argsort(last)
+    full = (last[order] == np.arange(n)).all() and matrix[last, np.arange(n)].all()
+    return order if full else None
 
 
 def extended_diagonal_inverse(Q: Floats) -> tuple[Floats, Floats]:

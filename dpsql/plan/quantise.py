@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.plan.inverses import is_upper
+from dpsql.plan.inverses import triangular_order
 
 Integers: TypeAlias = NDArray[np.int64]
 Noise: TypeAlias = Literal["laplace", "gaussian"]
@@ -83,13 +83,15 @@ def level_l2(rows: Integers, scaled: NDArray[np.float64]) -> Integers:
 
 
 def rank_of(matrix: NDArray[Any]) -> int:
-    """Return the numerical rank; a full triangle or diagonal at the top is recognised at once.
+    """Return the numerical rank.
+
+    A full triangle at the top, its columns in any order, is recognised at once.
 
     >>> rank_of(np.array([[2, 0], [0, 1], [1, 1]])), rank_of(np.ones((3, 2)))
     (2, 1)
     """
     n = int(matrix.shape[1])
-    if len(matrix) >= n and is_upper(matrix[:n]):
+    if len(matrix) >= n and triangular_order(matrix[:n]) is not None:
         return n
     return int(np.linalg.matrix_rank(matrix))
 

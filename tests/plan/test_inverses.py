@@ -23,11 +23,13 @@ def test_inverses_of_structured_rows(n: int) -> None:
     assert upper_inverse(U) @ U == pytest.approx(np.eye(n), abs=1e-10)
 
 
-@pytest.mark.parametrize("shape", ["p-identity", "upper"])
+@pytest.mark.parametrize("shape", ["p-identity", "upper", "permuted"])
 def test_an_axis_is_the_same_on_either_path(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
-    if shape == "upper":
-        rows = quantise(np.triu(rng.random((40, 40))) + 2 * np.eye(40), 16, "gaussian")
+    if shape != "p-identity":
+        order = np.arange(40) if shape == "upper" else rng.permutation(40)
+        upper = np.triu(rng.random((40, 40))) + 2 * np.eye(40)
+        rows = quantise(upper[:, order], 16, "gaussian")
     else:
         rows = quantise(p_identity.matrix(3 * rng.random((4, 40))), 16, "laplace")
     dense = full_axis(40, rows, False)

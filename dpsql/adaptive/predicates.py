@@ -59,6 +59,21 @@ class Predicates:
         values = np.concatenate(parts) if parts else np.ones((0, len(x)), dtype=x.dtype)
         return [values[slot] for slot in self.slots]
 
+    def shares(self, x: Floats, chunk: int = 4096) -> Floats:
+        """Return the share of every product, a chunk at a time."""
+        pairs = zip(self.columns, self.vectors, strict=True)
+        parts = [vectors @ x[:, columns].T for columns, vectors in pairs]
+        out = np.ones(self.slots.shape[1])
+        if not parts:
+            return out
+        values = np.concatenate(parts)
+        for start in range(0, out.size, chunk):
+            product = values[self.slots[0, start : start + chunk]]
+            for slot in self.slots[1:]:
+                product *= values[slot[start : start + chunk]]
+            out[start : start + chunk] = product.sum(axis=1) / len(x)
+        return out
+
     def answers(self, factors: Sequence[Floats], count: int) -> Floats:
         """Return the share of every product."""
         if not factors:

@@ -8,14 +8,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from dpsql.adaptive.at_least import AtLeast, CountQuery
 from dpsql.adaptive.handle import Candidate, Floats, Integers
 from dpsql.adaptive.predicates import Predicates
 from dpsql.adaptive.relaxed import layout, row_outer
-from dpsql.adaptive.thresholds import CountQuery, Threshold
 from dpsql.algebra.blocks import Identity
 from dpsql.plan.workload import Product
 
-Query: TypeAlias = "Candidate | Threshold"
+Query: TypeAlias = "Candidate | AtLeast"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Targets:
         blocks, counts, start = [], [], 0
         singles: dict[int, list[tuple[int, Product]]] = {}
         for query in queries:
-            if isinstance(query, Threshold):
+            if isinstance(query, AtLeast):
                 counts.append((start, CountQuery.read(query, domain, dtype)))
                 start += 1
                 continue
@@ -131,7 +131,7 @@ class Targets:
                 flat, _ = part.forward(part.tables(x))
                 out[start : start + flat.size] += flat
         for batch, owners in self.batches:
-            np.add.at(out, owners, batch.answers(batch.factors(x), len(x)))
+            np.add.at(out, owners, batch.shares(x))
         for place, query in self.counts:
             out[place] = query.answer(query.tables(x))
         return out

@@ -8,11 +8,11 @@ from itertools import product as cells_of
 import numpy as np
 import pytest
 
+from dpsql.adaptive.at_least import AtLeast
 from dpsql.adaptive.handle import Candidate, Floats
 from dpsql.adaptive.predicates import leave_one_out
 from dpsql.adaptive.relaxed import ProductMixture
 from dpsql.adaptive.targets import Query, Targets
-from dpsql.adaptive.thresholds import Threshold
 from dpsql.algebra.blocks import Dense, Identity, Prefix
 from dpsql.answer.linear import apply, whole_marginal
 from dpsql.errors import ProgrammingError
@@ -31,10 +31,10 @@ def row(*entries: float) -> Dense:
 
 
 THRESHOLDS = [
-    Threshold({"a": np.array([1, 0, 1]), "b": np.array([0, 1, 1, 0]), "c": np.array([1, 0])}, t)
+    AtLeast({"a": np.array([1, 0, 1]), "b": np.array([0, 1, 1, 0]), "c": np.array([1, 0])}, t)
     for t in (1, 2, 3)
 ]
-SEVERAL = Threshold(
+SEVERAL = AtLeast(
     {"a": np.array([[1, 0, 1], [1, 1, 0]]), "e": np.array([[0, 1, 1, 0, 0], [1, 1, 1, 0, 1]])}, 2
 )
 QUERIES: list[Query] = [
@@ -52,7 +52,7 @@ QUERIES: list[Query] = [
 
 
 def candidate_of(query: Query) -> Candidate:
-    return query.candidate(DOMAIN) if isinstance(query, Threshold) else query
+    return query.candidate(DOMAIN) if isinstance(query, AtLeast) else query
 
 
 def targets(seed: int) -> Targets:
@@ -91,12 +91,13 @@ def test_gradient_against_finite_differences() -> None:
         assert float(np.vdot(gradient, direction)) == pytest.approx(slope, rel=1e-5, abs=1e-7)
 
 
-def holds(query: Threshold, cell: Mapping[str, int]) -> bool:
-    return sum(int(v[:, cell[a]].sum()) for a, v in query.predicates.items()) >= query.t
+def holds(query: AtLeast, cell: Mapping[str, int]) -> bool:
+    rows = (v[:, cell[a]].sum() for a, v in query.predicates.items())
+    return int(sum(rows)) >= query.t
 
 
 @pytest.mark.parametrize("query", [*THRESHOLDS, SEVERAL])
-def test_a_threshold_is_a_sum_of_disjoint_products(query: Threshold) -> None:
+def test_a_threshold_is_a_sum_of_disjoint_products(query: AtLeast) -> None:
     indicator = np.zeros(tuple(DOMAIN.values()))
     for product in query.candidate(DOMAIN):
         part = np.ones(())
@@ -112,13 +113,13 @@ def test_a_threshold_is_a_sum_of_disjoint_products(query: Threshold) -> None:
 def test_bad_thresholds_are_refused() -> None:
     ones = {f"a{i}": np.array([1, 0]) for i in range(12)}
     with pytest.raises(ProgrammingError, match="products"):
-        Threshold(ones, 6).candidate(dict.fromkeys(ones, 2))
+        AtLeast(ones, 6).candidate(dict.fromkeys(ones, 2))
     for t in (0, 13):
         with pytest.raises(ProgrammingError, match="no threshold"):
-            Threshold(ones, t)
+            AtLeast(ones, t)
     with pytest.raises(ProgrammingError):
-        Threshold({"a": np.array([2, 0])}, 1)
-    never = Threshold({"a": np.zeros((1, 3), dtype=np.int64)}, 1).candidate(DOMAIN)
+        AtLeast({"a": np.array([2, 0])}, 1)
+    never = AtLeast({"a": np.zeros((1, 3), dtype=np.int64)}, 1).candidate(DOMAIN)
     assert ProductMixture(DOMAIN, 1.0, blocks(6)).answer(never) == 0
 
 

@@ -1,0 +1,146 @@
+"""RAP: projection on simplices, fits, adaptive rounds, budgets and edge cases."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpsql.adaptive.at_least import AtLeast
+from dpsql.adaptive.rap import fit_relaxed, run_rap
+from dpsql.adaptive.sparsemax import sparsemax
+from dpsql.adaptive.targets import Query, Targets
+from dpsql.algebra.blocks import Dense
+from dpsql.answer.linear import apply, whole_marginal
+from dpsql.answer.project import project_simplex
+from dpsql.errors import ProgrammingError
+from dpsql.plan.workload import Product
+from tests.adaptive.fake import FakeHandle
+
+DOMAIN = {"a": 3, "b": 4, "c": 2}
+COUNTS = np.random.default_rng(0).multinomial(2000, np.random.default_rng(1).dirichlet([0.4] * 24))
+
+
+def handle(budget: str = "1", rng: np.random.Generator | None = None) -> FakeHandle:
+    return FakeHandle.of_histogram(DOMAIN, COUNTS, budget, noise="gaussian", rng=rng)
+
+
+def cells() -> list[Query]:
+    found: list[Query] = []
+    for names in ("ab", "bc", "ac"):
+        for i in range(DOMAIN[names[0]]):
+            for j in range(DOMAIN[names[1]]):
+                rows = {
+                    names[0]: Dense(np.eye(DOMAIN[names[0]], dtype=np.int64)[[i]]),
+                    names[1]: Dense(np.eye(DOMAIN[names[1]], dtype=np.int64)[[j]]),
+                }
+                found.append((Product(rows),))
+    found.append(AtLeast({"a": np.array([1, 0, 0]), "b": np.array([1, 1, 0, 0])}, 1))
+    return found
+
+
+def worst(model: object, h: FakeHandle) -> float:
+    answer = model.answer  # type: ignore[attr-defined]
+    pairs = [whole_marginal(DOMAIN, names) for names in ("ab", "bc", "ac")]
+    return max(float(np.abs(answer(c) - h.true(c)).max()) for c in pairs)
+
+
+def test_sparsemax_is_the_projection() -> None:
+    rng = np.random.default_rng(2)
+    for width in (1, 2, 7, 100):
+        z = rng.normal(size=(50, width)) * rng.choice([0.01, 1, 50], size=(50, 1))
+        assert np.abs(sparsemax(z) - project_simplex(z)).max() < 1e-12
+
+
+def test_converges_without_noise_and_spends_everything() -> None:
+    h = handle()
+    run = run_rap(
+        h, cells(), count=6, rounds=5, rows=200, rate=0.02, steps=400, rng=np.random.default_rng(3)
+    )
+    assert h.remaining() == 0
+    assert [what for what, _ in h.spent] == ["total"] + ["select", "measure"] * 5
+    assert len(set(run.chosen)) == len(run.chosen) == len(run.measurements) == 27
+    assert worst(run.model, h) < 0.01 * 2000
+    assert not run.interrupted
+
+
+def test_projection_mode_measures_once() -> None:
+    h = handle()
+    marginals: list[Query] = [whole_marginal(DOMAIN, s) for s in ("ab", "bc", "ac")]
+    run = run_rap(
+        h, marginals, rounds=1, rows=200, rate=0.02, steps=500, rng=np.random.default_rng(4)
+    )
+    assert [what for what, _ in h.spent] == ["total", "measure"]
+    assert h.remaining() == 0
+    assert worst(run.model, h) < 0.01 * 2000
+
+
+def test_a_public_total_is_free_and_one_query_is_measured_directly() -> None:
+    h = handle("1/2")
+    run = run_rap(
+        h,
+        [whole_marginal(DOMAIN, "b")],
+        total=2000,
+        steps=50,
+        rows=20,
+        rng=np.random.default_rng(5),
+    )
+    assert h.spent == [("measure", Fraction(1, 2))]
+    assert run.model.total == 2000
+
+
+def test_an_interrupt_returns_the_last_model() -> None:
+    class Impatient(FakeHandle):
+        def measure(self, candidates, amount):  # type: ignore[no-untyped-def]
+            if len(self.spent) > 4:
+                raise KeyboardInterrupt
+            return super().measure(candidates, amount)
+
+    h = Impatient.of_histogram(DOMAIN, COUNTS, "1", noise="gaussian")
+    run = run_rap(h, cells(), count=4, rounds=5, rows=30, steps=20, rng=np.random.default_rng(6))
+    assert run.interrupted
+    assert len(run.measurements) == 4
+    assert np.isfinite(run.model.marginal(("a", "c"))).all()
+
+
+@pytest.mark.parametrize("settings", [{"count": 0}, {"rounds": 0}, {"rows": 0}])
+def test_bad_settings_spend_nothing(settings: dict[str, int]) -> None:
+    h = handle()
+    with pytest.raises(ProgrammingError):
+        run_rap(h, cells(), rng=np.random.default_rng(7), **settings)  # type: ignore[arg-type]
+    with pytest.raises(ProgrammingError):
+        run_rap(h, [], rng=np.random.default_rng(7))
+    assert h.spent == []
+
+
+def test_tiny_budgets_and_empty_tables_give_numbers() -> None:
+    empty = FakeHandle.of_histogram(
+        DOMAIN, np.zeros(24), Fraction(1, 10**6), rng=np.random.default_rng(8)
+    )
+    run = run_rap(empty, cells(), rows=10, steps=10, rng=np.random.default_rng(9))
+    assert np.isfinite(run.model.marginal(("a", "b", "c"))).all()
+    assert run.model.total >= 1
+
+
+def test_the_best_iterate_is_returned() -> None:
+    rng = np.random.default_rng(10)
+    x = rng.dirichlet(np.ones(24)).reshape(3, 4, 2) * 500
+    query = whole_marginal(DOMAIN, "abc")
+    values = apply(query, x, tuple(DOMAIN))
+    losses: list[float] = []
+    model = fit_relaxed(
+        DOMAIN,
+        [query],
+        [values],
+        [3.0],
+        500.0,
+        rows=40,
+        rate=0.05,
+        steps=200,
+        rng=rng,
+        progress=lambda _, loss: losses.append(loss),
+    )
+    assert model.loss == min(losses)
+    again = Targets.read(DOMAIN, [query], [values], [3.0], 500.0)
+    assert model.loss == pytest.approx(again.value_and_gradient(model.table)[0] ** 0.5, rel=1e-3)

@@ -7,20 +7,17 @@ up what every look costs. Only indices and noisy counts leave.
 
 from __future__ import annotations
 
-import hashlib
 import math
-import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.adaptive.handle import Candidate, Floats, Measured, Noise
-from dpsql.errors import BudgetExceeded, InternalError
+from dpsql.adaptive.handle import Candidate, Floats, Integers, Measured, Noise
+from dpsql.algebra.blocks import Dense
+from dpsql.errors import InternalError
 from dpsql.plan.strategy import round_up
 from dpsql.plan.workload import Product
 from dpsql.privacy.entropy import Bits
@@ -29,47 +26,14 @@ from dpsql.privacy.measure import Vaults
 from dpsql.privacy.noise import discrete_gaussian, discrete_laplace
 from dpsql.privacy.norms import Piece, Reader, joint_norm, largest_column
 from dpsql.privacy.opendp_noise import certified
-from dpsql.privacy.selection import top_choices
+from dpsql.privacy.run import Filter, Run, require_amount
+from dpsql.privacy.selection import above_threshold, exponential_mechanism, top_choices
 from dpsql.privacy.truth import Truth
-from dpsql.privacy.vault.base import Vault
 from dpsql.privacy.whole import misused, root_down, whole_lists, whole_penalties, whole_weights
 
 T = TypeVar("T")
 
 DRAWS = {"laplace": discrete_laplace, "gaussian": discrete_gaussian}
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """The public facts of one adaptive run, fixed before it is paid.
-
-    ``classes`` gives, per attribute in domain order, the class of every declared cell, or -1 for
-    rows to leave out. ``amount`` is the epsilon ("laplace") or rho ("gaussian") of the whole run,
-    for a privacy unit of at most ``rows_per_unit`` rows. ``settings`` is the canonical text of
-    every public setting of the mechanism.
-    """
-
-    table: str
-    classes: Mapping[str, NDArray[np.int64]]
-    noise: Noise
-    amount: Fraction
-    rows_per_unit: int
-    settings: str
-
-    @property
-    def domain(self) -> dict[str, int]:
-        """Attribute to number of classes."""
-        return {name: int(each.max(initial=-1)) + 1 for name, each in self.classes.items()}
-
-    @property
-    def fingerprint(self) -> str:
-        """A digest of everything the run was paid for."""
-        facts = (self.table, self.noise, str(self.amount), self.rows_per_unit, self.settings)
-        digest = hashlib.sha256(repr(("adaptive", *facts, list(self.classes))).encode())
-        for each in self.classes.values():
-            cells = np.ascontiguousarray(each, dtype=np.int64)
-            digest.update(repr(cells.shape).encode() + cells.tobytes())
-        return digest.hexdigest()
 
 
 def open_handle(run: Run, receipt: Receipt, vaults: Vaults) -> Looks:
@@ -80,51 +44,120 @@ def open_handle(run: Run, receipt: Receipt, vaults: Vaults) -> Looks:
     Guarantee: all looks through the handle together are amount-DP, respectively amount-zCDP, for
     one privacy unit, however each was chosen by what others returned.
     """
+    _redeem(run, receipt, vaults)
+    return Looks(run, vaults)
+
+
+def open_sums(run: Run, receipt: Receipt, vaults: Vaults) -> SumLooks:
+    """Use a receipt up and return the handle on bins with public values that it paid for.
+
+    Raises and guarantee: as ``open_handle``; InternalError unless values do not decrease, are not
+    negative and belong to the classes of one attribute.
+    """
+    values = np.asarray(run.values, dtype=np.int64)
+    sizes = list(run.domain.values())
+    if sizes != [values.size] or values.min(initial=0) < 0 or (np.diff(values) < 0).any():
+        raise misused()
+    _redeem(run, receipt, vaults)
+    return SumLooks(run, vaults)
+
+
+def _redeem(run: Run, receipt: Receipt, vaults: Vaults) -> None:
     receipt.redeem(run.fingerprint, vaults.versions([run.table]), run.noise)
     paid = receipt.epsilon if run.noise == "laplace" else receipt.rho
     if paid is None or run.amount > paid or run.rows_per_unit < 1:
         raise InternalError("E_INTERNAL", "the run costs more than was paid; nothing was measured")
-    return Looks(run, vaults[run.table], vaults.backend)
 
 
-class Looks:
-    """A ``dpsql.adaptive.handle.Handle`` over one private table; made by ``open_handle`` alone.
+class _Looker:
+    """What both kinds of handle share: a filter, true answers, and one joint release.
 
     Raises: BudgetExceeded, and releases nothing, for an amount above ``remaining()``;
     InternalError (E_INTERNAL) with a constant text for anything that goes wrong afterwards, and
     E_FORK in another process. What a failed look would have cost stays spent.
     """
 
-    __slots__ = ("_backend", "_left", "_lock", "_pid", "_reader", "_run", "_spent", "_truth")
+    __slots__ = ("_backend", "_filter", "_reader", "_truth")
 
-    def __init__(self, run: Run, vault: Vault, backend: str) -> None:
-        self._run = run
-        self._backend = backend
+    def __init__(self, run: Run, vaults: Vaults) -> None:
+        self._filter = Filter(run)
+        self._backend = vaults.backend
         self._reader = Reader(run.domain)
-        self._truth = Truth(vault, run.classes)
-        self._left = run.amount
-        self._spent: list[tuple[str, Fraction]] = []
-        self._lock = threading.Lock()
-        self._pid = os.getpid()
+        self._truth = Truth(vaults[run.table], run.classes)
+
+    @property
+    def noise(self) -> Noise:
+        """The noise law, which fixes the currency of the budget."""
+        return self._filter.noise
+
+    @property
+    def spent(self) -> tuple[tuple[str, Fraction], ...]:
+        """What every look has cost, in order."""
+        return self._filter.spent
+
+    def remaining(self) -> Fraction:
+        """Return the epsilon or rho that is left."""
+        return self._filter.remaining()
+
+    def close(self) -> None:
+        """Forget the data and what is left of the budget."""
+        self._truth.close()
+        self._filter.forfeit()
+
+    def __repr__(self) -> str:
+        return repr(self._filter)
+
+    def __reduce__(self) -> Any:
+        raise misused()
+
+    @property
+    def _c(self) -> int:
+        return self._filter.run.rows_per_unit
+
+    def _read(self, candidates: Sequence[Candidate]) -> list[tuple[Piece, ...]]:
+        if len(candidates) == 0:
+            raise misused()
+        return [self._reader.read(candidate) for candidate in candidates]
+
+    def _release(
+        self, what: str, candidates: Sequence[Candidate], amount: Fraction
+    ) -> list[Measured]:
+        pieces = self._read(candidates)
+        norm = joint_norm(pieces, self._reader.domain, self.noise)
+        require_amount(amount)
+        if self.noise == "laplace":
+            sensitivity, scale = self._c * norm, round_up(self._c * norm / amount)
+            stddev = math.sqrt(2) * float(scale)
+        else:
+            sensitivity = self._c**2 * norm
+            scale = round_up(sensitivity / (2 * amount))
+            stddev = math.sqrt(scale)
+        backend = certified(self.noise, sensitivity, scale) if self._backend == "opendp" else None
+        self._filter.spend(what, amount)
+
+        def look() -> list[NDArray[Any]]:
+            true = [self._truth.answer(each) for each in pieces]
+            if backend is not None:
+                return [backend.release(each) for each in true]
+            draw, bits = DRAWS[self.noise], Bits()
+            return [each + draw(bits, scale, each.size) for each in true]
+
+        noisy = sealed_look(look)
+        return [
+            Measured(candidate, np.array(values, dtype=np.float64), stddev, self.noise)
+            for candidate, values in zip(candidates, noisy, strict=True)
+        ]
+
+
+class Looks(_Looker):
+    """A ``dpsql.adaptive.handle.Handle`` over one private table; made by ``open_handle`` alone."""
+
+    __slots__ = ()
 
     @property
     def domain(self) -> Mapping[str, int]:
         """Attribute to number of cells, in domain order."""
         return self._reader.domain
-
-    @property
-    def noise(self) -> Noise:
-        """The noise law, which fixes the currency of the budget."""
-        return self._run.noise
-
-    @property
-    def spent(self) -> tuple[tuple[str, Fraction], ...]:
-        """What every look has cost, in order."""
-        return tuple(self._spent)
-
-    def remaining(self) -> Fraction:
-        """Return the epsilon or rho that is left."""
-        return self._left
 
     def total(self, amount: Fraction) -> Measured:
         """Return the noisy number of rows."""
@@ -164,8 +197,8 @@ class Looks:
             raise misused()
         norms = [largest_column(each, self.domain) for each in pieces]
         reach = max(f * norm for f, norm in zip(factors, norms, strict=True))
-        spread = 2 * self._run.rows_per_unit * max(1, reach)
-        self._spend("select", amount)
+        spread = 2 * self._c * max(1, reach)
+        self._filter.spend("select", amount)
         each = amount / count
         epsilon = each if self.noise == "laplace" else root_down(8 * each)
 
@@ -177,73 +210,137 @@ class Looks:
 
         return sealed_look(choose)
 
-    def close(self) -> None:
-        """Forget the data and what is left of the budget."""
-        self._truth.close()
-        with self._lock:
-            self._left = Fraction(0)
 
-    def _release(
-        self, what: str, candidates: Sequence[Candidate], amount: Fraction
-    ) -> list[Measured]:
-        pieces = self._read(candidates)
-        norm = joint_norm(pieces, self.domain, self.noise)
-        c = self._run.rows_per_unit
-        self._require(amount)
-        if self.noise == "laplace":
-            sensitivity, scale = c * norm, round_up(c * norm / amount)
-            stddev = math.sqrt(2) * float(scale)
-        else:
-            sensitivity, scale = c * c * norm, round_up(c * c * norm / (2 * amount))
-            stddev = math.sqrt(scale)
-        backend = certified(self.noise, sensitivity, scale) if self._backend == "opendp" else None
-        self._spend(what, amount)
+class SumLooks(_Looker):
+    """A ``dpsql.adaptive.handle.SumHandle`` over the bins of one column; made by ``open_sums``.
 
-        def look() -> list[NDArray[Any]]:
-            true = [self._truth.answer(each) for each in pieces]
-            if backend is not None:
-                return [backend.release(each) for each in true]
-            draw, bits = DRAWS[self.noise], Bits()
-            return [each + draw(bits, scale, each.size) for each in true]
+    A choice of threshold that is epsilon-DP costs epsilon, or epsilon^2/2 of rho (Bun and Steinke
+    2016); ``quantile`` costs epsilon^2/8 of rho (Cesar and Rogers 2021).
+    """
 
-        noisy = sealed_look(look)
-        return [
-            Measured(candidate, np.array(values, dtype=np.float64), stddev, self.noise)
-            for candidate, values in zip(candidates, noisy, strict=True)
-        ]
+    __slots__ = ()
 
-    def _read(self, candidates: Sequence[Candidate]) -> list[tuple[Piece, ...]]:
-        if len(candidates) == 0:
+    @property
+    def values(self) -> Integers:
+        """The public value of every bin, non-decreasing and non-negative, shape (m,)."""
+        return np.array(self._filter.run.values, dtype=np.int64)
+
+    def first_below(
+        self, thresholds: Sequence[int], count: int, amount: Fraction, upto: int | None = None
+    ) -> int | None:
+        """Return the first index where noisily at most ``count`` rows are above, by SVT.
+
+        Guarantee: one row moves every ``count - above`` by an amount in [-1, 0].
+        """
+        levels, k = self._levels(thresholds, upto), whole(count)
+        epsilon = self._charge("first_below", amount, 2)
+
+        def look() -> int | None:
+            scores = [k - each for each in self._above(levels, upto)]
+            return above_threshold(Bits(), scores, 0, epsilon, self._c, 0)
+
+        return sealed_look(look)
+
+    def first_covering(
+        self, thresholds: Sequence[int], ratio: Fraction, amount: Fraction, upto: int | None = None
+    ) -> int | None:
+        """Return the first index where noisily a ``ratio`` of the rows is not above, by SVT.
+
+        Guarantee: with ratio p/q, one row moves every q (n - above) - p n by an amount in
+        [-p, q - p]; the private n costs nothing more.
+        """
+        levels = self._levels(thresholds, upto)
+        if not isinstance(ratio, Fraction) or not 0 <= ratio <= 1:
             raise misused()
-        return [self._reader.read(candidate) for candidate in candidates]
+        p, q = ratio.numerator, ratio.denominator
+        epsilon = self._charge("first_covering", amount, 2)
 
-    def _require(self, amount: Fraction) -> None:
-        if not isinstance(amount, Fraction) or amount <= 0:
+        def look() -> int | None:
+            n = int(self._counts(upto).sum())
+            scores = [q * (n - each) - p * n for each in self._above(levels, upto)]
+            return above_threshold(Bits(), scores, 0, epsilon, self._c * p, self._c * (q - p))
+
+        return sealed_look(look)
+
+    def recursive(
+        self, thresholds: Sequence[int], amount: Fraction, upto: int | None = None
+    ) -> int:
+        """Return, with noise, the least i such that at most i rows are above thresholds[i].
+
+        Guarantee: thresholds do not decrease, so one row more leaves it or raises it by one.
+        Source: Chen and Zhou 2013.
+        """
+        levels = self._levels(thresholds, upto)
+        if (np.diff(levels) < 0).any():
             raise misused()
+        epsilon = self._charge("recursive", amount, 2)
 
-    def _spend(self, what: str, amount: Fraction) -> None:
-        """Charge the filter, before anything is looked at."""
-        if os.getpid() != self._pid:
-            raise InternalError("E_FORK", "a handle cannot be used in a forked process")
-        self._require(amount)
-        with self._lock:
-            if amount > self._left:
-                kind = "epsilon" if self.noise == "laplace" else "rho"
-                raise BudgetExceeded(amount, self._left, f"{kind} of this run")
-            self._left -= amount
-            self._spent.append((what, amount))
+        def look() -> int:
+            above = self._above(levels, upto)
+            least = next((i for i, each in enumerate(above) if each <= i), len(above))
+            noisy = least + int(discrete_laplace(Bits(), round_up(self._c / epsilon), 1)[0])
+            return min(max(noisy, 0), len(above) - 1)
 
-    def __repr__(self) -> str:
-        return f"<handle on {self._run.table}>"
+        return sealed_look(look)
 
-    def __copy__(self) -> NoReturn:
+    def quantile(
+        self, thresholds: Sequence[int], count: int, amount: Fraction, upto: int | None = None
+    ) -> int:
+        """Return an index with about ``count`` rows above, by the exponential mechanism.
+
+        Guarantee: one row moves every -abs(above - count) by at most 1.
+        """
+        levels, k = self._levels(thresholds, upto), whole(count)
+        epsilon = self._charge("quantile", amount, 8)
+
+        def look() -> int:
+            scores = [-abs(each - k) for each in self._above(levels, upto)]
+            return exponential_mechanism(Bits(), scores, epsilon, 2 * self._c)
+
+        return sealed_look(look)
+
+    def measure(self, rows: Integers, amount: Fraction) -> Measured:
+        """Return noisy answers of integer rows over the bins, shape (r, m), released together.
+
+        Guarantee: noise from the exact largest column norm: amount-DP or amount-zCDP.
+        """
+        given = np.asarray(rows)
+        if given.ndim != 2 or given.dtype.kind not in "iu":
+            raise misused()
+        (name,) = self._reader.domain
+        candidate = (Product({name: Dense(given.astype(np.int64))}),)
+        return self._release("measure", [candidate], amount)[0]
+
+    def _charge(self, what: str, amount: Fraction, rate: int) -> Fraction:
+        """Spend an amount and return its epsilon; under zCDP epsilon^2 / rate costs it."""
+        self._filter.spend(what, amount)
+        return amount if self.noise == "laplace" else root_down(rate * amount)
+
+    def _levels(self, thresholds: Sequence[int], upto: int | None) -> Integers:
+        size = len(self._filter.run.values)
+        if len(thresholds) == 0 or not (upto is None or 0 <= whole(upto) <= size):
+            raise misused()
+        return np.array([whole(each) for each in thresholds], dtype=np.int64)
+
+    def _counts(self, upto: int | None) -> NDArray[Any]:
+        (name,) = self._reader.domain
+        return self._truth.marginal((name,))[:upto]
+
+    def _above(self, levels: Integers, upto: int | None) -> list[int]:
+        """The number of rows above every level, in bins before ``upto``."""
+        counts = self._counts(upto)
+        tail = np.append(np.cumsum(counts[::-1])[::-1], 0)
+        places = np.searchsorted(self.values[:upto], levels, side="right")
+        return [int(each) for each in tail[places]]
+
+
+def whole(number: int) -> int:
+    """Return a public whole number below 2^62. Raises: InternalError for anything else."""
+    if isinstance(number, bool | np.bool_) or not isinstance(number, int | np.integer):
         raise misused()
-
-    def __deepcopy__(self, memo: object) -> NoReturn:
+    if abs(int(number)) >= 2**62:
         raise misused()
-
-    def __reduce__(self) -> NoReturn:
-        raise misused()
+    return int(number)
 
 
 def sealed_look(look: Callable[[], T]) -> T:

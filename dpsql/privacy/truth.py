@@ -55,19 +55,20 @@ class Truth:
             places = np.array([candidates[i][0].cell for i in members]).reshape(
                 len(members), len(names)
             )
-            true = self._marginal(names)[tuple(places.T)]
+            true = self.marginal(names)[tuple(places.T)]
             gaps = np.abs(true - np.array([rounded[i][0] for i in members]))
             for i, gap in zip(members, gaps.tolist(), strict=True):
                 found[i] = gap
         return found
 
     def _apply(self, piece: Piece) -> Integers:
-        tensor = self._marginal(piece.attributes)
+        tensor = self.marginal(piece.attributes)
         if piece.cell is not None:
             return np.array(tensor[piece.cell]).reshape(1)
         return apply_rows_unbounded(list(piece.matrices), tensor)
 
-    def _marginal(self, names: tuple[str, ...]) -> NDArray[np.int64]:
+    def marginal(self, names: tuple[str, ...]) -> NDArray[np.int64]:
+        """Return the true counts over some attributes; the array is shared, not to be changed."""
         if self._closed:
             raise misused()
         if names not in self._tensors:

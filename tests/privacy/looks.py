@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,9 +16,10 @@ from dpsql.algebra.blocks import Dense, Identity, Prefix
 from dpsql.algebra.operator import Operator
 from dpsql.plan.workload import Product
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
-from dpsql.privacy.look import Looks, Run, open_handle
+from dpsql.privacy.look import Looks, SumLooks, open_handle, open_sums
 from dpsql.privacy.measure import Vaults
 from dpsql.privacy.receipt import Receipt, issue
+from dpsql.privacy.run import Run
 
 Counts = NDArray[np.int64]
 POLICY = Policy(Fraction(10**5), Fraction(1, 10**9))
@@ -80,6 +82,13 @@ class World(Vaults):
         """Return a handle that was paid for."""
         run = self.run(Fraction(amount), noise, c, settings)
         return open_handle(run, self.receipt(run), self)
+
+    def sums(
+        self, values: Sequence[int], amount: Fraction | int, noise: Noise = "laplace", c: int = 1
+    ) -> SumLooks:
+        """Return a handle on the bins of the only attribute that was paid for."""
+        run = replace(self.run(Fraction(amount), noise, c), values=tuple(values))
+        return open_sums(run, self.receipt(run), self)
 
 
 def whole(domain: Mapping[str, int], *names: str) -> Candidate:

@@ -9,6 +9,7 @@ import os
 import pickle
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -19,11 +20,16 @@ from scipy import stats
 
 from dpsql.adaptive.handle import Candidate, Handle, Noise
 from dpsql.algebra.blocks import Dense
+from dpsql.catalog import Catalog
 from dpsql.errors import BudgetExceeded, Error, InternalError, LedgerError
 from dpsql.plan.workload import Product
 from dpsql.privacy import look
+from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
+from dpsql.privacy.ledger import Ledger
 from dpsql.privacy.look import Looks, open_handle
+from dpsql.privacy.measure import Vaults
 from dpsql.privacy.norms import joint_norm
+from dpsql.privacy.run import Run
 from tests.audit.lower_bound import epsilon_lower_bound
 from tests.privacy.judge import agrees, chi_square, gaussian_masses, laplace_masses
 from tests.privacy.looks import World, cell, dense, some_candidate, whole
@@ -356,7 +362,7 @@ def test_a_receipt_opens_one_handle_of_one_run(noise: Noise) -> None:
 def test_classes_put_cells_together_and_leave_rows_out() -> None:
     world = World(DOMAIN, COUNTS * 10**6)
     run = world.run(ONE)
-    run = look.Run("t", {"a": np.array([1, -1, 0]), "b": np.array([0, 0])}, "laplace", ONE, 1, "")
+    run = Run("t", {"a": np.array([1, -1, 0]), "b": np.array([0, 0])}, "laplace", ONE, 1, "")
     assert run.domain == {"a": 2, "b": 1}
     handle = open_handle(run, world.receipt(run), world)
     (found,) = handle.measure([whole(run.domain, "a", "b")], ONE)
@@ -462,3 +468,37 @@ def test_two_rounds_have_different_noise() -> None:
     one, two = (handle.measure(asked, ONE)[0].values for _ in range(2))
     assert (one != two).any()
     assert abs(np.corrcoef(one, two)[0, 1]) < 0.2
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_a_run_over_a_real_table_and_a_real_ledger(noise: Noise, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("who,a,b\n" + "".join(f"{i},{i % 3},x\n" for i in range(300)))
+    (tmp_path / "t.toml").write_text(
+        '[budget]\nepsilon = 3\ndelta = 1e-9\n[table.t]\nsource = "t.csv"\n'
+        'privacy_unit = { column = "who", max_rows = 2 }\n[table.t.column]\n'
+        'a = { type = "integer", domain = [0, 2] }\nb = { type = "text", domain = ["x", "y"] }\n'
+    )
+    catalog = Catalog.load(tmp_path / "t.toml")
+    policy = Policy(catalog.budget.epsilon, catalog.budget.delta)
+    ledger = Ledger.create(tmp_path / "ledger", tmp_path / "anchors", policy, "catalog")
+    vaults = Vaults(catalog, ledger.salt)
+    amount = Fraction(2) if noise == "laplace" else Fraction(1, 20)
+    classes = {"a": np.arange(3), "b": np.arange(2)}
+    run = Run("t", classes, noise, amount, 2, '{"rounds": 1}')
+    if noise == "laplace":
+        cost = laplace_cost(policy, amount)
+    else:
+        cost = gaussian_cost(policy, amount, Fraction(2))
+    receipt = ledger.debit(cost, run.fingerprint, vaults.versions(["t"]))
+    handle = open_handle(run, receipt, vaults)
+    half = amount / 2
+    (best,) = handle.select(
+        [whole(DOMAIN, "a"), whole(DOMAIN, "b")], [np.zeros(3), np.array([300.0, 0.0])], amount=half
+    )
+    assert best == 0
+    (found,) = handle.measure([whole(DOMAIN, "a")], half)
+    assert found.values == pytest.approx([100, 100, 100], abs=20 * found.stddev)
+    assert handle.remaining() == 0
+    handle.close()
+    vaults.close()
+    assert ledger.verify().entries == 1

@@ -37,9 +37,10 @@ from dpsql.privacy.accounting import Cost, gaussian_cost, laplace_cost
 from dpsql.privacy.claims import claim_sources
 from dpsql.privacy.ledger import Entry, Ledger, Status
 from dpsql.privacy.measure import Vaults, certify, measure, read_public
+from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
 from dpsql.sql.parse import Statement
-from dpsql.sql.products import Compiled, Compiler
+from dpsql.sql.products import Compiler
 from dpsql.terms import Terms
 
 T = TypeVar("T")

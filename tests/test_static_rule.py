@@ -79,7 +79,7 @@ def outputs_of(connection: Connection, result: Result) -> Sequence[Output | None
     if result.cost is None:
         return [None] * len(result.columns)
     (compiled,) = connection.engine.compile(parse_script(result.sql))
-    return compiled.query.shell.outputs
+    return compiled.selects[0].query.shell.outputs
 
 
 def session(folder: Path, which: str) -> Iterator[tuple[str, object]]:

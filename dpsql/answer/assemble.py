@@ -15,7 +15,7 @@ from dpsql.plan.layout import Place
 from dpsql.plan.request import Request
 from dpsql.plan.target import Reading, Readings, reading_covariance, reading_variances
 from dpsql.sealed import Sealed
-from dpsql.sql.products import Answer, Compiled, Select
+from dpsql.sql.compiled import Answer, Compiled, Select
 
 Column = NDArray[np.float64]
 

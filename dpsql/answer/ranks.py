@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.sql.products import Answer
+from dpsql.sql.compiled import Answer
 
 Column = NDArray[np.float64]
 

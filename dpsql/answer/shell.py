@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpsql.answer.result import INTERVAL_WIDTH, CostInfo, ReceiptInfo, Result
 from dpsql.sealed import Sealed
-from dpsql.sql.products import Compiled, Select, cell_kinds
+from dpsql.sql.compiled import Compiled, Select, cell_kinds
 
 Column = NDArray[np.float64]
 Covariances = Mapping[tuple[int, int], Column]

@@ -22,7 +22,7 @@ from dpsql.plan.target import Readings, Target, find_targets, fits, reading_vari
 from dpsql.privacy.accounting import rho_for
 
 if TYPE_CHECKING:
-    from dpsql.sql.products import Compiled
+    from dpsql.sql.compiled import Compiled
 
 NOISES = ("auto", "laplace", "gaussian")
 

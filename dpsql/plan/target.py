@@ -18,7 +18,7 @@ from dpsql.plan.layout import Asked, Layout, Place, lay_out
 from dpsql.plan.workload import Product
 
 if TYPE_CHECKING:
-    from dpsql.sql.products import Compiled
+    from dpsql.sql.compiled import Compiled
 
 Reading: TypeAlias = "tuple[tuple[float, Product], ...]"
 """An answer as a weighted sum of products over the cells of a part."""

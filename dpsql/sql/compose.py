@@ -5,8 +5,9 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpsql.sql.bind import bind
+from dpsql.sql.compiled import Compiled
 from dpsql.sql.parse import Statement
-from dpsql.sql.products import Compiled, Compiler
+from dpsql.sql.products import Compiler
 from dpsql.sql.scope import PublicRows
 
 

@@ -175,6 +175,8 @@ class Outer:
         inner = node.this
         if isinstance(inner, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
             self.scope.refuse(node, "E_WINDOW", "this window function")
+        if isinstance(inner.this, exp.Star) and self.tree.args.get("group") is None:
+            self.scope.refuse(node, "E_WINDOW", "a window over rows", "SUM(COUNT(*)) OVER ()")
         called = {name: self.replace_value(v, aliases) for name, v in inner.args.items()}
         copy = exp.Window(this=type(inner)(**called), **args)
         copy.meta.update(node.meta)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +16,9 @@ from dpsql.algebra.ranges import AllRange
 from dpsql.catalog import Catalog, Table
 from dpsql.errors import ProgrammingError
 from dpsql.plan.terms import Polynomial, Term, gather
+from dpsql.sql.compiled import Answer, Branch, Select, cell_kinds
 from dpsql.sql.couple import Box, Classes, Mask, check_combinations, classify, decompose
-from dpsql.sql.group import Axis, ascending, partition, ranges, repeat_keys
+from dpsql.sql.group import Axis, ascending, partition, ranges
 from dpsql.sql.predicates import Evaluator, Source
 from dpsql.sql.query import (
     Aggregate,
@@ -26,7 +26,6 @@ from dpsql.sql.query import (
     Coupled,
     Expression,
     Lookup,
-    Outside,
     Query,
     Rank,
     Shell,
@@ -36,116 +35,6 @@ from dpsql.sql.query import (
 MAX_RESULT_CELLS = 1_000_000
 MAX_DENSE = 1 << 24
 """Most numbers in an explicit matrix."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Answer:
-    """One aggregate over one grouping set: a sum of products; none where it is always zero.
-
-    A term's rows, flattened in column order, become (result rows, values of the ranked column) by
-    ``arrange``; ``values`` are those of the ranked column, () without one.
-    """
-
-    branch: int
-    aggregate: int
-    axes: tuple[Axis, ...]
-    terms: tuple[Term, ...]
-    rank: Rank | None = None
-    values: tuple[Any, ...] = ()
-    units: bool = False
-
-    def arrange(self, flat: NDArray[np.float64], order: Sequence[str]) -> NDArray[np.float64]:
-        """Reorder rows from ``order``, an order of columns, to result order."""
-        if len(self.axes) < 2:
-            return flat
-        natural = sorted(self.axes, key=lambda axis: order.index(axis.column))
-        tensor = flat.reshape([len(axis.groups) for axis in natural])
-        return tensor.transpose([natural.index(axis) for axis in self.axes]).ravel()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Branch:
-    """One grouping set: its axes in result order, and the keys that it leaves out."""
-
-    axes: tuple[Axis, ...]
-    absent: frozenset[int]
-
-    @property
-    def rows(self) -> int:
-        return math.prod(len(axis.groups) for axis in self.axes)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Select:
-    """A query as products. ``types`` are the DuckDB types of the keys, ``kinds`` of the aggregates.
-
-    ``answers`` are in order of branch, then of aggregate.
-    """
-
-    query: Query
-    table: Table
-    branches: tuple[Branch, ...]
-    types: tuple[str, ...]
-    kinds: tuple[str, ...]
-    answers: tuple[Answer, ...]
-
-    @property
-    def rows(self) -> int:
-        return sum(branch.rows for branch in self.branches)
-
-    @property
-    def is_static(self) -> bool:
-        """Whether the catalog alone determines the answer."""
-        return self.rows == 0 or not any(answer.terms for answer in self.answers)
-
-    def key_columns(self) -> list[list[Any]]:
-        """The values of every key, one list per key, in result order."""
-        columns: list[list[Any]] = [[] for _ in self.query.keys]
-        for branch in self.branches:
-            found = repeat_keys(branch.axes, len(columns), branch.rows)
-            for column, values in zip(columns, found, strict=True):
-                column += values
-        return columns
-
-    def absences(self, key: int) -> list[int]:
-        """GROUPING(key) in every result row."""
-        return [int(key in b.absent) for b in self.branches for _ in range(b.rows)]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Compiled:
-    """A statement as one SELECT over a private table, or several that ``outer`` puts together.
-
-    ``outer`` is SQL over ``t0``, ``t1``, ..., the results of the selects, each with its own column
-    names; None where there is one select and nothing else.
-    """
-
-    text: str
-    selects: tuple[Select, ...]
-    outer: Outside | None = None
-    weight: float = 1.0
-
-    @property
-    def rows(self) -> int:
-        return sum(select.rows for select in self.selects)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the result columns."""
-        if self.outer is not None:
-            return self.outer.columns
-        return tuple(output.name for output in self.selects[0].query.shell.outputs)
-
-    @property
-    def is_static(self) -> bool:
-        """Whether the catalog alone determines the answer."""
-        return all(select.is_static for select in self.selects)
-
-    def answers(self) -> Iterator[tuple[Select, Answer]]:
-        """Every answer of every select, in order."""
-        for select in self.selects:
-            for answer in select.answers:
-                yield select, answer
 
 
 class Compiler:
@@ -181,15 +70,6 @@ class Compiler:
         if key not in self._factors:
             self._factors[key] = simplify(rows)
         return self._factors[key]
-
-
-def cell_kinds(shell: Shell, types: Sequence[str], kinds: Sequence[str]) -> dict[str, str]:
-    """The DuckDB types of the columns of the cells that a shell reads."""
-    found = {"i": "BIGINT", "z": "DOUBLE"}
-    found |= {f"k{i}": kind for i, kind in enumerate(types)}
-    found |= {f"g{i}": "INTEGER" for i in range(len(types))}
-    found |= {f"a{j}": kind for j, kind in enumerate(kinds)}
-    return found | {f"c{i}_{j}": "DOUBLE" for i, j in shell.covariances}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from dpsql.catalog.domain import Bins
-from dpsql.errors import NotSupportedError, ProgrammingError, Span
+from dpsql.errors import NotSupportedError, Span
 from dpsql.plan.terms import Polynomial
 from dpsql.sql.allowed import check_scalar
 from dpsql.sql.conditions import condition, negation

@@ -205,7 +205,7 @@ def test_a_forked_child_is_refused(connection: Connection) -> None:
 def plan_of(connection: Connection, sql: str) -> Any:
     """The plan the engine would measure for a statement."""
     compiled = connection.engine.compile(parse_script(sql))
-    return make_plan(Request(compiled, Fraction(1), Fraction(0), "laplace"))
+    return make_plan(Request(compiled, Fraction(1), Fraction(0), "laplace")).plan
 
 
 def test_a_plan_cannot_be_changed(connection: Connection) -> None:

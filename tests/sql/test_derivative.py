@@ -37,6 +37,8 @@ def evaluate(sealed: Sealed, sql: str, point: dict[str, float]) -> float:
         "(a0 - a1) / (a0 + a1)",
         "coalesce(a0, 0)",
         "a1 / nullif(a0, 0)",
+        "sqrt(a0)",
+        "least(greatest(a1 / a0, -5.0), 500.0)",
     ],
 )
 def test_stddev_is_the_delta_method(sql: str) -> None:
@@ -57,7 +59,9 @@ def test_stddev_is_the_delta_method(sql: str) -> None:
     assert evaluate(sealed, text, POINT) == pytest.approx(math.sqrt(variance), rel=1e-6)
 
 
-@pytest.mark.parametrize("sql", ["sqrt(a0)", "a0 % 7", "CASE WHEN a0 > 1 THEN a0 ELSE a1 END"])
+@pytest.mark.parametrize(
+    "sql", ["ln(a0)", "greatest(a0, a1)", "a0 % 7", "CASE WHEN a0 > 1 THEN a0 ELSE a1 END"]
+)
 def test_unknown_forms_have_no_stddev(sql: str) -> None:
     assert stddev_sql(parse_one(sql, read="duckdb"), set()) is None
 

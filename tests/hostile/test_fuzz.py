@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -223,6 +224,14 @@ def test_any_column(folder: Path, given_facts: dict[str, str], kind: str) -> Non
     inline = ", ".join(f"{key} = {value}" for key, value in every.items())
     head = CATALOG.partition("a = {")[0]
     load(folder, f"{head}a = {{ {inline} }}\n".encode())
+
+
+@BUSY
+@given(st.lists(st.text(max_size=5), min_size=1, max_size=3), toml_values)
+def test_any_analysts(folder: Path, names: list[str], value: str) -> None:
+    sections = [f"[analyst.{json.dumps(name)}]\nepsilon = {value}\n" for name in names]
+    load(folder, f"{CATALOG}\n{''.join(sections)}".encode())
+    load(folder, f"{CATALOG}\n[analyst]\n{json.dumps(names[0])} = {value}\n".encode())
 
 
 @BUSY

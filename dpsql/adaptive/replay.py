@@ -31,8 +31,8 @@ FLOOR = 1e-6
 STEEPEST = 30.0
 """Largest exponent of one update."""
 TINY = 1e-290
-SWEEPS, SMALL_SWEEPS, SMALL = 20, 100, 4096
-"""Sweeps over the measurements, and how many for parts of up to SMALL cells."""
+SWEEPS = ((1 << 12, 100), (1 << 16, 60), (1 << 62, 20))
+"""Most cells of a part, and how many sweeps over the measurements it gets at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def _fit(
     weights = part.weights.copy()
     pulls = [_pull(part, target, total, slack, step) for target in targets]
     mass = float(weights.sum())
-    most = sweeps or (SMALL_SWEEPS if weights.size <= SMALL else SWEEPS)
+    most = sweeps or next(count for cells, count in SWEEPS if weights.size <= cells)
     for _ in range(most):
         moved = False
         for pull in pulls:

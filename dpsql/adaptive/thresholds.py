@@ -1,130 +1,139 @@
-"""Queries for rows that satisfy at least t of several predicates."""
+"""Where to clip values: private choices on a public grid, and the free one after the fact.
+
+Clipping at theta trades a bias, the values above theta, for noise that grows with theta. The best
+theta leaves about (expected absolute noise in units of theta) rows above it, whatever the data.
+
+Source: Wu et al. 2019, section 4 (ratio form); the count form, which needs no number of rows, is
+our own; Chen and Zhou 2013 (recursive mechanism).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
 from dataclasses import dataclass
-from typing import Any
+from fractions import Fraction
+from typing import Literal, TypeAlias
 
 import numpy as np
 
-from dpsql.adaptive.handle import Candidate, Floats, Integers
-from dpsql.adaptive.relaxed import layout
-from dpsql.algebra.blocks import Dense
-from dpsql.errors import ProgrammingError
-from dpsql.plan.workload import Product
+from dpsql.adaptive.handle import Floats, Integers, Noise, SumHandle
 
-MAX_TERMS = 64
+Method: TypeAlias = Literal["none", "svt", "svt-ratio", "recursive", "quantile", "sure"]
 
+METHODS: tuple[Method, ...] = ("none", "svt", "svt-ratio", "recursive", "quantile", "sure")
+FREE: frozenset[Method] = frozenset({"none", "sure"})
+"""Methods that need no budget of their own."""
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Threshold:
-    """At least ``t`` of the predicates hold; several 0/1 vectors may be about one attribute.
-
-    t = 1 is OR over attributes, t = the number of predicates is AND.
-    """
-
-    predicates: Mapping[str, Integers]
-    t: int
-
-    def __post_init__(self) -> None:
-        rows = {a: np.atleast_2d(np.asarray(v)) for a, v in self.predicates.items()}
-        count = sum(len(v) for v in rows.values())
-        if not 1 <= self.t <= count or any(not np.isin(v, (0, 1)).all() for v in rows.values()):
-            raise ProgrammingError(
-                "E_WORKLOAD",
-                f"at least {self.t} of {count} predicates is no threshold query",
-                hint="give 0/1 vectors, and a threshold between 1 and their number",
-            )
-        object.__setattr__(self, "predicates", rows)
-
-    def counts(self, name: str) -> Integers:
-        """Return one 0/1 row per possible number of predicates that hold, shape (s + 1, n)."""
-        held = self.predicates[name].sum(axis=0)
-        possible = np.arange(len(self.predicates[name]) + 1)
-        return np.asarray(held == possible[:, np.newaxis], dtype=np.int64)
-
-    def candidate(self, domain: Mapping[str, int]) -> Candidate:
-        """Return the same query as a sum of disjoint products.
-
-        Raises ProgrammingError E_TOO_COMPLEX above 64 products.
-        """
-        names = [a for a in domain if a in self.predicates]
-        return _expand(names, {a: self.counts(a) for a in names}, self.t)
-
-
-def _expand(names: Sequence[str], counts: Mapping[str, Integers], t: int) -> Candidate:
-    """Walk the attributes; a term ends as soon as the threshold is reached."""
-    most = [sum(len(counts[b]) - 1 for b in names[i:]) for i in range(len(names) + 1)]
-    terms: list[dict[str, Dense]] = []
-    open_terms: list[tuple[dict[str, Dense], int]] = [({}, t)]
-    for i, name in enumerate(names):
-        new = []
-        for factors, need in open_terms:
-            enough = counts[name][max(need, 0) :].sum(axis=0)
-            if enough.any():
-                terms.append({**factors, name: Dense(enough[np.newaxis])})
-            for s in range(min(need, len(counts[name]))):
-                if need - s <= most[i + 1] and counts[name][s].any():
-                    new.append(({**factors, name: Dense(counts[name][s : s + 1])}, need - s))
-        open_terms = new
-        if len(terms) + len(open_terms) > MAX_TERMS * 16 or len(terms) > MAX_TERMS:
-            raise ProgrammingError(
-                "E_TOO_COMPLEX",
-                f"the threshold query needs more than {MAX_TERMS} products",
-                hint="use fewer predicates, or a threshold near one or near their number",
-            )
-    if not terms:
-        terms = [{names[0]: Dense(np.zeros((1, counts[names[0]].shape[1]), dtype=np.int64))}]
-    return tuple(Product(factors) for factors in terms)
+SINGLE_SHARE, BATCH_SHARE, GAUSSIAN_SHARE = Fraction(1, 2), Fraction(1, 4), Fraction(1, 10)
+"""Part of the budget for the threshold of one sum, of a batch, and of a batch under zCDP."""
+BATCH_ROWS = Fraction(3, 2)
+"""Rows above the threshold of a batch, in units of 1 / epsilon of the answers."""
+START, GROWTH = 1000, 0.2
+"""First threshold of a grid, and its relative growth."""
 
 
 @dataclass(frozen=True, slots=True)
-class CountQuery:
-    """A threshold query on relaxed rows: convolutions of the counts of every attribute."""
+class Threshold:
+    """A method with its public constants.
 
-    columns: tuple[slice, ...]
-    counts: tuple[Floats, ...]
-    t: int
+    ``share`` is its part of the budget; ``rows`` is how many rows it leaves above, in units of
+    1 / epsilon of the answers; ``ratio`` is the covered part of the rows in the ratio form;
+    ``pace`` times epsilon is the logarithmic step of the recursive mechanism's grid.
+    """
 
-    @classmethod
-    def read(cls, query: Threshold, domain: Mapping[str, int], dtype: Any) -> CountQuery:
-        places = layout(domain)
-        names = [a for a in domain if a in query.predicates]
-        counts = tuple(query.counts(a).astype(dtype) for a in names)
-        return cls(tuple(places[a] for a in names), counts, query.t)
+    method: Method
+    share: Fraction = BATCH_SHARE
+    rows: Fraction = BATCH_ROWS
+    ratio: Fraction = Fraction(19, 20)
+    pace: float = 0.5
+    start: int = START
+    growth: float = GROWTH
 
-    def tables(self, x: Floats) -> list[Floats]:
-        """Return per attribute the distribution of its count on every component, (C, s + 1)."""
-        return [x[:, s] @ g.T for s, g in zip(self.columns, self.counts, strict=True)]
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise ValueError(f"{self.method!r} is not one of {METHODS}")
+        if not 0 < self.share < 1 or not 0 < self.ratio < 1 or self.rows <= 0:
+            raise ValueError("share and ratio lie between 0 and 1, rows is positive")
 
-    def answer(self, tables: Sequence[Floats]) -> float:
-        """Return the share of rows with at least t predicates."""
-        joint = tables[0]
-        for table in tables[1:]:
-            joint = convolve(joint, table)
-        return float(joint[:, self.t :].sum() / len(joint))
-
-    def pull(self, tables: Sequence[Floats], error: float, out: Floats) -> None:
-        """Add the gradient of error times the answer: P(the others count >= t - s)."""
-        one = np.ones_like(tables[0][:, :1])
-        before = [one]
-        for table in tables[:-1]:
-            before.append(convolve(before[-1], table))
-        after = one
-        for i in reversed(range(len(tables))):
-            others = convolve(before[i], after)
-            tail = np.cumsum(others[:, ::-1], axis=1)[:, ::-1]
-            need = self.t - np.arange(tables[i].shape[1])
-            padded = np.concatenate([tail, np.zeros_like(one)], axis=1)
-            gradient = padded[:, np.clip(need, 0, tail.shape[1])] * (error / len(out))
-            out[:, self.columns[i]] += gradient @ self.counts[i]
-            after = convolve(after, tables[i])
+    @property
+    def free(self) -> bool:
+        """Say whether the whole budget goes to the answers."""
+        return self.method in FREE
 
 
-def convolve(a: Floats, b: Floats) -> Floats:
-    """Return row-wise polynomial products, shapes (C, p) and (C, q) to (C, p + q - 1)."""
-    out = np.zeros((len(a), a.shape[1] + b.shape[1] - 1), dtype=a.dtype)
-    for j in range(b.shape[1]):
-        out[:, j : j + a.shape[1]] += a * b[:, j : j + 1]
-    return out
+def grid(start: int, growth: float, upper: int) -> list[int]:
+    """Return the public thresholds start * (1 + growth)^i below ``upper``, then ``upper``.
+
+    >>> grid(1000, 0.5, 3000)
+    [1000, 1500, 2250, 3000]
+    """
+    out: list[int] = []
+    value = float(max(start, 1))
+    while value < upper:
+        if not out or math.ceil(value) > out[-1]:
+            out.append(math.ceil(value))
+        value *= 1 + growth
+    return [theta for theta in out if theta < upper] + [upper]
+
+
+def answer_epsilon(noise: Noise, amount: Fraction) -> float:
+    """Return epsilon, or the epsilon whose Laplace noise has the absolute mean of rho's noise."""
+    if noise == "laplace":
+        return float(amount)
+    return math.sqrt(2 * float(amount)) / math.sqrt(2 / math.pi)
+
+
+def choose(
+    handle: SumHandle,
+    rule: Threshold,
+    amount: Fraction,
+    answers: Fraction,
+    upto: int | None = None,
+) -> int:
+    """Return a clipping threshold, spending ``amount``; ``answers`` is what the answers will get.
+
+    Without a hit it is the largest value. Guarantee: every look goes through the handle.
+    """
+    upper = int(handle.values[-1] if upto is None else handle.values[:upto][-1])
+    if rule.free or upper <= 0:
+        return upper
+    epsilon = answer_epsilon(handle.noise, answers)
+    count = math.ceil(float(rule.rows) / epsilon)
+    thetas = grid(min(rule.start, upper), rule.growth, upper)
+    if rule.method == "svt":
+        hit = handle.first_below(thetas, count, amount, upto)
+        return upper if hit is None else thetas[hit]
+    if rule.method == "svt-ratio":
+        hit = handle.first_covering(thetas, rule.ratio, amount, upto)
+        return upper if hit is None else thetas[hit]
+    if rule.method == "quantile":
+        return thetas[handle.quantile(thetas, count, amount, upto)]
+    step = rule.pace * answer_epsilon(handle.noise, amount)
+    thetas = grid(min(rule.start, upper), math.expm1(step), upper)
+    return thetas[handle.recursive(thetas, amount, upto)]
+
+
+def shrink(
+    values: Integers, queries: Floats, estimate: Floats, covariance: Floats, variance: float
+) -> int:
+    """Return the threshold of least estimated risk for answers from one measurement of the bins.
+
+    ``estimate`` (m,) are least squares counts with covariance ``variance * covariance``; clipped
+    answers trade the estimated squared bias for the trace of their noise. Free post-processing.
+    Source: Stein's unbiased risk estimate, over diagonal shrinkage.
+
+    >>> shrink(np.array([1, 100]), np.eye(2), np.array([50.0, 0.1]), np.eye(2), 4.0)
+    1
+    """
+    gram = queries.T @ queries
+    best, found = math.inf, int(values[-1])
+    for theta in np.unique(values):
+        kept = np.minimum(values, theta).astype(np.float64)
+        cut = values - kept
+        bias = queries @ (cut * estimate)
+        noise_of_bias = variance * float(np.sum(gram * covariance * np.outer(cut, cut)))
+        noise = variance * float(np.sum(gram * covariance * np.outer(kept, kept)))
+        risk = max(float(bias @ bias) - noise_of_bias, 0.0) + noise
+        if risk < best:
+            best, found = risk, int(theta)
+    return found

@@ -1,0 +1,126 @@
+"""Batches of sum queries: choose where to clip, measure one design, answer, order.
+
+Source: Wu et al. 2019, Algorithms 1 to 5, on exact integers and with one public grid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from dpsql.adaptive.design import Algorithm, Batch, Design
+from dpsql.adaptive.handle import Floats, SumHandle
+from dpsql.adaptive.thresholds import Threshold, choose, shrink
+from dpsql.answer.project import project_monotone
+from dpsql.errors import ProgrammingError
+
+RESHAPED: frozenset[Algorithm] = frozenset({"identity", "tamm"})
+"""Algorithms whose measurement does not depend on the threshold, so it may be chosen after."""
+
+
+@dataclass(frozen=True, slots=True)
+class SumAnswers:
+    """Answers (q,), the standard deviation of their noise before any ordering, and thresholds.
+
+    Values above a threshold are clipped to it: the answers are biased downwards by what is cut.
+    """
+
+    values: Floats
+    stddev: Floats
+    thetas: tuple[int, ...]
+    ordered: bool
+
+
+def answer_sums(
+    handle: SumHandle,
+    batch: Batch,
+    algorithm: Algorithm = "tamm",
+    rule: Threshold | None = None,
+    *,
+    ordered: bool | None = None,
+) -> SumAnswers:
+    """Return the answers of a batch, spending exactly what the handle has left.
+
+    ``ordered`` makes nested sums non-decreasing; it is done by default unless every query has a
+    threshold, hence a bias, of its own.
+    Raises ProgrammingError E_SETTING for a threshold that the algorithm cannot use.
+    """
+    rule = rule or Threshold("none")
+    check(algorithm, rule)
+    if algorithm == "sqm":
+        values, stddev, thetas = _one_by_one(handle, batch, rule)
+        single = len(set(thetas)) == 1 or rule.free
+    else:
+        values, stddev, thetas = _jointly(handle, batch, algorithm, rule)
+        single = True
+    if ordered is None:
+        ordered = single
+    ordered = ordered and batch.nested
+    if ordered:
+        values = project_monotone(values, np.maximum(stddev, 1e-9 * stddev.max()) ** 2)
+    return SumAnswers(values, stddev, thetas, ordered)
+
+
+def check(algorithm: Algorithm, rule: Threshold) -> None:
+    """Refuse a free threshold where the measurement would have to know it."""
+    if rule.method == "sure" and algorithm not in RESHAPED:
+        raise ProgrammingError(
+            "E_SETTING",
+            f"'sure' chooses the threshold after measuring, which {algorithm} cannot use",
+            hint="use 'tamm' or 'identity', or a threshold chosen before",
+        )
+
+
+def _jointly(
+    handle: SumHandle, batch: Batch, algorithm: Algorithm, rule: Threshold
+) -> tuple[Floats, Floats, tuple[int, ...]]:
+    upper = int(batch.values[-1])
+    theta = upper
+    if not rule.free:
+        budget = handle.remaining()
+        amount = rule.share * budget
+        theta = choose(handle, rule, amount, budget - amount)
+        theta = int(batch.values[batch.values >= min(theta, upper)][0])  # up to a bin's value
+    design = batch.design(algorithm, theta)
+    measured = handle.measure(design.rows, handle.remaining())
+    if rule.method == "sure":
+        theta, design = _reshaped(batch, design, measured.values, measured.stddev)
+    stddev = measured.stddev * np.sqrt(np.square(design.answers).sum(axis=1))
+    return design.answers @ measured.values, stddev, (theta,)
+
+
+def _reshaped(batch: Batch, design: Design, values: Floats, stddev: float) -> tuple[int, Design]:
+    """Return the threshold of least estimated risk, and the design with its answers clipped."""
+    counts = design.counts
+    if counts is None:
+        raise ValueError("the design does not determine the counts")
+    queries = batch.queries.astype(np.float64)
+    theta = shrink(batch.values, queries, counts @ values, counts @ counts.T, stddev**2)
+    answers = (queries * batch.clipped(theta)) @ counts
+    return theta, Design(design.rows, answers, counts, design.error)
+
+
+def _one_by_one(
+    handle: SumHandle, batch: Batch, rule: Threshold
+) -> tuple[Floats, Floats, tuple[int, ...]]:
+    """Return every query's answer from its own threshold and part of the budget."""
+    size = len(batch.queries)
+    budget = handle.remaining()
+    choosing = Fraction(0) if rule.free else rule.share * budget / size
+    answering = budget / size - choosing
+    values, stddev = np.empty(size), np.empty(size)
+    thetas: list[int] = []
+    for k, query in enumerate(batch.queries):
+        upto = int(np.flatnonzero(query)[-1]) + 1 if query.any() else 1
+        theta = int(batch.values[:upto][-1])
+        if not rule.free:
+            theta = choose(handle, rule, choosing, answering, upto)
+        row = query * batch.clipped(theta)
+        if not row.any():
+            row = query
+        measured = handle.measure(row[np.newaxis], answering)
+        values[k], stddev[k] = measured.values[0], measured.stddev
+        thetas.append(theta)
+    return values, stddev, tuple(thetas)

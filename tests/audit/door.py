@@ -42,6 +42,10 @@ class Cells:
     def close(self) -> None:
         """Do nothing: there are no rows."""
 
+    def count(self, attributes: Sequence[str], classes: Sequence[Counts]) -> Counts:
+        """Return the marginal on some attributes."""
+        return self.tally([cells_of(a, c) for a, c in zip(attributes, classes, strict=True)])
+
     def tally(self, resolutions: Sequence[Resolution], units: bool = False) -> Counts:
         """Return the marginal on some attributes, in the order of the domain."""
         attributes = [each.columns[0] for each in resolutions]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,13 +16,30 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from dpsql.errors import InternalError, LedgerError
-from dpsql.plan.cells import Resolution, cells_of
+from dpsql.algebra.blocks import Dense, Identity
+from dpsql.answer.estimate import estimate
+from dpsql.catalog.catalog import Column, Table, Unit
+from dpsql.catalog.domain import IntegerRange
+from dpsql.errors import InternalError, LedgerError, ProgrammingError
+from dpsql.plan.cells import Nodes, Resolution, cells_of
 from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.strategy import Block, Noise, Strategy
+from dpsql.plan.workload import Product
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.ledger import Ledger, Receipt
-from dpsql.privacy.measure import Vaults, _apply_orbits, apply_rows, check_cost, measure
+from dpsql.privacy.measure import (
+    Vaults,
+    _apply_limbs,
+    _apply_orbits,
+    _can_wrap,
+    apply_rows,
+    apply_rows_unbounded,
+    check_cost,
+    measure,
+    read_public,
+)
+from dpsql.privacy.vault.base import Vault, open_vault
+from tests.support.seam import zero_noise
 from tests.support.symmetric import strategy_of
 
 POLICY = Policy(Fraction(100), Fraction(1, 10**9))
@@ -42,6 +60,12 @@ class FakeVault:
 
     def load(self) -> None:
         """Nothing to load."""
+
+    def count(
+        self, attributes: Sequence[str], classes: Sequence[NDArray[np.int64]]
+    ) -> NDArray[np.int64]:
+        """The marginal on some attributes."""
+        return self.tally([cells_of(a, c) for a, c in zip(attributes, classes, strict=True)])
 
     def tally(self, resolutions: Sequence[Resolution], units: bool = False) -> NDArray[np.int64]:
         """The marginal on some attributes; classes must be the identity here."""
@@ -233,6 +257,12 @@ def test_rows_are_exact_modulo_two_to_the_64(data: st.DataObject) -> None:
     found = apply_rows(matrices, np.array(cells, dtype=np.int64).reshape(shape))
     exact = [sum(a * x for a, x in zip(row, cells, strict=True)) for row in dense(matrices, shape)]
     assert [int(v) % 2**64 for v in found] == [v % 2**64 for v in exact]
+    counts = np.array(cells, dtype=np.int64).reshape(shape)
+    assert [int(v) for v in apply_rows_unbounded(matrices, counts)] == exact
+    if shape:
+        for kind in (np.int64, object):
+            limbs = [int(v) % 2**64 for v in _apply_limbs(matrices, -counts, kind)]
+            assert limbs == [-v % 2**64 for v in exact]
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
@@ -276,3 +306,210 @@ def test_a_budget_is_split_exactly_and_best() -> None:
         for shift in (-0.01, 0.01):
             moved = [float(amounts[0]) + shift, float(amounts[1]) - shift, float(amounts[2])]
             assert sum(e / a**power for e, a in zip(errors, moved, strict=True)) > best
+
+
+def nodes_plan(noise: Noise, nodes: Nodes, c: int = 1) -> Plan:
+    """A plan over the nodes of v and groups g: both together, nodes alone, and groups alone."""
+    draw = np.random.default_rng(nodes.degree)
+    strategy = Strategy(
+        {"v": nodes.size, "g": 3},
+        {"v": draw.integers(-1000, 1000, (nodes.size + 1, nodes.size)), "g": None},
+        {},
+        (
+            Block(("v", "g"), frozenset(), Fraction(1, 2)),
+            Block(("v",), frozenset(), Fraction(1, 4)),
+            Block(("g",), frozenset(), Fraction(1, 4)),
+        ),
+        noise,
+        "example",
+    )
+    resolutions: dict[str, Resolution] = {"v": nodes, "g": cells_of("g", np.array([0, 1, 2, 0]))}
+    part = Part("t", strategy, resolutions, Fraction(1), c)
+    rho = Fraction(1) if noise == "gaussian" else None
+    return Plan((part,), noise, Fraction(1), Fraction(1, 10**9), rho)
+
+
+def spread(nodes: Nodes, steps: int) -> NDArray[np.int64]:
+    """The weights of a row whose value is some steps of the grid above the lower bound."""
+    rest = nodes.grid - steps
+    if nodes.degree == 1:
+        return np.array([rest, steps, 0], dtype=np.int64)
+    return np.array([rest**2, 2 * steps * rest, steps**2, 0], dtype=np.int64)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("degree", [1, 2])
+@pytest.mark.parametrize("c", [1, 3])
+def test_cost_of_nodes_by_brute_force_over_every_value(
+    tmp_path: Path, noise: Noise, degree: int, c: int
+) -> None:
+    nodes = Nodes("v", degree, 1, 17, (0,))
+    plan = nodes_plan(noise, nodes, c)
+    check_cost(plan, pay(tmp_path, plan, FakeVaults(FakeVault({}, np.zeros(0, dtype=np.int64)))))
+    part = plan.parts[0]
+    assert isinstance(part.strategy, Strategy)
+    assert part.block_units == (17**degree, 17**degree, 1)
+    values = [spread(nodes, steps) for steps in range(18)]
+    values.append(np.array([0] * (degree + 1) + [17**degree]))
+    totals = []
+    for value, group in itertools.product(values, range(3)):
+        row = np.zeros((len(value), 3), dtype=np.int64)
+        row[:, group] = c * value
+        adds = [row, row.sum(axis=1), np.eye(3, dtype=np.int64)[group] * c]
+        total = Fraction(0)
+        for block, scale, add in zip(part.strategy.blocks, part.scales, adds, strict=True):
+            change = [abs(int(v)) for v in apply_rows(part.strategy.matrices(block), add)]
+            if noise == "laplace":
+                total += Fraction(sum(change)) / scale
+            else:
+                total += Fraction(sum(v * v for v in change)) / (2 * scale)
+        totals.append(total)
+    assert max(totals) <= part.amount
+    assert max(totals) >= part.amount * Fraction(999_999, 1_000_000)
+
+
+def two_columns(tmp_path: Path, rows: list[tuple[int, int, str]]) -> Table:
+    """A table t of a measure v in 0..100, groups g in 0..3, and owners."""
+    text = "\n".join(["v,g,who", *(f"{v},{g},{who}" for v, g, who in rows)])
+    (tmp_path / "t.csv").write_text(text + "\n")
+    columns = {
+        "v": Column("v", "integer", None, (Fraction(0), Fraction(100)), True),
+        "g": Column("g", "integer", IntegerRange(0, 3)),
+    }
+    return Table("t", str(tmp_path / "t.csv"), Unit("who", 2), columns)
+
+
+class OneVault(Vaults):
+    """The real vault of one table."""
+
+    def __init__(self, table: Table) -> None:
+        self._vault = open_vault(table, b"0123456789abcdef")
+
+    def __getitem__(self, table: str) -> Vault:
+        return self._vault
+
+
+@pytest.mark.parametrize("degree", [1, 2])
+def test_estimates_from_nodes_are_sums_of_values(tmp_path: Path, degree: int) -> None:
+    rows = [(i * 37 % 101, i % 4, f"p{i // 2}") for i in range(60)]
+    vaults = OneVault(two_columns(tmp_path, rows))
+    plan = nodes_plan("laplace", Nodes("v", degree, 1, 100, (0,)), 2)
+    receipt = pay(tmp_path, plan, vaults)
+    with zero_noise():
+        (measured,) = measure(plan, receipt, vaults)
+    found = estimate(plan.parts[0], measured.values)
+    count = [[1] * (degree + 2)]
+    total = [[0, 100, 0]] if degree == 1 else [[0, 50, 100, 0]]
+    exact = {0: len(rows), 1: sum(v for v, _, _ in rows)}
+    for i, weights in enumerate((count, total)):
+        product = Product({"v": Dense(np.array(weights))})
+        assert found.answer(product) == pytest.approx([exact[i]])
+    grouped = Product({"v": Dense(np.array(total)), "g": Identity(3)})
+    sums = [sum(v for v, g, _ in rows if g in groups) for groups in ((0, 3), (1,), (2,))]
+    assert found.answer(grouped) == pytest.approx(sums)
+
+
+def test_forecasts_of_nodes_are_in_rows(tmp_path: Path) -> None:
+    coarse, fine = (
+        nodes_plan("gaussian", Nodes("v", 1, 1, grid, (0,))).parts[0] for grid in (64, 1 << 16)
+    )
+    total = Product({"v": Dense(np.array([[0, 100, 0]]))})
+    assert coarse.forecast.variance(total) == pytest.approx(fine.forecast.variance(total), rel=1e-6)
+    rows = [(i, 0, f"p{i}") for i in range(101)]
+    vaults = OneVault(two_columns(tmp_path, rows))
+    plan = nodes_plan("gaussian", Nodes("v", 1, 1, 1 << 16, (0,)))
+    answers = []
+    for i in range(200):
+        (measured,) = measure(plan, pay(tmp_path / str(i), plan, vaults), vaults)
+        answers.append(float(estimate(plan.parts[0], measured.values).answer(total)[0]))
+    spread_of = np.var(answers) / float(fine.forecast.variance(total)[0])
+    assert stats.chi2.ppf(1e-7, 199) < spread_of * 199 < stats.chi2.ppf(1 - 1e-7, 199)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_distinct_units_cost_no_more_than_there_are_cells(tmp_path: Path, noise: Noise) -> None:
+    classes = cells_of("g", np.arange(4))
+    strategy = Strategy(
+        {"g": 4},
+        {"g": None},
+        {},
+        (Block(("g",), frozenset(), Fraction(1, 2)), Block((), frozenset(), Fraction(1, 2))),
+        noise,
+        "example",
+    )
+    for c in (1, 3, 1000):
+        part = Part("t", strategy, {"g": classes}, Fraction(1), c, units=True)
+        rho = Fraction(1) if noise == "gaussian" else None
+        plan = Plan((part,), noise, Fraction(1), Fraction(1, 10**9), rho)
+        vaults = OneVault(two_columns(tmp_path, [(1, 2, "a"), (5, 2, "a"), (1, 3, "b")]))
+        receipt = pay(tmp_path / str(c), plan, vaults)
+        reach = min(c, 4)
+        expected = [2 * reach, 2] if noise == "laplace" else [reach * reach, 1]
+        assert list(map(int, part.scales)) == expected
+        with zero_noise():
+            (measured,) = measure(plan, receipt, vaults)
+        assert [value.tolist() for value in measured.values] == [[0, 0, 1, 1], [2]]
+        assert part.fingerprint() != replace(part, units=False).fingerprint()
+
+
+def test_a_part_that_understates_its_nodes_is_not_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpsql.plan.plan.block_unit", lambda _: 1)
+    plan = nodes_plan("laplace", Nodes("v", 1, 1, 17, (0,)))
+    vaults = OneVault(two_columns(tmp_path, [(1, 2, "a")]))
+    with pytest.raises(InternalError, match="costs more"):
+        measure(plan, pay(tmp_path, plan, vaults), vaults)
+
+
+def test_every_fact_of_a_resolution_is_in_the_fingerprint() -> None:
+    base = Nodes("v", 1, 1, 17, (0,))
+    others = [
+        replace(base, grid=18),
+        replace(base, column="w"),
+        replace(base, low=Fraction(1)),
+        replace(base, high=Fraction(9)),
+    ]
+    prints = {nodes_plan("laplace", each).fingerprint for each in [base, *others]}
+    assert len(prints) == 5
+    assert nodes_plan("laplace", base).fingerprint in prints
+
+
+def test_integers_that_could_wrap_are_exact(tmp_path: Path) -> None:
+    large = np.array([[2**20, 2**19], [0, 2**20]])
+    strategy = Strategy(
+        {"a": 2, "b": 2},
+        {"a": large, "b": large},
+        {},
+        (Block(("a", "b"), frozenset(), Fraction(1)),),
+        "laplace",
+        "example",
+    )
+    resolutions = {name: cells_of(name, np.arange(2)) for name in "ab"}
+    part = Part("t", strategy, resolutions, Fraction(1), 1)
+    plan = Plan((part,), "laplace", Fraction(1), Fraction(0), None)
+    assert _can_wrap(part, part.blocks[0])
+    counts = np.full((2, 2), 2**40)
+    vaults = FakeVaults(FakeVault({"a": 2, "b": 2}, counts))
+    receipt = pay(tmp_path, plan, vaults)
+    with zero_noise():
+        (measured,) = measure(plan, receipt, vaults)
+    exact = [9 * 2**78, 6 * 2**78, 6 * 2**78, 4 * 2**78]
+    assert measured.values[0].tolist() == exact
+    small, _ = example("laplace")
+    assert not any(_can_wrap(small.parts[0], block) for block in small.parts[0].blocks)
+
+
+def test_only_public_tables_can_be_read(tmp_path: Path) -> None:
+    table = two_columns(tmp_path, [(i, i % 4, "") for i in range(3)])
+    with pytest.raises(InternalError, match="public"):
+        read_public(table)
+    found = read_public(replace(table, public=True))
+    assert found == {
+        "v": ("BIGINT", [0, 1, 2]),
+        "g": ("BIGINT", [0, 1, 2]),
+        "who": ("VARCHAR", [None] * 3),
+    }
+    two_columns(tmp_path, [(1, 1, "a")] * 100_001)
+    with pytest.raises(ProgrammingError, match="E_TOO_LARGE"):
+        read_public(replace(table, public=True))

@@ -292,14 +292,14 @@ def test_sums_of_reals_are_within_half_a_step_per_row(tmp_path: Path) -> None:
     path = store(tmp_path / "t.parquet", {"v": "DOUBLE"}, [[repr(value)] for value in values])
     for form in ("bounds", "bins"):
         each = column(form, "number", False)
-        edges = EDGES if form == "bins" else (LOW, HIGH)
+        edges: tuple[Fraction, ...] = EDGES if form == "bins" else (LOW, HIGH)
         ends = list(itertools.chain.from_iterable(itertools.pairwise(edges)))
         grid = grid_for(None, 1, 1)
         found = tally(path, [each], [nodes_of(each, 1, grid)])
         kept = [v for v in values if form == "bounds" or LOW <= Fraction(v) <= HIGH]
         assert found.sum() == grid * len(kept)
         total = sum(Fraction(int(x)) * t for x, t in zip(found, ends, strict=True)) / grid
-        exact = sum(min(max(Fraction(v), LOW), HIGH) for v in kept)
+        exact = sum((min(max(Fraction(v), LOW), HIGH) for v in kept), Fraction(0))
         assert abs(total - exact) <= len(kept) * (HIGH - LOW) / (2 * grid)
 
 
@@ -322,7 +322,7 @@ def test_row_order_and_threads_do_not_matter(unit: Unit, tmp_path: Path) -> None
         for _ in range(300)
     ]
     columns = [column("bounds", "number", True), Column("w", "number", Bins(EDGES))]
-    resolutions = [nodes_of(columns[0], 2, 4096), Nodes("w", 1, 4, 1)]
+    resolutions: list[Resolution] = [nodes_of(columns[0], 2, 4096), Nodes("w", 1, 4, 1)]
     answers = []
     for i, threads in enumerate((1, 2, 8)):
         path = store(
@@ -353,7 +353,7 @@ def test_two_measures_in_one_block_are_products_of_weights(tmp_path: Path) -> No
         left = np.array([(9 - w) ** 2, 2 * w * (9 - w), w * w])
         expected += np.outer(left, [10 - v, v + 5])
     np.testing.assert_array_equal(found, expected)
-    groups = [cells_of("w", np.arange(10) // 5), Nodes("v", 1, 1, 15)]
+    groups: list[Resolution] = [cells_of("w", np.arange(10) // 5), Nodes("v", 1, 1, 15)]
     by_group = np.zeros((2, 2), dtype=np.int64)
     for v, w in values:
         by_group[w // 5] += [10 - v, v + 5]

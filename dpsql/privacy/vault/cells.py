@@ -65,6 +65,8 @@ def tally_rows(axes: Sequence[Axis], shape: tuple[int, ...], rows: int) -> Count
     array([[1, 0],
            [1, 1]])
     """
+    if not axes:
+        return np.array(rows, dtype=np.int64)
     tally = np.zeros(math.prod(shape), dtype=np.int64)
     spreads = _spreads(axes, shape)
     for chunk in _chunks(rows):
@@ -91,9 +93,11 @@ def tally_units(axes: Sequence[Axis], shape: tuple[int, ...], units: Codes) -> C
     for chunk in _chunks(len(units)):
         places = _flat([spread(chunk)[0][0] for spread in spreads], chunk)
         inside = places >= 0
-        pairs.append(np.unique(places[inside] * count + units[chunk][inside]))
+        pairs.append(places[inside] * count + units[chunk][inside])
+    sorted_pairs = np.sort(np.concatenate(pairs))
+    is_first = np.diff(sorted_pairs, prepend=-1) > 0
     tally = np.zeros(math.prod(shape), dtype=np.int64)
-    np.add.at(tally, np.unique(np.concatenate(pairs)) // count, 1)
+    np.add.at(tally, sorted_pairs[is_first] // count, 1)
     return tally.reshape(shape)
 
 

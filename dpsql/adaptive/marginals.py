@@ -92,7 +92,7 @@ def _weights(
 ) -> dict[Clique, Fraction]:
     pairs = workload if isinstance(workload, Mapping) else dict.fromkeys(workload, Fraction(1))
     for clique in pairs:
-        clique_of(whole_marginal({**dict.fromkeys(clique, 1)}, clique), domain)
+        clique_of(whole_marginal(dict.fromkeys(clique, 1), clique), domain)
     found = closure(pairs, domain)
     if not found:
         _refuse("the workload has no marginal of an attribute", "ask for a count instead")

@@ -100,7 +100,7 @@ def test_an_interrupt_returns_the_last_model() -> None:
     h = Impatient.of_histogram(DOMAIN, COUNTS, "1", noise="gaussian")
     run = run_rap(h, cells(), count=4, rounds=5, rows=30, steps=20, rng=np.random.default_rng(6))
     assert run.interrupted
-    assert len(run.measurements) == 4
+    assert len(run.measurements) == 8
     assert np.isfinite(run.model.marginal(("a", "c"))).all()
 
 

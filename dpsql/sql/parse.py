@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 import sqlglot
@@ -17,6 +17,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
+from dpsql.sql.clips import Clips, take_clips
 from dpsql.sql.lexemes import Fragment, Lexeme, lex
 from dpsql.sql.options import Options, take_options
 
@@ -43,7 +44,8 @@ class Statement:
 
     ``kind`` is one of select, set, show, describe, begin, run. ``explain`` marks EXPLAIN.
     ``words`` are the arguments of our own statements; ``tree`` the parsed SELECT; ``options`` the
-    settings of its WITH DIFFERENTIAL_PRIVACY clause.
+    settings of its WITH DIFFERENTIAL_PRIVACY clause, ``clips`` the contribution bounds of its
+    aggregates.
     """
 
     kind: str
@@ -52,6 +54,7 @@ class Statement:
     words: tuple[str, ...] = ()
     tree: exp.Select | None = None
     options: Options = ()
+    clips: Clips = field(default_factory=dict)
 
 
 def parse(fragment: Fragment) -> Statement:
@@ -197,6 +200,7 @@ def _refuse_setting(fragment: Fragment, lexeme: Lexeme, known: Sequence[str]) ->
 
 def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = False) -> Statement:
     text, options = take_options(fragment, lexemes)
+    text, clips = take_clips(fragment, text, lexemes)
     try:
         trees = sqlglot.parse(text, read="duckdb")
     except SqlglotError as error:
@@ -215,7 +219,7 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
     if type(tree) is not exp.Select:
         _refuse(fragment, lexemes, type(tree).__name__.upper(), "SELECT ... FROM table")
     _check_depth(tree)
-    return Statement("select", fragment, explain, tree=tree, options=options)
+    return Statement("select", fragment, explain, tree=tree, options=options, clips=clips)
 
 
 def _check_depth(tree: exp.Expr) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from dpsql.catalog.domain import Bins
-from dpsql.errors import NotSupportedError, Span
+from dpsql.errors import NotSupportedError, ProgrammingError, Span
 from dpsql.plan.terms import Polynomial
 from dpsql.sql.allowed import check_scalar
 from dpsql.sql.conditions import condition, negation
@@ -41,6 +41,8 @@ def amount(scope: Scope, node: exp.Expr, clip: tuple[float, float] | None = None
 
     Raises: NotSupportedError (E_EXPR_IN_AGG); ProgrammingError (E_NO_BOUNDS, E_BIN_EDGE).
     """
+    if clip is not None:
+        clip = _clip_within(scope, node, clip)
     found = _Amounts(scope, clip).amount(node)
     if len(found.summands) > MAX_SUMMANDS:
         raise NotSupportedError(
@@ -186,6 +188,8 @@ class _Amounts:
                 hint="sum a number",
                 span=self.scope.locate(node),
             )
+        if self.clip is not None:
+            return self.scope.expression(column, _clipped(node, self.clip))
         return self.scope.expression(column, node)
 
     def measure(self, name: str) -> Polynomial:
@@ -249,6 +253,46 @@ class _Amounts:
         if isinstance(node, exp.Column):
             return [node]
         return [leaf for child in node.iter_expressions() for leaf in self.leaves(child)]
+
+
+def _clip_within(scope: Scope, node: exp.Expr, clip: tuple[float, float]) -> tuple[float, float]:
+    """Contribution bounds within the declared ones; literals never widen what is declared.
+
+    Raises: ProgrammingError (E_DEGENERATE_BOUNDS); NotSupportedError (E_EXPR_IN_AGG).
+    """
+    column = scope.find_column(next(iter(node.find_all(exp.Column))), measure=True, summed=True)
+    if scope.table.unit.max_rows > 1:
+        scope.refuse(
+            node,
+            "E_EXPR_IN_AGG",
+            f"contribution_bounds_per_group where a unit has {scope.table.unit.max_rows} rows",
+            "declare bounds = [lowest, highest] of one row in the catalog",
+        )
+    if isinstance(column.domain, Bins):
+        scope.refuse(
+            node,
+            "E_EXPR_IN_AGG",
+            "contribution_bounds_per_group on a column in bins",
+            "declare bounds instead of bins, or a domain of single values",
+        )
+    low, high = clip
+    if column.bounds is not None:
+        low, high = max(low, float(column.bounds[0])), min(high, float(column.bounds[1]))
+    if not low < high:
+        raise ProgrammingError(
+            "E_DEGENERATE_BOUNDS",
+            f"no value of {column.name} lies between {clip[0]:g} and {clip[1]:g}",
+            hint="bounds within the declared ones",
+            span=scope.locate(node),
+        )
+    return low, high
+
+
+def _clipped(node: exp.Expr, clip: tuple[float, float]) -> exp.Expr:
+    low, high = (exp.convert(bound) for bound in clip)
+    return exp.Least(
+        this=exp.Greatest(this=node.copy(), expressions=[low]), expressions=[high]
+    )
 
 
 def _with(summand: Summand, present: Summand) -> Summand:

@@ -82,7 +82,8 @@ def _jointly(
         budget = handle.remaining()
         amount = rule.share * budget
         theta = choose(handle, rule, amount, budget - amount)
-        theta = int(batch.values[batch.values >= min(theta, upper)][0])  # up to a bin's value
+        if len(batch.queries) > 1:  # few thresholds, hence few designs: up to a bin's value
+            theta = int(batch.values[batch.values >= min(theta, upper)][0])
     design = batch.design(algorithm, theta)
     measured = handle.measure(design.rows, handle.remaining())
     if rule.method == "sure":

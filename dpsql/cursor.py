@@ -9,6 +9,7 @@ from dpsql.answer.result import Result, listing, message
 from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError
 from dpsql.facts import describe, show
 from dpsql.sql.lexemes import split_statements
+from dpsql.sql.options import SHARED
 from dpsql.sql.parameters import bind_parameters
 from dpsql.sql.parse import MAX_TEXT, Statement, parse
 from dpsql.terms import Terms
@@ -43,17 +44,18 @@ def parse_script(sql: str) -> list[Statement]:
 def joint_terms(terms: Terms, selects: Sequence[Statement]) -> Terms:
     """The terms of a workload: the session's, overridden by the OPTIONS its statements share.
 
-    Raises: ProgrammingError (E_SETTING) unless all statements have the same OPTIONS.
+    Raises: ProgrammingError (E_SETTING) unless all statements have the same terms.
     """
-    for statement in selects:
-        if dict(statement.options) != dict(selects[0].options):
+    shared = [{k: v for k, v in s.options if k in SHARED} for s in selects]
+    for statement, options in zip(selects, shared, strict=True):
+        if options != shared[0]:
             raise ProgrammingError(
                 "E_SETTING",
                 "the statements of one workload share one budget, so their OPTIONS must be equal",
                 hint="SET epsilon = 0.5 before the first SELECT sets it for all",
                 span=statement.fragment.span(0, len(statement.fragment.body)),
             )
-    for name, text in selects[0].options if selects else ():
+    for name, text in shared[0].items() if selects else ():
         terms = terms.with_text(name, text)
     return terms
 

@@ -30,6 +30,7 @@ from dpsql.errors import (
     decimal_text,
 )
 from dpsql.plan.explain import Explanation, explain
+from dpsql.plan.goal import least_epsilon
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request, make_plan
 from dpsql.plan.target import Readings
@@ -39,6 +40,7 @@ from dpsql.privacy.ledger import Entry, Ledger, Status
 from dpsql.privacy.measure import Vaults, certify, measure, read_public
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
+from dpsql.sql.options import read_positive
 from dpsql.sql.parse import Statement
 from dpsql.sql.products import Compiler
 from dpsql.terms import Terms
@@ -90,7 +92,12 @@ class Engine:
         if text not in self._compiled:
             if len(self._compiled) >= REMEMBERED:
                 self._compiled.clear()
-            self._compiled[text] = compile_statement(statement, self.compiler, self._public_rows)
+            compiled = compile_statement(statement, self.compiler, self._public_rows)
+            self._compiled[text] = replace(
+                compiled,
+                weight=read_positive(statement.options, "weight") or 1.0,
+                max_stddev=read_positive(statement.options, "max_stddev"),
+            )
         return self._compiled[text]
 
     def _public_rows(self, table: Table) -> dict[str, tuple[str, list[Any]]]:
@@ -167,14 +174,19 @@ class Engine:
     def _request(
         self, workload: Sequence[Compiled], terms: Terms, default: Fraction | None
     ) -> Request:
+        def request_at(epsilon: Fraction) -> Request:
+            return Request(
+                tuple(workload), epsilon, terms.delta, terms.noise, terms.mechanism, terms.effort
+            )
+
+        if any(item.max_stddev is not None for item in workload):
+            return request_at(least_epsilon(request_at, terms.limit))
         epsilon = default if terms.epsilon is None else terms.epsilon
         if epsilon is None:
             raise DataError(
                 "E_EPSILON", "no epsilon is set", hint="SET epsilon = 0.5, or --epsilon 0.5"
             )
-        return Request(
-            tuple(workload), epsilon, terms.delta, terms.noise, terms.mechanism, terms.effort
-        )
+        return request_at(epsilon)
 
     def _request_name(self, request: Request) -> str:
         versions = self.vaults.versions(request.tables)

@@ -94,14 +94,16 @@ class Select:
 class Compiled:
     """A statement as one SELECT over a private table, or several that ``outer`` puts together.
 
-    ``outer`` is SQL over ``t0``, ``t1``, ..., the results of the selects, each with its own column
-    names; None where there is one select and nothing else.
+    ``weight`` says how much its errors count, ``max_stddev`` which standard error its counts and
+    sums may have at most. ``outer`` is SQL over ``t0``, ``t1``, ..., the results of the selects,
+    each with its own column names; None where there is one select and nothing else.
     """
 
     text: str
     selects: tuple[Select, ...]
     outer: Outside | None = None
     weight: float = 1.0
+    max_stddev: float | None = None
 
     @property
     def rows(self) -> int:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import math
+import re
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.lexemes import Fragment, Lexeme
 
 Options = tuple[tuple[str, str], ...]
 
-OPTIONS = ("epsilon", "delta", "noise", "mechanism", "effort")
+SHARED = ("epsilon", "delta", "noise", "mechanism", "effort")
+"""Options that all statements of a workload have in common."""
+
+OPTIONS = (*SHARED, "weight", "max_stddev")
 CLAUSE = ["with", "differential_privacy", "options", "("]
 
 
@@ -66,3 +71,20 @@ def _option(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, str]:
     if len(lexemes) == 3 and last.kind in ("string", "quoted"):
         text = text[1:-1].replace(text[0] * 2, text[0])
     return name, text
+
+
+def read_positive(options: Options, name: str) -> float | None:
+    """The value of an option that is a positive number; None where it is not given.
+
+    Raises: ProgrammingError (E_SETTING).
+    """
+    text = dict(options).get(name)
+    if text is None:
+        return None
+    if re.fullmatch(r"\d{0,12}\.?\d{1,12}(e[+-]?\d{1,2})?", text, re.ASCII | re.IGNORECASE):
+        value = float(text)
+        if 0 < value < math.inf:
+            return value
+    raise ProgrammingError(
+        "E_SETTING", f"{name} = {printable(text)}", hint=f"a positive number: {name} = 2"
+    )

@@ -13,6 +13,7 @@ from dpsql.plan.templates.identity import split_weights
 from dpsql.plan.templates.joint import Objective
 from dpsql.plan.templates.laplace import room
 from dpsql.plan.templates.marginals import search_weights
+from dpsql.plan.templates.pairing import paired_bound
 from dpsql.plan.templates.problem import Floats, Problem
 from dpsql.plan.templates.residual import (
     bounded_rows,
@@ -59,6 +60,7 @@ def gaussian_candidates(
         plain = all(A is None for A in rows)
         if mechanism != "residual" and not plain and not single:
             rows = optimise_rows(problem, rows, maxiter=int(500 * max(1.0, effort)))
+            lower = max(lower, paired_bound(problem))
         yield realise_residual(problem, rows, "residual" if plain else "joint"), lower
 
 

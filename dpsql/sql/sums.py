@@ -290,9 +290,7 @@ def _clip_within(scope: Scope, node: exp.Expr, clip: tuple[float, float]) -> tup
 
 def _clipped(node: exp.Expr, clip: tuple[float, float]) -> exp.Expr:
     low, high = (exp.convert(bound) for bound in clip)
-    return exp.Least(
-        this=exp.Greatest(this=node.copy(), expressions=[low]), expressions=[high]
-    )
+    return exp.Least(this=exp.Greatest(this=node.copy(), expressions=[low]), expressions=[high])
 
 
 def _with(summand: Summand, present: Summand) -> Summand:

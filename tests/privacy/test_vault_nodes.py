@@ -298,7 +298,8 @@ def test_sums_of_reals_are_within_half_a_step_per_row(tmp_path: Path) -> None:
         found = tally(path, [each], [nodes_of(each, 1, grid)])
         kept = [v for v in values if form == "bounds" or LOW <= Fraction(v) <= HIGH]
         assert found.sum() == grid * len(kept)
-        total = sum(Fraction(int(x)) * t for x, t in zip(found, ends, strict=True)) / grid
+        terms = (Fraction(int(x)) * t for x, t in zip(found, ends, strict=True))
+        total = sum(terms, Fraction(0)) / grid
         exact = sum((min(max(Fraction(v), LOW), HIGH) for v in kept), Fraction(0))
         assert abs(total - exact) <= len(kept) * (HIGH - LOW) / (2 * grid)
 

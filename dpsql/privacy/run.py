@@ -58,7 +58,8 @@ class Filter:
     """What is left of one run's amount; every look is charged before it is taken.
 
     Guarantee: the amounts of all admitted looks add up to at most the run's, over all threads of
-    the process that paid, however each was chosen.
+    the process that paid, however each was chosen. Source: Rogers and others 2016 (pure);
+    Feldman and Zrnic 2021, Whitehouse and others 2023 (zCDP, at every order at once).
     """
 
     __slots__ = ("_left", "_lock", "_pid", "_spent", "run")

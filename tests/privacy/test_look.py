@@ -28,9 +28,7 @@ from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.ledger import Ledger
 from dpsql.privacy.look import Looks, open_handle
 from dpsql.privacy.measure import Vaults
-from dpsql.privacy.norms import joint_norm
 from dpsql.privacy.run import Run
-from tests.audit.lower_bound import epsilon_lower_bound
 from tests.privacy.judge import agrees, chi_square, gaussian_masses, laplace_masses
 from tests.privacy.looks import World, cell, dense, some_candidate, whole
 
@@ -425,41 +423,6 @@ def test_no_true_answer_is_reachable_from_what_is_returned() -> None:
     assert len(arrays) >= 5
     assert not true & (numbers | {item for item in items if isinstance(item, int | float)})
     assert repr(handle) == "<handle on t>"
-
-
-def transcript(world: World, noise: Noise, amount: Fraction) -> list[float]:
-    """A small adaptive run: choose a marginal, measure it, and the total."""
-    handle = world.opened(amount, noise)
-    candidates = [whole(DOMAIN, "a"), whole(DOMAIN, "b")]
-    part = amount / 4
-    (best,) = handle.select(candidates, zeros(candidates), amount=part)
-    (found,) = handle.measure([candidates[best]], 2 * part)
-    values = np.zeros(4)
-    values[: found.values.size] = found.values
-    return [best, *values, *handle.total(part).values]
-
-
-def audit(runs: int = 1500) -> float:
-    """Bound epsilon of whole runs from below, on a table and with one unit of two rows more."""
-    worlds = [World({"a": 3, "b": 2}, COUNTS) for _ in range(2)]
-    worlds[1].cells.counts[0, 1] += 1
-    rows = [
-        np.array([transcript(world, "laplace", Fraction(2)) for _ in range(runs)])
-        for world in worlds
-    ]
-    return epsilon_lower_bound(rows[0], rows[1])
-
-
-def test_epsilon_of_whole_runs_from_below() -> None:
-    assert audit() <= 2
-
-
-def test_the_audit_finds_a_sensitivity_that_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    def narrow(*given: Any) -> Fraction:
-        return Fraction(joint_norm(*given), 5)
-
-    monkeypatch.setattr(look, "joint_norm", narrow)
-    assert audit() > 2
 
 
 def test_two_rounds_have_different_noise() -> None:

@@ -33,7 +33,7 @@ def transcript(world: World, noise: Noise, amount: Fraction) -> list[float]:
     return [best, *values, *handle.total(part).values]
 
 
-def audit(runs: int = 1500) -> float:
+def audit(runs: int = 800) -> float:
     """Bound epsilon of whole runs from below, on a table and with one row more."""
     worlds = [World({"a": 3, "b": 2}, COUNTS) for _ in range(2)]
     worlds[1].cells.counts[0, 1] += 1

@@ -1,4 +1,17 @@
-"""Decisions from public facts: workloads, strategies and their exact expected errors."""
+"""Decisions from public facts: workloads, strategies and their exact expected errors.
+
+What is measured can be checked without this package. Each of ``strategy.blocks`` measures the
+Kronecker product, in the order of the domain, of its ``factors`` (attribute to integer rows, None
+for the identity) and of one row of ones per attribute it does not name; a key that is a tuple of
+attributes gives rows over their combined cells. Its sensitivity is the largest L1 norm (Laplace)
+or squared L2 norm (Gaussian) of a column; noise of variance 2 (sensitivity / share)^2, or
+sensitivity / share times the variance at unit sensitivity, costs ``share`` of the budget, and
+``strategy.rmse`` is the error of least squares over all blocks.
+
+>>> strategy = select(Workload({"sex": 2, "age": 3}, [{"sex": "identity"}]))
+>>> [(block.attributes, block.factors, str(block.share)) for block in strategy.blocks]
+[(('sex',), {'sex': None}, '1')]
+"""
 
 from dpsql.plan.select import select
 from dpsql.plan.strategy import Strategy

@@ -77,6 +77,9 @@ class OrbitBlock:
     def factors(self) -> dict[tuple[str, ...], Integers]:
         """Return the attributes, jointly, to the integer rows over their cells.
 
+        The only key is the tuple of all attributes of the block, because these rows are no
+        Kronecker product; their columns are the combinations of cells, the first attribute
+        slowest. A block of a product strategy has one key per attribute instead.
         Raises ValueError where these are too many to write out.
         """
         return {self.attributes: self.matrix()}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
-from dpsql.catalog.domain import Domain, Value
+from dpsql.catalog.domain import Bins, Domain, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,18 @@ class Column:
         if self.domain is None:
             return 0
         return self.domain.size + (self.other is not None) + self.null
+
+    @property
+    def number_bounds(self) -> tuple[float, float] | None:
+        """The least and the largest number it can hold by declaration, None if it is no number."""
+        if self.bounds is not None:
+            return float(self.bounds[0]), float(self.bounds[1])
+        if isinstance(self.domain, Bins):
+            return float(self.domain.edges[0]), float(self.domain.edges[-1])
+        known = [v for v in self.cells if isinstance(v, int | float) and not isinstance(v, bool)]
+        if not known or len(known) + self.null < self.size:
+            return None
+        return float(min(known)), float(max(known))
 
     @property
     def cells(self) -> tuple[Value, ...]:

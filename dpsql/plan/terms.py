@@ -20,6 +20,18 @@ class Polynomial:
     null: float = 0.0
     clip: tuple[float, float] | None = None
 
+    def largest(self, low: float, high: float) -> float:
+        """The largest magnitude for values from ``low`` to ``high``, or NULL.
+
+        >>> Polynomial("v", (0.0, -4.0, 1.0)).largest(0.0, 5.0)
+        5.0
+        """
+        low, high = self.clip or (low, high)
+        a, b, c = self.coefficients
+        turn = [-b / (2 * c)] if c and low < -b / (2 * c) < high else []
+        values = [abs(a + b * v + c * v * v) for v in (low, high, *turn)]
+        return max(*values, abs(self.null))
+
 
 @dataclass(frozen=True, slots=True)
 class Term:

@@ -13,8 +13,6 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from dpsql.catalog import Column
-from dpsql.catalog.domain import Bins
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.allowed import check_scalar, written_name
 from dpsql.sql.conditions import condition, conjunction
@@ -174,7 +172,7 @@ class Aggregates:
             return None
         clip = self.scope.clip_of(node.parent) if node.parent is not None else None
         column = self.scope.find_column(inner, measure=True)
-        return clip or declared_bounds(column)
+        return clip or column.number_bounds
 
     def ranked(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
         """MEDIAN, QUANTILE and MODE of a column with a domain."""
@@ -245,18 +243,6 @@ class Aggregates:
             hint=hint,
             span=self.scope.locate(node),
         )
-
-
-def declared_bounds(column: Column) -> tuple[float, float] | None:
-    """The least and the largest value a number column can have, by declaration."""
-    if column.bounds is not None:
-        return float(column.bounds[0]), float(column.bounds[1])
-    if isinstance(column.domain, Bins):
-        return float(column.domain.edges[0]), float(column.domain.edges[-1])
-    numbers = [v for v in column.cells if isinstance(v, int | float) and not isinstance(v, bool)]
-    if not numbers or len(numbers) + column.null < column.size:
-        return None
-    return float(min(numbers)), float(max(numbers))
 
 
 def _is_total(node: exp.Window) -> bool:

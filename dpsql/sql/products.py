@@ -321,6 +321,10 @@ class _Products:
                 factors[name] = self.compiler.factor(rows)
         if not piece.scale:
             return None
+        for name, polynomial in piece.polynomials.items():
+            bounds = self.table.columns[name].number_bounds
+            assert bounds is not None
+            largest *= polynomial.largest(*bounds)
         return Term(factors, piece.polynomials, piece.scale, largest)
 
     def items(self, name: str) -> int:

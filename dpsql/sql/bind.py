@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from sqlglot import exp
 
 from dpsql.catalog import Catalog, Table
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.aggregates import Aggregates
+from dpsql.sql.clips import Clips
 from dpsql.sql.conditions import condition
 from dpsql.sql.keys import Keys
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.outer import Outer
-from dpsql.sql.query import Query
-from dpsql.sql.scope import PublicRows, locate
+from dpsql.sql.query import Condition, Query
+from dpsql.sql.scope import PublicRows, Scope, locate
 from dpsql.sql.sources import lookups, open_scope
 
 _CLAUSES = {
@@ -47,29 +50,26 @@ def bind(
     fragment: Fragment,
     catalog: Catalog,
     public: PublicRows = no_public_rows,
-    clips: dict[int, tuple[float, float]] | None = None,
+    clips: Clips | None = None,
+    known: dict[Hashable, Condition] | None = None,
 ) -> Query:
     """Bind names and types of a SELECT over one private table; refuse what is not understood.
 
-    ``clips`` are the contribution bounds of aggregates, by where they stand in the text.
+    ``clips`` are the contribution bounds of aggregates, by where they stand in the text;
+    ``known`` keeps conditions for the statements that follow.
     Raises: ProgrammingError or NotSupportedError with a stable code, a caret and a hint.
     """
     try:
-        return _bind(tree, fragment, catalog, public, clips or {})
+        _check_clauses(tree, fragment)
+        scope = open_scope(tree, fragment, catalog, public)
+        scope.clips = clips or {}
+        scope.known = {} if known is None else known
+        return _bind(tree, scope)
     except RecursionError:
         raise ProgrammingError("E_TOO_COMPLEX", "the statement is nested too deeply") from None
 
 
-def _bind(
-    tree: exp.Select,
-    fragment: Fragment,
-    catalog: Catalog,
-    public: PublicRows,
-    clips: dict[int, tuple[float, float]],
-) -> Query:
-    _check_clauses(tree, fragment)
-    scope = open_scope(tree, fragment, catalog, public)
-    scope.clips = clips
+def _bind(tree: exp.Select, scope: Scope) -> Query:
     where = tuple(condition(scope, test) for test in scope.where)
     keys = Keys(tree, scope)
     aggregates = Aggregates(scope)
@@ -87,7 +87,7 @@ def _bind(
         tuple(keys.found),
         tuple(aggregates.found),
         shell,
-        fragment.body,
+        scope.fragment.body,
         keys.sets,
         lookups(scope),
     )

@@ -18,5 +18,7 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     """
     tree = statement.tree
     assert isinstance(tree, exp.Select)
-    query = bind(tree, statement.fragment, compiler.catalog, public, statement.clips)
+    query = bind(
+        tree, statement.fragment, compiler.catalog, public, statement.clips, compiler.known
+    )
     return Compiled(statement.fragment.body, (compiler.compile(query),))

@@ -37,6 +37,16 @@ def conjuncts(tree: exp.Expr) -> list[exp.Expr]:
 
 def condition(scope: Scope, node: exp.Expr) -> Condition:
     """Bind a condition over one column, or over several at once."""
+    if scope.joined:
+        return _bound(scope, node)
+    key = (scope.table.name, frozenset(scope.aliases), node)
+    found = scope.known.get(key)
+    if found is None:
+        found = scope.known[key] = _bound(scope, node)
+    return found
+
+
+def _bound(scope: Scope, node: exp.Expr) -> Condition:
     check_scalar(node, scope.locate)
     columns = scope.columns(node)
     if len(columns) > 1:

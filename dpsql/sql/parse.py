@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
@@ -16,7 +17,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dpsql.errors import NotSupportedError, ProgrammingError, printable
+from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.sql.clips import Clips, take_clips
 from dpsql.sql.lexemes import Fragment, Lexeme, lex
 from dpsql.sql.options import Options, take_options
@@ -32,6 +33,10 @@ MAX_STRING = 4 * 1024
 SETTINGS = ("epsilon", "delta", "noise", "mechanism", "effort", "fresh")
 SHOWN = ("budget", "tables", *SETTINGS)
 
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_UNARY = {"not", "-", "+", "~"}
+_OPENING = {"(", "[", "case"}
+_CLOSING = {")", "]", "end"}
 _REFUSED_SYMBOLS = {
     "$": "dollar quotes are not supported",
     "~": "~ is not supported; write regexp_matches(column, pattern)",
@@ -95,56 +100,65 @@ def check_limits(fragment: Fragment) -> list[Lexeme]:
         raise ProgrammingError(
             "E_TOO_LARGE", f"the statement is longer than {MAX_TEXT // 1024} KiB"
         )
-    for position, char in enumerate(body):
-        if (
-            (ord(char) < 32 and char not in "\t\n\r")
-            or 0x7F <= ord(char) < 0xA0
-            or (0xD800 <= ord(char) < 0xE000)
-        ):
-            raise ProgrammingError(
-                "E_CONTROL_CHAR",
-                f"control character {printable(char)} in the text",
-                span=fragment.span(position, position + 1),
-            )
+    control = _CONTROL.search(body)
+    if control is not None:
+        raise ProgrammingError(
+            "E_CONTROL_CHAR",
+            f"control character {printable(control.group())} in the text",
+            span=fragment.span(control.start(), control.end()),
+        )
     solid = [lexeme for lexeme in lex(body) if lexeme.kind not in ("space", "comment")]
     depth = unary = 0
     commas = [0]
     for lexeme in solid:
-        _check_lexeme(fragment, lexeme)
+        if lexeme.kind != "word":
+            _check_lexeme(fragment, lexeme)
         word = lexeme.text.lower()
-        unary = unary + 1 if word in ("not", "-", "+", "~") else 0
-        if word in ("(", "[", "case"):
+        unary = unary + 1 if word in _UNARY else 0
+        if word in _OPENING:
             depth += 1
             commas.append(0)
-        elif word in (")", "]", "end"):
+        elif word in _CLOSING:
             depth = max(0, depth - 1)
             commas = commas[:-1] or [0]
-        elif lexeme.text == ",":
+        elif word == ",":
             commas[-1] += 1
-        span = fragment.span(lexeme.start, lexeme.start + len(lexeme.text))
         if depth > MAX_DEPTH or unary > MAX_DEPTH:
-            raise ProgrammingError("E_TOO_COMPLEX", "nested too deeply", span=span)
+            raise ProgrammingError("E_TOO_COMPLEX", "nested too deeply", span=_at(fragment, lexeme))
         if commas[-1] >= MAX_ITEMS:
-            raise ProgrammingError("E_TOO_LARGE", f"a list of over {MAX_ITEMS} items", span=span)
+            raise ProgrammingError(
+                "E_TOO_LARGE", f"a list of over {MAX_ITEMS} items", span=_at(fragment, lexeme)
+            )
     if len(solid) > MAX_NODES:
         raise ProgrammingError("E_TOO_LARGE", f"the statement has over {MAX_NODES} tokens")
     return solid
 
 
+def _at(fragment: Fragment, lexeme: Lexeme) -> Span:
+    return fragment.span(lexeme.start, lexeme.start + len(lexeme.text))
+
+
 def _check_lexeme(fragment: Fragment, lexeme: Lexeme) -> None:
-    span = fragment.span(lexeme.start, lexeme.start + len(lexeme.text))
     if lexeme.kind == "number":
         text = lexeme.text.replace("_", "")
         if len(text) > MAX_NUMBER or not math.isfinite(float(text)):
             raise ProgrammingError(
-                "E_LITERAL", f"a number of over {MAX_NUMBER} characters or not finite", span=span
+                "E_LITERAL",
+                f"a number of over {MAX_NUMBER} characters or not finite",
+                span=_at(fragment, lexeme),
             )
-    if lexeme.kind in ("string", "quoted") and len(lexeme.text) > MAX_STRING:
-        raise ProgrammingError("E_LITERAL", f"a text of over {MAX_STRING} characters", span=span)
-    if lexeme.kind == "open":
-        raise ProgrammingError("E_PARSE", "a quote or comment is not closed", span=span)
-    if lexeme.kind == "symbol" and lexeme.text in _REFUSED_SYMBOLS:
-        raise ProgrammingError("E_PARSE", _REFUSED_SYMBOLS[lexeme.text], span=span)
+    elif lexeme.kind in ("string", "quoted") and len(lexeme.text) > MAX_STRING:
+        raise ProgrammingError(
+            "E_LITERAL", f"a text of over {MAX_STRING} characters", span=_at(fragment, lexeme)
+        )
+    elif lexeme.kind == "open":
+        raise ProgrammingError(
+            "E_PARSE", "a quote or comment is not closed", span=_at(fragment, lexeme)
+        )
+    elif lexeme.kind == "symbol" and lexeme.text in _REFUSED_SYMBOLS:
+        raise ProgrammingError(
+            "E_PARSE", _REFUSED_SYMBOLS[lexeme.text], span=_at(fragment, lexeme)
+        )
 
 
 def _refuse(fragment: Fragment, lexemes: list[Lexeme], what: str, instead: str) -> NoReturn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,7 @@ class Compiler:
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
         self.evaluator = Evaluator()
+        self.known: dict[Hashable, Condition] = {}
         self._factors: dict[bytes, Operator] = {}
         self._rehearsed: set[tuple[Shell, tuple[str, ...], tuple[str, ...]]] = set()
 

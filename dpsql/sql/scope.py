@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -14,7 +14,7 @@ from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.sql.allowed import PARTIAL, check_scalar
 from dpsql.sql.growth import check_growth
 from dpsql.sql.lexemes import Fragment
-from dpsql.sql.query import Expression
+from dpsql.sql.query import Condition, Expression
 
 PublicRows = Callable[[Table], dict[str, tuple[str, list[Any]]]]
 """Reads a public table: column name to its DuckDB type and values."""
@@ -37,7 +37,10 @@ class Joined:
 
 @dataclass
 class Scope:
-    """What the names in one SELECT stand for."""
+    """What the names in one SELECT stand for.
+
+    ``known`` are conditions that were bound before, by table, aliases and tree.
+    """
 
     fragment: Fragment
     catalog: Catalog
@@ -46,6 +49,7 @@ class Scope:
     joined: list[Joined] = field(default_factory=list)
     clips: dict[int, tuple[float, float]] = field(default_factory=dict)
     where: list[exp.Expr] = field(default_factory=list)
+    known: dict[Hashable, Condition] = field(default_factory=dict)
 
     def clip_of(self, node: exp.Expr) -> tuple[float, float] | None:
         """The contribution bounds written after the argument of an aggregate."""

@@ -14,7 +14,7 @@ import numpy as np
 from dpsql.plan.cells import Resolution, block_unit
 from dpsql.plan.forecast import noise_variances
 from dpsql.plan.kinds import AnyBlock, AnyForecast, AnyStrategy
-from dpsql.plan.strategy import Noise
+from dpsql.plan.strategy import Block, Noise
 
 SHARE_GRID = 2**20
 
@@ -46,8 +46,8 @@ class Part:
     @cached_property
     def scales(self) -> tuple[Fraction, ...]:
         """The noise parameter of every block: Laplace scale, or Gaussian sigma squared."""
-        reaches = [self._reach(block) for block in self.blocks]
-        return self.strategy.scales(self.amount, 1, reaches)
+        multipliers = [self._multiplier(block) for block in self.blocks]
+        return self.strategy.scales(self.amount, 1, multipliers)
 
     @cached_property
     def block_units(self) -> tuple[int, ...]:
@@ -57,12 +57,20 @@ class Part:
             for block in self.blocks
         )
 
-    def _reach(self, block: AnyBlock) -> int:
-        """The largest sum of what one privacy unit adds to the cells of a block."""
+    def _multiplier(self, block: AnyBlock) -> int:
+        """How much one privacy unit moves the rows of a block, times what a single cell does.
+
+        Different units of cells grow by one each: where the rows are the cells, squares add up.
+        """
         found = [self.resolutions[name] for name in block.attributes]
-        if self.units:
-            return min(self.rows_per_unit, math.prod(each.size for each in found))
-        return self.rows_per_unit * block_unit(found)
+        power = 1 if self.strategy.noise == "laplace" else 2
+        if not self.units:
+            return int((self.rows_per_unit * block_unit(found)) ** power)
+        cells = min(self.rows_per_unit, math.prod(each.size for each in found))
+        is_identity = isinstance(block, Block) and not any(
+            rows is not None for rows in block.factors.values()
+        )
+        return cells if is_identity else int(cells**power)
 
     @cached_property
     def forecast(self) -> AnyForecast:

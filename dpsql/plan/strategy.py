@@ -151,8 +151,8 @@ class Strategy:
         """Return per block the Laplace scale, or the Gaussian sigma squared, for a total cost.
 
         ``amount`` is epsilon (Laplace) or rho (Gaussian); ``rows_per_unit`` is how many rows one
-        privacy unit can contribute, and ``multipliers[i]`` what a row adds to the cells of block i
-        in total, 1 if absent.
+        privacy unit can contribute, and ``multipliers[i]`` by how much the sensitivity of block i
+        is larger than that of its rows for other reasons, 1 if absent.
 
         Guarantee: dyadic, rounded up, so the costs of all blocks sum to at most ``amount``.
         """
@@ -160,7 +160,7 @@ class Strategy:
             raise ValueError(f"amount {amount} and rows per unit {rows_per_unit} must be positive")
         scales = []
         for block, times in zip(self.blocks, multipliers or [1] * len(self.blocks), strict=True):
-            c, delta = rows_per_unit * times, self.sensitivity(block)
+            c, delta = rows_per_unit, times * self.sensitivity(block)
             if self.noise == "laplace":
                 exact = Fraction(c * delta) / (block.share * amount)
             else:

@@ -192,13 +192,14 @@ class SymmetricStrategy:
     ) -> tuple[Fraction, ...]:
         """Return the Gaussian sigma squared for a total cost rho.
 
-        The one multiplier is what a row adds to the cells of the block in total, 1 if absent.
+        The one multiplier is by how much the squared sensitivity is larger than that of the rows
+        for other reasons, 1 if absent.
         Guarantee: dyadic, rounded up, so the cost is at most ``amount``.
         """
         if amount <= 0 or rows_per_unit < 1:
             raise ValueError(f"amount {amount} and rows per unit {rows_per_unit} must be positive")
         (times,) = multipliers or (1,)
-        squared = (rows_per_unit * times) ** 2 * self.sensitivity(self.block)
+        squared = rows_per_unit * rows_per_unit * times * self.sensitivity(self.block)
         return (round_up(Fraction(squared) / (2 * amount)),)
 
     def rows(self, block: OrbitBlock) -> int:

@@ -181,6 +181,8 @@ def _sensitivity(part: Part, block: AnyBlock) -> int:
     else:
         matrices = block.factors.values()
         norm = math.prod(_column_norm(rows, noise) for rows in matrices if rows is not None)
+        if part.units and all(rows is None for rows in matrices):
+            return c  # so many different cells grow by one each
     return c * norm if noise == "laplace" else c * c * norm
 
 

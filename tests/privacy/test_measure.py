@@ -444,7 +444,7 @@ def test_distinct_units_cost_no_more_than_there_are_cells(tmp_path: Path, noise:
         vaults = OneVault(two_columns(tmp_path, [(1, 2, "a"), (5, 2, "a"), (1, 3, "b")]))
         receipt = pay(tmp_path / str(c), plan, vaults)
         reach = min(c, 4)
-        expected = [2 * reach, 2] if noise == "laplace" else [reach * reach, 1]
+        expected = [2 * reach, 2] if noise == "laplace" else [reach, 1]
         assert list(map(int, part.scales)) == expected
         with zero_noise():
             (measured,) = measure(plan, receipt, vaults)

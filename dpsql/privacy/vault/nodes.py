@@ -1,5 +1,8 @@
 """Rows spread over nodes: whole weights of a value's place in its interval, exact sums.
 
+Values of measures are kept as doubles, clipped to the declared bounds, so that narrower bounds of a
+request lose no precision; the place of a value in its bin is kept in steps of 2^-24.
+
 Guarantee: whatever the value of a row is, its weights are non-negative integers that sum to the
 ``unit`` of the nodes: the place is a whole number 0..grid, and Bernstein polynomials sum to one.
 """

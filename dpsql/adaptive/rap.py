@@ -20,10 +20,10 @@ from dpsql.errors import ProgrammingError
 
 TOTAL_SHARE = Fraction(1, 20)
 ROWS = 1000
-RATE = 1e-3
+RATE = 5e-3
 STEPS = 3000
 TOLERANCE = 1e-7
-PATIENCE = 25
+PATIENCE = 10
 
 Gradient = Callable[[Targets, Floats], tuple[float, Floats]]
 Report = Callable[[str], None]
@@ -80,6 +80,7 @@ def fit_relaxed(
     else:
         x = warm.table.astype(np.float32)
     touched = [block for name, block in layout(domain).items() if name in _touched(queries)]
+    moving = targets.columns()
     best, least, waited = x.copy(), math.inf, 0
     adam = Adam(rate)
     for step in range(steps + 1):
@@ -92,7 +93,9 @@ def fit_relaxed(
             progress(step, loss)
         if waited >= patience or step == steps:
             break
-        adam.step(x, slope / (2 * loss))
+        moved = x[:, moving]
+        adam.step(moved, slope[:, moving] / np.float32(2 * loss))
+        x[:, moving] = moved
         project_blocks(x, touched)
     table = best.astype(np.float64)
     for block in blocks:

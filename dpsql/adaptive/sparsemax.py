@@ -17,14 +17,15 @@ def sparsemax(z: Floats) -> Floats:
     >>> sparsemax(np.array([[0.5, 0.5], [3.0, 0.0], [0.6, 0.2]])).round(3).tolist()
     [[0.5, 0.5], [1.0, 0.0], [0.7, 0.3]]
     """
-    active = z > z.max(axis=1, keepdims=True) - 1
-    count = active.sum(axis=1, keepdims=True)
+    active = (z > z.max(axis=1, keepdims=True) - 1).astype(z.dtype)
+    ones = np.ones(z.shape[1], dtype=z.dtype)
+    count = active @ ones
     while True:
-        level = (np.where(active, z, 0).sum(axis=1, keepdims=True) - 1) / count
-        active &= z > level
-        fewer = active.sum(axis=1, keepdims=True)
+        level = ((np.einsum("ij,ij->i", z, active) - 1) / count)[:, np.newaxis]
+        active *= z > level
+        fewer = active @ ones
         if (fewer == count).all():
-            return np.asarray(np.maximum(z - level, 0).astype(z.dtype))
+            return np.asarray(np.maximum(z - level, 0))
         count = fewer
 
 

@@ -123,6 +123,21 @@ class Targets:
             sum(domain.values()), tuple(blocks), batches, tuple(counts), flat / total, weights
         )
 
+    def columns(self) -> Integers:
+        """Return the columns of the table that some answer depends on."""
+        used = np.zeros(self.size, dtype=bool)
+        for _, parts in self.blocks:
+            for part in parts:
+                for columns, factor in zip(part.columns, part.factors, strict=True):
+                    used[columns] |= True if factor is None else factor.any(axis=0)
+        for batch, _ in self.batches:
+            for columns, vectors in zip(batch.columns, batch.vectors, strict=True):
+                used[columns] |= vectors.any(axis=0)
+        for _, query in self.counts:
+            for columns in query.columns:
+                used[columns] = True
+        return np.flatnonzero(used)
+
     def shares(self, x: Floats) -> Floats:
         """Return all answers on a table of blocks, as shares of the total."""
         out = np.zeros(self.values.size)

@@ -82,7 +82,7 @@ class GraphicalModel:
         """Return the model that ``encode`` described."""
         domain = {name: int(size) for name, size in facts["domain"]}
         potentials = {tuple(clique): arrays[name] for clique, name in facts["potentials"]}
-        return _model(domain, facts["total"], potentials, facts["cap"], facts["loss"])
+        return model_of(domain, facts["total"], potentials, facts["cap"], facts["loss"])
 
 
 def fit(
@@ -105,8 +105,7 @@ def fit(
     Raises ModelTooLarge, before anything is allocated, when the junction tree exceeds the cap.
     Source: Private-PGM (McKenna, Sheldon, Miklau 2019), algorithm 2.
     """
-    terms = [_Term.read(m, domain) for m in measurements]
-    model_cells(domain, [t.clique for t in terms], cap)
+    terms = check(domain, measurements, cap)
     tree = junction_tree(domain, [t.clique for t in terms])
     potentials = {t.clique: np.zeros([domain[a] for a in t.clique]) for t in terms}
     if warm is not None:
@@ -117,19 +116,28 @@ def fit(
     return GraphicalModel(dict(domain), float(total), potentials, tree, beliefs, cap, loss)
 
 
-def _model(
+def check(domain: Mapping[str, int], measurements: Sequence[Measured], cap: int) -> list[Term]:
+    """Return the measurements as squared errors; raise ModelTooLarge above the cap."""
+    terms = [Term.read(m, domain) for m in measurements]
+    model_cells(domain, [t.clique for t in terms], cap)
+    return terms
+
+
+def model_of(
     domain: Mapping[str, int],
     total: float,
     potentials: Mapping[Clique, Floats],
     cap: int,
     loss: float,
 ) -> GraphicalModel:
+    """Return the model with the given potentials."""
     tree = junction_tree(domain, potentials)
-    return GraphicalModel(domain, total, potentials, tree, propagate(tree, potentials), cap, loss)
+    beliefs = propagate(tree, potentials)
+    return GraphicalModel(dict(domain), float(total), potentials, tree, beliefs, cap, loss)
 
 
 @dataclass(frozen=True, slots=True)
-class _Term:
+class Term:
     """One measurement as a squared error on the marginal of its clique."""
 
     clique: Clique
@@ -138,7 +146,8 @@ class _Term:
     precision: float
 
     @classmethod
-    def read(cls, measured: Measured, domain: Mapping[str, int]) -> _Term:
+    def read(cls, measured: Measured, domain: Mapping[str, int]) -> Term:
+        """Return a measurement in that form; refuse what cannot be weighed."""
         if not measured.stddev > 0 or not np.isfinite(measured.values).all():
             raise ProgrammingError(
                 "E_WORKLOAD",
@@ -157,7 +166,7 @@ class _Term:
 
 
 def _evaluate(
-    tree: JunctionTree, terms: Sequence[_Term], beliefs: Beliefs, total: float
+    tree: JunctionTree, terms: Sequence[Term], beliefs: Beliefs, total: float
 ) -> tuple[float, dict[Clique, Floats], dict[Clique, Floats]]:
     """Return the loss, its gradient per clique, and the marginals of the cliques."""
     marginals: dict[Clique, Floats] = {}
@@ -177,7 +186,7 @@ def _evaluate(
     return loss, gradients, marginals
 
 
-def _first_step(tree: JunctionTree, terms: Sequence[_Term], total: float) -> float:
+def _first_step(tree: JunctionTree, terms: Sequence[Term], total: float) -> float:
     sizes = [0.0] * len(tree.cliques)
     for term in terms:
         home = tree.home(term.clique)
@@ -190,7 +199,7 @@ def _first_step(tree: JunctionTree, terms: Sequence[_Term], total: float) -> flo
 
 def _descend(
     tree: JunctionTree,
-    terms: Sequence[_Term],
+    terms: Sequence[Term],
     potentials: dict[Clique, Floats],
     total: float,
     iterations: int,

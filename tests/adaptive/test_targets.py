@@ -15,7 +15,7 @@ from dpsql.adaptive.relaxed import ProductMixture
 from dpsql.adaptive.targets import Query, Targets
 from dpsql.algebra.blocks import Dense, Identity, Prefix
 from dpsql.answer.linear import apply, whole_marginal
-from dpsql.errors import ProgrammingError
+from dpsql.errors import OperationalError, ProgrammingError
 from dpsql.plan.workload import Product
 
 DOMAIN = {"a": 3, "b": 4, "c": 2, "d": 1, "e": 5}
@@ -126,3 +126,32 @@ def test_bad_thresholds_are_refused() -> None:
 def test_leave_one_out_survives_zeros() -> None:
     parts = leave_one_out([np.array([0.0, 2.0]), np.array([0.0, 3.0]), np.array([4.0, 0.0])])
     assert [p.tolist() for p in parts] == [[0.0, 0.0], [0.0, 0.0], [0.0, 6.0]]
+
+
+def test_jax_gives_the_same_gradient() -> None:
+    pytest.importorskip("jax")
+    from dpsql.adaptive.jax_gradient import jax_gradient
+
+    t, x = targets(7), blocks(8)
+    loss, gradient = t.value_and_gradient(x)
+    other, by_jax = jax_gradient(t, x)
+    assert other == pytest.approx(loss, rel=1e-5)
+    assert np.abs(by_jax - gradient).max() < 1e-5 * np.abs(gradient).max()
+
+
+def test_a_missing_jax_is_named() -> None:
+    from importlib.util import find_spec
+
+    from dpsql.adaptive.jax_gradient import jax_gradient
+
+    if find_spec("jax") is not None:
+        pytest.skip("JAX is installed")
+    with pytest.raises(OperationalError, match="JAX is not installed"):
+        jax_gradient(targets(7), blocks(8))
+
+
+def test_columns_are_those_that_matter() -> None:
+    query = (Product({"b": row(0, 1, 0, 1), "e": row(1, 0, 0, 0, 0)}),)
+    t = Targets.read(DOMAIN, [query], [np.zeros(1)], [1.0], 1.0)
+    assert t.columns().tolist() == [4, 6, 10]
+    assert targets(9).columns().tolist() == list(range(15))

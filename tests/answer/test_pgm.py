@@ -17,7 +17,7 @@ from dpsql.algebra.blocks import Dense, Identity, Prefix
 from dpsql.answer.junction import ModelTooLarge, junction_tree, model_cells
 from dpsql.answer.linear import adjoint, apply, clique_of, estimate_total, norm2, whole_marginal
 from dpsql.answer.pgm import GraphicalModel, fit
-from dpsql.errors import ProgrammingError
+from dpsql.errors import OperationalError, ProgrammingError
 from dpsql.plan.workload import Product
 
 DOMAIN = {"a": 5, "b": 4, "c": 3, "d": 6, "e": 2}
@@ -303,3 +303,37 @@ def test_large_operators_keep_a_bound() -> None:
     assert (
         norm2((Product({"a": Prefix(300)}),), ("a",), (300,)) >= np.linalg.norm(np.tri(300), 2) ** 2
     )
+
+
+def test_mbi_agrees_behind_the_same_interface() -> None:
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_enable_compilation_cache", False)
+    pytest.importorskip("mbi")
+    from dpsql.answer.mbi_backend import fit_mbi
+
+    x, rng = table(11, DOMAIN), np.random.default_rng(12)
+    ms = [measured(x, DOMAIN, whole_marginal(DOMAIN, c), 30.0, rng) for c in ("ab", "bc", "b")]
+    ms.append(measured(x, DOMAIN, (Product({"d": Prefix(6)}),), 30.0, rng))
+    ms.append(measured(x, DOMAIN, QUERY, 40.0, rng))
+    ours = fit(DOMAIN, ms, 10_000.0, iterations=3000, tolerance=1e-12)
+    theirs = fit_mbi(DOMAIN, ms, 10_000.0, iterations=3000)
+    assert theirs.loss == pytest.approx(ours.loss, rel=1e-4)
+    for names in (("a", "b"), ("c",), ("d", "e"), ("a", "d")):
+        assert np.abs(theirs.marginal(names) - ours.marginal(names)).max() < 2.0
+    prefix_only = fit_mbi(DOMAIN, ms[3:4], 10_000.0, iterations=500)
+    assert prefix_only.marginal(("d",)).sum() == pytest.approx(10_000)
+    again = fit_mbi(DOMAIN, ms, 10_000.0, iterations=5, warm=theirs)
+    assert again.loss == pytest.approx(theirs.loss, rel=1e-3)
+
+
+def test_a_missing_mbi_is_named() -> None:
+    from importlib.util import find_spec
+
+    from dpsql.answer.mbi_backend import fit_mbi
+
+    assert fit_mbi(DOMAIN, [], 5.0).marginal(("e",)) == pytest.approx([2.5, 2.5])
+    if find_spec("mbi") is not None:
+        pytest.skip("mbi is installed")
+    with pytest.raises(OperationalError, match="dpsql\\[pgm\\]"):
+        fit_mbi(DOMAIN, [measured(table(1, DOMAIN), DOMAIN, whole_marginal(DOMAIN, "a"))], 5.0)

@@ -1,0 +1,69 @@
+"""The squared error of relaxed rows differentiated by JAX: optional, loaded only on use."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from dpsql.adaptive.handle import Floats
+from dpsql.adaptive.targets import Targets
+from dpsql.errors import OperationalError
+
+
+def jax_gradient(targets: Targets, x: Floats) -> tuple[float, Floats]:
+    """Return what ``Targets.value_and_gradient`` returns, by automatic differentiation.
+
+    Raises OperationalError E_BACKEND without JAX.
+    """
+    try:
+        jax: Any = import_module("jax")
+        jnp: Any = import_module("jax.numpy")
+    except ImportError:
+        raise OperationalError(
+            "E_BACKEND",
+            "gradients were asked of JAX, and JAX is not installed",
+            hint="leave the setting out: the built-in gradients are the same",
+        ) from None
+    jax.config.update("jax_enable_x64", True)
+
+    def loss(table: Any) -> Any:
+        error = _shares(jnp, targets, table) - targets.values
+        return jnp.sum(targets.weights * error**2)
+
+    value, gradient = jax.value_and_grad(loss)(jnp.asarray(x))
+    return float(value), np.asarray(gradient)
+
+
+def _shares(jnp: Any, targets: Targets, x: Any) -> Any:
+    count = x.shape[0]
+    out = jnp.zeros(targets.values.size)
+    for start, parts in targets.blocks:
+        for part in parts:
+            operands: list[Any] = []
+            for axis, table in enumerate(part.tables(x)):
+                operands += [table, [0, axis + 1]]
+            tensor = jnp.einsum(*operands, list(range(1, len(part.order) + 1))) / count
+            flat = tensor.transpose(np.argsort(part.order)).reshape(-1)
+            out = out.at[start : start + flat.size].add(flat)
+    for batch, owners in targets.batches:
+        if not len(batch.slots):
+            out = out.at[owners].add(1.0)
+            continue
+        pairs = zip(batch.columns, batch.vectors, strict=True)
+        values = jnp.concatenate([vectors @ x[:, columns].T for columns, vectors in pairs])
+        product = values[batch.slots[0]]
+        for slot in batch.slots[1:]:
+            product = product * values[slot]
+        out = out.at[owners].add(product.sum(axis=1) / count)
+    for place, query in targets.counts:
+        joint = jnp.ones((count, 1))
+        for table in query.tables(x):
+            width = joint.shape[1] + table.shape[1] - 1
+            new = jnp.zeros((count, width))
+            for s in range(table.shape[1]):
+                new = new.at[:, s : s + joint.shape[1]].add(joint * table[:, s : s + 1])
+            joint = new
+        out = out.at[place].set(joint[:, query.t :].sum() / count)
+    return out

@@ -370,7 +370,7 @@ def sums_batch(folder: Path, runs: int) -> list[Row]:
                     continue
                 rule = Threshold(method)
                 row: Row = {"data": name, "algorithm": algorithm, "theta": method}
-                row["runs"] = many = runs or (100 if algorithm != "sqm" else 20)
+                row["runs"] = many = runs or (100 if algorithm != "sqm" else 10)
                 row["expected"] = expected.get(f"{algorithm} {method}")
                 for epsilon in EPSILONS:
                     errors = []

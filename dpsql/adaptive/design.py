@@ -28,8 +28,8 @@ BITS = 16
 """Fraction bits of a strategy's integers."""
 CELLS_PER_ROW = 8
 """Bins per learned row of a p-Identity strategy."""
-RESTARTS = 2
-"""Random starts of a strategy search beside the warm one."""
+RESTARTS = 4
+"""Random starts of a strategy search that has no warm one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,9 @@ class Batch:
             plain = self._strategy(0)[1]
             start = None if plain is None else padded(plain, values / values.max())
         p = math.ceil(len(values) / CELLS_PER_ROW)
-        found = p_identity.optimise(gram, p=p, init=start, restarts=RESTARTS, ftol=1e-6)
+        found = p_identity.optimise(
+            gram, p=p, init=start, restarts=RESTARTS if start is None else 0, ftol=1e-6
+        )
         return p_identity.matrix(found), found
 
 

@@ -59,8 +59,13 @@ def answer_sums(
         ordered = single
     ordered = ordered and batch.nested
     if ordered:
-        values = project_monotone(values, np.maximum(stddev, 1e-9 * stddev.max()) ** 2)
+        values = project_monotone(values, np.maximum(stddev, _least(stddev)) ** 2)
     return SumAnswers(values, stddev, thetas, ordered)
+
+
+def _least(stddev: Floats) -> float:
+    """Return a positive floor for deviations: an answer that is zero by design has none."""
+    return 1e-9 * (float(stddev.max()) or 1.0)
 
 
 def check(algorithm: Algorithm, rule: Threshold) -> None:

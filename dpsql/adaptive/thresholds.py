@@ -28,6 +28,8 @@ SINGLE_SHARE, BATCH_SHARE, GAUSSIAN_SHARE = Fraction(1, 2), Fraction(1, 4), Frac
 """Part of the budget for the threshold of one sum, of a batch, and of a batch under zCDP."""
 BATCH_ROWS = Fraction(3, 2)
 """Rows above the threshold of a batch, in units of 1 / epsilon of the answers."""
+FINEST = 1e-3
+"""Least logarithmic step of the recursive mechanism's grid."""
 START, GROWTH = 1000, 0.2
 """First threshold of a grid, and its relative growth."""
 
@@ -108,7 +110,7 @@ def choose(
         return upper if hit is None else thetas[hit]
     if rule.method == "quantile":
         return thetas[handle.quantile(thetas, count, amount, upto)]
-    step = rule.pace * answer_epsilon(handle.noise, amount)
+    step = max(rule.pace * answer_epsilon(handle.noise, amount), FINEST)
     thetas = grid(min(rule.start, upper), math.expm1(step), upper)
     return thetas[handle.recursive(thetas, amount, upto)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -12,14 +13,15 @@ from itertools import combinations
 import numpy as np
 
 from dpsql.adaptive.backends import Backend
-from dpsql.adaptive.handle import Handle, Measured, Model
-from dpsql.answer.junction import DEFAULT_CAP, Clique
+from dpsql.adaptive.handle import Floats, Handle, Measured, Model
+from dpsql.answer.junction import DEFAULT_CAP, Clique, ModelTooLarge
 from dpsql.answer.linear import clique_of, estimate_total, whole_marginal
 from dpsql.errors import ProgrammingError
 
 ONE_WAY = Fraction(1, 10)
 SELECT = {"gaussian": Fraction(1, 10), "laplace": Fraction(1, 2)}
-ROUNDS = 16
+FIRST_ROUNDS = 16
+"""Rounds per attribute if annealing never raised its cost per round."""
 
 Report = Callable[[str], None]
 
@@ -136,7 +138,7 @@ class _Loop:
         try:
             self._fit(last=False)
             fixed = None if rounds is None else self.handle.remaining() / rounds
-            first = self.budget / (16 * len(self.domain))
+            first = self.budget / (FIRST_ROUNDS * len(self.cliques))
             amount = min(fixed or first, self.handle.remaining())
             while self.handle.remaining() > 0:
                 late = seconds is not None and time.monotonic() - start > seconds
@@ -179,7 +181,8 @@ class _Loop:
             float((self.budget - self.handle.remaining() + amount) / self.budget)
         )
         stddev = self.unit * self._stddev(amount - choosing)
-        before = {r: self.model.answer(self.candidates[r]) for r in allowed}
+        before = self._answers(allowed)
+        allowed = list(before)
         [chosen] = self.handle.select(
             [self.candidates[r] for r in allowed],
             [before[r] for r in allowed],
@@ -207,6 +210,15 @@ class _Loop:
         inside = inside or [r for r in self.weights if self.backend.admits(self.cliques, r, 1.0)]
         # a marginal that is inside a measured one never enlarges the model
         return inside or [r for r in self.weights if any(set(r) <= set(c) for c in self.cliques)]
+
+    def _answers(self, allowed: Sequence[Clique]) -> dict[Clique, Floats]:
+        """Return the model's answers, without those it could not work out under its cap."""
+        assert self.model is not None
+        out = {}
+        for r in allowed:
+            with suppress(ModelTooLarge):
+                out[r] = self.model.answer(self.candidates[r])
+        return out
 
     def _fit(self, *, last: bool) -> None:
         self.model = self.backend.fit(self.measurements, self.total, self.model, last=last)

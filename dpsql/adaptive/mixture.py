@@ -14,7 +14,7 @@ from dpsql.adaptive.relaxed import ProductMixture, layout
 from dpsql.adaptive.targets import Targets
 
 COMPONENTS = 200
-STEPS = 200
+STEPS = 100
 RATE = 0.1
 SPREAD = 0.5
 SMALLEST = 1e-12

@@ -191,3 +191,13 @@ def test_a_mixture_is_stored_and_drawn_from() -> None:
 
 def _pair(names: tuple[str, ...]) -> Candidate:
     return whole_marginal(DOMAIN, names)
+
+
+def test_what_the_model_cannot_answer_is_not_a_candidate() -> None:
+    domain = {"a": 30, "b": 30, "c": 30}
+    rng = np.random.default_rng(9)
+    columns = {name: rng.integers(0, 30, 500) for name in domain}
+    h = FakeHandle(domain, columns, 1, noise="gaussian", rng=rng)
+    run = run_marginals(h, [("a", "b"), ("b", "c")], Graphical(domain, cap=500), rounds=3)
+    assert {r.attributes for r in run.rounds} <= {("a",), ("b",), ("c",)}
+    assert h.remaining() == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -94,13 +96,14 @@ def fit(
     cap: int = DEFAULT_CAP,
     iterations: int = 1000,
     tolerance: float = 1e-6,
+    seconds: float | None = None,
     progress: Progress | None = None,
 ) -> GraphicalModel:
     """Return the maximum-entropy minimiser of the weighted squared error of measurements.
 
     ``total`` is the row count of the model. Entropic mirror descent from the potentials of
     ``warm``, else from the uniform distribution, until the loss changes by less than a relative
-    ``tolerance`` over 20 steps. Measurements weigh with 1 / stddev^2 whatever their noise.
+    ``tolerance`` over 20 steps, or ``seconds`` have passed. Measurements weigh with 1 / stddev^2 whatever their noise.
 
     Raises ModelTooLarge, before anything is allocated, when the junction tree exceeds the cap.
     Source: Private-PGM (McKenna, Sheldon, Miklau 2019), algorithm 2.
@@ -111,7 +114,7 @@ def fit(
     if warm is not None:
         potentials = {c: warm.potentials.get(c, zero) for c, zero in potentials.items()}
     potentials, beliefs, loss = _descend(
-        tree, terms, potentials, float(total), iterations, tolerance, progress
+        tree, terms, potentials, float(total), iterations, tolerance, seconds, progress
     )
     return GraphicalModel(dict(domain), float(total), potentials, tree, beliefs, cap, loss)
 
@@ -204,12 +207,14 @@ def _descend(
     total: float,
     iterations: int,
     tolerance: float,
+    seconds: float | None,
     progress: Progress | None,
 ) -> tuple[dict[Clique, Floats], Beliefs, float]:
     beliefs = propagate(tree, potentials)
     loss, gradients, marginals = _evaluate(tree, terms, beliefs, total)
     step = _first_step(tree, terms, total)
     history = [loss]
+    end = math.inf if seconds is None else time.monotonic() + seconds
     for iteration in range(iterations):
         trial = {c: p - step * gradients[c] for c, p in potentials.items()}
         ahead = propagate(tree, trial)
@@ -224,6 +229,7 @@ def _descend(
         history.append(loss)
         if progress is not None:
             progress(iteration + 1, loss)
-        if len(history) > 20 and history[-21] - loss <= tolerance * history[-21]:
+        settled = len(history) > 20 and history[-21] - loss <= tolerance * history[-21]
+        if settled or time.monotonic() > end:
             break
     return potentials, beliefs, loss

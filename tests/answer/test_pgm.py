@@ -337,3 +337,11 @@ def test_a_missing_mbi_is_named() -> None:
         pytest.skip("mbi is installed")
     with pytest.raises(OperationalError, match="dpsql\\[pgm\\]"):
         fit_mbi(DOMAIN, [measured(table(1, DOMAIN), DOMAIN, whole_marginal(DOMAIN, "a"))], 5.0)
+
+
+def test_a_time_limit_returns_what_was_reached() -> None:
+    x = table(13, DOMAIN)
+    ms = [measured(x, DOMAIN, whole_marginal(DOMAIN, "ab"))]
+    steps: list[int] = []
+    fit(DOMAIN, ms, 10_000.0, seconds=0.0, progress=lambda step, _: steps.append(step))
+    assert steps == [1]

@@ -103,7 +103,8 @@ def fit(
 
     ``total`` is the row count of the model. Entropic mirror descent from the potentials of
     ``warm``, else from the uniform distribution, until the loss changes by less than a relative
-    ``tolerance`` over 20 steps, or ``seconds`` have passed. Measurements weigh with 1 / stddev^2 whatever their noise.
+    ``tolerance`` over 20 steps, or ``seconds`` have passed. Measurements weigh with
+    1 / stddev^2 whatever their noise.
 
     Raises ModelTooLarge, before anything is allocated, when the junction tree exceeds the cap.
     Source: Private-PGM (McKenna, Sheldon, Miklau 2019), algorithm 2.

@@ -356,11 +356,9 @@ def sums_batch(folder: Path, runs: int) -> list[Row]:
     out = []
     for name, (raw, upper, expected) in amounts(folder).items():
         values = np.arange(1, 101, dtype=np.int64) * upper // 100
-        bins = np.clip(-(-np.minimum(raw, upper) * 100 // upper), 1, 100) - 1
-        # empty rows count in the first bin with a value of zero
-        values = np.concatenate([[0], values])
-        counts = np.bincount(np.where(raw > 0, bins + 1, 0), minlength=101)
-        queries = prefixes(101)[1:]
+        bins = np.clip(-(-np.minimum(raw, upper) * 100 // upper), 1, 100) - 1  # zeros in the first
+        counts = np.bincount(bins, minlength=100)
+        queries = prefixes(100)
         truth = queries @ (values * counts)
         batch = Batch(values, queries, "laplace")
         names: tuple[Algorithm, ...] = ("sqm", "identity", "workload", "timm", "tamm")

@@ -1,0 +1,194 @@
+"""One adaptive run from beginning to end: public facts in, a model out."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dpsql.adaptive.auto import Choice, Facts, Metric, decide
+from dpsql.adaptive.backends import Backend, Graphical, Mixture
+from dpsql.adaptive.fixed import measure_strategy
+from dpsql.adaptive.handle import Candidate, Handle, Measured, Model, Noise
+from dpsql.adaptive.marginals import run_marginals
+from dpsql.adaptive.mwem import Settings, mwem
+from dpsql.adaptive.query import attributes_of, is_marginal
+from dpsql.adaptive.rap import run_rap
+from dpsql.adaptive.statement import error_statements
+from dpsql.answer.junction import DEFAULT_CAP, model_cells
+from dpsql.answer.linear import estimate_total
+from dpsql.errors import ProgrammingError
+
+Report = Callable[[str], None]
+
+MODELS = ("auto", "mwem", "marginals", "mixture", "pgm", "rap")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """The public facts of one run: the queries, the cells they are about, and the mechanism.
+
+    ``choice`` says which mechanism and by which rule; ``hint`` is a public guess at the number of
+    rows. The settings are part of what is paid for.
+    """
+
+    domain: Mapping[str, int]
+    candidates: tuple[Candidate, ...]
+    noise: Noise
+    amount: Fraction
+    choice: Choice
+    hint: float | None = None
+
+    def settings(self) -> str:
+        """The canonical text of every public setting."""
+        digest = hashlib.sha256()
+        for candidate in self.candidates:
+            for product in candidate:
+                digest.update(repr([(n, f.key) for n, f in product.factors.items()]).encode())
+                digest.update(repr(product.weight).encode())
+            digest.update(b";")
+        facts = sorted(self.choice.describe().items())
+        return repr((facts, self.choice.power, self.hint, digest.hexdigest()))
+
+    @property
+    def cliques(self) -> tuple[tuple[str, ...], ...]:
+        """The attribute sets of the candidates, each once, in domain order."""
+        found = {
+            tuple(a for a in self.domain if a in attributes_of(c)): None for c in self.candidates
+        }
+        return tuple(clique for clique in found if clique)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Learned:
+    """The model a run ended with, what it was told, and in how many looks."""
+
+    model: Model
+    measurements: tuple[Measured, ...]
+    interrupted: bool = False
+
+    def transcript(self) -> tuple[str, ...]:
+        """What was measured and how precisely, and what follows for the model's errors."""
+        lines = []
+        for m in self.measurements:
+            names = ", ".join(attributes_of(m.candidate)) or "number of rows"
+            lines.append(f"measured {names}: {m.values.size} numbers, stddev {m.stddev:.4g}")
+        for s in error_statements(self.model, self.measurements):
+            names = ", ".join(s.attributes)
+            lines.append(
+                f"with 95 % confidence the counts of {names} are within {s.bound:.4g} in sum"
+            )
+        return tuple(lines)
+
+
+def make_task(
+    domain: Mapping[str, int],
+    candidates: Sequence[Candidate],
+    noise: Noise,
+    amount: Fraction,
+    *,
+    model: str = "auto",
+    metric: Metric = "mean",
+    hint: float | None = None,
+    matrix_rmse: float | None = None,
+) -> Task:
+    """Choose the mechanism, by name or from public facts, and check that it can run.
+
+    Raises: ProgrammingError (E_WORKLOAD, E_TOO_LARGE, E_SETTING).
+    """
+    if not candidates:
+        raise ProgrammingError("E_WORKLOAD", "the workload is empty", hint="ask for something")
+    task = Task(dict(domain), tuple(candidates), noise, amount, Choice("matrix", "", {}), hint)
+    if model == "auto":
+        admitted = sum(_fits_tree(domain, [clique]) for clique in task.cliques)
+        facts = Facts(
+            domain, task.candidates, noise, amount, hint, metric, False, matrix_rmse, admitted
+        )
+        choice = decide(facts)
+        if hint is None:
+            choice = _without_rows(task)
+    else:
+        choice = _named(task, model)
+    return replace(task, choice=choice)
+
+
+def _without_rows(task: Task) -> Choice:
+    """The mechanism by the shape of the workload alone."""
+    note = "no number of rows is declared"
+    if all(is_marginal(c) for c in task.candidates):
+        return replace(_named(task, "marginals"), rule=f"{note}; all queries are marginals")
+    cells = math.prod(task.domain.values())
+    if cells <= DEFAULT_CAP:
+        return Choice("mwem", f"{note}; {cells} cells fit an explicit table", {}, "factored")
+    return Choice("marginals", f"{note}; {cells} cells", {}, _tree_or_mixture(task))
+
+
+def _named(task: Task, model: str) -> Choice:
+    rule = f"model = '{model}'"
+    if model == "mwem":
+        return Choice("mwem", rule, {}, "factored")
+    if model == "rap":
+        return Choice("rap", rule, {}, "relaxed")
+    if model == "pgm":
+        if not _fits_tree(task.domain, task.cliques[:1]):
+            raise ProgrammingError(
+                "E_TOO_LARGE",
+                f"a graphical model of {', '.join(task.cliques[0])} is above {DEFAULT_CAP:,} cells",
+                hint="model = 'mixture' has no such limit",
+            )
+        return Choice("marginals", rule, {}, "graphical")
+    if model == "mixture":
+        return Choice("marginals", rule, {}, "mixture")
+    return Choice("marginals", rule, {}, _tree_or_mixture(task))
+
+
+def _tree_or_mixture(task: Task) -> Any:
+    fitting = sum(_fits_tree(task.domain, [clique]) for clique in task.cliques)
+    return "graphical" if 2 * fitting >= len(task.cliques) else "mixture"
+
+
+def _fits_tree(domain: Mapping[str, int], cliques: Sequence[tuple[str, ...]]) -> bool:
+    try:
+        return model_cells(domain, cliques) <= DEFAULT_CAP
+    except ProgrammingError:
+        return False
+
+
+def run_task(task: Task, handle: Handle, report: Report | None = None) -> Learned:
+    """Spend all that the handle holds and return the model.
+
+    An interrupt after the first fit keeps what is known by then.
+    Guarantee: the handle's; every look is charged there.
+    """
+    mechanism = task.choice.mechanism
+    if mechanism == "mwem":
+        run = mwem(handle, task.candidates, Settings(hint=task.hint), progress=_told(report))
+        return Learned(run.model, tuple(r.measured for r in run.rounds), run.interrupted)
+    if mechanism == "rap":
+        relaxed = run_rap(handle, task.candidates, rng=np.random.default_rng(), report=report)
+        return Learned(relaxed.model, relaxed.measurements, relaxed.interrupted)
+    if mechanism == "marginals":
+        found = run_marginals(handle, task.cliques, _backend(task), report=report)
+        return Learned(found.model, found.measurements, found.interrupted)
+    measured = measure_strategy(handle, task.candidates, task.choice.power)
+    total = max(1.0, estimate_total(measured, task.domain))
+    model = _backend(task).fit(measured, total, None, last=True)
+    return Learned(model, tuple(measured))
+
+
+def _backend(task: Task) -> Backend:
+    graphical = task.choice.model == "graphical" or (
+        not task.choice.model and _fits_tree(task.domain, task.cliques)
+    )
+    return Graphical(task.domain) if graphical else Mixture(task.domain, np.random.default_rng())
+
+
+def _told(report: Report | None) -> Callable[[float, str], None] | None:
+    if report is None:
+        return None
+    return lambda part, what: report(f"{part:.0%} of the budget: measured {what}")

@@ -78,15 +78,26 @@ def _split(text: str) -> tuple[list[Fragment], Fragment | None, int]:
     """The complete statements, the one without semicolon if any, and where the rest starts."""
     fragments: list[Fragment] = []
     first = last = -1
-    rest = 0
+    rest = depth = 0
+    opening: list[str] = []
     for match in _LEXEME.finditer(text):
         if match.lastgroup in ("space", "comment"):
             continue
-        if match.lastgroup == "symbol" and match.group() == ";":
-            if first >= 0:
-                fragments.append(Fragment(text, first, last))
-            first, rest = -1, match.end()
-            continue
+        if match.lastgroup == "symbol":
+            symbol = match.group()
+            if symbol == ";" and not (depth > 0 and _holds_statements(opening)):
+                if first >= 0:
+                    fragments.append(Fragment(text, first, last))
+                first, rest, depth, opening = -1, match.end(), 0, []
+                continue
+            depth += (symbol == "(") - (symbol == ")")
         first = match.start() if first < 0 else first
         last = match.end()
+        if len(opening) < 2:
+            opening.append(match.group().lower())
     return fragments, Fragment(text, first, last) if first >= 0 else None, rest
+
+
+def _holds_statements(opening: list[str]) -> bool:
+    """Whether a statement that opens so may hold others in parentheses: CREATE, EXPLAIN CREATE."""
+    return opening[:1] == ["create"] or opening[:2] == ["explain", "create"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+from collections.abc import Sequence
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.lexemes import Fragment, Lexeme
@@ -38,32 +39,44 @@ def take_options(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, Option
         example = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.5) COUNT(*) FROM t"
         raise ProgrammingError("E_PARSE", "the OPTIONS clause is malformed", hint=example)
     end = words.index(")", 5)
-    options: dict[str, str] = {}
-    start = 5
-    while start < end:
-        comma = words.index(",", start) if "," in words[start:end] else end
-        name, value = _option(fragment, lexemes[start:comma])
-        if name in options:
-            raise ProgrammingError("E_SETTING", f"the option {name} is given twice")
-        options[name] = value
-        start = comma + 1
+    options = read_options(fragment, lexemes[5:end], OPTIONS)
     first, last = lexemes[1].start, lexemes[end].start + 1
     blank = "".join("\n" if char == "\n" else " " for char in body[first:last])
     return body[:first] + blank + body[last:], tuple(options.items())
 
 
-def _option(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, str]:
+def read_options(
+    fragment: Fragment, lexemes: Sequence[Lexeme], known: Sequence[str]
+) -> dict[str, str]:
+    """Read name = value, ...: every name must be known, and given once.
+
+    Raises: ProgrammingError (E_PARSE, E_SETTING); NotSupportedError (E_SETTING).
+    """
+    options: dict[str, str] = {}
+    words = [lexeme.text for lexeme in lexemes]
+    start = 0
+    while start < len(lexemes):
+        comma = words.index(",", start) if "," in words[start:] else len(lexemes)
+        name, value = _option(fragment, lexemes[start:comma], known)
+        if name in options:
+            raise ProgrammingError("E_SETTING", f"the option {name} is given twice")
+        options[name] = value
+        start = comma + 1
+    return options
+
+
+def _option(fragment: Fragment, lexemes: Sequence[Lexeme], known: Sequence[str]) -> tuple[str, str]:
     if len(lexemes) < 3 or lexemes[1].text != "=":
         raise ProgrammingError(
             "E_PARSE", "the OPTIONS clause is malformed", hint="OPTIONS(epsilon = 0.5, ...)"
         )
     name = lexemes[0].text.lower()
-    if name not in OPTIONS:
-        near = difflib.get_close_matches(name, OPTIONS, n=1)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
         raise NotSupportedError(
             "E_SETTING",
             f"there is no option {printable(name)!r}",
-            hint=f"did you mean {near[0]}?" if near else f"options: {', '.join(OPTIONS)}",
+            hint=f"did you mean {near[0]}?" if near else f"options: {', '.join(known)}",
             span=fragment.span(lexemes[0].start, lexemes[0].start + len(name)),
         )
     last = lexemes[-1]

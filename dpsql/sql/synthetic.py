@@ -1,0 +1,136 @@
+"""CREATE SYNTHETIC TABLE and MATERIALIZE SYNTHETIC TABLE: our own statements, word by word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from dpsql.errors import ProgrammingError, printable
+from dpsql.sql.lexemes import Fragment, Lexeme, split_statements
+from dpsql.sql.options import read_options
+
+CREATE_OPTIONS = ("epsilon", "delta", "noise", "model", "metric")
+MODELS = ("auto", "mwem", "marginals", "mixture", "pgm", "rap")
+METRICS = ("mean", "max")
+
+_EXAMPLE = (
+    "CREATE SYNTHETIC TABLE s FROM t OPTIONS (epsilon = 1) FOR (SELECT a, b, COUNT(*) FROM t "
+    "GROUP BY CUBE (a, b))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """A synthetic table to make: its name, its private table, its workload and its options."""
+
+    name: str
+    table: str
+    workload: tuple[Fragment, ...]
+    options: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Materialisation:
+    """Rows to draw from a synthetic table: into which file, and how many if not as many as it has."""
+
+    name: str
+    path: str
+    rows: int | None
+
+
+def parse_create(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Creation:
+    """Read CREATE SYNTHETIC TABLE s FROM t [OPTIONS (...)] FOR (SELECT ...; ...) [SPEND (...)].
+
+    Raises: ProgrammingError (E_PARSE, E_SETTING).
+    """
+    words = [lexeme.text.lower() for lexeme in lexemes]
+    if words[:3] != ["create", "synthetic", "table"] or len(words) < 6 or words[4] != "from":
+        _refuse(fragment, lexemes, min(3, len(lexemes) - 1))
+    name, table = _name(lexemes[3]), _name(lexemes[5])
+    place = 6
+    options: tuple[tuple[str, str], ...] = ()
+    workload: tuple[Fragment, ...] | None = None
+    while place < len(words):
+        if words[place] not in ("options", "spend", "for") or words[place + 1 : place + 2] != ["("]:
+            _refuse(fragment, lexemes, place)
+        end = _closing(fragment, lexemes, place + 1)
+        if words[place] == "for" and workload is None:
+            start = lexemes[place + 1].start + 1
+            workload = _statements(fragment, start, lexemes[end].start)
+        elif words[place] != "for" and not options:
+            inner = lexemes[place + 2 : end]
+            options = tuple(read_options(fragment, inner, CREATE_OPTIONS).items())
+        else:
+            _refuse(fragment, lexemes, place)
+        place = end + 1
+    if not workload:
+        _refuse(fragment, lexemes, len(lexemes) - 1)
+    for option, known in (("model", MODELS), ("metric", METRICS)):
+        value = dict(options).get(option, known[0]).lower()
+        if value not in known:
+            raise ProgrammingError(
+                "E_SETTING", f"{option} = {printable(value)}", hint=f"one of {', '.join(known)}"
+            )
+    return Creation(name, table, workload, options)
+
+
+def parse_materialize(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Materialisation:
+    """Read MATERIALIZE SYNTHETIC TABLE s INTO 'file' [ROWS = n].
+
+    Raises: ProgrammingError (E_PARSE).
+    """
+    words = [lexeme.text.lower() for lexeme in lexemes]
+    good = words[:3] == ["materialize", "synthetic", "table"] and words[4:5] == ["into"]
+    if not good or len(words) not in (6, 8, 9) or lexemes[5].kind != "string":
+        _malformed(
+            fragment,
+            lexemes,
+            min(3, len(lexemes) - 1),
+            "MATERIALIZE SYNTHETIC TABLE s INTO 's.parquet'",
+        )
+    rows = None
+    if len(words) > 6:
+        digits = words[-1]
+        if words[6] != "rows" or not digits.isdigit() or not 0 < int(digits) <= 10**9:
+            _malformed(fragment, lexemes, 6, "ROWS = 10000")
+        rows = int(digits)
+    path = lexemes[5].text[1:-1].replace("''", "'")
+    return Materialisation(_name(lexemes[3]), path, rows)
+
+
+def _statements(fragment: Fragment, start: int, end: int) -> tuple[Fragment, ...]:
+    inner = fragment.body[start:end]
+    offset = fragment.start + start
+    return tuple(
+        Fragment(fragment.text, offset + each.start, offset + each.end)
+        for each in split_statements(inner)
+    )
+
+
+def _closing(fragment: Fragment, lexemes: Sequence[Lexeme], opening: int) -> int:
+    depth = 0
+    for place in range(opening, len(lexemes)):
+        depth += {"(": 1, ")": -1}.get(lexemes[place].text, 0)
+        if depth == 0:
+            return place
+    _refuse(fragment, lexemes, opening)
+
+
+def _name(lexeme: Lexeme) -> str:
+    text = lexeme.text
+    return text[1:-1].replace('""', '"') if lexeme.kind == "quoted" else text
+
+
+def _refuse(fragment: Fragment, lexemes: Sequence[Lexeme], place: int) -> NoReturn:
+    _malformed(fragment, lexemes, place, _EXAMPLE)
+
+
+def _malformed(fragment: Fragment, lexemes: Sequence[Lexeme], place: int, example: str) -> NoReturn:
+    lexeme = lexemes[min(place, len(lexemes) - 1)]
+    raise ProgrammingError(
+        "E_PARSE",
+        f"not understood near {printable(lexeme.text)!r}",
+        hint=example,
+        span=fragment.span(lexeme.start, lexeme.start + len(lexeme.text)),
+    )

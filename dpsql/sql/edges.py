@@ -107,6 +107,8 @@ def _check_condition(
         return
     if not tree.find(exp.Column):
         return
+    if isinstance(tree, exp.Column):
+        raise _refuse(column, domain, tree, locate)
     if isinstance(tree, exp.Is) and isinstance(tree.this, exp.Column):
         return
     if isinstance(tree, exp.Between) and isinstance(tree.this, exp.Column):
@@ -125,12 +127,17 @@ def _check_condition(
 
 
 def _check_constant(column: Column, domain: Bins | Periods, tree: exp.Expr, locate: Locate) -> None:
-    """Accept expressions that are constant on every cell: calendar functions of the column."""
-    if isinstance(domain, Periods):
-        unit = _calendar_unit(tree.unnest())
-        if unit in _COARSER[domain.unit]:
-            return
-    raise _refuse(column, domain, tree, locate)
+    """Accept what is constant on every cell: calendar functions, conditions, functions of those."""
+    if isinstance(domain, Periods) and _calendar_unit(tree.unnest()) in _COARSER[domain.unit]:
+        return
+    if isinstance(tree, exp.Predicate | exp.Connector | exp.Not):
+        _check_condition(column, domain, tree, locate)
+        return
+    parts = [part for part in tree.iter_expressions() if part.find(exp.Column)]
+    if isinstance(tree, exp.Column) or any(isinstance(part, exp.Column) for part in parts):
+        raise _refuse(column, domain, tree, locate)
+    for part in parts:
+        _check_constant(column, domain, part, locate)
 
 
 def _calendar_unit(tree: exp.Expr) -> str | None:

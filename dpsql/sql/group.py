@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpsql.catalog import Column
 from dpsql.catalog.domain import Bins
+from dpsql.errors import ProgrammingError
 from dpsql.sql.query import Running
 
 Rows = NDArray[np.bool_]
@@ -60,6 +61,22 @@ def partition(
     for row, items in zip(members, groups.values(), strict=True):
         row[items] = True
     return Axis(column, tuple(keys), tuple(groups), members)
+
+
+def nested(outer: Axis, inner: Axis) -> Axis:
+    """The groups of two axes of one column together: the outer ones, each cut by the inner ones.
+
+    Raises: ProgrammingError (E_TOO_LARGE).
+    """
+    if outer.members is None or inner.members is None:
+        raise ProgrammingError(
+            "E_TOO_LARGE",
+            f"a quantile of {inner.column} over all of its ranges is too large",
+            hint="group by the column itself, or by an expression over it",
+        )
+    both = outer.members[:, None, :] & inner.members[None, :, :]
+    groups = tuple((*one, *two) for one, two in itertools.product(outer.groups, inner.groups))
+    return Axis(outer.column, outer.keys, groups, both.reshape(len(groups), -1))
 
 
 def ranges(column: Column, key: int, kept: Rows | None, dense: int) -> Axis:

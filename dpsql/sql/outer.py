@@ -57,10 +57,14 @@ class Outer:
         node = self.tree.args.get(clause)
         if node is None:
             return None
-        text = self.rewrite(node.this, aliases=True).sql("duckdb", comments=False, copy=False)
-        if node.this.find(exp.Window):
+        tree = self.rewrite(node.this, aliases=True)
+        text = tree.sql("duckdb", comments=False, copy=False)
+        if tree.find(exp.Window):
             return f"CAST({text} AS BOOLEAN)"
-        return f"TRY(CAST({_total(text)} AS BOOLEAN))"
+        text = f"TRY(CAST({_total(text)} AS BOOLEAN))"
+        if clause == "qualify" and self.tree.find(exp.Window):
+            return f"{text} AND ROW_NUMBER() OVER () > 0"
+        return text
 
     def output(self, item: exp.Expr) -> Output:
         if isinstance(item, exp.Star) or item.find(exp.Star) is item:
@@ -189,6 +193,8 @@ class Outer:
         Raises: NotRunning.
         """
         if len(self.keys.sets) > 1 or not _is_default_frame(node):
+            raise NotRunning
+        if self.tree.args.get("having") is not None:
             raise NotRunning
         kept = [self.keys.match(part) for part in node.args.get("partition_by") or []]
         order = node.args.get("order")

@@ -18,7 +18,7 @@ from dpsql.errors import ProgrammingError
 from dpsql.plan.terms import Polynomial, Term, gather
 from dpsql.sql.compiled import Answer, Branch, Select, cell_kinds
 from dpsql.sql.couple import Box, Classes, Mask, check_combinations, classify, decompose
-from dpsql.sql.group import Axis, ascending, partition, ranges
+from dpsql.sql.group import Axis, ascending, nested, partition, ranges
 from dpsql.sql.predicates import Evaluator, Source
 from dpsql.sql.query import (
     Aggregate,
@@ -287,7 +287,10 @@ class _Products:
         """The product of one piece; None when no declared cell can add anything."""
         factors: dict[str, Operator] = {}
         largest = abs(piece.scale)
-        rows_of = {axis.column: axis for axis in (*axes, *hidden)}
+        rows_of = {axis.column: axis for axis in axes}
+        for inner in hidden:
+            known = rows_of.get(inner.column)
+            rows_of[inner.column] = inner if known is None else nested(known, inner)
         for name, column in self.table.columns.items():
             axis, mask = rows_of.get(name), piece.masks.get(name)
             numbers = piece.weights.get(name)

@@ -7,17 +7,16 @@ the paper takes as known although its neighbours differ in it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal
 
 import numpy as np
 
 from dpsql.adaptive.factored import Factored
 from dpsql.adaptive.handle import Candidate, Handle, Measured, Noise
 from dpsql.adaptive.query import attributes_of, expected_noise, norm, rows
-from dpsql.adaptive.replay import Step, Target, replay, target_of
+from dpsql.adaptive.replay import Target, replay, target_of
 from dpsql.adaptive.schedule import (
     SINGLE,
     WHOLE,
@@ -30,43 +29,14 @@ from dpsql.adaptive.schedule import (
     default_rounds,
     total_share,
 )
+from dpsql.adaptive.settings import Settings, check, default_slack, touched
 from dpsql.adaptive.sheet import Sheet
 from dpsql.adaptive.start import histogram_pays, start_from_histogram
-from dpsql.errors import ProgrammingError
+
+__all__ = ["Progress", "Round", "Run", "Settings", "check", "mwem"]
 
 Progress = Callable[[float, str], None]
 """Told the part of the budget that is spent, and what was measured."""
-
-
-CROWDED = 4
-"""Single queries outnumber cells over this: some noisy answers will contradict the others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Declared constants of a run; none may be chosen by looking at private data.
-
-    ``rounds`` "auto" is the default number of the paper's bound for single queries and annealing
-    for whole marginals. ``total`` is a number of rows that is public or was released before;
-    ``hint`` a public guess at it. ``cap`` limits the cells of one part of the model.
-    """
-
-    rounds: int | Literal["auto", "doubling", "annealing"] = "auto"
-    total: float | None = None
-    hint: float | None = None
-    share: Fraction | None = None
-    slack: float | None = None
-    sweeps: int | None = None
-    step: Step | None = None
-    average: bool = False
-    histogram: bool | None = None
-    cap: int = 1_000_000
-
-    def facts(self) -> dict[str, Any]:
-        """Return the settings as plain values."""
-        names = ("rounds", "total", "hint", "slack", "sweeps", "step", "average", "histogram")
-        found = {name: getattr(self, name) for name in names}
-        return {**found, "cap": self.cap, "share": None if self.share is None else str(self.share)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,34 +58,6 @@ class Run:
     interrupted: bool = False
 
 
-def check(domain: Mapping[str, int], candidates: Sequence[Candidate], settings: Settings) -> None:
-    """Refuse what cannot run, before anything is spent.
-
-    Raises ProgrammingError E_WORKLOAD or E_TOO_LARGE.
-    """
-    if not candidates:
-        raise ProgrammingError("E_WORKLOAD", "the workload is empty", hint="ask for something")
-    if not isinstance(settings.rounds, str) and settings.rounds < 1:
-        raise ProgrammingError(
-            "E_SETTING", f"a run has at least one round, not {settings.rounds}", hint="use 'auto'"
-        )
-    model = Factored.uniform(domain, 1.0)
-    sizes = [model.merged_cells(attributes_of(c)) for c in candidates]
-    if min(sizes) > settings.cap:
-        raise ProgrammingError(
-            "E_TOO_LARGE",
-            f"the smallest query needs {min(sizes)} cells at once, the cap is {settings.cap}",
-            hint="ask for marginals of fewer or smaller columns, or raise the cap",
-        )
-    every = math.prod(domain[a] for a in _touched(domain, candidates))
-    if (settings.average or settings.histogram) and every > settings.cap:
-        raise ProgrammingError(
-            "E_TOO_LARGE",
-            f"an explicit table of {every} cells is above the cap of {settings.cap}",
-            hint="use the last iterate and a uniform start, or raise the cap",
-        )
-
-
 def mwem(
     handle: Handle,
     candidates: Sequence[Candidate],
@@ -133,7 +75,7 @@ def mwem(
     budget = handle.remaining()
     total = _number_of_rows(handle, settings)
     whole = any(rows(c) > 1 for c in candidates)
-    names = _touched(handle.domain, candidates)
+    names = touched(handle.domain, candidates)
     sizes = [handle.domain[a] for a in names]
     best = default_rounds(handle.noise, budget, total, sizes, len(candidates))
     model = Factored.uniform(handle.domain, total)
@@ -148,7 +90,7 @@ def mwem(
         model = model.merge(names)
     slack = settings.slack
     if slack is None:
-        slack = _default_slack(settings, best, cells, len(candidates), whole)
+        slack = default_slack(settings, best, cells, len(candidates), whole)
     schedule = _schedule(settings, handle.noise, handle.remaining(), best, whole, len(candidates))
     settings = replace(settings, slack=slack)
     return _Loop(handle, candidates, settings, budget, progress).run(model, schedule)
@@ -263,16 +205,6 @@ def _number_of_rows(handle: Handle, settings: Settings) -> float:
     return max(1.0, float(handle.total(share * budget).values[0]))
 
 
-def _default_slack(
-    settings: Settings, best: int, cells: int, candidates: int, whole: bool
-) -> float:
-    """Return the dead zone in noise scales: wider when answers are too many to be all feasible."""
-    if whole or (isinstance(settings.rounds, str) and settings.rounds != "auto"):
-        return 1.0
-    planned = best if settings.rounds == "auto" else min(int(settings.rounds), candidates)
-    return 2.0 if planned > 2 * best or CROWDED * planned > cells else 1.0
-
-
 def _schedule(
     settings: Settings, noise: Noise, budget: Fraction, best: int, whole: bool, candidates: int
 ) -> Schedule:
@@ -283,11 +215,6 @@ def _schedule(
     if kind == "annealing" or (kind == "auto" and whole):
         return Annealing(budget, noise, part)
     return Fixed(min(best if kind == "auto" else int(kind), candidates), part)
-
-
-def _touched(domain: Mapping[str, int], candidates: Sequence[Candidate]) -> tuple[str, ...]:
-    used = {a for c in candidates for a in attributes_of(c)}
-    return tuple(a for a in domain if a in used)
 
 
 def _averaged(mean: Factored, model: Factored, count: int) -> Factored:

@@ -1,4 +1,8 @@
-"""Adult, 64 random 3-way marginals: whole-marginal selection, projected marginals, RAP.
+"""Adult, 64 random 3-way marginals: adaptive whole marginals, optimal marginals, RAP.
+
+``projected`` and ``fitted`` measure all marginals at once with the optimal Gaussian strategy, then
+project each on what counts can be, or fit one mixture of products to all of them; ``graphical`` and
+``mixture`` choose whole marginals adaptively for that model; ``rap`` chooses single cells.
 
 Run as ``python -m benchmarks.adaptive_models FOLDER`` with the folder that holds ``adult.csv``
 and ``adult-domain.json``. Noise is ordinary floating point: the figures are about accuracy.
@@ -20,8 +24,9 @@ from pathlib import Path
 import numpy as np
 
 from dpsql.adaptive.backends import Backend, Graphical, Mixture
-from dpsql.adaptive.handle import Candidate, Floats, Model
+from dpsql.adaptive.handle import Candidate, Floats, Measured, Model
 from dpsql.adaptive.marginals import run_marginals
+from dpsql.adaptive.mixture import fit_mixture
 from dpsql.adaptive.rap import run_rap
 from dpsql.algebra.blocks import Dense
 from dpsql.answer.linear import clique_of, whole_marginal
@@ -32,6 +37,8 @@ from tests.adaptive.fake import FakeHandle
 RHO = {"0.1": "1.15513e-4", "0.5": "2.86146e-3", "1": "1.13174e-2"}
 BOUNDS = {
     ("1", "projected"): (0.0055, math.inf),
+    ("1", "fitted"): (0.0055, 3e-5),
+    ("0.1", "fitted"): (0.055, 8e-5),
     ("1", "graphical"): (math.inf, 3e-5),
     ("1", "mixture"): (math.inf, 3e-5),
     ("1", "rap"): (0.035, math.inf),
@@ -39,7 +46,8 @@ BOUNDS = {
     ("0.1", "graphical"): (math.inf, 8e-5),
     ("0.1", "mixture"): (math.inf, 8e-5),
 }
-WHAT = ("projected", "graphical", "mixture", "rap")
+EXPONENT = {"projected": 3 / 8, "fitted": 1 / 4}
+WHAT = ("projected", "fitted", "graphical", "mixture", "rap")
 SLOWEST = 120.0
 
 
@@ -120,40 +128,44 @@ def errors(answers: Sequence[Floats], true: Sequence[Floats], rows: int) -> tupl
 
 def optimal_marginals(
     handle: FakeHandle, cliques: Sequence[tuple[str, ...]], exponent: float, rho: float
-) -> list[Floats]:
-    """Return marginals with the noise of the optimal Gaussian strategy, w_S = n_S^-exponent.
+) -> tuple[list[Floats], list[float]]:
+    """Return marginals with the noise of the optimal Gaussian strategy, and its deviations.
 
-    Source: ResidualPlanner (Xiao et al. 2023), closed form of the optimum.
+    The weight of a marginal S is n_S^-exponent. Source: ResidualPlanner (Xiao et al. 2023).
     """
     assert handle.rng is not None
     domain = handle.domain
     size = {c: math.prod(domain[a] for a in c) for c in cliques}
     lam: dict[tuple[str, ...], float] = {}
     for clique in cliques:
-        for k in range(len(clique) + 1):
-            for subset in combinations(clique, k):
-                weight = size[clique] ** (-2 * exponent - 1)
-                lam[subset] = lam.get(subset, 0.0) + weight
-    z = sum(
-        math.prod(domain[a] - 1 for a in subset) * math.sqrt(value) for subset, value in lam.items()
-    )
+        for subset in _subsets(clique):
+            lam[subset] = lam.get(subset, 0.0) + size[clique] ** (-2 * exponent - 1)
+    degrees = {subset: math.prod(domain[a] - 1 for a in subset) for subset in lam}
+    z = sum(degrees[subset] * math.sqrt(value) for subset, value in lam.items())
+    variance = {subset: z / math.sqrt(value) / (2 * rho) for subset, value in lam.items()}
     noise: dict[tuple[str, ...], Floats] = {}
-    for subset, value in lam.items():
-        scale = math.sqrt(z / math.sqrt(value) / (2 * rho))
-        grid = np.asarray(handle.rng.normal(0, scale, [domain[a] for a in subset]))
+    for subset in lam:
+        shape = [domain[a] for a in subset]
+        grid = np.asarray(handle.rng.normal(0, math.sqrt(variance[subset]), shape))
         for axis in range(grid.ndim):
             grid = grid - grid.mean(axis=axis, keepdims=True)
         noise[subset] = grid
-    out = []
+    out, deviations = [], []
     for clique in cliques:
-        tensor = handle.marginal(clique).copy()
-        for subset, grid in noise.items():
-            if set(subset) <= set(clique):
-                shape = [domain[a] if a in subset else 1 for a in clique]
-                rest = math.prod(domain[a] for a in clique if a not in subset)
-                tensor += grid.reshape(shape) / math.sqrt(size[clique] * rest)
+        tensor, total = handle.marginal(clique).copy(), 0.0
+        for subset in _subsets(clique):
+            shape = [domain[a] if a in subset else 1 for a in clique]
+            rest = size[clique] * math.prod(domain[a] for a in clique if a not in subset)
+            tensor += noise[subset].reshape(shape) / math.sqrt(rest)
+            cells = math.prod(domain[a] for a in subset)
+            total += variance[subset] * degrees[subset] / cells / rest
         out.append(tensor)
-    return out
+        deviations.append(math.sqrt(total))
+    return out, deviations
+
+
+def _subsets(clique: tuple[str, ...]) -> list[tuple[str, ...]]:
+    return [s for k in range(len(clique) + 1) for s in combinations(clique, k)]
 
 
 def run_one(what: str, epsilon: str, folder: Path, seed: int) -> tuple[float, float, float]:
@@ -168,9 +180,17 @@ def run_one(what: str, epsilon: str, folder: Path, seed: int) -> tuple[float, fl
     true = [handle.true(c) for c in wanted]
     queries = cell_queries(domain, cliques) if what == "rap" else []
     start = time.process_time()
-    if what == "projected":
-        raw = optimal_marginals(handle, cliques, 3 / 8, float(Fraction(RHO[epsilon])))
+    if what in ("projected", "fitted"):
+        exponent = EXPONENT[what]
+        raw, deviations = optimal_marginals(handle, cliques, exponent, float(handle.budget))
         answers = [t.ravel() for t in project_marginals(raw, float(rows))]
+        if what == "fitted":
+            told = [
+                Measured(c, t.ravel(), s, "gaussian")
+                for c, t, s in zip(wanted, raw, deviations, strict=True)
+            ]
+            fitted = fit_mixture(domain, told, rows, components=400, steps=400, rng=rng)
+            answers = [fitted.answer(c) for c in wanted]
     else:
         model: Model
         if what == "rap":

@@ -24,6 +24,7 @@ def show(connection: Connection, what: str, sql: str) -> Result:
             (table.name, _unit_text(table.unit.column, table.unit.max_rows), len(table.columns))
             for table in connection.catalog.tables.values()
         ]
+        rows += [(view.name, "view", None) for view in connection.catalog.views.values()]
         return listing(("table", "privacy_unit", "columns"), rows, sql)
     if what == "budget":
         rows = _budget_rows(connection.budget)
@@ -76,11 +77,16 @@ def describe(catalog: Catalog, statement: Statement) -> Result:
     """
     name = statement.words[0]
     table = catalog.tables.get(name.casefold())
+    view = catalog.views.get(name.casefold())
+    if table is None and view is not None:
+        return listing(("view", "sql"), [(view.name, view.sql)], statement.fragment.body)
     if table is None:
+        names = [t.name for t in catalog.tables.values()]
+        names += [v.name for v in catalog.views.values()]
         raise ProgrammingError(
             "E_UNKNOWN_TABLE",
             f"there is no table {printable(name)!r} in the catalog",
-            hint=f"tables: {', '.join(t.name for t in catalog.tables.values())}",
+            hint=f"tables: {', '.join(names)}",
         )
     rows: list[tuple[Any, ...]] = list(describe_table(table))
     return listing(("column", "type", "values", "cells"), rows, statement.fragment.body)

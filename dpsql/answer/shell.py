@@ -64,7 +64,10 @@ def build_result(
         notes: tuple[str, ...] = ()
     else:
         parts = _put_together(item, filled, cost, sealed)
-        notes = (UNKNOWN,) if any(item.outer.noisy) else ()
+        unknown = [
+            n and e is None for n, e in zip(item.outer.noisy, item.outer.errors, strict=True)
+        ]
+        notes = (UNKNOWN,) if any(unknown) else ()
     return Result(
         item.columns,
         parts.types,
@@ -120,18 +123,39 @@ def _put_together(
     item: Compiled, filled: Sequence[Filled], cost: CostInfo | None, sealed: Sealed
 ) -> _Parts:
     """Run the outer query of a statement over the results of its selects."""
-    assert item.outer is not None
+    outer = item.outer
+    assert outer is not None
     for index, (select, numbers) in enumerate(zip(item.selects, filled, strict=True)):
         parts = _evaluate(select, numbers, cost, sealed)
-        columns: dict[str, tuple[str, Sequence[object]]] = {
-            f"o{position}": (kind, [row[position] for row in parts.rows])
-            for position, kind in enumerate(parts.kinds)
-        }
-        sealed.fill(f"t{index}", columns)
-    kinds, found = sealed.query(item.outer.sql)
-    rows = tuple(tuple(map(_plain, row)) for row in found)
-    errors = tuple((None,) * len(rows) if noisy else None for noisy in item.outer.noisy)
-    return _Parts(rows, errors, tuple(map(_type_name, kinds)))
+        sealed.fill(f"t{index}", _noisy_table(select, parts))
+    for table in outer.public:
+        sealed.fill(table.name, table.columns)
+    kinds, found = sealed.query(outer.sql)
+    count = len(outer.columns)
+    rows = tuple(tuple(_plain(value) for value in row[:count]) for row in found)
+    errors = tuple(
+        _spreads(place, found) if noisy else None
+        for place, noisy in zip(outer.errors, outer.noisy, strict=True)
+    )
+    return _Parts(rows, errors, tuple(map(_type_name, kinds[:count])))
+
+
+def _spreads(place: int | None, found: Sequence[tuple[Any, ...]]) -> tuple[float | None, ...]:
+    if place is None:
+        return (None,) * len(found)
+    return tuple(None if row[place] is None else _plain(row[place]) for row in found)
+
+
+def _noisy_table(select: Select, parts: _Parts) -> dict[str, tuple[str, Sequence[object]]]:
+    """The result of a select as a table of the outer shell."""
+    columns: dict[str, tuple[str, Sequence[object]]] = {"i": ("BIGINT", range(len(parts.rows)))}
+    for position, output in enumerate(select.query.shell.outputs):
+        values = [row[position] for row in parts.rows]
+        columns[f"c{position}"] = (parts.kinds[position], values)
+        spread = parts.errors[position]
+        if output.stddev is not None and spread is not None:
+            columns[f"e{position}"] = ("DOUBLE", spread)
+    return columns
 
 
 def _fill_cells(select: Select, filled: Filled, width: float, sealed: Sealed) -> None:

@@ -80,6 +80,14 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class View:
+    """A SELECT that statements may use by name; it is written out where it is used."""
+
+    name: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
 class Budget:
     """The (epsilon, delta) of everything that is ever released from the catalog."""
 
@@ -95,6 +103,7 @@ class Catalog:
     ``noise_backend`` names the sampler; the law and the cost of the noise are the same for each.
     ``anchors`` is the folder of the ledger's anchor, None for the user's state folder; ``analysts``
     are the epsilons of the people who may ask, by case-folded name: empty when anyone may.
+    ``views`` are SELECTs by case-folded name, in declared order.
     """
 
     path: Path
@@ -103,6 +112,7 @@ class Catalog:
     noise_backend: str = "dpsql"
     anchors: Path | None = None
     analysts: dict[str, Fraction] = field(default_factory=dict)
+    views: dict[str, View] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: str | Path) -> Catalog:
@@ -122,6 +132,8 @@ class Catalog:
         }
         if self.analysts:
             facts["analysts"] = {name: str(epsilon) for name, epsilon in self.analysts.items()}
+        if self.views:
+            facts["views"] = {key: view.sql for key, view in self.views.items()}
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 

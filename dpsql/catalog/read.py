@@ -10,10 +10,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dpsql.catalog.catalog import Budget, Catalog, Column, Table, Unit
+from dpsql.catalog.catalog import Budget, Catalog, Column, Table, Unit, View
 from dpsql.catalog.place import Place, read_pair, show
 from dpsql.catalog.read_domain import MAX_CELLS, read_domain, read_other
-from dpsql.errors import decimal_text
+from dpsql.errors import Error, decimal_text
 
 TYPES = ("integer", "number", "text", "date", "boolean")
 COLUMN_KEYS = ("type", "domain", "domain_file", "bins", "bounds", "by", "other", "null")
@@ -40,7 +40,7 @@ def read_catalog(path: Path) -> Catalog:
         raw = tomllib.loads(text, parse_float=_decimal)
     except (RecursionError, ValueError) as error:
         place.fail(f"not valid TOML: {error}", "see https://toml.io for the syntax")
-    place.check_keys(raw, ("analyst", "budget", "ledger", "noise", "table"))
+    place.check_keys(raw, ("analyst", "budget", "ledger", "noise", "table", "view"))
     tables = _section(place, raw, "table")
     if not tables:
         place.fail("declares no table", 'add a section such as [table.people] with source = "..."')
@@ -58,6 +58,11 @@ def read_catalog(path: Path) -> Catalog:
         if key in catalog.tables:
             place.fail(f"table {name!r} is declared twice", "names are compared without case")
         catalog.tables[key] = _read_table(Place(path, table=name), name, body, catalog.budget)
+    for name, body in _section(place, raw, "view").items():
+        key = name.casefold()
+        if key in catalog.tables or key in catalog.views:
+            place.fail(f"view {name!r} is declared twice", "names are compared without case")
+        catalog.views[key] = _read_view(place, name, body)
     return catalog
 
 
@@ -151,6 +156,26 @@ def _read_table(place: Place, name: str, body: Any, whole: Budget) -> Table:
     if public and budget is not None:
         place.fail("is public and has a budget", "leave out one of them")
     return Table(name, _read_source(place, body), unit, columns, public, budget)
+
+
+def _read_view(place: Place, name: str, body: Any) -> View:
+    """Read a view; its names are checked where it is used."""
+    from dpsql.sql.parse import parse_view
+
+    if not isinstance(body, dict):
+        place.fail(
+            f"view {name!r} is not a section", f'write [view.{name}] with sql = "SELECT ..."'
+        )
+    place.check_keys(body, ("sql",))
+    _check_name(place, name)
+    sql = body.get("sql")
+    if not isinstance(sql, str):
+        place.fail(f"view {name!r} has no sql", 'add sql = "SELECT ... FROM table"')
+    try:
+        parse_view(sql)
+    except Error as error:
+        place.fail(f"the sql of view {name!r}: {error.message}", "write one SELECT")
+    return View(name, sql)
 
 
 def _read_analysts(place: Place, raw: Mapping[str, Any], whole: Budget) -> dict[str, Fraction]:

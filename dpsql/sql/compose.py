@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from dpsql.errors import ProgrammingError
 from dpsql.sql.bind import bind
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.parse import Statement
 from dpsql.sql.products import Compiler
+from dpsql.sql.relations import Leaf, Rows
 from dpsql.sql.scope import PublicRows
+from dpsql.sql.shape import Shape
+from dpsql.sql.shell_expressions import has_aggregates
 
 
 def compile_statement(statement: Statement, compiler: Compiler, public: PublicRows) -> Compiled:
@@ -16,9 +20,39 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
 
     Raises: ProgrammingError or NotSupportedError with a stable code, a caret and a hint.
     """
-    tree = statement.tree
-    assert isinstance(tree, exp.Select)
-    query = bind(
-        tree, statement.fragment, compiler.catalog, public, statement.clips, compiler.known
-    )
-    return Compiled(statement.fragment.body, (compiler.compile(query),))
+    tree, fragment = statement.tree, statement.fragment
+    assert tree is not None
+    if isinstance(tree, exp.Select) and _is_flat(tree, compiler):
+        query = bind(tree, fragment, compiler.catalog, public, statement.clips)
+        return Compiled(fragment.body, (compiler.compile(query),))
+    try:
+        return _compose(Shape(statement, compiler, public), tree)
+    except RecursionError:
+        raise ProgrammingError("E_TOO_COMPLEX", "the statement is nested too deeply") from None
+
+
+def _compose(shape: Shape, tree: exp.Expr) -> Compiled:
+    found = shape.relation(tree, {})
+    body = shape.statement.fragment.body
+    if isinstance(found, Leaf):
+        shape.check_unused()
+        return Compiled(body, (shape.compiler.compile(found.query),))
+    if isinstance(found, Rows):
+        shape.tables.refuse_rows(tree)
+    known = shape.tables.known(found)
+    shape.check_unused()
+    return Compiled(body, tuple(shape.tables.selects), shape.tables.outside(known))
+
+
+def _is_flat(tree: exp.Select, compiler: Compiler) -> bool:
+    """Whether a SELECT is over tables of the catalog alone, one of them private or unknown."""
+    if tree.args.get("distinct") and has_aggregates(tree):
+        return False
+    if tree.args.get("with_") or any(query is not tree for query in tree.find_all(exp.Query)):
+        return False
+    tables = compiler.catalog.tables
+    names = [table.name.casefold() for table in tree.find_all(exp.Table)]
+    if any(name in compiler.catalog.views and name not in tables for name in names):
+        return False
+    known = [tables[name] for name in names if name in tables]
+    return len(known) < len(names) or not known or not all(table.public for table in known)

@@ -19,7 +19,7 @@ from sqlglot.errors import SqlglotError
 
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.sql.clips import Clips, take_clips
-from dpsql.sql.lexemes import Fragment, Lexeme, lex
+from dpsql.sql.lexemes import Fragment, Lexeme, lex, split_statements
 from dpsql.sql.options import Options, take_options
 
 MAX_TEXT = 64 * 1024
@@ -57,7 +57,7 @@ class Statement:
     fragment: Fragment
     explain: bool = False
     words: tuple[str, ...] = ()
-    tree: exp.Select | None = None
+    tree: exp.Query | None = None
     options: Options = ()
     clips: Clips = field(default_factory=dict)
 
@@ -224,16 +224,24 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
     if len(trees) != 1 or trees[0] is None:
         raise ProgrammingError("E_MULTI_STATEMENT", "more than one statement")
     tree = trees[0]
-    if isinstance(tree, exp.SetOperation):
-        raise NotSupportedError(
-            "E_SET_OP",
-            f"{type(tree).__name__.upper()} is not supported",
-            hint="write the parts as statements of one workload",
-        )
-    if type(tree) is not exp.Select:
+    if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         _refuse(fragment, lexemes, type(tree).__name__.upper(), "SELECT ... FROM table")
     _check_depth(tree)
     return Statement("select", fragment, explain, tree=tree, options=options, clips=clips)
+
+
+def parse_view(sql: str) -> exp.Query:
+    """Parse the SELECT of a view, within the limits of a statement.
+
+    Raises: ProgrammingError or NotSupportedError.
+    """
+    fragments = split_statements(sql)
+    if len(fragments) != 1:
+        raise ProgrammingError("E_MULTI_STATEMENT", "not one statement", hint="write one SELECT")
+    statement = parse(fragments[0])
+    if statement.tree is None or statement.explain or statement.options or statement.clips:
+        raise NotSupportedError("E_STATEMENT", "this is not a plain SELECT", hint="SELECT ...")
+    return statement.tree
 
 
 def _check_depth(tree: exp.Expr) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -184,14 +185,25 @@ class Query:
     lookups: tuple[Lookup, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PublicCells:
+    """A public table of the shell: the DuckDB types and the values of its columns."""
+
+    name: str
+    columns: Mapping[str, tuple[str, Sequence[Any]]]
+
+
 @dataclass(frozen=True, slots=True)
 class Outside:
     """What a statement does with the results of its selects: SQL over ``t0``, ``t1``, ....
 
-    Their columns are ``o0``, ``o1``, ...; ``columns`` are the names of the result columns, and
-    ``noisy`` says which of them depend on noisy numbers.
+    Their columns are ``c0``, ``c1``, ..., the known standard errors ``e0``, ... of those, and the
+    order ``i``. ``columns`` are the names of the result columns, ``noisy`` says which of them
+    depend on noisy numbers, and ``errors`` where in a row of ``sql`` their standard errors stand.
     """
 
     sql: str
     columns: tuple[str, ...]
     noisy: tuple[bool, ...]
+    errors: tuple[int | None, ...]
+    public: tuple[PublicCells, ...] = ()

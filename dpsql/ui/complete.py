@@ -68,7 +68,9 @@ class Vocabulary:
         for table in catalog.tables.values():
             for key, column in table.columns.items():
                 columns.setdefault(key, column)
-        return cls([table.name for table in catalog.tables.values()], columns)
+        names = [table.name for table in catalog.tables.values()]
+        names += [view.name for view in catalog.views.values()]
+        return cls(names, columns)
 
 
 def complete_sql(text: str, words: Vocabulary) -> Iterator[Candidate]:

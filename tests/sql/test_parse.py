@@ -113,7 +113,6 @@ def test_explain_marks_a_select_and_keeps_positions() -> None:
         ("SHOW", "E_SETTING"),
         ("EXPLAIN ANALYZE SELECT COUNT(*) FROM t", "E_STATEMENT"),
         ("EXPLAIN EXPLAIN SELECT 1", "E_STATEMENT"),
-        ("SELECT COUNT(*) FROM t UNION ALL SELECT COUNT(*) FROM t", "E_SET_OP"),
         ("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilom=1) COUNT(*) FROM t", "E_SETTING"),
         ("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1, epsilon=2) 1", "E_SETTING"),
         ("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon) COUNT(*) FROM t", "E_PARSE"),

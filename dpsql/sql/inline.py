@@ -1,0 +1,346 @@
+"""SELECTs over rows of a private table inside one another -> one flat SELECT over that table.
+
+Columns of an inner SELECT are replaced by the expressions they stand for, and its conditions are
+added to those of the outer one, so that a view or a CTE that only projects, filters or computes
+compiles exactly like the statement written without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from sqlglot import exp
+
+from dpsql.errors import NotSupportedError, ProgrammingError, printable
+from dpsql.sql.allowed import Locate
+from dpsql.sql.conditions import conjuncts
+from dpsql.sql.relations import Field, Names, Rows, column_of, find_alias, renamed
+
+MAX_SIZE = 20_000
+"""Most nodes of a SELECT after all names are replaced."""
+
+_ROWS_ONLY = {
+    "limit": ("E_LIMIT", "LIMIT on rows"),
+    "offset": ("E_LIMIT", "OFFSET on rows"),
+    "distinct": ("E_AGGREGATE", "DISTINCT on rows"),
+    "qualify": ("E_WINDOW", "QUALIFY on rows"),
+    "sample": ("E_SAMPLE", "sampling"),
+    "windows": ("E_WINDOW", "WINDOW on rows"),
+    "laterals": ("E_JOIN", "LATERAL"),
+    "pivots": ("E_STATEMENT", "PIVOT"),
+}
+_KNOWN = {"expressions", "from_", "joins", "where", "order", "with_"}
+_HINT = "a sub-query over private rows may project, filter and compute; aggregate it outside"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """One element of FROM as it is written: public rows where ``rows`` is None."""
+
+    alias: str
+    node: exp.Expr
+    rows: Rows | None
+    columns: tuple[str, ...]
+    join: exp.Join | None
+
+
+class Flat:
+    """The FROM clause of a SELECT over private rows, made flat, and what its names stand for.
+
+    ``literals`` gives the values of a sub-query over public tables, or None.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        locate: Locate,
+        literals: Callable[[exp.Expr], list[exp.Expr] | None],
+    ) -> None:
+        self.locate = locate
+        self.literals = literals
+        self.names = Names(locate)
+        self.size = 0
+        rows = next(each for each in sources if each.rows is not None)
+        assert rows.rows is not None
+        self.rows = rows.rows
+        self.used = set(self.rows.names)
+        self.where = list(self.rows.where)
+        self.joins = list(self.rows.joins)
+        for number, source in enumerate(sources):
+            self.add(source, rows, number)
+
+    def add(self, source: Source, rows: Source, number: int) -> None:
+        """Add one element of FROM; public rows are joined to the private ones."""
+        own = source is rows
+        if own:
+            fields = self.rows.fields
+            columns = renamed([f.name for f in fields], _alias(source.node))
+            pairs = zip(columns, fields, strict=True)
+            fields = tuple(Field(name, f.value, f.hidden) for name, f in pairs)
+        else:
+            alias, table = self.fresh(source)
+            fields = tuple(Field(name, column_of(name, alias)) for name in source.columns)
+        self.names.add(source.alias, fields, source.node)
+        join = source.join
+        side = "" if join is None else self.side(join, number)
+        if join is not None and side == "LEFT" and own:
+            self.refuse(join, "E_JOIN", "private rows on the outer side of a join")
+        if join is not None and side == "RIGHT" and not own:
+            self.refuse(join, "E_JOIN", "private rows on the outer side of a join")
+        if own and number > 0:
+            # what stood before is public rows: they are joined to the private ones instead
+            assert join is not None
+            self.condition(join, self.joins[-1], number, "LEFT" if side == "RIGHT" else "")
+        elif not own:
+            clause = exp.Join(this=table)
+            self.joins.append(clause)
+            if join is not None:
+                self.condition(join, clause, number, side)
+
+    def side(self, join: exp.Join, number: int) -> str:
+        side, kind = str(join.side or "").upper(), str(join.kind or "").upper()
+        if join.args.get("method") or kind not in ("", "INNER", "CROSS", "OUTER"):
+            self.refuse(join, "E_JOIN", f"{join.args.get('method') or kind} JOIN")
+        if side == "FULL" or (side == "RIGHT" and number > 1):
+            self.refuse(join, "E_JOIN", f"this {side} JOIN")
+        if join.args.get("using") and side:
+            self.refuse(join, "E_JOIN", "an outer join by USING", "write ON left = right")
+        return side
+
+    def condition(self, join: exp.Join, clause: exp.Join, number: int, side: str) -> None:
+        """The condition of a join, over the flat names."""
+        if side:
+            clause.set("side", side)
+        tests = []
+        if join.args.get("on") is not None:
+            tests.append(self.resolve(join.args["on"]))
+        for name in join.args.get("using") or []:
+            left, right = (
+                self.names.find(exp.column(name.name, alias))
+                for alias in (self.names.sources[0][0], self.names.sources[number][0])
+            )
+            assert left is not None
+            assert right is not None
+            own, other = (right, left) if self.is_own(right) else (left, right)
+            self.names.shared[name.name.casefold()] = own
+            tests.append(exp.EQ(this=own.copy(), expression=other))
+        if tests:
+            clause.set("on", _all(tests))
+
+    def is_own(self, value: exp.Expr) -> bool:
+        """Whether a value is about the private table."""
+        alias = self.rows.source.alias_or_name.casefold()
+        return any(c.table.casefold() == alias for c in value.find_all(exp.Column))
+
+    def fresh(self, source: Source) -> tuple[str, exp.Expr]:
+        """Public rows under an alias that is not in use."""
+        alias, number = source.alias or "rows", 2
+        while alias in self.used:
+            alias, number = f"{source.alias}_{number}", number + 1
+        self.used.add(alias)
+        table = source.node.copy()
+        known = table.args.get("alias")
+        columns = known.args.get("columns") if known is not None else None
+        quoted = exp.to_identifier(alias, quoted=True)
+        kept = columns if isinstance(table, exp.Values) else None
+        table.set("alias", exp.TableAlias(this=quoted, columns=kept))
+        return alias, table
+
+    def refuse(self, node: Any, code: str, what: str, hint: str = _HINT) -> NoReturn:
+        first = node[0] if isinstance(node, list) else node
+        raise NotSupportedError(
+            code,
+            f"{what} is not supported",
+            hint=hint,
+            span=self.locate(first) if isinstance(first, exp.Expr) else None,
+        )
+
+    def resolve(self, node: exp.Expr, items: Sequence[exp.Expr] = ()) -> exp.Expr:
+        """A copy of ``node`` over the flat names; ``items`` are select items to find aliases in.
+
+        Raises: ProgrammingError (E_UNKNOWN_COLUMN, E_UNKNOWN_TABLE, E_TOO_COMPLEX).
+        """
+        if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+            return self.column(node, items)
+        if isinstance(node, exp.In) and node.args.get("query") is not None:
+            return self.membership(node, items)
+        if isinstance(node, exp.Query | exp.Exists | exp.Any | exp.All):
+            self.refuse(
+                node,
+                "E_SUBQUERY",
+                "a sub-query in a condition or an expression over private rows",
+                "ask for its value in a statement of its own, and write the value here",
+            )
+        args = {key: self.resolve_value(value, items) for key, value in node.args.items()}
+        copy = type(node)(**args)
+        copy.meta.update(node.meta)
+        return copy
+
+    def resolve_value(self, value: Any, items: Sequence[exp.Expr]) -> Any:
+        if isinstance(value, exp.Expr):
+            return self.resolve(value, items)
+        if isinstance(value, list):
+            return [self.resolve_value(each, items) for each in value]
+        return value
+
+    def column(self, node: exp.Column, items: Sequence[exp.Expr]) -> exp.Expr:
+        found = self.names.find(node)
+        if found is None:
+            item = find_alias(items, node)
+            if item is None:
+                self.names.refuse_column(node)
+            found = self.resolve(item)
+        else:
+            _place(found, node)
+        self.size += sum(1 for _ in found.walk())
+        if self.size > MAX_SIZE:
+            raise ProgrammingError(
+                "E_TOO_COMPLEX",
+                "the statement is too long once its sub-queries are written out",
+                hint="use fewer columns of columns",
+                span=self.locate(node),
+            )
+        return found if isinstance(found, exp.Column) else exp.paren(found, copy=False)
+
+    def membership(self, node: exp.In, items: Sequence[exp.Expr]) -> exp.Expr:
+        """IN (SELECT column FROM public): the values are public, so they are written out."""
+        values = self.literals(node.args["query"])
+        if values is None:
+            self.refuse(
+                node,
+                "E_SUBQUERY",
+                "IN with a sub-query over private rows",
+                "a list of values, or a column of a public table, works",
+            )
+        left = self.resolve(node.this, items)
+        if not values:
+            return exp.false()
+        copy = exp.In(this=left, expressions=values)
+        copy.meta.update(node.meta)
+        return copy
+
+    def filters(self, select: exp.Select) -> list[exp.Expr]:
+        """All conditions: those from within and the SELECT's own WHERE."""
+        where = select.args.get("where")
+        own = [] if where is None else conjuncts(where.this)
+        return [*(test.copy() for test in self.where), *(self.resolve(test) for test in own)]
+
+    def project(self, select: exp.Select) -> Rows:
+        """A SELECT without aggregates as rows for the SELECT around it."""
+        for key, (code, what) in _ROWS_ONLY.items():
+            if select.args.get(key):
+                self.refuse(select.args[key], code, what)
+        for key, value in select.args.items():
+            if value and key not in _KNOWN:
+                self.refuse(value, "E_STATEMENT", key.strip("_").upper())
+        fields: list[Field] = []
+        for item in select.expressions:
+            fields += self.fields(item)
+        order = select.args.get("order")
+        for each in order.expressions if order is not None else []:
+            if not isinstance(each.this, exp.Literal):
+                self.resolve(each.this, select.expressions)
+        where = self.filters(select)
+        joins = tuple(self.joins)
+        return Rows(self.rows.source, joins, tuple(where), tuple(fields), frozenset(self.used))
+
+    def fields(self, item: exp.Expr) -> list[Field]:
+        """The columns of one select item."""
+        star = item.this if isinstance(item, exp.Column) else item
+        if isinstance(star, exp.Star):
+            self.check_star(star)
+            return self.names.star(item)
+        inner = item.unalias()
+        window = inner.find(exp.Window)
+        if window is not None:
+            self.refuse(window, "E_WINDOW", "a window over private rows")
+        name = item.alias if isinstance(item, exp.Alias) else default_name(inner)
+        return [Field(name, self.resolve(inner).unnest())]
+
+    def check_star(self, star: exp.Star) -> None:
+        for key, value in star.args.items():
+            if value:
+                self.refuse(star, "E_STATEMENT", f"* with {key.strip('_').upper()}", "list columns")
+
+    def aggregate(self, select: exp.Select) -> exp.Select:
+        """A SELECT that aggregates, as one over the private table itself."""
+        items = select.expressions
+        out = exp.Select(**{k: v for k, v in select.args.items() if k not in ("with_", "from_")})
+        out = out.copy()
+        out.meta.update(select.meta)
+        out.set("expressions", [self.item(item) for item in items])
+        out.set("from_", exp.From(this=self.rows.source.copy()))
+        out.set("joins", [join.copy() for join in self.joins])
+        where = self.filters(select)
+        out.set("where", exp.Where(this=_all(where)) if where else None)
+        for key in ("having", "qualify", "order"):
+            if select.args.get(key) is not None:
+                out.set(key, self.resolve(_aliased(select.args[key], items), items))
+        group = select.args.get("group")
+        if group is not None:
+            out.set("group", self.group(group, items))
+        return out
+
+    def item(self, item: exp.Expr) -> exp.Expr:
+        """A select item under the name it has as written."""
+        inner = item.unalias()
+        star = inner.this if isinstance(inner, exp.Column) else inner
+        if isinstance(star, exp.Star):
+            return item.copy()
+        found = self.resolve(inner).unnest()
+        name = item.alias if isinstance(item, exp.Alias) else default_name(inner)
+        return exp.alias_(found, name, quoted=True, copy=False)
+
+    def group(self, group: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
+        out = self.resolve(group, items)
+        for before, after in zip(group.expressions, out.expressions, strict=True):
+            constant = isinstance(before, exp.Column) and not after.find(exp.Column, exp.Anonymous)
+            if constant:
+                raise ProgrammingError(
+                    "E_GROUP_BY",
+                    f"{printable(before.name)} is a constant: not a grouping key",
+                    hint="group by a column or an expression over one column",
+                    span=self.locate(before),
+                )
+        return out
+
+
+def default_name(node: exp.Expr) -> str:
+    """The name of a select item without an alias."""
+    if isinstance(node, exp.Column):
+        return node.name
+    return node.sql("duckdb", comments=False).lower()
+
+
+def _aliased(clause: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
+    """In ORDER BY the alias of a select item comes before a column of that name."""
+    if not isinstance(clause, exp.Order):
+        return clause
+    out = clause.copy()
+    for each in out.expressions:
+        found = find_alias(items, each.this) if isinstance(each.this, exp.Column) else None
+        if found is not None:
+            each.set("this", found.copy())
+    return out
+
+
+def _alias(node: exp.Expr) -> exp.Expr | None:
+    found = node.args.get("alias")
+    return found if isinstance(found, exp.Expr) else None
+
+
+def _all(tests: Sequence[exp.Expr]) -> exp.Expr:
+    out = tests[0] if len(tests) == 1 else exp.paren(tests[0], copy=False)
+    for test in tests[1:]:
+        out = exp.And(this=out, expression=exp.paren(test, copy=False))
+    return out
+
+
+def _place(found: exp.Expr, node: exp.Column) -> None:
+    """Note on a value that has no place of its own where its name stands."""
+    if isinstance(found, exp.Column) and not any("start" in n.meta for n in found.walk()):
+        start = [part.meta for part in node.walk() if "start" in part.meta]
+        if start:
+            found.this.meta.update(start[0])

@@ -1,0 +1,399 @@
+"""The shape of a statement: which of its SELECTs are inlined, which measured, and which are shell.
+
+Rows of a private table flow inwards to outwards through SELECTs that only project and filter; the
+first SELECT that aggregates them is measured; everything around it is the outer shell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from sqlglot import exp
+
+from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
+from dpsql.sql.allowed import check_scalar
+from dpsql.sql.bind import bind
+from dpsql.sql.inline import Flat, Source
+from dpsql.sql.parse import Statement, parse_view
+from dpsql.sql.products import Compiler
+from dpsql.sql.public import as_literal, as_values
+from dpsql.sql.relations import (
+    Field,
+    Known,
+    Leaf,
+    Names,
+    PublicTable,
+    Relation,
+    Rows,
+    Trait,
+    column_of,
+    renamed,
+)
+from dpsql.sql.scope import PublicRows, locate, suggest
+from dpsql.sql.shell_expressions import Expressions, Placed, has_aggregates
+from dpsql.sql.shell_layers import Layers
+from dpsql.sql.shell_tables import Tables
+from dpsql.sql.split import needs_split, split
+from dpsql.sql.union import union
+
+MAX_LIST = 1_000
+_JOINS = "join public tables to the private one, or aggregate both sides in sub-queries first"
+
+
+@dataclass(slots=True, eq=False)
+class Named:
+    """A CTE or a view: read when it is first mentioned."""
+
+    tree: exp.Expr
+    env: Env
+    alias: exp.Expr | None
+    relation: Relation | None = None
+
+
+Env = dict[str, Named]
+
+
+class Shape:
+    """Turns the queries of one statement into relations."""
+
+    def __init__(self, statement: Statement, compiler: Compiler, public: PublicRows) -> None:
+        self.statement = statement
+        self.compiler = compiler
+        self.catalog = compiler.catalog
+        self.tables = Tables(compiler, public, self.locate)
+        self.named: list[Named] = []
+        self.views: Env = {}
+        self.reading: set[str] = set()
+
+    def locate(self, node: exp.Expr) -> Span:
+        """The span of text that ``node`` was parsed from."""
+        return locate(node, self.statement.fragment)
+
+    def refuse(self, node: exp.Expr, code: str, what: str, hint: str) -> NoReturn:
+        raise NotSupportedError(code, f"{what} is not supported", hint=hint, span=self.locate(node))
+
+    def relation(self, node: exp.Expr, env: Env, around: Names | None = None) -> Relation:
+        """What a query, a table or a list of values in FROM stands for."""
+        if isinstance(node, exp.Subquery):
+            return self.parenthesis(node, env, around)
+        if isinstance(node, exp.SetOperation):
+            return self.combine(node, env, around)
+        if isinstance(node, exp.Select):
+            return self.select(node, env, around)
+        if isinstance(node, exp.Values):
+            return self.values(node)
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+            return self.table(node, env)
+        if isinstance(node, exp.Lateral):
+            self.refuse(node, "E_JOIN", "LATERAL", _JOINS)
+        what = "UNNEST" if isinstance(node, exp.Unnest) else "a table function"
+        self.refuse(node, "E_TABLE_FUNCTION", what, "tables of the catalog and sub-queries work")
+
+    def parenthesis(self, node: exp.Subquery, env: Env, around: Names | None) -> Relation:
+        """A query in parentheses, which may have an order of its own."""
+        env = self.opened(node, env)
+        for key, value in node.args.items():
+            if value and key not in ("this", "alias", "with_", "order", "limit", "offset"):
+                self.refuse_clause(node, key, value)
+        found = self.relation(node.this, env, around)
+        return self.ordered(node, found)
+
+    def ordered(self, node: exp.Expr, found: Relation) -> Relation:
+        """ORDER BY, LIMIT and OFFSET after parentheses or a set operation."""
+        clauses = {key: node.args.get(key) for key in ("order", "limit", "offset")}
+        if not any(clauses.values()):
+            return found
+        if isinstance(found, Rows):
+            if node.args.get("limit") or node.args.get("offset"):
+                self.refuse(node, "E_LIMIT", "LIMIT on rows", "LIMIT an aggregated result")
+            return found
+        known = self.tables.known(found)
+        select = exp.Select(expressions=[exp.Star()], **clauses)
+        columns = tuple(trait.name for trait in known.traits)
+        return self.shell(select, [Placed("", node, known, columns, None)], {}, None)
+
+    def opened(self, node: exp.Expr, env: Env) -> Env:
+        """The names that WITH adds."""
+        clause = node.args.get("with_")
+        if clause is None:
+            return env
+        if clause.args.get("recursive"):
+            self.refuse(clause, "E_CTE", "WITH RECURSIVE", "a CTE may use those before it")
+        env = dict(env)
+        added: set[str] = set()
+        for each in clause.expressions:
+            name = each.alias.casefold()
+            extra = [k for k, v in each.args.items() if v and k not in ("this", "alias")]
+            extra = [k for k in extra if k != "materialized"]
+            if extra:
+                self.refuse(each, "E_CTE", f"WITH ... {extra[0].upper()}", "WITH a AS (SELECT ...)")
+            if name in added:
+                raise ProgrammingError(
+                    "E_CTE",
+                    f"{printable(each.alias)!r} is defined twice",
+                    hint="give each its own name",
+                    span=self.locate(each),
+                )
+            added.add(name)
+            env[name] = Named(each.this, dict(env), each.args.get("alias"))
+            self.named.append(env[name])
+        return env
+
+    def check_unused(self) -> None:
+        """Names in CTEs that nothing uses are checked too; they are not measured."""
+        unused = [each for each in self.named if each.relation is None]
+        if not unused:
+            return
+        other = Shape(self.statement, self.compiler, self.tables.public)
+        other.tables = self.tables.copy()
+        for each in unused:
+            other.read(each)
+
+    def read(self, named: Named) -> Relation:
+        """What a CTE or a view stands for."""
+        if named.relation is None:
+            found = self.relation(named.tree, named.env)
+            named.relation = found
+        return self.aliased(named.relation, named.alias)
+
+    def aliased(self, found: Relation, alias: exp.Expr | None) -> Relation:
+        """Rename columns after ``name(a, b)``."""
+        if alias is None or not alias.args.get("columns"):
+            return found
+        if isinstance(found, Rows):
+            names = renamed([f.name for f in found.fields], alias)
+            pairs = zip(names, found.fields, strict=False)
+            fields = tuple(Field(name, f.value, f.hidden) for name, f in pairs)
+            return Rows(found.source, found.joins, found.where, fields, found.names)
+        known = self.tables.known(found)
+        names = renamed([t.name for t in known.traits], alias)
+        if len(names) > len(known.traits):
+            self.refuse(alias, "E_STATEMENT", "more names than columns", "name the columns once")
+        traits = tuple(
+            Trait(n, t.kind, t.noisy, t.error) for n, t in zip(names, known.traits, strict=True)
+        )
+        return Known(known.name, traits, known.rows, known.private, known.unique)
+
+    def table(self, node: exp.Table, env: Env) -> Relation:
+        """A table of FROM by name: a CTE, a table of the catalog or a view."""
+        for key, value in node.args.items():
+            if value and key not in ("this", "alias", "db", "catalog"):
+                self.refuse_clause(node, key, value)
+        name = node.name.casefold()
+        if not node.args.get("db"):
+            if name in env:
+                return self.read(env[name])
+            if name not in self.catalog.tables and name in self.catalog.views:
+                return self.view(node, name)
+        table = self.catalog.tables.get(name)
+        if table is None or node.args.get("db"):
+            full = ".".join(part.name for part in node.parts)
+            known = [t.name for t in self.catalog.tables.values()]
+            known += [*(v.name for v in self.catalog.views.values()), *env]
+            raise ProgrammingError(
+                "E_UNKNOWN_TABLE",
+                f"there is no table {printable(full)!r} in the catalog",
+                hint=suggest(node.name, known, "tables"),
+                span=self.locate(node),
+            )
+        if table.public:
+            return PublicTable(table, node)
+        alias = node.alias_or_name
+        names = [column.name for column in table.columns.values()]
+        fields = [Field(each, column_of(each, alias)) for each in names]
+        unit = table.unit.column
+        if unit is not None and unit.casefold() not in table.columns:
+            fields.append(Field(unit, column_of(unit, alias), hidden=True))
+        source = exp.Table(this=node.this.copy())
+        source.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+        used = frozenset({alias.casefold()})
+        return Rows(source, (), (), tuple(fields), used, plain=True)
+
+    def view(self, node: exp.Table, name: str) -> Relation:
+        """A view of the catalog; its parts are located where the statement names it."""
+        if name not in self.views:
+            tree = parse_view(self.catalog.views[name].sql)
+            place = next((part.meta for part in node.walk() if "start" in part.meta), {})
+            for part in tree.walk():
+                for key in ("start", "end", "line", "col"):
+                    part.meta.pop(key, None)
+                if isinstance(part, exp.Identifier | exp.Star):
+                    part.meta.update(place)
+            self.views[name] = Named(tree, {}, None)
+        if name in self.reading:
+            self.refuse(node, "E_CTE", f"the view {printable(name)} of itself", "drop the cycle")
+        self.reading.add(name)
+        found = self.read(self.views[name])
+        self.reading.discard(name)
+        return found
+
+    def refuse_clause(self, node: exp.Expr, key: str, value: Any) -> NoReturn:
+        known = {"sample": ("E_SAMPLE", "sampling"), "joins": ("E_JOIN", "a nested join")}
+        code, what = known.get(key, ("E_STATEMENT", key.strip("_").upper()))
+        first = value[0] if isinstance(value, list) else value
+        self.refuse(first if isinstance(first, exp.Expr) else node, code, what, _JOINS)
+
+    def values(self, node: exp.Values) -> Known:
+        """A VALUES list as a table of the shell."""
+        rows = [r.expressions if isinstance(r, exp.Tuple) else [r] for r in node.expressions]
+        width = len(rows[0])
+        for row in rows:
+            if len(row) != width:
+                self.refuse(node, "E_STATEMENT", "VALUES of different lengths", "VALUES (1), (2)")
+            for part in row:
+                check_scalar(part, self.locate)
+        texts = [", ".join(part.sql("duckdb", comments=False) for part in row) for row in rows]
+        columns = ", ".join(f"c{k}" for k in range(width))
+        lines = ", ".join(f"({text}, {number})" for number, text in enumerate(texts))
+        name = self.tables.fresh()
+        self.tables.texts.append(
+            f"{name} AS MATERIALIZED (SELECT * FROM (VALUES {lines}) AS v({columns}, i))"
+        )
+        names = renamed([f"col{k}" for k in range(width)], node.args.get("alias"))
+        traits = [Trait(each, "") for each in names]
+        return self.tables.typed(Known(name, tuple(traits), len(rows), False), node)
+
+    def combine(self, node: exp.SetOperation, env: Env, around: Names | None) -> Relation:
+        """UNION, INTERSECT and EXCEPT of aggregated results."""
+        env = self.opened(node, env)
+        sides = []
+        for part in (node.this, node.expression):
+            found = self.relation(part, env, around)
+            if isinstance(found, Rows):
+                self.refuse(
+                    part,
+                    "E_SET_OP",
+                    f"{node.key.upper()} of private rows",
+                    "aggregate each part: SELECT COUNT(*) ... UNION ALL SELECT COUNT(*) ...",
+                )
+            sides.append(self.tables.known(found))
+        name = self.tables.fresh()
+        text, known = union(node, name, sides[0], sides[1], self.locate)
+        self.tables.texts.append(text)
+        return self.ordered(node, self.tables.typed(known, node))
+
+    def select(self, node: exp.Select, env: Env, around: Names | None) -> Relation:
+        """A SELECT over rows, over tables of the shell, or over nothing."""
+        inner = self.opened(node, env)
+        clause = node.args.get("from_")
+        joins = node.args.get("joins") or []
+        parts: list[tuple[exp.Expr, exp.Join | None]] = []
+        if clause is not None:
+            parts = [(clause.this, None), *((join.this, join) for join in joins)]
+        found = [(part, join, self.relation(part, inner)) for part, join in parts]
+        private = [each for each in found if isinstance(each[2], Rows)]
+        if len(private) > 1:
+            self.refuse(private[1][0], "E_JOIN", "a join of two private tables", _JOINS)
+        if private:
+            return self.over_rows(node, found, inner)
+        placed = []
+        for part, join, relation in found:
+            known = self.tables.known(self.aliased(relation, part.args.get("alias")))
+            columns = tuple(trait.name for trait in known.traits)
+            placed.append(Placed(part.alias_or_name.casefold(), part, known, columns, join))
+        return self.shell(node, placed, inner, around)
+
+    def over_rows(
+        self,
+        node: exp.Select,
+        found: list[tuple[exp.Expr, exp.Join | None, Relation]],
+        env: Env,
+    ) -> Relation:
+        """A SELECT over rows of a private table: inlined, or measured if it aggregates."""
+        sources = [self.source(part, join, relation) for part, join, relation in found]
+        flat = Flat(sources, self.locate, lambda query: self.literals(query, env))
+        aggregated = has_aggregates(node) or bool(node.args.get("group"))
+        if not aggregated and not node.args.get("having"):
+            return flat.project(node)
+        if needs_split(node):
+            inner, outer = split(flat, node)
+            known = self.tables.known(self.leaf(flat.aggregate(inner), node))
+            columns = tuple(trait.name for trait in known.traits)
+            return self.shell(outer, [Placed("", node, known, columns, None)], env, None)
+        plain = all(isinstance(each.node, exp.Table) and self.is_plain(each) for each in sources)
+        if plain and not any(query is not node for query in node.find_all(exp.Query)):
+            copy = node.copy()
+            copy.set("with_", None)
+            return self.leaf(copy, node)
+        return self.leaf(flat.aggregate(node), node)
+
+    def is_plain(self, source: Source) -> bool:
+        """Whether an element of FROM is a table of the catalog as it is."""
+        return source.rows is None or source.rows.plain
+
+    def leaf(self, tree: exp.Select, node: exp.Expr) -> Leaf:
+        statement = self.statement
+        query = bind(tree, statement.fragment, self.catalog, self.tables.public, statement.clips)
+        return Leaf(query, node)
+
+    def source(self, part: exp.Expr, join: exp.Join | None, relation: Relation) -> Source:
+        """One element of the FROM clause of a SELECT over private rows."""
+        alias = part.alias_or_name.casefold()
+        if isinstance(relation, Rows):
+            return Source(alias, part, relation, (), join)
+        named = part.args.get("alias") is not None and part.args["alias"].args.get("columns")
+        if isinstance(relation, PublicTable) and relation.node is part and not named:
+            return Source(alias, part, None, tuple(self.tables.public(relation.table)), join)
+        if isinstance(part, exp.Values):
+            names = tuple(column.name for column in named or [])
+            return Source(alias, part, None, names, join)
+        known = self.tables.known(self.aliased(relation, part.args.get("alias")))
+        if known.private:
+            self.refuse(part, "E_JOIN", "a join of aggregated results to private rows", _JOINS)
+        columns = tuple(trait.name for trait in known.traits)
+        values = as_values(self.tables.rows_of(known), columns, alias)
+        if values is None:
+            self.refuse(part, "E_JOIN", "this sub-query beside private rows", _JOINS)
+        return Source(alias, values, None, columns, join)
+
+    def literals(self, query: exp.Expr, env: Env) -> list[exp.Expr] | None:
+        """The values of a sub-query over public tables; None if it is over private ones."""
+        inner = query.unnest()
+        if not isinstance(inner, exp.Query) or not query.find(exp.Table):
+            return None
+        found = self.relation(inner, env)
+        if isinstance(found, Rows | Leaf):
+            return None
+        known = self.tables.known(found)
+        if known.private or len(known.traits) != 1:
+            return None
+        rows = self.tables.rows_of(known)
+        values = [as_literal(row[0]) for row in rows]
+        if len(rows) > MAX_LIST:
+            raise ProgrammingError(
+                "E_TOO_LARGE",
+                f"the sub-query has {len(rows):,} values",
+                hint=f"at most {MAX_LIST:,}; JOIN the public table instead",
+                span=self.locate(query),
+            )
+        return [value for value in values if value is not None]
+
+    def shell(
+        self, node: exp.Select, placed: list[Placed], env: Env, around: Names | None
+    ) -> Known:
+        """A SELECT over tables of the shell as a table of the shell."""
+
+        def query(inner: exp.Expr, names: Names) -> Known:
+            found = self.relation(inner, env, names)
+            if isinstance(found, Rows):
+                self.refuse(
+                    inner,
+                    "E_SUBQUERY",
+                    "a sub-query that returns private rows",
+                    "aggregate in the sub-query: (SELECT COUNT(*) FROM ...)",
+                )
+            return self.tables.known(found)
+
+        expressions = Expressions(node, placed, self.locate, query, around)
+        layers = Layers(expressions)
+        found = layers.build()
+        name = self.tables.fresh()
+        self.tables.texts.append(f"{name} AS MATERIALIZED ({found.sql})")
+        traits = tuple(
+            Trait(column.name, "", column.noisy, layers.has_error(column))
+            for column in found.columns
+        )
+        return self.tables.typed(
+            Known(name, traits, found.rows, expressions.private, found.unique), node
+        )

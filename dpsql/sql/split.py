@@ -1,0 +1,145 @@
+"""An aggregating SELECT with sub-queries in its results -> its sums, and a SELECT over those.
+
+``SELECT sex, COUNT(*) / (SELECT COUNT(*) FROM t) FROM t GROUP BY sex`` is measured as ``SELECT sex,
+COUNT(*) FROM t GROUP BY sex``; the rest is the outer shell.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+
+from dpsql.sql.inline import Flat, default_name
+from dpsql.sql.relations import find_alias
+from dpsql.sql.shell_expressions import has_aggregates
+
+_SHELL = ("having", "qualify", "order", "limit", "offset", "distinct")
+_DP = ("dp_stddev", "dp_interval_low", "dp_interval_high")
+
+
+def needs_split(select: exp.Select) -> bool:
+    """Whether the results of an aggregating SELECT need the outer shell."""
+    parts = [*select.expressions, *(select.args.get(k) for k in ("having", "qualify", "order"))]
+    inner = any(part.find(exp.Query) for part in parts if part is not None)
+    return inner or bool(select.args.get("distinct"))
+
+
+def split(flat: Flat, select: exp.Select) -> tuple[exp.Select, exp.Select]:
+    """The SELECT of keys and aggregates, named v0, v1, ..., and the one over its result."""
+    return _Split(flat, select).parts()
+
+
+class _Split:
+    def __init__(self, flat: Flat, select: exp.Select) -> None:
+        self.flat = flat
+        self.select = select
+        self.items = select.expressions
+        self.found: dict[str, tuple[int, exp.Expr]] = {}
+        group = select.args.get("group")
+        nodes = [] if group is None else [*group.expressions]
+        if group is not None and group.args.get("all"):
+            nodes = [i.unalias() for i in self.items if not has_aggregates(i)]
+            nodes = [node for node in nodes if node.find(exp.Column) and not node.find(exp.Query)]
+        self.group = [self.key(node) for node in nodes]
+        self.keys = {self.text(part) for node in self.group for part in _parts(node)}
+
+    def key(self, node: exp.Expr) -> exp.Expr:
+        """A grouping key with positions and aliases written out."""
+        if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
+            position = int(node.name)
+            if 1 <= position <= len(self.items):
+                found: exp.Expr = self.items[position - 1].unalias()
+                return found.copy()
+        if isinstance(node, exp.Column) and self.flat.names.find(node) is None:
+            item = find_alias(self.items, node)
+            if item is not None:
+                return item.copy()
+        return node.copy()
+
+    def text(self, node: exp.Expr) -> str:
+        return self.flat.resolve(node.unnest()).unnest().sql("duckdb", comments=False)
+
+    def parts(self) -> tuple[exp.Select, exp.Select]:
+        items = [self.item(item) for item in self.items]
+        outer = exp.Select(expressions=items)
+        outer.meta.update(self.select.meta)
+        for key in _SHELL:
+            if self.select.args.get(key) is not None:
+                outer.set(key, self.value(self.select.args[key], key in ("having", "order")))
+        having = outer.args.pop("having", None)
+        if having is not None:
+            outer.set("where", exp.Where(this=having.this))
+        inner = exp.Select(**{k: v for k, v in self.select.args.items() if k not in _SHELL})
+        inner = inner.copy()
+        inner.meta.update(self.select.meta)
+        if self.group:
+            group = self.select.args["group"].copy()
+            group.set("all", None)
+            group.set("expressions", self.group)
+            inner.set("group", group)
+        columns = [exp.alias_(node.copy(), f"v{n}") for n, node in self.found.values()]
+        inner.set("expressions", columns)
+        return inner, outer
+
+    def item(self, item: exp.Expr) -> exp.Expr:
+        inner = item.unalias()
+        name = item.alias if isinstance(item, exp.Alias) else default_name(inner)
+        return exp.alias_(self.replace(inner, False), name, quoted=True)
+
+    def value(self, value: Any, aliases: bool) -> Any:
+        if isinstance(value, exp.Expr):
+            return self.replace(value, aliases)
+        if isinstance(value, list):
+            return [self.value(each, aliases) for each in value]
+        return value
+
+    def replace(self, node: exp.Expr, aliases: bool) -> exp.Expr:
+        """A copy of ``node`` over v0, v1, ...: its aggregates and keys are columns of the sums."""
+        if isinstance(node, exp.Query):
+            return node.copy()
+        dp = isinstance(node, exp.Anonymous) and str(node.this).lower() in _DP
+        if dp and len(node.expressions) == 1:
+            named = node.expressions[0]
+            item = find_alias(self.items, named) if isinstance(named, exp.Column) else None
+            node = exp.Anonymous(this=node.this, expressions=[(item or named).copy()])
+        whole = isinstance(node, exp.AggFunc | exp.WithinGroup | exp.Filter)
+        if whole or dp or self.is_key(node):
+            return self.column(node)
+        if isinstance(node, exp.Column) and aliases:
+            item = find_alias(self.items, node)
+            if item is not None:
+                return exp.paren(self.replace(item, False))
+        if isinstance(node, exp.Window):
+            args = {k: self.value(v, aliases) for k, v in node.args.items() if k != "this"}
+            called = {k: self.value(v, aliases) for k, v in node.this.args.items()}
+            copy: exp.Expr = exp.Window(this=type(node.this)(**called), **args)
+        else:
+            copy = type(node)(**{k: self.value(v, aliases) for k, v in node.args.items()})
+        copy.meta.update(node.meta)
+        return copy
+
+    def is_key(self, node: exp.Expr) -> bool:
+        if not isinstance(node, exp.Condition) or isinstance(node, exp.Literal):
+            return False
+        if node.find(exp.Query, exp.AggFunc, exp.Window) or not node.find(exp.Column):
+            return False
+        columns = node.find_all(exp.Column)
+        if any(isinstance(c.this, exp.Star) or self.flat.names.find(c) is None for c in columns):
+            return False
+        return self.text(node) in self.keys
+
+    def column(self, node: exp.Expr) -> exp.Expr:
+        text = node.sql("duckdb", comments=False)
+        number, _ = self.found.setdefault(text, (len(self.found), node))
+        column = exp.column(f"v{number}")
+        first = next((part.meta for part in node.walk() if "start" in part.meta), {})
+        column.this.meta.update(first)
+        return column
+
+
+def _parts(node: exp.Expr) -> list[exp.Expr]:
+    """The keys in an element of GROUP BY."""
+    if isinstance(node, exp.Cube | exp.Rollup | exp.GroupingSets | exp.Tuple):
+        return [part for each in node.expressions for part in _parts(each)]
+    return [node]

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpsql.answer.assemble import released
+from dpsql.answer.modelled import write_rows
 from dpsql.answer.result import Result, listing, message
 from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError
 from dpsql.facts import describe, show
-from dpsql.sql.lexemes import split_statements
+from dpsql.sql.lexemes import lex, split_statements
 from dpsql.sql.options import SHARED
 from dpsql.sql.parameters import bind_parameters
 from dpsql.sql.parse import MAX_TEXT, Statement, parse
@@ -112,20 +117,21 @@ class Cursor:
                 terms = terms.with_text(*statement.words)
         for statement in statements:
             if statement.kind == "describe":
-                describe(connection.catalog, statement)
-        connection.engine.compile([s for s in statements if s.kind == "select"])
+                describe(connection.engine.known, statement)
+        later = _about_created(statements)
+        connection.engine.compile([s for s in statements if s.kind == "select" and s not in later])
         kinds = [statement.kind for statement in statements]
         whole = ("begin" in kinds) == ("run" in kinds) and kinds[-2:] != ["begin", "run"]
         if connection.collected is not None or not whole:
             self._finish([r for s in statements for r in self._run(s, connection.terms)])
             return self
-        selects = [s for s in statements if s.kind == "select" and not s.explain]
+        selects = [s for s in statements if s.kind == "select" and not s.explain and s not in later]
         compiled = connection.engine.compile(selects)
         terms = joint_terms(terms, selects)
         answers = iter(connection.engine.answer(compiled, terms) if compiled else ())
         results: list[Result] = []
         for statement in statements:
-            if statement.kind == "select" and not statement.explain:
+            if statement in selects:
                 results.append(next(answers))
             elif statement.kind not in ("begin", "run"):
                 results += self._run(statement, connection.terms)
@@ -156,7 +162,7 @@ class Cursor:
             case "show":
                 return [show(connection, statement.words[0], text)]
             case "describe":
-                return [describe(connection.catalog, statement)]
+                return [describe(connection.engine.known, statement)]
             case "begin":
                 if connection.collected is not None:
                     raise ProgrammingError("E_STATEMENT", "a workload is already open")
@@ -164,6 +170,10 @@ class Cursor:
                 return [message("workload open; RUN WORKLOAD answers it", text)]
             case "run":
                 return self._run_workload()
+            case "create":
+                return [self._create(statement, terms)]
+            case "materialize":
+                return [self._materialize(statement)]
         compiled = connection.engine.compile([statement])
         terms = joint_terms(terms, [statement])
         if statement.explain:
@@ -173,6 +183,33 @@ class Cursor:
             connection.collected.append(statement)
             return [message(f"collected; {connection.workload} statements so far", text)]
         return list(connection.engine.answer(compiled, terms))
+
+    def _create(self, statement: Statement, terms: Terms) -> Result:
+        """CREATE SYNTHETIC TABLE, or its forecast."""
+        connection, text = self.connection, statement.fragment.body
+        creation = statement.creation
+        assert creation is not None
+        if statement.explain:
+            assumed = terms.epsilon is None and "epsilon" not in dict(creation.options)
+            offered = replace(terms, epsilon=Fraction(1)) if assumed else terms
+            planned = connection.engine.plan_synthesis(creation, offered)
+            lines = planned.lines(connection.budget.remaining_epsilon, assumed)
+            return listing(("explain",), [(line,) for line in lines], text)
+        made = connection.engine.synthesise(creation, terms, connection.report)
+        rows = [(fact, str(value)) for fact, value in made.model.describe().items()]
+        rows += [("rule", made.rule), *(("measured", line) for line in made.transcript)]
+        cost, receipt = released(made)
+        result = listing(("synthetic", made.name), rows, text)
+        return replace(result, cost=replace(cost, free=False), receipt=receipt)
+
+    def _materialize(self, statement: Statement) -> Result:
+        """Draw rows of a synthetic table into a file."""
+        wanted = statement.rows
+        assert wanted is not None
+        columns = self.connection.engine.draw(wanted)
+        write_rows(columns, Path(wanted.path))
+        count = len(next(iter(columns.values())))
+        return message(f"{count:,} rows in {wanted.path}", statement.fragment.body)
 
     def _run_workload(self) -> list[Result]:
         connection = self.connection
@@ -270,6 +307,17 @@ def check_text(sql: object) -> str:
     if not isinstance(sql, str):
         raise InterfaceError("E_PARSE", f"SQL must be text, not {type(sql).__name__}")
     return sql
+
+
+def _about_created(statements: Sequence[Statement]) -> list[Statement]:
+    """The SELECTs of a script that ask a synthetic table which the script itself creates."""
+    created = {s.creation.name.casefold() for s in statements if s.creation is not None}
+    return [
+        s
+        for s in statements
+        if s.kind == "select"
+        and any(lexeme.text.strip('"').casefold() in created for lexeme in lex(s.fragment.body))
+    ]
 
 
 def _check_order(statements: list[Statement], is_open: bool) -> None:

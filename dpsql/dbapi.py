@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -119,13 +119,17 @@ def draft_catalog(path: str | os.PathLike[str]) -> str:
 
 
 class Connection:
-    """A session on one catalog (PEP 249); threads may share the module, not connections."""
+    """A session on one catalog (PEP 249); threads may share the module, not connections.
+
+    ``report``, when set, is told how a long run goes on: one line of text at a time.
+    """
 
     def __init__(self, catalog: Catalog, terms: Terms, analyst: str | None = None) -> None:
         self._catalog = catalog
         self.analyst = analyst
         self.terms = terms
         self.collected: list[Statement] | None = None
+        self.report: Callable[[str], None] | None = None
         self._engine: Engine | None = Engine(catalog, anchor_folder(catalog), analyst)
 
     @property

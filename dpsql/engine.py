@@ -14,11 +14,16 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
+from dpsql.adaptive.task import Report, run_task
 from dpsql.answer.assemble import assemble_results
 from dpsql.answer.estimate import estimate
 from dpsql.answer.implied import Implied, find_implied, imply
+from dpsql.answer.modelled import draw_rows
 from dpsql.answer.releases import Release, Releases
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
+from dpsql.answer.synthetics import Synthetic, Synthetics
 from dpsql.catalog import Catalog, Table
 from dpsql.curator import Preset, ledger_file, nested_budgets
 from dpsql.errors import (
@@ -27,22 +32,27 @@ from dpsql.errors import (
     DataUnavailable,
     Error,
     InternalError,
+    ProgrammingError,
     decimal_text,
+    printable,
 )
 from dpsql.plan.explain import Explanation, explain
 from dpsql.plan.goal import least_epsilon
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request, make_plan
 from dpsql.plan.target import Readings
-from dpsql.privacy.accounting import Cost, gaussian_cost, laplace_cost
+from dpsql.privacy.accounting import gaussian_cost, laplace_cost
 from dpsql.privacy.claims import claim_sources
-from dpsql.privacy.ledger import Entry, Ledger, Status
+from dpsql.privacy.ledger import Entry, Ledger, Receipt, Status
+from dpsql.privacy.look import open_handle
 from dpsql.privacy.measure import Vaults, certify, measure, read_public
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
 from dpsql.sql.options import read_positive
-from dpsql.sql.parse import Statement
+from dpsql.sql.parse import Statement, parse_select
 from dpsql.sql.products import Compiler
+from dpsql.sql.synthetic import Creation, Materialisation
+from dpsql.synthesis import Synthesis, plan_synthesis
 from dpsql.terms import Terms
 
 T = TypeVar("T")
@@ -78,10 +88,25 @@ class Engine:
         )
         self.releases = Releases(catalog.path.with_suffix(".releases"))
         self.vaults = Vaults(catalog, self.ledger.salt)
-        self.compiler = Compiler(catalog)
+        self.synthetics = Synthetics(catalog.path.with_suffix(".synthetic"))
+        self.models = self.synthetics.load()
+        self.compiler = Compiler(self._with_models())
         self._planned: tuple[str, Planned] | None = None
         self._compiled: dict[str, Compiled] = {}
         self._public: dict[str, dict[str, tuple[str, list[Any]]]] = {}
+
+    def _with_models(self) -> Catalog:
+        """The catalog with its synthetic tables."""
+        tables = dict(self.catalog.tables)
+        for key, synthetic in self.models.items():
+            if synthetic.table in tables and key not in tables:
+                tables[key] = synthetic.describe(tables[synthetic.table])
+        return replace(self.catalog, tables=tables)
+
+    @property
+    def known(self) -> Catalog:
+        """The catalog with the synthetic tables."""
+        return self.compiler.catalog
 
     def compile(self, statements: Sequence[Statement]) -> tuple[Compiled, ...]:
         """Stages 2 and 3: bind every statement and form its products, each text once."""
@@ -122,11 +147,13 @@ class Engine:
 
         Raises: BudgetExceeded, LedgerError, DataUnavailable; nothing is charged by a refusal.
         """
-        static = all(item.is_static for item in workload)
+        static = all(item.is_static or item.is_modelled for item in workload)
         request = self._request(workload, terms, Fraction(1) if static else None)
         if static:
             sealed = self.compiler.evaluator.sealed
-            return guarded(lambda: assemble_results(request, {}, {}, None, None, sealed))
+            return guarded(
+                lambda: assemble_results(request, {}, {}, None, None, sealed, self.models)
+            )
         return guarded(lambda: self._answer(request, terms.fresh))
 
     def _answer(self, request: Request, fresh: bool) -> tuple[Result, ...]:
@@ -194,17 +221,14 @@ class Engine:
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def _release(self, request: Request, plan: Plan, name: str) -> Release:
-        within = self._within(part.table for part in plan.parts)
-        self._check_budget(plan, within)
+        tables = [part.table for part in plan.parts]
+        self._check_budget(tables, plan.epsilon, plan.rho)
         certify(plan, self.vaults)
-        self._claim(request)
-        self.vaults.prepare(request.tables)
-        version = self.vaults.versions(part.table for part in plan.parts)
-        receipt = self.ledger.debit(self._cost(plan), plan.fingerprint, version, within)
+        receipt = self._pay(tables, plan.epsilon, plan.rho, plan.fingerprint)
         try:
             measured = measure(plan, receipt, self.vaults)
             values = tuple(item.values for item in measured)
-            scopes = self._scopes(part.table for part in plan.parts)
+            scopes = self._scopes(tables)
             release = Release(plan, values, receipt.ledger_id, receipt.seq, receipt.head, scopes)
             self.releases.add(name, release)
         except Exception:
@@ -213,22 +237,28 @@ class Engine:
         self.ledger.settle(receipt, "released")
         return release
 
-    def _check_budget(self, plan: Plan, within: Iterable[str]) -> None:
+    def _check_budget(self, tables: Sequence[str], epsilon: Fraction, rho: Fraction | None) -> None:
         """Refuse early what the ledger would refuse, before a row is read."""
-        status = self.status()
-        if plan.rho is None:
+        status, within = self.status(), self._within(tables)
+        if rho is None:
             left = status.remaining_within(within)
-            if plan.epsilon > left:
-                raise BudgetExceeded(plan.epsilon, left)
-        elif plan.rho > status.rho_within(within):
+            if epsilon > left:
+                raise BudgetExceeded(epsilon, left)
+        elif rho > status.rho_within(within):
             left = status.gaussian_within(within)
-            raise BudgetExceeded(plan.epsilon, left, "epsilon, Gaussian noise")
+            raise BudgetExceeded(epsilon, left, "epsilon, Gaussian noise")
 
-    def _claim(self, request: Request) -> None:
-        """Note that the sources of the tables are charged to this ledger and no other."""
-        sources = [path for table in request.tables for path in self.vaults[table].sources]
+    def _pay(
+        self, tables: Sequence[str], epsilon: Fraction, rho: Fraction | None, fingerprint: str
+    ) -> Receipt:
+        """Open the data, then charge: a bad source fails before anything is charged."""
+        paths = [path for table in dict.fromkeys(tables) for path in self.vaults[table].sources]
         ledger = Path(os.path.realpath(ledger_file(self.catalog)))
-        claim_sources(self._anchors, sources, ledger, self.ledger.ledger_id)
+        claim_sources(self._anchors, paths, ledger, self.ledger.ledger_id)
+        self.vaults.prepare(dict.fromkeys(tables))
+        policy, version = self.ledger.policy, self.vaults.versions(tables)
+        cost = laplace_cost(policy, epsilon) if rho is None else gaussian_cost(policy, rho, epsilon)
+        return self.ledger.debit(cost, fingerprint, version, self._within(tables))
 
     def _plan(self, request: Request) -> Planned:
         """The plan of a request; the last one is kept, since a forecast precedes many a run."""
@@ -236,11 +266,6 @@ class Engine:
         if self._planned is None or self._planned[0] != name:
             self._planned = (name, make_plan(request))
         return self._planned[1]
-
-    def _cost(self, plan: Plan) -> Cost:
-        if plan.rho is None:
-            return laplace_cost(self.ledger.policy, plan.epsilon)
-        return gaussian_cost(self.ledger.policy, plan.rho, plan.epsilon)
 
     def _within(self, tables: Iterable[str]) -> tuple[str, ...]:
         """The budgets that a request on tables is charged to, each in full, beside the whole."""
@@ -259,7 +284,60 @@ class Engine:
         cost = CostInfo(plan.epsilon, plan.delta, plan.noise, free)
         receipt = ReceiptInfo(release.ledger_id, release.seq, release.head)
         sealed = self.compiler.evaluator.sealed
-        return assemble_results(request, readings, estimates, cost, receipt, sealed)
+        return assemble_results(request, readings, estimates, cost, receipt, sealed, self.models)
+
+    def plan_synthesis(self, creation: Creation, terms: Terms) -> Synthesis:
+        """Read CREATE SYNTHETIC TABLE: a function of public facts only.
+
+        Raises: ProgrammingError, NotSupportedError, DataError.
+        """
+        workload = self.compile([parse_select(fragment) for fragment in creation.workload])
+        return plan_synthesis(creation, self.known.tables, workload, terms)
+
+    def synthesise(self, creation: Creation, terms: Terms, report: Report | None) -> Synthetic:
+        """Learn a synthetic table: the whole budget is charged before the first look.
+
+        Raises: BudgetExceeded, LedgerError, DataUnavailable; nothing is charged by a refusal.
+        """
+        planned = self.plan_synthesis(creation, terms)
+        return guarded(lambda: self._synthesise(planned, report))
+
+    def _synthesise(self, planned: Synthesis, report: Report | None) -> Synthetic:
+        run, tables = planned.run, [planned.run.table]
+        self._check_budget(tables, planned.epsilon, planned.rho)
+        receipt = self._pay(tables, planned.epsilon, planned.rho, run.fingerprint)
+        try:
+            handle = open_handle(run, receipt, self.vaults)
+            try:
+                learned = run_task(planned.task, handle, report)
+            finally:
+                handle.close()
+            found = planned.synthetic(learned, (receipt.ledger_id, receipt.seq, receipt.head))
+            self.synthetics.add(found)
+        except BaseException:
+            self.ledger.settle(receipt, "failed")
+            raise
+        self.ledger.settle(receipt, "released")
+        self.models[found.name.casefold()] = found
+        self.compiler.catalog = self._with_models()
+        self._compiled.clear()
+        return found
+
+    def draw(self, wanted: Materialisation) -> dict[str, list[Any]]:
+        """Draw rows of a synthetic table, with fresh randomness every time; free.
+
+        Raises: ProgrammingError (E_UNKNOWN_TABLE).
+        """
+        synthetic = self.models.get(wanted.name.casefold())
+        if synthetic is None:
+            known = ", ".join(each.name for each in self.models.values()) or "there are none"
+            raise ProgrammingError(
+                "E_UNKNOWN_TABLE",
+                f"there is no synthetic table {printable(wanted.name)!r}",
+                hint=f"synthetic tables: {known}",
+            )
+        table = self.known.tables[synthetic.name.casefold()]
+        return draw_rows(synthetic.model, table, wanted.rows, np.random.default_rng())
 
     def status(self) -> Status:
         """What is left of the budget."""

@@ -24,6 +24,10 @@ def show(connection: Connection, what: str, sql: str) -> Result:
             (table.name, _unit_text(table.unit.column, table.unit.max_rows), len(table.columns))
             for table in connection.catalog.tables.values()
         ]
+        rows += [
+            (each.name, f"synthetic, from {each.table}", len(each.model.domain))
+            for each in connection.engine.models.values()
+        ]
         rows += [(view.name, "view", None) for view in connection.catalog.views.values()]
         return listing(("table", "privacy_unit", "columns"), rows, sql)
     if what == "budget":

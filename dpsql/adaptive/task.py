@@ -26,6 +26,9 @@ from dpsql.errors import ProgrammingError
 
 Report = Callable[[str], None]
 
+FIXED_COMPONENTS, FIXED_STEPS = 400, 300
+"""The mixture that is fitted once to all answers of a fixed strategy."""
+
 MODELS = ("auto", "mwem", "marginals", "mixture", "pgm", "rap")
 
 
@@ -185,7 +188,12 @@ def _backend(task: Task) -> Backend:
     graphical = task.choice.model == "graphical" or (
         not task.choice.model and _fits_tree(task.domain, task.cliques)
     )
-    return Graphical(task.domain) if graphical else Mixture(task.domain, np.random.default_rng())
+    if graphical:
+        return Graphical(task.domain)
+    rng = np.random.default_rng()
+    if task.choice.mechanism == "marginals":
+        return Mixture(task.domain, rng)
+    return Mixture(task.domain, rng, components=FIXED_COMPONENTS, steps=FIXED_STEPS)
 
 
 def _told(report: Report | None) -> Callable[[float, str], None] | None:

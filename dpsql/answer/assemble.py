@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.answer.estimate import AnyEstimate
+from dpsql.answer.modelled import answer_terms
 from dpsql.answer.ranks import read_rank
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.answer.shell import Filled, build_result
+from dpsql.answer.synthetics import Synthetic
 from dpsql.plan.layout import Place
 from dpsql.plan.request import Request
 from dpsql.plan.target import Reading, Readings, reading_covariance, reading_variances
@@ -27,19 +30,51 @@ def assemble_results(
     cost: CostInfo | None,
     receipt: ReceiptInfo | None,
     sealed: Sealed,
+    synthetics: Mapping[str, Synthetic] | None = None,
 ) -> tuple[Result, ...]:
     """Answer every aggregate from the estimate of its part, then run the outer shells.
 
     ``estimates`` are by the number of the part. Statements that the catalog alone determines need
-    no estimate, cost nothing and carry no noise.
+    no estimate, cost nothing and carry no noise. Those about ``synthetics`` are answered from
+    their models and carry no standard errors.
     """
     answers, variances = _read(readings, estimates)
+    known = synthetics or {}
     results = []
     for index, item in enumerate(request.statements):
-        paid, proof = (None, None) if item.is_static else (cost, receipt)
+        models = list(dict.fromkeys(s.query.table for s in item.selects if s.table.synthetic))
+        _ask_models(index, item, known, answers, variances)
         filled = _fill(index, item, answers, variances, readings, estimates)
-        results.append(build_result(item, filled, paid, proof, sealed))
+        paid, proof = (None, None) if item.is_static else (cost, receipt)
+        if models and item.is_modelled:
+            paid, proof = released(known[models[0]])
+        result = build_result(item, filled, paid, proof, sealed)
+        notes = tuple(known[name].note for name in models)
+        results.append(replace(result, notes=(*result.notes, *notes)) if notes else result)
     return tuple(results)
+
+
+def released(synthetic: Synthetic) -> tuple[CostInfo, ReceiptInfo]:
+    """What was paid for a synthetic table, and the entry in the ledger."""
+    cost = CostInfo(synthetic.epsilon, synthetic.delta, synthetic.noise, True)
+    return cost, ReceiptInfo(*synthetic.receipt)
+
+
+def _ask_models(
+    index: int,
+    item: Compiled,
+    synthetics: Mapping[str, Synthetic],
+    answers: dict[Place, Column],
+    variances: dict[Place, Column],
+) -> None:
+    """Answer what is about synthetic tables; nothing is known about the errors."""
+    for j, (select, answer) in enumerate(item.answers()):
+        if select.table.synthetic and answer.terms:
+            model = synthetics[select.query.table].model
+            flat = answer_terms(model, select.table, answer.terms)
+            columns = [name for name in select.table.columns if select.table.columns[name].size]
+            answers[index, j] = answer.arrange(flat, columns)
+            variances[index, j] = np.full(flat.shape, np.nan)
 
 
 def _read(
@@ -114,6 +149,8 @@ def _arranged(
     flat: Column | None,
     reading: tuple[int, Reading, tuple[str, ...]] | None,
 ) -> Column:
+    if flat is not None and select.table.synthetic:
+        return flat
     if flat is None or reading is None:
         cells = select.branches[answer.branch].rows * (len(answer.values) if answer.rank else 1)
         return np.zeros(cells)
@@ -143,7 +180,7 @@ def _covariance(
     estimates: Mapping[int, AnyEstimate],
 ) -> Column | None:
     one, two = places[left], places[right]
-    if one == two:
+    if one == two or one not in readings:
         return variances.get(one)
     if one not in readings or two not in readings or readings[one][0] != readings[two][0]:
         return None

@@ -95,7 +95,9 @@ def _project(select: Select, filled: Filled) -> _Parts:
         columns.append(filled.answers[output.aggregate])
         variance = filled.covariances.get((output.aggregate, output.aggregate))
         unknown = (None,) * select.rows
-        errors.append(unknown if variance is None else tuple(np.sqrt(variance).tolist()))
+        errors.append(
+            unknown if variance is None else tuple(map(_plain, np.sqrt(variance).tolist()))
+        )
         types.append(_type_name(select.kinds[output.aggregate]))
     return _Parts(tuple(zip(*columns, strict=True)), tuple(errors), tuple(types))
 

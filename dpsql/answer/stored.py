@@ -67,7 +67,7 @@ def encode(release: Release) -> bytes:
         "scopes": list(release.scopes),
     }
     arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
-    return _zipped(arrays)
+    return zipped(arrays)
 
 
 def decode(body: bytes) -> Release:
@@ -105,7 +105,7 @@ def decode(body: bytes) -> Release:
     return Release(plan, tuple(values), ledger_id, seq, head, scopes)
 
 
-def _zipped(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+def zipped(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """Return what ``np.load`` reads; noise hardly compresses, so little effort is made."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:

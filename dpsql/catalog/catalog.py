@@ -68,7 +68,8 @@ class Table:
     """One table: where its rows are, whom it protects, and its declared columns.
 
     ``columns`` is keyed by case-folded name, in declared order. ``budget`` is the epsilon of
-    everything ever released about this table, when it has one of its own.
+    everything ever released about this table, when it has one of its own. ``row_count_hint`` is a
+    public guess at its number of rows; ``synthetic`` marks a released model instead of rows.
     """
 
     name: str
@@ -77,6 +78,8 @@ class Table:
     columns: dict[str, Column]
     public: bool = False
     budget: Fraction | None = None
+    row_count_hint: int | None = None
+    synthetic: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dpsql.errors import Error, decimal_text
 
 TYPES = ("integer", "number", "text", "date", "boolean")
 COLUMN_KEYS = ("type", "domain", "domain_file", "bins", "bounds", "by", "other", "null")
-TABLE_KEYS = ("source", "privacy_unit", "public", "budget", "column")
+TABLE_KEYS = ("source", "privacy_unit", "public", "budget", "row_count_hint", "column")
 BACKENDS = ("dpsql", "opendp")
 LONGEST_ANALYST = 100
 BUDGET_KEYS = ("epsilon", "delta", "max_epsilon_per_request")
@@ -155,7 +155,10 @@ def _read_table(place: Place, name: str, body: Any, whole: Budget) -> Table:
     budget = _read_table_budget(place, body, whole)
     if public and budget is not None:
         place.fail("is public and has a budget", "leave out one of them")
-    return Table(name, _read_source(place, body), unit, columns, public, budget)
+    hint = body.get("row_count_hint")
+    if hint is not None and (isinstance(hint, bool) or not isinstance(hint, int) or hint < 1):
+        place.fail(f"row_count_hint = {show(hint)}", "row_count_hint = 50000, a public guess")
+    return Table(name, _read_source(place, body), unit, columns, public, budget, hint)
 
 
 def _read_view(place: Place, name: str, body: Any) -> View:

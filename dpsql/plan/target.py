@@ -85,7 +85,7 @@ def find_targets(statements: Sequence[Compiled]) -> tuple[Target, ...]:
     units: dict[object, tuple[Table, dict[Place, Asked]]] = {}
     for i, statement in enumerate(statements):
         for j, (select, answer) in enumerate(statement.answers()):
-            if not answer.terms:
+            if not answer.terms or select.table.synthetic:
                 continue
             largest = max(term.largest for term in answer.terms)
             sums = any(term.polynomials or term.largest != 1 for term in answer.terms)

@@ -121,6 +121,11 @@ class Compiled:
         """Whether the catalog alone determines the answer."""
         return all(select.is_static for select in self.selects)
 
+    @property
+    def is_modelled(self) -> bool:
+        """Whether it is about synthetic tables alone."""
+        return all(select.table.synthetic for select in self.selects)
+
     def answers(self) -> Iterator[tuple[Select, Answer]]:
         """Every answer of every select, in order."""
         for select in self.selects:

@@ -12,7 +12,6 @@ from dpsql.sql.products import Compiler
 from dpsql.sql.relations import Leaf, Rows
 from dpsql.sql.scope import PublicRows
 from dpsql.sql.shape import Shape
-from dpsql.sql.shell_expressions import has_aggregates
 
 
 def compile_statement(statement: Statement, compiler: Compiler, public: PublicRows) -> Compiled:
@@ -46,8 +45,6 @@ def _compose(shape: Shape, tree: exp.Expr) -> Compiled:
 
 def _is_flat(tree: exp.Select, compiler: Compiler) -> bool:
     """Whether a SELECT is over tables of the catalog alone, one of them private or unknown."""
-    if tree.args.get("distinct") and has_aggregates(tree):
-        return False
     if tree.args.get("with_") or any(query is not tree for query in tree.find_all(exp.Query)):
         return False
     tables = compiler.catalog.tables

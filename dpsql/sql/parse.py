@@ -21,6 +21,12 @@ from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.sql.clips import Clips, take_clips
 from dpsql.sql.lexemes import Fragment, Lexeme, lex, split_statements
 from dpsql.sql.options import Options, take_options
+from dpsql.sql.synthetic import (
+    Creation,
+    Materialisation,
+    parse_create,
+    parse_materialize,
+)
 
 MAX_TEXT = 64 * 1024
 MAX_DEPTH = 50
@@ -47,7 +53,8 @@ _REFUSED_SYMBOLS = {
 class Statement:
     """A recognised statement: its kind, the fragment and its argument.
 
-    ``kind`` is one of select, set, show, describe, begin, run. ``explain`` marks EXPLAIN.
+    ``kind`` is one of select, set, show, describe, begin, run, create, materialize. ``explain``
+    marks EXPLAIN; ``creation`` and ``rows`` are about synthetic tables.
     ``words`` are the arguments of our own statements; ``tree`` the parsed SELECT; ``options`` the
     settings of its WITH DIFFERENTIAL_PRIVACY clause, ``clips`` the contribution bounds of its
     aggregates.
@@ -60,6 +67,8 @@ class Statement:
     tree: exp.Query | None = None
     options: Options = ()
     clips: Clips = field(default_factory=dict)
+    creation: Creation | None = None
+    rows: Materialisation | None = None
 
 
 def parse(fragment: Fragment) -> Statement:
@@ -86,11 +95,38 @@ def parse(fragment: Fragment) -> Statement:
             return Statement("describe", fragment, words=(_name(lexemes[1]),))
         case ["begin" | "run" as kind, "workload"] if len(lexemes) == 2:
             return Statement(kind, fragment)
+        case ["create", "synthetic", *_]:
+            return Statement("create", fragment, creation=parse_create(fragment, lexemes))
+        case ["explain", "create", "synthetic"]:
+            inner = Fragment(fragment.text, fragment.start + lexemes[1].start, fragment.end)
+            creation = parse_create(inner, check_limits(inner))
+            return Statement("create", fragment, explain=True, creation=creation)
+        case ["materialize", "synthetic", *_]:
+            return Statement("materialize", fragment, rows=parse_materialize(fragment, lexemes))
         case ["select" | "from" | "with" | "(" | "values", *_]:
             return _parse_select(fragment, lexemes)
         case _:
-            known = "SELECT, EXPLAIN SELECT, SET, SHOW, DESCRIBE, BEGIN WORKLOAD and RUN WORKLOAD"
+            known = (
+                "SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN WORKLOAD, RUN WORKLOAD, "
+                "CREATE SYNTHETIC TABLE and MATERIALIZE SYNTHETIC TABLE"
+            )
             _refuse(fragment, lexemes, words[0].upper(), known)
+
+
+def parse_select(fragment: Fragment) -> Statement:
+    """Parse a statement that must be a SELECT without terms of its own.
+
+    Raises: as ``parse``, and ProgrammingError (E_STATEMENT).
+    """
+    statement = parse(fragment)
+    if statement.kind != "select" or statement.explain or statement.options:
+        raise ProgrammingError(
+            "E_STATEMENT",
+            "a workload consists of plain SELECTs",
+            hint="FOR (SELECT ...; SELECT ...)",
+            span=fragment.span(0, len(fragment.body)),
+        )
+    return statement
 
 
 def check_limits(fragment: Fragment) -> list[Lexeme]:
@@ -156,9 +192,7 @@ def _check_lexeme(fragment: Fragment, lexeme: Lexeme) -> None:
             "E_PARSE", "a quote or comment is not closed", span=_at(fragment, lexeme)
         )
     elif lexeme.kind == "symbol" and lexeme.text in _REFUSED_SYMBOLS:
-        raise ProgrammingError(
-            "E_PARSE", _REFUSED_SYMBOLS[lexeme.text], span=_at(fragment, lexeme)
-        )
+        raise ProgrammingError("E_PARSE", _REFUSED_SYMBOLS[lexeme.text], span=_at(fragment, lexeme))
 
 
 def _refuse(fragment: Fragment, lexemes: list[Lexeme], what: str, instead: str) -> NoReturn:

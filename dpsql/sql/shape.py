@@ -306,6 +306,13 @@ class Shape:
         aggregated = has_aggregates(node) or bool(node.args.get("group"))
         if not aggregated and not node.args.get("having"):
             return flat.project(node)
+        if node.args.get("distinct"):
+            self.refuse(
+                node,
+                "E_AGGREGATE",
+                "SELECT DISTINCT of aggregates",
+                "SELECT DISTINCT ... FROM (SELECT ... GROUP BY ...) works",
+            )
         if needs_split(node):
             inner, outer = split(flat, node)
             known = self.tables.known(self.leaf(flat.aggregate(inner), node))

@@ -14,15 +14,14 @@ from dpsql.sql.inline import Flat, default_name
 from dpsql.sql.relations import find_alias
 from dpsql.sql.shell_expressions import has_aggregates
 
-_SHELL = ("having", "qualify", "order", "limit", "offset", "distinct")
+_SHELL = ("having", "qualify", "order", "limit", "offset")
 _DP = ("dp_stddev", "dp_interval_low", "dp_interval_high")
 
 
 def needs_split(select: exp.Select) -> bool:
     """Whether the results of an aggregating SELECT need the outer shell."""
     parts = [*select.expressions, *(select.args.get(k) for k in ("having", "qualify", "order"))]
-    inner = any(part.find(exp.Query) for part in parts if part is not None)
-    return inner or bool(select.args.get("distinct"))
+    return any(part.find(exp.Query) for part in parts if part is not None)
 
 
 def split(flat: Flat, select: exp.Select) -> tuple[exp.Select, exp.Select]:

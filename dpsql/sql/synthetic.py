@@ -32,7 +32,7 @@ class Creation:
 
 @dataclass(frozen=True, slots=True)
 class Materialisation:
-    """Rows to draw from a synthetic table: into which file, and how many if not as many as it has."""
+    """Rows to draw from a synthetic table into a file; ``rows`` None for as many as it has."""
 
     name: str
     path: str

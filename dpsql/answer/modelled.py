@@ -1,0 +1,143 @@
+"""Answers and rows of a model instead of an estimate: biased, consistent, free."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.adaptive.handle import Candidate, Model
+from dpsql.algebra.blocks import simplify
+from dpsql.algebra.operator import Operator
+from dpsql.catalog import Column, Table
+from dpsql.catalog.domain import Bins, Periods, add_periods
+from dpsql.errors import NotSupportedError, OperationalError, printable
+from dpsql.plan.terms import Polynomial, Term
+from dpsql.plan.workload import Product
+
+Floats = NDArray[np.float64]
+
+
+def candidate_of(table: Table, term: Term) -> Candidate:
+    """A term as one product over the cells of the table's columns, its scale included.
+
+    Values within a bin are spread evenly. Raises: NotSupportedError (E_EXPR_IN_AGG).
+    """
+    factors = dict(term.factors)
+    for name, polynomial in term.polynomials.items():
+        row = _mean_row(table.columns[name], polynomial)
+        known = factors.get(name)
+        factors[name] = simplify(row[np.newaxis] if known is None else known.dense() * row)
+    if term.scale != 1:
+        name = next(iter(factors), next(iter(table.columns)))
+        known = factors.get(name)
+        ones = np.ones((1, table.columns[name].size), dtype=np.int64)
+        rows = (ones if known is None else known.dense()) * term.scale
+        whole = np.rint(rows)
+        factors[name] = simplify(whole.astype(np.int64) if (whole == rows).all() else rows)
+    ordered: dict[str, Operator] = {n: factors[n] for n in table.columns if n in factors}
+    return (Product(ordered),)
+
+
+def _mean_row(column: Column, polynomial: Polynomial) -> Floats:
+    """The mean of a polynomial over every bin."""
+    if not isinstance(column.domain, Bins):
+        raise NotSupportedError(
+            "E_EXPR_IN_AGG",
+            f"{column.name} is a measure with bounds: models are of columns with domains",
+            hint="declare bins for it in the catalog",
+        )
+    edges = np.array([float(edge) for edge in column.domain.edges])
+    middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
+    a, b, c = polynomial.coefficients
+    means = a + b * middle + c * (middle**2 + width**2 / 12)
+    rest = [0.0] * (column.other is not None) + [polynomial.null] * column.null
+    return np.concatenate([means, rest])
+
+
+def answer_terms(model: Model, table: Table, terms: Sequence[Term]) -> Floats:
+    """The answers of a model to a sum of terms, in counts, flat in column order."""
+    found = [model.answer(candidate_of(table, term)) for term in terms]
+    return np.asarray(sum(found[1:], found[0]), dtype=np.float64)
+
+
+def draw_rows(
+    model: Model, table: Table, count: int | None, rng: np.random.Generator
+) -> dict[str, list[Any]]:
+    """Synthetic rows, column by column: declared values, numbers spread evenly within bins."""
+    k = max(1, round(model.total)) if count is None else count
+    cells = model.rows(k, rng)
+    return {
+        table.columns[name].name: _values(table.columns[name], cells[name], rng)
+        for name in table.columns
+        if name in cells
+    }
+
+
+def _values(column: Column, cells: NDArray[np.int64], rng: np.random.Generator) -> list[Any]:
+    domain, known = column.domain, np.array([*column.cells, None], dtype=object)
+    values: list[Any] = known[cells].tolist()
+    if isinstance(domain, Bins):
+        edges = np.array([float(edge) for edge in domain.edges])
+        inside = cells < domain.size
+        bins = np.minimum(cells, domain.size - 1)
+        numbers = edges[bins] + rng.random(len(cells)) * np.diff(edges)[bins]
+        if column.type == "integer":
+            numbers = np.floor(numbers)
+        drawn = numbers.astype(np.int64) if column.type == "integer" else numbers
+        values = [d if i else v for d, i, v in zip(drawn.tolist(), inside, values, strict=True)]
+    if isinstance(domain, Periods) and domain.unit != "day":
+        ends = [add_periods(domain.start, domain.unit, k + 1) for k in range(domain.count)]
+        values = [
+            v if c >= domain.count else v + dt.timedelta(int(rng.random() * (ends[c] - v).days))
+            for v, c in zip(values, cells.tolist(), strict=True)
+        ]
+    return values
+
+
+def write_rows(columns: Mapping[str, list[Any]], path: Path) -> None:
+    """Write rows to a CSV or Parquet file that does not exist yet; nothing is left half written.
+
+    Raises: OperationalError (E_OUTPUT).
+    """
+    kind = path.suffix.lower()
+    if kind not in (".csv", ".parquet"):
+        raise OperationalError(
+            "E_OUTPUT", f"{printable(path.name)}: unknown kind of file", hint="x.csv or x.parquet"
+        )
+    if path.exists():
+        raise OperationalError(
+            "E_OUTPUT", f"{printable(path.name)} exists already", hint="choose another name"
+        )
+    part = path.with_name(path.name + ".part")
+    try:
+        if kind == ".csv":
+            with part.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.writer(file)
+                writer.writerow(columns)
+                writer.writerows(zip(*columns.values(), strict=True))
+        else:
+            _write_parquet(columns, part)
+        os.replace(part, path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise OperationalError(
+            "E_OUTPUT", f"{printable(path.name)} cannot be written", hint="check the folder"
+        ) from None
+
+
+def _write_parquet(columns: Mapping[str, list[Any]], path: Path) -> None:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise OperationalError(
+            "E_OUTPUT", "Parquet needs pyarrow", hint="pip install 'dpsql[arrow]', or write x.csv"
+        ) from None
+    pyarrow.parquet.write_table(pyarrow.table(dict(columns)), path)

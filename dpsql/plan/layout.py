@@ -178,7 +178,8 @@ def _join(
         for scale, product in _merge(products, joint, sizes, shared):
             merged.append((place, scale, product))
     kept = {name: each for name, each in resolutions.items() if isinstance(each, Nodes)}
-    coarse = coarsen(Workload(domain, [p for _, _, p in merged]), keep=kept)
+    pinned = {inside.get(name, name) for name in workload.pinned}
+    coarse = coarsen(Workload(domain, [p for _, _, p in merged], pinned=pinned), keep=kept)
     settled: dict[str, Resolution] = {}
     order: list[str] = []
     for key in coarse.workload.attributes:

@@ -18,6 +18,7 @@ from dpsql.sql.allowed_shell import check_aggregate, check_frame
 from dpsql.sql.growth import check_growth
 from dpsql.sql.relations import Known, Names, find_alias
 
+MAX_LEFT = 5_000
 HINT = "joins, WHERE, GROUP BY, windows, HAVING, ORDER BY and LIMIT work over aggregated results"
 
 
@@ -53,10 +54,11 @@ class Expressions:
         self.names = Names(locate, parent=around)
         self.hoisted: dict[str, str] = {}
         self.public: set[str] = set()
+        self.listed = 0
         self.windows: list[str] = []
         self.groups: list[str] = []
         self.sums: list[str] = []
-        self.group_sources: list[tuple[int, int] | None] = []
+        self.group_noise: list[bool] = []
         self.grouped = bool(select.args.get("group")) or has_aggregates(select)
         self.private = any(each.table.private for each in sources)
 
@@ -239,6 +241,9 @@ class Expressions:
         if len(table.traits) != 1:
             self.refuse(node, "E_SUBQUERY", "IN with a sub-query of several columns")
         left = sql_of(self.replace(node.this, grouped, aliases))
+        if len(left) > MAX_LEFT:
+            self.refuse(node, "E_TOO_COMPLEX", "IN after so long an expression")
+        self.listed = max(self.listed, table.rows)
         rows, full, values = (f"h_{table.name}_{part}" for part in "nml")
         self.hoist(rows, f"SELECT count(*) AS {{0}} FROM {table.name}", table)
         self.hoist(full, f"SELECT count(c0) AS {{0}} FROM {table.name}", table)
@@ -261,9 +266,14 @@ class Expressions:
             table, column = (int(part) for part in name[1:].split("_"))
             return self.sources[table].table.traits[column].noisy
         if name.startswith("k"):
-            found = self.group_sources[int(name[1:])]
-            return self.private and (found is None or self.is_noisy(f"x{found[0]}_{found[1]}"))
+            return self.group_noise[int(name[1:])]
         return self.private and name not in self.public
+
+    def mentions_noise(self, tree: exp.Expr) -> bool:
+        """Whether an expression depends on noisy numbers."""
+        if self.private and any(" " in part.name for part in tree.find_all(exp.Var)):
+            return True
+        return any(self.is_noisy(column.name) for column in tree.find_all(exp.Column))
 
     def find_groups(self) -> None:
         """The keys of GROUP BY: expressions, positions, aliases or ALL."""
@@ -285,7 +295,7 @@ class Expressions:
             tree = self.rewrite(node, False, aliases=True).unnest()
             if total(tree) not in self.groups:
                 self.groups.append(total(tree))
-                self.group_sources.append(place_of(tree.unnest()))
+                self.group_noise.append(self.mentions_noise(tree))
 
     def item_at(self, node: exp.Expr, clause: str, code: str) -> exp.Expr:
         items = self.select.expressions

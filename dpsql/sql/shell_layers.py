@@ -36,6 +36,10 @@ _CLAUSES = {
 }
 
 
+MAX_TESTS = 100_000_000
+"""Most comparisons of IN with a sub-query."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A result column of a shell SELECT: its name, its SQL, and the column it repeats."""
@@ -84,6 +88,13 @@ class Layers:
         order = self.order()
         limit, offset = self.count("limit"), self.count("offset") or 0
         body = self.layers(source.sql, where, having, items, qualify, order)
+        if rows * self.expressions.listed > MAX_TESTS:
+            raise ProgrammingError(
+                "E_TOO_LARGE",
+                f"IN would compare {rows:,} rows with {self.expressions.listed:,} values",
+                hint="join the two tables instead",
+                span=self.locate(self.select),
+            )
         if self.grouped:
             rows = rows if self.expressions.groups else 1
             unique = self.grouped_unique(items)
@@ -195,8 +206,7 @@ class Layers:
 
     def output(self, name: str, tree: exp.Expr) -> Column:
         place = place_of(tree.unnest())
-        noisy = self.expressions.private and tree.find(exp.Var) is not None
-        noisy |= any(self.expressions.is_noisy(column.name) for column in tree.find_all(exp.Column))
+        noisy = self.expressions.mentions_noise(tree)
         return Column(name, total(tree), noisy, None if self.grouped else place)
 
     def grouped_unique(self, items: Sequence[Column]) -> tuple[frozenset[int], ...]:

@@ -68,6 +68,7 @@ def build_result(
             n and e is None for n, e in zip(item.outer.noisy, item.outer.errors, strict=True)
         ]
         notes = (UNKNOWN,) if any(unknown) else ()
+    clipped = dict.fromkeys(note for select in item.selects for note in select.clipped())
     return Result(
         item.columns,
         parts.types,
@@ -76,7 +77,7 @@ def build_result(
         item.text,
         cost=cost,
         receipt=receipt,
-        notes=notes,
+        notes=(*notes, *clipped),
     )
 
 

@@ -45,7 +45,8 @@ class Explanation:
 
     ``rmse`` is the expected root mean squared error over all answers; ``comparisons`` are the
     same figure for simpler mechanisms at the same cost, and, if one is known, a lower bound.
-    ``assumed`` says that no epsilon was set and 1 was assumed; ``entry`` is the place in the
+    ``mixed`` says that answers differ in unit, so that one figure for all means little;
+    ``assumed`` that no epsilon was set and 1 was assumed; ``entry`` is the place in the
     ledger of the release that answers for free, if one does.
     """
 
@@ -60,6 +61,7 @@ class Explanation:
     assumed: bool
     remaining: Fraction
     entry: int | None = None
+    mixed: bool = False
 
     def lines(self) -> tuple[str, ...]:
         """The forecast as text."""
@@ -77,14 +79,18 @@ class Explanation:
             f"workload    {_plural(count, 'statement')}, {_plural(rows, 'row')}",
             f"strategy    {self.method}, {self.noise} noise",
             f"cost        {cost}",
-            f"error       {self.rmse:.4g} expected (root mean square)",
         ]
+        if self.mixed:
+            lines.append("error       column by column, since counts and sums differ in unit")
+        else:
+            lines.append(f"error       {self.rmse:.4g} expected (root mean square)")
         for name, rmse in self.comparisons:
             if name == BOUND:
                 continue
             times = f", {rmse / self.rmse:.3g} times as much" if rmse > 1.001 * self.rmse else ""
             lines.append(f"            {rmse:.4g} {name}{times}")
-        lines.append(f"            {self.distance()}")
+        if not self.mixed:
+            lines.append(f"            {self.distance()}")
         if count == 1:
             spread = self.statements[0].stddev
             lines += [f"column      {_spread(*item)}" for item in spread]
@@ -171,6 +177,7 @@ def explain(
         assumed,
         remaining,
         entry,
+        len({asked.weight for target in request.targets for asked in target.asked.values()}) > 1,
     )
 
 

@@ -216,20 +216,28 @@ def _least(problem: Problem) -> Strategy:
     return Strategy(problem.workload.domain, full, {}, (block,), problem.noise, "identity")
 
 
+BINARY_PLACES = 16
+"""Binary places of the rows of a workload that can be measured themselves."""
+
+
 def _workload_itself(problem: Problem) -> Iterator[Strategy]:
     """Yield the distinct query rows as a strategy, for one product or one attribute."""
     if problem.d > 1 and len(problem.components.weights2) > 1:
         return
-    rows: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None] = {}
+    rows: dict[str, Integers | None] = {}
     for name, factors in zip(problem.names, problem.factors, strict=True):
-        operators = [op for op in factors.operators if op.rows * op.n <= ROWS_LIMIT and op.integer]
+        operators = [op for op in factors.operators if op.rows * op.n <= ROWS_LIMIT]
         if len(operators) < len(factors.operators):
             return
         stacked = np.concatenate([op.dense() for op in operators])
         if (problem.components.index < 0).any():
             stacked = np.concatenate([stacked, np.ones((1, factors.n), dtype=stacked.dtype)])
         distinct = np.unique(stacked, axis=0)
-        rows[name] = distinct[distinct.any(axis=1)].astype(np.int64)
+        whole = np.ldexp(distinct.astype(np.float64), BINARY_PLACES)
+        if not np.array_equal(whole, np.rint(whole)) or np.abs(whole).max() >= 2.0**53:
+            return
+        integers: Integers = whole[distinct.any(axis=1)].astype(np.int64)
+        rows[name] = integers // max(1, int(np.gcd.reduce(integers, axis=None)))
     domain = problem.workload.domain
     yield assemble(domain, rows, {problem.names: 1.0}, problem.noise, "workload")
 

@@ -76,6 +76,18 @@ class Select:
         """Whether the catalog alone determines the answer."""
         return self.rows == 0 or not any(answer.terms for answer in self.answers)
 
+    def clipped(self) -> tuple[str, ...]:
+        """What is said about measures that are summed: their values are clipped."""
+        found: dict[str, tuple[float, float]] = {}
+        for answer in self.answers:
+            for term in answer.terms:
+                for name, polynomial in term.polynomials.items():
+                    column = self.table.columns[name]
+                    if column.bounds is not None:
+                        low, high = column.bounds
+                        found[column.name] = polynomial.clip or (float(low), float(high))
+        return tuple(f"{name} is clipped to [{lo:g}, {hi:g}]" for name, (lo, hi) in found.items())
+
     def key_columns(self) -> list[list[Any]]:
         """The values of every key, one list per key, in result order."""
         columns: list[list[Any]] = [[] for _ in self.query.keys]

@@ -5,24 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dpsql.errors import Span
 
 _LEXEME = re.compile(
-    r"""(?P<string>'(?:[^']|'')*')
+    r"""(?P<space>\s+)
+      | (?P<word>[^\W\d]\w*)
+      | (?P<number>(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)
+      | (?P<string>'(?:[^']|'')*')
       | (?P<quoted>"(?:[^"]|"")*")
       | (?P<comment>--[^\n]*|/\*.*?\*/)
       | (?P<open>['"].*|/\*.*)
-      | (?P<number>(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)
-      | (?P<word>[^\W\d]\w*)
-      | (?P<space>\s+)
       | (?P<symbol>.)""",
     re.VERBOSE | re.DOTALL,
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Lexeme:
+class Lexeme(NamedTuple):
     """One token: its kind (a group name of the pattern), text and start."""
 
     kind: str

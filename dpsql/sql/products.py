@@ -45,6 +45,7 @@ class Compiler:
         self.evaluator = Evaluator()
         self.known: dict[Hashable, Condition] = {}
         self._factors: dict[bytes, Operator] = {}
+        self._conditions: dict[bytes, Operator | None] = {}
         self._rehearsed: set[tuple[Shell, tuple[str, ...], tuple[str, ...]]] = set()
 
     def compile(self, query: Query) -> Select:
@@ -71,6 +72,14 @@ class Compiler:
         if key not in self._factors:
             self._factors[key] = simplify(rows)
         return self._factors[key]
+
+    def condition(self, mask: Mask) -> Operator | None:
+        """Intern the single row of a mask; None where it holds everywhere."""
+        key = mask.tobytes()
+        if key not in self._conditions:
+            row = None if mask.all() else self.factor(mask.astype(np.int64)[None, :])
+            self._conditions[key] = row
+        return self._conditions[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +137,8 @@ class _Products:
             if isinstance(condition, Expression):
                 found.setdefault(condition.column, []).append(condition)
         for column, expressions in found.items():
-            self.evaluator.prepare(self.source(column), expressions)
+            if len(expressions) > 1:
+                self.evaluator.prepare(self.source(column), expressions)
 
     def masks(self, conditions: Sequence[Condition]) -> dict[str | None, Mask]:
         """The conjunction of the single-column conditions, column by column."""
@@ -295,6 +305,11 @@ class _Products:
             axis, mask = rows_of.get(name), piece.masks.get(name)
             numbers = piece.weights.get(name)
             if axis is None and mask is None and numbers is None and name not in self.lookups:
+                continue
+            if axis is None and numbers is None and mask is not None and name not in self.lookups:
+                row = self.compiler.condition(mask)
+                if row is not None:
+                    factors[name] = row
                 continue
             rows: NDArray[Any]
             if axis is None:

@@ -22,7 +22,7 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     tree, fragment = statement.tree, statement.fragment
     assert tree is not None
     if isinstance(tree, exp.Select) and _is_flat(tree, compiler):
-        query = bind(tree, fragment, compiler.catalog, public, statement.clips)
+        query = bind(tree, fragment, compiler.catalog, public, statement.clips, compiler.known)
         return Compiled(fragment.body, (compiler.compile(query),))
     try:
         return _compose(Shape(statement, compiler, public), tree)
@@ -45,10 +45,13 @@ def _compose(shape: Shape, tree: exp.Expr) -> Compiled:
 
 def _is_flat(tree: exp.Select, compiler: Compiler) -> bool:
     """Whether a SELECT is over tables of the catalog alone, one of them private or unknown."""
-    if tree.args.get("with_") or any(query is not tree for query in tree.find_all(exp.Query)):
+    if tree.args.get("with_"):
+        return False
+    found = list(tree.find_all(exp.Query, exp.Table))
+    if any(isinstance(part, exp.Query) and part is not tree for part in found):
         return False
     tables = compiler.catalog.tables
-    names = [table.name.casefold() for table in tree.find_all(exp.Table)]
+    names = [part.name.casefold() for part in found if isinstance(part, exp.Table)]
     if any(name in compiler.catalog.views and name not in tables for name in names):
         return False
     known = [tables[name] for name in names if name in tables]

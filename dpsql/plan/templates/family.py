@@ -60,7 +60,8 @@ class Family:
 
     def measure(self, totals: Floats) -> tuple[Floats, Floats]:
         """Return prod of 1/tau_i over each set and over each component; totals are 1/tau."""
-        logs = np.log(totals)
+        # Rounding may take a total below zero where columns nearly cancel.
+        logs = np.log(np.maximum(totals, 1e-300))
         return np.exp(self._member @ logs), np.exp(self._inside @ logs)
 
     def error(

@@ -304,6 +304,7 @@ class Expressions:
             raise ProgrammingError(
                 code,
                 f"{clause} {node.name}: there are {len(items)} select items",
+                hint=f"write a name, or a position from 1 to {len(items)}",
                 span=self.locate(node),
             )
         found: exp.Expr = items[position - 1].unalias()

@@ -261,6 +261,7 @@ class Layers:
             raise ProgrammingError(
                 "E_ORDER_BY",
                 f"ORDER BY {node.name}: there are {len(fields)} columns",
+                hint=f"write a name, or a position from 1 to {len(fields)}",
                 span=self.locate(node),
             )
         return fields[position - 1].value.copy()

@@ -76,7 +76,7 @@ def nested(outer: Axis, inner: Axis) -> Axis:
         )
     both = outer.members[:, None, :] & inner.members[None, :, :]
     groups = tuple((*one, *two) for one, two in itertools.product(outer.groups, inner.groups))
-    return Axis(outer.column, outer.keys, groups, both.reshape(len(groups), -1))
+    return Axis(outer.column, outer.keys, groups, both.reshape(len(groups), both.shape[2]))
 
 
 def ranges(column: Column, key: int, kept: Rows | None, dense: int) -> Axis:

@@ -7,6 +7,7 @@ text costs neither time nor a traceback.
 from __future__ import annotations
 
 import difflib
+import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -43,6 +44,8 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _UNARY = {"not", "-", "+", "~"}
 _OPENING = {"(", "[", "case"}
 _CLOSING = {")", "]", "end"}
+_GAPS = {(",", ","), ("(", ","), (",", ")")}
+
 _REFUSED_SYMBOLS = {
     "$": "dollar quotes are not supported",
     "~": "~ is not supported; write regexp_matches(column, pattern)",
@@ -249,6 +252,7 @@ def _refuse_setting(fragment: Fragment, lexeme: Lexeme, known: Sequence[str]) ->
 def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = False) -> Statement:
     text, options = take_options(fragment, lexemes)
     text, clips = take_clips(fragment, text, lexemes)
+    _check_gaps(fragment, lexemes)
     try:
         trees = sqlglot.parse(text, read="duckdb")
     except SqlglotError as error:
@@ -276,6 +280,22 @@ def parse_view(sql: str) -> exp.Query:
     if statement.tree is None or statement.explain or statement.options or statement.clips:
         raise NotSupportedError("E_STATEMENT", "this is not a plain SELECT", hint="SELECT ...")
     return statement.tree
+
+
+def _check_gaps(fragment: Fragment, lexemes: Sequence[Lexeme]) -> None:
+    """Refuse what the parser would read past: a missing argument, texts side by side."""
+    for left, right in itertools.pairwise(lexemes):
+        span = fragment.span(right.start, right.start + len(right.text))
+        if (left.text, right.text) in _GAPS:
+            raise ProgrammingError(
+                "E_PARSE", "something is missing before this", hint="one comma too many?", span=span
+            )
+        if left.kind == right.kind == "string":
+            raise ProgrammingError(
+                "E_PARSE", "two texts side by side", hint="join texts with ||", span=span
+            )
+        if left.text.lower() == right.text.lower() == "from":
+            raise ProgrammingError("E_PARSE", "FROM FROM", hint="FROM table", span=span)
 
 
 def _check_depth(tree: exp.Expr) -> None:

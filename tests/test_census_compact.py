@@ -1,0 +1,63 @@
+"""33 GROUP BY statements ask exactly what the 4,151 statements of the census file ask."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from dpsql.catalog import Catalog
+from dpsql.plan.terms import Term
+from dpsql.sql.bind import no_public_rows
+from dpsql.sql.compose import compile_statement
+from dpsql.sql.lexemes import split_statements
+from dpsql.sql.parse import parse
+from dpsql.sql.products import Compiler
+
+DEMO = Path(__file__).parents[1] / "demo_data"
+SIZES = {"sex": 2, "hispanic": 2, "race": 64, "age": 115}
+
+
+def terms(name: str) -> Iterator[Term]:
+    """The products of every statement of a file: one each."""
+    compiler = Compiler(Catalog.load(DEMO / "census.toml"))
+    for fragment in split_statements((DEMO / name).read_text(encoding="utf-8")):
+        (select,) = compile_statement(parse(fragment), compiler, no_public_rows).selects
+        (answer,) = select.answers
+        (term,) = answer.terms
+        yield term
+
+
+def queries(products: Iterator[Term]) -> Counter[tuple[bytes, ...]]:
+    """Every query as one row per column, with how often it is asked."""
+    found: Counter[tuple[bytes, ...]] = Counter()
+    for term in products:
+        rows = []
+        for name, size in SIZES.items():
+            factor = term.factors.get(name)
+            dense = np.ones((1, size)) if factor is None else factor.dense()
+            rows.append([row.astype(np.int8).tobytes() for row in dense])
+        found.update(itertools.product(*rows))
+    return found
+
+
+def test_the_compact_file_is_the_same_workload_in_33_products() -> None:
+    compact = list(terms("census_sf1_compact.sql"))
+    assert len(compact) == 33
+    asked = queries(iter(compact))
+    assert asked.total() == 4151
+    assert asked == queries(terms("census_sf1.sql"))
+
+
+def test_the_compact_file_is_up_to_date() -> None:
+    spec = importlib.util.spec_from_file_location("compact", DEMO / "make_sf1_compact.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    text = (DEMO / "census_sf1.sql").read_text(encoding="utf-8")
+    assert (DEMO / "census_sf1_compact.sql").read_text(encoding="utf-8") == module.render(text)

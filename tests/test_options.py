@@ -1,0 +1,179 @@
+"""Terms of single statements: weight, max_stddev, contribution bounds; counts of privacy units."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.dbapi import Connection
+from tests.support.seam import zero_noise
+
+DEMO = Path(__file__).parents[1] / "demo_data"
+TABLE = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS({}) sex, race, COUNT(*) AS n FROM adult GROUP BY ALL"
+)
+UNITS = "SELECT site, COUNT(DISTINCT person_id) AS persons FROM rand_hie {} GROUP BY site"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("adult", "rand_hie"):
+        for suffix in ("toml", "parquet"):
+            shutil.copy(DEMO / f"{name}.{suffix}", tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def adult(folder: Path) -> Connection:
+    return dpsql.connect(folder / "adult.toml", epsilon=1, delta=1e-9, noise="laplace")
+
+
+@pytest.fixture
+def hie(folder: Path) -> Connection:
+    return dpsql.connect(folder / "rand_hie.toml", epsilon=1)
+
+
+def errors(connection: Connection, script: str, epsilon: Fraction | None = None) -> list[float]:
+    """The forecast standard errors that EXPLAIN shows, in order."""
+    if epsilon is not None:
+        connection.set("epsilon", f"{float(epsilon):.9f}")
+    text = str(connection.explain(script))
+    return [float(number) for number in re.findall(r"\bn ± ([\d.e+]+)", text)]
+
+
+def test_weight_decides_which_statement_gets_the_accuracy(adult: Connection) -> None:
+    script = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(weight = {}) sex, COUNT(*) AS n FROM adult "
+        "GROUP BY sex; SELECT age, COUNT(*) AS n FROM adult GROUP BY age"
+    )
+    found = [errors(adult, script.format(weight)) for weight in ("0.05", "1", "20")]
+    first, second = zip(*found, strict=True)
+    assert first[0] > 1.2 * first[1] > 1.2 * first[2]
+    assert second[0] < second[1] < second[2]
+
+
+@pytest.mark.parametrize("weight", ["0", "-1", "'much'", "1e400", "NaN"])
+def test_a_weight_is_a_positive_number(adult: Connection, weight: str) -> None:
+    with pytest.raises(dpsql.Error, match=r"E_SETTING|E_LITERAL|E_PARSE"):
+        adult.explain(TABLE.format(f"weight = {weight}"))
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("wanted", [0.75, 5.0, 123.0])
+def test_max_stddev_takes_the_least_epsilon(adult: Connection, noise: str, wanted: float) -> None:
+    adult.set("noise", noise)
+    found = adult.explain(TABLE.format(f"max_stddev = {wanted}")).epsilon
+    plain = TABLE.format("weight = 1")
+    (at_it,) = errors(adult, plain, found)
+    (below,) = errors(adult, plain, found * Fraction(99, 100))
+    assert at_it <= wanted < below
+
+
+def test_max_stddev_is_charged_as_explained(adult: Connection) -> None:
+    statement = TABLE.format("max_stddev = 4")
+    epsilon = adult.explain(statement).epsilon
+    result = adult.execute(statement).result
+    assert result.cost is not None
+    assert result.cost.epsilon == epsilon
+    assert largest(result.stddev[-1]) <= 4
+    (entry,) = [entry for entry in adult.entries() if entry.kind == "debit"]
+    assert Fraction(entry.epsilon) == epsilon
+
+
+def test_the_strictest_statement_of_a_script_decides(adult: Connection) -> None:
+    strict, loose = (TABLE.format(f"max_stddev = {wanted}") for wanted in (2, 9))
+    both = adult.explain(f"{loose}; {strict}").epsilon
+    assert both >= adult.explain(strict).epsilon > adult.explain(loose).epsilon
+
+
+def test_max_stddev_out_of_reach_is_refused_free_of_charge(adult: Connection) -> None:
+    for ask in (adult.explain, adult.execute):
+        with pytest.raises(dpsql.Error, match="max_stddev needs an epsilon of about") as caught:
+            ask(TABLE.format("max_stddev = 0.001"))
+        assert caught.value.code == "E_EPSILON"
+    assert [entry.kind for entry in adult.entries()] in ([], ["created"])
+
+
+def test_max_stddev_needs_an_error_of_closed_form(adult: Connection) -> None:
+    with pytest.raises(dpsql.Error, match="E_SETTING"):
+        adult.explain(
+            "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_stddev = 1) COUNT(*) / 2 FROM adult"
+        )
+
+
+def test_contribution_bounds_clip_within_the_declared_ones(adult: Connection) -> None:
+    asked = "SELECT sex, SUM(capital_gain{}) AS s FROM adult GROUP BY sex"
+    narrow = asked.format(", contribution_bounds_per_group => (0, 5000)")
+    with zero_noise():
+        found = dict(adult.execute(narrow).fetchall())
+    exact = duckdb.execute(
+        "SELECT sex, SUM(LEAST(capital_gain, 5000)) AS s, COUNT(*) AS k "
+        f"FROM '{DEMO / 'adult.parquet'}' GROUP BY sex"
+    ).fetchall()
+    for sex, total, rows in exact:
+        assert abs(found[sex] - float(total)) <= rows * 5000 / 2**10
+    adult.set("fresh", "on")
+    errors_of = [adult.execute(sql).stddev[-1] for sql in (narrow, asked.format(""))]
+    small, large = map(largest, errors_of)
+    assert large == pytest.approx(small * 99999 / 5000, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "code"),
+    [("(5, 5)", "E_DEGENERATE_BOUNDS"), ("(9, 1)", "E_DEGENERATE_BOUNDS"), ("(0)", "E_PARSE")],
+)
+def test_contribution_bounds_leave_something(adult: Connection, bounds: str, code: str) -> None:
+    with pytest.raises(dpsql.Error) as caught:
+        adult.explain(
+            f"SELECT SUM(capital_gain, contribution_bounds_per_group => {bounds}) FROM adult"
+        )
+    assert caught.value.code == code
+
+
+def test_contribution_bounds_are_per_row(hie: Connection) -> None:
+    with pytest.raises(dpsql.Error, match="where a unit has 5 rows"):
+        hie.explain(
+            "SELECT SUM(drug_spending, contribution_bounds_per_group => (0, 9)) FROM rand_hie"
+        )
+
+
+@pytest.mark.parametrize("where", ["", "WHERE md_visits >= 10 AND sex = 'Female'"])
+def test_units_are_counted_once_in_every_group(hie: Connection, where: str) -> None:
+    statement = UNITS.format(where)
+    exact = duckdb.execute(statement.replace("rand_hie", f"'{DEMO / 'rand_hie.parquet'}'", 1))
+    with zero_noise():
+        found = hie.execute(statement).fetchall()
+    assert rounded(found) == rounded(exact.fetchall())
+
+
+def test_units_rows_and_sums_of_one_statement(hie: Connection) -> None:
+    statement = (
+        "SELECT COUNT(DISTINCT person_id) AS u, COUNT(*) AS n, SUM(md_visits) AS s FROM rand_hie"
+    )
+    exact = duckdb.execute(statement.replace("rand_hie", f"'{DEMO / 'rand_hie.parquet'}'"))
+    with zero_noise():
+        found = hie.execute(statement).fetchall()
+    assert rounded(found) == rounded(exact.fetchall())
+
+
+def test_a_unit_that_is_in_one_group_only_costs_less(hie: Connection) -> None:
+    """Rows of a person may lie in five groups, and the noise on persons covers all of them."""
+    (whole,) = hie.execute("SELECT COUNT(DISTINCT person_id) AS u FROM rand_hie").stddev
+    (_, groups) = hie.execute(UNITS.format("")).stddev
+    assert largest(groups) > largest(whole)
+
+
+def largest(errors: Sequence[float | None] | None) -> float:
+    """The largest of the standard errors of a column."""
+    return max(error for error in errors or () if error is not None)
+
+
+def rounded(rows: Sequence[Sequence[float]]) -> list[tuple[float, ...]]:
+    return sorted(tuple(round(float(value), 6) for value in row) for row in rows)

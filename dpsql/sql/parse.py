@@ -285,17 +285,24 @@ def parse_view(sql: str) -> exp.Query:
 def _check_gaps(fragment: Fragment, lexemes: Sequence[Lexeme]) -> None:
     """Refuse what the parser would read past: a missing argument, texts side by side."""
     for left, right in itertools.pairwise(lexemes):
-        span = fragment.span(right.start, right.start + len(right.text))
         if (left.text, right.text) in _GAPS:
             raise ProgrammingError(
-                "E_PARSE", "something is missing before this", hint="one comma too many?", span=span
+                "E_PARSE",
+                "something is missing before this",
+                hint="one comma too many?",
+                span=_at(fragment, right),
             )
         if left.kind == right.kind == "string":
             raise ProgrammingError(
-                "E_PARSE", "two texts side by side", hint="join texts with ||", span=span
+                "E_PARSE",
+                "two texts side by side",
+                hint="join texts with ||",
+                span=_at(fragment, right),
             )
-        if left.text.lower() == right.text.lower() == "from":
-            raise ProgrammingError("E_PARSE", "FROM FROM", hint="FROM table", span=span)
+        if left.text.lower() == "from" == right.text.lower():
+            raise ProgrammingError(
+                "E_PARSE", "FROM FROM", hint="FROM table", span=_at(fragment, right)
+            )
 
 
 def _check_depth(tree: exp.Expr) -> None:

@@ -177,16 +177,19 @@ class _Sources:
 
     def fit(self, scope: Scope, joins: list[exp.Join]) -> None:
         """Find the private column that each set of public rows is joined to."""
+        where = self.tree.args.get("where")
+        written = conjuncts(where.this) if where is not None else []
+        if not self.joined and not joins:
+            scope.where = written
+            return
         tests: list[tuple[exp.Expr, bool]] = []
         for join in joins:
             if join.args.get("on") is not None:
                 tests += [(test, True) for test in conjuncts(join.args["on"])]
             for name in join.args.get("using") or []:
                 tests.append((self.using(scope, name), True))
-        where = self.tree.args.get("where")
         kept: list[exp.Expr] = []
-        for test in conjuncts(where.this) if where is not None else []:
-            tests.append((test, False))
+        tests += [(test, False) for test in written]
         for test, joining in tests:
             if not self.take(scope, test, joining):
                 kept.append(test)

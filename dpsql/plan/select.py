@@ -219,6 +219,9 @@ def _least(problem: Problem) -> Strategy:
 BINARY_PLACES = 16
 """Binary places of the rows of a workload that can be measured themselves."""
 
+UNEVEN = 1 << 12
+"""How much larger one of these rows may be than another: beyond, small ones drown."""
+
 
 def _workload_itself(problem: Problem) -> Iterator[Strategy]:
     """Yield the distinct query rows as a strategy, for one product or one attribute."""
@@ -237,6 +240,9 @@ def _workload_itself(problem: Problem) -> Iterator[Strategy]:
         if not np.array_equal(whole, np.rint(whole)) or np.abs(whole).max() >= 2.0**53:
             return
         integers: Integers = whole[distinct.any(axis=1)].astype(np.int64)
+        sizes = np.abs(integers).max(axis=1)
+        if sizes.max() > UNEVEN * sizes.min():
+            return
         rows[name] = integers // max(1, int(np.gcd.reduce(integers, axis=None)))
     domain = problem.workload.domain
     yield assemble(domain, rows, {problem.names: 1.0}, problem.noise, "workload")

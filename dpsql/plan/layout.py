@@ -26,10 +26,10 @@ from dpsql.plan.workload import Product, Workload
 Place: TypeAlias = "tuple[int, int]"
 
 JOINT_CELLS = 4096
-"""Most cells of an attribute that is made of several columns."""
+"""Most cells of an attribute that is made of several columns, alike cells merged."""
 
-JOINT_NUMBERS = 1 << 24
-"""Most numbers in a matrix over such an attribute."""
+JOINT_NUMBERS = 1 << 22
+"""Most numbers in a matrix over such an attribute, before cells are merged."""
 
 SEPARATOR = " × "
 
@@ -85,8 +85,9 @@ def lay_out(
         found[place].append((scale, product))
     if joint:
         groups = _coupled(workload, found, nodes)
-        if groups:
-            return _join(workload, resolutions, found, groups)
+        together = _join(workload, resolutions, found, groups) if groups else None
+        if together is not None:
+            return together
     return Layout(workload, resolutions, _frozen(found), order)
 
 
@@ -145,7 +146,7 @@ def _coupled(
     return [
         tuple(name for name in workload.attributes if name in group)
         for group in groups
-        if math.prod(sizes[name] for name in group) <= JOINT_CELLS and _fits(workload, group)
+        if _fits(workload, group)
     ]
 
 
@@ -163,8 +164,8 @@ def _join(
     resolutions: Mapping[str, Resolution],
     found: Mapping[Place, Sequence[tuple[float, Product]]],
     groups: Sequence[tuple[str, ...]],
-) -> Layout:
-    """Make one attribute of every group of columns."""
+) -> Layout | None:
+    """Make one attribute of every group of columns; None where one is large."""
     sizes = workload.domain
     joint = {SEPARATOR.join(group): group for group in groups}
     inside = {name: key for key, group in joint.items() for name in group}
@@ -180,6 +181,8 @@ def _join(
     kept = {name: each for name, each in resolutions.items() if isinstance(each, Nodes)}
     pinned = {inside.get(name, name) for name in workload.pinned}
     coarse = coarsen(Workload(domain, [p for _, _, p in merged], pinned=pinned), keep=kept)
+    if any(coarse.workload.domain[key] > JOINT_CELLS for key in joint):
+        return None
     settled: dict[str, Resolution] = {}
     order: list[str] = []
     for key in coarse.workload.attributes:

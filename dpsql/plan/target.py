@@ -20,6 +20,9 @@ from dpsql.plan.workload import Product
 if TYPE_CHECKING:
     from dpsql.sql.compiled import Compiled
 
+MANY_TERMS = 8
+"""Terms of an answer above which joint attributes, where they fit, are not compared with others."""
+
 Reading: TypeAlias = "tuple[tuple[float, Product], ...]"
 """An answer as a weighted sum of products over the cells of a part."""
 
@@ -42,7 +45,10 @@ class Target:
         if all(len(products) == 1 for products in apart.products.values()):
             return (apart,)
         joint = lay_out(self.table, self.asked, joint=True)
-        return (apart,) if joint.workload.domain == apart.workload.domain else (apart, joint)
+        if joint.workload.domain == apart.workload.domain:
+            return (apart,)
+        most = max(len(products) for products in apart.products.values())
+        return (joint,) if most > MANY_TERMS else (apart, joint)
 
     @property
     def rows_per_unit(self) -> int:

@@ -130,10 +130,48 @@ class Nodes:
         return ()
 
 
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Rows by the public levels that the value of a bounded measure lies between.
+
+    Cell i has the values above ``levels[i - 1]`` and not above ``levels[i]``; the first cell has
+    all lower ones, the last all higher ones. NULL is in no cell. Levels increase.
+    """
+
+    column: str
+    levels: tuple[Fraction, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The one column."""
+        return (self.column,)
+
+    @property
+    def size(self) -> int:
+        """The number of cells."""
+        return len(self.levels)
+
+    @property
+    def unit(self) -> int:
+        """What one row adds to its cell."""
+        return 1
+
+    @property
+    def facts(self) -> tuple[object, ...]:
+        """Everything there is: there are no arrays."""
+        return ("steps", self.column, *map(str, self.levels))
+
+    def arrays(self) -> tuple[Integers, ...]:
+        """All arrays, for digests."""
+        return ()
+
+
 REAL_BITS = 16
 """Bits of a real number's place between two nodes, where there is room for them."""
 
 Resolution: TypeAlias = Cells | Nodes
+
+AnyResolution: TypeAlias = Cells | Nodes | Steps
 
 
 def cells_of(column: str, classes: Integers) -> Cells:
@@ -161,7 +199,7 @@ def grid_for(span: int | None, degree: int, together: int) -> int:
     return min(most, 1 << REAL_BITS)
 
 
-def block_unit(resolutions: Sequence[Resolution]) -> int:
+def block_unit(resolutions: Sequence[AnyResolution]) -> int:
     """What one row adds to all cells of a block together: the L1 sensitivity of its data."""
     unit = 1
     for each in resolutions:

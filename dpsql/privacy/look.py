@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dpsql.adaptive.handle import Candidate, Floats, Integers, Measured, Noise
 from dpsql.algebra.blocks import Dense
 from dpsql.errors import InternalError
+from dpsql.plan.cells import Nodes
 from dpsql.plan.strategy import round_up
 from dpsql.plan.workload import Product
 from dpsql.privacy.entropy import Bits
@@ -28,7 +29,7 @@ from dpsql.privacy.norms import Piece, Reader, joint_norm, largest_column
 from dpsql.privacy.opendp_noise import certified
 from dpsql.privacy.run import Filter, Run, require_amount
 from dpsql.privacy.selection import above_threshold, exponential_mechanism, top_choices
-from dpsql.privacy.truth import Truth
+from dpsql.privacy.truth import Tally, Truth
 from dpsql.privacy.whole import misused, root_down, whole_lists, whole_penalties, whole_weights
 
 T = TypeVar("T")
@@ -77,13 +78,16 @@ class _Looker:
     E_FORK in another process. What a failed look would have cost stays spent.
     """
 
-    __slots__ = ("_backend", "_filter", "_reader", "_truth")
+    __slots__ = ("_backend", "_filter", "_reader", "_truth", "_vault")
 
     def __init__(self, run: Run, vaults: Vaults) -> None:
         self._filter = Filter(run)
         self._backend = vaults.backend
+        self._vault = vaults[run.table]
         self._reader = Reader(run.domain)
         self._truth = Truth(vaults[run.table], run.classes)
+        if run.view is not None:
+            self._truth = Tally(vaults[run.table], (run.view.levels, *run.view.within))
 
     @property
     def noise(self) -> Noise:
@@ -124,29 +128,44 @@ class _Looker:
     ) -> list[Measured]:
         pieces = self._read(candidates)
         norm = joint_norm(pieces, self._reader.domain, self.noise)
+        noisy, stddev = self._draw(what, pieces, norm, self._c, self._truth, amount)
+        return [
+            Measured(candidate, np.array(values, dtype=np.float64), stddev, self.noise)
+            for candidate, values in zip(candidates, noisy, strict=True)
+        ]
+
+    def _draw(
+        self,
+        what: str,
+        pieces: Sequence[tuple[Piece, ...]],
+        norm: int,
+        unit: int,
+        truth: Truth,
+        amount: Fraction,
+    ) -> tuple[list[NDArray[Any]], float]:
+        """Noisy answers and the deviation of their noise.
+
+        A privacy unit moves the columns of the rows, whose largest norm is given, by ``unit``.
+        """
         require_amount(amount)
         if self.noise == "laplace":
-            sensitivity, scale = self._c * norm, round_up(self._c * norm / amount)
+            sensitivity, scale = unit * norm, round_up(unit * norm / amount)
             stddev = math.sqrt(2) * float(scale)
         else:
-            sensitivity = self._c**2 * norm
+            sensitivity = unit**2 * norm
             scale = round_up(sensitivity / (2 * amount))
             stddev = math.sqrt(scale)
         backend = certified(self.noise, sensitivity, scale) if self._backend == "opendp" else None
         self._filter.spend(what, amount)
 
         def look() -> list[NDArray[Any]]:
-            true = [self._truth.answer(each) for each in pieces]
+            true = [truth.answer(each) for each in pieces]
             if backend is not None:
                 return [backend.release(each) for each in true]
             draw, bits = DRAWS[self.noise], Bits()
             return [each + draw(bits, scale, each.size) for each in true]
 
-        noisy = sealed_look(look)
-        return [
-            Measured(candidate, np.array(values, dtype=np.float64), stddev, self.noise)
-            for candidate, values in zip(candidates, noisy, strict=True)
-        ]
+        return sealed_look(look), stddev
 
 
 class Looks(_Looker):
@@ -308,8 +327,31 @@ class SumLooks(_Looker):
         if given.ndim != 2 or given.dtype.kind not in "iu":
             raise misused()
         (name,) = self._reader.domain
+        view = self._filter.run.view
+        if view is not None and view.spread is not None:
+            return self.spread(view.spread, given, amount)
         candidate = (Product({name: Dense(given.astype(np.int64))}),)
         return self._release("measure", [candidate], amount)[0]
+
+    def spread(self, nodes: Nodes, rows: Integers, amount: Fraction) -> Measured:
+        """Return noisy answers of integer rows over nodes of the column, shape (r, nodes).
+
+        Answers are in rows of data, of which each adds one in total to its nodes.
+        Guarantee: the weights of a row are a convex combination of ``nodes.unit`` cells, so noise
+        from the exact largest column norm times the unit: amount-DP or amount-zCDP.
+        """
+        (name,), view, given = self._reader.domain, self._filter.run.view, np.asarray(rows)
+        if view is None or nodes.column != name or given.ndim != 2:
+            raise misused()
+        reader = Reader({name: nodes.size})
+        candidate = (Product({name: Dense(given.astype(np.int64))}),)
+        pieces = [reader.read(candidate)]
+        norm = joint_norm(pieces, reader.domain, self.noise)
+        truth = Tally(self._vault, (nodes, *view.within))
+        unit = self._c * nodes.unit
+        (noisy,), stddev = self._draw("measure", pieces, norm, unit, truth, amount)
+        values = np.array([int(each) / nodes.unit for each in noisy], dtype=np.float64)
+        return Measured(candidate, values, stddev / nodes.unit, self.noise)
 
     def _charge(self, what: str, amount: Fraction, rate: int) -> Fraction:
         """Spend an amount and return its epsilon; under zCDP epsilon^2 / rate costs it."""

@@ -15,7 +15,26 @@ from numpy.typing import NDArray
 
 from dpsql.adaptive.handle import Noise
 from dpsql.errors import BudgetExceeded, InternalError
+from dpsql.plan.cells import AnyResolution, Cells, Nodes, Steps
 from dpsql.privacy.whole import misused
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How a run over sums sees the rows, where that is more than the classes of one attribute.
+
+    ``levels`` puts every row in one bin, or in none; ``spread``, with a node for every bin, is
+    measured in place of the bins. Only the rows that are in a cell of each of ``within`` count.
+    """
+
+    levels: Cells | Steps
+    spread: Nodes | None = None
+    within: tuple[Cells, ...] = ()
+
+    @property
+    def resolutions(self) -> tuple[AnyResolution, ...]:
+        """All of them, for digests."""
+        return (self.levels, *(() if self.spread is None else (self.spread,)), *self.within)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +45,7 @@ class Run:
     rows to leave out. ``amount`` is the epsilon ("laplace") or rho ("gaussian") of the whole run,
     for a privacy unit of at most ``rows_per_unit`` rows. ``settings`` is the canonical text of
     every public setting of the mechanism. A run over sums has one attribute, and the public
-    ``values`` of its classes, in order.
+    ``values`` of its classes, in order; or a ``view`` of the rows in place of classes.
     """
 
     table: str
@@ -36,10 +55,13 @@ class Run:
     rows_per_unit: int
     settings: str
     values: tuple[int, ...] = ()
+    view: View | None = None
 
     @property
     def domain(self) -> dict[str, int]:
         """Attribute to number of classes."""
+        if self.view is not None:
+            return {self.view.levels.columns[0]: self.view.levels.size}
         return {name: int(each.max(initial=-1)) + 1 for name, each in self.classes.items()}
 
     @property
@@ -48,7 +70,11 @@ class Run:
         facts = (self.table, self.noise, str(self.amount), self.rows_per_unit, self.settings)
         names, values = list(self.classes), list(map(int, self.values))
         digest = hashlib.sha256(repr(("adaptive", *facts, names, values)).encode())
-        for each in self.classes.values():
+        arrays = list(self.classes.values())
+        for seen in () if self.view is None else self.view.resolutions:
+            digest.update(repr(seen.facts).encode())
+            arrays += seen.arrays()
+        for each in arrays:
             cells = np.ascontiguousarray(each, dtype=np.int64)
             digest.update(repr(cells.shape).encode() + cells.tobytes())
         return digest.hexdigest()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.plan.cells import AnyResolution
 from dpsql.privacy.measure import apply_rows_unbounded
 from dpsql.privacy.norms import Piece
 from dpsql.privacy.vault.base import Vault
@@ -74,6 +75,25 @@ class Truth:
         if names not in self._tensors:
             self._tensors[names] = self._vault.count(names, [self._classes[n] for n in names])
         return self._tensors[names]
+
+
+class Tally(Truth):
+    """The rows of one table in the cells or nodes of one resolution, seen through others."""
+
+    __slots__ = ("_resolutions",)
+
+    def __init__(self, vault: Vault, resolutions: Sequence[AnyResolution]) -> None:
+        super().__init__(vault, {})
+        self._resolutions = tuple(resolutions)
+
+    def marginal(self, names: tuple[str, ...]) -> NDArray[np.int64]:
+        """Return what the rows add to the cells of the first resolution, whatever its name."""
+        if self._closed:
+            raise misused()
+        if () not in self._tensors:
+            found = self._vault.tally(self._resolutions)
+            self._tensors[()] = found.reshape(self._resolutions[0].size, -1).sum(axis=1)
+        return self._tensors[()]
 
 
 def _distance(true: Integers, whole: Integers) -> int:

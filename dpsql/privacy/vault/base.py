@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dpsql.catalog.catalog import Table
 from dpsql.errors import InternalError
-from dpsql.plan.cells import Resolution
+from dpsql.plan.cells import AnyResolution
 
 Codes = npt.NDArray[np.unsignedinteger]
 Counts = npt.NDArray[np.int64]
@@ -47,7 +47,7 @@ class Vault(Protocol):
         Raises: InternalError, with one constant text.
         """
 
-    def tally(self, resolutions: Sequence[Resolution], units: bool = False) -> Counts:
+    def tally(self, resolutions: Sequence[AnyResolution], units: bool = False) -> Counts:
         """Add up what the rows add to every combination of cells and nodes.
 
         With ``units``, count the different privacy units with at least one row in a cell, which

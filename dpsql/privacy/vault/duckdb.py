@@ -11,7 +11,7 @@ import duckdb
 
 from dpsql.catalog.catalog import Column, Table
 from dpsql.errors import ProgrammingError
-from dpsql.plan.cells import Resolution, cells_of
+from dpsql.plan.cells import AnyResolution, cells_of
 from dpsql.privacy.vault.base import Classes, Counts, sealed
 from dpsql.privacy.vault.rows import Rows, fits, read_rows, tally
 from dpsql.privacy.vault.source import Source, open_source, unavailable
@@ -77,7 +77,7 @@ class DuckDBVault:
             raise ProgrammingError("E_WORKLOAD", "an attribute was asked for twice")
         return self.tally([cells_of(a, c) for a, c in zip(attributes, classes, strict=True)])
 
-    def tally(self, resolutions: Sequence[Resolution], units: bool = False) -> Counts:
+    def tally(self, resolutions: Sequence[AnyResolution], units: bool = False) -> Counts:
         if not fits(resolutions, self._table, units):
             raise ProgrammingError("E_WORKLOAD", "cells or nodes do not fit the table")
         self.load()
@@ -86,7 +86,7 @@ class DuckDBVault:
     def close(self) -> None:
         self._rows = None
 
-    def _tally(self, resolutions: Sequence[Resolution], units: bool) -> Counts:
+    def _tally(self, resolutions: Sequence[AnyResolution], units: bool) -> Counts:
         assert self._rows is not None
         return tally(self._rows, self._table, resolutions, units)
 

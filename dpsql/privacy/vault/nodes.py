@@ -9,6 +9,7 @@ Guarantee: whatever the value of a row is, its weights are non-negative integers
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -16,9 +17,9 @@ import numpy.typing as npt
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins, IntegerRange
-from dpsql.plan.cells import Nodes
+from dpsql.plan.cells import Nodes, Steps
 from dpsql.privacy.vault.base import Codes, Counts
-from dpsql.privacy.vault.cells import Axis, Spread, strided
+from dpsql.privacy.vault.cells import OUTSIDE, Axis, Spread, strided
 
 Floats = npt.NDArray[np.float64]
 
@@ -41,6 +42,13 @@ def fits(nodes: Nodes, column: Column) -> bool:
             least, most = map(float, column.bounds)
             return nodes.intervals == 1 and least <= low < high <= most
     return False
+
+
+def fits_steps(steps: Steps, column: Column) -> bool:
+    """Say whether steps are those of a measure: increasing numbers that doubles keep apart."""
+    levels = [float(level) for level in steps.levels]
+    increase = all(one < two for one, two in itertools.pairwise(levels))
+    return column.bounds is not None and bool(levels) and increase
 
 
 def clip_bounds(nodes: Nodes, column: Column) -> tuple[float, float]:
@@ -102,6 +110,20 @@ def axis_of_measure(numbers: Floats, nodes: Nodes, column: Column) -> Axis:
         return to_grid(clipped - low, high - low, nodes.grid)
 
     return _axis(nodes, lambda rows: np.isnan(numbers[rows]).astype(np.int64), steps)
+
+
+def axis_of_steps(numbers: Floats, steps: Steps) -> Axis:
+    """Return the axis of steps of a measure, from its values; NaN stands for NULL."""
+    levels = np.array([float(level) for level in steps.levels[:-1]])
+
+    def spread_for(stride: int) -> Spread:
+        def spread(rows: slice) -> list[tuple[Counts, Counts | None]]:
+            found = np.searchsorted(levels, numbers[rows], side="left") * stride
+            return [(np.where(np.isnan(numbers[rows]), OUTSIDE, found), None)]
+
+        return spread
+
+    return spread_for
 
 
 def _axis(

@@ -8,7 +8,7 @@ from typing import Any
 
 from dpsql.catalog.catalog import Table
 from dpsql.catalog.domain import Bins
-from dpsql.plan.cells import TOTAL_BITS, Cells, Nodes, Resolution, block_unit
+from dpsql.plan.cells import TOTAL_BITS, AnyResolution, Cells, Nodes, Steps, block_unit
 from dpsql.privacy.vault.base import Codes, Counts
 from dpsql.privacy.vault.cells import Axis, axis_of_cells, tally_rows, tally_units
 from dpsql.privacy.vault.nodes import (
@@ -16,7 +16,9 @@ from dpsql.privacy.vault.nodes import (
     axis_of_bins,
     axis_of_measure,
     axis_of_range,
+    axis_of_steps,
     find_places,
+    fits_steps,
 )
 from dpsql.privacy.vault.nodes import fits as fits_nodes
 from dpsql.privacy.vault.vectorize import find_bins
@@ -59,7 +61,7 @@ def read_rows(table: Table, arrays: Mapping[str, Any]) -> Rows:
     return Rows(count, codes, places, numbers, arrays.get("u"))
 
 
-def fits(resolutions: Sequence[Resolution], table: Table, units: bool) -> bool:
+def fits(resolutions: Sequence[AnyResolution], table: Table, units: bool) -> bool:
     """Say whether a table can be tallied in this way: public facts only."""
     if units and not all(isinstance(each, Cells) for each in resolutions):
         return False
@@ -68,13 +70,15 @@ def fits(resolutions: Sequence[Resolution], table: Table, units: bool) -> bool:
     return all(_fits(each, table) for each in resolutions)
 
 
-def _fits(resolution: Resolution, table: Table) -> bool:
+def _fits(resolution: AnyResolution, table: Table) -> bool:
     keys = [name.casefold() for name in resolution.columns]
     if not keys or not set(keys) <= table.columns.keys():
         return False
     columns = [table.columns[key] for key in keys]
     if isinstance(resolution, Nodes):
         return fits_nodes(resolution, columns[0])
+    if isinstance(resolution, Steps):
+        return fits_steps(resolution, columns[0])
     if [len(each) for each in resolution.classes] != [column.size for column in columns]:
         return False
     if resolution.labels is None:
@@ -83,7 +87,7 @@ def _fits(resolution: Resolution, table: Table) -> bool:
     return all(column.size for column in columns) and resolution.labels.shape == needed
 
 
-def tally(rows: Rows, table: Table, resolutions: Sequence[Resolution], units: bool) -> Counts:
+def tally(rows: Rows, table: Table, resolutions: Sequence[AnyResolution], units: bool) -> Counts:
     """Add up what all rows add to every cell; see :class:`dpsql.privacy.vault.base.Vault`."""
     shape = tuple(each.size for each in resolutions)
     axes = [_axis(rows, table, each) for each in resolutions]
@@ -92,11 +96,13 @@ def tally(rows: Rows, table: Table, resolutions: Sequence[Resolution], units: bo
     return tally_rows(axes, shape, rows.count)
 
 
-def _axis(rows: Rows, table: Table, resolution: Resolution) -> Axis:
+def _axis(rows: Rows, table: Table, resolution: AnyResolution) -> Axis:
     keys = [name.casefold() for name in resolution.columns]
     if isinstance(resolution, Cells):
         return axis_of_cells([rows.codes[key] for key in keys], resolution)
     (key,), column = keys, table.columns[keys[0]]
+    if isinstance(resolution, Steps):
+        return axis_of_steps(rows.numbers[key], resolution)
     if column.domain is None:
         return axis_of_measure(rows.numbers[key], resolution, column)
     if isinstance(column.domain, Bins):

@@ -22,6 +22,7 @@ from dpsql.answer.estimate import estimate
 from dpsql.answer.implied import Implied, find_implied, imply
 from dpsql.answer.modelled import draw_rows
 from dpsql.answer.releases import Release, Releases
+from dpsql.answer.reprocess import check_methods
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.answer.synthetics import Synthetic, Synthetics
 from dpsql.catalog import Catalog, Table
@@ -39,7 +40,7 @@ from dpsql.errors import (
 from dpsql.plan.explain import Explanation, explain
 from dpsql.plan.goal import least_epsilon
 from dpsql.plan.plan import Plan
-from dpsql.plan.request import Planned, Request, make_plan
+from dpsql.plan.request import RECONSTRUCTIONS, Planned, Request, make_plan
 from dpsql.plan.target import Readings
 from dpsql.privacy.accounting import gaussian_cost, laplace_cost
 from dpsql.privacy.claims import claim_sources
@@ -48,7 +49,7 @@ from dpsql.privacy.look import open_handle
 from dpsql.privacy.measure import Vaults, certify, measure, read_public
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
-from dpsql.sql.options import read_positive
+from dpsql.sql.options import read_choice, read_positive
 from dpsql.sql.parse import Statement, parse_select
 from dpsql.sql.products import Compiler
 from dpsql.sql.synthetic import Creation, Materialisation
@@ -122,6 +123,7 @@ class Engine:
                 compiled,
                 weight=read_positive(statement.options, "weight") or 1.0,
                 max_stddev=read_positive(statement.options, "max_stddev"),
+                reconstruct=read_choice(statement.options, "reconstruct", RECONSTRUCTIONS),
             )
         return self._compiled[text]
 
@@ -163,8 +165,10 @@ class Engine:
             self.releases.link(name, known.name)
         if known is None:
             planned = self._plan(request)
+            check_methods(request, planned.plan, planned.readings)
             release = self._release(request, planned.plan, name)
             return self._results(request, planned.readings, release, free=False)
+        check_methods(request, known.release.plan, known.readings)
         self.status()  # a ledger that is missing or damaged answers nothing, not even for free
         results = self._results(request, known.readings, known.release, free=True)
         paid, entry = decimal_text(known.release.plan.epsilon), known.release.seq
@@ -203,7 +207,13 @@ class Engine:
     ) -> Request:
         def request_at(epsilon: Fraction) -> Request:
             return Request(
-                tuple(workload), epsilon, terms.delta, terms.noise, terms.mechanism, terms.effort
+                tuple(workload),
+                epsilon,
+                terms.delta,
+                terms.noise,
+                terms.mechanism,
+                terms.effort,
+                terms.reconstruct,
             )
 
         if any(item.max_stddev is not None for item in workload):
@@ -284,7 +294,9 @@ class Engine:
         cost = CostInfo(plan.epsilon, plan.delta, plan.noise, free)
         receipt = ReceiptInfo(release.ledger_id, release.seq, release.head)
         sealed = self.compiler.evaluator.sealed
-        return assemble_results(request, readings, estimates, cost, receipt, sealed, self.models)
+        return assemble_results(
+            request, readings, estimates, cost, receipt, sealed, self.models, release
+        )
 
     def plan_synthesis(self, creation: Creation, terms: Terms) -> Synthesis:
         """Read CREATE SYNTHETIC TABLE: a function of public facts only.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpsql.errors import DataError, InterfaceError, ProgrammingError, decimal_text, printable
-from dpsql.plan.request import NOISES
+from dpsql.plan.request import FIXED, LEARNED, NOISES
 from dpsql.privacy.accounting import (
     parse_delta,
     parse_delta_text,
@@ -35,6 +35,7 @@ class Terms:
     mechanism: str = "auto"
     effort: Fraction = Fraction(1)
     fresh: bool = False
+    nonnegative: bool = False
 
     def with_values(self, values: Mapping[str, object]) -> Terms:
         """The terms with Python values for epsilon, delta and noise.
@@ -70,9 +71,16 @@ class Terms:
                 return replace(self, effort=_parse_effort(text))
             case "fresh" if text.lower() in _SWITCH:
                 return replace(self, fresh=_SWITCH[text.lower()])
+            case "nonnegative" if text.lower() in _SWITCH:
+                return replace(self, nonnegative=_SWITCH[text.lower()])
         raise ProgrammingError(
-            "E_SETTING", f"{name} = {printable(text)}", hint="SET fresh = on, or off"
+            "E_SETTING", f"{name} = {printable(text)}", hint=f"SET {name} = on, or off"
         )
+
+    @property
+    def reconstruct(self) -> str:
+        """How answers follow from what was measured, where a statement does not say so."""
+        return "nonnegative" if self.nonnegative else "gls"
 
     def display(self) -> dict[str, str]:
         """The settings as SHOW prints them."""
@@ -83,6 +91,7 @@ class Terms:
             "mechanism": self.mechanism,
             "effort": decimal_text(self.effort),
             "fresh": "on" if self.fresh else "off",
+            "nonnegative": "on" if self.nonnegative else "off",
         }
 
 
@@ -97,9 +106,10 @@ def _parse_noise(value: object) -> str:
 def _parse_mechanism(text: str) -> str:
     from dpsql.plan.select import MECHANISMS
 
-    if text not in MECHANISMS:
+    known = (*(name for name in MECHANISMS if name not in LEARNED), *FIXED, *LEARNED)
+    if text not in known:
         raise DataError(
-            "E_SETTING", f"mechanism = {printable(text)}", hint=f"one of {', '.join(MECHANISMS)}"
+            "E_SETTING", f"mechanism = {printable(text)}", hint=f"one of {', '.join(known)}"
         )
     return text
 

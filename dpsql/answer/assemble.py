@@ -9,8 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.answer.estimate import AnyEstimate
+from dpsql.answer.graphical import Models
 from dpsql.answer.modelled import answer_terms
 from dpsql.answer.ranks import read_rank
+from dpsql.answer.releases import Release
+from dpsql.answer.reprocess import reprocess
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.answer.shell import Filled, build_result
 from dpsql.answer.synthetics import Synthetic
@@ -31,31 +34,36 @@ def assemble_results(
     receipt: ReceiptInfo | None,
     sealed: Sealed,
     synthetics: Mapping[str, Synthetic] | None = None,
+    release: Release | None = None,
+    learned: Synthetic | None = None,
 ) -> tuple[Result, ...]:
     """Answer every aggregate from the estimate of its part, then run the outer shells.
 
-    ``estimates`` are by the number of the part. Statements that the catalog alone determines need
-    no estimate, cost nothing and carry no noise. Those about ``synthetics`` are answered from
-    their models and carry no standard errors.
+    ``estimates`` are by the number of the part of ``release``. Statements that the catalog alone
+    determines need no estimate, cost nothing and carry no noise. Those about ``synthetics``, and
+    private tables where a model of them was ``learned``, are answered from the models and carry
+    no standard errors.
     """
-    answers, variances = _read(readings, estimates)
+    answers, variances = _read(request, readings, estimates)
     known = synthetics or {}
+    models = None if release is None else Models(release.plan, release.values, estimates)
     results = []
     for index, item in enumerate(request.statements):
-        models = list(dict.fromkeys(s.query.table for s in item.selects if s.table.synthetic))
-        _ask_models(index, item, known, answers, variances)
-        filled = _fill(index, item, answers, variances, readings, estimates)
+        asked = _ask_models(index, item, known, learned, answers, variances)
+        changed, notes = reprocess(request, index, readings, answers, variances, models)
+        apart = {place: r for place, r in readings.items() if place not in changed}
+        filled = _fill(index, item, answers, variances, apart, estimates)
         paid, proof = (None, None) if item.is_static else (cost, receipt)
-        if models and item.is_modelled:
-            paid, proof = released(known[models[0]])
+        if asked and item.is_modelled:
+            paid, proof = released(asked[0])
         result = build_result(item, filled, paid, proof, sealed)
-        notes = tuple(known[name].note for name in models)
-        results.append(replace(result, notes=(*result.notes, *notes)) if notes else result)
+        notes = (*result.notes, *notes, *(model.note for model in asked))
+        results.append(replace(result, notes=notes, biased=bool(changed or asked)))
     return tuple(results)
 
 
 def released(synthetic: Synthetic) -> tuple[CostInfo, ReceiptInfo]:
-    """What was paid for a synthetic table, and the entry in the ledger."""
+    """What was paid for a model, and the entry in the ledger."""
     cost = CostInfo(synthetic.epsilon, synthetic.delta, synthetic.noise, True)
     return cost, ReceiptInfo(*synthetic.receipt)
 
@@ -64,32 +72,45 @@ def _ask_models(
     index: int,
     item: Compiled,
     synthetics: Mapping[str, Synthetic],
+    learned: Synthetic | None,
     answers: dict[Place, Column],
     variances: dict[Place, Column],
-) -> None:
-    """Answer what is about synthetic tables; nothing is known about the errors."""
+) -> list[Synthetic]:
+    """Answer what models are about and return those; nothing is known about the errors."""
+    asked = []
     for j, (select, answer) in enumerate(item.answers()):
-        if select.table.synthetic and answer.terms:
-            model = synthetics[select.query.table].model
-            flat = answer_terms(model, select.table, answer.terms)
-            columns = [name for name in select.table.columns if select.table.columns[name].size]
-            answers[index, j] = answer.arrange(flat, columns)
-            variances[index, j] = np.full(flat.shape, np.nan)
+        synthetic = synthetics[select.query.table] if select.table.synthetic else learned
+        if synthetic is None or not answer.terms:
+            continue
+        if synthetic not in asked:
+            asked.append(synthetic)
+        flat = answer_terms(synthetic.model, select.table, answer.terms)
+        columns = [name for name in select.table.columns if select.table.columns[name].size]
+        answers[index, j] = answer.arrange(flat, columns)
+        variances[index, j] = np.full(flat.shape, np.nan)
+    return asked
 
 
 def _read(
-    readings: Readings, estimates: Mapping[int, AnyEstimate]
+    request: Request, readings: Readings, estimates: Mapping[int, AnyEstimate]
 ) -> tuple[dict[Place, Column], dict[Place, Column]]:
-    """The answers and their variances, in the order of the products' rows."""
+    """The answers and their variances, in result order."""
     answers: dict[Place, Column] = {}
     variances: dict[Place, Column] = {}
+    asked = {
+        (i, j): answer
+        for i, item in enumerate(request.statements)
+        for j, (_, answer) in enumerate(item.answers())
+    }
     for index, estimate in estimates.items():
         here = {place: r for place, (at, r, _) in readings.items() if at == index}
         found = reading_variances(estimate.forecast, list(here.values()))
-        variances.update(zip(here, found, strict=True))
         values = iter(estimate.answers([p for reading in here.values() for _, p in reading]))
-        for place, reading in here.items():
-            answers[place] = _sum(reading, [next(values) for _ in reading])
+        for (place, reading), variance in zip(here.items(), found, strict=True):
+            order = readings[place][2]
+            total = _sum(reading, [next(values) for _ in reading])
+            answers[place] = asked[place].arrange(total, order)
+            variances[place] = asked[place].arrange(variance, order)
     return answers, variances
 
 
@@ -114,21 +135,18 @@ def _fill(
         places = [(index, start + k) for k in range(len(select.answers))]
         start += len(places)
         found = [
-            _arranged(select, answer, answers.get(place), readings.get(place))
+            _or_zero(select, answer, answers.get(place))
             for place, answer in zip(places, select.answers, strict=True)
         ]
         columns = tuple(_stacked(select, found, j) for j in range(len(select.query.aggregates)))
         spreads: dict[tuple[int, int], Column] = {}
         for i, j in _pairs(select):
-            pairs = [
-                _arranged(
-                    select,
-                    select.answers[k],
-                    _covariance(places, k, other, variances, readings, estimates),
-                    readings.get(places[k]),
+            pairs = []
+            for k, other in _matching(select, i, j):
+                known = _covariance(
+                    select.answers[k], places[k], places[other], variances, readings, estimates
                 )
-                for k, other in _matching(select, i, j)
-            ]
+                pairs.append(_or_zero(select, select.answers[k], known))
             spreads[i, j] = np.concatenate(pairs) if pairs else np.zeros(0)
         filled.append(Filled(columns, spreads))
     return tuple(filled)
@@ -143,18 +161,13 @@ def _stacked(select: Select, found: Sequence[Column], aggregate: int) -> list[ob
     return out
 
 
-def _arranged(
-    select: Select,
-    answer: Answer,
-    flat: Column | None,
-    reading: tuple[int, Reading, tuple[str, ...]] | None,
-) -> Column:
-    if flat is not None and select.table.synthetic:
-        return flat
-    if flat is None or reading is None:
-        cells = select.branches[answer.branch].rows * (len(answer.values) if answer.rank else 1)
-        return np.zeros(cells)
-    return answer.arrange(flat, reading[2])
+def _or_zero(select: Select, answer: Answer, known: Column | None) -> Column:
+    """What is known of an answer; nothing was measured where no row can be."""
+    if known is not None:
+        return known
+    return np.zeros(
+        select.branches[answer.branch].rows * (len(answer.values) if answer.rank else 1)
+    )
 
 
 def _pairs(select: Select) -> list[tuple[int, int]]:
@@ -172,17 +185,24 @@ def _matching(select: Select, i: int, j: int) -> list[tuple[int, int]]:
 
 
 def _covariance(
-    places: Sequence[Place],
-    left: int,
-    right: int,
+    answer: Answer,
+    one: Place,
+    two: Place,
     variances: Mapping[Place, Column],
     readings: Readings,
     estimates: Mapping[int, AnyEstimate],
 ) -> Column | None:
-    one, two = places[left], places[right]
-    if one == two or one not in readings:
+    """The covariance of two answers in result order; NaN where a model or projection answered."""
+    if one == two:
         return variances.get(one)
-    if one not in readings or two not in readings or readings[one][0] != readings[two][0]:
+    if one not in variances or two not in variances:
         return None
-    part, reading, _ = readings[one]
-    return reading_covariance(estimates[part].forecast, reading, readings[two][1])
+    for place in (one, two):
+        if place not in readings:
+            return variances[place]
+    if readings[one][0] != readings[two][0]:
+        return None
+    part, reading, order = readings[one]
+    return answer.arrange(
+        reading_covariance(estimates[part].forecast, reading, readings[two][1]), order
+    )

@@ -45,7 +45,7 @@ def fit_mbi(
     terms = check(domain, measurements, cap)
     if not terms:
         return model_of(domain, total, {}, cap, 0.0)
-    mbi = _load()
+    mbi = load_mbi()
     space = mbi.Domain(tuple(domain), tuple(domain.values()))
     linear = [
         mbi.LinearMeasurement(
@@ -67,7 +67,7 @@ def fit_mbi(
     return model_of(domain, total, model.potentials, cap, loss)
 
 
-def _load() -> Any:
+def load_mbi() -> Any:
     try:
         jax: Any = import_module("jax")
         jax.config.update("jax_enable_x64", True)

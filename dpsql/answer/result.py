@@ -48,6 +48,7 @@ class Result:
 
     ``stddev`` and ``intervals`` have one entry per column: ``None`` for a column without noise,
     else one standard error (95 % interval) per row, ``None`` where the number is NULL.
+    ``biased`` says that numbers come from a model or were projected: there are no standard errors.
     ``kind`` is "answer" or, for SET, SHOW, EXPLAIN and the like, "message".
     """
 
@@ -61,6 +62,7 @@ class Result:
     notes: tuple[str, ...] = ()
     cost: CostInfo | None = None
     receipt: ReceiptInfo | None = None
+    biased: bool = False
 
     @property
     def intervals(self) -> tuple[tuple[tuple[float, float] | None, ...] | None, ...]:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
-from dpsql.errors import DataError, NotSupportedError
+from dpsql.errors import DataError, NotSupportedError, ProgrammingError
 from dpsql.plan.cache import cached_choice
 from dpsql.plan.cells import Resolution
 from dpsql.plan.convention import unit_error, unit_variances
@@ -26,16 +26,28 @@ if TYPE_CHECKING:
 
 NOISES = ("auto", "laplace", "gaussian")
 
+LEARNED = ("mwem", "rap", "marginals", "adaptive")
+"""Mechanisms that look several times and answer from a model."""
+
+FIXED = {"fixed_marginals": "marginals"}
+"""Families of strategies whose own name is taken by a mechanism."""
+
+RECONSTRUCTIONS = ("gls", "nonnegative", "pgm", "mbi")
+"""How answers follow from what was measured; all of it is free of budget."""
+
 
 @dataclass(frozen=True)
 class Request:
     """Statements to answer together, with one (epsilon, delta).
 
     ``noise`` is laplace, gaussian, or auto: the least expected error, Laplace when delta is 0.
-    ``mechanism`` names the family of strategies to choose from; ``effort`` scales the search.
+    ``mechanism`` names the family of strategies to choose from, or one of ``LEARNED``;
+    ``effort`` scales the search. ``reconstruct`` says how answers follow from the release, where
+    a statement does not say so itself; it is no part of what is asked.
     A place is a pair (statement, answer).
     Raises: DataError (E_DELTA) for Gaussian noise without a delta; ProgrammingError
-    (E_TOO_LARGE) when the results alone would not fit into memory.
+    (E_TOO_LARGE) when the results alone would not fit into memory, (E_SETTING) for options that
+    contradict the mechanism.
     """
 
     statements: tuple[Compiled, ...]
@@ -44,14 +56,40 @@ class Request:
     noise: str
     mechanism: str = "auto"
     effort: Fraction = Fraction(1)
+    reconstruct: str = "gls"
 
     def __post_init__(self) -> None:
         if self.noise == "gaussian" and self.delta == 0:
             raise DataError(
                 "E_DELTA", "Gaussian noise needs a delta above 0", hint="SET delta = 1e-9"
             )
+        if self.is_learned:
+            self._check_learned()
         rows, fields = self.size
         check_memory(forecast_memory(rows, fields), rows)
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether answers come from a model that an adaptive mechanism learns."""
+        return self.mechanism in LEARNED
+
+    def method_of(self, statement: Compiled) -> str:
+        """How the answers of a statement follow from the release."""
+        return statement.reconstruct or self.reconstruct
+
+    def _check_learned(self) -> None:
+        for item in self.statements:
+            given = {
+                "reconstruct": item.reconstruct is not None,
+                "max_stddev": item.max_stddev is not None,
+                "weight": item.weight != 1,
+            }
+            for name in [name for name, is_given in given.items() if is_given]:
+                raise ProgrammingError(
+                    "E_SETTING",
+                    f"{name} contradicts mechanism = '{self.mechanism}', which learns a model",
+                    hint=f"leave {name} out, or use mechanism = 'auto'",
+                )
 
     @cached_property
     def size(self) -> tuple[int, int]:
@@ -161,7 +199,8 @@ def _choose(request: Request, target: Target, noise: Noise) -> _Chosen:
 
 
 def _select(request: Request, target: Target, layout: Layout, noise: Noise) -> _Chosen:
-    chosen = cached_choice(layout.workload, noise, request.mechanism, float(request.effort))
+    mechanism = FIXED.get(request.mechanism, request.mechanism)
+    chosen = cached_choice(layout.workload, noise, mechanism, float(request.effort))
     forecast = chosen.strategy.forecast(unit_variances(chosen.strategy))
     if len(target.layouts) == 1:
         error = unit_error(chosen.strategy, layout.workload)

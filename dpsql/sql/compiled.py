@@ -107,8 +107,9 @@ class Compiled:
     """A statement as one SELECT over a private table, or several that ``outer`` puts together.
 
     ``weight`` says how much its errors count, ``max_stddev`` which standard error its counts and
-    sums may have at most. ``outer`` is SQL over ``t0``, ``t1``, ..., the results of the selects,
-    each with its own column names; None where there is one select and nothing else.
+    sums may have at most, ``reconstruct`` how answers follow from what was measured. ``outer`` is
+    SQL over ``t0``, ``t1``, ..., the results of the selects, each with its own column names; None
+    where there is one select and nothing else.
     """
 
     text: str
@@ -116,6 +117,7 @@ class Compiled:
     outer: Outside | None = None
     weight: float = 1.0
     max_stddev: float | None = None
+    reconstruct: str | None = None
 
     @property
     def rows(self) -> int:

@@ -15,7 +15,7 @@ Options = tuple[tuple[str, str], ...]
 SHARED = ("epsilon", "delta", "noise", "mechanism", "effort")
 """Options that all statements of a workload have in common."""
 
-OPTIONS = (*SHARED, "weight", "max_stddev")
+OPTIONS = (*SHARED, "weight", "max_stddev", "reconstruct")
 CLAUSE = ["with", "differential_privacy", "options", "("]
 
 
@@ -37,7 +37,9 @@ def take_options(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, Option
         return body, ()
     if words[1:5] != CLAUSE or ")" not in words[5:]:
         example = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.5) COUNT(*) FROM t"
-        raise ProgrammingError("E_PARSE", "the OPTIONS clause is malformed", hint=example)
+        span = fragment.span(lexemes[1].start, lexemes[2].start + len(lexemes[2].text))
+        what = "the OPTIONS clause is malformed"
+        raise ProgrammingError("E_PARSE", what, hint=example, span=span)
     end = words.index(")", 5)
     options = read_options(fragment, lexemes[5:end], OPTIONS)
     first, last = lexemes[1].start, lexemes[end].start + 1
@@ -100,4 +102,20 @@ def read_positive(options: Options, name: str) -> float | None:
             return value
     raise ProgrammingError(
         "E_SETTING", f"{name} = {printable(text)}", hint=f"a positive number: {name} = 2"
+    )
+
+
+def read_choice(options: Options, name: str, known: Sequence[str]) -> str | None:
+    """The value of an option that is one of a few words; None where it is not given.
+
+    Raises: ProgrammingError (E_SETTING).
+
+    >>> read_choice((("reconstruct", "PGM"),), "reconstruct", ("gls", "pgm"))
+    'pgm'
+    """
+    text = dict(options).get(name)
+    if text is None or text.lower() in known:
+        return None if text is None else text.lower()
+    raise ProgrammingError(
+        "E_SETTING", f"{name} = {printable(text)}", hint=f"one of {', '.join(known)}"
     )

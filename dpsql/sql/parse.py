@@ -37,18 +37,19 @@ MAX_ITEMS = 1_000
 MAX_NUMBER = 40
 MAX_STRING = 4 * 1024
 
-SETTINGS = ("epsilon", "delta", "noise", "mechanism", "effort", "fresh")
+SETTINGS = ("epsilon", "delta", "noise", "mechanism", "effort", "fresh", "nonnegative")
 SHOWN = ("budget", "tables", *SETTINGS)
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _UNARY = {"not", "-", "+", "~"}
 _OPENING = {"(", "[", "case"}
 _CLOSING = {")", "]", "end"}
-_GAPS = {(",", ","), ("(", ","), (",", ")")}
+_FORM = "SELECT ... FROM table [WHERE ...] [GROUP BY ...] [HAVING ...] [ORDER BY ...] [LIMIT ...]"
+_GAPS = {(",", ","), ("(", ","), (",", ")"), ("as", ","), ("as", ")")}
 
 _REFUSED_SYMBOLS = {
-    "$": "dollar quotes are not supported",
-    "~": "~ is not supported; write regexp_matches(column, pattern)",
+    "$": ("dollar quotes are not supported", "quote texts by '"),
+    "~": ("~ is not supported", "write regexp_matches(column, pattern)"),
 }
 
 
@@ -285,7 +286,8 @@ def parse_view(sql: str) -> exp.Query:
 def _check_gaps(fragment: Fragment, lexemes: Sequence[Lexeme]) -> None:
     """Refuse what the parser would read past: a missing argument, texts side by side."""
     for left, right in itertools.pairwise(lexemes):
-        if (left.text, right.text) in _GAPS:
+        apart = left.text == right.text and left.text in "<>" and left.start + 1 < right.start
+        if apart or (left.text.lower(), right.text) in _GAPS:
             raise ProgrammingError(
                 "E_PARSE",
                 "something is missing before this",
@@ -326,6 +328,7 @@ def _parse_error(
         return ProgrammingError(
             "E_PARSE",
             "the statement cannot be parsed",
+            hint=_FORM,
             span=fragment.span(last.start, last.start + len(last.text)),
         )
     lines = fragment.body.split("\n")
@@ -335,5 +338,6 @@ def _parse_error(
     return ProgrammingError(
         "E_PARSE",
         f"cannot be parsed near {printable(word)!r}",
+        hint=_FORM,
         span=fragment.span(start, max(end, start + 1)),
     )

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.plan.cells import Nodes
 from dpsql.plan.workload import Product
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -145,3 +146,10 @@ class SumHandle(Protocol):
 
     def measure(self, rows: Integers, amount: Fraction) -> Measured:
         """Return noisy answers of integer rows over the bins, shape (r, m), released together."""
+
+
+class MeasureHandle(SumHandle, Protocol):
+    """Every look of one run at a measure: its bins lie between the thresholds to choose from."""
+
+    def spread(self, nodes: Nodes, rows: Integers, amount: Fraction) -> Measured:
+        """Return noisy answers of integer rows over nodes of the measure, in rows of data."""

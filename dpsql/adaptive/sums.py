@@ -40,9 +40,11 @@ def answer_sums(
     rule: Threshold | None = None,
     *,
     ordered: bool | None = None,
+    on_values: bool = False,
 ) -> SumAnswers:
     """Return the answers of a batch, spending exactly what the handle has left.
 
+    The threshold of a batch, or any with ``on_values``, is rounded up to the value of a bin.
     ``ordered`` makes nested sums non-decreasing; it is done by default unless every query has a
     threshold, hence a bias, of its own.
     Raises ProgrammingError E_SETTING for a threshold that the algorithm cannot use.
@@ -53,7 +55,7 @@ def answer_sums(
         values, stddev, thetas = _one_by_one(handle, batch, rule)
         single = len(set(thetas)) == 1 or rule.free
     else:
-        values, stddev, thetas = _jointly(handle, batch, algorithm, rule)
+        values, stddev, thetas = _jointly(handle, batch, algorithm, rule, on_values)
         single = True
     if ordered is None:
         ordered = single
@@ -79,7 +81,7 @@ def check(algorithm: Algorithm, rule: Threshold) -> None:
 
 
 def _jointly(
-    handle: SumHandle, batch: Batch, algorithm: Algorithm, rule: Threshold
+    handle: SumHandle, batch: Batch, algorithm: Algorithm, rule: Threshold, on_values: bool
 ) -> tuple[Floats, Floats, tuple[int, ...]]:
     upper = int(batch.values[-1])
     theta = upper
@@ -87,7 +89,7 @@ def _jointly(
         budget = handle.remaining()
         amount = rule.share * budget
         theta = choose(handle, rule, amount, budget - amount)
-        if len(batch.queries) > 1:  # few thresholds, hence few designs: up to a bin's value
+        if on_values or len(batch.queries) > 1:  # few thresholds, hence few designs
             theta = int(batch.values[batch.values >= min(theta, upper)][0])
     design = batch.design(algorithm, theta)
     measured = handle.measure(design.rows, handle.remaining())

@@ -85,6 +85,19 @@ def answer_epsilon(noise: Noise, amount: Fraction) -> float:
     return math.sqrt(2 * float(amount)) / math.sqrt(2 / math.pi)
 
 
+def rows_above(rule: Threshold, noise: Noise, answers: Fraction) -> int:
+    """Return how many rows a rule leaves above; ``answers`` is what the answers will get."""
+    return math.ceil(float(rule.rows) / answer_epsilon(noise, answers))
+
+
+def levels(rule: Threshold, noise: Noise, amount: Fraction, upper: int) -> list[int]:
+    """Return the public thresholds that a rule chooses from when it may spend ``amount``."""
+    growth = rule.growth
+    if rule.method == "recursive":
+        growth = math.expm1(max(rule.pace * answer_epsilon(noise, amount), FINEST))
+    return grid(min(rule.start, upper), growth, upper)
+
+
 def choose(
     handle: SumHandle,
     rule: Threshold,
@@ -99,9 +112,8 @@ def choose(
     upper = int(handle.values[-1] if upto is None else handle.values[:upto][-1])
     if rule.free or upper <= 0:
         return upper
-    epsilon = answer_epsilon(handle.noise, answers)
-    count = math.ceil(float(rule.rows) / epsilon)
-    thetas = grid(min(rule.start, upper), rule.growth, upper)
+    count = rows_above(rule, handle.noise, answers)
+    thetas = levels(rule, handle.noise, amount, upper)
     if rule.method == "svt":
         hit = handle.first_below(thetas, count, amount, upto)
         return upper if hit is None else thetas[hit]
@@ -110,8 +122,6 @@ def choose(
         return upper if hit is None else thetas[hit]
     if rule.method == "quantile":
         return thetas[handle.quantile(thetas, count, amount, upto)]
-    step = max(rule.pace * answer_epsilon(handle.noise, amount), FINEST)
-    thetas = grid(min(rule.start, upper), math.expm1(step), upper)
     return thetas[handle.recursive(thetas, amount, upto)]
 
 

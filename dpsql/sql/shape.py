@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
-from dpsql.sql.allowed import check_scalar
 from dpsql.sql.bind import bind
 from dpsql.sql.inline import Flat, Source
 from dpsql.sql.parse import Statement, parse_view
@@ -82,7 +81,7 @@ class Shape:
         if isinstance(node, exp.Select):
             return self.select(node, env, around)
         if isinstance(node, exp.Values):
-            return self.values(node)
+            return self.tables.values(node)
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             return self.table(node, env)
         if isinstance(node, exp.Lateral):
@@ -233,26 +232,6 @@ class Shape:
         code, what = known.get(key, ("E_STATEMENT", key.strip("_").upper()))
         first = value[0] if isinstance(value, list) else value
         self.refuse(first if isinstance(first, exp.Expr) else node, code, what, _JOINS)
-
-    def values(self, node: exp.Values) -> Known:
-        """A VALUES list as a table of the shell."""
-        rows = [r.expressions if isinstance(r, exp.Tuple) else [r] for r in node.expressions]
-        width = len(rows[0])
-        for row in rows:
-            if len(row) != width:
-                self.refuse(node, "E_STATEMENT", "VALUES of different lengths", "VALUES (1), (2)")
-            for part in row:
-                check_scalar(part, self.locate)
-        texts = [", ".join(part.sql("duckdb", comments=False) for part in row) for row in rows]
-        columns = ", ".join(f"c{k}" for k in range(width))
-        lines = ", ".join(f"({text}, {number})" for number, text in enumerate(texts))
-        name = self.tables.fresh()
-        self.tables.texts.append(
-            f"{name} AS MATERIALIZED (SELECT * FROM (VALUES {lines}) AS v({columns}, i))"
-        )
-        names = renamed([f"col{k}" for k in range(width)], node.args.get("alias"))
-        traits = [Trait(each, "") for each in names]
-        return self.tables.typed(Known(name, tuple(traits), len(rows), False), node)
 
     def combine(self, node: exp.SetOperation, env: Env, around: Names | None) -> Relation:
         """UNION, INTERSECT and EXCEPT of aggregated results."""

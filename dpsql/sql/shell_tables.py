@@ -6,12 +6,12 @@ from typing import Any, NoReturn
 
 from sqlglot import exp
 
-from dpsql.errors import ProgrammingError
-from dpsql.sql.allowed import Locate
+from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.sql.allowed import Locate, check_scalar
 from dpsql.sql.compiled import Select, cell_kinds
 from dpsql.sql.products import MAX_RESULT_CELLS, Compiler
 from dpsql.sql.query import Outside, PublicCells
-from dpsql.sql.relations import Known, Leaf, PublicTable, Relation, Trait
+from dpsql.sql.relations import Known, Leaf, PublicTable, Relation, Trait, renamed
 from dpsql.sql.scope import PublicRows
 
 MAX_SELECTS = 32
@@ -118,6 +118,31 @@ class Tables:
             self.cells[name] = PublicCells(name, filled)
             self.kinds[name] = {column: kind for column, (kind, _) in filled.items()}
         return Known(name, traits, count, False)
+
+    def values(self, node: exp.Values) -> Known:
+        """A VALUES list as a table of the shell."""
+        rows = [r.expressions if isinstance(r, exp.Tuple) else [r] for r in node.expressions]
+        width = len(rows[0])
+        for row in rows:
+            if len(row) != width:
+                raise NotSupportedError(
+                    "E_STATEMENT",
+                    "VALUES of different lengths is not supported",
+                    hint="VALUES (1), (2)",
+                    span=self.locate(node),
+                )
+            for part in row:
+                check_scalar(part, self.locate)
+        texts = [", ".join(part.sql("duckdb", comments=False) for part in row) for row in rows]
+        columns = ", ".join(f"c{k}" for k in range(width))
+        lines = ", ".join(f"({text}, {number})" for number, text in enumerate(texts))
+        name = self.fresh()
+        self.texts.append(
+            f"{name} AS MATERIALIZED (SELECT * FROM (VALUES {lines}) AS v({columns}, i))"
+        )
+        names = renamed([f"col{k}" for k in range(width)], node.args.get("alias"))
+        traits = [Trait(each, "") for each in names]
+        return self.typed(Known(name, tuple(traits), len(rows), False), node)
 
     def typed(self, known: Known, node: exp.Expr) -> Known:
         """Rehearse a table of the shell without rows, so that what cannot run is refused here."""

@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: demo test check format bench audit clean
+.PHONY: demo test check format bench audit fuzz docs clean
 
 demo: $(VENV)/.demo
 	@mkdir -p build/demo
@@ -23,6 +23,12 @@ check: $(VENV)/.test
 
 audit: $(VENV)/.test
 	$(BIN)/pytest tests/audit
+
+fuzz: $(VENV)/.test
+	GRAMMAR_SENTENCES=3000 ORACLE_TABLES=200 FUZZ_EXAMPLES=1000 $(BIN)/pytest tests/grammar tests/test_oracle_random.py tests/hostile/test_fuzz.py
+
+docs: $(VENV)/.test
+	$(BIN)/python -m docs.make
 
 format: $(VENV)/.test
 	$(BIN)/ruff format .

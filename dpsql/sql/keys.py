@@ -94,6 +94,7 @@ class Keys:
                 raise ProgrammingError(
                     "E_GROUP_BY",
                     f"GROUP BY {node.name}: there are {len(items)} select items",
+                    hint="GROUP BY 1 is the first of them",
                     span=self.scope.locate(node),
                 )
             return items[position - 1].unalias()  # type: ignore[no-any-return]
@@ -108,7 +109,10 @@ class Keys:
     def key(self, node: exp.Expr) -> Expression:
         if node.find(exp.AggFunc) is not None:
             raise ProgrammingError(
-                "E_GROUP_BY", "an aggregate cannot be a grouping key", span=self.scope.locate(node)
+                "E_GROUP_BY",
+                "an aggregate cannot be a grouping key",
+                hint="group by columns; HAVING tests aggregates",
+                span=self.scope.locate(node),
             )
         if is_ranges(node):
             return self.ranges(node)

@@ -112,6 +112,7 @@ class Outer:
                 raise ProgrammingError(
                     "E_ORDER_BY",
                     f"ORDER BY {node.name}: there are {len(items)} select items",
+                    hint="ORDER BY 1 is the first of them",
                     span=self.scope.locate(node),
                 )
             node = items[position - 1].unalias()

@@ -44,6 +44,11 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _UNARY = {"not", "-", "+", "~"}
 _OPENING = {"(", "[", "case"}
 _CLOSING = {")", "]", "end"}
+_ONCE = {
+    *("select", "from", "where", "group", "by", "having", "qualify", "order", "limit", "offset"),
+    *("as", "on", "join", "left", "inner", "union", "and", "or", "in", "like", "is", "between"),
+    *("case", "when", "then", "else", "over", "filter", "within", "with", "using", "values"),
+}
 _FORM = "SELECT ... FROM table [WHERE ...] [GROUP BY ...] [HAVING ...] [ORDER BY ...] [LIMIT ...]"
 _GAPS = {(",", ","), ("(", ","), (",", ")"), ("as", ","), ("as", ")")}
 
@@ -145,6 +150,7 @@ def check_limits(fragment: Fragment) -> list[Lexeme]:
         raise ProgrammingError(
             "E_CONTROL_CHAR",
             f"control character {printable(control.group())} in the text",
+            hint="leave it out; tabs and line ends are fine",
             span=fragment.span(control.start(), control.end()),
         )
     solid = [lexeme for lexeme in lex(body) if lexeme.kind not in ("space", "comment")]
@@ -164,10 +170,18 @@ def check_limits(fragment: Fragment) -> list[Lexeme]:
         elif word == ",":
             commas[-1] += 1
         if depth > MAX_DEPTH or unary > MAX_DEPTH:
-            raise ProgrammingError("E_TOO_COMPLEX", "nested too deeply", span=_at(fragment, lexeme))
+            raise ProgrammingError(
+                "E_TOO_COMPLEX",
+                f"nested over {MAX_DEPTH} deep",
+                hint="leave parentheses and signs out",
+                span=_at(fragment, lexeme),
+            )
         if commas[-1] >= MAX_ITEMS:
             raise ProgrammingError(
-                "E_TOO_LARGE", f"a list of over {MAX_ITEMS} items", span=_at(fragment, lexeme)
+                "E_TOO_LARGE",
+                f"a list of over {MAX_ITEMS} items",
+                hint="use BETWEEN, or join a public table",
+                span=_at(fragment, lexeme),
             )
     if len(solid) > MAX_NODES:
         raise ProgrammingError("E_TOO_LARGE", f"the statement has over {MAX_NODES} tokens")
@@ -185,18 +199,26 @@ def _check_lexeme(fragment: Fragment, lexeme: Lexeme) -> None:
             raise ProgrammingError(
                 "E_LITERAL",
                 f"a number of over {MAX_NUMBER} characters or not finite",
+                hint="write it shorter, for example 1e30",
                 span=_at(fragment, lexeme),
             )
     elif lexeme.kind in ("string", "quoted") and len(lexeme.text) > MAX_STRING:
         raise ProgrammingError(
-            "E_LITERAL", f"a text of over {MAX_STRING} characters", span=_at(fragment, lexeme)
+            "E_LITERAL",
+            f"a text of over {MAX_STRING} characters",
+            hint="write a shorter text",
+            span=_at(fragment, lexeme),
         )
     elif lexeme.kind == "open":
         raise ProgrammingError(
-            "E_PARSE", "a quote or comment is not closed", span=_at(fragment, lexeme)
+            "E_PARSE",
+            "a quote or comment is not closed",
+            hint="a quote within a text is written twice",
+            span=_at(fragment, lexeme),
         )
     elif lexeme.kind == "symbol" and lexeme.text in _REFUSED_SYMBOLS:
-        raise ProgrammingError("E_PARSE", _REFUSED_SYMBOLS[lexeme.text], span=_at(fragment, lexeme))
+        what, instead = _REFUSED_SYMBOLS[lexeme.text]
+        raise ProgrammingError("E_PARSE", what, hint=instead, span=_at(fragment, lexeme))
 
 
 def _refuse(fragment: Fragment, lexemes: list[Lexeme], what: str, instead: str) -> NoReturn:
@@ -301,9 +323,12 @@ def _check_gaps(fragment: Fragment, lexemes: Sequence[Lexeme]) -> None:
                 hint="join texts with ||",
                 span=_at(fragment, right),
             )
-        if left.text.lower() == "from" == right.text.lower():
+        if left.text.lower() == right.text.lower() and left.text.lower() in _ONCE:
             raise ProgrammingError(
-                "E_PARSE", "FROM FROM", hint="FROM table", span=_at(fragment, right)
+                "E_PARSE",
+                f"{right.text.upper()} twice",
+                hint="leave one of them out",
+                span=_at(fragment, right),
             )
 
 

@@ -1,0 +1,370 @@
+-- What dpsql accepts: every statement is followed by the products it compiles to, one a line. A
+-- product names its columns; "age: 1x74 Dense" is a matrix of one row over the 74 cells of age, and
+-- "m: 0 + 1 v + 0 v^2" a polynomial of a measure; a column without factor is summed over.
+-- The catalog is that of tests/support/oracle.py. Made anew by: python -m tests.support.make_cases
+
+
+--- counts
+
+SELECT COUNT(*) FROM t;
+-- everything
+
+SELECT COUNT(*) AS n, COUNT(b) AS known, COUNT(e) FROM t;
+-- everything
+-- b: 1x6 Dense
+-- e: 1x8 Dense
+
+SELECT COUNT_IF(a > 3) AS big FROM t;
+-- a: 1x8 Dense
+
+SELECT COUNT(*) FILTER (WHERE a > 2 OR c) AS f, COUNT(*) AS k FROM t;
+-- a: 1x8 Dense; c: 1x3 Dense
+-- a: 1x8 Dense
+-- everything
+
+SELECT COUNT(*) AS limit FROM t;
+-- everything
+
+SELECT COUNT(DISTINCT person_id) AS people FROM visits;
+-- everything
+
+SELECT b, SUM(CASE WHEN c THEN 1 ELSE 0 END) AS yes FROM t GROUP BY b;
+-- b: 6x6 Identity; c: 1x3 Dense
+
+--- conditions on one column
+
+SELECT COUNT(*) FROM t WHERE a BETWEEN 2 AND 5 AND b <> 'x';
+-- a: 1x8 Dense; b: 1x6 Dense
+
+SELECT COUNT(*) FROM t WHERE a NOT BETWEEN 2 AND 5 AND e NOT IN (1, 2) AND b NOT LIKE '%t%';
+-- a: 1x8 Dense; b: 1x6 Dense; e: 1x8 Dense
+
+SELECT COUNT(*) FROM t WHERE a IN (1, 3, 5) AND b IN ('x', 'y');
+-- a: 1x8 Dense; b: 1x6 Dense
+
+SELECT COUNT(*) FROM t WHERE b LIKE '%s' ESCAPE '!' OR b ILIKE 'X' OR b GLOB 'i*';
+-- b: 1x6 Dense
+
+SELECT COUNT(*) FROM t WHERE c IS NOT TRUE AND d IS NOT NULL AND e IS DISTINCT FROM 3;
+-- c: 1x3 Dense; d: 1x6 Dense; e: 1x8 Dense
+
+SELECT COUNT(*) FROM t WHERE d >= DATE '2024-01-01' AND d < TIMESTAMP '2024-03-01';
+-- d: 1x6 Dense
+
+SELECT COUNT(*) FROM t WHERE n < 2 AND n >= 0;
+-- n: 1x3 Dense
+
+SELECT COUNT(*) FROM t WHERE (a & 3) = 1 OR a % 2 = 0 OR a // 2 = 3 OR -a < -4;
+-- a: 1x8 Dense
+
+SELECT COUNT(*) FROM t WHERE upper(b) = 'X' OR length(b) > 2 OR substring(b, 1, 1) = 'i';
+-- b: 1x6 Dense
+
+SELECT COUNT(*) FROM t WHERE replace(b, 'x', 'z') = 'z' OR coalesce(b, 'none') = 'none';
+-- b: 1x6 Dense
+
+SELECT COUNT(*) FROM t WHERE starts_with(b, 'i') OR b || 'z' = 'xz' OR left(b, 1) = 'r';
+-- b: 1x6 Dense
+
+SELECT COUNT(*) FROM t WHERE CAST(a AS DECIMAL(4, 1)) > 2.5 AND TRY_CAST(b AS INTEGER) IS NULL;
+-- a: 1x8 Dense
+
+SELECT COUNT(*) FROM t WHERE a::DOUBLE / 2 > 1.5 AND round(a / 3.0, 1) < 2;
+-- a: 1x8 Dense
+
+SELECT COUNT(*) FROM t WHERE EXTRACT(month FROM d) = 1 OR year(d) = 2023;
+-- d: 1x6 Dense
+
+SELECT COUNT(*) FROM t WHERE NULL OR TRUE;
+-- everything
+
+--- conditions across columns
+
+SELECT COUNT(*) FROM t WHERE a > 3 OR b = 'x';
+-- a: 1x8 Dense; b: 1x6 Dense
+-- a: 1x8 Dense
+
+SELECT COUNT(*) FROM t WHERE NOT (a > 3 AND c);
+-- a: 1x8 Dense
+-- a: 1x8 Dense; c: 1x3 Dense
+
+SELECT COUNT(*) FROM t WHERE (a > 3 OR b = 'x') AND (c OR d IS NULL);
+-- a: 1x8 Dense; b: 1x6 Dense; c: 1x3 Dense; d: 1x6 Dense
+-- a: 1x8 Dense; b: 1x6 Dense; c: 1x3 Dense
+-- a: 1x8 Dense; c: 1x3 Dense; d: 1x6 Dense
+-- a: 1x8 Dense; c: 1x3 Dense
+
+SELECT a, c, COUNT(*) FROM t WHERE a > length(b) GROUP BY a, c;
+-- a: 8x8 Dense; b: 1x6 Dense; c: 3x3 Identity
+
+SELECT COUNT(*) FROM t WHERE a = e;
+-- a: 1x8 Dense; e: 1x8 Dense
+
+--- keys
+
+SELECT a, COUNT(*) FROM t GROUP BY a;
+-- a: 8x8 Identity
+
+SELECT a // 3 AS g, COUNT(*) AS k FROM t GROUP BY g;
+-- a: 3x8 Dense
+
+SELECT d, b, COUNT(*) AS k FROM t WHERE a > 2 GROUP BY 2, 1;
+-- a: 1x8 Dense; b: 6x6 Identity; d: 6x6 Identity
+
+SELECT CASE WHEN a < 2 THEN 'lo' WHEN a < 6 THEN 'mid' END AS g, COUNT(*) FROM t GROUP BY 1;
+-- a: 3x8 Dense
+
+SELECT CASE b WHEN 'x' THEN 1 ELSE 0 END AS g, COUNT(*) FROM t GROUP BY ALL;
+-- b: 2x6 Dense
+
+SELECT n < 2 AS low, COUNT(*) FROM t GROUP BY low;
+-- n: 2x3 Dense
+
+SELECT date_trunc('quarter', d) AS part, COUNT(*) FROM t GROUP BY part;
+-- d: 3x6 Dense
+
+SELECT "b" AS "group", COUNT(*) AS "how many" FROM "t" GROUP BY "b";
+-- b: 6x6 Identity
+
+SELECT t.a, COUNT(*) FROM t AS t GROUP BY t.a;
+-- a: 8x8 Identity
+
+SELECT a, b, COUNT(*), GROUPING(a), GROUPING(a, b) FROM t GROUP BY CUBE (a, b);
+-- a: 8x8 Identity; b: 6x6 Identity
+-- a: 8x8 Identity
+-- b: 6x6 Identity
+-- everything
+
+SELECT a, b, c, COUNT(*) AS k FROM t GROUP BY ROLLUP (a, (b, c));
+-- a: 8x8 Identity; b: 6x6 Identity; c: 3x3 Identity
+-- a: 8x8 Identity
+-- everything
+
+SELECT a, b, COUNT(*) AS k FROM t GROUP BY GROUPING SETS ((a), b, (), ROLLUP (c));
+-- a: 8x8 Identity
+-- b: 6x6 Identity
+-- everything
+-- c: 3x3 Identity
+
+SELECT a, b, COUNT(*) AS k FROM t GROUP BY (a, b);
+-- a: 8x8 Identity; b: 6x6 Identity
+
+SELECT DP_RANGES(a), COUNT(*) FROM t GROUP BY 1;
+-- a: 36x8 Dense
+
+SELECT DP_RANGES(a) AS band, COUNT(*) FROM t GROUP BY DP_RANGES(a);
+-- a: 36x8 Dense
+
+--- sums, means and spreads
+
+SELECT SUM(a) AS s, AVG(a) AS m, COUNT(*) AS k FROM t;
+-- a: 1x8 Dense
+-- everything
+
+SELECT b, SUM(a) AS s, VAR_POP(a) AS vp, VAR_SAMP(a) AS vs, STDDEV(a) AS sd FROM t GROUP BY b;
+-- a: 1x8 Dense; b: 6x6 Identity
+-- b: 6x6 Identity
+
+SELECT SUM(a * length(b) + 1) AS s FROM t;
+-- a: 1x8 Dense; b: 1x6 Dense
+-- b: 1x6 Dense
+
+SELECT SUM(m) AS s, COUNT(m) AS k, AVG(m) AS av FROM t;
+-- m: 0 + 1 v + 0 v^2
+-- m: 1 + 0 v + 0 v^2
+
+SELECT SUM(2 * m + a) AS s, SUM(m * a) AS p, SUM(m * q) AS x FROM t;
+-- 2 x m: 0 + 1 v + 0 v^2
+-- a: 1x8 Dense; m: 1 + 0 v + 0 v^2
+-- a: 1x8 Dense; m: 0 + 1 v + 0 v^2
+-- m: 0 + 1 v + 0 v^2; q: 0 + 1 v + 0 v^2
+
+SELECT SUM(CASE WHEN b = 'x' THEN a WHEN c THEN 10 ELSE q END) AS s FROM t;
+-- a: 1x8 Dense; b: 1x6 Dense
+-- 10 x b: 1x6 Dense; c: 1x3 Dense
+-- b: 1x6 Dense; c: 1x3 Dense; q: 0 + 1 v + 0 v^2
+
+SELECT SUM(m) FILTER (WHERE a > 3 OR c) AS s FROM t;
+-- a: 1x8 Dense; c: 1x3 Dense; m: 0 + 1 v + 0 v^2
+-- a: 1x8 Dense; m: 0 + 1 v + 0 v^2
+
+SELECT SUM(m, contribution_bounds_per_group => (-1, 10)) AS s FROM t;
+-- m: 0 + 1 v + 0 v^2
+
+SELECT VAR_POP(m, contribution_bounds_per_group => (0, 10)) AS s FROM t;
+-- m: 0 + 1 v + 0 v^2
+-- m: 0 + 0 v + 1 v^2
+-- m: 1 + 0 v + 0 v^2
+
+SELECT SUM(w) AS s, AVG(COALESCE(m, 0)) AS av FROM t;
+-- w: 0 + 1 v + 0 v^2
+-- m: 0 + 1 v + 0 v^2
+-- everything
+
+SELECT ward, SUM(cost) AS total, COUNT(*) AS n FROM visits GROUP BY ward;
+-- ward: 3x3 Identity; cost: 0 + 1 v + 0 v^2
+-- ward: 3x3 Identity
+
+--- quantiles
+
+SELECT MEDIAN(a) AS s, QUANTILE_CONT(a, 0.3) AS q3, QUANTILE_DISC(a, 0.8) AS q8, MODE(a) FROM t;
+-- a: 8x8 Prefix
+-- a: 8x8 Identity
+
+SELECT b, MEDIAN(a) AS s, COUNT(*) AS k FROM t GROUP BY b;
+-- a: 8x8 Prefix; b: 6x6 Identity
+-- b: 6x6 Identity
+
+SELECT a // 3 AS g, MEDIAN(a) AS s FROM t GROUP BY g;
+-- a: 24x8 Dense
+
+SELECT PERCENTILE_CONT(0.25) WITHIN GROUP (ORDER BY a) AS p FROM t;
+-- a: 8x8 Prefix
+
+SELECT PERCENTILE_DISC(0.25) WITHIN GROUP (ORDER BY d DESC) AS p, MODE() WITHIN GROUP (ORDER BY b) FROM t;
+-- d: 5x6 Dense
+-- b: 5x6 Dense
+
+--- running totals and windows over answers
+
+SELECT a, SUM(COUNT(*)) OVER (ORDER BY a) AS cum FROM t GROUP BY a;
+-- a: 8x8 Prefix
+
+SELECT a, b, SUM(COUNT(*)) OVER (PARTITION BY b ORDER BY a DESC) AS cum FROM t GROUP BY a, b;
+-- a: 8x8 Dense; b: 6x6 Identity
+
+SELECT c, COUNT(*) * 1.0 / SUM(COUNT(*)) OVER () AS share FROM t GROUP BY c;
+-- c: 3x3 Identity
+-- c: 3x3 Dense
+
+SELECT a, RANK() OVER (ORDER BY COUNT(*) DESC, a) AS r, NTILE(4) OVER (ORDER BY a) FROM t GROUP BY a;
+-- a: 8x8 Identity
+
+SELECT a, COUNT(*) - LAG(COUNT(*), 1, 0) OVER (ORDER BY a) AS r FROM t GROUP BY a;
+-- a: 8x8 Identity
+
+SELECT a, AVG(COUNT(*)) OVER (ORDER BY a ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) FROM t GROUP BY a;
+-- a: 8x8 Identity
+
+SELECT a, FIRST_VALUE(COUNT(*)) OVER (ORDER BY a ROWS UNBOUNDED PRECEDING) AS f FROM t GROUP BY a;
+-- a: 8x8 Identity
+
+SELECT a, MAX(COUNT(*)) OVER (ORDER BY a RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS f FROM t GROUP BY a;
+-- a: 8x8 Identity
+
+--- what happens to answers
+
+SELECT a, COUNT(*) AS k FROM t GROUP BY a HAVING COUNT(*) > 3 ORDER BY k DESC, a LIMIT 4 OFFSET 1;
+-- a: 8x8 Identity
+
+SELECT a, COUNT(*) AS k FROM t GROUP BY a QUALIFY ROW_NUMBER() OVER (ORDER BY COUNT(*) DESC, a) <= 2;
+-- a: 8x8 Identity
+
+SELECT b, COUNT(*) AS k FROM t GROUP BY b ORDER BY b ASC NULLS FIRST, k DESC NULLS LAST OFFSET 1;
+-- b: 6x6 Identity
+
+SELECT COUNT(*) AS n, DP_STDDEV(n) AS sd, DP_INTERVAL_LOW(n) AS lo, DP_INTERVAL_HIGH(n) AS hi FROM t;
+-- everything
+
+SELECT 100.0 * COUNT(*) FILTER (WHERE c) / COUNT(*) AS share FROM t;
+-- c: 1x3 Dense
+-- everything
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5, delta = 0, noise = 'laplace') COUNT(*) FROM t;
+-- everything
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_stddev = 20) COUNT(*) FROM t;
+-- everything
+
+--- public rows
+
+SELECT name, COUNT(*) AS k FROM bands JOIN t ON a BETWEEN lo AND hi GROUP BY name;
+-- a: 3x8 Dense
+
+SELECT lo, hi, COUNT(*) AS k FROM t, bands WHERE a BETWEEN lo AND hi AND c GROUP BY lo, hi;
+-- a: 3x8 Dense; c: 1x3 Dense
+
+SELECT v.x, COUNT(*) AS k FROM (VALUES (1, 'p'), (3, 'q')) AS v(x, y) JOIN t ON t.a <= v.x GROUP BY v.x;
+-- a: 2x8 Dense
+
+SELECT x, COUNT(*) FROM (VALUES (-1), (NULL)) v(x) CROSS JOIN t WHERE e > x GROUP BY x;
+-- e: 1x8 Dense
+
+SELECT bands.name, b, COUNT(*) AS k FROM t LEFT JOIN bands ON t.a = bands.lo GROUP BY bands.name, b;
+-- a: 4x8 Dense; b: 6x6 Identity
+
+SELECT v.a, COUNT(*) FROM t INNER JOIN (VALUES (1), (2)) AS v(a) USING (a) GROUP BY v.a;
+-- a: 2x8 Dense
+
+--- queries within queries
+
+WITH big AS (SELECT * FROM t WHERE a > 3) SELECT b, COUNT(*) AS n FROM big GROUP BY b;
+-- a: 1x8 Dense; b: 6x6 Identity
+
+SELECT p, COUNT(*) FROM (SELECT a, b FROM t) AS s(p, q) WHERE q = 'y' GROUP BY p;
+-- a: 8x8 Identity; b: 1x6 Dense
+
+SELECT COUNT(*) FROM (t) q WHERE q.a = 1;
+-- a: 1x8 Dense
+
+SELECT s.g, s.k FROM (SELECT a // 3 AS g, COUNT(*) AS k FROM t GROUP BY 1) AS s WHERE s.k > 2;
+-- a: 3x8 Dense
+
+SELECT MAX(k) AS most FROM (SELECT a, COUNT(*) AS k FROM t GROUP BY a) AS s;
+-- a: 8x8 Identity
+
+SELECT b, COUNT(*) FROM t GROUP BY b UNION ALL SELECT 'all', COUNT(*) FROM t;
+-- b: 6x6 Identity
+-- everything
+
+(SELECT COUNT(*) AS n FROM t) UNION (SELECT COUNT(*) AS n FROM t WHERE c) ORDER BY n;
+-- everything
+-- c: 1x3 Dense
+
+SELECT b, COUNT(*) * 1.0 / (SELECT COUNT(*) FROM t) AS share FROM t GROUP BY b;
+-- b: 6x6 Identity
+-- everything
+
+SELECT x.b, x.n, y.n FROM (SELECT b, COUNT(*) AS n FROM t GROUP BY b) AS x JOIN (SELECT b, COUNT(*) AS n FROM t WHERE c GROUP BY b) AS y ON x.b = y.b;
+-- b: 6x6 Identity
+-- b: 6x6 Identity; c: 1x3 Dense
+
+SELECT (SELECT COUNT(*) FROM t WHERE c) AS yes, (SELECT COUNT(*) FROM t) AS whole;
+-- c: 1x3 Dense
+-- everything
+
+SELECT COUNT(*) FROM t WHERE a IN (SELECT lo FROM bands);
+-- a: 1x8 Dense
+
+--- session
+
+EXPLAIN SELECT a, COUNT(*) FROM t GROUP BY a;
+-- a: 8x8 Identity
+
+SET epsilon = 0.5;
+-- no query
+
+SET noise TO 'gaussian';
+-- no query
+
+SET fresh = on;
+-- no query
+
+SHOW budget;
+-- no query
+
+SHOW epsilon;
+-- no query
+
+DESCRIBE t;
+-- no query
+
+DESC adult;
+-- no query
+
+BEGIN WORKLOAD;
+-- no query
+
+RUN WORKLOAD;
+-- no query
+

@@ -1,0 +1,420 @@
+-- What dpsql refuses, each statement with code, caret and hint.
+-- The catalog is that of tests/support/oracle.py. Made anew by: python -m tests.support.make_cases
+
+--- not one statement
+
+SELECT COUNT(*) FROM t WHERE;
+-- E_PARSE at line 1, column 24: cannot be parsed near 'WHERE'
+-- hint: SELECT ... FROM table [WHERE ...] [GROUP BY ...] [HAVING ...] [ORDER BY ...] [LIMIT ...]
+
+SELECT COUNT( FROM t;
+-- E_PARSE at line 1, column 20: cannot be parsed near 't'
+-- hint: SELECT ... FROM table [WHERE ...] [GROUP BY ...] [HAVING ...] [ORDER BY ...] [LIMIT ...]
+
+SELECT QUANTILE_CONT(a, , 0.5) FROM t;
+-- E_PARSE at line 1, column 25: something is missing before this
+-- hint: one comma too many?
+
+SELECT COUNT(*) FROM FROM t;
+-- E_PARSE at line 1, column 22: FROM twice
+-- hint: leave one of them out
+
+SELECT COUNT(*) AS , SUM(a) FROM t;
+-- E_PARSE at line 1, column 20: something is missing before this
+-- hint: one comma too many?
+
+SELECT COUNT(*) FROM t WHERE b = 'x' 'y';
+-- E_PARSE at line 1, column 38: two texts side by side
+-- hint: join texts with ||
+
+SELECT COUNT(*) FROM t WHERE a > > 3;
+-- E_PARSE at line 1, column 34: something is missing before this
+-- hint: one comma too many?
+
+SELECT COUNT(*) FROM t WHERE b = $$x$$;
+-- E_PARSE at line 1, column 34: dollar quotes are not supported
+-- hint: quote texts by '
+
+SELECT COUNT(*) FROM t WHERE b ~ 'x';
+-- E_PARSE at line 1, column 32: ~ is not supported
+-- hint: write regexp_matches(column, pattern)
+
+SELECT COUNT(*) FROM t WHERE b = 'x;
+-- E_PARSE at line 1, column 34: a quote or comment is not closed
+-- hint: a quote within a text is written twice
+
+SELECT COUNT(*) FROM t GROUP BY ROLLUP (a > 3);
+-- E_PARSE at line 1, column 43: cannot be parsed near '>'
+-- hint: SELECT ... FROM table [WHERE ...] [GROUP BY ...] [HAVING ...] [ORDER BY ...] [LIMIT ...]
+
+--- not a query
+
+DELETE FROM t;
+-- E_STATEMENT at line 1, column 1: DELETE is not supported
+-- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN WORKLOAD, RUN WORKLOAD, CREATE SYNTHETIC TABLE and MATERIALIZE SYNTHETIC TABLE
+
+INSERT INTO t VALUES (1);
+-- E_STATEMENT at line 1, column 1: INSERT is not supported
+-- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN WORKLOAD, RUN WORKLOAD, CREATE SYNTHETIC TABLE and MATERIALIZE SYNTHETIC TABLE
+
+CREATE TABLE u AS SELECT * FROM t;
+-- E_STATEMENT at line 1, column 1: CREATE is not supported
+-- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN WORKLOAD, RUN WORKLOAD, CREATE SYNTHETIC TABLE and MATERIALIZE SYNTHETIC TABLE
+
+COPY t TO 'out.csv';
+-- E_STATEMENT at line 1, column 1: COPY is not supported
+-- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN WORKLOAD, RUN WORKLOAD, CREATE SYNTHETIC TABLE and MATERIALIZE SYNTHETIC TABLE
+
+ATTACH 'x.db';
+-- E_STATEMENT at line 1, column 1: ATTACH is not supported
+-- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN WORKLOAD, RUN WORKLOAD, CREATE SYNTHETIC TABLE and MATERIALIZE SYNTHETIC TABLE
+
+PRAGMA database_list;
+-- E_STATEMENT at line 1, column 1: PRAGMA is not supported
+-- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN WORKLOAD, RUN WORKLOAD, CREATE SYNTHETIC TABLE and MATERIALIZE SYNTHETIC TABLE
+
+EXPLAIN ANALYZE SELECT COUNT(*) FROM t;
+-- E_STATEMENT at line 1, column 1: EXPLAIN ANALYZE is not supported
+-- hint: what works: EXPLAIN is free and never runs
+
+SET threads = 4;
+-- E_SETTING at line 1, column 5: no such setting: threads
+-- hint: settings: epsilon, delta, noise, mechanism, effort, fresh, nonnegative
+
+SHOW password;
+-- E_SETTING at line 1, column 6: no such setting: password
+-- hint: settings: budget, tables, epsilon, delta, noise, mechanism, effort, fresh, nonnegative
+
+SELECT COUNT(*) INTO u FROM t;
+-- E_STATEMENT at line 1, column 22: INTO is not supported
+-- hint: one private table with WHERE, GROUP BY, HAVING, ORDER BY and LIMIT works
+
+--- rows
+
+SELECT * FROM t;
+-- E_NO_AGGREGATE at line 1, column 8: rows cannot be returned, only aggregates
+-- hint: SELECT COUNT(*) FROM ..., with GROUP BY for one count per value
+
+SELECT a FROM t;
+-- E_NO_AGGREGATE at line 1, column 8: rows cannot be returned, only aggregates
+-- hint: SELECT COUNT(*) FROM ..., with GROUP BY for one count per value
+
+SELECT DISTINCT a FROM t;
+-- E_AGGREGATE at line 1, column 17: SELECT DISTINCT is not supported
+-- hint: one private table with WHERE, GROUP BY, HAVING, ORDER BY and LIMIT works
+
+SELECT a, COUNT(*) FROM t;
+-- E_GROUP_BY at line 1, column 8: column a must appear in GROUP BY or inside an aggregate
+-- hint: add a to GROUP BY
+
+SELECT COUNT(*);
+-- E_NO_TABLE at line 1, column 8: there is no FROM
+-- hint: constants need no engine; SELECT COUNT(*) FROM table
+
+SELECT a FROM t LIMIT 5;
+-- E_NO_AGGREGATE at line 1, column 8: rows cannot be returned, only aggregates
+-- hint: SELECT COUNT(*) FROM ..., with GROUP BY for one count per value
+
+SELECT COUNT(*) FROM (SELECT a FROM t LIMIT 5) AS s;
+-- E_LIMIT at line 1, column 45: LIMIT on rows is not supported
+-- hint: a sub-query over private rows may project, filter and compute; aggregate it outside
+
+SELECT a FROM t UNION SELECT e FROM t;
+-- E_SET_OP at line 1, column 8: UNION of private rows is not supported
+-- hint: aggregate each part: SELECT COUNT(*) ... UNION ALL SELECT COUNT(*) ...
+
+SELECT a, ROW_NUMBER() OVER (ORDER BY a) FROM t;
+-- E_NO_AGGREGATE at line 1, column 8: rows cannot be returned, only aggregates
+-- hint: SELECT COUNT(*) FROM ..., with GROUP BY for one count per value
+
+SELECT SUM(a) OVER (ORDER BY a) FROM t;
+-- E_GROUP_BY at line 1, column 30: column a must appear in GROUP BY or inside an aggregate
+-- hint: add a to GROUP BY
+
+SELECT COUNT(*) FROM t TABLESAMPLE 10%;
+-- E_SAMPLE at line 1, column 22: sampling is not supported
+-- hint: JOIN public_table ON private_column = public_column, or BETWEEN two public columns
+
+SELECT COUNT(*) FROM t USING SAMPLE 10;
+-- E_SAMPLE at line 1, column 37: sampling is not supported
+-- hint: one private table with WHERE, GROUP BY, HAVING, ORDER BY and LIMIT works
+
+--- names
+
+SELECT COUNT(*) FROM tt;
+-- E_UNKNOWN_TABLE at line 1, column 22: there is no table 'tt' in the catalog
+-- hint: did you mean t?
+
+SELECT COUNT(*) FROM main.t;
+-- E_UNKNOWN_TABLE at line 1, column 22: there is no table 'main.t' in the catalog
+-- hint: did you mean t?
+
+SELECT COUNT(*) FROM t WHERE aa = 1;
+-- E_UNKNOWN_COLUMN at line 1, column 30: there is no column 'aa' in table t
+-- hint: did you mean a?
+
+SELECT COUNT(*) FROM t WHERE u.a = 1;
+-- E_UNKNOWN_TABLE at line 1, column 30: there is no table 'u' in this statement
+-- hint: tables: t
+
+DESCRIBE nothing;
+-- E_UNKNOWN_TABLE: there is no table 'nothing' in the catalog
+-- hint: tables: t, bands, adult, visits
+
+--- values and domains
+
+SELECT COUNT(*) FROM t WHERE b = 'z';
+-- E_NOT_IN_DOMAIN at line 1, column 34: 'z' is not a declared value of b
+-- hint: declared values: 'x', 'y', '', "it's", 'rest'
+
+SELECT COUNT(*) FROM t WHERE n < 1;
+-- E_BIN_EDGE at line 1, column 34: this would cut through a cell of n
+-- hint: compare n with bin edges by < or >=; edges: -1.5, 0, 2, 10
+
+SELECT COUNT(*) FROM t WHERE n;
+-- E_BIN_EDGE at line 1, column 30: this would cut through a cell of n
+-- hint: compare n with bin edges by < or >=; edges: -1.5, 0, 2, 10
+
+SELECT COUNT(*) FROM t WHERE d >= DATE '2024-01-15';
+-- E_BIN_EDGE at line 1, column 40: this would cut through a cell of d
+-- hint: cuts must fall between months; date_trunc, year, quarter and month work
+
+SELECT n + 1, COUNT(*) FROM t GROUP BY 1;
+-- E_BIN_EDGE at line 1, column 8: this would cut through a cell of n
+-- hint: compare n with bin edges by < or >=; edges: -1.5, 0, 2, 10
+
+SELECT COUNT(*) FROM t WHERE m > 3;
+-- E_DOMAIN at line 1, column 30: column m is a measure with bounds: it cannot be used in a predicate or GROUP BY
+-- hint: declare a domain (or bins) for it in the catalog
+
+SELECT m, COUNT(*) FROM t GROUP BY m;
+-- E_DOMAIN at line 1, column 36: column m is a measure with bounds: it cannot be used in a predicate or GROUP BY
+-- hint: declare a domain (or bins) for it in the catalog
+
+SELECT COUNT(*) FROM t WHERE sqrt(a - 3) > 1;
+-- E_DOMAIN_EVAL at line 1, column 30: the expression fails on the declared domain
+-- hint: on declared values only, DuckDB says: Invalid Input Error: not a number
+
+SELECT COUNT(*) FROM t WHERE a = 99999999999999999999999999999999999999999;
+-- E_LITERAL at line 1, column 34: a number of over 40 characters or not finite
+-- hint: write it shorter, for example 1e30
+
+SELECT COUNT(*) FROM t GROUP BY 2;
+-- E_GROUP_BY at line 1, column 33: GROUP BY 2: there are 1 select items
+-- hint: GROUP BY 1 is the first of them
+
+SELECT COUNT(*) FROM t ORDER BY 4;
+-- E_ORDER_BY at line 1, column 33: ORDER BY 4: there are 1 select items
+-- hint: ORDER BY 1 is the first of them
+
+SELECT COUNT(*) FROM t GROUP BY COUNT(*);
+-- E_GROUP_BY at line 1, column 33: an aggregate cannot be a grouping key
+-- hint: group by columns; HAVING tests aggregates
+
+SELECT COUNT(*) FROM t GROUP BY 'x';
+-- E_GROUP_BY at line 1, column 33: a constant is not a grouping key
+-- hint: group by a column or an expression over one column
+
+SELECT a + e, COUNT(*) FROM t GROUP BY 1;
+-- E_GROUP_BY at line 1, column 8: a key over two columns is not supported (a, e)
+-- hint: group by the columns themselves
+
+--- functions
+
+SELECT COUNT(*) FROM t WHERE md5(b) = 'x';
+-- E_FUNCTION at line 1, column 30: MD5() is not supported here
+-- hint: comparisons, IN, BETWEEN, LIKE, CASE, arithmetic and the usual text, number and date functions work
+
+SELECT COUNT(*) FROM t WHERE random() < 0.5;
+-- E_NONDETERMINISTIC at line 1, column 30: rand() is not deterministic
+-- hint: write the value itself, for example DATE '2024-01-01'
+
+SELECT COUNT(*) FROM t WHERE d < now();
+-- E_NONDETERMINISTIC at line 1, column 34: now() is not deterministic
+-- hint: write the value itself, for example DATE '2024-01-01'
+
+SELECT COUNT(*) FROM t WHERE d < current_date;
+-- E_NONDETERMINISTIC at line 1, column 30: current_date() is not deterministic
+-- hint: write the value itself, for example DATE '2024-01-01'
+
+SELECT COUNT(*) FROM t WHERE a = getenv('HOME');
+-- E_FUNCTION at line 1, column 34: the function getenv() is not supported here
+-- hint: comparisons, IN, BETWEEN, LIKE, CASE, arithmetic and the usual text, number and date functions work
+
+SELECT COUNT(*) FROM t WHERE a = CAST('1' AS BLOB);
+-- E_FUNCTION at line 1, column 39: the type BLOB is not supported here
+-- hint: comparisons, IN, BETWEEN, LIKE, CASE, arithmetic and the usual text, number and date functions work
+
+SELECT COUNT(*) FROM read_csv('/etc/passwd');
+-- E_TABLE_FUNCTION at line 1, column 22: a table function is not supported
+-- hint: one private table and public tables work
+
+SELECT COUNT(*) FROM range(10);
+-- E_TABLE_FUNCTION at line 1, column 22: a table function is not supported
+-- hint: one private table and public tables work
+
+SELECT COUNT(*) FROM t, UNNEST([1, 2]) AS u(x);
+-- E_TABLE_FUNCTION at line 1, column 33: UNNEST is not supported
+-- hint: one private table and public tables work
+
+--- aggregates
+
+SELECT MIN(a) FROM t;
+-- E_AGGREGATE at line 1, column 12: the aggregate MIN() is not supported
+-- hint: one row decides it; QUANTILE_DISC(a, 0.05) works
+
+SELECT MAX(m) FROM t;
+-- E_AGGREGATE at line 1, column 12: the aggregate MAX() is not supported
+-- hint: one row decides it; QUANTILE_DISC(m, 0.95) works
+
+SELECT COUNT(DISTINCT a) FROM t;
+-- E_AGGREGATE at line 1, column 8: the aggregate COUNT(DISTINCT) is not supported
+-- hint: one row is one unit: COUNT(*)
+
+SELECT SUM(DISTINCT a) FROM t;
+-- E_AGGREGATE at line 1, column 8: the aggregate SUM(DISTINCT) is not supported
+-- hint: one row is one unit: COUNT(*)
+
+SELECT string_agg(b, ',') FROM t;
+-- E_AGGREGATE at line 1, column 19: the aggregate STRING_AGG() is not supported
+-- hint: COUNT, SUM, AVG, VAR_POP, VAR_SAMP, STDDEV, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE work
+
+SELECT FIRST(a) FROM t;
+-- E_AGGREGATE at line 1, column 8: the aggregate FIRST() is not supported
+-- hint: COUNT, SUM, AVG, VAR_POP, VAR_SAMP, STDDEV, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE work
+
+SELECT CORR(a, e) FROM t;
+-- E_AGGREGATE at line 1, column 8: the aggregate CORR() is not supported
+-- hint: COUNT, SUM, AVG, VAR_POP, VAR_SAMP, STDDEV, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE work
+
+SELECT COUNT(*) FILTER (WHERE COUNT(*) > 1) FROM t;
+-- E_AGGREGATE at line 1, column 31: the aggregate COUNT() is not supported here
+-- hint: comparisons, IN, BETWEEN, LIKE, CASE, arithmetic and the usual text, number and date functions work
+
+SELECT COUNT(*) FROM t WHERE COUNT(*) > 1;
+-- E_AGGREGATE at line 1, column 30: the aggregate COUNT() is not supported here
+-- hint: comparisons, IN, BETWEEN, LIKE, CASE, arithmetic and the usual text, number and date functions work
+
+SELECT SUM(b) FROM t;
+-- E_EXPR_IN_AGG at line 1, column 12: b is text: it cannot be summed
+-- hint: sum a number
+
+SELECT SUM(notes) FROM visits;
+-- E_NO_BOUNDS at line 1, column 12: column notes has no bounds: one row could change its sum by anything
+-- hint: declare bounds = [lowest, highest] for notes in the catalog
+
+SELECT SUM(m * m * m) FROM t;
+-- E_EXPR_IN_AGG at line 1, column 12: m appears to a power above 2
+-- hint: declare a domain for it to sum any function of it
+
+SELECT SUM(m, contribution_bounds_per_group => (5, 5)) FROM t;
+-- E_DEGENERATE_BOUNDS at line 1, column 15: the bounds (5, 5) leave nothing between them
+-- hint: contribution_bounds_per_group => (0, 100)
+
+SELECT MEDIAN(m) FROM t;
+-- E_DOMAIN at line 1, column 15: column m is a measure with bounds: it cannot be used in a predicate or GROUP BY
+-- hint: declare a domain (or bins) for it in the catalog
+
+SELECT QUANTILE_CONT(b, 0.5) FROM t;
+-- E_AGGREGATE at line 1, column 22: interpolation of text values is not supported
+-- hint: QUANTILE_DISC works
+
+SELECT QUANTILE_CONT(a, 1.5) FROM t;
+-- E_LITERAL at line 1, column 22: the quantile 1.5 is not between 0 and 1
+-- hint: QUANTILE_CONT(column, 0.9)
+
+SELECT SUM(m ORDER BY a) FROM t;
+-- E_EXPR_IN_AGG at line 1, column 12: this expression cannot be summed exactly
+-- hint: sums, differences and products of columns work, measures up to their square; a column with a domain works in any expression of its own
+
+SELECT DP_RANGES(b), COUNT(*) FROM t GROUP BY 1;
+-- E_FUNCTION at line 1, column 8: DP_RANGES of b: it has no order or belongs to a public table
+-- hint: numbers and dates have ranges
+
+SELECT DP_STDDEV(a) FROM t GROUP BY a;
+-- E_UNKNOWN_COLUMN at line 1, column 18: DP_STDDEV(a): no select item has this alias
+-- hint: aliases: 
+
+SELECT a, COUNT(*) FROM t GROUP BY a LIMIT a;
+-- E_LIMIT at line 1, column 44: LIMIT takes a whole number
+-- hint: LIMIT 10
+
+SELECT a, COUNT(*) FROM t GROUP BY a LIMIT 5 PERCENT;
+-- E_LIMIT at line 1, column 44: LIMIT takes a whole number
+-- hint: LIMIT 10
+
+--- sub-queries and joins
+
+SELECT COUNT(*) FROM t WHERE a > (SELECT AVG(a) FROM t);
+-- E_SUBQUERY at line 1, column 42: a sub-query in a condition or an expression over private rows is not supported
+-- hint: ask for its value in a statement of its own, and write the value here
+
+SELECT COUNT(*) FROM t WHERE a IN (SELECT a FROM t);
+-- E_SUBQUERY at line 1, column 30: IN with a sub-query over private rows is not supported
+-- hint: a list of values, or a column of a public table, works
+
+SELECT COUNT(*) FROM t WHERE EXISTS (SELECT 1 FROM t AS u WHERE u.a = t.a);
+-- E_SUBQUERY at line 1, column 45: a sub-query in a condition or an expression over private rows is not supported
+-- hint: ask for its value in a statement of its own, and write the value here
+
+SELECT COUNT(*) FROM t JOIN t AS u ON t.a = u.a;
+-- E_JOIN at line 1, column 29: a join of two private tables is not supported
+-- hint: JOIN public_table ON private_column = public_column, or BETWEEN two public columns
+
+SELECT COUNT(*) FROM t, adult;
+-- E_JOIN at line 1, column 25: a join of two private tables is not supported
+-- hint: JOIN public_table ON private_column = public_column, or BETWEEN two public columns
+
+SELECT COUNT(*) FROM t NATURAL JOIN bands;
+-- E_JOIN at line 1, column 37: NATURAL JOIN is not supported
+-- hint: JOIN public_table ON private_column = public_column, or BETWEEN two public columns
+
+SELECT COUNT(*) FROM t JOIN bands ON t.a = bands.lo AND t.e = bands.hi;
+-- E_JOIN at line 1, column 57: joining public rows to two private columns is not supported
+-- hint: JOIN public_table ON private_column = public_column, or BETWEEN two public columns
+
+SELECT COUNT(*) FROM t ASOF JOIN bands ON t.a >= bands.lo;
+-- E_JOIN at line 1, column 34: ASOF JOIN is not supported
+-- hint: JOIN public_table ON private_column = public_column, or BETWEEN two public columns
+
+SELECT COUNT(*) FROM t, bands;
+-- E_JOIN at line 1, column 22: bands without a condition is not supported
+-- hint: JOIN public_table ON private_column = public_column, or BETWEEN two public columns
+
+SELECT COUNT(*) FROM bands LEFT JOIN t ON t.a = bands.lo;
+-- E_JOIN at line 1, column 38: a private table on the outer side of a join is not supported
+-- hint: JOIN public_table ON private_column = public_column, or BETWEEN two public columns
+
+WITH RECURSIVE r AS (SELECT 1 AS x) SELECT COUNT(*) FROM t;
+-- E_CTE at line 1, column 16: WITH RECURSIVE is not supported
+-- hint: a CTE may use those before it
+
+SELECT COUNT(*) FROM t PIVOT (COUNT(*) FOR b IN ('x'));
+-- E_STATEMENT at line 1, column 22: PIVOTS is not supported
+-- hint: JOIN public_table ON private_column = public_column, or BETWEEN two public columns
+
+SELECT COUNT(*) FROM (VALUES (1), (2, 3)) AS v(x) JOIN t ON t.a = v.x;
+-- E_JOIN at line 1, column 31: VALUES with other lengths than names is not supported
+-- hint: JOIN public_table ON private_column = public_column, or BETWEEN two public columns
+
+--- options
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = -1) COUNT(*) FROM t;
+-- E_EPSILON: epsilon must be a plain number between 0.000001 and 100
+-- hint: write it as digits, such as 0.5 or 5e-1
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilom = 1) COUNT(*) FROM t;
+-- E_SETTING at line 1, column 43: there is no option 'epsilom'
+-- hint: did you mean epsilon?
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS epsilon = 1 COUNT(*) FROM t;
+-- E_PARSE at line 1, column 8: the OPTIONS clause is malformed
+-- hint: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.5) COUNT(*) FROM t
+
+SET epsilon = 0;
+-- E_EPSILON: epsilon must be a plain number between 0.000001 and 100
+-- hint: write it as digits, such as 0.5 or 5e-1
+
+SET noise = 'uniform';
+-- E_SETTING: noise = uniform
+-- hint: one of auto, laplace, gaussian

@@ -17,14 +17,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpsql.adaptive.task import Report, run_task
-from dpsql.answer.assemble import assemble_results
+from dpsql.answer.assemble import assemble_results, released
 from dpsql.answer.estimate import estimate
 from dpsql.answer.implied import Implied, find_implied, imply
 from dpsql.answer.modelled import draw_rows
 from dpsql.answer.releases import Release, Releases
 from dpsql.answer.reprocess import check_methods
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
-from dpsql.answer.synthetics import Synthetic, Synthetics
+from dpsql.answer.synthetics import Synthetic, Synthetics, check_name
 from dpsql.catalog import Catalog, Table
 from dpsql.curator import Preset, ledger_file, nested_budgets
 from dpsql.errors import (
@@ -47,13 +47,14 @@ from dpsql.privacy.claims import claim_sources
 from dpsql.privacy.ledger import Entry, Ledger, Receipt, Status
 from dpsql.privacy.look import open_handle
 from dpsql.privacy.measure import Vaults, certify, measure, read_public
+from dpsql.scripts import workload_of
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
 from dpsql.sql.options import read_choice, read_positive
 from dpsql.sql.parse import Statement, parse_select
 from dpsql.sql.products import Compiler
 from dpsql.sql.synthetic import Creation, Materialisation
-from dpsql.synthesis import Synthesis, plan_synthesis
+from dpsql.synthesis import Synthesis, advise, foresee, plan_synthesis, plan_workload
 from dpsql.terms import Terms
 
 T = TypeVar("T")
@@ -137,15 +138,24 @@ class Engine:
         """The forecast of a workload: free, and a function of public facts only."""
         request = self._request(workload, terms, Fraction(1))
         remaining = self.status().remaining_within(self._within(request.tables))
+        if request.is_learned and request.tables:
+            found = None if terms.fresh else self._remembered(request)
+            entry = None if found is None else found.receipt[1]
+            return foresee(request, remaining, terms.epsilon is None, entry)
         known = None if terms.fresh or not request.tables else self._foreseen(request)
         if known is not None:
             published = (known.release.seq, known.release.plan, known.readings)
             return explain(request, None, terms.epsilon is None, remaining, published)
-        planned = self._plan(request) if request.tables else None
-        return explain(request, planned, terms.epsilon is None, remaining)
+        if not request.tables:
+            return explain(request, None, terms.epsilon is None, remaining)
+        planned = self._plan(request)
+        check_methods(request, planned.plan, planned.readings)
+        return advise(request, planned, explain(request, planned, terms.epsilon is None, remaining))
 
-    def answer(self, workload: Sequence[Compiled], terms: Terms) -> tuple[Result, ...]:
-        """Answer a workload jointly, charging at most once.
+    def answer(
+        self, workload: Sequence[Compiled], terms: Terms, report: Report | None = None
+    ) -> tuple[Result, ...]:
+        """Answer a workload jointly, charging at most once; ``report`` hears of a long run.
 
         Raises: BudgetExceeded, LedgerError, DataUnavailable; nothing is charged by a refusal.
         """
@@ -156,6 +166,8 @@ class Engine:
             return guarded(
                 lambda: assemble_results(request, {}, {}, None, None, sealed, self.models)
             )
+        if request.is_learned:
+            return guarded(lambda: self._answer_learned(request, terms.fresh, report))
         return guarded(lambda: self._answer(request, terms.fresh))
 
     def _answer(self, request: Request, fresh: bool) -> tuple[Result, ...]:
@@ -176,6 +188,25 @@ class Engine:
             f"from entry {entry} of the ledger (epsilon {paid}); SET fresh = on pays for new noise"
         )
         return tuple(r if r.cost is None else replace(r, notes=(*r.notes, note)) for r in results)
+
+    def _answer_learned(
+        self, request: Request, fresh: bool, report: Report | None
+    ) -> tuple[Result, ...]:
+        planned, name = plan_workload(request), self._request_name(request)
+        known = None if fresh else self.synthetics.find(name)
+        self.status()
+        found = known or self._learn(planned, report, lambda new: self.synthetics.keep(name, new))
+        cost, receipt = released(found)
+        cost = replace(cost, free=known is not None)
+        sealed = self.compiler.evaluator.sealed
+        return assemble_results(request, {}, {}, cost, receipt, sealed, self.models, learned=found)
+
+    def _remembered(self, request: Request) -> Synthetic | None:
+        """The model of an identical request; nothing while the data cannot be opened."""
+        try:
+            return self.synthetics.find(self._request_name(request))
+        except DataUnavailable:
+            return None
 
     def _published(self, request: Request, name: str) -> Implied | None:
         """The release of an identical request, else the best one that determines this request.
@@ -303,7 +334,7 @@ class Engine:
 
         Raises: ProgrammingError, NotSupportedError, DataError.
         """
-        workload = self.compile([parse_select(fragment) for fragment in creation.workload])
+        workload = self.compile([parse_select(fragment) for fragment in workload_of(creation)])
         return plan_synthesis(creation, self.known.tables, workload, terms)
 
     def synthesise(self, creation: Creation, terms: Terms, report: Report | None) -> Synthetic:
@@ -312,10 +343,18 @@ class Engine:
         Raises: BudgetExceeded, LedgerError, DataUnavailable; nothing is charged by a refusal.
         """
         planned = self.plan_synthesis(creation, terms)
-        return guarded(lambda: self._synthesise(planned, report))
+        found = guarded(lambda: self._learn(planned, report, self.synthetics.add))
+        self.models[found.name.casefold()] = found
+        self.compiler.catalog = self._with_models()
+        self._compiled.clear()
+        return found
 
-    def _synthesise(self, planned: Synthesis, report: Report | None) -> Synthetic:
+    def _learn(
+        self, planned: Synthesis, report: Report | None, keep: Callable[[Synthetic], None]
+    ) -> Synthetic:
+        """Pay for one adaptive run, let it look, and keep the model it ends with."""
         run, tables = planned.run, [planned.run.table]
+        check_name(planned.name, self.synthetics.load())  # another process may have made one
         self._check_budget(tables, planned.epsilon, planned.rho)
         receipt = self._pay(tables, planned.epsilon, planned.rho, run.fingerprint)
         try:
@@ -325,14 +364,11 @@ class Engine:
             finally:
                 handle.close()
             found = planned.synthetic(learned, (receipt.ledger_id, receipt.seq, receipt.head))
-            self.synthetics.add(found)
+            keep(found)
         except BaseException:
             self.ledger.settle(receipt, "failed")
             raise
         self.ledger.settle(receipt, "released")
-        self.models[found.name.casefold()] = found
-        self.compiler.catalog = self._with_models()
-        self._compiled.clear()
         return found
 
     def draw(self, wanted: Materialisation) -> dict[str, list[Any]]:

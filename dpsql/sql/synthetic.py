@@ -1,4 +1,7 @@
-"""CREATE SYNTHETIC TABLE and MATERIALIZE SYNTHETIC TABLE: our own statements, word by word."""
+"""CREATE SYNTHETIC TABLE and MATERIALIZE SYNTHETIC TABLE: our own statements, word by word.
+
+Also why the statements that would change a table are refused.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from dpsql.errors import ProgrammingError, printable
+from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.lexemes import Fragment, Lexeme, split_statements
 from dpsql.sql.options import read_options
 
 CREATE_OPTIONS = ("epsilon", "delta", "noise", "model", "metric")
 MODELS = ("auto", "mwem", "marginals", "mixture", "pgm", "rap")
 METRICS = ("mean", "max")
+MOST_ROWS = 10**8
+"""Rows of one MATERIALIZE."""
 
 _EXAMPLE = (
     "CREATE SYNTHETIC TABLE s FROM t OPTIONS (epsilon = 1) FOR (SELECT a, b, COUNT(*) FROM t "
@@ -22,12 +27,16 @@ _EXAMPLE = (
 
 @dataclass(frozen=True, slots=True)
 class Creation:
-    """A synthetic table to make: its name, its private table, its workload and its options."""
+    """A synthetic table to make: its name, its private table, its workload and its options.
+
+    The statements of the workload are here, or in ``file``.
+    """
 
     name: str
     table: str
     workload: tuple[Fragment, ...]
     options: tuple[tuple[str, str], ...]
+    file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +49,9 @@ class Materialisation:
 
 
 def parse_create(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Creation:
-    """Read CREATE SYNTHETIC TABLE s FROM t [OPTIONS (...)] FOR (SELECT ...; ...) [SPEND (...)].
+    """Read CREATE SYNTHETIC TABLE s FROM t [OPTIONS (...)] FOR (SELECT ...; ...).
 
+    SPEND is another word for OPTIONS; FOR WORKLOAD 'file.sql' names a file with the statements.
     Raises: ProgrammingError (E_PARSE, E_SETTING).
     """
     words = [lexeme.text.lower() for lexeme in lexemes]
@@ -50,12 +60,17 @@ def parse_create(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Creation:
     name, table = _name(lexemes[3]), _name(lexemes[5])
     place = 6
     options: tuple[tuple[str, str], ...] = ()
-    workload: tuple[Fragment, ...] | None = None
+    workload: tuple[Fragment, ...] = ()
+    file: str | None = None
     while place < len(words):
+        if words[place : place + 2] == ["for", "workload"] and not workload and file is None:
+            file = _file(fragment, lexemes, min(place + 2, len(words) - 1))
+            place += 3
+            continue
         if words[place] not in ("options", "spend", "for") or words[place + 1 : place + 2] != ["("]:
             _refuse(fragment, lexemes, place)
         end = _closing(fragment, lexemes, place + 1)
-        if words[place] == "for" and workload is None:
+        if words[place] == "for" and not workload and file is None:
             start = lexemes[place + 1].start + 1
             workload = _statements(fragment, start, lexemes[end].start)
         elif words[place] != "for" and not options:
@@ -64,7 +79,7 @@ def parse_create(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Creation:
         else:
             _refuse(fragment, lexemes, place)
         place = end + 1
-    if not workload:
+    if not workload and file is None:
         _refuse(fragment, lexemes, len(lexemes) - 1)
     for option, known in (("model", MODELS), ("metric", METRICS)):
         value = dict(options).get(option, known[0]).lower()
@@ -72,7 +87,7 @@ def parse_create(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Creation:
             raise ProgrammingError(
                 "E_SETTING", f"{option} = {printable(value)}", hint=f"one of {', '.join(known)}"
             )
-    return Creation(name, table, workload, options)
+    return Creation(name, table, workload, options, file)
 
 
 def parse_materialize(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Materialisation:
@@ -82,21 +97,46 @@ def parse_materialize(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Material
     """
     words = [lexeme.text.lower() for lexeme in lexemes]
     good = words[:3] == ["materialize", "synthetic", "table"] and words[4:5] == ["into"]
-    if not good or len(words) not in (6, 8, 9) or lexemes[5].kind != "string":
+    if not good or len(words) < 6 or lexemes[5].kind != "string":
         _malformed(
             fragment,
             lexemes,
-            min(3, len(lexemes) - 1),
+            min(5 if good else 3, len(lexemes) - 1),
             "MATERIALIZE SYNTHETIC TABLE s INTO 's.parquet'",
         )
     rows = None
     if len(words) > 6:
         digits = words[-1]
-        if words[6] != "rows" or not digits.isdigit() or not 0 < int(digits) <= 10**9:
-            _malformed(fragment, lexemes, 6, "ROWS = 10000")
+        good = words[6:-1] in (["rows"], ["rows", "="]) and digits.isascii() and digits.isdigit()
+        if not good or not 0 < int(digits) <= MOST_ROWS:
+            _malformed(fragment, lexemes, 6, f"ROWS = 10000, at most {MOST_ROWS}")
         rows = int(digits)
     path = lexemes[5].text[1:-1].replace("''", "'")
     return Materialisation(_name(lexemes[3]), path, rows)
+
+
+def refuse_change(fragment: Fragment, lexemes: Sequence[Lexeme]) -> NoReturn:
+    """Say why tables are not inserted into, updated or dropped.
+
+    Raises: NotSupportedError (E_STATEMENT).
+    """
+    words = [lexeme.text.lower() for lexeme in lexemes[:2]]
+    if words[1:] == ["synthetic"]:
+        why = "a released synthetic table is final, and its budget is spent"
+    else:
+        why = "tables are only read, and a synthetic table is final"
+    raise NotSupportedError(
+        "E_STATEMENT",
+        f"{words[0].upper()} is not supported: {why}",
+        hint="MATERIALIZE SYNTHETIC TABLE s INTO 's.csv' writes rows that are yours to change",
+        span=fragment.span(lexemes[0].start, lexemes[0].start + len(lexemes[0].text)),
+    )
+
+
+def _file(fragment: Fragment, lexemes: Sequence[Lexeme], place: int) -> str:
+    if lexemes[place].kind != "string":
+        _malformed(fragment, lexemes, place, "FOR WORKLOAD 'queries.sql'")
+    return lexemes[place].text[1:-1].replace("''", "'")
 
 
 def _statements(fragment: Fragment, start: int, end: int) -> tuple[Fragment, ...]:

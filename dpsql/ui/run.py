@@ -60,7 +60,8 @@ def run_batch(connection: Connection, order: Order) -> None:
             return
         for line in forecast.lines():
             tell(line)
-        with Progress(sys.stderr, "measuring"):
+        with Progress(sys.stderr, "measuring") as progress:
+            connection.report = progress.say
             results = list_results(connection.executescript(text))
         batch = _gather(connection, order, forecast, results, chosen)
         try:

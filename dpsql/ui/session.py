@@ -111,7 +111,8 @@ class Session:
             tell("not run, nothing charged")
             return
         started = time.perf_counter()
-        with Progress(sys.stderr, "planning and measuring"):
+        with Progress(sys.stderr, "planning and measuring") as progress:
+            self.connection.report = progress.say
             cursor = execute(text)
         elapsed = time.perf_counter() - started
         results = list_results(cursor)
@@ -149,7 +150,9 @@ class Session:
         if word == "RUN" and collected:
             epsilon = self.connection.settings["epsilon"]
             tell(f"{collected} statements as one workload, epsilon {epsilon}")
-        elif word in ("SELECT", "WITH", "FROM", "VALUES") and collected is None:
+        elif word == "CREATE" or (
+            word in ("SELECT", "WITH", "FROM", "VALUES") and collected is None
+        ):
             explanation = self.connection.explain(text)
             if explanation.free:
                 return True

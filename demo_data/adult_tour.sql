@@ -70,3 +70,25 @@ SELECT COUNT(*) FILTER (WHERE age < 25) AS under_25,
        COUNT(*) FILTER (WHERE age BETWEEN 25 AND 64) AS working_age,
        COUNT(*) FILTER (WHERE age >= 65) AS over_64
 FROM adult;
+
+-- Means of groups, from one measurement with their counts: values are clipped to the declared bounds.
+SELECT sex, COUNT(*) AS people, AVG(capital_gain) AS mean_gain FROM adult GROUP BY sex;
+
+-- OR across columns.
+SELECT COUNT(*) AS busy_or_well_paid FROM adult WHERE hours_per_week >= 60 OR income = '>50K';
+
+-- Several groupings in one statement; GROUPING tells totals from groups.
+SELECT sex, income, GROUPING(sex, income) AS level, COUNT(*) AS people
+FROM adult
+GROUP BY GROUPING SETS ((sex, income), (sex), (income), ());
+
+-- A running total.
+SELECT age // 10 * 10 AS decade, SUM(COUNT(*)) OVER (ORDER BY age // 10 * 10) AS up_to_this_decade
+FROM adult
+GROUP BY decade;
+
+-- A median and quartiles, read from noisy running totals.
+SELECT QUANTILE_DISC(education_num, 0.25) AS lower_quartile,
+       MEDIAN(education_num) AS median_years,
+       QUANTILE_DISC(education_num, 0.75) AS upper_quartile
+FROM adult;

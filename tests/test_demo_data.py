@@ -112,10 +112,11 @@ def test_declared_domains_cover_the_shipped_rows(name: str) -> None:
 
 
 def test_workload_sizes() -> None:
-    assert len(statements("adult_tour.sql")) == 12
+    assert len(statements("adult_tour.sql")) == 17
     assert len(statements("adult_marginals.sql")) == 21
     assert len(statements("adult_cdf.sql")) == 61
     assert len(statements("census_sf1.sql")) == 4151
+    assert len(statements("census_sf1_compact.sql")) == 33
 
 
 def test_generated_workloads_are_up_to_date() -> None:

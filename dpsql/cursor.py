@@ -128,7 +128,9 @@ class Cursor:
         selects = [s for s in statements if s.kind == "select" and not s.explain and s not in later]
         compiled = connection.engine.compile(selects)
         terms = joint_terms(terms, selects)
-        answers = iter(connection.engine.answer(compiled, terms) if compiled else ())
+        report = connection.report
+        found = connection.engine.answer(compiled, terms, report) if compiled else ()
+        answers = iter(found)
         results: list[Result] = []
         for statement in statements:
             if statement in selects:
@@ -182,7 +184,7 @@ class Cursor:
         if connection.collected is not None:
             connection.collected.append(statement)
             return [message(f"collected; {connection.workload} statements so far", text)]
-        return list(connection.engine.answer(compiled, terms))
+        return list(connection.engine.answer(compiled, terms, connection.report))
 
     def _create(self, statement: Statement, terms: Terms) -> Result:
         """CREATE SYNTHETIC TABLE, or its forecast."""
@@ -218,7 +220,7 @@ class Cursor:
             raise ProgrammingError("E_STATEMENT", what, hint="BEGIN WORKLOAD; SELECT ...;")
         compiled = connection.engine.compile(connection.collected)
         terms = joint_terms(connection.terms, connection.collected)
-        results = connection.engine.answer(compiled, terms)
+        results = connection.engine.answer(compiled, terms, connection.report)
         connection.collected = None
         return list(results)
 

@@ -24,7 +24,7 @@ from dpsql.answer.modelled import draw_rows
 from dpsql.answer.releases import Release, Releases
 from dpsql.answer.reprocess import check_methods
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
-from dpsql.answer.synthetics import Synthetic, Synthetics, check_name
+from dpsql.answer.synthetics import Synthetic, Synthetics, check_name, find_synthetic
 from dpsql.catalog import Catalog, Table
 from dpsql.curator import Preset, ledger_file, nested_budgets
 from dpsql.errors import (
@@ -33,9 +33,7 @@ from dpsql.errors import (
     DataUnavailable,
     Error,
     InternalError,
-    ProgrammingError,
     decimal_text,
-    printable,
 )
 from dpsql.plan.explain import Explanation, explain
 from dpsql.plan.goal import least_epsilon
@@ -139,10 +137,12 @@ class Engine:
         request = self._request(workload, terms, Fraction(1))
         remaining = self.status().remaining_within(self._within(request.tables))
         if request.is_learned and request.tables:
-            found = None if terms.fresh else self._remembered(request)
+            found = None if terms.fresh else self._foreseen(request, self.synthetics.find)
             entry = None if found is None else found.receipt[1]
             return foresee(request, remaining, terms.epsilon is None, entry)
-        known = None if terms.fresh or not request.tables else self._foreseen(request)
+        known = None
+        if request.tables and not terms.fresh and self.releases.path.exists():
+            known = self._foreseen(request, lambda name: self._published(request, name))
         if known is not None:
             published = (known.release.seq, known.release.plan, known.readings)
             return explain(request, None, terms.epsilon is None, remaining, published)
@@ -201,13 +201,6 @@ class Engine:
         sealed = self.compiler.evaluator.sealed
         return assemble_results(request, {}, {}, cost, receipt, sealed, self.models, learned=found)
 
-    def _remembered(self, request: Request) -> Synthetic | None:
-        """The model of an identical request; nothing while the data cannot be opened."""
-        try:
-            return self.synthetics.find(self._request_name(request))
-        except DataUnavailable:
-            return None
-
     def _published(self, request: Request, name: str) -> Implied | None:
         """The release of an identical request, else the best one that determines this request.
 
@@ -218,12 +211,10 @@ class Engine:
             return imply(request, name, release)
         return find_implied(request, self.releases.latest(self._scopes(request.tables)))
 
-    def _foreseen(self, request: Request) -> Implied | None:
+    def _foreseen(self, request: Request, find: Callable[[str], T | None]) -> T | None:
         """What will answer a request for free; nothing while the data cannot be opened."""
-        if not self.releases.path.exists():
-            return None
         try:
-            return self._published(request, self._request_name(request))
+            return find(self._request_name(request))
         except DataUnavailable:
             return None
 
@@ -343,6 +334,7 @@ class Engine:
         Raises: BudgetExceeded, LedgerError, DataUnavailable; nothing is charged by a refusal.
         """
         planned = self.plan_synthesis(creation, terms)
+        check_name(planned.name, self.synthetics.load())  # another process may have made one
         found = guarded(lambda: self._learn(planned, report, self.synthetics.add))
         self.models[found.name.casefold()] = found
         self.compiler.catalog = self._with_models()
@@ -354,7 +346,6 @@ class Engine:
     ) -> Synthetic:
         """Pay for one adaptive run, let it look, and keep the model it ends with."""
         run, tables = planned.run, [planned.run.table]
-        check_name(planned.name, self.synthetics.load())  # another process may have made one
         self._check_budget(tables, planned.epsilon, planned.rho)
         receipt = self._pay(tables, planned.epsilon, planned.rho, run.fingerprint)
         try:
@@ -376,14 +367,7 @@ class Engine:
 
         Raises: ProgrammingError (E_UNKNOWN_TABLE).
         """
-        synthetic = self.models.get(wanted.name.casefold())
-        if synthetic is None:
-            known = ", ".join(each.name for each in self.models.values()) or "there are none"
-            raise ProgrammingError(
-                "E_UNKNOWN_TABLE",
-                f"there is no synthetic table {printable(wanted.name)!r}",
-                hint=f"synthetic tables: {known}",
-            )
+        synthetic = find_synthetic(self.models, wanted.name)
         table = self.known.tables[synthetic.name.casefold()]
         return draw_rows(synthetic.model, table, wanted.rows, np.random.default_rng())
 

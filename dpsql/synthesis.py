@@ -1,9 +1,10 @@
-"""CREATE SYNTHETIC TABLE: from a workload and a budget to the task of one adaptive run."""
+"""From a workload and a budget to the task of one adaptive run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import cast
 
@@ -12,20 +13,40 @@ import numpy as np
 from dpsql.adaptive.auto import Metric
 from dpsql.adaptive.handle import Candidate, Noise
 from dpsql.adaptive.task import Learned, Task, make_task
+from dpsql.answer.junction import DEFAULT_CAP
+from dpsql.answer.linear import whole_marginal
 from dpsql.answer.modelled import candidate_of
 from dpsql.answer.synthetics import Synthetic, check_name
 from dpsql.catalog import Table
-from dpsql.errors import DataError, NotSupportedError, ProgrammingError, decimal_text, printable
+from dpsql.errors import (
+    DataError,
+    Error,
+    NotSupportedError,
+    ProgrammingError,
+    decimal_text,
+    printable,
+)
+from dpsql.plan.explain import Explanation, explain_learned
+from dpsql.plan.request import Planned, Request, expected_error, make_plan
 from dpsql.privacy.accounting import rho_for
 from dpsql.privacy.run import Run
-from dpsql.sql.compiled import Compiled
+from dpsql.sql.compiled import Answer, Compiled, Select
 from dpsql.sql.synthetic import Creation
 from dpsql.terms import Terms
+
+RUNS = ("mwem", "marginals", "rap")
+"""Mechanisms that look several times."""
+
+MOST_ADVISED = 2_000
+"""Most queries for which a forecast looks at the alternatives."""
 
 
 @dataclass(frozen=True, slots=True)
 class Synthesis:
-    """One run that makes a synthetic table: the table, the task and its price."""
+    """One run: the table, the task and its price.
+
+    ``name`` is that of the synthetic table it makes, empty for the model of one workload.
+    """
 
     name: str
     table: Table
@@ -108,34 +129,139 @@ def plan_synthesis(
         terms = terms.with_text(name, text)
     if terms.epsilon is None:
         raise DataError("E_EPSILON", "no epsilon is set", hint="OPTIONS (epsilon = 0.5)")
-    candidates = tuple(c for item in workload for c in read_candidates(table, item))
+    candidates = [c for item in workload for c in read_candidates(table, item.answers())]
+    noise, amount = _price(terms.noise, terms.epsilon, terms.delta)
+    task = _task(table, candidates, noise, amount, model, cast("Metric", metric))
+    return Synthesis(creation.name, table, task, terms.epsilon, terms.delta)
+
+
+def plan_workload(request: Request) -> Synthesis:
+    """Read a workload that an adaptive mechanism is to answer.
+
+    Raises: ProgrammingError (E_WORKLOAD, E_TOO_LARGE); NotSupportedError; DataError (E_DELTA).
+    """
+    table, candidates = _read_workload(request)
+    noise, amount = _price(request.noise, request.epsilon, request.delta)
+    model, error = request.mechanism, None
+    if model == "adaptive":
+        model = "auto"
+        if table.row_count_hint is not None:
+            error = _matrix_rmse(replace(request, mechanism="auto"))
+    task = _task(table, candidates, noise, amount, model, "mean", error)
+    return Synthesis("", table, task, request.epsilon, request.delta)
+
+
+def foresee(request: Request, remaining: Fraction, assumed: bool, entry: int | None) -> Explanation:
+    """The forecast of a workload that an adaptive mechanism is to answer.
+
+    Raises: as ``plan_workload``.
+    """
+    planned = plan_workload(request)
+    choice = planned.task.choice
+    facts = choice.describe()
+    name = choice.mechanism + (f", {choice.model} model" if choice.model else "")
+    details = [f"rule        {choice.rule}"]
+    details += [f"warning     {facts['warning']}"] if "warning" in facts else []
+    return explain_learned(
+        request, name, planned.task.noise, tuple(details), assumed, remaining, entry
+    )
+
+
+def advise(request: Request, planned: Planned, forecast: Explanation) -> Explanation:
+    """Add one line when public facts favour an adaptive mechanism over the plan that was made."""
+    plan = planned.plan
+    if request.mechanism != "auto":
+        return forecast
+    try:
+        table, candidates = _read_workload(request)
+        if table.row_count_hint is None or len(candidates) > MOST_ADVISED:
+            return forecast
+        rmse = None if forecast.mixed else forecast.rmse
+        amount = plan.epsilon if plan.rho is None else plan.rho
+        choice = _task(table, candidates, plan.noise, amount, "auto", "mean", rmse).choice
+    except Error:
+        return forecast
+    said = [f"mechanism = 'adaptive': {choice.rule}"] if choice.mechanism in RUNS else []
+    said += ["budget too small to be useful"] if choice.useless else []
+    line = (f"advice      {'; '.join(said)}",) if said else ()
+    return replace(forecast, details=(*forecast.details, *line))
+
+
+def _read_workload(request: Request) -> tuple[Table, list[Candidate]]:
+    """The one private table of a request, and its queries as candidates."""
+    asked = [
+        (select, answer)
+        for item in request.statements
+        for select, answer in item.answers()
+        if answer.terms and not select.table.synthetic
+    ]
+    tables = {select.query.table: select.table for select, _ in asked}
+    if len(tables) > 1:
+        raise NotSupportedError(
+            "E_WORKLOAD",
+            f"a model is of one table, the workload is about {', '.join(sorted(tables))}",
+            hint="one workload for each table, or mechanism = 'auto'",
+        )
+    (table,) = tables.values()
+    return table, read_candidates(table, asked)
+
+
+def _matrix_rmse(request: Request) -> float | None:
+    """The error that the matrix mechanism expects, in counts; None where sums are asked too."""
+    if any(a.weight != 1 for target in request.targets for a in target.asked.values()):
+        return None
+    planned = make_plan(request)
+    sizes = [p.rows for layout in planned.layouts for (_, p), *_ in layout.products.values()]
+    return math.sqrt(expected_error(request, planned) / sum(sizes))
+
+
+def _price(noise: str, epsilon: Fraction, delta: Fraction) -> tuple[Noise, Fraction]:
+    """The noise of a run and the amount it may spend."""
+    if noise == "laplace" or (noise == "auto" and delta == 0):
+        return "laplace", epsilon
+    if delta == 0:
+        raise DataError("E_DELTA", "Gaussian noise needs a delta above 0", hint="delta = 1e-9")
+    return "gaussian", rho_for(epsilon, delta)
+
+
+def _task(
+    table: Table,
+    candidates: Sequence[Candidate],
+    noise: Noise,
+    amount: Fraction,
+    model: str,
+    metric: Metric,
+    matrix_rmse: float | None = None,
+) -> Task:
     used = {a for c in candidates for product in c for a in product.factors}
     domain = {key: table.columns[key].size for key in table.columns if key in used}
     if not domain:
         raise ProgrammingError(
             "E_WORKLOAD",
             "the workload mentions no column",
-            hint="FOR (SELECT a, b, COUNT(*) FROM t GROUP BY CUBE (a, b))",
+            hint=f"SELECT a, b, COUNT(*) FROM {table.name} GROUP BY CUBE (a, b)",
         )
-    gaussian = terms.noise == "gaussian" or (terms.noise == "auto" and terms.delta > 0)
-    if gaussian and terms.delta == 0:
-        raise DataError("E_DELTA", "Gaussian noise needs a delta above 0", hint="delta = 1e-9")
-    noise: Noise = "gaussian" if gaussian else "laplace"
-    amount = rho_for(terms.epsilon, terms.delta) if gaussian else terms.epsilon
     hint = None if table.row_count_hint is None else float(table.row_count_hint)
-    task = make_task(
-        domain, candidates, noise, amount, model=model, metric=cast("Metric", metric), hint=hint
+    return make_task(
+        domain,
+        candidates,
+        noise,
+        amount,
+        model=model,
+        metric=metric,
+        hint=hint,
+        matrix_rmse=matrix_rmse,
     )
-    return Synthesis(creation.name, table, task, terms.epsilon, terms.delta)
 
 
-def read_candidates(table: Table, item: Compiled) -> list[Candidate]:
-    """The queries of a statement as candidates over the declared cells of a table.
+def read_candidates(table: Table, asked: Iterable[tuple[Select, Answer]]) -> list[Candidate]:
+    """The queries of a workload as candidates over the declared cells of a table.
 
+    Sums of values become the counts of the cells they are sums over, where those are few.
     Raises: ProgrammingError (E_WORKLOAD); NotSupportedError (E_AGGREGATE, E_EXPR_IN_AGG).
     """
     found: list[Candidate] = []
-    for select, answer in item.answers():
+    for select, answer in asked:
         if select.query.table != table.name.casefold():
             raise ProgrammingError(
                 "E_WORKLOAD",
@@ -148,7 +274,13 @@ def read_candidates(table: Table, item: Compiled) -> list[Candidate]:
             )
         if answer.terms:
             products = [candidate_of(table, term)[0] for term in answer.terms]
-            if len({product.rows for product in products}) == 1:
+            names = {name for product in products for name in product.factors}
+            cells = math.prod(table.columns[name].size for name in names)
+            if any(t.polynomials or t.largest > 1 for t in answer.terms) and cells <= DEFAULT_CAP:
+                # counts are learned with less noise than sums, and determine them
+                sizes = {name: each.size for name, each in table.columns.items() if each.size}
+                found.append(whole_marginal(sizes, tuple(names)))
+            elif len({product.rows for product in products}) == 1:
                 found.append(tuple(products))
             else:
                 found += [(product,) for product in products]

@@ -16,7 +16,7 @@ from dpsql.adaptive.backends import Backend, Graphical, Mixture
 from dpsql.adaptive.fixed import measure_strategy
 from dpsql.adaptive.handle import Candidate, Handle, Measured, Model, Noise
 from dpsql.adaptive.marginals import run_marginals
-from dpsql.adaptive.mwem import Settings, mwem
+from dpsql.adaptive.mwem import Settings, check, mwem
 from dpsql.adaptive.query import attributes_of, is_marginal
 from dpsql.adaptive.rap import run_rap
 from dpsql.adaptive.statement import error_statements
@@ -117,6 +117,8 @@ def make_task(
             choice = _without_rows(task)
     else:
         choice = _named(task, model)
+    if choice.mechanism == "mwem":
+        check(domain, task.candidates, Settings(hint=hint))
     return replace(task, choice=choice)
 
 
@@ -128,7 +130,7 @@ def _without_rows(task: Task) -> Choice:
     cells = math.prod(task.domain.values())
     if cells <= DEFAULT_CAP:
         return Choice("mwem", f"{note}; {cells} cells fit an explicit table", {}, "factored")
-    return Choice("marginals", f"{note}; {cells} cells", {}, _tree_or_mixture(task))
+    return Choice("rap", f"{note}; {cells} cells are too many for a table", {}, "relaxed")
 
 
 def _named(task: Task, model: str) -> Choice:

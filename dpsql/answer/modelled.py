@@ -35,7 +35,8 @@ def candidate_of(table: Table, term: Term) -> Candidate:
         known = factors.get(name)
         factors[name] = simplify(row[np.newaxis] if known is None else known.dense() * row)
     if term.scale != 1:
-        name = next(iter(factors), next(iter(table.columns)))
+        whole_table = (name for name in table.columns if table.columns[name].size)
+        name = next(iter(factors), None) or next(whole_table)
         known = factors.get(name)
         ones = np.ones((1, table.columns[name].size), dtype=np.int64)
         rows = (ones if known is None else known.dense()) * term.scale

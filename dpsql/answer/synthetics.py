@@ -11,11 +11,12 @@ import io
 import json
 import sqlite3
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,15 +40,21 @@ _KINDS: Mapping[str, Any] = {
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS synthetic (
     name TEXT PRIMARY KEY, body BLOB NOT NULL, digest TEXT NOT NULL
-) WITHOUT ROWID
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS learned (
+    request TEXT PRIMARY KEY, body BLOB NOT NULL, digest TEXT NOT NULL
+) WITHOUT ROWID;
 """
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Synthetic:
     """A released model of some columns of a private table, and the ledger entry that paid for it.
 
-    ``rule`` says how the mechanism was chosen, ``transcript`` what was measured.
+    It has no name when it was learned to answer one workload. ``rule`` says how the mechanism was
+    chosen, ``transcript`` what was measured.
     """
 
     name: str
@@ -65,6 +72,11 @@ class Synthetic:
     def note(self) -> str:
         """What every answer from it says."""
         part = " of a run that was interrupted" if self.interrupted else ""
+        if not self.name:
+            return (
+                f"from a model ({self.rule}; entry {self.receipt[1]} of the ledger{part}): "
+                "biased, no standard errors"
+            )
         return (
             f"from the synthetic table {self.name} (entry {self.receipt[1]} of the ledger{part}): "
             "biased, no standard errors"
@@ -79,7 +91,7 @@ class Synthetic:
 
 
 class Synthetics:
-    """The synthetic tables of one catalog, in one SQLite file.
+    """The synthetic tables of one catalog, and models of workloads, in one SQLite file.
 
     Raises: LedgerError (E_LEDGER_TAMPERED) for a damaged file, (E_LEDGER_IO) when it cannot be
     written.
@@ -90,14 +102,39 @@ class Synthetics:
 
     def load(self) -> dict[str, Synthetic]:
         """All synthetic tables by case-folded name."""
-        if not self.path.exists():
-            return {}
-        try:
-            with sqlite3.connect(self.path, timeout=30.0) as db:
-                db.execute(_SCHEMA)
-                rows = db.execute("SELECT name, body, digest FROM synthetic").fetchall()
-            db.close()
+
+        def load(db: sqlite3.Connection) -> dict[str, Synthetic]:
+            rows = db.execute("SELECT name, body, digest FROM synthetic").fetchall()
             return {name: _decode(name, bytes(body), digest) for name, body, digest in rows}
+
+        return self._read(load) or {}
+
+    def find(self, request: str) -> Synthetic | None:
+        """The model that was learned for an identical request."""
+
+        def load(db: sqlite3.Connection) -> Synthetic | None:
+            sql = "SELECT body, digest FROM learned WHERE request = ?"
+            row = db.execute(sql, (request,)).fetchone()
+            return None if row is None else _decode(request, bytes(row[0]), row[1])
+
+        return self._read(load)
+
+    def add(self, synthetic: Synthetic) -> None:
+        """Store a synthetic table durably; all or nothing."""
+        sql = "INSERT INTO synthetic VALUES (?, ?, ?)"
+        self._write(sql, synthetic.name.casefold(), synthetic)
+
+    def keep(self, request: str, synthetic: Synthetic) -> None:
+        """Store the model of a request durably; the newest replaces an older one."""
+        self._write("INSERT OR REPLACE INTO learned VALUES (?, ?, ?)", request, synthetic)
+
+    def _read(self, load: Callable[[sqlite3.Connection], T]) -> T | None:
+        if not self.path.exists():
+            return None
+        try:
+            with closing(sqlite3.connect(self.path, timeout=30.0)) as db:
+                db.executescript(_SCHEMA)
+                return load(db)
         except (sqlite3.Error, ValueError, KeyError, TypeError, OSError, zipfile.BadZipFile):
             raise LedgerError(
                 "E_LEDGER_TAMPERED",
@@ -105,24 +142,32 @@ class Synthetics:
                 hint="restore it from a backup, or remove it: the tables are lost then",
             ) from None
 
-    def add(self, synthetic: Synthetic) -> None:
-        """Store a synthetic table durably; all or nothing."""
+    def _write(self, sql: str, key: str, synthetic: Synthetic) -> None:
         body = _encode(synthetic)
-        key = synthetic.name.casefold()
         try:
-            with sqlite3.connect(self.path, timeout=30.0) as db:
+            with closing(sqlite3.connect(self.path, timeout=30.0)) as db, db:
                 db.execute("PRAGMA synchronous = FULL")
-                db.execute(_SCHEMA)
-                db.execute(
-                    "INSERT INTO synthetic VALUES (?, ?, ?)", (key, body, _digest(key, body))
-                )
-            db.close()
+                db.executescript(_SCHEMA)
+                db.execute(sql, (key, body, _digest(key, body)))
         except sqlite3.Error:
             raise LedgerError(
                 "E_LEDGER_IO",
-                f"the synthetic table cannot be stored in {self.path.name}; the charge stays",
+                f"the model cannot be stored in {self.path.name}; the charge stays",
                 hint="check the disk and the permissions of the folder",
             ) from None
+
+
+def find_synthetic(models: Mapping[str, Synthetic], name: str) -> Synthetic:
+    """The synthetic table of a name. Raises: ProgrammingError (E_UNKNOWN_TABLE)."""
+    synthetic = models.get(name.casefold())
+    if synthetic is None:
+        known = ", ".join(each.name for each in models.values()) or "there are none"
+        raise ProgrammingError(
+            "E_UNKNOWN_TABLE",
+            f"there is no synthetic table {printable(name)!r}",
+            hint=f"synthetic tables: {known}",
+        )
+    return synthetic
 
 
 def check_name(name: str, taken: Mapping[str, object]) -> None:

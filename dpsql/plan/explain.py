@@ -47,7 +47,9 @@ class Explanation:
     same figure for simpler mechanisms at the same cost, and, if one is known, a lower bound.
     ``mixed`` says that answers differ in unit, so that one figure for all means little;
     ``assumed`` that no epsilon was set and 1 was assumed; ``entry`` is the place in the
-    ledger of the release that answers for free, if one does.
+    ledger of the release that answers for free, if one does. ``details`` are further lines:
+    how answers are reconstructed, by which rule a mechanism was chosen. ``rmse`` is NaN where
+    answers come from a model.
     """
 
     statements: tuple[StatementForecast, ...]
@@ -62,9 +64,13 @@ class Explanation:
     remaining: Fraction
     entry: int | None = None
     mixed: bool = False
+    details: tuple[str, ...] = ()
 
     def lines(self) -> tuple[str, ...]:
         """The forecast as text."""
+        return (*self._facts(), *self.details)
+
+    def _facts(self) -> tuple[str, ...]:
         if self.free and self.entry is None:
             return ("answered by the catalog alone: exact, free",)
         count, rows = len(self.statements), sum(s.rows for s in self.statements)
@@ -80,7 +86,9 @@ class Explanation:
             f"strategy    {self.method}, {self.noise} noise",
             f"cost        {cost}",
         ]
-        if self.mixed:
+        if self.is_learned:
+            lines.append("error       biased answers of a model: no standard errors")
+        elif self.mixed:
             lines.append("error       column by column, since counts and sums differ in unit")
         else:
             lines.append(f"error       {self.rmse:.4g} expected (root mean square)")
@@ -89,7 +97,7 @@ class Explanation:
                 continue
             times = f", {rmse / self.rmse:.3g} times as much" if rmse > 1.001 * self.rmse else ""
             lines.append(f"            {rmse:.4g} {name}{times}")
-        if not self.mixed:
+        if not self.mixed and not self.is_learned:
             lines.append(f"            {self.distance()}")
         if count == 1:
             spread = self.statements[0].stddev
@@ -105,6 +113,11 @@ class Explanation:
         if count > SHOWN:
             lines.append(f"            ... and {count - SHOWN} more statements")
         return tuple(lines)
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether answers come from a model, whose errors nothing is known about."""
+        return math.isnan(self.rmse)
 
     @property
     def bound(self) -> float | None:
@@ -178,17 +191,55 @@ def explain(
         remaining,
         entry,
         len({asked.weight for target in request.targets for asked in target.asked.values()}) > 1,
+        _reconstruction(request),
     )
 
 
+def explain_learned(
+    request: Request,
+    mechanism: str,
+    noise: str,
+    details: tuple[str, ...],
+    assumed: bool,
+    remaining: Fraction,
+    entry: int | None,
+) -> Explanation:
+    """Forecast a request that a model answers, by what is known about the run: not its errors."""
+    return Explanation(
+        tuple(_forecast(request, i, None) for i in range(len(request.statements))),
+        mechanism,
+        noise,
+        request.epsilon,
+        request.delta,
+        math.nan,
+        (),
+        entry is not None,
+        assumed,
+        remaining,
+        entry,
+        details=details,
+    )
+
+
+def _reconstruction(request: Request) -> tuple[str, ...]:
+    """One line where answers are not the least-squares estimates."""
+    methods = dict.fromkeys(map(request.method_of, request.statements))
+    others = [method for method in methods if method != "gls"]
+    if not others:
+        return ()
+    said = "biased; errors are those of the unprocessed estimate"
+    return (f"answers     reconstruct = '{', '.join(others)}': {said}",)
+
+
 def _forecast(
-    request: Request, index: int, variances: Mapping[Place, NDArray[np.float64]]
+    request: Request, index: int, variances: Mapping[Place, NDArray[np.float64]] | None
 ) -> StatementForecast:
     item = request.statements[index]
     spreads = []
-    for output in item.selects[0].query.shell.outputs if item.outer is None else ():
+    plain = item.outer is None and variances is not None
+    for output in item.selects[0].query.shell.outputs if plain else ():
         found = [
-            variances.get((index, j), np.zeros(1))
+            (variances or {}).get((index, j), np.zeros(1))
             for j, (_, answer) in enumerate(item.answers())
             if answer.aggregate == output.aggregate and answer.rank is None
         ]

@@ -29,11 +29,15 @@ SETTINGS = {
     "epsilon": (),
     "delta": (),
     "noise": ("'laplace'", "'gaussian'", "'auto'"),
-    "mechanism": ("'auto'", "'hdmm'", "'joint'", "'kron'", "'marginals'", "'residual'", "'union'"),
+    "mechanism": (
+        "'auto'", "'adaptive'", "'hdmm'", "'joint'", "'kron'", "'marginals'", "'mwem'", "'rap'",
+        "'residual'", "'union'",
+    ),
     "effort": (),
     "fresh": ("on", "off"),
-}
-SHOWN = ("budget", "tables", "epsilon", "delta", "noise", "mechanism", "effort", "fresh")
+    "nonnegative": ("on", "off"),
+}  # fmt: skip
+SHOWN = ("budget", "tables", *SETTINGS)
 MAX_VALUES = 200
 
 _COMPARED = re.compile(

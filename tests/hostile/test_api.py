@@ -22,6 +22,7 @@ import dpsql
 from dpsql.cursor import parse_script
 from dpsql.dbapi import Connection
 from dpsql.plan.request import Request, make_plan
+from dpsql.privacy.accounting import laplace_cost
 from dpsql.privacy.measure import measure
 from tests.support.world import ROOT, catalog_text, ledger_state, refusal, watching
 
@@ -222,12 +223,13 @@ def test_a_receipt_pays_once_and_for_one_plan(connection: Connection) -> None:
     engine = connection.engine
     cheap, dear = plan_of(connection, COUNT), plan_of(connection, BY_SEX)
     version = engine.vaults.versions(["adult"])
-    receipt = engine.ledger.debit(engine._cost(cheap), cheap.fingerprint, version)
+    cost = laplace_cost(engine.ledger.policy, cheap.epsilon)
+    receipt = engine.ledger.debit(cost, cheap.fingerprint, version)
     assert refusal(lambda: measure(dear, receipt, engine.vaults)).code == "E_RECEIPT"
     assert refusal(lambda: measure(cheap, receipt, engine.vaults)).code == "E_RECEIPT"
-    receipt = engine.ledger.debit(engine._cost(cheap), cheap.fingerprint, "another version")
+    receipt = engine.ledger.debit(cost, cheap.fingerprint, "another version")
     assert refusal(lambda: measure(cheap, receipt, engine.vaults)).code == "E_RECEIPT"
-    receipt = engine.ledger.debit(engine._cost(cheap), cheap.fingerprint, version)
+    receipt = engine.ledger.debit(cost, cheap.fingerprint, version)
     measure(cheap, receipt, engine.vaults)
     assert refusal(lambda: measure(cheap, receipt, engine.vaults)).code == "E_RECEIPT"
 

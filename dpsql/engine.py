@@ -18,6 +18,7 @@ import numpy as np
 
 from dpsql.adaptive.task import Report, run_task
 from dpsql.answer.assemble import assemble_results, released
+from dpsql.answer.clipped import ClippedSums
 from dpsql.answer.estimate import estimate
 from dpsql.answer.implied import Implied, find_implied, imply
 from dpsql.answer.modelled import draw_rows
@@ -25,26 +26,25 @@ from dpsql.answer.releases import Release, Releases
 from dpsql.answer.reprocess import check_methods
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.answer.synthetics import Synthetic, Synthetics, check_name, find_synthetic
+from dpsql.asking import form_request, guarded
 from dpsql.catalog import Catalog, Table
+from dpsql.clipping import Clipping, find_clipped, plan_clipping
 from dpsql.curator import Preset, ledger_file, nested_budgets
 from dpsql.errors import (
     BudgetExceeded,
-    DataError,
     DataUnavailable,
-    Error,
-    InternalError,
     decimal_text,
 )
 from dpsql.plan.explain import Explanation, explain
-from dpsql.plan.goal import least_epsilon
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import RECONSTRUCTIONS, Planned, Request, make_plan
 from dpsql.plan.target import Readings
 from dpsql.privacy.accounting import gaussian_cost, laplace_cost
 from dpsql.privacy.claims import claim_sources
 from dpsql.privacy.ledger import Entry, Ledger, Receipt, Status
-from dpsql.privacy.look import open_handle
+from dpsql.privacy.look import open_handle, open_sums
 from dpsql.privacy.measure import Vaults, certify, measure, read_public
+from dpsql.privacy.run import Run
 from dpsql.scripts import workload_of
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
@@ -52,6 +52,7 @@ from dpsql.sql.options import read_choice, read_positive
 from dpsql.sql.parse import Statement, parse_select
 from dpsql.sql.products import Compiler
 from dpsql.sql.synthetic import Creation, Materialisation
+from dpsql.sql.truncation import read_truncation
 from dpsql.synthesis import Synthesis, advise, foresee, plan_synthesis, plan_workload
 from dpsql.terms import Terms
 
@@ -59,20 +60,6 @@ T = TypeVar("T")
 
 REMEMBERED = 10_000
 """Statements whose compiled form is kept."""
-
-
-def guarded(work: Callable[[], T]) -> T:
-    """Run ``work``; an unforeseen failure gets one constant text, no cause and no context.
-
-    Raises: InternalError (E_INTERNAL). A charge already made stays: refunds would depend on data.
-    """
-    try:
-        return work()
-    except Error:
-        raise
-    except Exception:
-        pass
-    raise InternalError("E_INTERNAL", "the request failed; a charge already made stays")
 
 
 class Engine:
@@ -123,6 +110,7 @@ class Engine:
                 weight=read_positive(statement.options, "weight") or 1.0,
                 max_stddev=read_positive(statement.options, "max_stddev"),
                 reconstruct=read_choice(statement.options, "reconstruct", RECONSTRUCTIONS),
+                truncation=read_truncation(statement.fragment, statement.options),
             )
         return self._compiled[text]
 
@@ -134,7 +122,10 @@ class Engine:
 
     def explain(self, workload: Sequence[Compiled], terms: Terms) -> Explanation:
         """The forecast of a workload: free, and a function of public facts only."""
-        request = self._request(workload, terms, Fraction(1))
+        clipped = find_clipped(workload)
+        if clipped is not None:
+            return self._explain_clipped(clipped, terms)
+        request = form_request(workload, terms, Fraction(1))
         remaining = self.status().remaining_within(self._within(request.tables))
         if request.is_learned and request.tables:
             found = None if terms.fresh else self._foreseen(request, self.synthetics.find)
@@ -159,8 +150,12 @@ class Engine:
 
         Raises: BudgetExceeded, LedgerError, DataUnavailable; nothing is charged by a refusal.
         """
+        clipped = find_clipped(workload)
+        if clipped is not None:
+            sums = plan_clipping(clipped, terms)
+            return (guarded(lambda: self._answer_clipped(sums, terms.fresh)),)
         static = all(item.is_static or item.is_modelled for item in workload)
-        request = self._request(workload, terms, Fraction(1) if static else None)
+        request = form_request(workload, terms, Fraction(1) if static else None)
         if static:
             sealed = self.compiler.evaluator.sealed
             return guarded(
@@ -201,6 +196,30 @@ class Engine:
         sealed = self.compiler.evaluator.sealed
         return assemble_results(request, {}, {}, cost, receipt, sealed, self.models, learned=found)
 
+    def _explain_clipped(self, item: Compiled, terms: Terms) -> Explanation:
+        assumed = terms.epsilon is None
+        planned = plan_clipping(item, replace(terms, epsilon=Fraction(1)) if assumed else terms)
+        remaining = self.status().remaining_within(self._within([planned.run.table]))
+        known = None if terms.fresh else self._find_clipped(planned)
+        return planned.explain(assumed, remaining, None if known is None else known.receipt[1])
+
+    def _answer_clipped(self, planned: Clipping, fresh: bool) -> Result:
+        known = None if fresh else self._find_clipped(planned)
+        self.status()
+        found = known
+        if found is None:
+            found = self._look(planned.run, planned.epsilon, planned.rho, planned.learn)
+            self.releases.add_clipped(planned.name(self._scopes([planned.run.table])), found)
+        return planned.result(found, known is not None, self.compiler.evaluator.sealed)
+
+    def _find_clipped(self, planned: Clipping) -> ClippedSums | None:
+        """The clipped sums of an identical request; nothing while the data cannot be opened."""
+        try:
+            name = planned.name(self._scopes([planned.run.table]))
+        except DataUnavailable:
+            return None
+        return self.releases.find_clipped(name)
+
     def _published(self, request: Request, name: str) -> Implied | None:
         """The release of an identical request, else the best one that determines this request.
 
@@ -223,29 +242,6 @@ class Engine:
         always = (self.ledger.ledger_id, self.catalog.policy_hash())
         facts = [repr((*always, table, self.vaults.versions([table]))) for table in tables]
         return tuple(hashlib.sha256(fact.encode()).hexdigest() for fact in facts)
-
-    def _request(
-        self, workload: Sequence[Compiled], terms: Terms, default: Fraction | None
-    ) -> Request:
-        def request_at(epsilon: Fraction) -> Request:
-            return Request(
-                tuple(workload),
-                epsilon,
-                terms.delta,
-                terms.noise,
-                terms.mechanism,
-                terms.effort,
-                terms.reconstruct,
-            )
-
-        if any(item.max_stddev is not None for item in workload):
-            return request_at(least_epsilon(request_at, terms.limit))
-        epsilon = default if terms.epsilon is None else terms.epsilon
-        if epsilon is None:
-            raise DataError(
-                "E_EPSILON", "no epsilon is set", hint="SET epsilon = 0.5, or --epsilon 0.5"
-            )
-        return request_at(epsilon)
 
     def _request_name(self, request: Request) -> str:
         versions = self.vaults.versions(request.tables)
@@ -345,17 +341,31 @@ class Engine:
         self, planned: Synthesis, report: Report | None, keep: Callable[[Synthetic], None]
     ) -> Synthetic:
         """Pay for one adaptive run, let it look, and keep the model it ends with."""
-        run, tables = planned.run, [planned.run.table]
-        self._check_budget(tables, planned.epsilon, planned.rho)
-        receipt = self._pay(tables, planned.epsilon, planned.rho, run.fingerprint)
+
+        def learn(handle: Any, receipt: tuple[str, int, str]) -> Synthetic:
+            found = planned.synthetic(run_task(planned.task, handle, report), receipt)
+            keep(found)
+            return found
+
+        return self._look(planned.run, planned.epsilon, planned.rho, learn)
+
+    def _look(
+        self,
+        run: Run,
+        epsilon: Fraction,
+        rho: Fraction | None,
+        learn: Callable[[Any, tuple[str, int, str]], T],
+    ) -> T:
+        """Pay for one adaptive run and let ``learn`` look; a failed run stays paid."""
+        self._check_budget([run.table], epsilon, rho)
+        receipt = self._pay([run.table], epsilon, rho, run.fingerprint)
         try:
-            handle = open_handle(run, receipt, self.vaults)
+            opened = open_handle if run.view is None else open_sums
+            handle = opened(run, receipt, self.vaults)
             try:
-                learned = run_task(planned.task, handle, report)
+                found = learn(handle, (receipt.ledger_id, receipt.seq, receipt.head))
             finally:
                 handle.close()
-            found = planned.synthetic(learned, (receipt.ledger_id, receipt.seq, receipt.head))
-            keep(found)
         except BaseException:
             self.ledger.settle(receipt, "failed")
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -43,7 +44,7 @@ class Measure:
             return [self.upper]
         return levels(rule, noise, rule.share * budget, self.upper)
 
-    def steps(self, thresholds: list[int]) -> Steps:
+    def steps(self, thresholds: Sequence[int]) -> Steps:
         """How rows are counted between the thresholds."""
         return Steps(self.column, tuple(self.level(theta) for theta in thresholds))
 
@@ -52,7 +53,7 @@ class Measure:
         span = None
         if self.whole and self.low.denominator == level.denominator == 1:
             span = int(level - self.low)
-        others = (0,) if self.null else ()
+        others = (-1,) if self.null else ()
         grid = grid_for(span, 1, 1)
         return Nodes(self.column, 1, 1, grid, others, self.low, level)
 
@@ -64,7 +65,7 @@ class Measure:
             math.lcm(*(each.denominator for each in ends)),
         )
         row = [int(each / unit) for each in ends]
-        return np.array([[*row, 0] if self.null else row], dtype=np.int64), unit
+        return np.array([row], dtype=np.int64), unit
 
 
 def answer_sum(handle: MeasureHandle, measure: Measure, rule: Threshold) -> SumAnswers:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from dpsql.answer.clipped import ClippedSums, decode_clipped
 from dpsql.answer.stored import Release, decode, encode
 from dpsql.errors import LedgerError
 
@@ -27,6 +28,9 @@ CREATE TABLE IF NOT EXISTS measured (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS implied (
     request TEXT PRIMARY KEY, release TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS clipped (
+    request TEXT PRIMARY KEY, body BLOB NOT NULL, digest TEXT NOT NULL
 ) WITHOUT ROWID;
 """
 
@@ -90,6 +94,27 @@ class Releases:
         self._write(
             lambda db: db.execute("INSERT OR REPLACE INTO implied VALUES (?, ?)", row),
             "nothing can be stored in {}; nothing was charged",
+        )
+
+    def find_clipped(self, request: str) -> ClippedSums | None:
+        """The clipped sums that an identical request was answered with."""
+
+        def load(db: sqlite3.Connection) -> ClippedSums | None:
+            sql = "SELECT body, digest FROM clipped WHERE request = ?"
+            row = db.execute(sql, (request,)).fetchone()
+            if row is not None and _digest(request, bytes(row[0])) != row[1]:
+                raise ValueError("digest")
+            return None if row is None else decode_clipped(bytes(row[0]))
+
+        return self._read(load)
+
+    def add_clipped(self, request: str, sums: ClippedSums) -> None:
+        """Store clipped sums durably; the newest of a request replace older ones."""
+        body = sums.encode()
+        row = (request, body, _digest(request, body))
+        self._write(
+            lambda db: db.execute("INSERT OR REPLACE INTO clipped VALUES (?, ?, ?)", row),
+            "the release cannot be stored in {}; the charge stays",
         )
 
     def _load(self, db: sqlite3.Connection, request: str) -> Release | None:

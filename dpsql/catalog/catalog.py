@@ -26,6 +26,7 @@ class Column:
 
     ``domain`` gives it cells that predicates and GROUP BY can use; ``bounds`` make it a measure.
     Cells are ordered: the domain's own, then ``other`` if declared, then NULL if declared.
+    ``loose`` says that the upper bound is a guess, far above most values: advice, no more.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Column:
     bounds: tuple[Fraction, Fraction] | None = None
     null: bool = False
     other: Value = None
+    loose: bool = False
 
     @property
     def size(self) -> int:

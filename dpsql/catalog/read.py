@@ -16,7 +16,9 @@ from dpsql.catalog.read_domain import MAX_CELLS, read_domain, read_other
 from dpsql.errors import Error, decimal_text
 
 TYPES = ("integer", "number", "text", "date", "boolean")
-COLUMN_KEYS = ("type", "domain", "domain_file", "bins", "bounds", "by", "other", "null")
+COLUMN_KEYS = (
+    *("type", "domain", "domain_file", "bins", "bounds", "bounds_are", "by", "other", "null"),
+)
 TABLE_KEYS = ("source", "privacy_unit", "public", "budget", "row_count_hint", "column")
 BACKENDS = ("dpsql", "opendp")
 LONGEST_ANALYST = 100
@@ -267,13 +269,24 @@ def _read_column(place: Place, name: str, facts: Any) -> Column:
         extra = [key for key in ("domain", "domain_file", "bins", "by", "other") if key in facts]
         if extra:
             place.fail(f"bounds and {extra[0]} exclude each other", "keep one of them")
-        return Column(name, kind, None, _read_bounds(place, kind, facts["bounds"]), null)
+        bounds = _read_bounds(place, kind, facts["bounds"])
+        return Column(name, kind, None, bounds, null, loose=_read_loose(place, facts))
     domain = read_domain(place, kind, facts)
     other = read_other(place, kind, domain, facts.get("other", False))
-    column = Column(name, kind, domain, None, null, other)
+    column = Column(name, kind, domain, None, null, other, _read_loose(place, facts))
     if column.size > MAX_CELLS:
         place.fail(f"has {column.size} cells", f"at most {MAX_CELLS}; use bins")
     return column
+
+
+def _read_loose(place: Place, facts: Mapping[str, Any]) -> bool:
+    """Whether the upper bound is declared to be a guess."""
+    given = facts.get("bounds_are", "tight")
+    if given not in ("loose", "tight"):
+        place.fail(f"bounds_are = {show(given)}", 'bounds_are = "loose", or "tight"')
+    if given == "loose" and facts.get("type") not in ("integer", "number"):
+        place.fail("bounds_are on a column that is no number", "leave it out")
+    return bool(given == "loose")
 
 
 def _read_bounds(place: Place, kind: str, given: Any) -> tuple[Fraction, Fraction]:

@@ -14,6 +14,7 @@ from dpsql.catalog import Table
 from dpsql.plan.terms import Term
 from dpsql.sql.group import Axis, repeat_keys
 from dpsql.sql.query import Outside, Query, Rank, Shell
+from dpsql.sql.truncation import Truncation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,7 +110,8 @@ class Compiled:
     ``weight`` says how much its errors count, ``max_stddev`` which standard error its counts and
     sums may have at most, ``reconstruct`` how answers follow from what was measured. ``outer`` is
     SQL over ``t0``, ``t1``, ..., the results of the selects, each with its own column names; None
-    where there is one select and nothing else.
+    where there is one select and nothing else. ``truncation`` says where values are clipped that
+    are summed.
     """
 
     text: str
@@ -118,6 +120,7 @@ class Compiled:
     weight: float = 1.0
     max_stddev: float | None = None
     reconstruct: str | None = None
+    truncation: Truncation | None = None
 
     @property
     def rows(self) -> int:

@@ -15,7 +15,7 @@ Options = tuple[tuple[str, str], ...]
 SHARED = ("epsilon", "delta", "noise", "mechanism", "effort")
 """Options that all statements of a workload have in common."""
 
-OPTIONS = (*SHARED, "weight", "max_stddev", "reconstruct")
+OPTIONS = (*SHARED, "weight", "max_stddev", "reconstruct", "clip", "sum_mechanism")
 CLAUSE = ["with", "differential_privacy", "options", "("]
 
 

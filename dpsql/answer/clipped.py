@@ -1,0 +1,106 @@
+"""Released clipped sums: what is stored of them, and what is said about them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpsql.answer.result import CostInfo, ReceiptInfo
+from dpsql.errors import decimal_text
+
+
+@dataclass(frozen=True, slots=True)
+class ClippedSums:
+    """Noisy answers in result order, the deviations of their noise, and where values were clipped.
+
+    ``levels`` has the one threshold of all answers, or one for each; ``chosen`` says that they
+    were chosen privately, ``cuts`` that some are below the largest declared value, and
+    ``ordered`` that the answers were made non-decreasing.
+    """
+
+    values: tuple[float, ...]
+    stddev: tuple[float, ...]
+    levels: tuple[Fraction, ...]
+    chosen: bool
+    cuts: bool
+    ordered: bool
+    epsilon: Fraction
+    delta: Fraction
+    noise: str
+    receipt: tuple[str, int, str]
+
+    def cost(self, free: bool) -> CostInfo:
+        """What was paid for them."""
+        return CostInfo(self.epsilon, self.delta, self.noise, free)
+
+    @property
+    def proof(self) -> ReceiptInfo:
+        """The entry in the ledger."""
+        return ReceiptInfo(*self.receipt)
+
+    def notes(self, column: str, free: bool) -> tuple[str, ...]:
+        """What every result says: the threshold, the sign of the bias, what the errors mean."""
+        levels = sorted(set(self.levels))
+        text = number_text(levels[0])
+        if len(levels) > 1:
+            text = f"thresholds from {text} to {number_text(levels[-1])}"
+        how = " (chosen privately)" if self.chosen else ""
+        where = "to them" if len(levels) > 1 else "to it"
+        if self.cuts:
+            clipped = f"values of {column} above {text}{how} are clipped {where}"
+            notes = [
+                f"{clipped}: the sums are biased downwards",
+                "standard errors are those of the clipped sums; they leave the bias out",
+            ]
+        else:
+            notes = [f"values of {column} are clipped to {text}{how}, the largest declared"]
+        if self.ordered:
+            notes.append("the sums were made non-decreasing; standard errors are those before that")
+        if free:
+            paid = f"(epsilon {decimal_text(self.epsilon)})"
+            entry = f"from entry {self.receipt[1]} of the ledger {paid}"
+            notes.append(f"{entry}; SET fresh = on pays for new noise")
+        return tuple(notes)
+
+    def encode(self) -> bytes:
+        """The sums as bytes."""
+        facts = {
+            "values": list(self.values),
+            "stddev": list(self.stddev),
+            "levels": [str(level) for level in self.levels],
+            "flags": [self.chosen, self.cuts, self.ordered],
+            "epsilon": str(self.epsilon),
+            "delta": str(self.delta),
+            "noise": self.noise,
+            "receipt": list(self.receipt),
+        }
+        return json.dumps(facts).encode()
+
+
+def decode_clipped(body: bytes) -> ClippedSums:
+    """The sums that ``encode`` wrote. Raises: ValueError, KeyError, TypeError."""
+    facts = json.loads(body)
+    chosen, cuts, ordered = facts["flags"]
+    ledger_id, seq, head = facts["receipt"]
+    return ClippedSums(
+        tuple(map(float, facts["values"])),
+        tuple(map(float, facts["stddev"])),
+        tuple(map(Fraction, facts["levels"])),
+        chosen,
+        cuts,
+        ordered,
+        Fraction(facts["epsilon"]),
+        Fraction(facts["delta"]),
+        facts["noise"],
+        (ledger_id, seq, head),
+    )
+
+
+def number_text(value: Fraction) -> str:
+    """A number for people.
+
+    >>> number_text(Fraction(12345)), number_text(Fraction(1, 3))
+    ('12,345', '0.333333')
+    """
+    return f"{int(value):,}" if value.denominator == 1 else f"{float(value):,.6g}"

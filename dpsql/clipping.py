@@ -1,0 +1,290 @@
+"""SELECT ... OPTIONS(clip = ...): from a sum, or a batch of sums, to one run that clips values."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import cast
+
+import numpy as np
+
+from dpsql.adaptive.design import Algorithm, Batch
+from dpsql.adaptive.handle import MeasureHandle, Noise
+from dpsql.adaptive.measures import answer_sum
+from dpsql.adaptive.summed import Summed, read_summed
+from dpsql.adaptive.sums import SumAnswers, answer_sums
+from dpsql.adaptive.thresholds import (
+    BATCH_ROWS,
+    BATCH_SHARE,
+    GAUSSIAN_SHARE,
+    SINGLE_SHARE,
+    Method,
+    Threshold,
+    rows_above,
+)
+from dpsql.answer.clipped import ClippedSums, number_text
+from dpsql.answer.result import Result
+from dpsql.answer.shell import Filled, build_result
+from dpsql.asking import require_epsilon
+from dpsql.catalog import Table
+from dpsql.errors import DataError, NotSupportedError, decimal_text
+from dpsql.plan.advice import advise_clip
+from dpsql.plan.explain import Explanation, StatementForecast
+from dpsql.privacy.accounting import rho_for
+from dpsql.privacy.run import Run, View
+from dpsql.sealed import Sealed
+from dpsql.sql.compiled import Compiled
+from dpsql.terms import Terms
+
+REACH = 4096
+"""The first threshold of a grid is the largest value over this."""
+MANY_ROWS = 100
+"""Rows above a threshold from which a budget is small, where nothing is known of the table."""
+QUANTILE_ROWS = Fraction(5)
+"""Rows that a private quantile leaves above one sum, in units of 1 / epsilon: it has no order."""
+MARGIN = 10
+"""A table is large enough when it has this many times the rows above its threshold."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clipping:
+    """One run that clips and sums, and its price: public facts only."""
+
+    item: Compiled
+    table: Table
+    summed: Summed
+    algorithm: Algorithm
+    rule: Threshold
+    noise: Noise
+    amount: Fraction
+    epsilon: Fraction
+    delta: Fraction
+
+    @property
+    def run(self) -> Run:
+        """What the membrane is paid for."""
+        summed = self.summed
+        if summed.measure is not None:
+            values = tuple(summed.measure.thresholds(self.rule, self.noise, self.amount))
+            view = View(summed.measure.steps(values), None, summed.within)
+        else:
+            assert summed.levels is not None
+            values = tuple(map(int, summed.values))
+            view = View(summed.levels, summed.spread, summed.within)
+        key = self.table.name.casefold()
+        unit = self.table.unit.max_rows
+        return Run(key, {}, self.noise, self.amount, unit, self._settings(), values, view)
+
+    @property
+    def rho(self) -> Fraction | None:
+        """The zero-concentrated budget of a run with Gaussian noise."""
+        return self.amount if self.noise == "gaussian" else None
+
+    def _settings(self) -> str:
+        """Everything that decides what is looked at and how answers follow."""
+        queries = hashlib.sha256(np.ascontiguousarray(self.summed.queries).tobytes()).hexdigest()
+        facts = (repr(self.rule), self.algorithm, repr(self.summed.measure), queries)
+        return repr(("sums", *facts))
+
+    def name(self, scopes: Sequence[str]) -> str:
+        """What identical requests on the same data have in common."""
+        return hashlib.sha256(repr((self.run.fingerprint, tuple(scopes))).encode()).hexdigest()
+
+    def learn(self, handle: MeasureHandle, receipt: tuple[str, int, str]) -> ClippedSums:
+        """Choose, measure and answer, through the handle alone."""
+        return self._released(self._sums(handle), receipt)
+
+    def _sums(self, handle: MeasureHandle) -> SumAnswers:
+        if self.summed.measure is not None:
+            return answer_sum(handle, self.summed.measure, self.rule)
+        edges, unit = self.summed.spread is not None, float(self.summed.unit)
+        batch = Batch(self.summed.values, self.summed.queries, self.noise)
+        ordered = None if self.summed.is_batch else False
+        found = answer_sums(
+            handle, batch, self.algorithm, self.rule, ordered=ordered, on_values=edges
+        )
+        return replace(found, values=found.values * unit, stddev=found.stddev * unit)
+
+    def _released(self, found: SumAnswers, receipt: tuple[str, int, str]) -> ClippedSums:
+        """The release that the run ended with, answers in result order."""
+        back = np.argsort(self.summed.order)
+        levels = tuple(self.summed.level(theta) for theta in found.thetas)
+        summed = self.summed
+        top = (summed.top,)
+        if len(levels) > 1:
+            levels = tuple(levels[i] for i in back)
+            top = tuple((summed.queries * summed.values).max(axis=1).tolist())
+        cuts = any(theta < most for theta, most in zip(found.thetas, top, strict=True))
+        return ClippedSums(
+            tuple(found.values[back].tolist()),
+            tuple(found.stddev[back].tolist()),
+            levels,
+            self.rule.method != "none",
+            cuts or summed.upper < summed.largest,
+            found.ordered,
+            self.epsilon,
+            self.delta,
+            self.noise,
+            receipt,
+        )
+
+    def result(self, found: ClippedSums, free: bool, sealed: Sealed) -> Result:
+        """The answer to the statement, with what has to be said about it."""
+        variance = np.square(found.stddev)
+        filled = Filled((list(found.values),), {(0, 0): variance})
+        plain = build_result(self.item, [filled], found.cost(free), found.proof, sealed)
+        return replace(plain, notes=found.notes(self.summed.column, free))
+
+    def explain(self, assumed: bool, remaining: Fraction, entry: int | None) -> Explanation:
+        """The forecast: from public facts only."""
+        rmse = math.sqrt(self._error() / len(self.summed.queries))
+        name = self.item.columns[-1]
+        single = not self.summed.is_batch
+        statement = StatementForecast(
+            self.item.text, self.item.rows, self.item.columns, ((name, rmse, rmse),) * single
+        )
+        method = "one clipped sum" if single else f"{self.algorithm} on {self._bins()}"
+        return Explanation(
+            (statement,),
+            method,
+            self.noise,
+            self.epsilon,
+            self.delta,
+            rmse,
+            (),
+            entry is not None,
+            assumed,
+            remaining,
+            entry,
+            details=self._details(),
+        )
+
+    def _bins(self) -> str:
+        bins = len(self.summed.values)
+        return f"{bins:,} nodes of bins" if self.summed.spread is not None else f"{bins:,} values"
+
+    def _error(self) -> float:
+        """The total squared noise of the answers when no value is clipped but by what is given."""
+        answering = self.amount if self.rule.free else (1 - self.rule.share) * self.amount
+        return _unit_error(self.summed, self.algorithm, self.noise) * _variance(
+            self.noise, answering, self.table.unit.max_rows
+        )
+
+    def _details(self) -> tuple[str, ...]:
+        rule, top = self.rule, number_text(self.summed.largest)
+        column = self.summed.column
+        bias = "bias        values above the threshold are clipped: sums are biased downwards"
+        if self.summed.given:
+            return (f"threshold   {number_text(self.summed.upper)}, as given, free", bias)
+        if rule.method == "none":
+            none = f"threshold   none: {column} is clipped to the declared {top}"
+            return (none, *advise_clip(self.table, [column.casefold()]))
+        error = f"            the error above is at a threshold of {top}; noise shrinks with it"
+        if rule.method == "sure":
+            free = "threshold   sure: of least estimated risk, after measuring, free"
+            return (free, error, bias)
+        answering = (1 - rule.share) * self.amount
+        rows = rows_above(rule, self.noise, answering)
+        size = len(self.run.values)
+        among = f"{size} public levels up to {top}" if not self.summed.is_batch else f"up to {top}"
+        lines = (
+            f"threshold   {rule.method}, {among}; {decimal_text(rule.share * 100)} % of the budget",
+            f"            about {rows:,} rows stay above it",
+            error,
+            bias,
+        )
+        return (*lines, *_usefulness(rows, self.table.row_count_hint))
+
+
+def _usefulness(rows: int, hint: int | None) -> tuple[str, ...]:
+    """What is known from the number of rows above a threshold alone."""
+    needed = MARGIN * rows
+    text = f"needs       a table of many more than {needed:,} rows"
+    if (rows >= MANY_ROWS) if hint is None else (hint < needed):
+        known = "" if hint is None else f"; it has about {hint:,}"
+        text = (
+            "warning     budget too small to be useful for a table of fewer than "
+            f"{needed:,} rows{known}"
+        )
+    return (text,)
+
+
+def find_clipped(workload: Sequence[Compiled]) -> Compiled | None:
+    """The statement with a clip, which stands alone; None where there is none.
+
+    Raises: NotSupportedError (E_SETTING) for one among others.
+    """
+    found = [item for item in workload if item.truncation is not None and not item.is_static]
+    if found and len(workload) > 1:
+        assert found[0].truncation is not None
+        raise NotSupportedError(
+            "E_SETTING",
+            "clip in a workload of several statements is not supported",
+            hint="ask for each clipped sum in a request of its own",
+            span=found[0].truncation.span,
+        )
+    return found[0] if found else None
+
+
+def plan_clipping(item: Compiled, terms: Terms) -> Clipping:
+    """Read a statement with a clip and choose noise, rule and shares of the budget.
+
+    Raises: NotSupportedError, ProgrammingError; DataError (E_EPSILON, E_DELTA).
+    """
+    assert item.truncation is not None
+    table, summed = read_summed(item, item.truncation)
+    epsilon = require_epsilon(terms)
+    if terms.noise == "gaussian" and terms.delta == 0:
+        raise DataError("E_DELTA", "Gaussian noise needs a delta above 0", hint="SET delta = 1e-9")
+    algorithm = cast("Algorithm", item.truncation.mechanism or "tamm")
+    if not summed.is_batch:
+        algorithm = "workload"
+    noise = _noise(summed, algorithm, terms, epsilon)
+    amount = rho_for(epsilon, terms.delta) if noise == "gaussian" else epsilon
+    method = "none" if summed.given else item.truncation.rule
+    rule = _rule(cast("Method", method), summed, noise)
+    return Clipping(item, table, summed, algorithm, rule, noise, amount, epsilon, terms.delta)
+
+
+def _rule(method: Method, summed: Summed, noise: Noise) -> Threshold:
+    start = max(1, math.ceil(summed.top / REACH))
+    if not summed.is_batch:
+        rows = QUANTILE_ROWS if method == "quantile" else Fraction(1)
+        return Threshold(method, SINGLE_SHARE, rows, start=start)
+    share = GAUSSIAN_SHARE if noise == "gaussian" else BATCH_SHARE
+    return Threshold(method, share, BATCH_ROWS, start=start)
+
+
+def _noise(summed: Summed, algorithm: Algorithm, terms: Terms, epsilon: Fraction) -> Noise:
+    """The noise law that is asked for, or the one of the smaller expected error."""
+    if terms.noise != "auto" or terms.delta == 0:
+        return "gaussian" if terms.noise == "gaussian" else "laplace"
+    amounts: dict[Noise, Fraction] = {"laplace": epsilon, "gaussian": rho_for(epsilon, terms.delta)}
+    errors = {
+        noise: _unit_error(summed, algorithm, noise) * _variance(noise, amount, 1)
+        for noise, amount in amounts.items()
+    }
+    return min(amounts, key=lambda noise: errors[noise])
+
+
+def _variance(noise: Noise, amount: Fraction, rows_per_unit: int) -> float:
+    """The variance of noise for a sensitivity of one per row."""
+    unit = 2 / float(amount) ** 2 if noise == "laplace" else 1 / (2 * float(amount))
+    return rows_per_unit**2 * unit
+
+
+def _unit_error(summed: Summed, algorithm: Algorithm, noise: Noise) -> float:
+    """The total squared error at a noise of variance one, nothing clipped."""
+    unit = float(summed.unit) ** 2
+    if summed.measure is not None:
+        reach = max(abs(summed.measure.low), abs(summed.measure.high))
+        return float(reach) ** 2
+    batch = Batch(summed.values, summed.queries, noise)
+    if algorithm != "sqm":
+        return unit * batch.design(algorithm, int(summed.values[-1])).error
+    count = len(summed.queries)
+    each = (summed.queries * summed.values).max(axis=1).astype(float) ** 2
+    return unit * float(each.sum()) * (count**2 if noise == "laplace" else count)

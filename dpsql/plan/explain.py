@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.errors import decimal_text
+from dpsql.plan.advice import advise_sums
 from dpsql.plan.convention import unit_error
 from dpsql.plan.layout import Place
 from dpsql.plan.plan import Plan
@@ -191,7 +192,7 @@ def explain(
         remaining,
         entry,
         len({asked.weight for target in request.targets for asked in target.asked.values()}) > 1,
-        _reconstruction(request),
+        (*_reconstruction(request), *advise_sums(request.statements)),
     )
 
 

@@ -51,7 +51,7 @@ def words(tmp_path: Path) -> Vocabulary:
         ("... WHERE age >= 8", ["80", "81", "82", "83", "84", "85", "86", "87", "88", "89"]),
         ("... WHERE seen < '2024-02", ["'2024-02-01'"]),
         ("... WHERE height = 'F", []),
-        ("SET no", ["noise"]),
+        ("SET no", ["noise", "nonnegative"]),
         ("SET noise = ", ["'laplace'", "'gaussian'", "'auto'"]),
         ("SHOW bu", ["budget"]),
         ("", []),

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpsql.answer.assemble import released
-from dpsql.answer.modelled import write_rows
+from dpsql.answer.modelled import check_target, write_rows
 from dpsql.answer.result import Result, listing, message
 from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError
 from dpsql.facts import describe, show
-from dpsql.sql.lexemes import lex, split_statements
-from dpsql.sql.options import SHARED
+from dpsql.scripts import about_created, check_synthetics, joint_terms, plan_offered
+from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parameters import bind_parameters
 from dpsql.sql.parse import MAX_TEXT, Statement, parse
 from dpsql.terms import Terms
@@ -24,6 +23,10 @@ if TYPE_CHECKING:
 
 MAX_STATEMENT = 4 * MAX_TEXT
 """Longest text of one statement, with its comments, that is looked at."""
+
+INTERRUPTED = (
+    "interrupted: the table holds what was learned by then, and the whole budget stays charged"
+)
 
 OPTIONS = ("epsilon", "delta", "noise")
 
@@ -44,25 +47,6 @@ def refuse_unknown(options: dict[str, object]) -> None:
 def parse_script(sql: str) -> list[Statement]:
     """Parse every statement of a script before any of them runs."""
     return [parse(fragment) for fragment in split_statements(sql)]
-
-
-def joint_terms(terms: Terms, selects: Sequence[Statement]) -> Terms:
-    """The terms of a workload: the session's, overridden by the OPTIONS its statements share.
-
-    Raises: ProgrammingError (E_SETTING) unless all statements have the same terms.
-    """
-    shared = [{k: v for k, v in s.options if k in SHARED} for s in selects]
-    for statement, options in zip(selects, shared, strict=True):
-        if options != shared[0]:
-            raise ProgrammingError(
-                "E_SETTING",
-                "the statements of one workload share one budget, so their OPTIONS must be equal",
-                hint="SET epsilon = 0.5 before the first SELECT sets it for all",
-                span=statement.fragment.span(0, len(statement.fragment.body)),
-            )
-    for name, text in shared[0].items() if selects else ():
-        terms = terms.with_text(name, text)
-    return terms
 
 
 class Cursor:
@@ -118,7 +102,8 @@ class Cursor:
         for statement in statements:
             if statement.kind == "describe":
                 describe(connection.engine.known, statement)
-        later = _about_created(statements)
+        later = about_created(statements)
+        check_synthetics(connection.engine, statements, terms)
         connection.engine.compile([s for s in statements if s.kind == "select" and s not in later])
         kinds = [statement.kind for statement in statements]
         whole = ("begin" in kinds) == ("run" in kinds) and kinds[-2:] != ["begin", "run"]
@@ -192,9 +177,7 @@ class Cursor:
         creation = statement.creation
         assert creation is not None
         if statement.explain:
-            assumed = terms.epsilon is None and "epsilon" not in dict(creation.options)
-            offered = replace(terms, epsilon=Fraction(1)) if assumed else terms
-            planned = connection.engine.plan_synthesis(creation, offered)
+            planned, assumed = plan_offered(connection.engine, creation, terms)
             lines = planned.lines(connection.budget.remaining_epsilon, assumed)
             return listing(("explain",), [(line,) for line in lines], text)
         made = connection.engine.synthesise(creation, terms, connection.report)
@@ -202,12 +185,14 @@ class Cursor:
         rows += [("rule", made.rule), *(("measured", line) for line in made.transcript)]
         cost, receipt = released(made)
         result = listing(("synthetic", made.name), rows, text)
-        return replace(result, cost=replace(cost, free=False), receipt=receipt)
+        notes = (INTERRUPTED,) if made.interrupted else ()
+        return replace(result, cost=replace(cost, free=False), receipt=receipt, notes=notes)
 
     def _materialize(self, statement: Statement) -> Result:
         """Draw rows of a synthetic table into a file."""
         wanted = statement.rows
         assert wanted is not None
+        check_target(Path(wanted.path))
         columns = self.connection.engine.draw(wanted)
         write_rows(columns, Path(wanted.path))
         count = len(next(iter(columns.values())))
@@ -309,17 +294,6 @@ def check_text(sql: object) -> str:
     if not isinstance(sql, str):
         raise InterfaceError("E_PARSE", f"SQL must be text, not {type(sql).__name__}")
     return sql
-
-
-def _about_created(statements: Sequence[Statement]) -> list[Statement]:
-    """The SELECTs of a script that ask a synthetic table which the script itself creates."""
-    created = {s.creation.name.casefold() for s in statements if s.creation is not None}
-    return [
-        s
-        for s in statements
-        if s.kind == "select"
-        and any(lexeme.text.strip('"').casefold() in created for lexeme in lex(s.fragment.body))
-    ]
 
 
 def _check_order(statements: list[Statement], is_open: bool) -> None:

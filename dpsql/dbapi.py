@@ -18,13 +18,14 @@ from dpsql.curator import (
     raise_budget,
     verify_ledger,
 )
-from dpsql.cursor import Cursor, check_text, joint_terms, parse_script, refuse_unknown
+from dpsql.cursor import Cursor, check_text, parse_script, refuse_unknown
 from dpsql.engine import Engine
 from dpsql.errors import DataUnavailable, InterfaceError, ProgrammingError, UsageError
 from dpsql.plan.explain import Explanation
 from dpsql.privacy.accounting import parse_delta_text, parse_epsilon_text
 from dpsql.privacy.ledger import Entry as LedgerEntry
 from dpsql.privacy.ledger import Status as BudgetStatus
+from dpsql.scripts import explain_script, joint_terms
 from dpsql.sql.lexemes import split_script as _split_script
 from dpsql.sql.parameters import bind_parameters
 from dpsql.sql.parse import Statement
@@ -145,6 +146,11 @@ class Connection:
         return self._catalog
 
     @property
+    def known(self) -> Catalog:
+        """The public facts with the synthetic tables made so far."""
+        return self.engine.known
+
+    @property
     def budget(self) -> BudgetStatus:
         """What is left of the catalog's budget."""
         return self.engine.status()
@@ -179,12 +185,13 @@ class Connection:
     def explain(self, sql: str, parameters: Sequence[object] = ()) -> Explanation:
         """The forecast of a statement or script: free, from public facts only."""
         terms = self.terms
-        selects = []
-        for statement in parse_script(bind_parameters(check_text(sql), parameters)):
+        statements = parse_script(bind_parameters(check_text(sql), parameters))
+        for statement in statements:
             if statement.kind == "set":
                 terms = terms.with_text(*statement.words)
-            elif statement.kind == "select":
-                selects.append(statement)
+        if any(s.creation is not None and not s.explain for s in statements):
+            return explain_script(self.engine, statements, terms)
+        selects = [statement for statement in statements if statement.kind == "select"]
         if not selects:
             raise ProgrammingError("E_PARSE", "there is no SELECT to explain")
         return self.engine.explain(self.engine.compile(selects), joint_terms(terms, selects))

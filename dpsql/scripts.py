@@ -1,12 +1,26 @@
-"""Workloads in files: where FOR WORKLOAD 'queries.sql' finds its statements."""
+"""Scripts that make synthetic tables: their workloads in files, checks and forecasts."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dpsql.errors import UsageError, printable
-from dpsql.sql.lexemes import Fragment, split_statements
+from dpsql.answer.modelled import check_target
+from dpsql.answer.synthetics import check_name, find_synthetic
+from dpsql.errors import ProgrammingError, UsageError, printable
+from dpsql.plan.explain import Explanation
+from dpsql.sql.lexemes import Fragment, lex, split_statements
+from dpsql.sql.options import SHARED
+from dpsql.sql.parse import Statement
 from dpsql.sql.synthetic import Creation
+from dpsql.terms import Terms
+
+if TYPE_CHECKING:
+    from dpsql.engine import Engine
+    from dpsql.synthesis import Synthesis
 
 MOST_BYTES = 4 * 1024 * 1024
 
@@ -34,6 +48,96 @@ def workload_of(creation: Creation) -> tuple[Fragment, ...]:
     if not statements:
         raise _unreadable(path, "it has no statement")
     return statements
+
+
+def about_created(statements: Sequence[Statement]) -> list[Statement]:
+    """The SELECTs of a script that ask a synthetic table which the script itself creates."""
+    created = {s.creation.name.casefold() for s in statements if s.creation and not s.explain}
+    return [
+        s
+        for s in statements
+        if s.kind == "select"
+        and any(lexeme.text.strip('"').casefold() in created for lexeme in lex(s.fragment.body))
+    ]
+
+
+def plan_offered(engine: Engine, creation: Creation, terms: Terms) -> tuple[Synthesis, bool]:
+    """The run that makes a synthetic table, and whether its epsilon was assumed.
+
+    Raises: as ``Engine.plan_synthesis``.
+    """
+    assumed = terms.epsilon is None and "epsilon" not in dict(creation.options)
+    offered = replace(terms, epsilon=Fraction(1)) if assumed else terms
+    return engine.plan_synthesis(creation, offered), assumed
+
+
+def check_synthetics(engine: Engine, statements: Sequence[Statement], terms: Terms) -> None:
+    """Refuse, before anything of a script runs, what is wrong about its synthetic tables.
+
+    Raises: ProgrammingError, NotSupportedError, DataError, OperationalError.
+    """
+    made: dict[str, object] = {}
+    for statement in statements:
+        creation, wanted = statement.creation, statement.rows
+        if creation is not None and statement.explain:
+            plan_offered(engine, creation, terms)
+        elif creation is not None:
+            engine.plan_synthesis(creation, terms)
+            check_name(creation.name, made)
+            made[creation.name.casefold()] = creation
+        if wanted is not None:
+            if wanted.name.casefold() not in made:
+                find_synthetic(engine.models, wanted.name)
+            check_target(Path(wanted.path))
+
+
+def explain_script(engine: Engine, statements: Sequence[Statement], terms: Terms) -> Explanation:
+    """The forecast of a script that makes synthetic tables: of every run and of its SELECTs.
+
+    SELECTs from the tables that it makes are free and not forecast. Amounts are sums.
+    """
+    later = about_created(statements)
+    selects = [s for s in statements if s.kind == "select" and s not in later]
+    remaining = engine.status().remaining_epsilon
+    lines, planned, assumed = [], [], False
+    for statement in statements:
+        if statement.creation is not None and not statement.explain:
+            run, guessed = plan_offered(engine, statement.creation, terms)
+            planned.append(run)
+            assumed |= guessed
+            lines += [f"synthetic   {run.name}", *run.lines(remaining, guessed)]
+    epsilon = sum((run.epsilon for run in planned), Fraction(0))
+    delta = sum((run.delta for run in planned), Fraction(0))
+    if not selects:
+        method, noise = planned[0].task.choice.mechanism, planned[0].task.noise
+        free, nan = False, float("nan")
+        return Explanation(
+            (), method, noise, epsilon, delta, nan, (), free, assumed, remaining, text=tuple(lines)
+        )
+    whole = engine.explain(engine.compile(selects), joint_terms(terms, selects))
+    if not whole.free:
+        epsilon, delta = epsilon + whole.epsilon, delta + whole.delta
+    text = (*whole.lines(), *lines)
+    return replace(whole, epsilon=epsilon, delta=delta, free=False, text=text)
+
+
+def joint_terms(terms: Terms, selects: Sequence[Statement]) -> Terms:
+    """The terms of a workload: the session's, overridden by the OPTIONS its statements share.
+
+    Raises: ProgrammingError (E_SETTING) unless all statements have the same terms.
+    """
+    shared = [{k: v for k, v in s.options if k in SHARED} for s in selects]
+    for statement, options in zip(selects, shared, strict=True):
+        if options != shared[0]:
+            raise ProgrammingError(
+                "E_SETTING",
+                "the statements of one workload share one budget, so their OPTIONS must be equal",
+                hint="SET epsilon = 0.5 before the first SELECT sets it for all",
+                span=statement.fragment.span(0, len(statement.fragment.body)),
+            )
+    for name, text in shared[0].items() if selects else ():
+        terms = terms.with_text(name, text)
+    return terms
 
 
 def _unreadable(path: Path, why: str) -> UsageError:

@@ -102,23 +102,36 @@ def _values(column: Column, cells: NDArray[np.int64], rng: np.random.Generator) 
     return values
 
 
+def check_target(path: Path) -> None:
+    """Refuse a file that rows cannot be written to.
+
+    Raises: OperationalError (E_OUTPUT).
+    """
+    if path.suffix.lower() not in (".csv", ".parquet"):
+        raise OperationalError(
+            "E_OUTPUT",
+            f"rows cannot be written to {printable(path.name)!r}",
+            hint="INTO 's.csv' or INTO 's.parquet'",
+        )
+    try:
+        taken, there = path.exists(), path.parent.is_dir()
+    except (OSError, ValueError):
+        taken, there = False, False
+    if taken or not there:
+        why = "exists already" if taken else "cannot be written"
+        hint = "choose another name" if taken else "check the folder"
+        raise OperationalError("E_OUTPUT", f"{printable(path.name)} {why}", hint=hint)
+
+
 def write_rows(columns: Mapping[str, list[Any]], path: Path) -> None:
     """Write rows to a CSV or Parquet file that does not exist yet; nothing is left half written.
 
     Raises: OperationalError (E_OUTPUT).
     """
-    kind = path.suffix.lower()
-    if kind not in (".csv", ".parquet"):
-        raise OperationalError(
-            "E_OUTPUT", f"{printable(path.name)}: unknown kind of file", hint="x.csv or x.parquet"
-        )
-    if path.exists():
-        raise OperationalError(
-            "E_OUTPUT", f"{printable(path.name)} exists already", hint="choose another name"
-        )
+    check_target(path)
     part = path.with_name(path.name + ".part")
     try:
-        if kind == ".csv":
+        if path.suffix.lower() == ".csv":
             with part.open("w", newline="", encoding="utf-8") as file:
                 writer = csv.writer(file)
                 writer.writerow(columns)
@@ -131,6 +144,9 @@ def write_rows(columns: Mapping[str, list[Any]], path: Path) -> None:
         raise OperationalError(
             "E_OUTPUT", f"{printable(path.name)} cannot be written", hint="check the folder"
         ) from None
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def _write_parquet(columns: Mapping[str, list[Any]], path: Path) -> None:

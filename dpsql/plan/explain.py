@@ -21,6 +21,10 @@ from dpsql.plan.target import Readings, reading_variances
 SHOWN = 20
 """Statements whose errors are listed one by one."""
 
+CATALOG, MODEL = "catalog", "synthetic table"
+FROM_CATALOG = "answered by the catalog alone: exact, free"
+FROM_MODEL = "answered by a synthetic table: biased, no standard errors, free"
+
 BOUND = "is a lower bound for every strategy"
 
 CLOSE = 0.05
@@ -50,7 +54,7 @@ class Explanation:
     ``assumed`` that no epsilon was set and 1 was assumed; ``entry`` is the place in the
     ledger of the release that answers for free, if one does. ``details`` are further lines:
     how answers are reconstructed, by which rule a mechanism was chosen. ``rmse`` is NaN where
-    answers come from a model.
+    answers come from a model. ``text`` is there instead where more than one run is forecast.
     """
 
     statements: tuple[StatementForecast, ...]
@@ -66,14 +70,15 @@ class Explanation:
     entry: int | None = None
     mixed: bool = False
     details: tuple[str, ...] = ()
+    text: tuple[str, ...] | None = None
 
     def lines(self) -> tuple[str, ...]:
         """The forecast as text."""
-        return (*self._facts(), *self.details)
+        return (*self._facts(), *self.details) if self.text is None else self.text
 
     def _facts(self) -> tuple[str, ...]:
         if self.free and self.entry is None:
-            return ("answered by the catalog alone: exact, free",)
+            return (FROM_MODEL if self.method == MODEL else FROM_CATALOG,)
         count, rows = len(self.statements), sum(s.rows for s in self.statements)
         cost = f"epsilon {decimal_text(self.epsilon)}" + (" (assumed)" if self.assumed else "")
         if self.noise == "gaussian":
@@ -169,8 +174,9 @@ def explain(
     else:
         statements = tuple(_forecast(request, i, {}) for i in range(len(request.statements)))
         nothing = Fraction(0)
+        method = MODEL if any(item.is_modelled for item in request.statements) else CATALOG
         return Explanation(
-            statements, "catalog", "none", nothing, nothing, 0.0, (), True, assumed, remaining
+            statements, method, "none", nothing, nothing, 0.0, (), True, assumed, remaining
         )
     variances: dict[Place, NDArray[np.float64]] = {}
     for index, part in enumerate(plan.parts):

@@ -27,6 +27,7 @@ from dpsql.sql.synthetic import (
     Materialisation,
     parse_create,
     parse_materialize,
+    refuse_change,
 )
 
 MAX_TEXT = 64 * 1024
@@ -112,6 +113,8 @@ def parse(fragment: Fragment) -> Statement:
             return Statement("create", fragment, explain=True, creation=creation)
         case ["materialize", "synthetic", *_]:
             return Statement("materialize", fragment, rows=parse_materialize(fragment, lexemes))
+        case ["insert" | "update" | "delete" | "drop" | "alter" | "truncate", *_]:
+            refuse_change(fragment, lexemes)
         case ["select" | "from" | "with" | "(" | "values", *_]:
             return _parse_select(fragment, lexemes)
         case _:
@@ -307,6 +310,10 @@ def parse_view(sql: str) -> exp.Query:
 
 def _check_gaps(fragment: Fragment, lexemes: Sequence[Lexeme]) -> None:
     """Refuse what the parser would read past: a missing argument, texts side by side."""
+    if lexemes[-1].text.lower() == "as":
+        raise ProgrammingError(
+            "E_PARSE", "an alias is missing", hint="AS name", span=_at(fragment, lexemes[-1])
+        )
     for left, right in itertools.pairwise(lexemes):
         apart = left.text == right.text and left.text in "<>" and left.start + 1 < right.start
         if apart or (left.text.lower(), right.text) in _GAPS:

@@ -98,7 +98,7 @@ def _on_off(session: Session) -> Iterable[str]:
 
 
 def _table_names(session: Session) -> Iterable[str]:
-    return [table.name for table in session.connection.catalog.tables.values()]
+    return [table.name for table in session.connection.known.tables.values()]
 
 
 @command(".help", "[COMMAND]", ("\\?", ".h"), lambda session: COMMANDS)

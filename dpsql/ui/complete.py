@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 KEYWORDS = (
     "SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "HAVING", "LIMIT", "AS", "AND", "OR", "NOT",
     "IN", "BETWEEN", "LIKE", "IS NULL", "IS NOT NULL", "CASE", "WHEN", "THEN", "ELSE", "END",
-    "ASC", "DESC", "FILTER", "DATE", "TRUE", "FALSE",
+    "ASC", "DESC", "FILTER", "DATE", "TRUE", "FALSE", "CREATE SYNTHETIC TABLE", "OPTIONS (",
+    "FOR (", "FOR WORKLOAD", "INTO", "ROWS =",
 )  # fmt: skip
 STARTERS = (
     "SELECT", "WITH", "EXPLAIN", "SET", "SHOW", "DESCRIBE", "BEGIN WORKLOAD", "RUN WORKLOAD",
+    "CREATE SYNTHETIC TABLE", "MATERIALIZE SYNTHETIC TABLE",
 )  # fmt: skip
 FUNCTIONS = (
     "COUNT(*)", "COUNT(", "SUM(", "DP_STDDEV(", "DP_INTERVAL_LOW(", "DP_INTERVAL_HIGH(",
@@ -39,6 +41,7 @@ SETTINGS = {
 }  # fmt: skip
 SHOWN = ("budget", "tables", *SETTINGS)
 MAX_VALUES = 200
+MODELS = ("'auto'", "'mwem'", "'marginals'", "'mixture'", "'pgm'", "'rap'")
 
 _COMPARED = re.compile(
     r"""(?P<column>"[^"]+"|[A-Za-z_]\w*)\s*
@@ -64,6 +67,7 @@ class Vocabulary:
 
     tables: list[str] = field(default_factory=list)
     columns: dict[str, Column] = field(default_factory=dict)
+    synthetic: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, catalog: Catalog) -> Vocabulary:
@@ -74,7 +78,8 @@ class Vocabulary:
                 columns.setdefault(key, column)
         names = [table.name for table in catalog.tables.values()]
         names += [view.name for view in catalog.views.values()]
-        return cls(names, columns)
+        made = [table.name for table in catalog.tables.values() if table.synthetic]
+        return cls(names, columns, made)
 
 
 def complete_sql(text: str, words: Vocabulary) -> Iterator[Candidate]:
@@ -97,8 +102,15 @@ def complete_sql(text: str, words: Vocabulary) -> Iterator[Candidate]:
             options = SETTINGS.get(setting[2].lower(), ())
         yield from _starting(options, setting[3], "setting")
         return
+    model = re.search(r"\bmodel\s*=\s*('?\w*)$", text, re.IGNORECASE)
+    if model is not None and re.match(r"\s*(EXPLAIN\s+)?CREATE\b", text, re.IGNORECASE):
+        yield from _starting(MODELS, model[1], "setting")
+        return
     typed = re.search(r"\w*$", text)
     prefix = typed.group() if typed else ""
+    if re.search(r"\bMATERIALIZE\s+SYNTHETIC\s+TABLE\s+\w*$", text, re.IGNORECASE):
+        yield from _starting(words.synthetic, prefix, "table")
+        return
     if re.search(r"\b(FROM|JOIN|DESCRIBE)\s+\w*$", text, re.IGNORECASE):
         yield from _starting(words.tables, prefix, "table")
         return
@@ -154,7 +166,7 @@ def complete_command(line: str, session: Session) -> Iterator[Candidate]:
     except Error:
         return
     if entry.name == ".explain":
-        yield from complete_sql(argument, Vocabulary.of(session.connection.catalog))
+        yield from complete_sql(argument, Vocabulary.of(session.connection.known))
         return
     last = argument.rpartition(" ")[2]
     yield from _starting(entry.choices(session), last, "argument")

@@ -192,13 +192,12 @@ def _make_completer(session: Session) -> Completer:
 
     from dpsql.ui.complete import Vocabulary, complete_command, complete_sql
 
-    words = Vocabulary.of(session.connection.catalog)
-
     class NameCompleter(Completer):
         """Adapts the candidates to the prompt."""
 
         def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
             text = document.text_before_cursor
+            words = Vocabulary.of(session.connection.known)
             found = (
                 complete_command(text, session) if is_command(text) else complete_sql(text, words)
             )

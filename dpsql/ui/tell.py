@@ -22,15 +22,14 @@ def tell(text: str) -> None:
 
 
 def tell_cost(results: list[Result]) -> None:
-    """Tell on stderr what the request that brought these results cost."""
-    cost = next((result.cost for result in results if result.cost is not None), None)
-    if cost is None:
-        return
-    if cost.free:
+    """Tell on stderr what the requests that brought these results cost, each once."""
+    costs = [(result.receipt, result.cost) for result in results if result.cost is not None]
+    paid = dict.fromkeys(pair for pair in costs if not pair[1].free)
+    for _, cost in paid:
+        delta = f", δ {floor_text(cost.delta)}" if cost.delta else ""
+        tell(f"charged ε {floor_text(cost.epsilon)}{delta} ({printable(cost.noise)})")
+    if costs and not paid:
         tell("free: answered from what was already released")
-        return
-    delta = f", δ {floor_text(cost.delta)}" if cost.delta else ""
-    tell(f"charged ε {floor_text(cost.epsilon)}{delta} ({printable(cost.noise)})")
 
 
 def describe_error(error: Error, stream: TextIO) -> str:

@@ -28,7 +28,7 @@ fuzz: $(VENV)/.test
 	GRAMMAR_SENTENCES=3000 ORACLE_TABLES=200 FUZZ_EXAMPLES=1000 $(BIN)/pytest tests/grammar tests/test_oracle_random.py tests/hostile/test_fuzz.py
 
 docs: $(VENV)/.test
-	$(BIN)/python -m docs.make
+	$(BIN)/python docs/make.py
 
 format: $(VENV)/.test
 	$(BIN)/ruff format .

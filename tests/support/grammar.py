@@ -34,7 +34,7 @@ CATALOG_CODES = {
 }
 """Refusals that depend on names, types, values, sizes or on what is private, not on form."""
 
-_WORDS_OF_CATALOG = ("dp_", "DP_", "STAR", "of different lengths")
+_WORDS_OF_CATALOG = ("dp_", "DP_", "STAR", "of different lengths", "with GROUP BY")
 
 _LEXEME = re.compile(
     r"""\s+|--[^\n]*|/\*.*?\*/
@@ -293,7 +293,7 @@ class Sampler:
         group = f" GROUP BY {self.group(keys)}" if keys else ""
         text = f"SELECT {' , '.join(items)} FROM t{where}{group}"
         if keys and self.rng.random() < 0.3:
-            text += " HAVING COUNT ( * ) > 0.5 ORDER BY COUNT ( * ) DESC , "
+            text += " HAVING COUNT ( * ) > 0.5 ORDER BY ROUND ( COUNT ( * ) ) DESC , "
             text += " , ".join(f"k{i}" for i in range(len(keys)))
         return text
 

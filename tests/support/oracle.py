@@ -58,7 +58,7 @@ SELECT a,
        CASE WHEN n < 0 THEN -1.5 WHEN n < 2 THEN 0.0 ELSE 2.0 END AS n,
        CASE WHEN NOT isnan(w) THEN w END AS w,
        CASE WHEN NOT isnan(m) THEN least(greatest(m, -5), 20) END AS m,
-       least(greatest(q, 0), 100) AS q,
+       CASE WHEN q IS NOT NULL THEN least(greatest(q, 0), 100) END AS q,
        least(greatest(r, 0), 2) AS r
 FROM raw
 WHERE a BETWEEN 0 AND 7

@@ -278,7 +278,10 @@ def _grouped(
     if form == "window":
         window = draw(
             pick(
-                *("RANK() OVER (ORDER BY COUNT(*) DESC)", "SUM(COUNT(*)) OVER (ORDER BY {k})"),
+                *(
+                    "RANK() OVER (ORDER BY ROUND(COUNT(*)) DESC)",
+                    "SUM(COUNT(*)) OVER (ORDER BY {k})",
+                ),
                 *("COUNT(*) - LAG(COUNT(*)) OVER (ORDER BY {o})", "SUM(COUNT(*)) OVER ()"),
                 *("ROW_NUMBER() OVER (ORDER BY {o})", "MAX(COUNT(*)) OVER (PARTITION BY {k})"),
                 "AVG(COUNT(*)) OVER (ORDER BY {o} ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)",
@@ -289,7 +292,8 @@ def _grouped(
         return Statement(text, len(keys), (*measured, shown), whole=False)
     least = draw(pick("", " LIMIT 3", " LIMIT 4 OFFSET 1"))
     way = draw(pick("", " DESC", " NULLS FIRST", " DESC NULLS LAST"))
-    text += f" ORDER BY COUNT(*) DESC, {', '.join(f'k{i}{way}' for i in range(len(keys)))}{least}"
+    listed = ", ".join(f"k{i}{way}" for i in range(len(keys)))
+    text += f" ORDER BY ROUND(COUNT(*)) DESC, {listed}{least}"
     return Statement(text, len(keys), tuple(measured), ordered=True, whole=False)
 
 

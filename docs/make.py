@@ -1,0 +1,119 @@
+"""Write docs/sql.md and docs/grammar.svg from grammar/: run by `make docs`.
+
+The reference lists the forms of grammar/accepted.sql; the picture shows the rules of
+grammar/dpsql.lark as railroad diagrams.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import lark
+import railroad
+from lark.grammar import NonTerminal, Rule
+
+ROOT = Path(__file__).parents[1]
+GAP = 24
+STYLE = """
+svg.railroad-diagram { background: #fff; }
+path { stroke-width: 1.5; stroke: #345; fill: none; }
+text { font: 13px monospace; text-anchor: middle; fill: #123; }
+text.name { font: bold 15px sans-serif; text-anchor: start; }
+rect { stroke-width: 1.5; stroke: #345; fill: #eef4fa; }
+.terminal rect { fill: #fdf6e3; }
+"""
+
+
+def reference() -> str:
+    """The text of docs/sql.md: the accepted forms by section, then what is refused and how."""
+    head = [
+        "# The SQL that dpsql answers",
+        "",
+        "Made by `make docs` from [grammar/accepted.sql](../grammar/accepted.sql) and"
+        " [grammar/rejected.sql](../grammar/rejected.sql); both run as tests. The grammar itself is"
+        " [grammar/dpsql.lark](../grammar/dpsql.lark), drawn in [grammar.svg](grammar.svg).",
+        "",
+        "The comments under a statement are the products it compiles to.",
+        "",
+    ]
+    refused = ["# What is refused", "", "Under each statement: the code, the place, the reason."]
+    return "\n".join([*head, *_sections("accepted.sql"), "", *refused, *_sections("rejected.sql")])
+
+
+def _sections(name: str) -> list[str]:
+    lines = []
+    parts = (ROOT / "grammar" / name).read_text("utf-8").split("\n--- ")[1:]
+    for part in parts:
+        title, _, body = part.partition("\n")
+        examples = re.sub(r"\n{3,}", "\n\n", body.strip())
+        lines += ["", f"## {title.strip().capitalize()}", "", "```sql", examples, "```"]
+    return [*lines, ""]
+
+
+def picture() -> str:
+    """All rules under each other as one SVG."""
+    text = (ROOT / "grammar" / "dpsql.lark").read_text("utf-8")
+    parser = lark.Lark(text, parser="lalr", maybe_placeholders=False)
+    patterns = {t.name: t.pattern for t in parser.terminals}
+    rules: dict[str, list[Rule]] = {}
+    for rule in parser.rules:
+        name = str(rule.origin.name)
+        if not name.startswith("_") and "{cell" not in name:
+            rules.setdefault(name, []).append(rule)
+    helpers = {str(r.origin.name): r for r in parser.rules if str(r.origin.name).startswith("_")}
+    drawings = []
+    y = GAP
+    width = 0
+    for name, alternatives in rules.items():
+        unique: dict[str, list[railroad.DiagramItem]] = {}
+        for rule in alternatives:
+            items = [_item(symbol, patterns, helpers) for symbol in rule.expansion]
+            unique.setdefault(str([s.name for s in rule.expansion]), items)
+        tracks = [railroad.Sequence(*items) for items in unique.values()]
+        diagram = railroad.Diagram(railroad.Choice(0, *tracks), css="")
+        diagram.format(8)
+        pieces: list[str] = []
+        diagram.writeSvg(pieces.append)
+        body = "".join(pieces).replace("<svg ", f'<svg x="10" y="{y + 8}" ', 1)
+        drawings.append(f'<text class="name" x="14" y="{y}">{_plain(name)}</text>{body}')
+        y += int(float(diagram.attrs["height"])) + GAP + 16
+        width = max(width, int(float(diagram.attrs["width"])))
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + 20}" height="{y}">'
+    return f"{head}\n<style>{STYLE}</style>\n" + "\n".join(drawings) + "\n</svg>\n"
+
+
+def _plain(name: str) -> str:
+    """A rule's name without what it was made from."""
+    return name.split("{")[0].replace("_", " ")
+
+
+def _item(
+    symbol: object, patterns: dict[str, lark.lexer.Pattern], helpers: dict[str, Rule]
+) -> railroad.DiagramItem:
+    name = str(getattr(symbol, "name", symbol))
+    if isinstance(symbol, NonTerminal):
+        if name in helpers:
+            return railroad.OneOrMore(
+                railroad.Sequence(
+                    *(
+                        _item(part, patterns, helpers)
+                        for part in helpers[name].expansion
+                        if str(part.name) != name
+                    )
+                )
+            )
+        return railroad.NonTerminal(_plain(name))
+    pattern = patterns[name]
+    shown = pattern.value if isinstance(pattern, lark.lexer.PatternStr) else name
+    return railroad.Terminal(shown)
+
+
+def main() -> None:
+    """Write both files."""
+    (ROOT / "docs" / "sql.md").write_text(reference(), encoding="utf-8")
+    (ROOT / "docs" / "grammar.svg").write_text(picture(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

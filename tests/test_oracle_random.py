@@ -18,7 +18,7 @@ from tests.support.oracle import ROWS, compare, write_world
 from tests.support.seam import zero_noise
 from tests.support.statements import Measured, Statement, statements
 
-TABLES = int(os.environ.get("ORACLE_TABLES", "16"))
+TABLES = int(os.environ.get("ORACLE_TABLES", "14"))
 REFUSED = {"E_TOO_LARGE", "E_PREDICATE"}
 
 

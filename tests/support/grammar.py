@@ -306,7 +306,7 @@ class Sampler:
 
     def cell(self) -> str:
         self.kind = self.rng.choice(["number", "measure"])
-        return self.draw("aggregate", 14) if self.rng.random() < 0.8 else self.draw("cell", 14)
+        return self.draw("aggregate", 14)
 
     def group(self, keys: list[str]) -> str:
         listed = " , ".join(keys)

@@ -8,7 +8,7 @@ SELECT COUNT(*) FROM t WHERE;
 -- hint: SELECT ... FROM table [WHERE ...] [GROUP BY ...] [HAVING ...] [ORDER BY ...] [LIMIT ...]
 
 SELECT COUNT( FROM t;
--- E_PARSE at line 1, column 20: cannot be parsed near 't'
+-- E_PARSE at line 1, column 20: parentheses do not match
 -- hint: SELECT ... FROM table [WHERE ...] [GROUP BY ...] [HAVING ...] [ORDER BY ...] [LIMIT ...]
 
 SELECT QUANTILE_CONT(a, , 0.5) FROM t;
@@ -50,12 +50,12 @@ SELECT COUNT(*) FROM t GROUP BY ROLLUP (a > 3);
 --- not a query
 
 DELETE FROM t;
--- E_STATEMENT at line 1, column 1: DELETE is not supported
--- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN WORKLOAD, RUN WORKLOAD, CREATE SYNTHETIC TABLE and MATERIALIZE SYNTHETIC TABLE
+-- E_STATEMENT at line 1, column 1: DELETE is not supported: tables are only read, and a synthetic table is final
+-- hint: MATERIALIZE SYNTHETIC TABLE s INTO 's.csv' writes rows that are yours to change
 
 INSERT INTO t VALUES (1);
--- E_STATEMENT at line 1, column 1: INSERT is not supported
--- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN WORKLOAD, RUN WORKLOAD, CREATE SYNTHETIC TABLE and MATERIALIZE SYNTHETIC TABLE
+-- E_STATEMENT at line 1, column 1: INSERT is not supported: tables are only read, and a synthetic table is final
+-- hint: MATERIALIZE SYNTHETIC TABLE s INTO 's.csv' writes rows that are yours to change
 
 CREATE TABLE u AS SELECT * FROM t;
 -- E_STATEMENT at line 1, column 1: CREATE is not supported

@@ -314,6 +314,14 @@ def _check_gaps(fragment: Fragment, lexemes: Sequence[Lexeme]) -> None:
         raise ProgrammingError(
             "E_PARSE", "an alias is missing", hint="AS name", span=_at(fragment, lexemes[-1])
         )
+    words = [lexeme.text for lexeme in lexemes]
+    if words.count("(") != words.count(")"):
+        raise ProgrammingError(
+            "E_PARSE",
+            "parentheses do not match",
+            hint=_FORM,
+            span=_at(fragment, lexemes[-1]),
+        )
     for left, right in itertools.pairwise(lexemes):
         apart = left.text == right.text and left.text in "<>" and left.start + 1 < right.start
         if apart or (left.text.lower(), right.text) in _GAPS:

@@ -46,6 +46,7 @@ from dpsql.privacy.look import open_handle, open_sums
 from dpsql.privacy.measure import Vaults, certify, measure, read_public
 from dpsql.privacy.run import Run
 from dpsql.scripts import workload_of
+from dpsql.sql.bulk import uncollected
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
 from dpsql.sql.options import read_choice, read_positive
@@ -97,7 +98,8 @@ class Engine:
 
     def compile(self, statements: Sequence[Statement]) -> tuple[Compiled, ...]:
         """Stages 2 and 3: bind every statement and form its products, each text once."""
-        return tuple(self._compile(item) for item in statements)
+        with uncollected():
+            return tuple(self._compile(item) for item in statements)
 
     def _compile(self, statement: Statement) -> Compiled:
         text = statement.fragment.body
@@ -360,8 +362,8 @@ class Engine:
         self._check_budget([run.table], epsilon, rho)
         receipt = self._pay([run.table], epsilon, rho, run.fingerprint)
         try:
-            opened = open_handle if run.view is None else open_sums
-            handle = opened(run, receipt, self.vaults)
+            door = (run, receipt, self.vaults)
+            handle = open_handle(*door) if run.view is None else open_sums(*door)
             try:
                 found = learn(handle, (receipt.ledger_id, receipt.seq, receipt.head))
             finally:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dpsql.adaptive.handle import Integers
 from dpsql.adaptive.measures import Measure
+from dpsql.adaptive.sums import RESHAPED
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins
 from dpsql.errors import NotSupportedError, ProgrammingError
@@ -105,6 +106,10 @@ class _Reader:
         if not is_batch and self.clip.rule == "sure":
             hint = "clip = 'svt', 'recursive', 'quantile' or a number"
             self.refuse("'sure' for a single sum", hint, "E_SETTING")
+        mechanism = self.clip.mechanism or "tamm"
+        if self.clip.rule == "sure" and mechanism not in RESHAPED:
+            hint = f"{' or '.join(sorted(RESHAPED))}, or a threshold chosen before measuring"
+            self.refuse(f"'sure' for {mechanism}", hint, "E_SETTING")
         if column.bounds is not None:
             return table, self.measure(table, key, column, answer)
         return table, self.cells(table, key, column, answer, is_batch)

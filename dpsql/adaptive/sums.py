@@ -126,9 +126,8 @@ def _one_by_one(
         if not rule.free:
             theta = choose(handle, rule, choosing, answering, upto)
         row = query * batch.clipped(theta)
-        if not row.any():
-            row = query
-        measured = handle.measure(row[np.newaxis], answering)
-        values[k], stddev[k] = measured.values[0], measured.stddev
+        scale = int(row.any())  # without a value the sum is zero, whatever is measured
+        measured = handle.measure((row if scale else query)[np.newaxis], answering)
+        values[k], stddev[k] = scale * measured.values[0], scale * measured.stddev
         thetas.append(theta)
     return values, stddev, tuple(thetas)

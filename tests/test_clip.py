@@ -1,0 +1,474 @@
+"""OPTIONS(clip, sum_mechanism): answers, sensitivities, privacy from outside, budget, refusals."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import duckdb
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import dpsql
+from dpsql.catalog import Catalog
+from dpsql.clipping import Clipping, plan_clipping
+from dpsql.dbapi import Connection
+from dpsql.privacy import look
+from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
+from dpsql.privacy.look import SumLooks, open_sums
+from dpsql.privacy.receipt import issue
+from dpsql.privacy.run import Filter
+from dpsql.privacy.truth import Truth
+from dpsql.sql.lexemes import split_statements
+from dpsql.sql.parse import parse
+from dpsql.terms import Terms
+from tests.audit.lower_bound import epsilon_lower_bound
+
+ROWS = [(v * v, v % 12, (v % 40) / 4, "ab"[v % 2], v % 5) for v in range(90)]
+CATALOG = """
+[budget]
+epsilon = 100000
+delta = 1e-9
+
+[table.t]
+source = "t.parquet"
+privacy_unit = "row"
+
+[table.t.column]
+pay = {{ type = "integer", bounds = [{low}, 10000], null = true, bounds_are = "loose" }}
+age = {{ type = "integer", domain = [0, 11] }}
+size = {{ type = "number", domain = [0, 10], bins = 5, null = true }}
+sex = {{ type = "text", domain = ["a", "b"] }}
+ward = {{ type = "integer", domain = [0, 4] }}
+
+[table.visits]
+source = "t.parquet"
+privacy_unit = {{ column = "who", max_rows = 3 }}
+
+[table.visits.column]
+pay = {{ type = "integer", bounds = [0, 10000], null = true }}
+"""
+Row = tuple[Any, ...]
+PREFIX = "age, SUM(SUM(age)) OVER (ORDER BY age) AS s FROM t GROUP BY age ORDER BY age"
+BINNED = "size, SUM(SUM(size)) OVER (ORDER BY size) AS s FROM t WHERE size >= 0 GROUP BY size"
+_numbers = itertools.count()
+
+
+def opened(folder: Path, extra: Sequence[Row] = (), low: int = 0) -> Connection:
+    """Connect to a table of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with duckdb.connect() as db:
+        db.execute("CREATE TABLE t (pay BIGINT, age INT, size DOUBLE, sex TEXT, ward INT)")
+        db.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", [*ROWS, *extra])
+        path = folder / "t.parquet"
+        db.execute(f"COPY (SELECT *, row_number() OVER () % 30 AS who FROM t) TO '{path}'")
+    (folder / "c.toml").write_text(CATALOG.format(low=low))
+    return dpsql.connect(folder / "c.toml")
+
+
+@pytest.fixture
+def t(tmp_path: Path) -> Iterator[Connection]:
+    with opened(tmp_path / "t") as connection:
+        yield connection
+
+
+def asked(query: str, **options: object) -> str:
+    """A SELECT with options; epsilon is 1 unless it is given."""
+    given = {"epsilon": 1, **options}
+    listed = ", ".join(f"{k} = {v!r}" for k, v in given.items())
+    return f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS({listed}) {query}"
+
+
+def answer(connection: Connection, query: str, **options: object) -> Any:
+    return connection.execute(asked(query, **options)).result
+
+
+def true(connection: Connection, sql: str) -> list[Row]:
+    path = connection.catalog.path.with_name("t.parquet")
+    with duckdb.connect() as db:
+        db.execute(f"CREATE VIEW t AS FROM '{path}'")
+        return db.execute(sql).fetchall()
+
+
+@contextmanager
+def quiet() -> Iterator[list[Fraction]]:
+    """No noise in released numbers and in choices; the scales of the released ones."""
+    scales: list[Fraction] = []
+
+    def nothing(bits: object, scale: Fraction, size: int) -> NDArray[np.int64]:
+        scales.append(scale)
+        return np.zeros(size, dtype=np.int64)
+
+    def still(bits: object, scale: Fraction, size: int) -> NDArray[np.int64]:
+        return np.zeros(size, dtype=np.int64)
+
+    with (
+        mock.patch.dict(look.DRAWS, {"laplace": nothing, "gaussian": nothing}),
+        mock.patch("dpsql.privacy.selection.discrete_laplace", still),
+        mock.patch("dpsql.privacy.look.discrete_laplace", still),
+    ):
+        yield scales
+
+
+NOISES = [{}, {"noise": "gaussian", "delta": 1e-9}]
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=["laplace", "gaussian"])
+@pytest.mark.parametrize(
+    ("query", "plain"),
+    [
+        ("SUM(pay) FROM t", "SELECT SUM(LEAST(pay, 500)) FROM t"),
+        ("SUM(pay) FROM t WHERE sex = 'a'", "SELECT SUM(LEAST(pay, 500)) FROM t WHERE sex = 'a'"),
+        (
+            "SUM(pay) FROM t WHERE age < 6 AND ward IN (1, 3)",
+            "SELECT SUM(LEAST(pay, 500)) FROM t WHERE age < 6 AND ward IN (1, 3)",
+        ),
+        (
+            "SUM(pay) FILTER (WHERE sex = 'a' OR age > ward) FROM t",
+            "SELECT SUM(LEAST(pay, 500)) FILTER (WHERE sex = 'a' OR age > ward) FROM t",
+        ),
+    ],
+)
+def test_a_given_clip_is_a_clipped_sum(
+    t: Connection, query: str, plain: str, noise: dict[str, Any]
+) -> None:
+    with quiet():
+        found = answer(t, query, clip=500, **noise)
+    assert found.rows[0][0] == pytest.approx(true(t, plain)[0][0], abs=1e-6)
+    assert any("above 500 are clipped" in note and "downwards" in note for note in found.notes)
+    assert any("standard errors are those of the clipped sums" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("rule", ["svt", "recursive", "quantile"])
+@pytest.mark.parametrize("noise", NOISES, ids=["laplace", "gaussian"])
+def test_chosen_thresholds_clip_a_measure(t: Connection, rule: str, noise: dict[str, Any]) -> None:
+    with quiet():
+        found = answer(t, "SUM(pay) FROM t", clip=rule, epsilon=4, **noise)
+    note = next(note for note in found.notes if "chosen privately" in note)
+    theta = int("".join(c for c in note.split("(")[0].split("above")[-1] if c.isdigit()))
+    (total,) = true(t, f"SELECT SUM(LEAST(pay, {theta})) FROM t")[0]
+    assert found.rows[0][0] == pytest.approx(total, abs=1e-6)
+
+
+def test_a_clip_by_svt_leaves_the_rows_above_that_it_should(t: Connection) -> None:
+    with quiet():
+        found = answer(t, "SUM(pay) FROM t", clip="svt", epsilon=1)
+    theta = int(found.notes[0].split(" above ")[1].split(" ")[0].replace(",", ""))
+    (above,) = true(t, f"SELECT COUNT(*) FROM t WHERE pay > {theta}")[0]
+    (below,) = true(t, f"SELECT COUNT(*) FROM t WHERE pay > {theta / 1.2}")[0]
+    assert above <= 2 < below  # k = 2 / epsilon of the answer
+
+
+@pytest.mark.parametrize("mechanism", ["tamm", "timm", "identity", "workload", "sqm"])
+def test_batches_of_integers_by_every_mechanism(t: Connection, mechanism: str) -> None:
+    with quiet():
+        found = answer(t, PREFIX, clip=7, sum_mechanism=mechanism)
+    plain = "age, SUM(SUM(LEAST(age, 7))) OVER (ORDER BY age) FROM t GROUP BY age ORDER BY age"
+    expected = true(t, f"SELECT {plain}")
+    assert [k for k, _ in found.rows] == [k for k, _ in expected]
+    assert [v for _, v in found.rows] == pytest.approx([float(v) for _, v in expected], abs=1e-6)
+
+
+@pytest.mark.parametrize("clip", [4, "none", "svt", "sure"])
+@pytest.mark.parametrize("order", ["", " DESC"])
+def test_batches_of_bins_are_sums_of_values(t: Connection, clip: object, order: str) -> None:
+    query = BINNED.replace("BY size)", f"BY size{order})")
+    with quiet():
+        found = answer(t, query, clip=clip, epsilon=50)
+    theta = {4: 4, "none": 10}.get(clip)
+    if theta is None:
+        text = found.notes[0].split("above " if "above" in found.notes[0] else "to ")[1]
+        theta = int(text.split(" ")[0])
+    kept = "size <= LEAST(e + 2, 10)" if not order else "size >= e"
+    plain = f"SELECT e, SUM(LEAST(size, {theta})) FROM t, range(0, 10, 2) r(e) WHERE {kept}"
+    expected = true(t, plain.replace("e + 2", "e + 1.99") + " GROUP BY e ORDER BY e")
+    assert [v for _, v in found.rows] == pytest.approx([v for _, v in expected], rel=1e-4)
+
+
+def test_batches_are_nested_and_ordered(t: Connection) -> None:
+    values = [v for _, v in answer(t, PREFIX, clip="none", epsilon=0.05).rows]
+    assert values == sorted(values)
+    assert values[0] >= 0
+    notes = answer(t, PREFIX, clip="none", epsilon=0.05).notes
+    assert any("non-decreasing" in note for note in notes)
+
+
+EXTRA = [
+    (None, 0, None, "a", 0),
+    (10**9, 11, 10.0, "b", 4),
+    (499, 3, 1.23, "a", 2),
+    (-5, 7, 9.99, "b", 1),
+]
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=["laplace", "gaussian"])
+@pytest.mark.parametrize(
+    ("query", "options"),
+    [
+        ("SUM(pay) FROM t", {"clip": 500}),
+        ("SUM(pay) FROM t WHERE sex = 'b' OR ward = 2", {"clip": "svt"}),
+        ("SUM(age) FROM t", {"clip": 7}),
+        ("SUM(size) FROM t", {"clip": 4}),
+        *((PREFIX, {"clip": 7, "sum_mechanism": m}) for m in ("tamm", "timm", "identity")),
+        *((BINNED, {"clip": "none", "sum_mechanism": m}) for m in ("tamm", "timm", "workload")),
+    ],
+)
+def test_one_row_moves_what_is_released_by_what_was_paid(
+    tmp_path: Path, query: str, options: dict[str, Any], noise: dict[str, Any]
+) -> None:
+    released: list[NDArray[Any]] = []
+    answer_of = Truth.answer
+
+    def watched(self: Any, pieces: Any) -> NDArray[Any]:
+        released.append(answer_of(self, pieces))
+        return released[-1]
+
+    spent: list[Fraction] = []
+    spend = Filter.spend
+
+    def counted(self: Any, what: str, amount: Fraction) -> None:
+        spent.append(amount)
+        spend(self, what, amount)
+
+    with (
+        quiet() as scales,
+        mock.patch.object(Truth, "answer", watched),
+        mock.patch.object(Filter, "spend", counted),
+    ):
+        for i, extra in enumerate([[], *([row] for row in EXTRA)]):
+            with opened(tmp_path / str(i), extra) as connection:
+                answer(connection, query, **options, **noise)
+    (scale,), amount = set(scales), spent[-1]
+    ratios = []
+    for after in released[1:]:
+        moved = [abs(int(v)) for v in after - released[0]]
+        if noise:
+            ratios.append(Fraction(sum(v * v for v in moved)) / (2 * scale * amount))
+        else:
+            ratios.append(Fraction(sum(moved)) / (scale * amount))
+    assert max(ratios) <= 1
+    assert max(ratios) > (Fraction(99, 100) if len(released[0]) == 1 else Fraction(1, 50))
+
+
+def clipping(connection: Connection, sql: str) -> Clipping:
+    """The public plan of a statement."""
+    statement = parse(split_statements(sql)[0])
+    terms = Terms(Fraction(100))
+    for name, text in statement.options:
+        if name in ("epsilon", "delta", "noise"):
+            terms = terms.with_text(name, text)
+    (item,) = connection.engine.compile([statement])
+    return plan_clipping(item, terms)
+
+
+def handle_of(connection: Connection, planned: Clipping) -> SumLooks:
+    """A handle that a receipt without a ledger paid for."""
+    run, policy = planned.run, Policy(Fraction(10**5), Fraction(1, 10**9))
+    if planned.rho is None:
+        cost = laplace_cost(policy, planned.epsilon)
+    else:
+        cost = gaussian_cost(policy, planned.rho, planned.epsilon)
+    version = connection.engine.vaults.versions([run.table])
+    head = f"clip-{next(_numbers)}"
+    receipt = issue("clip", 1, head, run.fingerprint, version, cost)
+    return open_sums(run, receipt, connection.engine.vaults)
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=["laplace", "gaussian"])
+@pytest.mark.parametrize(
+    ("query", "clip"),
+    [
+        *itertools.product(["SUM(pay) FROM t"], ["none", "svt", "recursive", "quantile", 500]),
+        *itertools.product([PREFIX, BINNED], ["none", "svt", "sure", 4]),
+    ],
+)
+def test_a_run_spends_exactly_what_the_ledger_records(
+    t: Connection, query: str, clip: object, noise: dict[str, Any]
+) -> None:
+    sql = asked(query, clip=clip, epsilon=0.5, **noise)
+    planned = clipping(t, sql)
+    handle = handle_of(t, planned)
+    planned.learn(handle, ("", 0, ""))
+    assert sum(amount for _, amount in handle.spent) == planned.amount
+    assert handle.remaining() == 0
+    t.execute(sql)
+    *_, entry = t.entries()
+    assert Fraction(entry.epsilon) == Fraction(1, 2)
+    assert entry.plan_hash == planned.run.fingerprint
+    assert entry.state == "released"
+    assert bool(entry.rho) == bool(noise)
+
+
+def test_every_mechanism_spends_all_it_is_given(t: Connection) -> None:
+    for mechanism in ("tamm", "timm", "identity", "workload", "sqm"):
+        planned = clipping(t, asked(PREFIX, clip="svt", sum_mechanism=mechanism))
+        handle = handle_of(t, planned)
+        planned.learn(handle, ("", 0, ""))
+        spent = sum(amount for _, amount in handle.spent)
+        part = Fraction(1, 48)  # a query of values that are all zero needs no threshold
+        assert spent == (1 - part if mechanism == "sqm" else 1)
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=["laplace", "gaussian"])
+def test_the_same_request_is_free_and_equal(t: Connection, noise: dict[str, Any]) -> None:
+    first = answer(t, PREFIX, clip="svt", **noise)
+    count = len(t.entries())
+    again = answer(t, PREFIX, clip="svt", **noise)
+    assert again.rows == first.rows
+    assert again.stddev == first.stddev
+    assert again.cost.free
+    assert not first.cost.free
+    assert len(t.entries()) == count
+    assert again.notes[: len(first.notes)] == first.notes
+    assert "free: from entry" in str(t.explain(asked(PREFIX, clip="svt", **noise)))
+    with dpsql.connect(t.catalog.path) as other:
+        assert answer(other, PREFIX, clip="svt", **noise).rows == first.rows
+    t.execute("SET fresh = on")
+    assert answer(t, PREFIX, clip="svt", **noise).rows != first.rows
+    assert len(t.entries()) == count + 1
+
+
+def test_the_errors_are_those_of_the_noise(t: Connection) -> None:
+    planned = clipping(t, asked("SUM(pay) FROM t", clip=500, epsilon=2))
+    found = [planned.learn(handle_of(t, planned), ("", 0, "")) for _ in range(400)]
+    values, stddev = np.array([each.values[0] for each in found]), found[0].stddev[0]
+    assert stddev == pytest.approx(math.sqrt(2) * 500 / 2, rel=1e-6)
+    assert values.std() == pytest.approx(stddev, rel=0.25)
+    (total,) = true(t, "SELECT SUM(LEAST(pay, 500)) FROM t")[0]
+    assert values.mean() == pytest.approx(total, abs=6 * stddev / 20)
+
+
+def test_rows_of_a_unit_add_up(t: Connection) -> None:
+    one = answer(t, "SUM(pay) FROM t", clip=500, epsilon=2)
+    three = answer(t, "SUM(pay) FROM visits", clip=500, epsilon=2)
+    assert three.stddev[0][0] == pytest.approx(3 * one.stddev[0][0], rel=1e-6)
+
+
+def audit(folder: Path, clip: object, query: str, runs: int = 700) -> float:
+    """Bound epsilon from below by outputs on a table and with one row more."""
+    found = []
+    for i, extra in enumerate([[], [(10**6, 11, 10.0, "a", 0)]]):
+        with opened(folder / f"{i}", extra) as connection:
+            options = {"sum_mechanism": "identity"} if "GROUP BY" in query else {}
+            planned = clipping(connection, asked(query, clip=clip, epsilon=2, **options))
+            rows = []
+            for _ in range(runs):
+                sums = planned.learn(handle_of(connection, planned), ("", 0, ""))
+                rows.append([*sums.values, *map(float, sums.levels)])
+            found.append(np.array(rows))
+    return epsilon_lower_bound(found[0], found[1])
+
+
+@pytest.mark.parametrize(
+    ("clip", "query"),
+    [
+        ("svt", "SUM(pay) FROM t"),
+        ("recursive", "SUM(pay) FROM t"),
+        ("quantile", "SUM(pay) FROM t"),
+        ("none", "SUM(size) FROM t"),
+        ("sure", BINNED),
+    ],
+)
+def test_epsilon_from_below(tmp_path: Path, clip: object, query: str) -> None:
+    assert audit(tmp_path, clip, query) <= 2
+
+
+def test_the_audit_finds_what_is_planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look, "joint_norm", lambda *_: Fraction(1, 8))
+    assert audit(tmp_path, "none", "SUM(pay) FROM t") > 2
+
+
+REFUSED = [
+    ("AVG(pay) FROM t", {"clip": "svt"}, "E_AGGREGATE"),
+    ("SUM(pay), COUNT(*) FROM t", {"clip": "svt"}, "E_AGGREGATE"),
+    ("COUNT(*) FROM t", {"clip": "svt"}, "E_AGGREGATE"),
+    ("SUM(2 * pay) FROM t", {"clip": "svt"}, "E_AGGREGATE"),
+    ("SUM(age + 1) FROM t", {"clip": "svt"}, "E_AGGREGATE"),
+    ("SUM(pay * age) FROM t", {"clip": "svt"}, "E_AGGREGATE"),
+    ("MEDIAN(age) FROM t", {"clip": "svt"}, "E_AGGREGATE"),
+    ("sex, SUM(pay) FROM t GROUP BY sex", {"clip": "svt"}, "E_AGGREGATE"),
+    ("sex, SUM(pay) FROM t GROUP BY ROLLUP(sex)", {"clip": "svt"}, "E_AGGREGATE"),
+    ("SUM(pay) FROM t", {"clip": "svtt"}, "E_SETTING"),
+    ("SUM(pay) FROM t", {"clip": 0}, "E_SETTING"),
+    ("SUM(pay) FROM t", {"clip": "1e3"}, "E_SETTING"),
+    ("SUM(pay) FROM t", {"clip": "-4"}, "E_SETTING"),
+    ("SUM(pay) FROM t", {"clip": "sure"}, "E_SETTING"),
+    ("SUM(pay) FROM t", {"clip": "svt", "sum_mechanism": "tamm"}, "E_SETTING"),
+    ("SUM(pay) FROM t", {"clip": "svt", "max_stddev": 3}, "E_SETTING"),
+    (PREFIX, {"sum_mechanism": "tam"}, "E_SETTING"),
+    (PREFIX, {"clip": "sure", "sum_mechanism": "workload"}, "E_SETTING"),
+    (BINNED, {"clip": 3}, "E_BIN_EDGE"),
+]
+
+
+@pytest.mark.parametrize(("query", "options", "code"), REFUSED)
+def test_refusals_name_what_works_and_charge_nothing(
+    t: Connection, query: str, options: dict[str, Any], code: str
+) -> None:
+    for action in (t.execute, t.explain):
+        with pytest.raises(dpsql.Error) as caught:
+            action(asked(query, **options))
+        assert caught.value.code == code
+        assert caught.value.hint
+        assert caught.value.span is not None
+    assert t.budget.entries == 0
+
+
+def test_values_below_zero_are_refused_or_clipped_from_above(tmp_path: Path) -> None:
+    with opened(tmp_path / "t", [(-40, 1, 1.0, "a", 1)], low=-100) as connection:
+        with pytest.raises(dpsql.Error, match="below 0"):
+            answer(connection, "SUM(pay) FROM t", clip="svt")
+        with quiet():
+            found = answer(connection, "SUM(pay) FROM t", clip=50)
+        (total,) = true(connection, "SELECT SUM(LEAST(pay, 50)) FROM t")[0]
+        assert found.rows[0][0] == pytest.approx(total)
+        assert found.stddev[0][0] == pytest.approx(math.sqrt(2) * 100, rel=1e-6)
+
+
+def test_a_clip_stands_alone(t: Connection) -> None:
+    script = asked("SUM(pay) FROM t", clip="svt") + ";" + asked("COUNT(*) FROM t")
+    with pytest.raises(dpsql.Error, match="several statements"):
+        t.executescript(script)
+    assert t.budget.entries == 0
+
+
+def test_explain_says_rule_share_and_bias(t: Connection) -> None:
+    text = str(t.explain(asked("SUM(pay) FROM t", clip="svt")))
+    assert "svt" in text
+    assert "50 % of the budget" in text
+    assert "about 2 rows stay above it" in text
+    assert "biased downwards" in text
+    small = str(t.explain(asked("SUM(pay) FROM t", clip="svt", epsilon=0.01)))
+    assert "budget too small to be useful" in small
+    plain = str(t.explain(asked("SUM(pay) FROM t")))
+    assert "OPTIONS(clip = 'svt')" in plain
+    assert "hint" not in str(t.explain(asked("COUNT(*) FROM t")))
+    assert "of least estimated risk" in str(t.explain(asked(PREFIX, clip="sure")))
+    assert "as given, free" in str(t.explain(asked(PREFIX, clip=7)))
+    assert t.budget.entries == 0
+
+
+def test_forecast_and_answer_agree_on_the_error(t: Connection) -> None:
+    for query in ("SUM(pay) FROM t", PREFIX, BINNED):
+        sql = asked(query, clip="none")
+        forecast = t.explain(sql).rmse
+        found = np.array(t.execute(sql).result.stddev[-1])
+        assert math.sqrt(float(np.square(found).mean())) == pytest.approx(forecast, rel=1e-3)
+
+
+def test_loose_bounds_are_advice_alone(tmp_path: Path) -> None:
+    with opened(tmp_path / "t") as connection:
+        before = connection.catalog.policy_hash()
+        path = connection.catalog.path
+    path.write_text(path.read_text().replace(', bounds_are = "loose"', ""))
+    assert Catalog.load(path).policy_hash() == before
+    path.write_text(path.read_text().replace("null = true }", 'bounds_are = "big" }', 1))
+    with pytest.raises(dpsql.Error, match="bounds_are"):
+        Catalog.load(path)

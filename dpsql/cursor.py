@@ -13,6 +13,7 @@ from dpsql.answer.result import Result, listing, message
 from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError
 from dpsql.facts import describe, show
 from dpsql.scripts import about_created, check_synthetics, joint_terms, plan_offered
+from dpsql.sql.bulk import uncollected
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parameters import bind_parameters
 from dpsql.sql.parse import MAX_TEXT, Statement, parse
@@ -46,7 +47,8 @@ def refuse_unknown(options: dict[str, object]) -> None:
 
 def parse_script(sql: str) -> list[Statement]:
     """Parse every statement of a script before any of them runs."""
-    return [parse(fragment) for fragment in split_statements(sql)]
+    with uncollected():
+        return [parse(fragment) for fragment in split_statements(sql)]
 
 
 class Cursor:

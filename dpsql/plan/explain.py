@@ -35,13 +35,15 @@ CLOSE = 0.05
 class StatementForecast:
     """What one statement will return: its rows, columns and expected standard errors.
 
-    ``stddev`` has (column, mean, largest) for every aggregate that is a column of its own.
+    ``stddev`` has (column, mean, largest) for every aggregate that is a column of its own;
+    ``derived`` are the columns whose errors depend on the answers, such as means.
     """
 
     sql: str
     rows: int
     columns: tuple[str, ...]
     stddev: tuple[tuple[str, float, float], ...]
+    derived: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,8 @@ class Explanation:
         if count == 1:
             spread = self.statements[0].stddev
             lines += [f"column      {_spread(*item)}" for item in spread]
+            derived = self.statements[0].derived
+            lines += [f"column      {name}: DP_STDDEV({name}) tells its error" for name in derived]
             return tuple(lines)
         for number, statement in enumerate(self.statements[:SHOWN], start=1):
             spreads = "; ".join(_spread(*item) for item in statement.stddev)
@@ -253,7 +257,9 @@ def _forecast(
         if found:
             errors = np.sqrt(np.concatenate(found))
             spreads.append((output.name, float(errors.mean()), float(errors.max(initial=0))))
-    return StatementForecast(item.text, item.rows, item.columns, tuple(spreads))
+    outputs = item.selects[0].query.shell.outputs if item.outer is None else ()
+    derived = tuple(o.name for o in outputs if o.stddev is not None and o.aggregate is None)
+    return StatementForecast(item.text, item.rows, item.columns, tuple(spreads), derived)
 
 
 def _comparisons(

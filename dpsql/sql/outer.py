@@ -176,7 +176,7 @@ class Outer:
 
     def window(self, node: exp.Window, aliases: bool) -> exp.Expr:
         """A window over noisy cells: its function stays, what it is about is replaced."""
-        args = {n: self.replace_value(v, aliases) for n, v in node.args.items() if n != "this"}
+        args = {n: self.replace_value(v, True) for n, v in node.args.items() if n != "this"}
         inner = node.this
         if isinstance(inner, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
             self.scope.refuse(node, "E_WINDOW", "this window function")
@@ -197,10 +197,10 @@ class Outer:
             raise NotRunning
         if self.tree.args.get("having") is not None:
             raise NotRunning
-        kept = [self.keys.match(part) for part in node.args.get("partition_by") or []]
+        kept = [self.key_of(part) for part in node.args.get("partition_by") or []]
         order = node.args.get("order")
         ordered = order.expressions if order is not None else []
-        place = self.keys.match(ordered[0].this) if len(ordered) == 1 else None
+        place = self.key_of(ordered[0].this) if len(ordered) == 1 else None
         if None in kept or len(ordered) > 1 or (ordered and place is None):
             raise NotRunning
         if ordered and ordered[0].args.get("nulls_first"):
@@ -217,6 +217,10 @@ class Outer:
             raise NotRunning
         descending = bool(ordered and ordered[0].args.get("desc"))
         return Running(place, descending, partition)
+
+    def key_of(self, node: exp.Expr) -> int | None:
+        """The key that an expression of a window is, by itself or by its alias."""
+        return self.keys.match(self.keys.resolve(node) if isinstance(node, exp.Column) else node)
 
     def grouping(self, node: exp.Expr) -> exp.Expr:
         """GROUPING(k, ...): a bit for every key, set where the grouping set leaves it out."""

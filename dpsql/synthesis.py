@@ -148,6 +148,9 @@ def plan_workload(request: Request) -> Synthesis:
         if table.row_count_hint is not None:
             error = _matrix_rmse(replace(request, mechanism="auto"))
     task = _task(table, candidates, noise, amount, model, "mean", error)
+    if model != "auto":
+        named = replace(task.choice, rule=f"mechanism = '{model}'")
+        task = replace(task, choice=named)
     return Synthesis("", table, task, request.epsilon, request.delta)
 
 

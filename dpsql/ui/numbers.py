@@ -74,4 +74,6 @@ def short(value: float) -> str:
     >>> short(5.26135), short(86.0), short(12345.6)
     ('5.261', '86', '12346')
     """
+    if math.isnan(value):
+        return "not known"
     return fixed(value, 0) if abs(value) >= 1000 else f"{value:.4g}"

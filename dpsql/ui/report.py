@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -117,7 +118,8 @@ def draw_comparison(forecast: Explanation) -> str:
     """Draw the expected errors as bars, this plan first."""
     entries = [("this plan", forecast.rmse)]
     entries += [(comparison_label(name), rmse) for name, rmse in forecast.comparisons]
-    longest = max(rmse for _, rmse in entries) or 1.0
+    entries = [(name, rmse) for name, rmse in entries if not math.isnan(rmse)]
+    longest = max((rmse for _, rmse in entries), default=0.0) or 1.0
     rows = [
         _svg_label(name, LINE * k)
         + f'<rect class="{"here" if k == 0 else "bar"}" x="{LABEL}" y="{LINE * k + 3}" '

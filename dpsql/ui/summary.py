@@ -109,6 +109,7 @@ def _statement(answer: Answer) -> dict[str, object]:
         "rows": len(result.rows),
         "columns": list(result.columns),
         "stddev": error_range(result),
+        "biased": result.biased,
     }
 
 
@@ -162,6 +163,7 @@ def _statements_grid(batch: Batch) -> Grid:
     for answer in batch.answers:
         errors = error_range(answer.result)
         text = "; ".join(f"{n} ±{_span(e['min'], e['max'])}" for n, e in errors.items())
+        text = "; ".join(each for each in (text, "biased" if answer.result.biased else "") if each)
         where = answer.file or answer.name
         rows.append((where, len(answer.result.rows), text, " ".join(answer.result.sql.split())))
     return Grid.exact(

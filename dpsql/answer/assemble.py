@@ -157,7 +157,8 @@ def _stacked(select: Select, found: Sequence[Column], aggregate: int) -> list[ob
     out: list[object] = []
     for answer, values in zip(select.answers, found, strict=True):
         if answer.aggregate == aggregate:
-            out += values.tolist() if answer.rank is None else read_rank(answer, values)
+            groups = select.branches[answer.branch].rows
+            out += values.tolist() if answer.rank is None else read_rank(answer, values, groups)
     return out
 
 

@@ -13,13 +13,13 @@ from dpsql.sql.compiled import Answer
 Column = NDArray[np.float64]
 
 
-def read_rank(answer: Answer, counts: Column) -> list[Any]:
+def read_rank(answer: Answer, counts: Column, groups: int) -> list[Any]:
     """The quantile or mode of every group; NULL where the noisy total is below a half.
 
     ``counts`` has shape (groups * values,): running totals over the values, plain ones for a mode.
     """
     assert answer.rank is not None
-    table = counts.reshape(-1, len(answer.values))
+    table = counts.reshape(groups, len(answer.values))
     if answer.rank.kind == "mode":
         return [_mode(row, answer.values) for row in table]
     interpolate = answer.rank.kind == "cont"

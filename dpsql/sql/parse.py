@@ -51,7 +51,7 @@ _ONCE = {
     *("case", "when", "then", "else", "over", "filter", "within", "with", "using", "values"),
 }
 _FORM = "SELECT ... FROM table [WHERE ...] [GROUP BY ...] [HAVING ...] [ORDER BY ...] [LIMIT ...]"
-_GAPS = {(",", ","), ("(", ","), (",", ")"), ("as", ","), ("as", ")")}
+_GAPS = {(",", ","), ("(", ","), (",", ")"), ("as", ","), ("as", ")"), ("select", ",")}
 
 _REFUSED_SYMBOLS = {
     "$": ("dollar quotes are not supported", "quote texts by '"),

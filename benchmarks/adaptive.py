@@ -1,7 +1,8 @@
 """Data-dependent mechanisms against published and measured values.
 
 Prints Markdown and writes JSON; noise is drawn by a fake handle with ordinary floating point, for
-research only. Run: ``python -m benchmarks.adaptive [SECTION ...] [--data FOLDER] [--json FILE]``;
+research only, but for sums-sql, where dpsql draws it.
+Run: ``python -m benchmarks.adaptive [SECTION ...] [--data FOLDER] [--json FILE]``;
 sections are those of SECTIONS, all by default. Data sets that are not there are skipped.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -21,6 +23,7 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+import dpsql
 from dpsql.adaptive.design import Algorithm, Batch, prefixes
 from dpsql.adaptive.handle import Candidate, Noise
 from dpsql.adaptive.mwem import Settings, mwem
@@ -31,6 +34,7 @@ from dpsql.adaptive.thresholds import METHODS, Threshold
 from dpsql.algebra.blocks import Dense
 from dpsql.answer.predict import marginal_errors, subsets
 from dpsql.answer.project import project_simplex
+from dpsql.dbapi import Connection
 from dpsql.plan.workload import Product
 from tests.adaptive.fake import FakeHandle, FakeSums
 
@@ -429,6 +433,74 @@ def sums_single(folder: Path, runs: int) -> list[Row]:
     return out
 
 
+GAINS = """
+[budget]
+epsilon = 1000000
+
+[ledger]
+anchor = "anchors"
+
+[table.adult]
+source = "adult.parquet"
+privacy_unit = "row"
+
+[table.adult.column]
+gain = { type = "integer", bounds = [0, 1000000], bounds_are = "loose" }
+level = { type = "number", domain = [0, 100000], bins = 100 }
+"""
+
+
+def sums_sql(folder: Path, runs: int) -> list[Row]:
+    """Capital gain of Adult from SQL to rows, with the noise of dpsql: mean relative errors."""
+    gain = np.array([int(r[10]) for r in records(folder)], dtype=np.int64)
+    single = {"none": (2.7, 0.27, 0.027), "svt": (0.49, 0.12, 0.0082)}
+    single |= {"recursive": (0.57, 0.23, 0.064), "quantile": (0.80, 0.21, 0.023)}
+    batch = [("tamm", "none"), ("tamm", "svt"), ("tamm", "sure"), ("identity", "none")]
+    batch += [("timm", "none"), ("workload", "none")]
+    edges = np.arange(1, 101) * 1000
+    sorted_gain = np.sort(gain)
+    sides = np.append(np.searchsorted(sorted_gain, edges[:-1], side="left"), len(gain))
+    prefix = np.append(0, np.cumsum(sorted_gain))[sides].astype(np.float64)
+    query = "level, SUM(SUM(level)) OVER (ORDER BY level) AS s FROM adult GROUP BY level"
+    out: list[Row] = []
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        with duckdb.connect() as db:
+            db.execute("CREATE TABLE a AS SELECT unnest(?) AS gain", [gain.tolist()])
+            target = place / "adult.parquet"
+            db.execute(f"COPY (SELECT gain, gain::DOUBLE AS level FROM a) TO '{target}'")
+        (place / "adult.toml").write_text(GAINS)
+        with dpsql.connect(place / "adult.toml") as connection:
+            connection.execute("SET fresh = on")
+            for clip, expected in single.items():
+                many, total = runs or 100, np.array([float(gain.sum())])
+                row: Row = {"query": "one sum", "clip": clip, "runs": many, "expected": expected}
+                row |= sql_errors(
+                    connection, "SUM(gain) FROM adult", f"clip = '{clip}'", total, many
+                )
+                out.append(row)
+            for mechanism, clip in batch:  # values keep their place in a bin: zeros add nothing
+                given = f"clip = '{clip}', sum_mechanism = '{mechanism}'"
+                row = {"query": f"100 prefixes, {mechanism}", "clip": clip, "runs": runs or 5}
+                out.append(row | sql_errors(connection, query, given, prefix, runs or 5))
+    return out
+
+
+def sql_errors(
+    connection: Connection, query: str, options: str, truth: NDArray[np.float64], runs: int
+) -> Row:
+    """Return the mean relative error of the last column for every epsilon."""
+    row: Row = {}
+    for epsilon in EPSILONS:
+        text = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = {epsilon}, {options}) {query}"
+        errors = []
+        for _ in range(runs):
+            found = np.array([r[-1] for r in connection.execute(text).fetchall()], dtype=float)
+            errors.append(np.abs(found - truth) / np.maximum(truth, 1))
+        row[epsilon] = float(np.mean(errors))
+    return row
+
+
 SECTIONS: dict[str, Callable[[Path, int], list[Row]]] = {
     "mwem-ranges": mwem_ranges,
     "mwem-gaussian": mwem_gaussian,
@@ -437,6 +509,7 @@ SECTIONS: dict[str, Callable[[Path, int], list[Row]]] = {
     "projection": projection,
     "sums-batch": sums_batch,
     "sums-single": sums_single,
+    "sums-sql": sums_sql,
 }
 
 

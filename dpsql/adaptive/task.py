@@ -7,22 +7,20 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpsql.adaptive.auto import Choice, Facts, Metric, decide
-from dpsql.adaptive.backends import Backend, Graphical, Mixture
-from dpsql.adaptive.fixed import measure_strategy
 from dpsql.adaptive.handle import Candidate, Handle, Measured, Model, Noise
-from dpsql.adaptive.marginals import run_marginals
-from dpsql.adaptive.mwem import Settings, check, mwem
 from dpsql.adaptive.query import attributes_of, is_marginal
-from dpsql.adaptive.rap import run_rap
-from dpsql.adaptive.statement import error_statements
+from dpsql.adaptive.settings import Settings, check
 from dpsql.answer.junction import DEFAULT_CAP, model_cells
 from dpsql.answer.linear import estimate_total
 from dpsql.errors import ProgrammingError
+
+if TYPE_CHECKING:
+    from dpsql.adaptive.backends import Backend
 
 Report = Callable[[str], None]
 
@@ -77,6 +75,8 @@ class Learned:
 
     def transcript(self) -> tuple[str, ...]:
         """What was measured and how precisely, and what follows for the model's errors."""
+        from dpsql.adaptive.statement import error_statements
+
         lines = []
         for m in self.measurements:
             names = ", ".join(attributes_of(m.candidate)) or "number of rows"
@@ -172,14 +172,22 @@ def run_task(task: Task, handle: Handle, report: Report | None = None) -> Learne
     """
     mechanism = task.choice.mechanism
     if mechanism == "mwem":
+        from dpsql.adaptive.mwem import mwem
+
         run = mwem(handle, task.candidates, Settings(hint=task.hint), progress=_told(report))
         return Learned(run.model, tuple(r.measured for r in run.rounds), run.interrupted)
     if mechanism == "rap":
+        from dpsql.adaptive.rap import run_rap
+
         relaxed = run_rap(handle, task.candidates, rng=np.random.default_rng(), report=report)
         return Learned(relaxed.model, relaxed.measurements, relaxed.interrupted)
     if mechanism == "marginals":
+        from dpsql.adaptive.marginals import run_marginals
+
         found = run_marginals(handle, task.cliques, _backend(task), report=report)
         return Learned(found.model, found.measurements, found.interrupted)
+    from dpsql.adaptive.fixed import measure_strategy
+
     measured = measure_strategy(handle, task.candidates, task.choice.power)
     total = max(1.0, estimate_total(measured, task.domain))
     model = _backend(task).fit(measured, total, None, last=True)
@@ -187,6 +195,8 @@ def run_task(task: Task, handle: Handle, report: Report | None = None) -> Learne
 
 
 def _backend(task: Task) -> Backend:
+    from dpsql.adaptive.backends import Graphical, Mixture
+
     graphical = task.choice.model == "graphical" or (
         not task.choice.model and _fits_tree(task.domain, task.cliques)
     )

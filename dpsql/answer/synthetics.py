@@ -7,6 +7,7 @@ measured and how precisely, what it cost; never seeds, scores or true answers.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import io
 import json
 import sqlite3
@@ -21,21 +22,19 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.adaptive.factored import Factored
 from dpsql.adaptive.handle import Model
-from dpsql.adaptive.relaxed import ProductMixture
-from dpsql.answer.pgm import GraphicalModel
 from dpsql.answer.stored import zipped
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Unit
 from dpsql.errors import LedgerError, ProgrammingError, printable
 
-_KINDS: Mapping[str, Any] = {
-    "factored": Factored,
-    "graphical": GraphicalModel,
-    "mixture": ProductMixture,
-    "rap": ProductMixture,
+_KINDS = {
+    "factored": "dpsql.adaptive.factored:Factored",
+    "graphical": "dpsql.answer.pgm:GraphicalModel",
+    "mixture": "dpsql.adaptive.relaxed:ProductMixture",
+    "rap": "dpsql.adaptive.relaxed:ProductMixture",
 }
+"""Where the models of each kind are decoded; imported on use."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS synthetic (
@@ -218,7 +217,7 @@ def _decode(key: str, body: bytes, digest: str) -> Synthetic:
     with np.load(io.BytesIO(body), allow_pickle=False) as stored:
         arrays = {name: stored[name] for name in stored.files}
     facts = json.loads(arrays["facts"].tobytes())
-    model = _KINDS[facts["model"]["kind"]].decode(facts["model"], arrays)
+    model = _class_of(facts["model"]["kind"]).decode(facts["model"], arrays)
     ledger_id, seq, head = facts["receipt"]
     return Synthetic(
         facts["name"],
@@ -232,6 +231,11 @@ def _decode(key: str, body: bytes, digest: str) -> Synthetic:
         (ledger_id, seq, head),
         facts["interrupted"],
     )
+
+
+def _class_of(kind: str) -> Any:
+    module, name = _KINDS[kind].split(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def _digest(key: str, body: bytes) -> str:

@@ -93,6 +93,10 @@ def complete_sql(text: str, words: Vocabulary) -> Iterator[Candidate]:
         if column is not None:
             yield from _values(column, compared["start"])
             return
+    model = re.search(r"\bmodel\s*=\s*('?\w*)$", text, re.IGNORECASE)
+    if model is not None and re.match(r"\s*(EXPLAIN\s+)?CREATE\b", text, re.IGNORECASE):
+        yield from _starting(MODELS, model[1], "setting")
+        return
     if text.count("'") % 2:
         return
     setting = re.search(r"\b(SET|SHOW)\s+(?:(\w+)\s*=\s*)?('?\w*)$", text, re.IGNORECASE)
@@ -101,10 +105,6 @@ def complete_sql(text: str, words: Vocabulary) -> Iterator[Candidate]:
         if setting[2]:
             options = SETTINGS.get(setting[2].lower(), ())
         yield from _starting(options, setting[3], "setting")
-        return
-    model = re.search(r"\bmodel\s*=\s*('?\w*)$", text, re.IGNORECASE)
-    if model is not None and re.match(r"\s*(EXPLAIN\s+)?CREATE\b", text, re.IGNORECASE):
-        yield from _starting(MODELS, model[1], "setting")
         return
     typed = re.search(r"\w*$", text)
     prefix = typed.group() if typed else ""

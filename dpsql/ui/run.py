@@ -69,7 +69,7 @@ def run_batch(connection: Connection, order: Order) -> None:
         except BaseException:
             tell("the answers are paid for: the same command again costs nothing")
             raise
-    _tell_end(order, batch)
+    _tell_end(order, batch, results)
 
 
 def _deliver(
@@ -151,8 +151,8 @@ def _print_answers(batch: Batch, chosen: str, stddev: bool) -> None:
     sys.stdout.flush()
 
 
-def _tell_end(order: Order, batch: Batch) -> None:
-    tell_cost([answer.result for answer in batch.answers])
+def _tell_end(order: Order, batch: Batch, results: list[Result]) -> None:
+    tell_cost(results)
     tell(f"remaining ε {batch.remaining}")
     if order.out is not None:
         tell(f"{len(batch.answers)} results and a summary in {printable(str(order.out))}")

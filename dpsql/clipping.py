@@ -30,9 +30,10 @@ from dpsql.answer.result import Result
 from dpsql.answer.shell import Filled, build_result
 from dpsql.asking import require_epsilon
 from dpsql.catalog import Table
-from dpsql.errors import DataError, NotSupportedError, decimal_text
+from dpsql.errors import DataError, NotSupportedError, ProgrammingError, decimal_text
 from dpsql.plan.advice import advise_clip
 from dpsql.plan.explain import Explanation, StatementForecast
+from dpsql.plan.request import LEARNED
 from dpsql.privacy.accounting import rho_for
 from dpsql.privacy.run import Run, View
 from dpsql.sealed import Sealed
@@ -235,6 +236,7 @@ def plan_clipping(item: Compiled, terms: Terms) -> Clipping:
     Raises: NotSupportedError, ProgrammingError; DataError (E_EPSILON, E_DELTA).
     """
     assert item.truncation is not None
+    _refuse_contradictions(item, terms)
     table, summed = read_summed(item, item.truncation)
     epsilon = require_epsilon(terms)
     if terms.noise == "gaussian" and terms.delta == 0:
@@ -247,6 +249,23 @@ def plan_clipping(item: Compiled, terms: Terms) -> Clipping:
     method = "none" if summed.given else item.truncation.rule
     rule = _rule(cast("Method", method), summed, noise)
     return Clipping(item, table, summed, algorithm, rule, noise, amount, epsilon, terms.delta)
+
+
+def _refuse_contradictions(item: Compiled, terms: Terms) -> None:
+    assert item.truncation is not None
+    given = {
+        "reconstruct": item.reconstruct is not None,
+        "max_stddev": item.max_stddev is not None,
+        f"mechanism = '{terms.mechanism}'": terms.mechanism in LEARNED,
+    }
+    for name in [name for name, is_given in given.items() if is_given]:
+        raise ProgrammingError(
+            "E_SETTING",
+            f"{name} contradicts a clip, which has a mechanism of its own",
+            hint=f"leave {name} out, or bound values in the statement",
+            span=item.truncation.span,
+            span=None if item.truncation is None else item.truncation.span,
+        )
 
 
 def _rule(method: Method, summed: Summed, noise: Noise) -> Threshold:

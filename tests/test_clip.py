@@ -402,6 +402,7 @@ REFUSED = [
     ("SUM(pay) FROM t", {"clip": "sure"}, "E_SETTING"),
     ("SUM(pay) FROM t", {"clip": "svt", "sum_mechanism": "tamm"}, "E_SETTING"),
     ("SUM(pay) FROM t", {"clip": "svt", "max_stddev": 3}, "E_SETTING"),
+    ("SUM(pay) FROM t", {"clip": "svt", "mechanism": "mwem"}, "E_SETTING"),
     (PREFIX, {"sum_mechanism": "tam"}, "E_SETTING"),
     (PREFIX, {"clip": "sure", "sum_mechanism": "workload"}, "E_SETTING"),
     (BINNED, {"clip": 3}, "E_BIN_EDGE"),

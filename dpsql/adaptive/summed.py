@@ -121,8 +121,6 @@ class _Reader:
         select = self.item.selects[0]
         if select.table.synthetic:
             self.refuse("a synthetic table", "its answers are free: leave clip out", "E_SETTING")
-        if self.item.max_stddev is not None or self.item.reconstruct is not None:
-            self.refuse("max_stddev or reconstruct", "leave them out", "E_SETTING")
         if len(select.query.aggregates) != 1:
             hint = f"one SUM(x) per statement; AVG and COUNT go without clip. {BOUNDS}"
             self.refuse("more than one aggregate, as AVG is,", hint)

@@ -101,6 +101,6 @@ def number_text(value: Fraction) -> str:
     """A number for people.
 
     >>> number_text(Fraction(12345)), number_text(Fraction(1, 3))
-    ('12,345', '0.333333')
+    ('12,345', '0.33333333')
     """
-    return f"{int(value):,}" if value.denominator == 1 else f"{float(value):,.6g}"
+    return f"{int(value):,}" if value.denominator == 1 else f"{float(value):,.8g}"

@@ -264,7 +264,6 @@ def _refuse_contradictions(item: Compiled, terms: Terms) -> None:
             f"{name} contradicts a clip, which has a mechanism of its own",
             hint=f"leave {name} out, or bound values in the statement",
             span=item.truncation.span,
-            span=None if item.truncation is None else item.truncation.span,
         )
 
 

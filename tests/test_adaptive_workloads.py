@@ -190,6 +190,7 @@ def test_explain_is_free_and_says_why(people: Connection) -> None:
         (clause("mwem", ", weight = 3") + CUBE, "E_SETTING"),
         (clause("mwem", ", noise = 'gaussian'") + CUBE, "E_DELTA"),
         (clause("magic") + CUBE, "E_SETTING"),
+        (clause("mwem", ", clip = 'svt'") + "SUM(pay) FROM people", "E_SETTING"),
     ],
 )
 def test_refusals_cost_nothing(people: Connection, text: str, code: str) -> None:

@@ -248,7 +248,8 @@ def _forecast(
     item = request.statements[index]
     spreads = []
     plain = item.outer is None and variances is not None
-    for output in item.selects[0].query.shell.outputs if plain else ():
+    outputs = item.selects[0].query.shell.outputs if plain else ()
+    for output in outputs:
         found = [
             (variances or {}).get((index, j), np.zeros(1))
             for j, (_, answer) in enumerate(item.answers())
@@ -257,7 +258,6 @@ def _forecast(
         if found:
             errors = np.sqrt(np.concatenate(found))
             spreads.append((output.name, float(errors.mean()), float(errors.max(initial=0))))
-    outputs = item.selects[0].query.shell.outputs if item.outer is None else ()
     derived = tuple(o.name for o in outputs if o.stddev is not None and o.aggregate is None)
     return StatementForecast(item.text, item.rows, item.columns, tuple(spreads), derived)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -170,7 +171,7 @@ def run_task(task: Task, handle: Handle, report: Report | None = None) -> Learne
     An interrupt after the first fit keeps what is known by then.
     Guarantee: the handle's; every look is charged there.
     """
-    mechanism = task.choice.mechanism
+    mechanism, report = task.choice.mechanism, _harmless(report)
     if mechanism == "mwem":
         from dpsql.adaptive.mwem import mwem
 
@@ -206,6 +207,18 @@ def _backend(task: Task) -> Backend:
     if task.choice.mechanism == "marginals":
         return Mixture(task.domain, rng)
     return Mixture(task.domain, rng, components=FIXED_COMPONENTS, steps=FIXED_STEPS)
+
+
+def _harmless(report: Report | None) -> Report | None:
+    """A report whose failures, such as a closed pipe, do not end a run that is paid for."""
+    if report is None:
+        return None
+
+    def tell(line: str) -> None:
+        with suppress(Exception):
+            report(line)
+
+    return tell
 
 
 def _told(report: Report | None) -> Callable[[float, str], None] | None:

@@ -6,6 +6,7 @@ It cannot reach files, the network, Python variables or extensions.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -69,6 +70,20 @@ class Sealed:
         finally:
             timer.cancel()
             timer.join()
+
+    def find_error(self, sql: str) -> tuple[str, int] | None:
+        """Say what is wrong with the syntax of SQL, and at which character; None when nothing is.
+
+        The text is parsed by DuckDB and never run.
+        """
+        try:
+            self._connection.extract_statements(sql)
+        except duckdb.Error as error:
+            found = self.run("SELECT json_serialize_sql(?)", [sql])[0][0]
+            facts = json.loads(found)
+            text = facts.get("error_message") or str(error).split("\n")[0]
+            return text, int(facts.get("position") or 0)
+        return None
 
     def fill(self, table: str, columns: Mapping[str, tuple[str, Sequence[object]]]) -> None:
         """(Re)create ``table`` with columns name -> (DuckDB type, values of equal length)."""

@@ -8,28 +8,28 @@ SELECT COUNT(*) FROM t WHERE;
 -- hint: SELECT ... FROM table [WHERE ...] [GROUP BY ...] [HAVING ...] [ORDER BY ...] [LIMIT ...]
 
 SELECT COUNT( FROM t;
--- E_PARSE at line 1, column 20: parentheses do not match
+-- E_PARSE at line 1, column 20: cannot be parsed near 't'
 -- hint: SELECT ... FROM table [WHERE ...] [GROUP BY ...] [HAVING ...] [ORDER BY ...] [LIMIT ...]
 
 SELECT QUANTILE_CONT(a, , 0.5) FROM t;
--- E_PARSE at line 1, column 25: something is missing before this
--- hint: one comma too many?
+-- E_PARSE at line 1, column 25: syntax error at or near ","
+-- hint: SELECT ... FROM table [WHERE ...] [GROUP BY ...] [HAVING ...] [ORDER BY ...] [LIMIT ...]
 
 SELECT COUNT(*) FROM FROM t;
--- E_PARSE at line 1, column 22: FROM twice
--- hint: leave one of them out
+-- E_PARSE at line 1, column 22: syntax error at or near "FROM"
+-- hint: SELECT ... FROM table [WHERE ...] [GROUP BY ...] [HAVING ...] [ORDER BY ...] [LIMIT ...]
 
 SELECT COUNT(*) AS , SUM(a) FROM t;
--- E_PARSE at line 1, column 20: something is missing before this
--- hint: one comma too many?
+-- E_PARSE at line 1, column 20: syntax error at or near ","
+-- hint: SELECT ... FROM table [WHERE ...] [GROUP BY ...] [HAVING ...] [ORDER BY ...] [LIMIT ...]
 
 SELECT COUNT(*) FROM t WHERE b = 'x' 'y';
--- E_PARSE at line 1, column 38: two texts side by side
--- hint: join texts with ||
+-- E_PARSE at line 1, column 38: syntax error at or near "'y'"
+-- hint: SELECT ... FROM table [WHERE ...] [GROUP BY ...] [HAVING ...] [ORDER BY ...] [LIMIT ...]
 
 SELECT COUNT(*) FROM t WHERE a > > 3;
--- E_PARSE at line 1, column 34: something is missing before this
--- hint: one comma too many?
+-- E_PARSE at line 1, column 34: syntax error at or near ">"
+-- hint: SELECT ... FROM table [WHERE ...] [GROUP BY ...] [HAVING ...] [ORDER BY ...] [LIMIT ...]
 
 SELECT COUNT(*) FROM t WHERE b = $$x$$;
 -- E_PARSE at line 1, column 34: dollar quotes are not supported

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
 
-from dpsql.errors import ProgrammingError
+from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.bind import bind
 from dpsql.sql.compiled import Compiled
-from dpsql.sql.parse import Statement
+from dpsql.sql.parse import FORM, Statement
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import Leaf, Rows
 from dpsql.sql.scope import PublicRows
@@ -19,8 +21,17 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
 
     Raises: ProgrammingError or NotSupportedError with a stable code, a caret and a hint.
     """
-    tree, fragment = statement.tree, statement.fragment
+    tree = statement.tree
     assert tree is not None
+    compiled = _compiled(statement, tree, compiler, public)
+    _check_syntax(statement, compiler)
+    return compiled
+
+
+def _compiled(
+    statement: Statement, tree: exp.Expr, compiler: Compiler, public: PublicRows
+) -> Compiled:
+    fragment = statement.fragment
     if isinstance(tree, exp.Select) and _is_flat(tree, compiler):
         query = bind(tree, fragment, compiler.catalog, public, statement.clips, compiler.known)
         return Compiled(fragment.body, (compiler.compile(query),))
@@ -28,6 +39,22 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
         return _compose(Shape(statement, compiler, public), tree)
     except RecursionError:
         raise ProgrammingError("E_TOO_COMPLEX", "the statement is nested too deeply") from None
+
+
+def _check_syntax(statement: Statement, compiler: Compiler) -> None:
+    """Refuse what is no SQL to DuckDB itself: our parser reads past some mistakes.
+
+    Raises: ProgrammingError (E_PARSE).
+    """
+    found = compiler.evaluator.sealed.find_error(statement.sql)
+    if found is not None:
+        text, place = found
+        start = len(statement.sql.encode()[:place].decode(errors="ignore"))
+        word = re.match(r"\w+|.|", statement.sql[start:], re.DOTALL)
+        end = start + max(1, len(word.group()) if word else 1)
+        raise ProgrammingError(
+            "E_PARSE", printable(text), hint=FORM, span=statement.fragment.span(start, end)
+        )
 
 
 def _compose(shape: Shape, tree: exp.Expr) -> Compiled:

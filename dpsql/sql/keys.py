@@ -56,6 +56,8 @@ class Keys:
 
     def offers(self, node: exp.Expr) -> list[tuple[int, ...]]:
         """The sets of keys that one element of GROUP BY stands for."""
+        if isinstance(node, exp.Cube | exp.Rollup):
+            self.refuse_repeats(node)
         if isinstance(node, exp.Cube):
             parts = [self.together(part) for part in node.expressions]
             sizes = range(len(parts), -1, -1)
@@ -67,6 +69,14 @@ class Keys:
         if isinstance(node, exp.GroupingSets):
             return [each for part in node.expressions for each in self.offers(part)]
         return [self.together(node)]
+
+    def refuse_repeats(self, node: exp.Expr) -> None:
+        """A key twice in CUBE or ROLLUP would be there and left out at once."""
+        parts = [self.together(part) for part in node.expressions]
+        if len(set(_flat(parts))) < sum(map(len, parts)):
+            self.scope.refuse(
+                node, "E_GROUP_BY", "a key twice in CUBE or ROLLUP", "list every key once"
+            )
 
     def together(self, node: exp.Expr) -> tuple[int, ...]:
         """Keys in parentheses count as one element."""

@@ -7,7 +7,6 @@ text costs neither time nor a traceback.
 from __future__ import annotations
 
 import difflib
-import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -45,13 +44,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _UNARY = {"not", "-", "+", "~"}
 _OPENING = {"(", "[", "case"}
 _CLOSING = {")", "]", "end"}
-_ONCE = {
-    *("select", "from", "where", "group", "by", "having", "qualify", "order", "limit", "offset"),
-    *("as", "on", "join", "left", "inner", "union", "and", "or", "in", "like", "is", "between"),
-    *("case", "when", "then", "else", "over", "filter", "within", "with", "using", "values"),
-}
-_FORM = "SELECT ... FROM table [WHERE ...] [GROUP BY ...] [HAVING ...] [ORDER BY ...] [LIMIT ...]"
-_GAPS = {(",", ","), ("(", ","), (",", ")"), ("as", ","), ("as", ")"), ("select", ",")}
+FORM = "SELECT ... FROM table [WHERE ...] [GROUP BY ...] [HAVING ...] [ORDER BY ...] [LIMIT ...]"
 
 _REFUSED_SYMBOLS = {
     "$": ("dollar quotes are not supported", "quote texts by '"),
@@ -67,7 +60,7 @@ class Statement:
     marks EXPLAIN; ``creation`` and ``rows`` are about synthetic tables.
     ``words`` are the arguments of our own statements; ``tree`` the parsed SELECT; ``options`` the
     settings of its WITH DIFFERENTIAL_PRIVACY clause, ``clips`` the contribution bounds of its
-    aggregates.
+    aggregates; ``sql`` is the SELECT without either, blanks in their place.
     """
 
     kind: str
@@ -77,6 +70,7 @@ class Statement:
     tree: exp.Query | None = None
     options: Options = ()
     clips: Clips = field(default_factory=dict)
+    sql: str = ""
     creation: Creation | None = None
     rows: Materialisation | None = None
 
@@ -159,6 +153,7 @@ def check_limits(fragment: Fragment) -> list[Lexeme]:
     solid = [lexeme for lexeme in lex(body) if lexeme.kind not in ("space", "comment")]
     depth = unary = 0
     commas = [0]
+    before = ""
     for lexeme in solid:
         if lexeme.kind != "word":
             _check_lexeme(fragment, lexeme)
@@ -172,6 +167,11 @@ def check_limits(fragment: Fragment) -> list[Lexeme]:
             commas = commas[:-1] or [0]
         elif word == ",":
             commas[-1] += 1
+        if before == "," and word == ")":
+            raise ProgrammingError(
+                "E_PARSE", "something is missing before this", span=_at(fragment, lexeme)
+            )
+        before = word
         if depth > MAX_DEPTH or unary > MAX_DEPTH:
             raise ProgrammingError(
                 "E_TOO_COMPLEX",
@@ -278,7 +278,6 @@ def _refuse_setting(fragment: Fragment, lexeme: Lexeme, known: Sequence[str]) ->
 def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = False) -> Statement:
     text, options = take_options(fragment, lexemes)
     text, clips = take_clips(fragment, text, lexemes)
-    _check_gaps(fragment, lexemes)
     try:
         trees = sqlglot.parse(text, read="duckdb")
     except SqlglotError as error:
@@ -291,7 +290,7 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         _refuse(fragment, lexemes, type(tree).__name__.upper(), "SELECT ... FROM table")
     _check_depth(tree)
-    return Statement("select", fragment, explain, tree=tree, options=options, clips=clips)
+    return Statement("select", fragment, explain, tree=tree, options=options, clips=clips, sql=text)
 
 
 def parse_view(sql: str) -> exp.Query:
@@ -306,45 +305,6 @@ def parse_view(sql: str) -> exp.Query:
     if statement.tree is None or statement.explain or statement.options or statement.clips:
         raise NotSupportedError("E_STATEMENT", "this is not a plain SELECT", hint="SELECT ...")
     return statement.tree
-
-
-def _check_gaps(fragment: Fragment, lexemes: Sequence[Lexeme]) -> None:
-    """Refuse what the parser would read past: a missing argument, texts side by side."""
-    if lexemes[-1].text.lower() == "as":
-        raise ProgrammingError(
-            "E_PARSE", "an alias is missing", hint="AS name", span=_at(fragment, lexemes[-1])
-        )
-    words = [lexeme.text for lexeme in lexemes]
-    if words.count("(") != words.count(")"):
-        raise ProgrammingError(
-            "E_PARSE",
-            "parentheses do not match",
-            hint=_FORM,
-            span=_at(fragment, lexemes[-1]),
-        )
-    for left, right in itertools.pairwise(lexemes):
-        apart = left.text == right.text and left.text in "<>" and left.start + 1 < right.start
-        if apart or (left.text.lower(), right.text) in _GAPS:
-            raise ProgrammingError(
-                "E_PARSE",
-                "something is missing before this",
-                hint="one comma too many?",
-                span=_at(fragment, right),
-            )
-        if left.kind == right.kind == "string":
-            raise ProgrammingError(
-                "E_PARSE",
-                "two texts side by side",
-                hint="join texts with ||",
-                span=_at(fragment, right),
-            )
-        if left.text.lower() == right.text.lower() and left.text.lower() in _ONCE:
-            raise ProgrammingError(
-                "E_PARSE",
-                f"{right.text.upper()} twice",
-                hint="leave one of them out",
-                span=_at(fragment, right),
-            )
 
 
 def _check_depth(tree: exp.Expr) -> None:
@@ -368,7 +328,7 @@ def _parse_error(
         return ProgrammingError(
             "E_PARSE",
             "the statement cannot be parsed",
-            hint=_FORM,
+            hint=FORM,
             span=fragment.span(last.start, last.start + len(last.text)),
         )
     lines = fragment.body.split("\n")
@@ -378,6 +338,6 @@ def _parse_error(
     return ProgrammingError(
         "E_PARSE",
         f"cannot be parsed near {printable(word)!r}",
-        hint=_FORM,
+        hint=FORM,
         span=fragment.span(start, max(end, start + 1)),
     )

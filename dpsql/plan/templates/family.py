@@ -69,8 +69,17 @@ class Family:
     ) -> tuple[float, Floats, Floats, Floats]:
         """Return (error, d/dw, d/dR, d/dlog(1/tau)) of unit-sensitivity factors.
 
-        The error is infinite where some R_c > 0 has no precision.
+        The error is infinite where some R_c > 0 has no precision, or where numbers overflow.
         """
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self._error(w, R, totals, noise)
+        if all(np.isfinite(part).all() for part in found):
+            return found
+        return np.inf, np.zeros_like(w), np.zeros_like(R), np.zeros(self.d)
+
+    def _error(
+        self, w: Floats, R: Floats, totals: Floats, noise: Noise
+    ) -> tuple[float, Floats, Floats, Floats]:
         over_sets, over_components = self.measure(totals)
         cost, dcost = _cost(w, noise)
         u = w * w * over_sets

@@ -44,10 +44,14 @@ REACH = 4096
 """The first threshold of a grid is the largest value over this."""
 MANY_ROWS = 100
 """Rows above a threshold from which a budget is small, where nothing is known of the table."""
+REMEMBERED = 8
+"""Batches whose strategies are kept: functions of public facts only."""
 QUANTILE_ROWS = Fraction(5)
 """Rows that a private quantile leaves above one sum, in units of 1 / epsilon: it has no order."""
 MARGIN = 10
 """A table is large enough when it has this many times the rows above its threshold."""
+
+_batches: dict[bytes, Batch] = {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,7 +106,7 @@ class Clipping:
         if self.summed.measure is not None:
             return answer_sum(handle, self.summed.measure, self.rule)
         edges, unit = self.summed.spread is not None, float(self.summed.unit)
-        batch = Batch(self.summed.values, self.summed.queries, self.noise)
+        batch = _batch(self.summed, self.noise)
         ordered = None if self.summed.is_batch else False
         found = answer_sums(
             handle, batch, self.algorithm, self.rule, ordered=ordered, on_values=edges
@@ -288,6 +292,18 @@ def _noise(summed: Summed, algorithm: Algorithm, terms: Terms, epsilon: Fraction
     return min(amounts, key=lambda noise: errors[noise])
 
 
+def _batch(summed: Summed, noise: Noise) -> Batch:
+    """The batch of queries, with the strategies that were found for it before."""
+    shape = str((noise, summed.queries.shape)).encode()
+    arrays = (np.ascontiguousarray(summed.values), np.ascontiguousarray(summed.queries))
+    key = hashlib.sha256(b"".join([shape, *(each.tobytes() for each in arrays)])).digest()
+    if key not in _batches:
+        if len(_batches) >= REMEMBERED:
+            _batches.clear()
+        _batches[key] = Batch(summed.values, summed.queries, noise)
+    return _batches[key]
+
+
 def _variance(noise: Noise, amount: Fraction, rows_per_unit: int) -> float:
     """The variance of noise for a sensitivity of one per row."""
     unit = 2 / float(amount) ** 2 if noise == "laplace" else 1 / (2 * float(amount))
@@ -300,7 +316,7 @@ def _unit_error(summed: Summed, algorithm: Algorithm, noise: Noise) -> float:
     if summed.measure is not None:
         reach = max(abs(summed.measure.low), abs(summed.measure.high))
         return float(reach) ** 2
-    batch = Batch(summed.values, summed.queries, noise)
+    batch = _batch(summed, noise)
     if algorithm != "sqm":
         return unit * batch.design(algorithm, int(summed.values[-1])).error
     count = len(summed.queries)

@@ -473,3 +473,33 @@ def test_loose_bounds_are_advice_alone(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("null = true }", 'bounds_are = "big" }', 1))
     with pytest.raises(dpsql.Error, match="bounds_are"):
         Catalog.load(path)
+
+
+def test_a_run_that_fails_stays_paid_and_stores_nothing(
+    t: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Any, pieces: Any) -> NDArray[Any]:
+        raise ValueError("true answer 42")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Truth, "answer", broken)
+        with pytest.raises(dpsql.Error) as caught:
+            answer(t, "SUM(pay) FROM t", clip="svt")
+    assert caught.value.code == "E_INTERNAL"
+    assert "42" not in str(caught.value)
+    *_, debit = [entry for entry in t.entries() if entry.kind == "debit"]
+    assert debit.state == "failed"
+    assert not answer(t, "SUM(pay) FROM t", clip="svt").cost.free
+
+
+def test_a_budget_that_is_short_refuses_and_charges_nothing(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    path = tmp_path / "small.toml"
+    text = (tmp_path / "c.toml").read_text().replace("epsilon = 100000", "epsilon = 1")
+    (tmp_path / "t.parquet").rename(tmp_path / "s.parquet")
+    path.write_text(text.replace("t.parquet", "s.parquet"))
+    with dpsql.connect(path) as small:
+        answer(small, "SUM(pay) FROM t", clip="svt", epsilon=0.6)
+        with pytest.raises(dpsql.BudgetExceeded):
+            answer(small, "SUM(pay) FROM t", clip="recursive", epsilon=0.6)
+        assert small.budget.entries == 1

@@ -163,6 +163,14 @@ def test_a_graphical_model_is_consistent_across_tables(visits: Connection) -> No
         assert sum(parts) == pytest.approx(n, abs=1e-6)
 
 
+def test_a_model_of_full_cells_says_what_the_estimate_says(visits: Connection) -> None:
+    visits.execute("SET epsilon = 60")
+    body = "day, COUNT(*) AS n FROM visits WHERE ward = 'a' AND day < 6 GROUP BY day"
+    plain, found = (column(ask(visits, body, m), "n") for m in ("gls", "pgm"))
+    assert (plain > 1).all()
+    assert found == pytest.approx(plain, abs=0.1)
+
+
 def test_expressions_and_having_see_the_projected_numbers(visits: Connection) -> None:
     body = "ward, COUNT(*) + 1 AS n, DP_STDDEV(n) AS e FROM visits GROUP BY ward HAVING n >= 1"
     found = ask(visits, body, "nonnegative")

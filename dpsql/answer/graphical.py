@@ -14,7 +14,14 @@ from dpsql.adaptive.handle import Measured
 from dpsql.algebra.blocks import Dense, Identity
 from dpsql.algebra.operator import Operator
 from dpsql.answer.estimate import AnyEstimate
-from dpsql.answer.junction import DEFAULT_CAP, JunctionTree, ModelTooLarge, junction_tree
+from dpsql.answer.junction import (
+    DEFAULT_CAP,
+    JunctionTree,
+    ModelTooLarge,
+    junction_tree,
+    model_cells,
+)
+from dpsql.answer.linear import clique_of
 from dpsql.answer.pgm import GraphicalModel, check, fit, model_of
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.plan.cells import Nodes
@@ -30,6 +37,15 @@ MODELLED = (
     "errors (reconstruct = 'gls' has them)"
 )
 INSTEAD = "reconstruct = 'nonnegative' has no such limit"
+
+STEPS = (1_000, 10_000)
+"""Least and most steps of a fit; few steps are worse than no post-processing."""
+
+WORK = 10**8
+"""Cells times steps that a fit may take beyond the least number of steps."""
+
+TOLERANCE = 1e-8
+"""Relative change of the loss over 20 steps at which a fit ends."""
 
 TOTAL = Product({})
 
@@ -145,8 +161,10 @@ class Models:
 def _fit(
     domain: Mapping[str, int], measured: Sequence[Measured], total: float, method: str
 ) -> GraphicalModel:
+    cells = model_cells(domain, [clique_of(m.candidate, domain) for m in measured])
+    steps = min(STEPS[1], max(STEPS[0], WORK // cells))
     if method == "mbi":
         from dpsql.answer.mbi_backend import fit_mbi
 
-        return fit_mbi(domain, measured, total)
-    return fit(domain, measured, total)
+        return fit_mbi(domain, measured, total, iterations=steps)
+    return fit(domain, measured, total, iterations=steps, tolerance=TOLERANCE)

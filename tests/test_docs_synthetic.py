@@ -1,0 +1,26 @@
+"""The examples of docs/synthetic.md run as they stand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import dpsql
+
+TEXT = (Path(__file__).parents[1] / "docs" / "synthetic.md").read_text("utf-8")
+
+
+def test_the_examples_run(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(demo)
+    (example,) = re.findall(r"```sql\n(.*?)```", TEXT, re.DOTALL)
+    with dpsql.connect(demo / "adult.toml") as connection:
+        cursor = connection.executescript(example)
+        names = [cursor.result.columns]
+        while cursor.nextset():
+            names.append(cursor.result.columns)
+        assert names == [("explain",), ("synthetic", "people"), ("sex", "n"),
+                         ("education", "percent"), ()]  # fmt: skip
+        assert [e.epsilon for e in connection.entries() if e.kind == "debit"] == ["1"]
+    assert len((demo / "people.csv").read_text().splitlines()) == 1001

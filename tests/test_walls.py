@@ -56,6 +56,14 @@ def test_the_membrane_has_no_other_randomness(path: Path) -> None:
     assert not attributes & {"default_rng", "RandomState", "seed"}
 
 
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "dpsql" / "adaptive").glob("*.py")), ids=lambda path: path.name
+)
+def test_mechanisms_that_choose_know_nothing_of_the_membrane(path: Path) -> None:
+    names = imported(ast.parse(path.read_text()))
+    assert not [name for name in names if name.startswith(("dpsql.privacy", "duckdb"))]
+
+
 def test_only_the_engine_debits_and_only_the_doors_draw() -> None:
     names = (".debit", "measure", "open_handle", "open_sums", "Looks", "SumLooks", "Bits")
     calls: dict[str, set[str]] = {name: set() for name in names}

@@ -28,6 +28,9 @@ Report = Callable[[str], None]
 FIXED_COMPONENTS, FIXED_STEPS = 400, 300
 """The mixture that is fitted once to all answers of a fixed strategy."""
 
+TOTAL_SHARE = Fraction(1, 20)
+"""Spent on the number of rows where a fixed strategy need not determine it."""
+
 MODELS = ("auto", "mwem", "marginals", "mixture", "pgm", "rap")
 
 
@@ -189,10 +192,13 @@ def run_task(task: Task, handle: Handle, report: Report | None = None) -> Learne
         return Learned(found.model, found.measurements, found.interrupted)
     from dpsql.adaptive.fixed import measure_strategy
 
+    first = []
+    if not any(is_marginal(c) for c in task.candidates):
+        first = [handle.total(handle.remaining() * TOTAL_SHARE)]
     measured = measure_strategy(handle, task.candidates, task.choice.power)
-    total = max(1.0, estimate_total(measured, task.domain))
-    model = _backend(task).fit(measured, total, None, last=True)
-    return Learned(model, tuple(measured))
+    total = float(first[0].values[0]) if first else estimate_total(measured, task.domain)
+    model = _backend(task).fit(measured, max(1.0, total), None, last=True)
+    return Learned(model, (*first, *measured))
 
 
 def _backend(task: Task) -> Backend:

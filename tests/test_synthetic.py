@@ -19,7 +19,8 @@ from dpsql.adaptive.rap import run_rap
 from dpsql.dbapi import Connection, verify_ledger
 from dpsql.privacy.accounting import rho_for
 from dpsql.privacy.look import Looks
-from tests.support.people import ROWS, people, row
+from tests.support.people import ROWS, people
+from tests.support.people import row as line_of
 
 MODELS = ("auto", "mwem", "marginals", "mixture", "pgm", "rap")
 PAIRS = (
@@ -602,7 +603,7 @@ def test_no_true_answer_is_within_reach(world: Connection) -> None:
     from dpsql.privacy.truth import Truth
     from tests.support.reach import reachable
 
-    pairs = [tuple(row(i).split(",")[1:3]) for i in range(ROWS)]
+    pairs = [tuple(line_of(i).split(",")[1:3]) for i in range(ROWS)]
     true = [pairs.count((sex, str(age))) for sex in "FM" for age in range(10)]
     for model in MODELS[1:]:
         sql = CREATE.format(more=f", model = '{model}'", workload=PAIRS).replace(

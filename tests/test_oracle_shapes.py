@@ -123,7 +123,8 @@ STATEMENTS = [
     "(SELECT b, COUNT(*) AS n FROM t GROUP BY b ORDER BY n LIMIT 2) UNION ALL"
     " (SELECT 'z', COUNT(*) FROM t WHERE c) ORDER BY n DESC",
     f"WITH x AS ({PER_A}) SELECT CASE WHEN a > 3 THEN 'big' ELSE 'small' END AS size,"
-    " COUNT(*) AS k, SUM(n) FILTER (WHERE a > 2), COUNT(DISTINCT a // 2) FROM x GROUP BY size ORDER BY size",
+    " COUNT(*) AS k, SUM(n) FILTER (WHERE a > 2), COUNT(DISTINCT a // 2) FROM x"
+    " GROUP BY size ORDER BY size",
     "SELECT (SELECT COUNT(*) FROM t WHERE c) AS yes, (SELECT COUNT(*) FROM t) AS whole",
     "SELECT a, COUNT(*) AS n FROM t GROUP BY a HAVING COUNT(*) > (SELECT COUNT(*) / 8 FROM t)"
     " ORDER BY n DESC, a",

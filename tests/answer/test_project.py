@@ -19,7 +19,22 @@ from dpsql.answer.project import (
 from dpsql.plan.select import select
 from dpsql.plan.workload import Workload
 
-ADULT = {"age": 85, "work": 9, "fnlwgt": 100, "edu": 16, "marital": 7, "job": 15, "relation": 6, "race": 5, "sex": 2, "gain": 100, "loss": 100, "hours": 99, "country": 42, "income": 2}
+ADULT = {
+    "age": 85,
+    "work": 9,
+    "fnlwgt": 100,
+    "edu": 16,
+    "marital": 7,
+    "job": 15,
+    "relation": 6,
+    "race": 5,
+    "sex": 2,
+    "gain": 100,
+    "loss": 100,
+    "hours": 99,
+    "country": 42,
+    "income": 2,
+}
 RHO = (1.15513e-4, 2.86146e-3, 1.13174e-2)
 ROWS = 48_842
 

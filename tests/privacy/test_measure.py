@@ -21,7 +21,7 @@ from dpsql.answer.estimate import estimate
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import InternalError, LedgerError, ProgrammingError
-from dpsql.plan.cells import Nodes, Resolution, cells_of
+from dpsql.plan.cells import AnyResolution, Nodes, Resolution, cells_of
 from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.strategy import Block, Noise, Strategy
 from dpsql.plan.workload import Product
@@ -67,7 +67,7 @@ class FakeVault:
         """The marginal on some attributes."""
         return self.tally([cells_of(a, c) for a, c in zip(attributes, classes, strict=True)])
 
-    def tally(self, resolutions: Sequence[Resolution], units: bool = False) -> NDArray[np.int64]:
+    def tally(self, resolutions: Sequence[AnyResolution], units: bool = False) -> NDArray[np.int64]:
         """The marginal on some attributes; classes must be the identity here."""
         attributes = [each.columns[0] for each in resolutions]
         others = tuple(i for i, name in enumerate(self.axes) if name not in attributes)

@@ -228,6 +228,7 @@ def test_a_missing_mbi_is_refused_before_the_charge(visits: Connection) -> None:
     assert spent(visits) == 0
 
 
+@pytest.mark.jax
 @pytest.mark.skipif(find_spec("mbi") is None, reason="mbi is not installed")
 def test_mbi_fits_the_same_release(visits: Connection) -> None:
     ours, theirs = (column(ask(visits, GROUPED, m), "n") for m in ("pgm", "mbi"))

@@ -128,6 +128,7 @@ def test_leave_one_out_survives_zeros() -> None:
     assert [p.tolist() for p in parts] == [[0.0, 0.0], [0.0, 0.0], [0.0, 6.0]]
 
 
+@pytest.mark.jax
 def test_jax_gives_the_same_gradient() -> None:
     pytest.importorskip("jax")
     from dpsql.adaptive.jax_gradient import jax_gradient

@@ -305,6 +305,7 @@ def test_large_operators_keep_a_bound() -> None:
     )
 
 
+@pytest.mark.jax
 def test_mbi_agrees_behind_the_same_interface() -> None:
     jax = pytest.importorskip("jax")
     jax.config.update("jax_enable_x64", True)

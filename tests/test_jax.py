@@ -1,0 +1,21 @@
+"""What needs JAX runs in a process of its own: its threads do not survive a fork."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PLACES = ("tests/answer", "tests/adaptive", "tests/test_reconstruct_options.py")
+
+
+@pytest.mark.skipif(find_spec("mbi") is None, reason="mbi is not installed")
+def test_jax_and_mbi_agree_with_numpy() -> None:
+    command = [sys.executable, "-m", "pytest", "-m", "jax", "-p", "no:cacheprovider", *PLACES]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout[-4000:]
+    assert "skipped" not in found.stdout.splitlines()[-1]

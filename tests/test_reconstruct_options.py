@@ -96,6 +96,9 @@ def test_the_first_request_may_be_reconstructed_at_once(visits: Connection, meth
 def test_counts_move_to_the_nearest_point_of_the_simplex(visits: Connection) -> None:
     raw, moved = (column(ask(visits, GROUPED, m), "n") for m in ("gls", "nonnegative"))
     shift = (raw - moved)[moved > 0]
+    if not shift.size:
+        assert raw.sum() <= 0
+        return
     assert shift == pytest.approx(np.full(shift.size, shift[0]))
     assert (raw[moved == 0] <= shift[0] + 1e-9).all()
 

@@ -103,7 +103,7 @@ Found: TypeAlias = "tuple[tuple[str, ...], Mapping[Place, Reading]]"
 
 def _as_planned(target: Target, part: Part) -> Found | None:
     """Return the target's own readings, if the part was planned on the same cells."""
-    for layout in target.layouts:
+    for layout in (*target.layouts, target.spread_out):
         if dict(part.strategy.domain) != layout.workload.domain:
             continue
         if any(

@@ -20,7 +20,7 @@ from dpsql.catalog import Table
 from dpsql.plan.cells import Cells, Nodes, Resolution, cells_of
 from dpsql.plan.coarsen import coarsen
 from dpsql.plan.nodes import find_nodes, node_name, node_rows, whole
-from dpsql.plan.terms import Term
+from dpsql.plan.terms import Term, normalise
 from dpsql.plan.workload import Product, Workload
 
 Place: TypeAlias = "tuple[int, int]"
@@ -69,9 +69,10 @@ def lay_out(
     places, products, scales = [], [], []
     for place, each in asked.items():
         for term in each.terms:
+            product, scale = _product(table, nodes, term, each.weight)
             places.append(place)
-            scales.append(term.scale)
-            products.append(_product(table, nodes, term, each.weight))
+            scales.append(scale)
+            products.append(product)
     domain = _domain(table, nodes)
     coarse = coarsen(Workload(domain, products), keep=nodes)
     workload, classes = coarse.workload, dict(coarse.classes)
@@ -107,9 +108,12 @@ def _domain(table: Table, nodes: Mapping[str, Nodes]) -> dict[str, int]:
     return domain
 
 
-def _product(table: Table, nodes: Mapping[str, Nodes], term: Term, weight: float) -> Product:
-    """A term over all cells, measures as rows over nodes."""
+def _product(
+    table: Table, nodes: Mapping[str, Nodes], term: Term, weight: float
+) -> tuple[Product, float]:
+    """A term over all cells, measures as rows over nodes, and what to multiply it by."""
     factors: dict[str, Operator] = {}
+    scale = term.scale
     by_column = {p.column: p for p in term.polynomials.values()}
     for name in table.columns:
         keys = [key for key, each in nodes.items() if each.column == name]
@@ -121,9 +125,10 @@ def _product(table: Table, nodes: Mapping[str, Nodes], term: Term, weight: float
         for key in keys:
             used = None if polynomial is None or node_name(polynomial) != key else polynomial
             if factor is not None or used is not None:
-                rows = node_rows(table.columns[name], nodes[key], factor, used)
+                rows, part = normalise(node_rows(table.columns[name], nodes[key], factor, used))
                 factors[key] = simplify(rows)
-    return Product(factors, weight * abs(term.scale))
+                scale *= part
+    return Product(factors, weight * abs(scale)), scale
 
 
 def _coupled(
@@ -262,7 +267,12 @@ def _add_up(lifted: Sequence[_Lifted], key: str, cells: int) -> list[_Lifted]:
         if known is not None:
             rows, weight = rows + known.dense[key], max(weight, known.weight)
         sums[name] = _Lifted(1.0, each.outside, {**rest, key: whole(rows)}, weight)
-    return list(sums.values())
+    out = []
+    for each in sums.values():
+        rows, scale = normalise(each.dense[key])
+        dense = {**each.dense, key: rows}
+        out.append(_Lifted(scale, each.outside, dense, each.weight * scale))
+    return out
 
 
 def _kron(product: Product, group: Sequence[str], sizes: Mapping[str, int]) -> NDArray[Any]:

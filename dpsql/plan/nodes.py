@@ -104,8 +104,9 @@ def _range_degree(column: Column, factors: Sequence[Operator]) -> int | None:
 
 def _row_degree(row: Floats) -> int | None:
     steps = row
+    slack = 1e-12 * float(np.abs(row).max())
     for degree in range(3):
-        if np.allclose(steps, steps[0], rtol=0, atol=1e-9 * max(1.0, float(np.abs(row).max()))):
+        if np.allclose(steps, steps[0], rtol=0, atol=slack):
             return degree
         steps = np.diff(steps)
     return None
@@ -178,6 +179,6 @@ def _range_rows(column: Column, nodes: Nodes, rows: NDArray[Any]) -> NDArray[Any
 def whole(rows: NDArray[Any]) -> NDArray[Any]:
     """Whole numbers as integers."""
     near = np.rint(rows)
-    if (np.abs(near) < 2.0**53).all() and np.allclose(rows, near, rtol=1e-12, atol=1e-9):
+    if (np.abs(near) < 2.0**53).all() and np.allclose(rows, near, rtol=1e-12, atol=0):
         return np.asarray(near.astype(np.int64))
     return rows

@@ -194,7 +194,7 @@ def _choose(request: Request, target: Target, noise: Noise) -> _Chosen:
     found = [_select(request, target, layout, noise) for layout in target.layouts]
     best = min(found, key=lambda chosen: chosen.error)
     if not fits(best.strategy, best.layout.resolutions):
-        best = _select(request, target, target.spread_out(), noise)
+        best = _select(request, target, target.spread_out, noise)
     return best
 
 

@@ -55,6 +55,7 @@ class Target:
         """The rows that one privacy unit can contribute."""
         return self.table.unit.max_rows
 
+    @cached_property
     def spread_out(self) -> Layout:
         """The first layout, with weights small enough for blocks over all measures at once."""
         return lay_out(self.table, self.asked, joint=False, all_together=True)

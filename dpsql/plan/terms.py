@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Operator
 
@@ -84,3 +89,18 @@ def _merge(left: Term, right: Term) -> Term | None:
     a, b, c = (x * p + y * q for p, q in zip(one.coefficients, two.coefficients, strict=True))
     total = Polynomial(name, (a, b, c), x * one.null + y * two.null, one.clip)
     return Term(left.factors, {**left.polynomials, name: total}, 1.0, left.largest + right.largest)
+
+
+def normalise(rows: NDArray[Any]) -> tuple[NDArray[Any], float]:
+    """Scale rows of fractions to a largest magnitude between a half and one; whole rows stay.
+
+    Returns the rows and what to multiply them by, a power of two, so that nothing is lost.
+
+    >>> rows, scale = normalise(np.array([[0.75e-9, 0.0]]))
+    >>> bool(0.5 <= rows.max() <= 1), float(rows[0, 0] * scale)
+    (True, 7.5e-10)
+    """
+    if rows.dtype.kind in "iub" or not rows.any():
+        return rows, 1.0
+    scale = 2.0 ** math.ceil(math.log2(float(np.abs(rows).max())))
+    return rows / scale, scale

@@ -15,7 +15,7 @@ from dpsql.algebra.operator import Operator
 from dpsql.algebra.ranges import AllRange
 from dpsql.catalog import Catalog, Table
 from dpsql.errors import ProgrammingError
-from dpsql.plan.terms import Polynomial, Term, gather
+from dpsql.plan.terms import Polynomial, Term, gather, normalise
 from dpsql.sql.compiled import Answer, Branch, Select, cell_kinds
 from dpsql.sql.couple import Box, Classes, Mask, check_combinations, classify, decompose
 from dpsql.sql.group import Axis, ascending, nested, partition, ranges
@@ -296,7 +296,7 @@ class _Products:
     ) -> Term | None:
         """The product of one piece; None when no declared cell can add anything."""
         factors: dict[str, Operator] = {}
-        largest = abs(piece.scale)
+        scale, largest = piece.scale, abs(piece.scale)
         rows_of = {axis.column: axis for axis in axes}
         for inner in hidden:
             known = rows_of.get(inner.column)
@@ -336,15 +336,17 @@ class _Products:
             rows = self.per_cell(name, rows)
             if not rows.any():
                 return None
+            rows, part = normalise(rows)
+            scale *= part
             if axis is not None or not (rows == 1).all():
                 factors[name] = self.compiler.factor(rows)
-        if not piece.scale:
+        if not scale:
             return None
         for name, polynomial in piece.polynomials.items():
             bounds = self.table.columns[name].number_bounds
             assert bounds is not None
             largest *= polynomial.largest(*bounds)
-        return Term(factors, piece.polynomials, piece.scale, largest)
+        return Term(factors, piece.polynomials, scale, largest)
 
     def items(self, name: str) -> int:
         cells = self.evaluator.cells(self.source(name))

@@ -75,7 +75,7 @@ def test_another_reconstruction_is_free_and_biased(visits: Connection, method: s
     assert plain.stddev[2] is not None
     assert (column(plain, "n") < 0).any()
     assert (column(found, "n") >= 0).all()
-    total = max(1.0, column(plain, "n").sum())
+    total = max(1.0 if method == "pgm" else 0.0, column(plain, "n").sum())
     assert column(found, "n").sum() == pytest.approx(total)
     assert ask(visits, GROUPED, "gls").rows == plain.rows
     assert ask(visits, GROUPED, method).rows == found.rows

@@ -106,6 +106,7 @@ class Engine:
         if text not in self._compiled:
             if len(self._compiled) >= REMEMBERED:
                 self._compiled.clear()
+                self.compiler.forget()
             compiled = compile_statement(statement, self.compiler, self._public_rows)
             self._compiled[text] = replace(
                 compiled,

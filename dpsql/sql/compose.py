@@ -46,8 +46,12 @@ def _check_syntax(statement: Statement, compiler: Compiler) -> None:
 
     Raises: ProgrammingError (E_PARSE).
     """
+    if statement.form in compiler.forms:
+        return
     found = compiler.evaluator.sealed.find_error(statement.sql)
-    if found is not None:
+    if found is None:
+        compiler.forms.add(statement.form)
+    else:
         text, place = found
         start = len(statement.sql.encode()[:place].decode(errors="ignore"))
         word = re.match(r"\w+|.|", statement.sql[start:], re.DOTALL)

@@ -60,7 +60,8 @@ class Statement:
     marks EXPLAIN; ``creation`` and ``rows`` are about synthetic tables.
     ``words`` are the arguments of our own statements; ``tree`` the parsed SELECT; ``options`` the
     settings of its WITH DIFFERENTIAL_PRIVACY clause, ``clips`` the contribution bounds of its
-    aggregates; ``sql`` is the SELECT without either, blanks in their place.
+    aggregates; ``sql`` is the SELECT without either, blanks in their place; ``form`` is
+    what its syntax depends on, literals left out.
     """
 
     kind: str
@@ -71,6 +72,7 @@ class Statement:
     options: Options = ()
     clips: Clips = field(default_factory=dict)
     sql: str = ""
+    form: str = ""
     creation: Creation | None = None
     rows: Materialisation | None = None
 
@@ -290,7 +292,21 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         _refuse(fragment, lexemes, type(tree).__name__.upper(), "SELECT ... FROM table")
     _check_depth(tree)
-    return Statement("select", fragment, explain, tree=tree, options=options, clips=clips, sql=text)
+    return Statement(
+        "select",
+        fragment,
+        explain,
+        tree=tree,
+        options=options,
+        clips=clips,
+        sql=text,
+        form=_form(lexemes),
+    )
+
+
+def _form(lexemes: Sequence[Lexeme]) -> str:
+    literal = ("number", "string")
+    return " ".join([each.kind if each.kind in literal else each.text for each in lexemes])
 
 
 def parse_view(sql: str) -> exp.Query:

@@ -44,9 +44,15 @@ class Compiler:
         self.catalog = catalog
         self.evaluator = Evaluator()
         self.known: dict[Hashable, Condition] = {}
+        self.forms: set[str] = set()
         self._factors: dict[bytes, Operator] = {}
         self._conditions: dict[bytes, Operator | None] = {}
         self._rehearsed: set[tuple[Shell, tuple[str, ...], tuple[str, ...]]] = set()
+
+    def forget(self) -> None:
+        """Let go of what is only known again: bound conditions and the forms of statements."""
+        self.known.clear()
+        self.forms.clear()
 
     def compile(self, query: Query) -> Select:
         """Evaluate the query's expressions on the declared domains and form its products.

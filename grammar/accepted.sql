@@ -368,3 +368,5 @@ BEGIN WORKLOAD;
 RUN WORKLOAD;
 -- no query
 
+SELECT COUNT(*) FROM t WHERE a > +3;
+-- a: 1x8 Dense

@@ -65,18 +65,18 @@ def _is_of_column(lexemes: Sequence[Lexeme]) -> bool:
 
 def _bounds(words: Sequence[str]) -> tuple[float, float, int] | None:
     """The two numbers of ``=> (low, high)`` and how many words it takes."""
-    if list(words[:3]) != ["=", ">", "("]:
-        return None
-    numbers: list[float] = []
-    sign = 1.0
-    for place, word in enumerate(words[3:], start=4):
-        if word == ")":
-            return (numbers[0], numbers[1], place) if len(numbers) == 2 else None
-        if word in "-,":
-            sign = -1.0 if word == "-" else 1.0
-            continue
-        try:
-            numbers.append(sign * float(word))
-        except ValueError:
+    match list(words):
+        case ["=", ">", "(", low, ",", high, ")", *_]:
+            used = 7
+        case ["=", ">", "(", "-", low, ",", high, ")", *_]:
+            low, used = "-" + low, 8
+        case ["=", ">", "(", low, ",", "-", high, ")", *_]:
+            high, used = "-" + high, 8
+        case ["=", ">", "(", "-", low, ",", "-", high, ")", *_]:
+            low, high, used = "-" + low, "-" + high, 9
+        case _:
             return None
-    return None
+    try:
+        return float(low), float(high), used
+    except ValueError:
+        return None

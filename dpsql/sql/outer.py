@@ -180,6 +180,12 @@ class Outer:
         inner = node.this
         if isinstance(inner, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
             self.scope.refuse(node, "E_WINDOW", "this window function")
+        spec = node.args.get("spec")
+        for end in (spec.args.get("start"), spec.args.get("end")) if spec is not None else ():
+            if isinstance(end, exp.Expr) and not isinstance(end, exp.Literal):
+                self.scope.refuse(
+                    node, "E_WINDOW", "a frame that differs from row to row", "ROWS 3 PRECEDING"
+                )
         if isinstance(inner.this, exp.Star) and self.tree.args.get("group") is None:
             self.scope.refuse(node, "E_WINDOW", "a window over rows", "SUM(COUNT(*)) OVER ()")
         called = {name: self.replace_value(v, aliases) for name, v in inner.args.items()}

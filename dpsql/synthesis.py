@@ -91,7 +91,7 @@ class Synthesis:
             cost += f", delta {float(self.delta):g}"
         facts = self.task.choice.describe()
         lines = [
-            f"workload    {len(self.task.candidates):,} tables of {self.table.name}",
+            f"workload    {_tables(len(self.task.candidates))} of {self.table.name}",
             f"columns     {cells}",
             f"mechanism   {facts['mechanism']}"
             + (f", {facts['model']}" if "model" in facts else ""),
@@ -105,6 +105,10 @@ class Synthesis:
         if "warning" in facts:
             lines.append(f"warning     {facts['warning']}")
         return tuple(lines)
+
+
+def _tables(count: int) -> str:
+    return "1 table" if count == 1 else f"{count:,} tables"
 
 
 def plan_synthesis(

@@ -77,7 +77,7 @@ def shown_columns(grid: Grid, plus_minus: str = "±", null: str = "NULL") -> lis
         values = [row[j] for row in grid.rows]
         right = grid.types[j] in ("integer", "number")
         deviations = grid.stddev[j]
-        if deviations is None:
+        if deviations is None or all(each is None for each in deviations):
             shown.append(Shown(printable(name), _exact_cells(values, null), right))
             continue
         decimals = decimals_for(deviations)

@@ -89,9 +89,12 @@ def rules_of(sql: str) -> set[str]:
 def is_of_catalog(error: dpsql.Error) -> bool:
     """Whether a refusal is about the catalog, not about the form of a statement.
 
-    A name that is a word of DuckDB's, such as ``decade``, is no matter of form.
+    A name that is a word of DuckDB's or of our parser's, such as ``decade``, is no matter of form.
     """
     if re.search(r'syntax error at or near "\w+"', error.message):
+        return True
+    word = re.search(r"cannot be parsed near '(\w+)'", error.message)
+    if word is not None and word.group(1).upper() in keywords():
         return True
     return error.code in CATALOG_CODES or any(w in error.message for w in _WORDS_OF_CATALOG)
 

@@ -148,7 +148,7 @@ def measures(draw: st.DrawFn) -> Measured:
                 ),
                 *(Measured("m", 25), Measured("m", 25), Measured("2 * m + 3", 60)),
                 *(Measured("m + a", 40), Measured("m * a", 200), Measured("coalesce(m, 0)", 30)),
-                *(Measured("r", 2), Measured("r * r", 4), Measured("m * q", 4000)),
+                *(Measured("r", 2), Measured("r * r", 40), Measured("m * q", 7000)),
                 *(
                     Measured("w", 12),
                     Measured("-m", 25),
@@ -160,7 +160,7 @@ def measures(draw: st.DrawFn) -> Measured:
                     Measured("CASE WHEN {p} THEN a END"),
                     Measured("CASE WHEN {p} THEN q ELSE 1 END"),
                 ),
-                *(Measured("CASE WHEN {p} THEN 1 ELSE 0 END"), Measured("m * m", 700)),
+                *(Measured("CASE WHEN {p} THEN 1 ELSE 0 END"), Measured("m * m", 3000)),
             ]
         )
     )

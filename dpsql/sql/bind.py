@@ -101,6 +101,13 @@ def _check_clauses(tree: exp.Select, fragment: Fragment) -> None:
     for key, value in args.items():
         if key not in _CLAUSES:
             _refuse_clause(value, "E_STATEMENT", key.strip("_").upper(), fragment)
+    if not tree.expressions:
+        raise ProgrammingError(
+            "E_PARSE",
+            "nothing is selected",
+            hint="SELECT COUNT(*) FROM ...",
+            span=locate(tree, fragment),
+        )
     if "from_" not in args:
         raise ProgrammingError(
             "E_NO_TABLE",

@@ -68,7 +68,8 @@ def read_options(
 
 
 def _option(fragment: Fragment, lexemes: Sequence[Lexeme], known: Sequence[str]) -> tuple[str, str]:
-    if len(lexemes) < 3 or lexemes[1].text != "=":
+    signed = len(lexemes) == 4 and lexemes[2].text in "+-"
+    if (len(lexemes) != 3 and not signed) or lexemes[1].text != "=":
         raise ProgrammingError(
             "E_PARSE", "the OPTIONS clause is malformed", hint="OPTIONS(epsilon = 0.5, ...)"
         )

@@ -103,7 +103,8 @@ def agrees(sql: str, found: dpsql.Error | Compiled | None) -> bool:
     """Whether grammar and binder say the same of a statement."""
     if isinstance(found, dpsql.Error):
         return is_of_catalog(found) or not derives(sql)
-    return derives(sql)
+    named = re.sub(r"\bAS '\w+'", 'AS "x"', sql)  # DuckDB takes texts for names after AS
+    return derives(named)
 
 
 def verdict(connection: Connection, sql: str) -> dpsql.Error | Compiled | None:

@@ -85,6 +85,8 @@ class Nodes:
     Weights are whole numbers that sum to ``unit`` for every row: w is rounded to a multiple of
     1/``grid``, and ``unit`` is ``grid`` to the power of the degree. A measure with bounds may be
     clipped to narrower ones, ``low`` to ``high``.
+    Guarantee: the weights of a row are non-negative and sum to ``unit``, or it has none: it moves
+    any linear rows over the nodes by at most ``unit`` times their largest column norm.
     Source: Wu et al. 2019; the K-norm mechanism of Hardt and Talwar 2010 on the square.
     """
 

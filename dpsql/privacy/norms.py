@@ -151,7 +151,9 @@ def joint_norm(
     """Return the largest norm of a column of all candidates' rows together; at least 1.
 
     Exact when products of a candidate touch different cells and all attributes whose columns
-    differ have at most LISTED cells together; otherwise never less.
+    differ have at most LISTED cells together.
+    Guarantee: never less than what one row of data can change, in the L1 norm ("laplace") or the
+    squared L2 norm ("gaussian"), computed in integers from the rows that are measured.
     """
     constant = 0
     groups: dict[tuple[str, ...], list[tuple[int, list[Integers]]]] = {}

@@ -18,7 +18,7 @@ from dpsql.sql.query import Condition, Query
 from dpsql.sql.scope import PublicRows, Scope, locate
 from dpsql.sql.sources import lookups, open_scope
 
-_CLAUSES = {
+CLAUSES = {
     "expressions",
     "from_",
     "joins",
@@ -99,7 +99,7 @@ def _check_clauses(tree: exp.Select, fragment: Fragment) -> None:
         if key in args:
             _refuse_clause(args[key], code, what, fragment)
     for key, value in args.items():
-        if key not in _CLAUSES:
+        if key not in CLAUSES:
             _refuse_clause(value, "E_STATEMENT", key.strip("_").upper(), fragment)
     if not tree.expressions:
         raise ProgrammingError(

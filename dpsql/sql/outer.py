@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.aggregates import Aggregates
-from dpsql.sql.allowed import check_node, check_window
+from dpsql.sql.allowed import Locate, check_node, check_window
 from dpsql.sql.derivative import stddev_sql
 from dpsql.sql.growth import check_growth
 from dpsql.sql.keys import Keys
@@ -47,8 +47,8 @@ class Outer:
             self.test("having"),
             self.test("qualify"),
             tuple(self.ordered(item) for item in order.expressions) if order is not None else (),
-            self.count("limit"),
-            self.count("offset") or 0,
+            row_count(self.tree, "limit", self.scope.locate),
+            row_count(self.tree, "offset", self.scope.locate) or 0,
             frozenset(self.covariances),
         )
 
@@ -118,21 +118,6 @@ class Outer:
             node = items[position - 1].unalias()
         nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
         return f"{self.text(node)} {'DESC' if item.args.get('desc') else 'ASC'} NULLS {nulls}"
-
-    def count(self, clause: str) -> int | None:
-        node = self.tree.args.get(clause)
-        if node is None:
-            return None
-        value = node.expression
-        extra = [k for k, v in node.args.items() if v and k != "expression"]
-        if extra or not isinstance(value, exp.Literal) or not value.name.isdigit():
-            raise NotSupportedError(
-                "E_LIMIT",
-                f"{clause.upper()} takes a whole number",
-                hint=f"{clause.upper()} 10",
-                span=self.scope.locate(node),
-            )
-        return min(int(value.name), MOST_ROWS)
 
     def rewrite(self, node: exp.Expr, *, aliases: bool = False) -> exp.Expr:
         """Return a copy of ``node`` over the cells table, checked against the allow-list."""
@@ -321,6 +306,26 @@ class Outer:
             hint="SELECT COUNT(*) FROM ..., with GROUP BY for one count per value",
             span=self.scope.locate(node),
         )
+
+
+def row_count(tree: exp.Select, clause: str, locate: Locate) -> int | None:
+    """The number of rows of LIMIT or OFFSET; None without the clause.
+
+    Raises: NotSupportedError (E_LIMIT) for anything but a whole number.
+    """
+    node = tree.args.get(clause)
+    if node is None:
+        return None
+    value = node.expression
+    extra = [k for k, v in node.args.items() if v and k != "expression"]
+    if extra or not isinstance(value, exp.Literal) or not value.name.isdigit():
+        raise NotSupportedError(
+            "E_LIMIT",
+            f"{clause.upper()} takes a whole number",
+            hint=f"{clause.upper()} 10",
+            span=locate(node),
+        )
+    return min(int(value.name), MOST_ROWS)
 
 
 def _total(sql: str) -> str:

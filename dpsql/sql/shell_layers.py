@@ -13,28 +13,15 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from dpsql.errors import NotSupportedError, ProgrammingError, printable
+from dpsql.errors import ProgrammingError, printable
+from dpsql.sql.bind import CLAUSES
 from dpsql.sql.inline import default_name
-from dpsql.sql.outer import MOST_ROWS
+from dpsql.sql.outer import row_count
 from dpsql.sql.relations import find_alias
 from dpsql.sql.shell_expressions import Expressions, place_of, sql_of, total
 from dpsql.sql.shell_joins import Joins, Keys, Place
 
-_CLAUSES = {
-    "expressions",
-    "from_",
-    "joins",
-    "where",
-    "group",
-    "having",
-    "qualify",
-    "order",
-    "limit",
-    "offset",
-    "distinct",
-    "with_",
-}
-
+_CLAUSES = CLAUSES | {"distinct", "with_"}
 
 MAX_TESTS = 100_000_000
 """Most comparisons of IN with a sub-query."""
@@ -86,7 +73,10 @@ class Layers:
         items = [column for item in self.select.expressions for column in self.items(item)]
         having, qualify = self.test("having"), self.test("qualify")
         order = self.order()
-        limit, offset = self.count("limit"), self.count("offset") or 0
+        limit, offset = (
+            row_count(self.select, "limit", self.locate),
+            row_count(self.select, "offset", self.locate) or 0,
+        )
         body = self.layers(source.sql, where, having, items, qualify, order)
         if rows * self.expressions.listed > MAX_TESTS:
             raise ProgrammingError(
@@ -270,21 +260,6 @@ class Layers:
         """In ORDER BY the alias of a select item comes before a column of that name."""
         found = find_alias(self.select.expressions, node) if isinstance(node, exp.Column) else None
         return node if found is None else found
-
-    def count(self, clause: str) -> int | None:
-        node = self.select.args.get(clause)
-        if node is None:
-            return None
-        value = node.expression
-        extra = [k for k, v in node.args.items() if v and k != "expression"]
-        if extra or not isinstance(value, exp.Literal) or not value.name.isdigit():
-            raise NotSupportedError(
-                "E_LIMIT",
-                f"{clause.upper()} takes a whole number",
-                hint=f"{clause.upper()} 10",
-                span=self.locate(node),
-            )
-        return min(int(value.name), MOST_ROWS)
 
 
 def _filtered(text: str, test: str | None) -> str:

@@ -1,32 +1,15 @@
-"""From statements and terms to a request, and a guard around its answer."""
+"""From statements and terms to a request."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import TypeVar
 
-from dpsql.errors import DataError, Error, InternalError
+from dpsql.errors import DataError
 from dpsql.plan.goal import least_epsilon
 from dpsql.plan.request import Request
 from dpsql.sql.compiled import Compiled
 from dpsql.terms import Terms
-
-T = TypeVar("T")
-
-
-def guarded(work: Callable[[], T]) -> T:
-    """Run ``work``; an unforeseen failure gets one constant text, no cause and no context.
-
-    Raises: InternalError (E_INTERNAL). A charge already made stays: refunds would depend on data.
-    """
-    try:
-        return work()
-    except Error:
-        raise
-    except Exception:
-        pass
-    raise InternalError("E_INTERNAL", "the request failed; a charge already made stays")
 
 
 def form_request(workload: Sequence[Compiled], terms: Terms, default: Fraction | None) -> Request:

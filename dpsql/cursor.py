@@ -66,12 +66,18 @@ class Cursor:
         """Execute one statement; ``?`` marks are bound as literals before planning.
 
         ``epsilon``, ``delta`` and ``noise`` override the session for this statement.
-        Raises: ProgrammingError, NotSupportedError, BudgetExceeded, OperationalError.
+        Raises: ProgrammingError, NotSupportedError, BudgetExceeded, OperationalError; InternalError
+        for a defect of dpsql, which says what was charged.
         """
         terms = self._terms_with(options)
         if len(check_text(sql)) > MAX_STATEMENT:
             raise ProgrammingError("E_TOO_LARGE", f"a statement of over {MAX_STATEMENT} characters")
-        fragments = split_statements(bind_parameters(sql, parameters))
+        text = bind_parameters(sql, parameters)
+        self._finish(self.connection.told(lambda: self._execute(text, terms), text))
+        return self
+
+    def _execute(self, text: str, terms: Terms) -> list[Result]:
+        fragments = split_statements(text)
         if not fragments:
             raise ProgrammingError("E_PARSE", "the statement is empty", hint="write a SELECT")
         if len(fragments) > 1:
@@ -79,21 +85,24 @@ class Cursor:
                 "E_MULTI_STATEMENT",
                 "more than one statement",
                 hint="executescript() answers several statements as one workload",
-                span=fragments[1].span(0, len(fragments[1].body)),
+                span=fragments[1].whole(),
             )
-        statement = parse(fragments[0])
-        self._finish(self._run(statement, terms))
-        return self
+        return self._run(parse(fragments[0]), terms)
 
     def executescript(self, sql: str) -> Cursor:
         """Answer all SELECTs of a script as one workload with one charge; see ``nextset``.
 
         SET statements must come before the first SELECT. Every statement is checked before any
         of them runs. BEGIN WORKLOAD and RUN WORKLOAD may enclose the script; while a workload is
-        open, the SELECTs of a script are added to it.
+        open, the SELECTs of a script are added to it. Raises: as ``execute``.
         """
+        check_text(sql)
+        self._finish(self.connection.told(lambda: self._execute_script(sql), sql))
+        return self
+
+    def _execute_script(self, sql: str) -> list[Result]:
         connection = self.connection
-        statements = parse_script(check_text(sql))
+        statements = parse_script(sql)
         if not statements:
             raise ProgrammingError("E_PARSE", "the script is empty")
         _check_order(statements, connection.collected is not None)
@@ -110,8 +119,7 @@ class Cursor:
         kinds = [statement.kind for statement in statements]
         whole = ("begin" in kinds) == ("run" in kinds) and kinds[-2:] != ["begin", "run"]
         if connection.collected is not None or not whole:
-            self._finish([r for s in statements for r in self._run(s, connection.terms)])
-            return self
+            return [r for s in statements for r in self._run(s, connection.terms)]
         selects = [s for s in statements if s.kind == "select" and not s.explain and s not in later]
         compiled = connection.engine.compile(selects)
         terms = joint_terms(terms, selects)
@@ -124,8 +132,7 @@ class Cursor:
                 results.append(next(answers))
             elif statement.kind not in ("begin", "run"):
                 results += self._run(statement, connection.terms)
-        self._finish(results)
-        return self
+        return results
 
     def executemany(self, sql: str, parameters: Sequence[Sequence[object]]) -> Cursor:
         """Not supported: a workload is asked for in one script."""

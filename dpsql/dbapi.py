@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 from dpsql.answer.result import Result
 from dpsql.catalog import Catalog
@@ -20,7 +21,8 @@ from dpsql.curator import (
 )
 from dpsql.cursor import Cursor, check_text, parse_script, refuse_unknown
 from dpsql.engine import Engine
-from dpsql.errors import DataUnavailable, InterfaceError, ProgrammingError, UsageError
+from dpsql.errors import DataUnavailable, InterfaceError, ProgrammingError, Span, UsageError
+from dpsql.faults import Charges, told
 from dpsql.plan.explain import Explanation
 from dpsql.privacy.accounting import parse_delta_text, parse_epsilon_text
 from dpsql.privacy.ledger import Entry as LedgerEntry
@@ -30,6 +32,8 @@ from dpsql.sql.lexemes import split_script as _split_script
 from dpsql.sql.parameters import bind_parameters
 from dpsql.sql.parse import Statement
 from dpsql.terms import Terms
+
+T = TypeVar("T")
 
 __all__ = [
     "BudgetStatus",
@@ -184,8 +188,12 @@ class Connection:
 
     def explain(self, sql: str, parameters: Sequence[object] = ()) -> Explanation:
         """The forecast of a statement or script: free, from public facts only."""
+        text = bind_parameters(check_text(sql), parameters)
+        return self.told(lambda: self._explain(text), text)
+
+    def _explain(self, text: str) -> Explanation:
         terms = self.terms
-        statements = parse_script(bind_parameters(check_text(sql), parameters))
+        statements = parse_script(text)
         for statement in statements:
             if statement.kind == "set":
                 terms = terms.with_text(*statement.words)
@@ -195,6 +203,14 @@ class Connection:
         if not selects:
             raise ProgrammingError("E_PARSE", "there is no SELECT to explain")
         return self.engine.explain(self.engine.compile(selects), joint_terms(terms, selects))
+
+    def told(self, work: Callable[[], T], text: str) -> T:
+        """Run ``work`` for a text of SQL; a fault of dpsql itself says what was charged.
+
+        Raises: InternalError.
+        """
+        charges = Charges() if self._engine is None else self._engine.charges
+        return told(work, charges, lambda: Span.whole(text))
 
     def set(self, name: str, value: str) -> None:
         """SET a session setting from its text."""

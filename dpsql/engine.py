@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,15 +27,12 @@ from dpsql.answer.releases import Release, Releases
 from dpsql.answer.reprocess import check_methods
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.answer.synthetics import Synthetic, Synthetics, check_name, find_synthetic
-from dpsql.asking import form_request, guarded
+from dpsql.asking import form_request
 from dpsql.catalog import Catalog, Table
 from dpsql.clipping import Clipping, find_clipped, plan_clipping
 from dpsql.curator import Preset, ledger_file, nested_budgets
-from dpsql.errors import (
-    BudgetExceeded,
-    DataUnavailable,
-    decimal_text,
-)
+from dpsql.errors import BudgetExceeded, DataUnavailable, decimal_text
+from dpsql.faults import Charges, told
 from dpsql.plan.explain import Explanation, explain
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import RECONSTRUCTIONS, Planned, Request, make_plan
@@ -79,6 +77,7 @@ class Engine:
         self.synthetics = Synthetics(catalog.path.with_suffix(".synthetic"))
         self.models = self.synthetics.load()
         self.compiler = Compiler(self._with_models())
+        self.charges = Charges()
         self._planned: tuple[str, Planned] | None = None
         self._compiled: dict[str, Compiled] = {}
         self._public: dict[str, dict[str, tuple[str, list[Any]]]] = {}
@@ -99,7 +98,10 @@ class Engine:
     def compile(self, statements: Sequence[Statement]) -> tuple[Compiled, ...]:
         """Stages 2 and 3: bind every statement and form its products, each text once."""
         with uncollected():
-            return tuple(self._compile(item) for item in statements)
+            return tuple(
+                told(partial(self._compile, item), self.charges, item.fragment.whole)
+                for item in statements
+            )
 
     def _compile(self, statement: Statement) -> Compiled:
         text = statement.fragment.body
@@ -156,17 +158,15 @@ class Engine:
         clipped = find_clipped(workload)
         if clipped is not None:
             sums = plan_clipping(clipped, terms)
-            return (guarded(lambda: self._answer_clipped(sums, terms.fresh)),)
+            return (self._answer_clipped(sums, terms.fresh),)
         static = all(item.is_static or item.is_modelled for item in workload)
         request = form_request(workload, terms, Fraction(1) if static else None)
         if static:
             sealed = self.compiler.evaluator.sealed
-            return guarded(
-                lambda: assemble_results(request, {}, {}, None, None, sealed, self.models)
-            )
+            return assemble_results(request, {}, {}, None, None, sealed, self.models)
         if request.is_learned:
-            return guarded(lambda: self._answer_learned(request, terms.fresh, report))
-        return guarded(lambda: self._answer(request, terms.fresh))
+            return self._answer_learned(request, terms.fresh, report)
+        return self._answer(request, terms.fresh)
 
     def _answer(self, request: Request, fresh: bool) -> tuple[Result, ...]:
         name = self._request_name(request)
@@ -289,7 +289,8 @@ class Engine:
         self.vaults.prepare(dict.fromkeys(tables))
         policy, version = self.ledger.policy, self.vaults.versions(tables)
         cost = laplace_cost(policy, epsilon) if rho is None else gaussian_cost(policy, rho, epsilon)
-        return self.ledger.debit(cost, fingerprint, version, self._within(tables))
+        with self.charges:
+            return self.ledger.debit(cost, fingerprint, version, self._within(tables))
 
     def _plan(self, request: Request) -> Planned:
         """The plan of a request; the last one is kept, since a forecast precedes many a run."""
@@ -334,7 +335,7 @@ class Engine:
         """
         planned = self.plan_synthesis(creation, terms)
         check_name(planned.name, self.synthetics.load())  # another process may have made one
-        found = guarded(lambda: self._learn(planned, report, self.synthetics.add))
+        found = self._learn(planned, report, self.synthetics.add)
         self.models[found.name.casefold()] = found
         self.compiler.catalog = self._with_models()
         self._compiled.clear()

@@ -19,6 +19,11 @@ class Span:
     start: int
     end: int
 
+    @classmethod
+    def whole(cls, text: str) -> Span:
+        """All of a text but the blanks around it."""
+        return cls(text, len(text) - len(text.lstrip()), len(text.rstrip()))
+
     def position(self) -> tuple[int, int]:
         """Return the 1-based (line, column) of the start.
 
@@ -104,7 +109,7 @@ class IntegrityError(DatabaseError):
 
 
 class InternalError(DatabaseError):
-    """A failure inside the membrane; its text is constant (PEP 249)."""
+    """A failure inside the membrane, whose text is constant, or a defect of dpsql (PEP 249)."""
 
     exit_code = 3
 

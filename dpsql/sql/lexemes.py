@@ -46,6 +46,10 @@ class Fragment:
         """A span given by offsets within the fragment."""
         return Span(self.text, self.start + start, self.start + end)
 
+    def whole(self) -> Span:
+        """The span of the statement."""
+        return self.span(0, self.end - self.start)
+
 
 def lex(text: str) -> Iterator[Lexeme]:
     """Cut text into lexemes; every character belongs to exactly one."""

@@ -232,7 +232,7 @@ def run_command_line(arguments: list[str]) -> int:
         print(f"error: {(error.strerror or 'input or output failed').lower()}", file=sys.stderr)
         return _close_stdout(USAGE)
     except Exception as error:
-        from dpsql.ui.tell import unexpected
+        from dpsql.faults import unexpected
 
         return _report_error(unexpected(error))
 

@@ -13,18 +13,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
 from dpsql.errors import Error, UsageError, printable
+from dpsql.faults import unexpected
 from dpsql.ui.formats import FORMATS, Style, encode, find_format
 from dpsql.ui.grid import Grid
 from dpsql.ui.inputs import count_results, is_command, split_input
 from dpsql.ui.progress import Progress
-from dpsql.ui.tell import (
-    colour_wanted,
-    describe_error,
-    speaks_unicode,
-    tell,
-    tell_cost,
-    unexpected,
-)
+from dpsql.ui.tell import colour_wanted, describe_error, speaks_unicode, tell, tell_cost
 
 if TYPE_CHECKING:
     from dpsql.dbapi import Connection, Cursor, Result

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from dpsql.errors import DatabaseError, Error, printable
+from dpsql.errors import Error, printable
 from dpsql.ui.numbers import floor_text
 
 if TYPE_CHECKING:
@@ -37,24 +36,6 @@ def describe_error(error: Error, stream: TextIO) -> str:
     red = stream.isatty() and colour_wanted()
     lines = [printable(line) for line in str(error).split("\n")]
     return ("\x1b[31merror:\x1b[0m " if red else "error: ") + "\n".join(lines)
-
-
-def unexpected(error: Exception) -> Error:
-    """Return what is told of a fault in dpsql itself: its kind and place, never its text.
-
-    The text of a foreign exception could quote data.
-    """
-    place, trace = "", error.__traceback__
-    while trace is not None:
-        path = Path(trace.tb_frame.f_code.co_filename)
-        if "dpsql" in path.parts:
-            place = f" in {path.name}, line {trace.tb_lineno}"
-        trace = trace.tb_next
-    return DatabaseError(
-        "E_UNEXPECTED",
-        f"dpsql failed unexpectedly: {type(error).__name__}{place}",
-        hint="this is a defect of dpsql; please report it with the statement",
-    )
 
 
 def colour_wanted() -> bool:

@@ -12,7 +12,13 @@ from dpsql.answer.modelled import check_target, write_rows
 from dpsql.answer.result import Result, listing, message
 from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError
 from dpsql.facts import describe, show
-from dpsql.scripts import about_created, check_synthetics, joint_terms, plan_offered
+from dpsql.scripts import (
+    about_created,
+    check_synthetics,
+    joint_terms,
+    plan_offered,
+    remaining_for,
+)
 from dpsql.sql.bulk import uncollected
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parameters import bind_parameters
@@ -187,7 +193,7 @@ class Cursor:
         assert creation is not None
         if statement.explain:
             planned, assumed = plan_offered(connection.engine, creation, terms)
-            lines = planned.lines(connection.budget.remaining_epsilon, assumed)
+            lines = planned.lines(remaining_for(connection.engine, planned), assumed)
             return listing(("explain",), [(line,) for line in lines], text)
         made = connection.engine.synthesise(creation, terms, connection.report)
         rows = [(fact, str(value)) for fact, value in made.model.describe().items()]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.answer.modelled import check_target
 from dpsql.answer.synthetics import check_name, find_synthetic
+from dpsql.curator import nested_budgets
 from dpsql.errors import ProgrammingError, UsageError, printable
 from dpsql.plan.explain import Explanation
 from dpsql.sql.lexemes import Fragment, lex, split_statements
@@ -71,6 +72,12 @@ def plan_offered(engine: Engine, creation: Creation, terms: Terms) -> tuple[Synt
     return engine.plan_synthesis(creation, offered), assumed
 
 
+def remaining_for(engine: Engine, run: Synthesis) -> Fraction:
+    """The largest epsilon that one more request on the table of a run may ask for."""
+    within = nested_budgets(engine.catalog, [run.table.name.casefold()], engine.analyst)
+    return engine.status().remaining_within(within)
+
+
 def check_synthetics(engine: Engine, statements: Sequence[Statement], terms: Terms) -> None:
     """Refuse, before anything of a script runs, what is wrong about its synthetic tables.
 
@@ -98,18 +105,19 @@ def explain_script(engine: Engine, statements: Sequence[Statement], terms: Terms
     """
     later = about_created(statements)
     selects = [s for s in statements if s.kind == "select" and s not in later]
-    remaining = engine.status().remaining_epsilon
     lines, planned, assumed = [], [], False
     for statement in statements:
         if statement.creation is not None and not statement.explain:
             run, guessed = plan_offered(engine, statement.creation, terms)
             planned.append(run)
             assumed |= guessed
-            lines += [f"synthetic   {run.name}", *run.lines(remaining, guessed)]
+            left = remaining_for(engine, run)
+            lines += [f"synthetic   {run.name}", *run.lines(left, guessed)]
     epsilon = sum((run.epsilon for run in planned), Fraction(0))
     delta = sum((run.delta for run in planned), Fraction(0))
     if not selects:
         method, noise = planned[0].task.choice.mechanism, planned[0].task.noise
+        remaining = min(remaining_for(engine, run) for run in planned)
         free, nan = False, float("nan")
         return Explanation(
             (), method, noise, epsilon, delta, nan, (), free, assumed, remaining, text=tuple(lines)

@@ -212,6 +212,8 @@ def test_budgets_of_tables_and_analysts(tmp_path: Path) -> None:
         analyst="[analyst.ana]\nepsilon = 1.5\n",
     )
     with dpsql.connect(catalog, analyst="ana") as connection:
+        forecast = connection.execute("EXPLAIN " + CREATE.format(more="", workload=PAIRS))
+        assert any("at most 1.5 can still be asked for" in line for (line,) in forecast.fetchall())
         create(connection)
         nested = connection.budget.nested
         assert nested["table:people"].remaining_epsilon == 2

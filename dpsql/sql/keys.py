@@ -15,6 +15,9 @@ from dpsql.sql.scope import Scope
 MAX_SETS = 256
 Sets = tuple[tuple[int, ...], ...]
 
+UNCERTAINTY = ("dp_stddev", "dp_interval_low", "dp_interval_high")
+"""Functions of a noisy number that is shown."""
+
 
 class Keys:
     """The keys of one SELECT, each once, and which of them every grouping set has."""
@@ -36,7 +39,7 @@ class Keys:
         nodes = list(group.expressions)
         if group.args.get("all"):
             items = [item.unalias() for item in self.tree.expressions]
-            nodes = [item for item in items if not item.find(exp.AggFunc, exp.Grouping)]
+            nodes = [item for item in items if not _is_of_groups(item)]
         offers = [self.offers(node) for node in nodes]
         count = 1
         for offer in offers:
@@ -183,6 +186,12 @@ class Keys:
 def is_ranges(node: exp.Expr) -> bool:
     """Whether a node is DP_RANGES(...)."""
     return isinstance(node, exp.Anonymous) and str(node.this).lower() == "dp_ranges"
+
+
+def _is_of_groups(item: exp.Expr) -> bool:
+    """Whether a select item is about whole groups, so that GROUP BY ALL leaves it out."""
+    named = (str(each.this).lower() for each in item.find_all(exp.Anonymous))
+    return item.find(exp.AggFunc, exp.Grouping) is not None or any(n in UNCERTAINTY for n in named)
 
 
 def _flat(parts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

@@ -13,14 +13,13 @@ from dpsql.sql.aggregates import Aggregates
 from dpsql.sql.allowed import Locate, check_node, check_window
 from dpsql.sql.derivative import stddev_sql
 from dpsql.sql.growth import check_growth
-from dpsql.sql.keys import Keys
+from dpsql.sql.keys import UNCERTAINTY, Keys
 from dpsql.sql.query import Output, Running, Shell
 from dpsql.sql.scope import Scope
 
 MOST_ROWS = 2**62
 """What LIMIT and OFFSET mean at most: more rows than any result has."""
 
-_UNCERTAINTY = ("dp_stddev", "dp_interval_low", "dp_interval_high")
 _CELL = re.compile(r"[akg]\d+")
 
 
@@ -145,7 +144,7 @@ class Outer:
             return self.window(node, aliases)
         if isinstance(node, exp.Grouping | exp.GroupingId):
             return self.grouping(node)
-        if isinstance(node, exp.Anonymous) and str(node.this).lower() in _UNCERTAINTY:
+        if isinstance(node, exp.Anonymous) and str(node.this).lower() in UNCERTAINTY:
             return self.uncertainty(node)
         key = self.keys.match(node)
         if key is not None:

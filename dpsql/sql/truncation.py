@@ -64,6 +64,6 @@ def _unknown(fragment: Fragment, name: str, text: str, hint: str) -> Programming
 
 def _span(fragment: Fragment, name: str) -> Span:
     """Where an option stands in its statement."""
-    found = re.search(rf"\b{name}\s*=\s*('[^']*'|[\w.]+)", fragment.body, re.IGNORECASE)
-    assert found is not None
-    return fragment.span(found.start(), found.end())
+    found = re.search(rf"\b{name}\s*=\s*('[^']*'|[^\s,()']+)", fragment.body, re.IGNORECASE)
+    start, end = (0, len(fragment.body)) if found is None else found.span()
+    return fragment.span(start, end)

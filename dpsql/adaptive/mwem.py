@@ -83,7 +83,8 @@ def mwem(
     pays = settings.histogram
     if pays is None:
         half = handle.remaining() / 2
-        pays = cells <= settings.cap and histogram_pays(handle.noise, half, total, cells)
+        fits = cells <= settings.cap and len(candidates) > 1
+        pays = fits and histogram_pays(handle.noise, half, total, cells)
     if pays:
         model = start_from_histogram(handle, model, names, handle.remaining() / 2)
     elif settings.average:
@@ -212,7 +213,7 @@ def _schedule(
     kind = settings.rounds
     if kind == "doubling":
         return Doubling(budget, noise)
-    if kind == "annealing" or (kind == "auto" and whole):
+    if kind == "annealing" or (kind == "auto" and whole and candidates > 1):
         return Annealing(budget, noise, part)
     return Fixed(min(best if kind == "auto" else int(kind), candidates), part)
 

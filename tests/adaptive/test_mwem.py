@@ -125,6 +125,14 @@ def test_every_round_selects_once_and_something_new() -> None:
     assert sum(what == "select" for what, _ in handle.spent) == 5  # the last one left is free
 
 
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_a_single_marginal_is_measured_once(noise: Noise) -> None:
+    handle = FakeHandle.of_histogram(DOMAIN, table(), 1, noise=noise, rng=np.random.default_rng(0))
+    run = mwem(handle, [marginal(DOMAIN, ("a", "b"))])
+    assert [what for what, _ in handle.spent] == ["total", "measure"]
+    assert run.rounds[0].spend.measure == Fraction(9, 10)
+
+
 def kl(counts: NDArray[np.float64], model: Factored) -> float:
     p, q = counts / counts.sum(), model.marginal(tuple(model.domain)).ravel() / model.total
     used = p > 0

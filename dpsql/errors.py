@@ -162,6 +162,11 @@ class BudgetExceeded(OperationalError):
         )
 
 
+def is_interrupt(error: BaseException) -> bool:
+    """Whether a failure is what DuckDB makes of Ctrl-C, which it catches itself."""
+    return isinstance(error, RuntimeError) and str(error) == "Query interrupted"
+
+
 def decimal_text(value: Fraction) -> str:
     """Write a fraction as a short decimal of at most twelve places, rounded down.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import duckdb
 
-from dpsql.errors import ProgrammingError
+from dpsql.errors import ProgrammingError, is_interrupt
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": False,
@@ -67,6 +67,10 @@ class Sealed:
             ) from None
         except duckdb.Error as error:
             raise EvaluationError(str(error)) from None
+        except RuntimeError as error:
+            if is_interrupt(error):
+                raise KeyboardInterrupt from None
+            raise
         finally:
             timer.cancel()
             timer.join()

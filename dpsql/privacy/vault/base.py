@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog.catalog import Table
-from dpsql.errors import InternalError
+from dpsql.errors import InternalError, is_interrupt
 from dpsql.plan.cells import AnyResolution
 
 Codes = npt.NDArray[np.unsignedinteger]
@@ -75,10 +75,12 @@ def open_vault(table: Table, salt: bytes, threads: int | None = None) -> Vault:
 def sealed(work: Callable[[], T]) -> T:
     """Run ``work``; whatever it raises becomes one constant error that carries no trace of it.
 
-    Guarantee: text, cause and context of the error are independent of the data.
+    Guarantee: text, cause and context of the error are independent of the data. Ctrl-C stays one.
     """
     try:
         return work()
-    except Exception:
-        pass
+    except Exception as error:
+        interrupted = is_interrupt(error)
+    if interrupted:
+        raise KeyboardInterrupt
     raise InternalError("E_INTERNAL", "the table could not be counted; details are withheld")

@@ -209,13 +209,14 @@ def run_one(
 ) -> tuple[float, float, float, float]:
     """Return the three errors and CPU seconds of one run."""
     budget = simple_rho(float(epsilon), DELTA)
-    handle = CellHandle(adult.domain, adult.columns, budget, noise="gaussian", rng=rng)
+    facts = (adult.domain, adult.columns, budget)
     model: Model
     if what == "rap":
+        single = CellHandle(*facts, noise="gaussian", rng=rng)
         cells = cell_queries(adult.domain, adult.cliques)
-        handle.keep(cells, np.concatenate([t.ravel() for t in adult.true]))
+        single.keep(cells, np.concatenate([t.ravel() for t in adult.true]))
         start = time.process_time()
-        model = run_rap(handle, cells, total=adult.rows, rng=rng).model
+        model = run_rap(single, cells, total=adult.rows, rng=rng).model
     elif what in ("projected", "fitted"):
         start = time.process_time()
         raw = adult.noisy(POWER, float(budget), rng)
@@ -239,8 +240,9 @@ def run_one(
         )
     else:
         start = time.process_time()
+        handle = FakeHandle(*facts, noise="gaussian", rng=rng)
         graphical = what == "graphical"
         back: Backend = Graphical(adult.domain) if graphical else Mixture(adult.domain, rng)
-        model = run_marginals(handle, adult.cliques, back, seconds=100).model
+        model = run_marginals(handle, adult.cliques, back).model
     seconds = time.process_time() - start
     return (*adult.errors([model.answer(c) for c in adult.wanted]), seconds)

@@ -136,7 +136,7 @@ def sql_errors(
 
 
 def through_sql(folder: Path, runs: int) -> list[Row]:
-    """Wall time of CREATE SYNTHETIC TABLE on Adult: parse, plan, learn with dpsql's noise, store.
+    """Wall time of CREATE SYNTHETIC TABLE on Adult: read SQL, learn with dpsql's noise, store.
 
     MWEM on 2,000 boxes of a million cells; RAP on 2,000 conjunctions of lists of values of three
     columns; RAP and whole marginals on 64 groupings by three columns. All settings are defaults.
@@ -145,7 +145,7 @@ def through_sql(folder: Path, runs: int) -> list[Row]:
     columns = "age, hours_per_week AS hours, least(capital_loss // 50, 99)::INTEGER AS loss"
     out: list[Row] = []
     with world(MILLION, f"SELECT {columns} FROM read_parquet(?)") as connection:
-        workload = million_conditions()
+        workload = counts(million_boxes())
         out += [timed(connection, "mwem", workload, f"epsilon = {e}") for e in ("0.1", "1")]
     columns = (DEMO / "adult.toml").read_text().split("[table.adult.column]")[1]
     with world(columns, "SELECT * FROM read_parquet(?)") as connection:
@@ -156,17 +156,16 @@ def through_sql(folder: Path, runs: int) -> list[Row]:
         groupings = [f"SELECT {t}, COUNT(*) FROM adult GROUP BY {t}" for t in names]
         for epsilon in ("0.1", "1"):
             terms = f"epsilon = {epsilon}, delta = 1e-9"
-            out.append(timed(connection, "rap", conjunctions(table, triples), terms))
+            out.append(timed(connection, "rap", counts(conjunctions(table, triples)), terms))
             for model in ("rap", "marginals", "mixture"):
                 out.append(timed(connection, model, groupings, terms))
     return out
 
 
-def million_conditions() -> list[str]:
+def million_boxes() -> list[str]:
     """Return random boxes of a million cells as conditions."""
     return [
-        "SELECT COUNT(*) FROM adult WHERE "
-        + " AND ".join(f"{name} BETWEEN {low} AND {high}" for name, (low, high) in box.items())
+        " AND ".join(f"{name} BETWEEN {low} AND {high}" for name, (low, high) in box.items())
         for box in boxes(SIZES, QUERIES, np.random.default_rng(SEED))
     ]
 
@@ -183,19 +182,27 @@ def conjunctions(table: Table, triples: Sequence[tuple[str, ...]]) -> list[str]:
             cells = [column.cells[i] for i in rng.permutation(column.size)[:8]]
             used = cells[: rng.integers(1, len(cells) + 1)]
             parts.append(f"{name} IN ({', '.join(map(repr, used))})")
-        found.append(f"SELECT COUNT(*) FROM adult WHERE {' AND '.join(parts)}")
+        found.append(" AND ".join(parts))
     return found
+
+
+def counts(conditions: Sequence[str]) -> list[str]:
+    """Return statements that count the rows of every condition, a hundred at a time."""
+    tests = [f"COUNT(*) FILTER (WHERE {c}) AS n{i}" for i, c in enumerate(conditions)]
+    groups = [", ".join(tests[i : i + 100]) for i in range(0, len(tests), 100)]
+    return [f"SELECT {group} FROM adult" for group in groups]
 
 
 def timed(connection: Connection, model: str, workload: Sequence[str], terms: str) -> Row:
     """Return the seconds that one synthetic table takes."""
     file = connection.catalog.path.with_name("workload.sql")
     file.write_text(";\n".join(workload))
-    start = time.perf_counter()
+    start, used = time.perf_counter(), time.process_time()
     connection.execute(
         f"CREATE SYNTHETIC TABLE s{time.monotonic_ns()} FROM adult"
         f" OPTIONS ({terms}, model = '{model}') FOR WORKLOAD '{file}'"
     )
     seconds, most = time.perf_counter() - start, SLOWEST[model]
-    row: Row = {"model": model, "statements": len(workload), "terms": terms}
-    return {**row, "s": seconds, "at most": most, "reached": "yes" if seconds <= most else "no"}
+    row: Row = {"model": model, "statements": len(workload), "terms": terms, "wall s": seconds}
+    row |= {"at most": most, "reached": "yes" if seconds <= most else "no"}
+    return {**row, "CPU s": time.process_time() - used}

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import cast
+from typing import NoReturn, cast
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from dpsql.adaptive.sums import SumAnswers, answer_sums
 from dpsql.adaptive.thresholds import (
     BATCH_ROWS,
     BATCH_SHARE,
+    FREE,
     GAUSSIAN_SHARE,
     SINGLE_SHARE,
     Method,
@@ -48,6 +49,7 @@ REMEMBERED = 8
 """Batches whose strategies are kept: functions of public facts only."""
 QUANTILE_ROWS = Fraction(5)
 """Rows that a private quantile leaves above one sum, in units of 1 / epsilon: it has no order."""
+BIAS = "bias        values above the threshold are clipped: sums are biased downwards"
 MARGIN = 10
 """A table is large enough when it has this many times the rows above its threshold."""
 
@@ -181,27 +183,39 @@ class Clipping:
     def _details(self) -> tuple[str, ...]:
         rule, top = self.rule, number_text(self.summed.largest)
         column = self.summed.column
-        bias = "bias        values above the threshold are clipped: sums are biased downwards"
         if self.summed.given:
-            return (f"threshold   {number_text(self.summed.upper)}, as given, free", bias)
+            return (f"threshold   {number_text(self.summed.upper)}, as given, free", BIAS)
         if rule.method == "none":
             none = f"threshold   none: {column} is clipped to the declared {top}"
             return (none, *advise_clip(self.table, [column.casefold()]))
-        error = f"            the error above is at a threshold of {top}; noise shrinks with it"
         if rule.method == "sure":
+            error = f"            the error above is at a threshold of {top}; noise shrinks with it"
             free = "threshold   sure: of least estimated risk, after measuring, free"
-            return (free, error, bias)
-        answering = (1 - rule.share) * self.amount
-        rows = rows_above(rule, self.noise, answering)
-        size = len(self.run.values)
-        among = f"{size} public levels up to {top}" if not self.summed.is_batch else f"up to {top}"
-        lines = (
-            f"threshold   {rule.method}, {among}; {decimal_text(rule.share * 100)} % of the budget",
-            f"            about {rows:,} rows stay above it",
-            error,
-            bias,
-        )
-        return (*lines, *_usefulness(rows, self.table.row_count_hint))
+            return (free, error, BIAS)
+        rows = rows_above(rule, self.noise, (1 - rule.share) * self.amount)
+        size = None if self.summed.is_batch else len(self.run.values)
+        return describe_choice(rule, size, self.summed.largest, rows, self.table.row_count_hint)
+
+
+def describe_choice(
+    rule: Threshold, size: int | None, largest: Fraction, rows: int, hint: int | None
+) -> tuple[str, ...]:
+    """What a forecast says about a threshold that is chosen privately, before measuring."""
+    top = number_text(largest)
+    among = f"up to {top}" if size is None else f"{size} public levels up to {top}"
+    above = f"about {rows:,} rows stay above it"
+    if rule.method == "svt-ratio":
+        above = f"about {decimal_text((1 - rule.ratio) * 100)} % of the rows stay above it"
+    if rule.method == "recursive":
+        above = "about as many rows stay above it as levels lie below it"
+    lines = (
+        f"threshold   {rule.method}, {among}; {decimal_text(rule.share * 100)} % of the budget",
+        f"            {above}",
+        f"            the error above is at a threshold of {top}; noise shrinks with it",
+        BIAS,
+    )
+    counts = rule.method not in ("svt-ratio", "recursive")
+    return (*lines, *(_usefulness(rows, hint) if counts else ()))
 
 
 def _usefulness(rows: int, hint: int | None) -> tuple[str, ...]:
@@ -218,20 +232,22 @@ def _usefulness(rows: int, hint: int | None) -> tuple[str, ...]:
 
 
 def find_clipped(workload: Sequence[Compiled]) -> Compiled | None:
-    """The statement with a clip, which stands alone; None where there is none.
+    """The statement with a clip that one run of its own answers; None where there is none.
 
-    Raises: NotSupportedError (E_SETTING) for one among others.
+    That is one sum of a column, or sums over groups of the column itself, and nothing beside.
+    Raises: NotSupportedError, ProgrammingError for one that nothing could answer.
     """
-    found = [item for item in workload if item.truncation is not None and not item.is_static]
-    if found and len(workload) > 1:
-        assert found[0].truncation is not None
-        raise NotSupportedError(
-            "E_SETTING",
-            "clip in a workload of several statements is not supported",
-            hint="ask for each clipped sum in a request of its own",
-            span=found[0].truncation.span,
-        )
-    return found[0] if found else None
+    if len(workload) != 1 or workload[0].truncation is None or workload[0].is_static:
+        return None
+    item, clip = workload[0], workload[0].truncation
+    needs_batch = clip.mechanism is not None or clip.rule in FREE - {"none"}
+    try:
+        read_summed(item, clip)
+    except NotSupportedError as error:
+        if error.code != "E_AGGREGATE" or needs_batch:
+            raise
+        return None
+    return item
 
 
 def plan_clipping(item: Compiled, terms: Terms) -> Clipping:
@@ -240,7 +256,9 @@ def plan_clipping(item: Compiled, terms: Terms) -> Clipping:
     Raises: NotSupportedError, ProgrammingError; DataError (E_EPSILON, E_DELTA).
     """
     assert item.truncation is not None
-    _refuse_contradictions(item, terms)
+    contradict(item, terms.mechanism)
+    if item.reconstruct is not None:
+        _refuse_beside(item, "reconstruct")
     table, summed = read_summed(item, item.truncation)
     epsilon = require_epsilon(terms)
     if terms.noise == "gaussian" and terms.delta == 0:
@@ -251,33 +269,45 @@ def plan_clipping(item: Compiled, terms: Terms) -> Clipping:
     noise = _noise(summed, algorithm, terms, epsilon)
     amount = rho_for(epsilon, terms.delta) if noise == "gaussian" else epsilon
     method = "none" if summed.given else item.truncation.rule
-    rule = _rule(cast("Method", method), summed, noise)
+    rule = _rule(cast("Method", method), summed, table, noise)
     return Clipping(item, table, summed, algorithm, rule, noise, amount, epsilon, terms.delta)
 
 
-def _refuse_contradictions(item: Compiled, terms: Terms) -> None:
+def contradict(item: Compiled, mechanism: str = "auto") -> None:
+    """Refuse what a threshold that is chosen privately leaves no meaning for.
+
+    Raises: ProgrammingError (E_SETTING).
+    """
+    if item.max_stddev is not None:
+        _refuse_beside(item, "max_stddev")
+    if mechanism in LEARNED:
+        _refuse_beside(item, f"mechanism = '{mechanism}'")
+
+
+def _refuse_beside(item: Compiled, name: str) -> NoReturn:
     assert item.truncation is not None
-    given = {
-        "reconstruct": item.reconstruct is not None,
-        "max_stddev": item.max_stddev is not None,
-        f"mechanism = '{terms.mechanism}'": terms.mechanism in LEARNED,
-    }
-    for name in [name for name, is_given in given.items() if is_given]:
-        raise ProgrammingError(
-            "E_SETTING",
-            f"{name} contradicts a clip, which has a mechanism of its own",
-            hint=f"leave {name} out, or bound values in the statement",
-            span=item.truncation.span,
-        )
+    raise ProgrammingError(
+        "E_SETTING",
+        f"{name} contradicts a clip, which has a mechanism of its own",
+        hint=f"leave {name} out, or bound values in the statement",
+        span=item.truncation.span,
+    )
 
 
-def _rule(method: Method, summed: Summed, noise: Noise) -> Threshold:
-    start = max(1, math.ceil(summed.top / REACH))
-    if not summed.is_batch:
-        rows = QUANTILE_ROWS if method == "quantile" else Fraction(1)
-        return Threshold(method, SINGLE_SHARE, rows, start=start)
+def make_rule(method: Method, top: int, cells: int, table: Table, noise: Noise) -> Threshold:
+    """A rule for a number of released sums of values up to ``top``."""
+    start, unit = max(1, math.ceil(top / REACH)), table.unit.max_rows
     share = GAUSSIAN_SHARE if noise == "gaussian" else BATCH_SHARE
-    return Threshold(method, share, BATCH_ROWS, start=start)
+    rows = Fraction(max(cells, QUANTILE_ROWS if method == "quantile" else 1) * unit)
+    return Threshold(method, SINGLE_SHARE if cells == 1 else share, rows, start=start)
+
+
+def _rule(method: Method, summed: Summed, table: Table, noise: Noise) -> Threshold:
+    found = make_rule(method, summed.top, 1, table, noise)
+    if not summed.is_batch:
+        return found
+    share = GAUSSIAN_SHARE if noise == "gaussian" else BATCH_SHARE
+    return replace(found, share=share, rows=BATCH_ROWS * table.unit.max_rows)
 
 
 def _noise(summed: Summed, algorithm: Algorithm, terms: Terms, epsilon: Fraction) -> Noise:

@@ -19,7 +19,6 @@ import numpy as np
 
 from dpsql.adaptive.task import Report, run_task
 from dpsql.answer.assemble import assemble_results, released
-from dpsql.answer.clipped import ClippedSums
 from dpsql.answer.estimate import estimate
 from dpsql.answer.implied import Implied, find_implied, imply
 from dpsql.answer.modelled import draw_rows
@@ -29,8 +28,9 @@ from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.answer.synthetics import Synthetic, Synthetics, check_name, find_synthetic
 from dpsql.asking import form_request
 from dpsql.catalog import Catalog, Table
-from dpsql.clipping import Clipping, find_clipped, plan_clipping
+from dpsql.clipping import find_clipped, plan_clipping
 from dpsql.curator import Preset, ledger_file, nested_budgets
+from dpsql.cutting import chooses, read_level
 from dpsql.errors import BudgetExceeded, DataUnavailable, decimal_text
 from dpsql.faults import Charges, told
 from dpsql.plan.explain import Explanation, explain
@@ -48,12 +48,13 @@ from dpsql.sql.bulk import uncollected
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
 from dpsql.sql.options import read_choice, read_positive
-from dpsql.sql.parse import Statement, parse_select
+from dpsql.sql.parse import Statement, parse_select, reparse
 from dpsql.sql.products import Compiler
 from dpsql.sql.synthetic import Creation, Materialisation
-from dpsql.sql.truncation import read_truncation
+from dpsql.sql.truncation import Cut, read_truncation
 from dpsql.synthesis import Synthesis, advise, foresee, plan_synthesis, plan_workload
 from dpsql.terms import Terms
+from dpsql.thresholding import answer_alone, answer_both, explain_alone, explain_both
 
 T = TypeVar("T")
 
@@ -79,7 +80,7 @@ class Engine:
         self.compiler = Compiler(self._with_models())
         self.charges = Charges()
         self._planned: tuple[str, Planned] | None = None
-        self._compiled: dict[str, Compiled] = {}
+        self._compiled: dict[tuple[str, Cut | None], Compiled] = {}
         self._public: dict[str, dict[str, tuple[str, list[Any]]]] = {}
 
     def _with_models(self) -> Catalog:
@@ -104,20 +105,20 @@ class Engine:
             )
 
     def _compile(self, statement: Statement) -> Compiled:
-        text = statement.fragment.body
-        if text not in self._compiled:
+        text, cut = statement.fragment.body, statement.cut
+        if (text, cut) not in self._compiled:
             if len(self._compiled) >= REMEMBERED:
                 self._compiled.clear()
                 self.compiler.forget()
             compiled = compile_statement(statement, self.compiler, self._public_rows)
-            self._compiled[text] = replace(
+            self._compiled[text, cut] = replace(
                 compiled,
                 weight=read_positive(statement.options, "weight") or 1.0,
                 max_stddev=read_positive(statement.options, "max_stddev"),
                 reconstruct=read_choice(statement.options, "reconstruct", RECONSTRUCTIONS),
                 truncation=read_truncation(statement.fragment, statement.options),
             )
-        return self._compiled[text]
+        return self._compiled[text, cut]
 
     def _public_rows(self, table: Table) -> dict[str, tuple[str, list[Any]]]:
         """The rows of a public table, read once."""
@@ -129,9 +130,14 @@ class Engine:
         """The forecast of a workload: free, and a function of public facts only."""
         clipped = find_clipped(workload)
         if clipped is not None:
-            return self._explain_clipped(clipped, terms)
+            return explain_alone(self, clipped, terms)
+        workload = self.cut(workload, map(read_level, workload))
         request = form_request(workload, terms, Fraction(1))
-        remaining = self.status().remaining_within(self._within(request.tables))
+        return explain_both(self, request, terms)
+
+    def explain_request(self, request: Request, terms: Terms) -> Explanation:
+        """The forecast of a request without a threshold to choose."""
+        remaining = self.status().remaining_within(self.within(request.tables))
         if request.is_learned and request.tables:
             found = None if terms.fresh else self._foreseen(request, self.synthetics.find)
             entry = None if found is None else found.receipt[1]
@@ -144,7 +150,7 @@ class Engine:
             return explain(request, None, terms.epsilon is None, remaining, published)
         if not request.tables:
             return explain(request, None, terms.epsilon is None, remaining)
-        planned = self._plan(request)
+        planned = self.plan(request)
         check_methods(request, planned.plan, planned.readings)
         return advise(request, planned, explain(request, planned, terms.epsilon is None, remaining))
 
@@ -158,23 +164,34 @@ class Engine:
         clipped = find_clipped(workload)
         if clipped is not None:
             sums = plan_clipping(clipped, terms)
-            return (self._answer_clipped(sums, terms.fresh),)
+            return (answer_alone(self, sums, terms.fresh),)
+        workload = self.cut(workload, map(read_level, workload))
         static = all(item.is_static or item.is_modelled for item in workload)
         request = form_request(workload, terms, Fraction(1) if static else None)
         if static:
             sealed = self.compiler.evaluator.sealed
             return assemble_results(request, {}, {}, None, None, sealed, self.models)
+        if any(map(chooses, workload)):
+            return answer_both(self, request, terms.fresh)
         if request.is_learned:
             return self._answer_learned(request, terms.fresh, report)
-        return self._answer(request, terms.fresh)
+        return self.answer_request(request, terms.fresh)
 
-    def _answer(self, request: Request, fresh: bool) -> tuple[Result, ...]:
+    def cut(self, workload: Sequence[Compiled], cuts: Iterable[Cut | None]) -> tuple[Compiled, ...]:
+        """The statements with the values of a column clipped, where that is wanted of them."""
+        pairs = zip(workload, cuts, strict=True)
+        return tuple(
+            item if cut is None else self._compile(replace(reparse(item.text), cut=cut))
+            for item, cut in pairs
+        )
+
+    def answer_request(self, request: Request, fresh: bool) -> tuple[Result, ...]:
         name = self._request_name(request)
         known = None if fresh else self._published(request, name)
         if known is not None and known.name != name:
             self.releases.link(name, known.name)
         if known is None:
-            planned = self._plan(request)
+            planned = self.plan(request)
             check_methods(request, planned.plan, planned.readings)
             release = self._release(request, planned.plan, name)
             return self._results(request, planned.readings, release, free=False)
@@ -199,30 +216,6 @@ class Engine:
         sealed = self.compiler.evaluator.sealed
         return assemble_results(request, {}, {}, cost, receipt, sealed, self.models, learned=found)
 
-    def _explain_clipped(self, item: Compiled, terms: Terms) -> Explanation:
-        assumed = terms.epsilon is None
-        planned = plan_clipping(item, replace(terms, epsilon=Fraction(1)) if assumed else terms)
-        remaining = self.status().remaining_within(self._within([planned.run.table]))
-        known = None if terms.fresh else self._find_clipped(planned)
-        return planned.explain(assumed, remaining, None if known is None else known.receipt[1])
-
-    def _answer_clipped(self, planned: Clipping, fresh: bool) -> Result:
-        known = None if fresh else self._find_clipped(planned)
-        self.status()
-        found = known
-        if found is None:
-            found = self._look(planned.run, planned.epsilon, planned.rho, planned.learn)
-            self.releases.add_clipped(planned.name(self._scopes([planned.run.table])), found)
-        return planned.result(found, known is not None, self.compiler.evaluator.sealed)
-
-    def _find_clipped(self, planned: Clipping) -> ClippedSums | None:
-        """The clipped sums of an identical request; nothing while the data cannot be opened."""
-        try:
-            name = planned.name(self._scopes([planned.run.table]))
-        except DataUnavailable:
-            return None
-        return self.releases.find_clipped(name)
-
     def _published(self, request: Request, name: str) -> Implied | None:
         """The release of an identical request, else the best one that determines this request.
 
@@ -231,7 +224,7 @@ class Engine:
         release = self.releases.find(name)
         if release is not None:
             return imply(request, name, release)
-        return find_implied(request, self.releases.latest(self._scopes(request.tables)))
+        return find_implied(request, self.releases.latest(self.scopes(request.tables)))
 
     def _foreseen(self, request: Request, find: Callable[[str], T | None]) -> T | None:
         """What will answer a request for free; nothing while the data cannot be opened."""
@@ -240,7 +233,7 @@ class Engine:
         except DataUnavailable:
             return None
 
-    def _scopes(self, tables: Iterable[str]) -> tuple[str, ...]:
+    def scopes(self, tables: Iterable[str]) -> tuple[str, ...]:
         """A name for each table as it is now: its catalog, its ledger and its data version."""
         always = (self.ledger.ledger_id, self.catalog.policy_hash())
         facts = [repr((*always, table, self.vaults.versions([table]))) for table in tables]
@@ -253,13 +246,12 @@ class Engine:
 
     def _release(self, request: Request, plan: Plan, name: str) -> Release:
         tables = [part.table for part in plan.parts]
-        self._check_budget(tables, plan.epsilon, plan.rho)
-        certify(plan, self.vaults)
+        self.check_plan(plan)
         receipt = self._pay(tables, plan.epsilon, plan.rho, plan.fingerprint)
         try:
             measured = measure(plan, receipt, self.vaults)
             values = tuple(item.values for item in measured)
-            scopes = self._scopes(tables)
+            scopes = self.scopes(tables)
             release = Release(plan, values, receipt.ledger_id, receipt.seq, receipt.head, scopes)
             self.releases.add(name, release)
         except Exception:
@@ -268,9 +260,14 @@ class Engine:
         self.ledger.settle(receipt, "released")
         return release
 
-    def _check_budget(self, tables: Sequence[str], epsilon: Fraction, rho: Fraction | None) -> None:
+    def check_plan(self, plan: Plan) -> None:
+        """Refuse early what the ledger would refuse, or noise that cannot be drawn."""
+        self.check_budget([part.table for part in plan.parts], plan.epsilon, plan.rho)
+        certify(plan, self.vaults)
+
+    def check_budget(self, tables: Sequence[str], epsilon: Fraction, rho: Fraction | None) -> None:
         """Refuse early what the ledger would refuse, before a row is read."""
-        status, within = self.status(), self._within(tables)
+        status, within = self.status(), self.within(tables)
         if rho is None:
             left = status.remaining_within(within)
             if epsilon > left:
@@ -290,16 +287,16 @@ class Engine:
         policy, version = self.ledger.policy, self.vaults.versions(tables)
         cost = laplace_cost(policy, epsilon) if rho is None else gaussian_cost(policy, rho, epsilon)
         with self.charges:
-            return self.ledger.debit(cost, fingerprint, version, self._within(tables))
+            return self.ledger.debit(cost, fingerprint, version, self.within(tables))
 
-    def _plan(self, request: Request) -> Planned:
+    def plan(self, request: Request) -> Planned:
         """The plan of a request; the last one is kept, since a forecast precedes many a run."""
         name = f"{request.fingerprint()} {request.effort}"
         if self._planned is None or self._planned[0] != name:
             self._planned = (name, make_plan(request))
         return self._planned[1]
 
-    def _within(self, tables: Iterable[str]) -> tuple[str, ...]:
+    def within(self, tables: Iterable[str]) -> tuple[str, ...]:
         """The budgets that a request on tables is charged to, each in full, beside the whole."""
         return nested_budgets(self.catalog, tables, self.analyst)
 
@@ -351,9 +348,9 @@ class Engine:
             keep(found)
             return found
 
-        return self._look(planned.run, planned.epsilon, planned.rho, learn)
+        return self.look(planned.run, planned.epsilon, planned.rho, learn)
 
-    def _look(
+    def look(
         self,
         run: Run,
         epsilon: Fraction,
@@ -361,7 +358,7 @@ class Engine:
         learn: Callable[[Any, tuple[str, int, str]], T],
     ) -> T:
         """Pay for one adaptive run and let ``learn`` look; a failed run stays paid."""
-        self._check_budget([run.table], epsilon, rho)
+        self.check_budget([run.table], epsilon, rho)
         receipt = self._pay([run.table], epsilon, rho, run.fingerprint)
         try:
             door = (run, receipt, self.vaults)

@@ -66,7 +66,9 @@ def opened(folder: Path, extra: Sequence[Row] = (), low: int = 0) -> Connection:
     folder.mkdir(parents=True, exist_ok=True)
     with duckdb.connect() as db:
         db.execute("CREATE TABLE t (pay BIGINT, age INT, size DOUBLE, sex TEXT, ward INT)")
-        db.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", [*ROWS, *extra])
+        rows = [*ROWS, *extra]
+        places = ", ".join(["(?, ?, ?, ?, ?)"] * len(rows))
+        db.execute(f"INSERT INTO t VALUES {places}", [value for row in rows for value in row])
         path = folder / "t.parquet"
         db.execute(f"COPY (SELECT *, row_number() OVER () % 30 AS who FROM t) TO '{path}'")
     (folder / "c.toml").write_text(CATALOG.format(low=low))
@@ -386,15 +388,17 @@ def test_the_audit_finds_what_is_planted(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 REFUSED = [
-    ("AVG(pay) FROM t", {"clip": "svt"}, "E_AGGREGATE"),
-    ("SUM(pay), COUNT(*) FROM t", {"clip": "svt"}, "E_AGGREGATE"),
+    ("AVG(pay) FROM t", {"clip": "sure"}, "E_AGGREGATE"),
+    ("AVG(pay) FROM t", {"clip": "svt", "sum_mechanism": "tamm"}, "E_AGGREGATE"),
+    ("AVG(pay) FROM t", {"clip": "svt", "max_stddev": 3}, "E_SETTING"),
+    ("AVG(pay) FROM t", {"clip": "svt", "mechanism": "mwem"}, "E_SETTING"),
+    ("AVG(pay, contribution_bounds_per_group => (0, 9)) FROM t", {"clip": 5}, "E_SETTING"),
+    ("ward, AVG(size) FROM t GROUP BY ward", {"clip": 4}, "E_AGGREGATE"),
     ("COUNT(*) FROM t", {"clip": "svt"}, "E_AGGREGATE"),
-    ("SUM(2 * pay) FROM t", {"clip": "svt"}, "E_AGGREGATE"),
     ("SUM(age + 1) FROM t", {"clip": "svt"}, "E_AGGREGATE"),
-    ("SUM(pay * age) FROM t", {"clip": "svt"}, "E_AGGREGATE"),
     ("MEDIAN(age) FROM t", {"clip": "svt"}, "E_AGGREGATE"),
-    ("sex, SUM(pay) FROM t GROUP BY sex", {"clip": "svt"}, "E_AGGREGATE"),
-    ("sex, SUM(pay) FROM t GROUP BY ROLLUP(sex)", {"clip": "svt"}, "E_AGGREGATE"),
+    ("sex, SUM(age) FROM t GROUP BY sex", {"clip": "svt"}, "E_AGGREGATE"),
+    ("sex, AVG(pay) FROM t GROUP BY sex", {"clip": "sure"}, "E_AGGREGATE"),
     ("SUM(pay) FROM t", {"clip": "svtt"}, "E_SETTING"),
     ("SUM(pay) FROM t", {"clip": 0}, "E_SETTING"),
     ("SUM(pay) FROM t", {"clip": "1e3"}, "E_SETTING"),
@@ -431,13 +435,6 @@ def test_values_below_zero_are_refused_or_clipped_from_above(tmp_path: Path) -> 
         (total,) = true(connection, "SELECT SUM(LEAST(pay, 50)) FROM t")[0]
         assert found.rows[0][0] == pytest.approx(total)
         assert found.stddev[0][0] == pytest.approx(math.sqrt(2) * 100, rel=1e-6)
-
-
-def test_a_clip_stands_alone(t: Connection) -> None:
-    script = asked("SUM(pay) FROM t", clip="svt") + ";" + asked("COUNT(*) FROM t")
-    with pytest.raises(dpsql.Error, match="several statements"):
-        t.executescript(script)
-    assert t.budget.entries == 0
 
 
 def test_explain_says_rule_share_and_bias(t: Connection) -> None:

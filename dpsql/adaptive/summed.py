@@ -158,11 +158,8 @@ class _Reader:
             polynomial = term.polynomials[key]
             if polynomial.coefficients != (0.0, 1.0, 0.0) or polynomial.null or polynomial.clip:
                 self.refuse("anything but SUM(column)", WORKS)
-        whole = column.type == "integer"
-        unit = Fraction(1)
-        while not whole and high / unit < FINE:
-            unit /= 2
-        measure = Measure(key, low, high, unit, whole, column.null)
+        measure = measure_of(key, column, high)
+        unit = measure.unit
         one = np.ones((1, 1), dtype=np.int64)
         within = self.within(table, terms)
         nowhere = np.zeros(1, dtype=np.int64)
@@ -305,6 +302,15 @@ class _Reader:
             self.refuse("anything but SUM(column)", WORKS)
         labels = np.where(truth > 0, 0, -1).astype(np.int64)
         return (Cells(tuple(names), tuple(kept), labels),)
+
+
+def measure_of(key: str, column: Column, high: Fraction) -> Measure:
+    """A column with bounds, its values up to ``high``."""
+    assert column.bounds is not None
+    whole, unit = column.type == "integer", Fraction(1)
+    while not whole and high / unit < FINE:
+        unit /= 2
+    return Measure(key, column.bounds[0], high, unit, whole, column.null)
 
 
 def _without(term: Term, key: str) -> Term:

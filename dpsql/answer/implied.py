@@ -23,7 +23,6 @@ from dpsql.plan.plan import Part, Plan
 from dpsql.plan.request import Request
 from dpsql.plan.target import Reading, Readings, Target, reading_variances
 from dpsql.plan.workload import Product
-from dpsql.privacy.accounting import rho_for
 
 DENSE_LIMIT = 1 << 24
 """Largest factor that is compared column by column."""
@@ -95,7 +94,7 @@ def _is_worth(request: Request, plan: Plan) -> bool:
         return False
     if plan.rho is None:
         return plan.epsilon >= request.epsilon
-    return plan.rho >= rho_for(request.epsilon, request.delta)
+    return plan.rho >= request.rho
 
 
 Found: TypeAlias = "tuple[tuple[str, ...], Mapping[Place, Reading]]"

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.answer.clipped import number_text
 from dpsql.answer.result import INTERVAL_WIDTH, CostInfo, ReceiptInfo, Result
 from dpsql.sealed import Sealed
 from dpsql.sql.compiled import Compiled, Select, cell_kinds
@@ -69,6 +70,9 @@ def build_result(
         ]
         notes = (UNKNOWN,) if any(unknown) else ()
     clipped = dict.fromkeys(note for select in item.selects for note in select.clipped())
+    if item.truncation is not None and item.truncation.level is not None:
+        level = number_text(item.truncation.level)
+        clipped[f"values above {level} are clipped to it: the sums are biased downwards"] = None
     return Result(
         item.columns,
         parts.types,

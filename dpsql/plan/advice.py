@@ -24,7 +24,7 @@ def advise_clip(table: Table, columns: Sequence[str]) -> tuple[str, ...]:
 def advise_sums(statements: Sequence[Compiled]) -> tuple[str, ...]:
     """The advice for statements that sum columns with loose bounds."""
     lines: list[str] = []
-    for item in statements:
+    for item in [each for each in statements if each.truncation is None]:
         for select, answer in item.answers():
             names = [name for term in answer.terms for name in term.polynomials]
             names += [n for term in answer.terms if term.largest != 1 for n in term.factors]

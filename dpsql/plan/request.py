@@ -43,7 +43,8 @@ class Request:
     ``noise`` is laplace, gaussian, or auto: the least expected error, Laplace when delta is 0.
     ``mechanism`` names the family of strategies to choose from, or one of ``LEARNED``;
     ``effort`` scales the search. ``reconstruct`` says how answers follow from the release, where
-    a statement does not say so itself; it is no part of what is asked.
+    a statement does not say so itself; it is no part of what is asked. ``part`` is the
+    zero-concentrated budget where that is a part of what (epsilon, delta) admits.
     A place is a pair (statement, answer).
     Raises: DataError (E_DELTA) for Gaussian noise without a delta; ProgrammingError
     (E_TOO_LARGE) when the results alone would not fit into memory, (E_SETTING) for options that
@@ -57,6 +58,7 @@ class Request:
     mechanism: str = "auto"
     effort: Fraction = Fraction(1)
     reconstruct: str = "gls"
+    part: Fraction | None = None
 
     def __post_init__(self) -> None:
         if self.noise == "gaussian" and self.delta == 0:
@@ -67,6 +69,11 @@ class Request:
             self._check_learned()
         rows, fields = self.size
         check_memory(forecast_memory(rows, fields), rows)
+
+    @property
+    def rho(self) -> Fraction:
+        """The zero-concentrated budget of Gaussian noise."""
+        return rho_for(self.epsilon, self.delta) if self.part is None else self.part
 
     @property
     def is_learned(self) -> bool:
@@ -117,6 +124,7 @@ class Request:
     def fingerprint(self) -> str:
         """A digest of what is asked and on what terms, whatever the strategy will be."""
         terms = [str(self.epsilon), str(self.delta), self.noise, self.mechanism]
+        terms += [] if self.part is None else [str(self.part)]
         asked = [target.fingerprint() for target in self.targets]
         return hashlib.sha256(repr((terms, asked)).encode()).hexdigest()
 
@@ -164,7 +172,7 @@ class _Chosen:
 
 
 def _plan_with(request: Request, noise: Noise) -> Planned:
-    rho = rho_for(request.epsilon, request.delta) if noise == "gaussian" else None
+    rho = request.rho if noise == "gaussian" else None
     found = [_choose(request, target, noise) for target in request.targets]
     errors = [
         chosen.error * target.rows_per_unit**2

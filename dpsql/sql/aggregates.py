@@ -172,7 +172,7 @@ class Aggregates:
             return None
         clip = self.scope.clip_of(node.parent) if node.parent is not None else None
         column = self.scope.find_column(inner, measure=True)
-        return clip or column.number_bounds
+        return clip or self.scope.cut_of(column) or column.number_bounds
 
     def ranked(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
         """MEDIAN, QUANTILE and MODE of a column with a domain."""

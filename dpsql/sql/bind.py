@@ -17,6 +17,7 @@ from dpsql.sql.outer import Outer
 from dpsql.sql.query import Condition, Query
 from dpsql.sql.scope import PublicRows, Scope, locate
 from dpsql.sql.sources import lookups, open_scope
+from dpsql.sql.truncation import Cut
 
 CLAUSES = {
     "expressions",
@@ -52,17 +53,19 @@ def bind(
     public: PublicRows = no_public_rows,
     clips: Clips | None = None,
     known: dict[Hashable, Condition] | None = None,
+    cut: Cut | None = None,
 ) -> Query:
     """Bind names and types of a SELECT over one private table; refuse what is not understood.
 
-    ``clips`` are the contribution bounds of aggregates, by where they stand in the text;
+    ``clips`` are the contribution bounds of aggregates, by where they stand in the text, ``cut``
+    says where a column is clipped in all of them;
     ``known`` keeps conditions for the statements that follow.
     Raises: ProgrammingError or NotSupportedError with a stable code, a caret and a hint.
     """
     try:
         _check_clauses(tree, fragment)
         scope = open_scope(tree, fragment, catalog, public)
-        scope.clips = clips or {}
+        scope.clips, scope.cut = clips or {}, cut
         scope.known = {} if known is None else known
         return _bind(tree, scope)
     except RecursionError:

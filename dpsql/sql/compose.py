@@ -33,7 +33,8 @@ def _compiled(
 ) -> Compiled:
     fragment = statement.fragment
     if isinstance(tree, exp.Select) and _is_flat(tree, compiler):
-        query = bind(tree, fragment, compiler.catalog, public, statement.clips, compiler.known)
+        clips, known = statement.clips, compiler.known
+        query = bind(tree, fragment, compiler.catalog, public, clips, known, statement.cut)
         return Compiled(fragment.body, (compiler.compile(query),))
     try:
         return _compose(Shape(statement, compiler, public), tree)

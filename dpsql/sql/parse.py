@@ -28,6 +28,7 @@ from dpsql.sql.synthetic import (
     parse_materialize,
     refuse_change,
 )
+from dpsql.sql.truncation import Cut
 
 MAX_TEXT = 64 * 1024
 MAX_DEPTH = 50
@@ -60,8 +61,9 @@ class Statement:
     marks EXPLAIN; ``creation`` and ``rows`` are about synthetic tables.
     ``words`` are the arguments of our own statements; ``tree`` the parsed SELECT; ``options`` the
     settings of its WITH DIFFERENTIAL_PRIVACY clause, ``clips`` the contribution bounds of its
-    aggregates; ``sql`` is the SELECT without either, blanks in their place; ``form`` is
-    what its syntax depends on, literals left out.
+    aggregates, ``cut`` where a column is clipped in all of them; ``sql`` is the SELECT without
+    options and bounds, blanks in their place; ``form`` is what its syntax depends on, literals
+    left out.
     """
 
     kind: str
@@ -71,6 +73,7 @@ class Statement:
     tree: exp.Query | None = None
     options: Options = ()
     clips: Clips = field(default_factory=dict)
+    cut: Cut | None = None
     sql: str = ""
     form: str = ""
     creation: Creation | None = None
@@ -135,6 +138,11 @@ def parse_select(fragment: Fragment) -> Statement:
             span=fragment.span(0, len(fragment.body)),
         )
     return statement
+
+
+def reparse(text: str) -> Statement:
+    """Parse the text of a SELECT that was parsed before."""
+    return parse(Fragment(text, 0, len(text)))
 
 
 def check_limits(fragment: Fragment) -> list[Lexeme]:

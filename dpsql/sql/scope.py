@@ -15,6 +15,7 @@ from dpsql.sql.allowed import PARTIAL, check_scalar
 from dpsql.sql.growth import check_growth
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.query import Condition, Expression
+from dpsql.sql.truncation import Cut
 
 PublicRows = Callable[[Table], dict[str, tuple[str, list[Any]]]]
 """Reads a public table: column name to its DuckDB type and values."""
@@ -48,6 +49,7 @@ class Scope:
     aliases: set[str]
     joined: list[Joined] = field(default_factory=list)
     clips: dict[int, tuple[float, float]] = field(default_factory=dict)
+    cut: Cut | None = None
     where: list[exp.Expr] = field(default_factory=list)
     known: dict[Hashable, Condition] = field(default_factory=dict)
 
@@ -62,6 +64,15 @@ class Scope:
             if start < place and not text[end:place].strip(" \t\r\n)"):
                 return bounds
         return None
+
+    def cut_of(self, column: Column) -> tuple[float, float] | None:
+        """The bounds of the column whose values are clipped in the whole statement."""
+        here = (self.table.name.casefold(), column.name.casefold())
+        if self.cut is None or here != (self.cut.table, self.cut.column):
+            return None
+        bounds = column.number_bounds
+        assert bounds is not None
+        return float(bounds[0]), min(float(bounds[1]), self.cut.level)
 
     def locate(self, node: exp.Expr) -> Span:
         """The span of text that ``node`` was parsed from, as well as the parser remembers it."""

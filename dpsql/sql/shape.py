@@ -310,7 +310,8 @@ class Shape:
 
     def leaf(self, tree: exp.Select, node: exp.Expr) -> Leaf:
         statement = self.statement
-        query = bind(tree, statement.fragment, self.catalog, self.tables.public, statement.clips)
+        clips, cut = statement.clips, statement.cut
+        query = bind(tree, statement.fragment, self.catalog, self.tables.public, clips, cut=cut)
         return Leaf(query, node)
 
     def source(self, part: exp.Expr, join: exp.Join | None, relation: Relation) -> Source:

@@ -169,7 +169,7 @@ class _Amounts:
                 span=self.scope.locate(node),
             )
         name = columns[0]
-        missing = Polynomial(name, (0.0, 0.0, 0.0), 1.0, self.clip)
+        missing = Polynomial(name, (0.0, 0.0, 0.0), 1.0, self.clip_of(name))
         filled = Summand((self.scope.expression(None, default),), (missing,))
         return [Summand((), (self.measure(name),)), filled]
 
@@ -190,11 +190,27 @@ class _Amounts:
             )
         if self.clip is not None:
             return self.scope.expression(column, _clipped(node, self.clip))
-        return self.scope.expression(column, node)
+        cut = self.scope.cut_of(column)
+        return self.scope.expression(column, node if cut is None else self.cut(node, cut))
+
+    def cut(self, node: exp.Expr, bounds: tuple[float, float]) -> exp.Expr:
+        """An expression over a column with a domain whose values are clipped."""
+        if any(self.scope.find_public(each) is not None for each in node.find_all(exp.Column)):
+            hint = "LEAST(x, 100) in the sum itself"
+            self.scope.refuse(node, "E_AGGREGATE", "clip of values of a public table", hint)
+
+        def clipped(part: exp.Expr) -> exp.Expr:
+            return _clipped(part, bounds) if isinstance(part, exp.Column) else part
+
+        return node.transform(clipped)
 
     def measure(self, name: str) -> Polynomial:
         """A measure itself."""
-        return Polynomial(name, (0.0, 1.0, 0.0), 0.0, self.clip)
+        return Polynomial(name, (0.0, 1.0, 0.0), 0.0, self.clip_of(name))
+
+    def clip_of(self, name: str) -> tuple[float, float] | None:
+        """What the values of a measure are clipped to, beside its declared bounds."""
+        return self.clip or self.scope.cut_of(self.scope.table.columns[name])
 
     def multiply(self, left: list[Summand], right: list[Summand], node: exp.Expr) -> list[Summand]:
         out = []
@@ -229,7 +245,7 @@ class _Amounts:
         for part in self.leaves(node):
             name = self.columns(part)[0]
             if self.is_measure(name):
-                polynomial = Polynomial(name, (1.0, 0.0, 0.0), 0.0, self.clip)
+                polynomial = Polynomial(name, (1.0, 0.0, 0.0), 0.0, self.clip_of(name))
                 if polynomial not in present:
                     present.append(polynomial)
             else:

@@ -11,12 +11,24 @@ from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.options import Options
 
-CLIPS = ("none", "svt", "recursive", "quantile", "sure")
+CLIPS = ("none", "svt", "svt-ratio", "recursive", "quantile", "sure")
 """How a threshold may be chosen; a number is one that is given."""
 
 SUM_MECHANISMS = ("tamm", "timm", "identity", "workload", "sqm")
 
 _NUMBER = re.compile(r"\d{1,18}(\.\d{1,9})?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Values of a column of a table, both case-folded, count as ``level`` where they are above it.
+
+    It holds for all SUM, AVG and variances of a statement.
+    """
+
+    table: str
+    column: str
+    level: float
 
 
 @dataclass(frozen=True, slots=True)

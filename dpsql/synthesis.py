@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,11 +12,12 @@ from typing import cast
 import numpy as np
 
 from dpsql.adaptive.auto import Metric
-from dpsql.adaptive.handle import Candidate, Noise
+from dpsql.adaptive.handle import Noise, Query
+from dpsql.adaptive.query import attributes_of
 from dpsql.adaptive.task import Learned, Task, make_task
 from dpsql.answer.junction import DEFAULT_CAP
 from dpsql.answer.linear import whole_marginal
-from dpsql.answer.modelled import candidate_of
+from dpsql.answer.modelled import MOST_GROUPS, candidate_of, check_groups
 from dpsql.answer.synthetics import Synthetic, check_name
 from dpsql.catalog import Table
 from dpsql.errors import (
@@ -28,6 +30,7 @@ from dpsql.errors import (
 )
 from dpsql.plan.explain import Explanation, explain_learned
 from dpsql.plan.request import Planned, Request, expected_error, make_plan
+from dpsql.plan.terms import Term
 from dpsql.privacy.accounting import rho_for
 from dpsql.privacy.run import Run
 from dpsql.sql.compiled import Answer, Compiled, Select
@@ -194,13 +197,13 @@ def advise(request: Request, planned: Planned, forecast: Explanation) -> Explana
     return replace(forecast, details=(*forecast.details, *line))
 
 
-def _read_workload(request: Request) -> tuple[Table, list[Candidate]]:
+def _read_workload(request: Request) -> tuple[Table, list[Query]]:
     """The one private table of a request, and its queries as candidates."""
     asked = [
         (select, answer)
         for item in request.statements
         for select, answer in item.answers()
-        if answer.terms and not select.table.synthetic
+        if not select.table.synthetic and answer.whole
     ]
     tables = {select.query.table: select.table for select, _ in asked}
     if len(tables) > 1:
@@ -233,14 +236,14 @@ def _price(noise: str, epsilon: Fraction, delta: Fraction) -> tuple[Noise, Fract
 
 def _task(
     table: Table,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[Query],
     noise: Noise,
     amount: Fraction,
     model: str,
     metric: Metric,
     matrix_rmse: float | None = None,
 ) -> Task:
-    used = {a for c in candidates for product in c for a in product.factors}
+    used = {a for c in candidates for a in attributes_of(c)}
     domain = {key: table.columns[key].size for key in table.columns if key in used}
     if not domain:
         raise ProgrammingError(
@@ -261,13 +264,13 @@ def _task(
     )
 
 
-def read_candidates(table: Table, asked: Iterable[tuple[Select, Answer]]) -> list[Candidate]:
+def read_candidates(table: Table, asked: Iterable[tuple[Select, Answer]]) -> list[Query]:
     """The queries of a workload as candidates over the declared cells of a table.
 
     Sums of values become the counts of the cells they are sums over, where those are few.
     Raises: ProgrammingError (E_WORKLOAD); NotSupportedError (E_AGGREGATE, E_EXPR_IN_AGG).
     """
-    found: list[Candidate] = []
+    found: list[Query] = []
     for select, answer in asked:
         if select.query.table != table.name.casefold():
             raise ProgrammingError(
@@ -279,16 +282,43 @@ def read_candidates(table: Table, asked: Iterable[tuple[Select, Answer]]) -> lis
             raise NotSupportedError(
                 "E_AGGREGATE", "COUNT(DISTINCT ...) cannot be learned", hint="COUNT(*) can"
             )
-        if answer.terms:
-            products = [candidate_of(table, term)[0] for term in answer.terms]
-            names = {name for product in products for name in product.factors}
-            cells = math.prod(table.columns[name].size for name in names)
-            if any(t.polynomials or t.largest > 1 for t in answer.terms) and cells <= DEFAULT_CAP:
-                # counts are learned with less noise than sums, and determine them
-                sizes = {name: each.size for name, each in table.columns.items() if each.size}
-                found.append(whole_marginal(sizes, tuple(names)))
-            elif len({product.rows for product in products}) == 1:
-                found.append(tuple(products))
-            else:
-                found += [(product,) for product in products]
+        if answer.whole:
+            found += _candidates_of(table, answer)
     return found
+
+
+def _candidates_of(table: Table, answer: Answer) -> list[Query]:
+    products = [candidate_of(table, term)[0] for term in answer.whole]
+    patterns = [term.pattern for term in answer.whole if term.pattern is not None]
+    names = {n for p in products for n in p.factors} | {n for p in patterns for n in p.labels}
+    are_sums = any(t.polynomials or t.largest > 1 for t in answer.whole)
+    if are_sums and math.prod(table.columns[name].size for name in names) <= DEFAULT_CAP:
+        # counts are learned with less noise than sums, and determine them
+        sizes = {name: each.size for name, each in table.columns.items() if each.size}
+        return [whole_marginal(sizes, tuple(names))]
+    if patterns and not are_sums:
+        return [query for term in answer.whole for query in _patterns_of(table, term)]
+    if patterns:
+        products = [candidate_of(table, term)[0] for term in answer.terms]
+    if len({product.rows for product in products}) == 1:
+        return [tuple(products)]
+    return [(product,) for product in products]
+
+
+def _patterns_of(table: Table, term: Term) -> list[Query]:
+    """A count under conditions that couple columns, group by group."""
+    candidate = candidate_of(table, term)
+    if term.pattern is None:
+        return [candidate]
+    (product,) = candidate
+    check_groups(product, term.pattern)
+    rows = [np.asarray(factor.dense(), dtype=np.bool_) for factor in product.factors.values()]
+    if math.prod(map(len, rows)) > MOST_GROUPS:
+        raise ProgrammingError(
+            "E_TOO_LARGE",
+            f"{math.prod(map(len, rows)):,} groups under a condition that couples columns",
+            hint=f"at most {MOST_GROUPS:,} can be learned: group by fewer columns",
+            span=term.pattern.span,
+        )
+    groups = itertools.product(*rows)
+    return [term.pattern.within(dict(zip(product.factors, g, strict=True))) for g in groups]

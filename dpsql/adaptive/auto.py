@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
-from dpsql.adaptive.handle import Candidate, Noise
+from dpsql.adaptive.handle import Noise, Query
 from dpsql.adaptive.query import attributes_of, expected_noise, is_marginal, norm, rows, spans
 from dpsql.adaptive.schedule import default_rounds
 from dpsql.algebra.blocks import Identity
 from dpsql.answer.predict import best_power, marginal_errors
+from dpsql.plan.pattern import Pattern
 
 Mechanism: TypeAlias = Literal["matrix", "matrix+projection", "mwem", "marginals", "rap"]
 Metric: TypeAlias = Literal["mean", "max"]
@@ -42,7 +43,7 @@ class Facts:
     """
 
     domain: Mapping[str, int]
-    candidates: Sequence[Candidate]
+    candidates: Sequence[Query]
     noise: Noise
     budget: Fraction
     total: float | None
@@ -155,10 +156,10 @@ def _model(facts: Facts, cliques: Sequence[tuple[str, ...]]) -> Literal["graphic
     return "graphical" if fits and len(cliques) <= THRESHOLDS["graphical_cliques"] else "mixture"
 
 
-def _near_marginal(candidate: Candidate) -> bool:
+def _near_marginal(candidate: Query) -> bool:
     """Say whether a candidate is a marginal, or one with ranges on some attribute."""
-    if is_marginal(candidate):
-        return True
+    if is_marginal(candidate) or isinstance(candidate, Pattern):
+        return is_marginal(candidate)
     ops = [op for product in candidate for op in product.factors.values()]
     return len(candidate) == 1 and len(ops) > 1 and any(isinstance(op, Identity) for op in ops)
 

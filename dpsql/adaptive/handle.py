@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.plan.cells import Nodes
+from dpsql.plan.pattern import Pattern
 from dpsql.plan.workload import Product
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -20,18 +21,35 @@ Noise: TypeAlias = Literal["laplace", "gaussian"]
 Candidate: TypeAlias = tuple[Product, ...]
 """Products with equal rows whose answers add up; a whole marginal is one product of identities."""
 
+Query: TypeAlias = "Candidate | Pattern"
+"""What may be asked of the data: a candidate, or the number of rows of a pattern."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A noisy answer to one candidate: flat counts in domain order, and their standard deviation.
+    """A noisy answer to one query: flat counts in domain order, and their standard deviation.
 
-    ``stddev`` is that of the noise, in counts; Laplace noise has scale stddev / sqrt(2).
+    ``stddev`` is that of the noise, in counts; Laplace noise has scale stddev / sqrt(2). The
+    candidate of a ``pattern`` is empty.
     """
 
     candidate: Candidate
     values: Floats
     stddev: float
     noise: Noise
+    pattern: Pattern | None = None
+
+    @property
+    def query(self) -> Query:
+        """What was asked."""
+        return self.candidate if self.pattern is None else self.pattern
+
+    @classmethod
+    def of(cls, query: Query, values: Floats, stddev: float, noise: Noise) -> Measured:
+        """Return the noisy answer to a candidate or a pattern."""
+        if isinstance(query, Pattern):
+            return cls((), values, stddev, noise, query)
+        return cls(query, values, stddev, noise)
 
 
 class Handle(Protocol):
@@ -57,7 +75,7 @@ class Handle(Protocol):
 
     def select(
         self,
-        candidates: Sequence[Candidate],
+        candidates: Sequence[Query],
         answers: Sequence[Floats],
         *,
         penalties: Sequence[float] | None = None,
@@ -71,7 +89,7 @@ class Handle(Protocol):
         exponential mechanism draws without replacement and ``amount`` pays for all draws.
         """
 
-    def measure(self, candidates: Sequence[Candidate], amount: Fraction) -> list[Measured]:
+    def measure(self, candidates: Sequence[Query], amount: Fraction) -> list[Measured]:
         """Return noisy answers of all candidates, released together."""
 
 

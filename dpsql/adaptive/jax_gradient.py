@@ -57,13 +57,13 @@ def _shares(jnp: Any, targets: Targets, x: Any) -> Any:
         for slot in batch.slots[1:]:
             product = product * values[slot]
         out = out.at[owners].add(product.sum(axis=1) / count)
-    for place, query in targets.counts:
-        joint = jnp.ones((count, 1))
-        for table in query.tables(x):
-            width = joint.shape[1] + table.shape[1] - 1
-            new = jnp.zeros((count, width))
-            for s in range(table.shape[1]):
-                new = new.at[:, s : s + joint.shape[1]].add(joint * table[:, s : s + 1])
-            joint = new
-        out = out.at[place].set(joint[:, query.t :].sum() / count)
+    for diagrams, places in targets.patterns:
+        pairs = zip(diagrams.columns, diagrams.vectors, strict=True)
+        classes = [vectors @ x[:, columns].T for columns, vectors in pairs]
+        chances = jnp.concatenate([*classes, jnp.ones((1, count))])
+        states = jnp.ones((diagrams.count, count))
+        for source, chosen, target, width in diagrams.levels:
+            moved = states[source] * chances[chosen]
+            states = jnp.zeros((width, count)).at[target].add(moved)
+        out = out.at[places].set(states.mean(axis=1))
     return out

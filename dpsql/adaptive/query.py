@@ -8,9 +8,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpsql.adaptive.handle import Candidate, Noise
+from dpsql.adaptive.handle import Candidate, Noise, Query
 from dpsql.algebra.blocks import Identity
+from dpsql.errors import ProgrammingError
+from dpsql.plan.pattern import Pattern
 from dpsql.plan.workload import Product
+
+MOST_COUNTED = 1 << 24
+"""Most cells that are counted at once."""
 
 
 def marginal(domain: Mapping[str, int], attributes: Iterable[str]) -> Candidate:
@@ -23,28 +28,34 @@ def marginal(domain: Mapping[str, int], attributes: Iterable[str]) -> Candidate:
     return (Product({a: Identity(n) for a, n in domain.items() if a in wanted}),)
 
 
-def attributes_of(candidate: Candidate) -> tuple[str, ...]:
-    """Return the attributes a candidate depends on, each once."""
+def attributes_of(candidate: Query) -> tuple[str, ...]:
+    """Return the attributes a query depends on, each once."""
+    if isinstance(candidate, Pattern):
+        return tuple(candidate.labels)
     return tuple(dict.fromkeys(a for product in candidate for a in product.factors))
 
 
-def is_marginal(candidate: Candidate) -> bool:
-    """Say whether a candidate asks for a whole marginal."""
-    return len(candidate) == 1 and all(
-        isinstance(op, Identity) for op in candidate[0].factors.values()
+def is_marginal(candidate: Query) -> bool:
+    """Say whether a query asks for a whole marginal."""
+    return (
+        not isinstance(candidate, Pattern)
+        and len(candidate) == 1
+        and all(isinstance(op, Identity) for op in candidate[0].factors.values())
     )
 
 
-def rows(candidate: Candidate) -> int:
+def rows(candidate: Query) -> int:
     """Return the number of answers."""
-    return candidate[0].rows
+    return 1 if isinstance(candidate, Pattern) else candidate[0].rows
 
 
-def norm(candidate: Candidate, noise: Noise) -> float:
+def norm(candidate: Query, noise: Noise) -> float:
     """Return the L1 (Laplace) or squared L2 (Gaussian) sensitivity for one row.
 
     Exact for one product, and for disjoint products.
     """
+    if isinstance(candidate, Pattern):
+        return 1.0
     return max(
         float(
             math.prod(op.l1 if noise == "laplace" else op.l2sq for op in product.factors.values())
@@ -53,12 +64,14 @@ def norm(candidate: Candidate, noise: Noise) -> float:
     )
 
 
-def spans(candidate: Candidate) -> tuple[float, float]:
+def spans(candidate: Query) -> tuple[float, float]:
     """Return the least and the largest coefficient of any cell, as a pair.
 
     >>> spans(marginal({"a": 2}, ["a"]))
     (0.0, 1.0)
     """
+    if isinstance(candidate, Pattern):
+        return 0.0, 1.0
     if is_marginal(candidate):
         return (0.0, 1.0) if candidate[0].factors else (1.0, 1.0)
     found = []
@@ -83,3 +96,27 @@ def expected_noise(size: float, noise: Noise, amount: Fraction) -> float:
     if noise == "laplace":
         return size / float(amount)
     return math.sqrt(2 / math.pi) * math.sqrt(size / (2 * float(amount)))
+
+
+def check_counted(domain: Mapping[str, int], queries: Iterable[Query]) -> None:
+    """Refuse a query whose rows tell apart more cells than are counted at once.
+
+    Raises ProgrammingError E_TOO_LARGE.
+    """
+    known: dict[int, int] = {}
+    for query in queries:
+        for product in () if isinstance(query, Pattern) else query:
+            if math.prod(domain[a] for a in product.factors) <= MOST_COUNTED:
+                continue
+            cells = 1
+            for op in product.factors.values():
+                if id(op) not in known:
+                    apart = isinstance(op, Identity)
+                    known[id(op)] = op.n if apart else np.unique(op.dense(), axis=1).shape[1]
+                cells *= known[id(op)]
+            if cells > MOST_COUNTED:
+                raise ProgrammingError(
+                    "E_TOO_LARGE",
+                    f"a query over {', '.join(product.factors)} tells {cells:,} cells apart",
+                    hint=f"at most {MOST_COUNTED:,}: ask about fewer columns at once",
+                )

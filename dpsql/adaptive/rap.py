@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from dpsql.adaptive.adam import Adam
-from dpsql.adaptive.at_least import AtLeast
-from dpsql.adaptive.handle import Candidate, Floats, Handle, Measured
+from dpsql.adaptive.handle import Floats, Handle, Measured, Query
+from dpsql.adaptive.query import attributes_of
+from dpsql.adaptive.query import rows as answers_of
 from dpsql.adaptive.relaxed import ProductMixture, layout
 from dpsql.adaptive.sparsemax import project_blocks
-from dpsql.adaptive.targets import Query, Targets
+from dpsql.adaptive.targets import Targets
 from dpsql.errors import ProgrammingError
 
 TOTAL_SHARE = Fraction(1, 20)
@@ -24,6 +25,8 @@ RATE = 5e-3
 STEPS = 3000
 TOLERANCE = 1e-7
 PATIENCE = 10
+DECAY, DECAYS = 0.25, 3
+"""When a fit has settled it goes on from its best with this part of the rate, so many times."""
 
 Gradient = Callable[[Targets, Floats], tuple[float, Floats]]
 Report = Callable[[str], None]
@@ -79,7 +82,8 @@ def fit_relaxed(
         project_blocks(x, blocks)
     else:
         x = warm.table.astype(np.float32)
-    touched = [block for name, block in layout(domain).items() if name in _touched(queries)]
+    names = {name for query in queries for name in attributes_of(query)}
+    touched = [block for name, block in layout(domain).items() if name in names]
     moving = targets.columns()
     best, least, waited = x.copy(), math.inf, 0
     adam = Adam(rate)
@@ -91,8 +95,13 @@ def fit_relaxed(
             best, least = x.copy(), loss
         if progress is not None:
             progress(step, loss)
-        if waited >= patience or step == steps:
+        if step == steps or (waited >= patience and adam.rate < DECAY**DECAYS * rate * 1.5):
             break
+        if waited >= patience:
+            x, adam, waited = best.copy(), Adam(DECAY * adam.rate), 0
+            continue
+        if targets.patterns:
+            _level(slope, touched)
         moved = x[:, moving]
         adam.step(moved, slope[:, moving] / np.float32(2 * loss))
         x[:, moving] = moved
@@ -101,6 +110,15 @@ def fit_relaxed(
     for block in blocks:
         table[:, block] /= table[:, block].sum(axis=1, keepdims=True)
     return ProductMixture(dict(domain), float(total), table, "rap", least)
+
+
+def _level(slope: Floats, blocks: Sequence[slice]) -> None:
+    """Take out what moves all cells of a block alike, which stays on no simplex.
+
+    A pattern pulls at all of its classes, and Adam would only see that.
+    """
+    for block in blocks:
+        slope[:, block] -= slope[:, block].mean(axis=1, keepdims=True)
 
 
 def run_rap(
@@ -136,32 +154,33 @@ def run_rap(
             hint="leave the settings out to use the defaults",
         )
     domain = handle.domain
-    candidates = [_candidate(query, domain) for query in queries]
     if total is None:
         noisy = handle.total(handle.remaining() * TOTAL_SHARE)
         total = max(1.0, float(noisy.values[0]))
     fit = _Fit(domain, queries, total, rows, rate, steps, tolerance, patience, rng, gradient)
-    if turns == 1 or len(queries) == 1:
-        fit.add(range(len(queries)), handle.measure(candidates, handle.remaining()))
-        return RelaxedRun(fit.refit(None), tuple(fit.measured), tuple(fit.chosen))
     turns = min(turns, math.ceil(len(queries) / counts))
-    everything = _answers(domain, candidates)
+    if turns == 1:
+        fit.add(range(len(queries)), handle.measure(queries, handle.remaining()))
+        return RelaxedRun(fit.refit(None), tuple(fit.measured), tuple(fit.chosen))
+    everything = _answers(domain, queries)
     model = fit.refit(None)
     try:
         for turn in range(turns):
             amount = handle.remaining() / (turns - turn)
             taken = set(fit.chosen)
             left = [i for i in range(len(queries)) if i not in taken]
-            flat = model.total * everything.shares(model.table.astype(np.float32))
-            answers = _split(flat, candidates)
-            picked = handle.select(
-                [candidates[i] for i in left],
-                [answers[i] for i in left],
-                count=min(counts, len(left)),
-                amount=amount / 2,
-            )
-            new = [left[i] for i in picked]
-            fit.add(new, handle.measure([candidates[i] for i in new], amount / 2))
+            new = left
+            if len(left) > counts:  # those that are left at last need no choice
+                flat = model.total * everything.shares(model.table.astype(np.float32))
+                answers = _split(flat, queries)
+                picked = handle.select(
+                    [queries[i] for i in left],
+                    [answers[i] for i in left],
+                    count=counts,
+                    amount=amount / 2,
+                )
+                new, amount = [left[i] for i in picked], amount / 2
+            fit.add(new, handle.measure([queries[i] for i in new], amount))
             model = fit.refit(model)
             if report is not None:
                 report(f"round {turn + 1} of {turns}: {len(fit.chosen)} queries measured")
@@ -215,28 +234,14 @@ class _Fit:
         )
 
 
-def _candidate(query: Query, domain: Mapping[str, int]) -> Candidate:
-    return query.candidate(domain) if isinstance(query, AtLeast) else query
-
-
-def _touched(queries: Sequence[Query]) -> set[str]:
-    names: set[str] = set()
-    for query in queries:
-        if isinstance(query, AtLeast):
-            names |= set(query.predicates)
-        else:
-            names |= {a for product in query for a in product.factors}
-    return names
-
-
-def _answers(domain: Mapping[str, int], candidates: Sequence[Candidate]) -> Targets:
+def _answers(domain: Mapping[str, int], queries: Sequence[Query]) -> Targets:
     """Compile the whole workload once; its values play no part."""
-    zeros = [np.zeros(c[0].rows) for c in candidates]
-    return Targets.read(domain, candidates, zeros, [1.0] * len(candidates), 1.0, np.float32)
+    zeros = [np.zeros(answers_of(query)) for query in queries]
+    return Targets.read(domain, queries, zeros, [1.0] * len(queries), 1.0, np.float32)
 
 
-def _split(flat: Floats, candidates: Sequence[Candidate]) -> list[Floats]:
-    sizes = [c[0].rows for c in candidates]
+def _split(flat: Floats, queries: Sequence[Query]) -> list[Floats]:
+    sizes = [answers_of(query) for query in queries]
     if all(size == 1 for size in sizes):
         return list(flat[:, np.newaxis])
     return np.split(flat, np.cumsum(sizes)[:-1])

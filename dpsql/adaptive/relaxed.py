@@ -13,6 +13,7 @@ from dpsql.adaptive.handle import Candidate, Floats, Integers
 from dpsql.algebra.blocks import Identity
 from dpsql.answer.linear import clique_of, whole_marginal
 from dpsql.answer.synthetic import category_rows
+from dpsql.plan.pattern import Pattern
 from dpsql.plan.workload import Product
 
 
@@ -77,6 +78,32 @@ class ProductMixture:
         half = _middle([t.shape[1] for t in tables])
         left, right = row_outer(tables[:half]), row_outer(tables[half:])
         return np.asarray(left.T @ right / count).reshape(-1)
+
+    def answer_within(self, product: Product, pattern: Pattern) -> Floats:
+        """Return the answers of a product, counting only the rows of a pattern, flat.
+
+        Rows over the pattern's own attributes are taken one by one, all others together.
+        """
+        from dpsql.adaptive.diagrams import Diagrams
+
+        places, diagram = layout(self.domain), Diagrams.read([pattern], self.domain, np.float64)
+        names = [a for a in self.domain if a in product.factors]
+        inside = [a for a in names if a in pattern.labels]
+        outside = [a for a in names if a not in pattern.labels]
+        dense = {a: np.asarray(product.factors[a].dense(), dtype=np.float64) for a in names}
+        tables = [self.table[:, places[a]] @ dense[a].T for a in outside]
+        rest = row_outer([np.ones((len(self.table), 1)), *tables])
+        shape = [len(dense[a]) for a in inside]
+        out = np.empty((*shape, rest.shape[1]))
+        for index in np.ndindex(*shape):
+            x = self.table.copy() if inside else self.table
+            for a, row in zip(inside, index, strict=True):
+                x[:, places[a]] *= dense[a][row]
+            held = diagram.states(diagram.classes(x))[-1][0]
+            out[index] = held @ rest / len(x)
+        tensor = out.reshape([*shape, *(len(dense[a]) for a in outside)])
+        order = [(inside + outside).index(a) for a in names]
+        return np.asarray(self.total * tensor.transpose(order).reshape(-1))
 
     def marginal(self, attributes: tuple[str, ...]) -> Floats:
         """Return the counts over the given attributes as a tensor, axes as given."""

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from dpsql.adaptive.at_least import AtLeast, CountQuery
-from dpsql.adaptive.handle import Candidate, Floats, Integers
+from dpsql.adaptive.diagrams import Diagrams
+from dpsql.adaptive.handle import Floats, Integers, Query
 from dpsql.adaptive.predicates import Predicates
 from dpsql.adaptive.relaxed import layout, row_outer
 from dpsql.algebra.blocks import Identity
+from dpsql.plan.pattern import Pattern
 from dpsql.plan.workload import Product
 
-Query: TypeAlias = "Candidate | AtLeast"
+PATTERNS = 64
+"""Patterns that are evaluated together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Targets:
     size: int
     blocks: tuple[tuple[int, tuple[Block, ...]], ...]
     batches: tuple[tuple[Predicates, Integers], ...]
-    counts: tuple[tuple[int, CountQuery], ...]
+    patterns: tuple[tuple[Diagrams, Integers], ...]
     values: Floats
     weights: Floats
 
@@ -97,11 +99,14 @@ class Targets:
         dtype: Any = np.float64,
     ) -> Targets:
         """Compile queries; weights are 1 / variance with a mean of one."""
-        blocks, counts, start = [], [], 0
+        blocks, start = [], 0
+        places: list[int] = []
+        patterns: list[Pattern] = []
         singles: dict[int, list[tuple[int, Product]]] = {}
         for query in queries:
-            if isinstance(query, AtLeast):
-                counts.append((start, CountQuery.read(query, domain, dtype)))
+            if isinstance(query, Pattern):
+                places.append(start)
+                patterns.append(query)
                 start += 1
                 continue
             if query[0].rows == 1:
@@ -115,13 +120,18 @@ class Targets:
             (Predicates.read([p for _, p in group], domain, dtype), np.array([i for i, _ in group]))
             for group in singles.values()
         )
+        diagrams = tuple(
+            (
+                Diagrams.read(patterns[i : i + PATTERNS], domain, dtype),
+                np.array(places[i : i + PATTERNS]),
+            )
+            for i in range(0, len(patterns), PATTERNS)
+        )
         flat = np.concatenate([np.asarray(v, dtype=np.float64) for v in values] or [np.zeros(0)])
         scales = np.repeat(np.asarray(stddevs, dtype=np.float64), [len(v) for v in values])
         weights = 1 / np.square(scales / max(scales.min(initial=np.inf), 1e-300))
         weights /= max(weights.mean() if weights.size else 1.0, 1e-300)
-        return cls(
-            sum(domain.values()), tuple(blocks), batches, tuple(counts), flat / total, weights
-        )
+        return cls(sum(domain.values()), tuple(blocks), batches, diagrams, flat / total, weights)
 
     def columns(self) -> Integers:
         """Return the columns of the table that some answer depends on."""
@@ -133,8 +143,8 @@ class Targets:
         for batch, _ in self.batches:
             for columns, vectors in zip(batch.columns, batch.vectors, strict=True):
                 used[columns] |= vectors.any(axis=0)
-        for _, query in self.counts:
-            for columns in query.columns:
+        for diagrams, _ in self.patterns:
+            for columns in diagrams.columns:
                 used[columns] = True
         return np.flatnonzero(used)
 
@@ -147,8 +157,8 @@ class Targets:
                 out[start : start + flat.size] += flat
         for batch, owners in self.batches:
             np.add.at(out, owners, batch.shares(x))
-        for place, query in self.counts:
-            out[place] = query.answer(query.tables(x))
+        for diagrams, places in self.patterns:
+            out[places] = diagrams.shares(x)
         return out
 
     def value_and_gradient(self, x: Floats) -> tuple[float, Floats]:
@@ -174,11 +184,12 @@ class Targets:
             flat[places] = pulled
             for batch, owners, factors in singles:
                 batch.pull(factors, flat[owners], gradient)
-        for place, query in self.counts:
-            held = query.tables(x)
-            value, one = self._error(slice(place, place + 1), np.array([query.answer(held)]))
+        for diagrams, places in self.patterns:
+            chances = diagrams.classes(x)
+            states = diagrams.states(chances)
+            value, pulled = self._error(places, states[-1].mean(axis=1, dtype=np.float64))
             loss += value
-            query.pull(held, float(one[0]), gradient)
+            diagrams.pull(chances, states, pulled, gradient)
         return loss, gradient
 
     def _error(self, where: slice | Integers, shares: Floats) -> tuple[float, Floats]:

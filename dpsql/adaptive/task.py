@@ -8,17 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpsql.adaptive.auto import Choice, Facts, Metric, decide
-from dpsql.adaptive.handle import Candidate, Handle, Measured, Model, Noise
-from dpsql.adaptive.query import attributes_of, is_marginal
+from dpsql.adaptive.handle import Candidate, Handle, Measured, Model, Noise, Query
+from dpsql.adaptive.query import attributes_of, check_counted, is_marginal
 from dpsql.adaptive.settings import Settings, check
 from dpsql.answer.junction import DEFAULT_CAP, model_cells
 from dpsql.answer.linear import estimate_total
 from dpsql.errors import ProgrammingError
+from dpsql.plan.pattern import Pattern
 
 if TYPE_CHECKING:
     from dpsql.adaptive.backends import Backend
@@ -30,6 +32,9 @@ FIXED_COMPONENTS, FIXED_STEPS = 400, 300
 
 TOTAL_SHARE = Fraction(1, 20)
 """Spent on the number of rows where a fixed strategy need not determine it."""
+
+MOST_TOGETHER = 6
+"""Attributes of a query up to which all their subsets are marginals to choose from."""
 
 MODELS = ("auto", "mwem", "marginals", "mixture", "pgm", "rap")
 
@@ -43,7 +48,7 @@ class Task:
     """
 
     domain: Mapping[str, int]
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[Query, ...]
     noise: Noise
     amount: Fraction
     choice: Choice
@@ -53,6 +58,9 @@ class Task:
         """The canonical text of every public setting."""
         digest = hashlib.sha256()
         for candidate in self.candidates:
+            if isinstance(candidate, Pattern):
+                digest.update(candidate.key.encode())
+                continue
             for product in candidate:
                 digest.update(repr([(n, f.key) for n, f in product.factors.items()]).encode())
                 digest.update(repr(product.weight).encode())
@@ -61,11 +69,25 @@ class Task:
         return repr((facts, self.choice.power, self.hint, digest.hexdigest()))
 
     @property
+    def products(self) -> tuple[Candidate, ...]:
+        """The candidates of a mechanism that takes no patterns."""
+        return tuple(c for c in self.candidates if not isinstance(c, Pattern))
+
+    @property
     def cliques(self) -> tuple[tuple[str, ...], ...]:
-        """The attribute sets of the candidates, each once, in domain order."""
-        found = {
-            tuple(a for a in self.domain if a in attributes_of(c)): None for c in self.candidates
-        }
+        """The attribute sets of the candidates, each once, in domain order.
+
+        One of many attributes, or of too many cells to be a marginal, stands for its pairs.
+        """
+        found: dict[tuple[str, ...], None] = {}
+        for candidate in self.candidates:
+            touched = attributes_of(candidate)
+            clique = tuple(a for a in self.domain if a in touched)
+            cells = math.prod(self.domain[a] for a in clique)
+            if len(clique) <= MOST_TOGETHER and cells <= DEFAULT_CAP:
+                found[clique] = None
+            else:
+                found |= dict.fromkeys(combinations(clique, min(2, len(clique))))
         return tuple(clique for clique in found if clique)
 
 
@@ -83,7 +105,7 @@ class Learned:
 
         lines = []
         for m in self.measurements:
-            names = ", ".join(attributes_of(m.candidate)) or "number of rows"
+            names = ", ".join(attributes_of(m.query)) or "number of rows"
             lines.append(f"measured {names}: {m.values.size} numbers, stddev {m.stddev:.4g}")
         for s in error_statements(self.model, self.measurements):
             names = ", ".join(s.attributes)
@@ -95,7 +117,7 @@ class Learned:
 
 def make_task(
     domain: Mapping[str, int],
-    candidates: Sequence[Candidate],
+    candidates: Sequence[Query],
     noise: Noise,
     amount: Fraction,
     *,
@@ -111,30 +133,58 @@ def make_task(
     if not candidates:
         raise ProgrammingError("E_WORKLOAD", "the workload is empty", hint="ask for something")
     task = Task(dict(domain), tuple(candidates), noise, amount, Choice("matrix", "", {}), hint)
-    if model == "auto":
+    products, refusal = _as_products(task.candidates)
+    if model != "auto":
+        choice = _named(task, model)
+    elif hint is None:
+        choice = _without_rows(task, refusal is None)
+    else:
         admitted = sum(_fits_tree(domain, [clique]) for clique in task.cliques)
         facts = Facts(
             domain, task.candidates, noise, amount, hint, metric, False, matrix_rmse, admitted
         )
         choice = decide(facts)
-        if hint is None:
-            choice = _without_rows(task)
-    else:
-        choice = _named(task, model)
+        if refusal is not None and choice.mechanism not in ("rap", "marginals"):
+            choice = Choice("rap", "a condition takes too many products", {}, "relaxed")
+    if choice.mechanism == "marginals":
+        if refusal is not None and model == "pgm":
+            raise refusal
+        if refusal is not None:
+            choice = replace(choice, model="mixture")
+    elif choice.mechanism != "rap":
+        if refusal is not None:
+            raise refusal
+        task = replace(task, candidates=products)
     if choice.mechanism == "mwem":
-        check(domain, task.candidates, Settings(hint=hint))
+        check(domain, products, Settings(hint=hint))
+    check_counted(task.domain, task.candidates)
     return replace(task, choice=choice)
 
 
-def _without_rows(task: Task) -> Choice:
+def _as_products(
+    queries: Sequence[Query],
+) -> tuple[tuple[Candidate, ...], ProgrammingError | None]:
+    """All queries as sums of disjoint products, or why that is refused."""
+    from dpsql.adaptive.diagrams import products_of
+
+    try:
+        found = [products_of(q) if isinstance(q, Pattern) else q for q in queries]
+        return tuple(found), None
+    except ProgrammingError as error:
+        return (), error
+
+
+def _without_rows(task: Task, are_products: bool) -> Choice:
     """The mechanism by the shape of the workload alone."""
     note = "no number of rows is declared"
     if all(is_marginal(c) for c in task.candidates):
         return replace(_named(task, "marginals"), rule=f"{note}; all queries are marginals")
     cells = math.prod(task.domain.values())
-    if cells <= DEFAULT_CAP:
+    if cells <= DEFAULT_CAP and are_products:
         return Choice("mwem", f"{note}; {cells} cells fit an explicit table", {}, "factored")
-    return Choice("rap", f"{note}; {cells} cells are too many for a table", {}, "relaxed")
+    what = f"{cells} cells are too many for a table"
+    what = what if cells > DEFAULT_CAP else "a condition takes too many products"
+    return Choice("rap", f"{note}; {what}", {}, "relaxed")
 
 
 def _named(task: Task, model: str) -> Choice:
@@ -178,7 +228,7 @@ def run_task(task: Task, handle: Handle, report: Report | None = None) -> Learne
     if mechanism == "mwem":
         from dpsql.adaptive.mwem import mwem
 
-        run = mwem(handle, task.candidates, Settings(hint=task.hint), progress=_told(report))
+        run = mwem(handle, task.products, Settings(hint=task.hint), progress=_told(report))
         return Learned(run.model, tuple(r.measured for r in run.rounds), run.interrupted)
     if mechanism == "rap":
         from dpsql.adaptive.rap import run_rap
@@ -195,7 +245,7 @@ def run_task(task: Task, handle: Handle, report: Report | None = None) -> Learne
     first = []
     if not any(is_marginal(c) for c in task.candidates):
         first = [handle.total(handle.remaining() * TOTAL_SHARE)]
-    measured = measure_strategy(handle, task.candidates, task.choice.power)
+    measured = measure_strategy(handle, task.products, task.choice.power)
     total = float(first[0].values[0]) if first else estimate_total(measured, task.domain)
     model = _backend(task).fit(measured, max(1.0, total), None, last=True)
     return Learned(model, (*first, *measured))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpsql.answer.estimate import AnyEstimate
 from dpsql.answer.graphical import Models
-from dpsql.answer.modelled import answer_terms
+from dpsql.answer.modelled import answer_from
 from dpsql.answer.ranks import read_rank
 from dpsql.answer.releases import Release
 from dpsql.answer.reprocess import reprocess
@@ -80,11 +80,11 @@ def _ask_models(
     asked = []
     for j, (select, answer) in enumerate(item.answers()):
         synthetic = synthetics[select.query.table] if select.table.synthetic else learned
-        if synthetic is None or not answer.terms:
+        if synthetic is None or not answer.whole:
             continue
         if synthetic not in asked:
             asked.append(synthetic)
-        flat = answer_terms(synthetic.model, select.table, answer.terms)
+        flat = answer_from(synthetic.model, select.table, answer)
         columns = [name for name in select.table.columns if select.table.columns[name].size]
         answers[index, j] = answer.arrange(flat, columns)
         variances[index, j] = np.full(flat.shape, np.nan)

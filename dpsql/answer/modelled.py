@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,16 @@ from dpsql.algebra.blocks import simplify
 from dpsql.algebra.operator import Operator
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins, Periods, add_periods
-from dpsql.errors import NotSupportedError, OperationalError, printable
+from dpsql.errors import NotSupportedError, OperationalError, ProgrammingError, printable
+from dpsql.plan.pattern import Pattern
 from dpsql.plan.terms import Polynomial, Term
 from dpsql.plan.workload import Product
+from dpsql.sql.compiled import Answer
 
 Floats = NDArray[np.float64]
+
+MOST_GROUPS = 4096
+"""Most groups by columns of a pattern; each is a pattern of its own."""
 
 
 def candidate_of(table: Table, term: Term) -> Candidate:
@@ -62,10 +68,37 @@ def _mean_row(column: Column, polynomial: Polynomial) -> Floats:
     return np.concatenate([means, rest])
 
 
-def answer_terms(model: Model, table: Table, terms: Sequence[Term]) -> Floats:
-    """The answers of a model to a sum of terms, in counts, flat in column order."""
-    found = [model.answer(candidate_of(table, term)) for term in terms]
+def answer_from(model: Model, table: Table, answer: Answer) -> Floats:
+    """The answers of a model, in counts, flat in column order.
+
+    Raises: ProgrammingError (E_PREDICATE, E_TOO_LARGE) for a condition over many columns that the
+    model cannot answer in one piece, and that takes too many products.
+    """
+    within = getattr(model, "answer_within", None)
+    found: list[Floats] = []
+    for term in answer.terms if within is None else answer.whole:
+        (product,) = candidate = candidate_of(table, term)
+        if term.pattern is None:
+            found.append(model.answer(candidate))
+        elif within is not None:
+            check_groups(product, term.pattern)
+            found.append(within(product, term.pattern))
     return np.asarray(sum(found[1:], found[0]), dtype=np.float64)
+
+
+def check_groups(product: Product, pattern: Pattern) -> None:
+    """Refuse groups by columns of a pattern that are too many to be taken one by one.
+
+    Raises: ProgrammingError (E_TOO_LARGE).
+    """
+    groups = math.prod(f.rows for name, f in product.factors.items() if name in pattern.labels)
+    if groups > MOST_GROUPS:
+        raise ProgrammingError(
+            "E_TOO_LARGE",
+            f"{groups:,} groups by columns that a condition couples with others",
+            hint=f"at most {MOST_GROUPS:,}: group by fewer of {', '.join(pattern.labels)}",
+            span=pattern.span,
+        )
 
 
 def draw_rows(

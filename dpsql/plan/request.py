@@ -18,7 +18,14 @@ from dpsql.plan.layout import Layout
 from dpsql.plan.memory import check_memory, forecast_memory
 from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.strategy import Noise, assemble
-from dpsql.plan.target import Readings, Target, find_targets, fits, reading_variances
+from dpsql.plan.target import (
+    Readings,
+    Target,
+    find_targets,
+    fingerprint_learned,
+    fits,
+    reading_variances,
+)
 from dpsql.privacy.accounting import rho_for
 
 if TYPE_CHECKING:
@@ -112,7 +119,10 @@ class Request:
     @property
     def tables(self) -> tuple[str, ...]:
         """The case-folded names of the tables that have to be measured."""
-        return tuple(dict.fromkeys(t.table.name.casefold() for t in self.targets))
+        asked = (pair for item in self.statements for pair in item.answers())
+        return tuple(
+            dict.fromkeys(s.query.table for s, a in asked if a.whole and not s.table.synthetic)
+        )
 
     @property
     def noises(self) -> tuple[Noise, ...]:
@@ -125,7 +135,10 @@ class Request:
         """A digest of what is asked and on what terms, whatever the strategy will be."""
         terms = [str(self.epsilon), str(self.delta), self.noise, self.mechanism]
         terms += [] if self.part is None else [str(self.part)]
-        asked = [target.fingerprint() for target in self.targets]
+        if self.is_learned:
+            asked = [fingerprint_learned(self.statements)]
+        else:
+            asked = [target.fingerprint() for target in self.targets]
         return hashlib.sha256(repr((terms, asked)).encode()).hexdigest()
 
 

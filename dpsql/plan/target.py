@@ -92,7 +92,7 @@ def find_targets(statements: Sequence[Compiled]) -> tuple[Target, ...]:
     units: dict[object, tuple[Table, dict[Place, Asked]]] = {}
     for i, statement in enumerate(statements):
         for j, (select, answer) in enumerate(statement.answers()):
-            if not answer.terms or select.table.synthetic:
+            if select.table.synthetic or not answer.terms:
                 continue
             largest = max(term.largest for term in answer.terms)
             sums = any(term.polynomials or term.largest != 1 for term in answer.terms)
@@ -108,6 +108,20 @@ def find_targets(statements: Sequence[Compiled]) -> tuple[Target, ...]:
                 rows.setdefault(select.query.table, (select.table, {}))[1][i, j] = asked
     found = [Target(table, asked) for table, asked in rows.values()]
     return (*found, *(Target(table, asked, units=True) for table, asked in units.values()))
+
+
+def fingerprint_learned(statements: Sequence[Compiled]) -> str:
+    """A digest of what is asked of a model, conditions over several columns in one piece."""
+    digest = hashlib.sha256()
+    for i, statement in enumerate(statements):
+        for j, (select, answer) in enumerate(statement.answers()):
+            if answer.whole and not select.table.synthetic:
+                digest.update(repr((i, j, select.query.table, answer.units)).encode())
+            for term in () if select.table.synthetic else answer.whole:
+                factors = [(name, factor.key) for name, factor in term.factors.items()]
+                pattern = None if term.pattern is None else term.pattern.key
+                digest.update(repr((factors, term.polynomials, term.scale, pattern)).encode())
+    return digest.hexdigest()
 
 
 def reading_variance(forecast: AnyForecast, reading: Reading) -> NDArray[np.float64]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Operator
+from dpsql.plan.pattern import Pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,15 @@ class Term:
     """``scale`` times a product of matrices over columns and of polynomials over measures.
 
     A column without a factor is summed over. All terms of an answer have the same rows.
-    ``largest`` is the largest magnitude of what one row can add.
+    ``largest`` is the largest magnitude of what one row can add. With a ``pattern`` only its rows
+    add anything.
     """
 
     factors: Mapping[str, Operator]
     polynomials: Mapping[str, Polynomial] = field(default_factory=dict)
     scale: float = 1.0
     largest: float = 1.0
+    pattern: Pattern | None = None
 
 
 def gather(terms: Iterable[Term]) -> tuple[Term, ...]:
@@ -74,7 +77,7 @@ def gather(terms: Iterable[Term]) -> tuple[Term, ...]:
 def _merge(left: Term, right: Term) -> Term | None:
     if not left.polynomials or left.polynomials.keys() != right.polynomials.keys():
         return None
-    if left.factors.keys() != right.factors.keys():
+    if left.factors.keys() != right.factors.keys() or left.pattern is not right.pattern:
         return None
     if any(factor is not right.factors[name] for name, factor in left.factors.items()):
         return None
@@ -88,7 +91,13 @@ def _merge(left: Term, right: Term) -> Term | None:
     x, y = left.scale, right.scale
     a, b, c = (x * p + y * q for p, q in zip(one.coefficients, two.coefficients, strict=True))
     total = Polynomial(name, (a, b, c), x * one.null + y * two.null, one.clip)
-    return Term(left.factors, {**left.polynomials, name: total}, 1.0, left.largest + right.largest)
+    return Term(
+        left.factors,
+        {**left.polynomials, name: total},
+        1.0,
+        left.largest + right.largest,
+        left.pattern,
+    )
 
 
 def normalise(rows: NDArray[Any]) -> tuple[NDArray[Any], float]:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.adaptive.handle import Candidate, Floats, Integers, Measured, Noise
+from dpsql.adaptive.handle import Floats, Integers, Measured, Noise, Query
 from dpsql.algebra.blocks import Dense
 from dpsql.errors import InternalError
 from dpsql.plan.cells import Nodes
@@ -118,19 +118,17 @@ class _Looker:
     def _c(self) -> int:
         return self._filter.run.rows_per_unit
 
-    def _read(self, candidates: Sequence[Candidate]) -> list[tuple[Piece, ...]]:
+    def _read(self, candidates: Sequence[Query]) -> list[tuple[Piece, ...]]:
         if len(candidates) == 0:
             raise misused()
         return [self._reader.read(candidate) for candidate in candidates]
 
-    def _release(
-        self, what: str, candidates: Sequence[Candidate], amount: Fraction
-    ) -> list[Measured]:
+    def _release(self, what: str, candidates: Sequence[Query], amount: Fraction) -> list[Measured]:
         pieces = self._read(candidates)
         norm = joint_norm(pieces, self._reader.domain, self.noise)
         noisy, stddev = self._draw(what, pieces, norm, self._c, self._truth, amount)
         return [
-            Measured(candidate, np.array(values, dtype=np.float64), stddev, self.noise)
+            Measured.of(candidate, np.array(values, dtype=np.float64), stddev, self.noise)
             for candidate, values in zip(candidates, noisy, strict=True)
         ]
 
@@ -182,7 +180,7 @@ class Looks(_Looker):
         """Return the noisy number of rows."""
         return self._release("total", [(Product({}),)], amount)[0]
 
-    def measure(self, candidates: Sequence[Candidate], amount: Fraction) -> list[Measured]:
+    def measure(self, candidates: Sequence[Query], amount: Fraction) -> list[Measured]:
         """Return noisy answers of all candidates, released together.
 
         Guarantee: independent noise of one scale, from the joint sensitivity of the integer rows
@@ -192,7 +190,7 @@ class Looks(_Looker):
 
     def select(
         self,
-        candidates: Sequence[Candidate],
+        candidates: Sequence[Query],
         answers: Sequence[Floats],
         *,
         penalties: Sequence[float] | None = None,

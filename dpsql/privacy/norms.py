@@ -1,8 +1,9 @@
 """How much one row can change the answers to candidates, from their own integer rows.
 
-A candidate is a sum of Kronecker products with equally many rows. What one row of data in cell j
-adds is column j, and its norm is the product, over attributes, of norms of factor columns: joint
-sensitivities are maxima of sums of such products, found exactly where the cells can be listed.
+A candidate is a sum of Kronecker products with equally many rows, or a pattern of cells. What one
+row of data in cell j adds is column j, and its norm is the product, over attributes, of norms of
+factor columns: joint sensitivities are maxima of sums of such products, found exactly where the
+cells can be listed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.operator import Operator
 from dpsql.errors import InternalError
+from dpsql.plan.pattern import MAX_CELLS, Pattern
 from dpsql.plan.workload import Product
 
 Norm = Literal["laplace", "gaussian"]
@@ -35,7 +37,8 @@ LARGEST = 1 << 26
 class Piece:
     """The integer rows of one product: a matrix per attribute, None for the identity.
 
-    ``cell`` is the only cell that a single row counts, where it is such a row.
+    ``cell`` is the only cell that a single row counts, where it is such a row. A ``pattern`` has no
+    matrices: every row of data is counted at most once, so all its norms are at most one.
     """
 
     attributes: tuple[str, ...]
@@ -43,6 +46,7 @@ class Piece:
     matrices: tuple[NDArray[np.int64] | None, ...]
     rows: int
     cell: tuple[int, ...] | None
+    pattern: Pattern | None = None
 
     def norms(self, norm: Norm) -> list[Integers]:
         """The norm of every column of every factor, as exact integers."""
@@ -68,21 +72,37 @@ class Reader:
         self.domain = dict(domain)
         self._places = {name: place for place, name in enumerate(self.domain)}
         self._factors: dict[int, Factor] = {}
-        self._pieces: dict[int, tuple[Sequence[Product], tuple[Piece, ...]]] = {}
+        self._pieces: dict[int, tuple[Sequence[Product] | Pattern, tuple[Piece, ...]]] = {}
 
-    def read(self, candidate: Sequence[Product]) -> tuple[Piece, ...]:
+    def read(self, candidate: Sequence[Product] | Pattern) -> tuple[Piece, ...]:
         """Return the integer rows of a candidate, attributes in domain order.
 
         Raises: InternalError (E_INTERNAL) unless they are integers, fit the domain and each other.
         """
         known = self._pieces.get(id(candidate))
         if known is None:
-            pieces = tuple([self._read_product(product) for product in candidate])
+            pieces: tuple[Piece, ...]
+            if isinstance(candidate, Pattern):
+                pieces = (self._read_pattern(candidate),)
+            else:
+                pieces = tuple([self._read_product(product) for product in candidate])
             if not pieces or any(piece.rows != pieces[0].rows for piece in pieces):
                 raise unfit()
             known = candidate, pieces  # the candidate is kept alive, so its id stays its own
             self._pieces[id(candidate)] = known
         return known[1]
+
+    def _read_pattern(self, given: Pattern) -> Piece:
+        """A copy of a pattern, whose truth is yes or no for each class of every cell."""
+        labels = {name: np.array(each) for name, each in given.labels.items()}
+        truth = np.array(given.truth)
+        if truth.dtype != np.bool_ or truth.ndim != len(labels) or not 0 < truth.size <= MAX_CELLS:
+            raise unfit()
+        for (name, each), size in zip(labels.items(), truth.shape, strict=True):
+            fits = each.dtype == np.int64 and each.shape == (self.domain.get(name),)
+            if not fits or each.min() < 0 or each.max() >= size:
+                raise unfit()
+        return Piece(tuple(labels), (), (), 1, None, Pattern(labels, truth))
 
     def _read_product(self, product: Product) -> Piece:
         factors = product.factors

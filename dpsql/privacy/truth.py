@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.plan.cells import AnyResolution
+from dpsql.plan.pattern import Pattern
 from dpsql.privacy.measure import apply_rows_unbounded
-from dpsql.privacy.norms import Piece
+from dpsql.privacy.norms import LISTED, Piece
 from dpsql.privacy.vault.base import Vault
 from dpsql.privacy.whole import misused
 
@@ -20,18 +22,20 @@ Integers = NDArray[Any]
 class Truth:
     """The marginals of one table that were looked at, for the life of one handle."""
 
-    __slots__ = ("_classes", "_closed", "_tensors", "_vault")
+    __slots__ = ("_classes", "_closed", "_numbers", "_tensors", "_vault")
 
     def __init__(self, vault: Vault, classes: Mapping[str, NDArray[np.int64]]) -> None:
         self._vault = vault
         self._classes = dict(classes)
         self._tensors: dict[tuple[str, ...], NDArray[np.int64]] = {}
+        self._numbers: dict[int, tuple[Sequence[Piece], Integers]] = {}
         self._closed = False
 
     def close(self) -> None:
         """Forget everything; later looks fail."""
         self._closed = True
         self._tensors.clear()
+        self._numbers.clear()
 
     def answer(self, pieces: Sequence[Piece]) -> Integers:
         """Return a candidate's true answers, flat and exact, in an array of its own."""
@@ -48,10 +52,10 @@ class Truth:
         found = [0] * len(candidates)
         cells: dict[tuple[str, ...], list[int]] = {}
         for i, pieces in enumerate(candidates):
-            if len(pieces) == 1 and pieces[0].cell is not None:
+            if len(pieces) == 1 and pieces[0].cell is not None and not _is_wide(pieces[0]):
                 cells.setdefault(pieces[0].attributes, []).append(i)
             else:
-                found[i] = _distance(self.answer(pieces), rounded[i])
+                found[i] = _distance(self._number(pieces), rounded[i])
         for names, members in cells.items():
             places = np.array([candidates[i][0].cell for i in members]).reshape(
                 len(members), len(names)
@@ -62,11 +66,58 @@ class Truth:
                 found[i] = gap
         return found
 
+    def _number(self, pieces: Sequence[Piece]) -> Integers:
+        """Return true answers; a single one, which may take a whole table, is worked out once."""
+        if self._closed or pieces[0].rows > 1:
+            return self.answer(pieces)
+        if id(pieces) not in self._numbers:  # pieces are kept alive, so their id stays their own
+            self._numbers[id(pieces)] = pieces, self.answer(pieces)
+        return self._numbers[id(pieces)][1]
+
     def _apply(self, piece: Piece) -> Integers:
+        if piece.pattern is not None:
+            return self._matching(piece.pattern)
+        if _is_wide(piece):
+            return self._apply_wide(piece)
         tensor = self.marginal(piece.attributes)
         if piece.cell is not None:
             return np.array(tensor[piece.cell]).reshape(1)
         return apply_rows_unbounded(list(piece.matrices), tensor)
+
+    def _apply_wide(self, piece: Piece) -> Integers:
+        """Apply rows to counts of the classes of cells that they do not tell apart."""
+        labels: dict[str, Integers] = {}
+        matrices: list[NDArray[np.int64] | None] = []
+        for name, size, matrix in zip(piece.attributes, piece.sizes, piece.matrices, strict=True):
+            if matrix is None:
+                labels[name] = np.arange(size)
+                matrices.append(None)
+            else:
+                columns, labels[name] = np.unique(matrix, axis=1, return_inverse=True)
+                matrices.append(columns)
+        return apply_rows_unbounded(matrices, self._count(labels))
+
+    def _matching(self, pattern: Pattern) -> Integers:
+        """The number of rows of a pattern."""
+        found = self._count(pattern.labels, pattern.truth.shape)
+        return np.array([int(found[pattern.truth].sum())])
+
+    def _count(
+        self, labels: Mapping[str, Integers], shape: Sequence[int] | None = None
+    ) -> NDArray[np.int64]:
+        """The true counts over classes of classes; a shape says how many there may be of each."""
+        if self._closed:
+            raise misused()
+        joined = []
+        for name, each in labels.items():
+            known = self._classes[name]
+            joined.append(np.where(known < 0, -1, each.reshape(-1)[known]))
+        found = self._vault.count(list(labels), joined)
+        if shape is None or found.shape == tuple(shape):
+            return found
+        full = np.zeros(shape, dtype=np.int64)
+        full[tuple(map(slice, found.shape))] = found
+        return full
 
     def marginal(self, names: tuple[str, ...]) -> NDArray[np.int64]:
         """Return the true counts over some attributes; the array is shared, not to be changed."""
@@ -94,6 +145,11 @@ class Tally(Truth):
             found = self._vault.tally(self._resolutions)
             self._tensors[()] = found.reshape(self._resolutions[0].size, -1).sum(axis=1)
         return self._tensors[()]
+
+
+def _is_wide(piece: Piece) -> bool:
+    """Say whether the cells of a product are too many to be counted all: a public fact."""
+    return math.prod(piece.sizes) > LISTED
 
 
 def _distance(true: Integers, whole: Integers) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.catalog import Table
+from dpsql.plan.pattern import refuse_pattern
 from dpsql.plan.terms import Term
 from dpsql.sql.group import Axis, repeat_keys
 from dpsql.sql.query import Outside, Query, Rank, Shell
@@ -21,17 +22,27 @@ from dpsql.sql.truncation import Truncation
 class Answer:
     """One aggregate over one grouping set: a sum of products; none where it is always zero.
 
-    A term's rows, flattened in column order, become (result rows, values of the ranked column) by
-    ``arrange``; ``values`` are those of the ranked column, () without one.
+    In ``whole`` a condition that couples columns is kept as one pattern; ``apart`` has products
+    alone, None where they are too many. A term's rows, flattened in column order, become (result
+    rows, values of the ranked column) by ``arrange``; ``values`` are those of the ranked column,
+    () without one.
     """
 
     branch: int
     aggregate: int
     axes: tuple[Axis, ...]
-    terms: tuple[Term, ...]
+    whole: tuple[Term, ...]
+    apart: tuple[Term, ...] | None
     rank: Rank | None = None
     values: tuple[Any, ...] = ()
     units: bool = False
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The products alone. Raises: ProgrammingError (E_PREDICATE) where they are too many."""
+        if self.apart is None:
+            refuse_pattern(next(t.pattern for t in self.whole if t.pattern is not None))
+        return self.apart
 
     def arrange(self, flat: NDArray[np.float64], order: Sequence[str]) -> NDArray[np.float64]:
         """Reorder rows from ``order``, an order of columns, to result order."""
@@ -75,13 +86,13 @@ class Select:
     @property
     def is_static(self) -> bool:
         """Whether the catalog alone determines the answer."""
-        return self.rows == 0 or not any(answer.terms for answer in self.answers)
+        return self.rows == 0 or not any(answer.whole for answer in self.answers)
 
     def clipped(self) -> tuple[str, ...]:
         """What is said about measures that are summed: their values are clipped."""
         found: dict[str, tuple[float, float]] = {}
         for answer in self.answers:
-            for term in answer.terms:
+            for term in answer.whole:
                 for name, polynomial in term.polynomials.items():
                     column = self.table.columns[name]
                     if column.bounds is not None:

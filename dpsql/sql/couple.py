@@ -16,16 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.errors import ProgrammingError, Span
+from dpsql.errors import Span
+from dpsql.plan.pattern import MAX_CELLS, MAX_PRODUCTS, Pattern, too_large
+from dpsql.sql.query import Condition, Coupled, Query
 
 Mask = NDArray[np.bool_]
 Box = dict[str, Mask]
-
-MAX_TERMS = 256
-"""Most products that one condition may take."""
-
-MAX_COMBINATIONS = 1 << 20
-"""Most combinations of classes on which a condition is evaluated."""
 
 ORDERED = 4
 """Columns up to which every order of them is tried."""
@@ -61,45 +57,82 @@ def check_combinations(classes: Mapping[str, Classes], span: Span) -> None:
     Raises: ProgrammingError (E_TOO_LARGE).
     """
     count = math.prod(len(each.values) for each in classes.values())
-    if count > MAX_COMBINATIONS:
-        raise ProgrammingError(
-            "E_TOO_LARGE",
-            f"the condition depends on {count:,} combinations of values of {', '.join(classes)}",
-            hint=f"at most {MAX_COMBINATIONS:,}; compare with constants, or in separate statements",
-            span=span,
-        )
+    if count > MAX_CELLS:
+        raise too_large(count, classes, span)
 
 
-def decompose(truth: Mask, names: Sequence[str], span: Span) -> list[tuple[int, Box]]:
-    """Write a truth table over classes as a signed sum of products of masks.
+def decompose(pattern: Pattern) -> list[tuple[int, Box]] | None:
+    """Write a pattern as a signed sum of products of masks; None where that takes too many.
 
-    ``truth`` has one axis per column in ``names``; a column that a product leaves out is not
-    restricted. Raises: ProgrammingError (E_PREDICATE).
+    A column that a product leaves out is not restricted.
 
     >>> truth = np.array([[True, True], [True, False]])
-    >>> found = decompose(truth, ("a", "b"), Span("", 0, 0))
+    >>> found = decompose(Pattern({"a": np.arange(2), "b": np.arange(2)}, truth))
     >>> [(sign, {n: m.tolist() for n, m in box.items()}) for sign, box in found]
     [(1, {'a': [True, False]}), (1, {'a': [False, True], 'b': [True, False]})]
     """
-    direct = _fewest(truth, names)
-    if len(direct) > 2:
-        rest = _fewest(~truth, names)
-        if len(rest) + 1 < len(direct):
+    names = tuple(pattern.labels)
+    found = [(1, box) for box in _fewest(pattern.truth, names)]
+    if len(found) > 2:
+        rest = _fewest(~pattern.truth, names)
+        if len(rest) + 1 < len(found):
             everything: Box = {}
-            return _checked([(1, everything), *((-1, box) for box in rest)], names, span)
-    return _checked([(1, box) for box in direct], names, span)
+            found = [(1, everything), *((-1, box) for box in rest)]
+    if len(found) > MAX_PRODUCTS:
+        return None
+    labels = pattern.labels
+    return [(sign, {name: mask[labels[name]] for name, mask in box.items()}) for sign, box in found]
 
 
-def _checked(
-    found: list[tuple[int, Box]], names: Sequence[str], span: Span
-) -> list[tuple[int, Box]]:
-    if len(found) > MAX_TERMS:
-        raise ProgrammingError(
-            "E_PREDICATE",
-            f"the condition over {', '.join(names)} takes {len(found):,} products",
-            hint=f"at most {MAX_TERMS}; join conditions on single columns by AND",
-            span=span,
-        )
+def conditions_of(query: Query) -> Iterator[Condition]:
+    """Every condition of a query."""
+    yield from query.where
+    for aggregate in query.aggregates:
+        yield from aggregate.conditions
+        for summand in aggregate.summands:
+            yield from summand.conditions
+
+
+def connected(coupled: Sequence[Coupled]) -> list[tuple[Coupled, ...]]:
+    """Group conditions that share columns, directly or through others."""
+    groups: list[tuple[set[str | None], list[Coupled]]] = []
+    for each in coupled:
+        columns: set[str | None] = {part.column for part in each.parts if part.column}
+        members = [each]
+        apart = []
+        for known, inside in groups:
+            if known & columns:
+                columns |= known
+                members = [*inside, *members]
+            else:
+                apart.append((known, inside))
+        groups = [*apart, (columns, members)]
+    return [tuple(members) for _, members in groups]
+
+
+def intersect(patterns: Sequence[Pattern]) -> list[tuple[int, Box]] | None:
+    """Patterns over different columns together as products; None where that takes too many."""
+    found: list[tuple[int, Box]] = [(1, {})]
+    for pattern in patterns:
+        boxes = decompose(pattern)
+        if boxes is None:
+            return None
+        pairs = itertools.product(found, boxes)
+        found = [(one * two, {**left, **right}) for (one, left), (two, right) in pairs]
+    return found
+
+
+def join(patterns: Sequence[Pattern]) -> Pattern | None:
+    """Patterns over different columns as one; None where there is none, or too many combinations.
+
+    >>> join([]) is None
+    True
+    """
+    found: Pattern | None = None
+    for pattern in patterns:
+        found = pattern if found is None else found.joined(pattern)
+        if found is None:
+            return None
     return found
 
 
@@ -108,8 +141,8 @@ def _fewest(truth: Mask, names: Sequence[str]) -> list[Box]:
     orders: Iterator[tuple[int, ...]] = iter([tuple(range(truth.ndim))])
     if truth.ndim <= ORDERED:
         orders = itertools.permutations(range(truth.ndim))
-    found = [list(_boxes(truth.transpose(o), [names[i] for i in o])) for o in orders]
-    return min(found, key=len)
+    found = (_boxes(truth.transpose(o), [names[i] for i in o]) for o in orders)
+    return min((list(itertools.islice(boxes, MAX_PRODUCTS + 1)) for boxes in found), key=len)
 
 
 def _boxes(truth: Mask, names: Sequence[str]) -> Iterator[Box]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +14,19 @@ from dpsql.algebra.operator import Operator
 from dpsql.algebra.ranges import AllRange
 from dpsql.catalog import Catalog, Table
 from dpsql.errors import ProgrammingError
+from dpsql.plan.pattern import Pattern, refuse_pattern
 from dpsql.plan.terms import Polynomial, Term, gather, normalise
 from dpsql.sql.compiled import Answer, Branch, Select, cell_kinds
-from dpsql.sql.couple import Box, Classes, Mask, check_combinations, classify, decompose
+from dpsql.sql.couple import (
+    Classes,
+    Mask,
+    check_combinations,
+    classify,
+    conditions_of,
+    connected,
+    intersect,
+    join,
+)
 from dpsql.sql.group import Axis, ascending, nested, partition, ranges
 from dpsql.sql.predicates import Evaluator, Source
 from dpsql.sql.query import (
@@ -96,6 +105,7 @@ class _Piece:
     masks: Mapping[str, Mask]
     weights: Mapping[str, NDArray[Any]]
     polynomials: Mapping[str, Polynomial]
+    pattern: Pattern | None = None
 
 
 class _Products:
@@ -108,6 +118,7 @@ class _Products:
         self.table = table
         self.lookups: dict[str, Lookup] = {each.column: each for each in query.lookups}
         self.sources: dict[str | None, Source] = {}
+        self.patterns: dict[tuple[Coupled, ...], Pattern] = {}
 
     def select(self) -> Select:
         query = self.query
@@ -123,7 +134,7 @@ class _Products:
         self.check_size(branches)
         self.compiler.rehearse(query, types, kinds)
         answers: list[Answer] = []
-        pieces = [list(self.pieces(a)) for a in query.aggregates]
+        pieces = [self.pieces(a) for a in query.aggregates]
         for number, branch in enumerate(branches):
             for j, aggregate in enumerate(query.aggregates):
                 answers.append(self.answer(number, branch, j, aggregate, pieces[j]))
@@ -139,7 +150,7 @@ class _Products:
     def prepare(self) -> None:
         """Evaluate all conditions over single columns together."""
         found: dict[str | None, list[Expression]] = {}
-        for condition in _conditions(self.query):
+        for condition in conditions_of(self.query):
             if isinstance(condition, Expression):
                 found.setdefault(condition.column, []).append(condition)
         for column, expressions in found.items():
@@ -193,24 +204,35 @@ class _Products:
                 span=self.query.keys[0].span if self.query.keys else None,
             )
 
-    def pieces(self, aggregate: Aggregate) -> Iterator[_Piece]:
-        """The summands of an aggregate, each as signed products of masks and weights."""
+    def pieces(self, aggregate: Aggregate) -> tuple[list[_Piece], list[_Piece] | None]:
+        """The summands of an aggregate: with whole patterns, and as signed products alone."""
         shared = (*self.query.where, *aggregate.conditions)
+        whole: list[_Piece] = []
+        apart: list[_Piece] | None = []
         for summand in aggregate.summands:
             conditions = (*shared, *summand.conditions)
             masks = self.masks(conditions)
             if any(not mask.any() for mask in masks.values()):
                 continue
-            masks.pop(None, None)
+            own = {name: mask for name, mask in masks.items() if name is not None}
             scale, weights = self.weights(summand)
-            polynomials = {each.column: each for each in summand.polynomials}
-            coupled = [each for each in conditions if isinstance(each, Coupled)]
-            for sign, box in self.boxes(list(dict.fromkeys(coupled))):
-                both: dict[str, Mask] = {n: m for n, m in masks.items() if n is not None}
-                for name, mask in box.items():
-                    both[name] = both[name] & mask if name in both else mask
+            shape = weights, {each.column: each for each in summand.polynomials}
+            coupled = list(dict.fromkeys(c for c in conditions if isinstance(c, Coupled)))
+            patterns = [self.pattern(group) for group in connected(coupled)]
+            boxes = intersect(patterns)
+            pieces = []
+            for sign, box in boxes or ():
+                both = own | {n: m & own[n] if n in own else m for n, m in box.items()}
                 if all(mask.any() for mask in both.values()):
-                    yield _Piece(sign * scale, both, weights, polynomials)
+                    pieces.append(_Piece(sign * scale, both, *shape))
+            apart = None if apart is None or boxes is None else [*apart, *pieces]
+            pattern = None if boxes is not None and len(pieces) < 2 else join(patterns)
+            if boxes is None and pattern is None:
+                refuse_pattern(patterns[0])
+            if pattern is not None:
+                pieces = [_Piece(scale, own, *shape, pattern)]
+            whole += pieces
+        return whole, apart
 
     def weights(self, summand: Summand) -> tuple[float, dict[str, NDArray[Any]]]:
         """The constant factor of a summand, and its numbers per item of every column."""
@@ -225,18 +247,13 @@ class _Products:
                 weights[factor.column] = numbers if known is None else known * numbers
         return scale, weights
 
-    def boxes(self, coupled: Sequence[Coupled]) -> list[tuple[int, Box]]:
-        """The conjunction of conditions that couple columns, as signed products of masks."""
-        found: list[tuple[int, Box]] = [(1, {})]
-        for group in _connected(coupled):
-            found = [
-                (one * two, {**left, **right})
-                for (one, left), (two, right) in itertools.product(found, self.untangle(group))
-            ]
-        return found
+    def pattern(self, coupled: tuple[Coupled, ...]) -> Pattern:
+        """Conditions over the same columns together."""
+        if coupled not in self.patterns:
+            self.patterns[coupled] = self._pattern(coupled)
+        return self.patterns[coupled]
 
-    def untangle(self, coupled: Sequence[Coupled]) -> list[tuple[int, Box]]:
-        """Conditions over the same columns together, as signed products of masks."""
+    def _pattern(self, coupled: Sequence[Coupled]) -> Pattern:
         span = coupled[0].span
         parts = list(dict.fromkeys(p for each in coupled for p in each.parts if p.column))
         values = {part: self.evaluator.values(self.source(part.column), part) for part in parts}
@@ -263,26 +280,40 @@ class _Products:
                 place = grid[names.index(part.column)]
                 columns.append((values[part][0], [found[k] for k in place]))
             truth &= np.array(self.evaluator.truth(each.sql, columns, span)).reshape(shape)
-        return [
-            (sign, {name: mask[classes[name].labels] for name, mask in box.items()})
-            for sign, box in decompose(truth, names, span)
-        ]
+        return Pattern({name: classes[name].labels for name in names}, truth, span)
 
     def answer(
-        self, number: int, branch: Branch, index: int, aggregate: Aggregate, pieces: list[_Piece]
+        self,
+        number: int,
+        branch: Branch,
+        index: int,
+        aggregate: Aggregate,
+        pieces: tuple[list[_Piece], list[_Piece] | None],
     ) -> Answer:
         """One aggregate over one grouping set."""
         axes, values, rank = branch.axes, (), aggregate.rank
         if rank is not None:
             axis, values = self.ranked(rank)
             axes = (*axes, axis)
+        shape, hidden = (rank, values, aggregate.units), axes[len(branch.axes) :]
         if not branch.rows:
-            return Answer(number, index, axes, (), rank, values, aggregate.units)
-        terms = [
-            self.term(branch.axes, aggregate, piece, axes[len(branch.axes) :]) for piece in pieces
-        ]
-        kept = gather(term for term in terms if term is not None)
-        return Answer(number, index, axes, kept, rank, values, aggregate.units)
+            return Answer(number, index, axes, (), (), *shape)
+        whole, apart = pieces
+        kept = self.terms(branch.axes, aggregate, whole, hidden)
+        products = None if apart is None else kept
+        if apart is not None and any(piece.pattern is not None for piece in whole):
+            products = self.terms(branch.axes, aggregate, apart, hidden)
+        return Answer(number, index, axes, kept, products, *shape)
+
+    def terms(
+        self,
+        axes: Sequence[Axis],
+        aggregate: Aggregate,
+        pieces: Sequence[_Piece],
+        hidden: Sequence[Axis],
+    ) -> tuple[Term, ...]:
+        found = [self.term(axes, aggregate, piece, hidden) for piece in pieces]
+        return gather(term for term in found if term is not None)
 
     def ranked(self, rank: Rank) -> tuple[Axis, tuple[Any, ...]]:
         """The axis of a ranked column: its values in order; sums up to each unless for a mode."""
@@ -352,7 +383,7 @@ class _Products:
             bounds = self.table.columns[name].number_bounds
             assert bounds is not None
             largest *= polynomial.largest(*bounds)
-        return Term(factors, piece.polynomials, scale, largest)
+        return Term(factors, piece.polynomials, scale, largest, piece.pattern)
 
     def items(self, name: str) -> int:
         cells = self.evaluator.cells(self.source(name))
@@ -366,28 +397,3 @@ class _Products:
         out = np.zeros((len(rows), self.table.columns[name].size), dtype=rows.dtype)
         np.add.at(out.T, cells, rows.T)
         return out
-
-
-def _conditions(query: Query) -> Iterator[Condition]:
-    yield from query.where
-    for aggregate in query.aggregates:
-        yield from aggregate.conditions
-        for summand in aggregate.summands:
-            yield from summand.conditions
-
-
-def _connected(coupled: Sequence[Coupled]) -> list[list[Coupled]]:
-    """Group conditions that share columns, directly or through others."""
-    groups: list[tuple[set[str | None], list[Coupled]]] = []
-    for each in coupled:
-        columns: set[str | None] = {part.column for part in each.parts if part.column}
-        members = [each]
-        apart = []
-        for known, inside in groups:
-            if known & columns:
-                columns |= known
-                members = [*inside, *members]
-            else:
-                apart.append((known, inside))
-        groups = [*apart, (columns, members)]
-    return [members for _, members in groups]

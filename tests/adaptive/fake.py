@@ -9,12 +9,14 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.adaptive.handle import Candidate, Floats, Integers, Measured, Noise
+from dpsql.adaptive.diagrams import products_of
+from dpsql.adaptive.handle import Candidate, Floats, Integers, Measured, Noise, Query
 from dpsql.adaptive.query import norm
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.kron import kron_apply
 from dpsql.algebra.operator import Operator
 from dpsql.errors import BudgetExceeded
+from dpsql.plan.pattern import Pattern
 from dpsql.plan.workload import Product
 
 CAP = 1 << 24
@@ -42,8 +44,8 @@ class FakeHandle:
         self.spent: list[tuple[str, Fraction]] = []
         self.rng = rng
         self._tensors: dict[tuple[str, ...], Floats] = {}
-        self._norms: dict[int, tuple[Candidate, float]] = {}
-        self._true: dict[int, tuple[Candidate, Floats]] = {}
+        self._norms: dict[int, tuple[Query, float]] = {}
+        self._true: dict[int, tuple[Query, Floats]] = {}
 
     @classmethod
     def of_histogram(
@@ -71,7 +73,7 @@ class FakeHandle:
 
     def select(
         self,
-        candidates: Sequence[Candidate],
+        candidates: Sequence[Query],
         answers: Sequence[Floats],
         *,
         penalties: Sequence[float] | None = None,
@@ -94,18 +96,18 @@ class FakeHandle:
         noisy = scores + self.rng.gumbel(size=len(scores)) * 2 * spread.max() / epsilon
         return [int(i) for i in np.argsort(-noisy, kind="stable")[:count]]
 
-    def measure(self, candidates: Sequence[Candidate], amount: Fraction) -> list[Measured]:
+    def measure(self, candidates: Sequence[Query], amount: Fraction) -> list[Measured]:
         self._spend("measure", amount)
         return self._release(candidates, amount)
 
-    def true(self, candidate: Candidate) -> Floats:
+    def true(self, candidate: Query) -> Floats:
         """Return the exact answers, for the checks of tests and benchmarks."""
         if id(candidate) not in self._true:
-            parts = [self._apply(product) for product in candidate]
+            parts = [self._apply(product) for product in plain(candidate)]
             self._true[id(candidate)] = candidate, np.asarray(sum(parts), dtype=np.float64)
         return self._true[id(candidate)][1]
 
-    def _norm(self, candidate: Candidate) -> float:
+    def _norm(self, candidate: Query) -> float:
         if id(candidate) not in self._norms:
             self._norms[id(candidate)] = candidate, norm(candidate, "laplace")
         return self._norms[id(candidate)][1]
@@ -127,8 +129,8 @@ class FakeHandle:
         factors = [None if isinstance(f, Identity) else f for f in product.factors.values()]
         return np.asarray(kron_apply(factors, self.marginal(names))).ravel()
 
-    def _release(self, candidates: Sequence[Candidate], amount: Fraction) -> list[Measured]:
-        joint = joint_sensitivity(self.domain, candidates, self.noise)
+    def _release(self, candidates: Sequence[Query], amount: Fraction) -> list[Measured]:
+        joint = joint_sensitivity(self.domain, [plain(c) for c in candidates], self.noise)
         if self.noise == "laplace":
             scale = joint / float(amount)
             stddev = math.sqrt(2) * scale
@@ -139,7 +141,7 @@ class FakeHandle:
             values = self.true(candidate)
             if self.rng is not None:
                 values = values + integer_noise(self.rng, self.noise, scale, values.size)
-            out.append(Measured(candidate, values, stddev, self.noise))
+            out.append(Measured.of(candidate, values, stddev, self.noise))
         return out
 
     def _spend(self, what: str, amount: Fraction) -> None:
@@ -148,6 +150,11 @@ class FakeHandle:
         if amount > self.remaining():
             raise BudgetExceeded(amount, self.remaining())
         self.spent.append((what, amount))
+
+
+def plain(query: Query) -> Candidate:
+    """Return a query as a sum of products."""
+    return products_of(query) if isinstance(query, Pattern) else query
 
 
 def integer_noise(rng: np.random.Generator, noise: Noise, scale: float, size: int) -> Floats:

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql.adaptive.backends import Backend, Graphical, Mixture
-from dpsql.adaptive.handle import Candidate, Floats, Measured
+from dpsql.adaptive.handle import Candidate, Floats, Measured, Query
 from dpsql.adaptive.marginals import closure, run_marginals
 from dpsql.adaptive.mixture import fit_mixture, softmax_blocks, softmax_pull
 from dpsql.adaptive.relaxed import ProductMixture
@@ -72,7 +72,7 @@ def test_penalties_follow_the_noise_that_was_measured() -> None:
     class Doubled(FakeHandle):
         """Two rows per unit: everything is twice as noisy."""
 
-        def measure(self, candidates: Sequence[Candidate], amount: Fraction) -> list[Measured]:
+        def measure(self, candidates: Sequence[Query], amount: Fraction) -> list[Measured]:
             found = super().measure(candidates, amount)
             return [Measured(m.candidate, m.values, 2 * m.stddev, m.noise) for m in found]
 
@@ -95,7 +95,7 @@ def test_a_time_limit_ends_with_one_last_round() -> None:
 
 def test_an_interrupt_returns_a_usable_model() -> None:
     class Impatient(FakeHandle):
-        def measure(self, candidates: Sequence[Candidate], amount: Fraction) -> list[Measured]:
+        def measure(self, candidates: Sequence[Query], amount: Fraction) -> list[Measured]:
             if len(self.spent) > 4:
                 raise KeyboardInterrupt
             return super().measure(candidates, amount)

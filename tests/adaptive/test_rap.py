@@ -7,14 +7,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.adaptive.at_least import AtLeast
+from dpsql.adaptive.handle import Query
 from dpsql.adaptive.rap import fit_relaxed, run_rap
 from dpsql.adaptive.sparsemax import sparsemax
-from dpsql.adaptive.targets import Query, Targets
+from dpsql.adaptive.targets import Targets
 from dpsql.algebra.blocks import Dense
 from dpsql.answer.linear import apply, whole_marginal
 from dpsql.answer.project import project_simplex
 from dpsql.errors import ProgrammingError
+from dpsql.plan.pattern import at_least
 from dpsql.plan.workload import Product
 from tests.adaptive.fake import FakeHandle
 
@@ -36,7 +37,7 @@ def cells() -> list[Query]:
                     names[1]: Dense(np.eye(DOMAIN[names[1]], dtype=np.int64)[[j]]),
                 }
                 found.append((Product(rows),))
-    found.append(AtLeast({"a": np.array([1, 0, 0]), "b": np.array([1, 1, 0, 0])}, 1))
+    found.append(at_least({"a": np.array([1, 0, 0]), "b": np.array([1, 1, 0, 0])}, 1))
     return found
 
 

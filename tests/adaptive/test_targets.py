@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
 from itertools import product as cells_of
 
 import numpy as np
 import pytest
 
-from dpsql.adaptive.at_least import AtLeast
-from dpsql.adaptive.handle import Candidate, Floats
+from dpsql.adaptive.diagrams import products_of
+from dpsql.adaptive.handle import Candidate, Floats, Query
 from dpsql.adaptive.predicates import leave_one_out
 from dpsql.adaptive.relaxed import ProductMixture
-from dpsql.adaptive.targets import Query, Targets
+from dpsql.adaptive.targets import Targets
 from dpsql.algebra.blocks import Dense, Identity, Prefix
 from dpsql.answer.linear import apply, whole_marginal
 from dpsql.errors import OperationalError, ProgrammingError
+from dpsql.plan.pattern import Pattern, at_least
 from dpsql.plan.workload import Product
 
 DOMAIN = {"a": 3, "b": 4, "c": 2, "d": 1, "e": 5}
@@ -30,13 +31,16 @@ def row(*entries: float) -> Dense:
     return Dense(np.array([entries]))
 
 
-THRESHOLDS = [
-    AtLeast({"a": np.array([1, 0, 1]), "b": np.array([0, 1, 1, 0]), "c": np.array([1, 0])}, t)
-    for t in (1, 2, 3)
-]
-SEVERAL = AtLeast(
-    {"a": np.array([[1, 0, 1], [1, 1, 0]]), "e": np.array([[0, 1, 1, 0, 0], [1, 1, 1, 0, 1]])}, 2
+PREDICATES = {"a": np.array([1, 0, 1]), "b": np.array([0, 1, 1, 0]), "c": np.array([1, 0])}
+TWICE = {"a": np.array([[1, 0, 1], [1, 1, 0]]), "e": np.array([[0, 1, 1, 0, 0], [1, 1, 1, 0, 1]])}
+THRESHOLDS = [at_least(PREDICATES, t) for t in (1, 2, 3)]
+SEVERAL = at_least(TWICE, 2)
+RANDOM = Pattern(
+    {"b": np.array([1, 0, 1, 2]), "d": np.array([0]), "e": np.array([0, 1, 2, 1, 1])},
+    np.random.default_rng(0).random((3, 1, 3)) < 0.5,
 )
+NEVER = Pattern({"a": np.array([0, 1, 1])}, np.zeros(2, dtype=np.bool_))
+ALWAYS = Pattern({"c": np.array([0, 1])}, np.ones(2, dtype=np.bool_))
 QUERIES: list[Query] = [
     whole_marginal(DOMAIN, "abe"),
     whole_marginal(DOMAIN, "c"),
@@ -48,11 +52,15 @@ QUERIES: list[Query] = [
     (Product({}),),
     *THRESHOLDS,
     SEVERAL,
+    RANDOM,
+    NEVER,
+    ALWAYS,
+    RANDOM.within({"b": np.array([1, 1, 0, 1], dtype=bool), "a": np.array([0, 1, 1], dtype=bool)}),
 ]
 
 
 def candidate_of(query: Query) -> Candidate:
-    return query.candidate(DOMAIN) if isinstance(query, AtLeast) else query
+    return products_of(query) if isinstance(query, Pattern) else query
 
 
 def targets(seed: int) -> Targets:
@@ -91,36 +99,64 @@ def test_gradient_against_finite_differences() -> None:
         assert float(np.vdot(gradient, direction)) == pytest.approx(slope, rel=1e-5, abs=1e-7)
 
 
-def holds(query: AtLeast, cell: Mapping[str, int]) -> bool:
-    rows = (v[:, cell[a]].sum() for a, v in query.predicates.items())
-    return int(sum(rows)) >= query.t
-
-
-@pytest.mark.parametrize("query", [*THRESHOLDS, SEVERAL])
-def test_a_threshold_is_a_sum_of_disjoint_products(query: AtLeast) -> None:
-    indicator = np.zeros(tuple(DOMAIN.values()))
-    for product in query.candidate(DOMAIN):
+def indicator(query: Pattern) -> Floats:
+    """What the products of a pattern add up to on every cell."""
+    total = np.zeros(tuple(DOMAIN.values()))
+    for product in products_of(query):
         part = np.ones(())
         for name, n in DOMAIN.items():
             factor = product.factors.get(name)
             vector = np.ones(n) if factor is None else factor.dense()[0]
             part = np.multiply.outer(part, vector)
-        indicator += part
+        total += part
+    return np.asarray(total)
+
+
+@pytest.mark.parametrize(("predicates", "t"), [(PREDICATES, t) for t in (1, 2, 3)] + [(TWICE, 2)])
+def test_a_threshold_is_a_sum_of_disjoint_products(
+    predicates: dict[str, np.ndarray], t: int
+) -> None:
+    found = indicator(at_least(predicates, t))
     for cell in cells_of(*(range(n) for n in DOMAIN.values())):
-        assert indicator[cell] == holds(query, dict(zip(DOMAIN, cell, strict=True)))
+        at = dict(zip(DOMAIN, cell, strict=True))
+        held = sum(int(np.atleast_2d(v)[:, at[a]].sum()) for a, v in predicates.items())
+        assert found[cell] == (held >= t)
+
+
+def test_a_pattern_is_a_sum_of_disjoint_products() -> None:
+    masks = {"b": np.array([1, 1, 0, 1], dtype=bool), "a": np.array([0, 1, 1], dtype=bool)}
+    for query, inside in ((RANDOM, {}), (RANDOM.within(masks), masks), (NEVER, {}), (ALWAYS, {})):
+        found = indicator(query)
+        whole = {**NEVER.labels, **ALWAYS.labels, **RANDOM.labels}
+        for cell in cells_of(*(range(n) for n in DOMAIN.values())):
+            at = dict(zip(DOMAIN, cell, strict=True))
+            base = RANDOM if query not in (NEVER, ALWAYS) else query
+            classes = tuple(int(whole[a][at[a]]) for a in base.labels)
+            expected = base.truth[classes] and all(m[at[a]] for a, m in inside.items())
+            assert found[cell] == expected
+
+
+def test_half_of_twelve_predicates_is_no_explosion() -> None:
+    names = [f"a{i}" for i in range(12)]
+    pattern = at_least({name: np.array([1, 0]) for name in names}, 6)
+    domain = dict.fromkeys(names, 2)
+    with pytest.raises(ProgrammingError, match="products"):
+        products_of(pattern)
+    x = np.tile([0.25, 0.75], (3, 12))
+    t = Targets.read(domain, [pattern], [np.zeros(1)], [1.0], 1.0)
+    exact = sum(math.comb(12, k) * 0.25**k * 0.75 ** (12 - k) for k in range(6, 13))
+    assert t.shares(x)[0] == pytest.approx(exact, rel=1e-12)
 
 
 def test_bad_thresholds_are_refused() -> None:
     ones = {f"a{i}": np.array([1, 0]) for i in range(12)}
-    with pytest.raises(ProgrammingError, match="products"):
-        AtLeast(ones, 6).candidate(dict.fromkeys(ones, 2))
     for t in (0, 13):
         with pytest.raises(ProgrammingError, match="no threshold"):
-            AtLeast(ones, t)
+            at_least(ones, t)
     with pytest.raises(ProgrammingError):
-        AtLeast({"a": np.array([2, 0])}, 1)
-    never = AtLeast({"a": np.zeros((1, 3), dtype=np.int64)}, 1).candidate(DOMAIN)
-    assert ProductMixture(DOMAIN, 1.0, blocks(6)).answer(never) == 0
+        at_least({"a": np.array([2, 0])}, 1)
+    with pytest.raises(ProgrammingError, match="combinations"):
+        at_least({f"a{i}": np.array([1, 0]) for i in range(21)}, 6)
 
 
 def test_leave_one_out_survives_zeros() -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dpsql.answer.estimate import AnyEstimate
 from dpsql.answer.graphical import Models
+from dpsql.answer.joint import Joint
 from dpsql.answer.modelled import answer_from
 from dpsql.answer.ranks import read_rank
 from dpsql.answer.releases import Release
@@ -56,7 +57,8 @@ def assemble_results(
         paid, proof = (None, None) if item.is_static else (cost, receipt)
         if asked and item.is_modelled:
             paid, proof = released(asked[0])
-        result = build_result(item, filled, paid, proof, sealed)
+        joint = Joint(index, item, variances, apart, estimates)
+        result = build_result(item, filled, paid, proof, sealed, joint)
         notes = (*result.notes, *notes, *(model.note for model in asked))
         results.append(replace(result, notes=notes, biased=bool(changed or asked)))
     return tuple(results)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.answer.clipped import number_text
+from dpsql.answer.joint import Joint
 from dpsql.answer.result import INTERVAL_WIDTH, CostInfo, ReceiptInfo, Result
 from dpsql.sealed import Sealed
 from dpsql.sql.compiled import Compiled, Select, cell_kinds
@@ -26,7 +27,7 @@ _TYPES = {
     "DOUBLE": "number",
     "FLOAT": "number",
 }
-UNKNOWN = "no standard error is known for columns computed from several noisy tables"
+UNKNOWN = "no standard error is known for columns chosen by noisy numbers or not smooth in them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +43,13 @@ class Filled:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The rows of a result, the standard errors and the type of every column."""
+    """The rows of a result, the standard errors and the type of every column, and slopes."""
 
     rows: tuple[tuple[Any, ...], ...]
     errors: tuple[tuple[float | None, ...] | None, ...]
     types: tuple[str, ...]
     kinds: tuple[str, ...] = ()
+    slopes: tuple[tuple[Any, ...], ...] = ()
 
 
 def build_result(
@@ -56,19 +58,24 @@ def build_result(
     cost: CostInfo | None,
     receipt: ReceiptInfo | None,
     sealed: Sealed,
+    joint: Joint | None = None,
 ) -> Result:
-    """Project, filter, order and put together the cells of one statement."""
+    """Project, filter, order and put together the cells of one statement.
+
+    ``joint`` is needed where the statement has an outer query.
+    """
     if item.outer is None:
         (select,), (numbers,) = item.selects, filled
         plain = select.query.shell.plain
         parts = _project(select, numbers) if plain else _evaluate(select, numbers, cost, sealed)
         notes: tuple[str, ...] = ()
     else:
-        parts = _put_together(item, filled, cost, sealed)
-        unknown = [
-            n and e is None for n, e in zip(item.outer.noisy, item.outer.errors, strict=True)
-        ]
-        notes = (UNKNOWN,) if any(unknown) else ()
+        assert joint is not None
+        parts = _put_together(item, filled, cost, sealed, joint)
+        outer = item.outer
+        known = zip(outer.noisy, outer.errors, outer.influences, strict=True)
+        unknown = any(noisy and e is None and not found for noisy, e, found in known)
+        notes = (UNKNOWN,) if unknown else ()
     clipped = dict.fromkeys(note for select in item.selects for note in select.clipped())
     if item.truncation is not None and item.truncation.level is not None:
         level = number_text(item.truncation.level)
@@ -107,12 +114,14 @@ def _project(select: Select, filled: Filled) -> _Parts:
     return _Parts(tuple(zip(*columns, strict=True)), tuple(errors), tuple(types))
 
 
-def _evaluate(select: Select, filled: Filled, cost: CostInfo | None, sealed: Sealed) -> _Parts:
+def _evaluate(
+    select: Select, filled: Filled, cost: CostInfo | None, sealed: Sealed, slopes: bool = False
+) -> _Parts:
     shell = select.query.shell
     width = INTERVAL_WIDTH[cost.noise] if cost is not None else 0.0
     _fill_cells(select, filled, width, sealed)
     known = [index for index, output in enumerate(shell.outputs) if output.stddev is not None]
-    kinds, found = sealed.query(shell.text())
+    kinds, found = sealed.query(shell.text(slopes=slopes))
     count = len(shell.outputs)
     rows = tuple(tuple(_plain(value) for value in row[:count]) for row in found)
     errors: list[tuple[float | None, ...] | None] = [
@@ -123,17 +132,22 @@ def _evaluate(select: Select, filled: Filled, cost: CostInfo | None, sealed: Sea
             None if row[index] is None else _plain(row[count + position]) for row in found
         )
     types = tuple(_type_name(kind) for kind in kinds[:count])
-    return _Parts(rows, tuple(errors), types, kinds[:count])
+    last = tuple(zip(*(row[count + len(known) :] for row in found), strict=True))
+    return _Parts(rows, tuple(errors), types, kinds[:count], last)
 
 
 def _put_together(
-    item: Compiled, filled: Sequence[Filled], cost: CostInfo | None, sealed: Sealed
+    item: Compiled,
+    filled: Sequence[Filled],
+    cost: CostInfo | None,
+    sealed: Sealed,
+    joint: Joint,
 ) -> _Parts:
     """Run the outer query of a statement over the results of its selects."""
     outer = item.outer
     assert outer is not None
     for index, (select, numbers) in enumerate(zip(item.selects, filled, strict=True)):
-        parts = _evaluate(select, numbers, cost, sealed)
+        parts = _evaluate(select, numbers, cost, sealed, select.query.shell.whole)
         sealed.fill(f"t{index}", _noisy_table(select, parts))
     for table in outer.public:
         sealed.fill(table.name, table.columns)
@@ -141,8 +155,8 @@ def _put_together(
     count = len(outer.columns)
     rows = tuple(tuple(_plain(value) for value in row[:count]) for row in found)
     errors = tuple(
-        _spreads(place, found) if noisy else None
-        for place, noisy in zip(outer.errors, outer.noisy, strict=True)
+        None if not noisy else joint.errors(traced, found) if traced else _spreads(place, found)
+        for place, noisy, traced in zip(outer.errors, outer.noisy, outer.influences, strict=True)
     )
     return _Parts(rows, errors, tuple(map(_type_name, kinds[:count])))
 
@@ -155,13 +169,18 @@ def _spreads(place: int | None, found: Sequence[tuple[Any, ...]]) -> tuple[float
 
 def _noisy_table(select: Select, parts: _Parts) -> dict[str, tuple[str, Sequence[object]]]:
     """The result of a select as a table of the outer shell."""
-    columns: dict[str, tuple[str, Sequence[object]]] = {"i": ("BIGINT", range(len(parts.rows)))}
+    numbers = ("BIGINT", range(len(parts.rows)))
+    columns: dict[str, tuple[str, Sequence[object]]] = {"i": numbers, "r0": numbers}
+    slopes = iter(parts.slopes)
     for position, output in enumerate(select.query.shell.outputs):
         values = [row[position] for row in parts.rows]
         columns[f"c{position}"] = (parts.kinds[position], values)
         spread = parts.errors[position]
         if output.stddev is not None and spread is not None:
             columns[f"e{position}"] = ("DOUBLE", spread)
+        for part, (_, sql) in enumerate(output.slopes if select.query.shell.whole else ()):
+            if sql != "1":
+                columns[f"d{position}_{part}"] = ("DOUBLE", next(slopes, ()))
     return columns
 
 

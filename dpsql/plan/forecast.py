@@ -188,6 +188,21 @@ class Forecast:
             out = np.moveaxis(mixed, -1, 1).reshape(-1, *out.shape[2:])
         return out
 
+    def paired(self, left: Product, right: Product) -> Floats:
+        """Return the covariance of row r of one product with row r of the other.
+
+        All factors have the same number of rows; row r of a product is the Kronecker product of
+        their rows r. Both are rows of products that are supported.
+        """
+        names = [n for n in self.strategy.domain if n in left.factors or n in right.factors]
+        tensor, _ = self.inverse_precisions(names)
+        out: Floats = tensor[np.newaxis]
+        for name in names:
+            means, spread = self.axis(name).cross(left.factors.get(name), right.factors.get(name))
+            shape = (-1,) + (1,) * (out.ndim - 2)
+            out = out[:, 0] * means.reshape(shape) + out[:, 1] * spread.reshape(shape)
+        return out
+
     def variances(self, products: Iterable[Product]) -> list[Floats]:
         """Return ``variance`` of many products; one-row products are handled together."""
         items = list(products)

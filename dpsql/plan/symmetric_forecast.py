@@ -151,17 +151,29 @@ class SymmetricForecast:
         """
         self.check(left)
         self.check(right)
+        return self._grid(self._asked(left, right))
+
+    def paired(self, left: Product, right: Product) -> Floats:
+        """Return the covariance of row r of one product with row r of the other.
+
+        All factors have the same number of rows; row r of a product is the Kronecker product of
+        their rows r. Both are rows of products that are supported.
+        """
+        asked = self._asked(left, right)
+        return self._rows(asked, np.array(np.broadcast_arrays(*(a.place for a in asked))))
+
+    def _asked(self, left: Product, right: Product) -> list[Asked]:
         asked = []
         for axis, orbits in enumerate(self.orbits):
             P, Q = self.factor(left, axis), self.factor(right, axis)
-            p, q = self.parts(axis, P)[0], self.parts(axis, Q)[0]
+            p, q = orbits.query_parts(P)[0], orbits.query_parts(Q)[0]
             if isinstance(P, Total) or isinstance(Q, Total):
                 cross = np.zeros((max(len(p), len(q)), len(orbits.wide)))
             else:
                 cross = orbits.cross(P, Q)
             p, q = (np.broadcast_to(x, (len(cross), x.shape[1])) for x in (p, q))
             asked.append(Asked.gather(p, q, cross))
-        return self._grid(asked)
+        return asked
 
     def total(self, product: Product) -> float:
         """Return the sum of the variances of all rows of a product, without forming them."""

@@ -16,6 +16,7 @@ from sqlglot import exp
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.allowed import check_scalar, written_name
 from dpsql.sql.conditions import condition, conjunction
+from dpsql.sql.derivative import guard
 from dpsql.sql.edges import check_constant
 from dpsql.sql.query import Aggregate, Condition, Rank, Running, Summand
 from dpsql.sql.scope import Scope
@@ -258,15 +259,15 @@ def _is_total(node: exp.Window) -> bool:
 def _where_positive(count: exp.Expr, value: exp.Expr, least: int = 0) -> exp.Expr:
     """NULL unless the noisy count is above ``least``."""
     test = exp.GT(this=count.copy(), expression=exp.Literal.number(least))
-    return exp.Paren(this=exp.Case(ifs=[exp.If(this=test, true=value)]))
+    return exp.Paren(this=guard(exp.Case(ifs=[exp.If(this=test, true=value)])))
 
 
 def _clipped(value: exp.Expr, bounds: tuple[float, float] | None) -> exp.Expr:
     if bounds is None:
         return value
-    out: exp.Expr = exp.Greatest(this=value, expressions=[_number(bounds[0])])
+    out = guard(exp.Greatest(this=value, expressions=[_number(bounds[0])]))
     if math.isfinite(bounds[1]):
-        out = exp.Least(this=out, expressions=[_number(bounds[1])])
+        out = guard(exp.Least(this=out, expressions=[_number(bounds[1])]))
     return out
 
 

@@ -6,11 +6,16 @@ result is an expression over the columns ``c{i}_{j}``, the covariances of the ag
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Hashable
+from typing import TypeVar
 
 from sqlglot import exp
 
+T = TypeVar("T", bound=Hashable)
 Gradient = dict[int, str]
+
+GUARD = "guard"
+"""The mark of nodes that only keep a value within its public range, or from being undefined."""
 
 #: Nodes that pass the error of their first argument through.
 _THROUGH = (
@@ -24,9 +29,17 @@ _THROUGH = (
     exp.Least,
 )
 
+_SMOOTH_TYPES = (exp.DataType.Type.DOUBLE, exp.DataType.Type.FLOAT)
+
 
 class NoDerivative(Exception):
     """The expression has no derivative that this module knows."""
+
+
+def guard(node: exp.Expr) -> exp.Expr:
+    """Mark a node as a guard."""
+    node.meta[GUARD] = True
+    return node
 
 
 def stddev_sql(
@@ -54,6 +67,55 @@ def stddev_sql(
     return f"sqrt(greatest(0.0, {' + '.join(terms)}))"
 
 
+def slopes_of(tree: exp.Expr, unknown: Collection[int] = ()) -> tuple[tuple[int, str], ...]:
+    """Return the derivatives of smooth arithmetic over aggregates; () where it is anything else.
+
+    >>> from sqlglot import parse_one
+    >>> slopes_of(parse_one("a0 / 2")), slopes_of(parse_one("round(a0)"))
+    (((0, '(1) / (2)'),), ())
+    """
+    try:
+        found = smooth_gradient(tree, _aggregate)
+    except NoDerivative:
+        return ()
+    return () if found.keys() & set(unknown) else tuple(found.items())
+
+
+def smooth_gradient(tree: exp.Expr, leaf: Callable[[exp.Column], dict[T, str]]) -> dict[T, str]:
+    """Return the partial derivatives of smooth arithmetic; those of a column are its ``leaf``.
+
+    Smooth are + - * / and square roots, casts to DOUBLE, and what is marked as a guard.
+    Raises: NoDerivative.
+    """
+    inner = tree.this
+
+    def below(part: exp.Expr) -> dict[T, str]:
+        return smooth_gradient(part, leaf)
+
+    match tree:
+        case exp.Column():
+            return leaf(tree)
+        case exp.Literal() if not tree.is_string:
+            return {}
+        case exp.Paren():
+            return below(inner)
+        case exp.Neg() | exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.Sqrt():
+            return _arithmetic(tree, below)
+        case exp.Nullif() if tree.expression == exp.Literal.number(0):
+            return below(inner)
+        case exp.Cast() if tree.to.this in _SMOOTH_TYPES:
+            return below(inner)
+        case exp.Greatest() | exp.Least() if tree.meta.get(GUARD):
+            return below(inner)
+        case exp.Case() if tree.meta.get(GUARD):
+            return below(tree.args["ifs"][0].args["true"])
+    raise NoDerivative
+
+
+def _aggregate(column: exp.Column) -> Gradient:
+    return {int(column.name[1:]): "1"} if column.name.startswith("a") else {}
+
+
 def gradient(tree: exp.Expr) -> Gradient:
     """Return the partial derivatives by aggregate, as SQL texts; absent means zero.
 
@@ -73,29 +135,8 @@ def gradient(tree: exp.Expr) -> Gradient:
     match tree:
         case exp.Column():
             return {int(tree.name[1:]): "1"}
-        case exp.Neg():
-            return {i: f"-({slope})" for i, slope in gradient(tree.this).items()}
-        case exp.Add() | exp.Sub():
-            left, right = gradient(tree.this), gradient(tree.expression)
-            if isinstance(tree, exp.Sub):
-                right = {i: f"-({slope})" for i, slope in right.items()}
-            return _plus(left, right)
-        case exp.Mul():
-            return _plus(
-                _times(gradient(tree.this), _sql(tree.expression)),
-                _times(gradient(tree.expression), _sql(tree.this)),
-            )
-        case exp.Div():
-            above, below = _sql(tree.this), _sql(tree.expression)
-            left = {i: f"({s}) / ({below})" for i, s in gradient(tree.this).items()}
-            right = {
-                i: f"-({above}) * ({s}) / (({below}) * ({below}))"
-                for i, s in gradient(tree.expression).items()
-            }
-            return _plus(left, right)
-        case exp.Sqrt():
-            root = f"nullif(2 * {_sql(tree)}, 0)"
-            return {i: f"({s}) / {root}" for i, s in gradient(tree.this).items()}
+        case exp.Neg() | exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.Sqrt():
+            return _arithmetic(tree, gradient)
         case exp.Case() if tree.args.get("default") is None and len(tree.args["ifs"]) == 1:
             return gradient(tree.args["ifs"][0].args["true"])
         case _ if isinstance(tree, _THROUGH):
@@ -103,14 +144,44 @@ def gradient(tree: exp.Expr) -> Gradient:
     raise NoDerivative
 
 
+def _arithmetic(tree: exp.Expr, below: Callable[[exp.Expr], dict[T, str]]) -> dict[T, str]:
+    """The rules of differentiation; ``below`` gives the derivatives of an operand."""
+    match tree:
+        case exp.Neg():
+            return _negated(below(tree.this))
+        case exp.Add():
+            return _plus(below(tree.this), below(tree.expression))
+        case exp.Sub():
+            return _plus(below(tree.this), _negated(below(tree.expression)))
+        case exp.Mul():
+            return _plus(
+                _times(below(tree.this), _sql(tree.expression)),
+                _times(below(tree.expression), _sql(tree.this)),
+            )
+        case exp.Sqrt():
+            root = f"nullif(2 * {_sql(tree)}, 0)"
+            return {i: f"({s}) / {root}" for i, s in below(tree.this).items()}
+    above, under = _sql(tree.this), _sql(tree.expression)
+    left = {i: f"({s}) / ({under})" for i, s in below(tree.this).items()}
+    right = {
+        i: f"-({above}) * ({s}) / (({under}) * ({under}))"
+        for i, s in below(tree.expression).items()
+    }
+    return _plus(left, right)
+
+
 def _sql(tree: exp.Expr) -> str:
     return tree.sql("duckdb")
 
 
-def _times(slopes: Gradient, factor: str) -> Gradient:
+def _negated(slopes: dict[T, str]) -> dict[T, str]:
+    return {i: f"-({slope})" for i, slope in slopes.items()}
+
+
+def _times(slopes: dict[T, str], factor: str) -> dict[T, str]:
     return {i: f"({factor}) * ({slope})" for i, slope in slopes.items()}
 
 
-def _plus(left: Gradient, right: Gradient) -> Gradient:
+def _plus(left: dict[T, str], right: dict[T, str]) -> dict[T, str]:
     both = {i: f"{left[i]} + {right[i]}" for i in left if i in right}
     return {**left, **right, **both}

@@ -11,7 +11,7 @@ from sqlglot import exp
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.aggregates import Aggregates
 from dpsql.sql.allowed import Locate, check_node, check_window
-from dpsql.sql.derivative import stddev_sql
+from dpsql.sql.derivative import guard, slopes_of, stddev_sql
 from dpsql.sql.growth import check_growth
 from dpsql.sql.keys import UNCERTAINTY, Keys
 from dpsql.sql.query import Output, Running, Shell
@@ -76,9 +76,11 @@ class Outer:
         window = tree.find(exp.Window) is not None
         only = tree.unnest()
         column = only.name if isinstance(only, exp.Column) else ""
-        stddev = None
+        stddev: str | None = None
+        slopes: tuple[tuple[int, str], ...] = ()
         if noisy and not spread and not window:
             stddev = stddev_sql(tree, self.covariances, self.unknown())
+            slopes = slopes_of(tree, self.unknown())
         text = tree.sql("duckdb", comments=False, copy=False)
         return Output(
             name,
@@ -87,6 +89,7 @@ class Outer:
             noisy or spread,
             key=int(column[1:]) if column.startswith("k") else None,
             aggregate=int(column[1:]) if column.startswith("a") else None,
+            slopes=slopes,
         )
 
     def unknown(self) -> set[int]:
@@ -344,7 +347,7 @@ def _guard_division(node: exp.Div) -> exp.Expr:
         return node
     test = exp.GT if isinstance(below.unnest(), exp.Column) else exp.NEQ
     condition = test(this=exp.paren(below.copy()), expression=exp.Literal.number(0))
-    return exp.Paren(this=exp.Case(ifs=[exp.If(this=condition, true=node)]))
+    return exp.Paren(this=guard(exp.Case(ifs=[exp.If(this=condition, true=node)])))
 
 
 def _is_default_frame(node: exp.Window) -> bool:

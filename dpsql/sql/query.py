@@ -118,6 +118,7 @@ class Output:
     ``stddev`` is ``None`` for keys and for expressions whose error has no closed form.
     ``key`` is the index of the grouping key the column simply repeats, if it does.
     ``aggregate`` is the index of the aggregate the column simply repeats, if it does.
+    ``slopes`` are SQL for the derivatives by aggregate where the column is smooth arithmetic.
     """
 
     name: str
@@ -126,6 +127,7 @@ class Output:
     noisy: bool = False
     key: int | None = None
     aggregate: int | None = None
+    slopes: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +148,20 @@ class Shell:
     offset: int = 0
     covariances: frozenset[tuple[int, int]] = field(default_factory=frozenset)
 
-    def text(self, cells: str = "cells") -> str:
-        """The SELECT over the cells: outputs, then the errors of those that have one."""
+    def text(self, cells: str = "cells", slopes: bool = False) -> str:
+        """The SELECT over the cells: outputs, then the errors of those that have one.
+
+        ``slopes`` come last: those that are not constant, output by output.
+        """
         selected = [output.sql for output in self.outputs]
         selected += [output.stddev for output in self.outputs if output.stddev is not None]
+        if slopes:
+            selected += [
+                f"TRY(CAST({sql} AS DOUBLE))"
+                for output in self.outputs
+                for _, sql in output.slopes
+                if sql != "1"
+            ]
         items = ", ".join(f"{sql} AS o{index}" for index, sql in enumerate(selected))
         where = f" WHERE {self.having}" if self.having is not None else ""
         qualify = f" QUALIFY {self.qualify}" if self.qualify is not None else ""
@@ -161,9 +173,15 @@ class Shell:
     @property
     def plain(self) -> bool:
         """Whether the shell only picks keys and aggregates, in declared order."""
-        picked = all(o.key is not None or o.aggregate is not None for o in self.outputs)
-        whole = self.having is None and self.qualify is None and not self.order
-        return picked and whole and self.limit is None and self.offset == 0
+        return self.whole and all(
+            o.key is not None or o.aggregate is not None for o in self.outputs
+        )
+
+    @property
+    def whole(self) -> bool:
+        """Whether every cell gives one row, in declared order."""
+        tested = self.having is not None or self.qualify is not None
+        return not tested and not self.order and self.limit is None and self.offset == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,16 +212,30 @@ class PublicCells:
 
 
 @dataclass(frozen=True, slots=True)
+class Influence:
+    """How a column depends on one noisy number: an aggregate of a select, and where in a row stand
+    the number of its cell and the slope; None for the slope one.
+    """
+
+    select: int
+    aggregate: int
+    cell: int
+    slope: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Outside:
     """What a statement does with the results of its selects: SQL over ``t0``, ``t1``, ....
 
     Their columns are ``c0``, ``c1``, ..., the known standard errors ``e0``, ... of those, and the
     order ``i``. ``columns`` are the names of the result columns, ``noisy`` says which of them
     depend on noisy numbers, and ``errors`` where in a row of ``sql`` their standard errors stand.
+    ``influences`` are those of columns whose standard errors follow from their slopes.
     """
 
     sql: str
     columns: tuple[str, ...]
     noisy: tuple[bool, ...]
     errors: tuple[int | None, ...]
+    influences: tuple[tuple[Influence, ...], ...]
     public: tuple[PublicCells, ...] = ()

@@ -61,16 +61,30 @@ class PublicTable:
 
 
 @dataclass(frozen=True, slots=True)
+class Slope:
+    """The derivative of a column by an aggregate of one select: ``origin`` tells of which cell.
+
+    It is a column of its own unless it is ``one``.
+    """
+
+    origin: int
+    aggregate: int
+    one: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Trait:
     """A column of the shell: its name and DuckDB type; whether it depends on noisy numbers.
 
-    ``error`` says that its standard error stands beside it.
+    ``error`` says that its standard error stands beside it. ``slopes`` are there where it is
+    smooth arithmetic over noisy numbers.
     """
 
     name: str
     kind: str
     noisy: bool = False
     error: bool = False
+    slopes: tuple[Slope, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +92,9 @@ class Known:
     """A table of the shell: columns ``c0``, ``c1``, ..., errors ``e0``, ..., and an order ``i``.
 
     ``rows`` bounds the number of its rows; ``unique`` lists sets of columns that no two rows agree
-    on. ``private`` says that it depends on a private table.
+    on. ``private`` says that it depends on a private table, ``chosen`` that noisy numbers decide
+    which rows it has. ``origins`` are the selects whose cells are numbered in ``r0``, ...; slope 1
+    of column 0 is ``d0_1``.
     """
 
     name: str
@@ -86,6 +102,21 @@ class Known:
     rows: int
     private: bool
     unique: tuple[frozenset[int], ...] = ()
+    chosen: bool = False
+    origins: tuple[int, ...] = ()
+
+    def traces(self) -> list[str]:
+        """The columns that say how it depends on noisy numbers."""
+        return [*self.slope_names(), *(f"r{m}" for m in range(len(self.origins)))]
+
+    def slope_names(self) -> list[str]:
+        """The columns of slopes, in order."""
+        return [
+            f"d{index}_{part}"
+            for index, trait in enumerate(self.traits)
+            for part, slope in enumerate(trait.slopes)
+            if not slope.one
+        ]
 
 
 Relation: TypeAlias = Rows | Leaf | PublicTable | Known

@@ -6,7 +6,7 @@ first SELECT that aggregates them is measured; everything around it is the outer
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from sqlglot import exp
@@ -169,10 +169,8 @@ class Shape:
         names = renamed([t.name for t in known.traits], alias)
         if len(names) > len(known.traits):
             self.refuse(alias, "E_STATEMENT", "more names than columns", "name the columns once")
-        traits = tuple(
-            Trait(n, t.kind, t.noisy, t.error) for n, t in zip(names, known.traits, strict=True)
-        )
-        return Known(known.name, traits, known.rows, known.private, known.unique)
+        traits = tuple(replace(t, name=n) for n, t in zip(names, known.traits, strict=True))
+        return replace(known, traits=traits)
 
     def table(self, node: exp.Table, env: Env) -> Relation:
         """A table of FROM by name: a CTE, a table of the catalog or a view."""
@@ -378,9 +376,11 @@ class Shape:
         name = self.tables.fresh()
         self.tables.texts.append(f"{name} AS MATERIALIZED ({found.sql})")
         traits = tuple(
-            Trait(column.name, "", column.noisy, layers.has_error(column))
+            Trait(column.name, "", column.noisy, layers.has_error(column), column.traced(found))
             for column in found.columns
         )
-        return self.tables.typed(
-            Known(name, traits, found.rows, expressions.private, found.unique), node
+        origins = tuple(select for _, select in found.origins)
+        known = Known(
+            name, traits, found.rows, expressions.private, found.unique, found.chosen, origins
         )
+        return self.tables.typed(known, node)

@@ -1,7 +1,8 @@
 """Expressions of a SELECT of the outer shell -> SQL over the columns of its layers, never an error.
 
-``x0_1`` is column 1 of table 0 in FROM and ``y0_1`` its standard error; ``k0`` are keys, ``g0``
-aggregates, ``w0`` windows, ``h_...`` the values of sub-queries.
+``x0_1`` is column 1 of table 0 in FROM, ``y0_1`` its standard error, ``d0_1_2`` its slope 2 by a
+cell of origin ``r0_...``; ``k0`` are keys, ``g0`` aggregates, ``w0`` windows, ``h_...`` the values
+of sub-queries.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ class Expressions:
         self.query = query
         self.names = Names(locate, parent=around)
         self.hoisted: dict[str, str] = {}
+        self.scalars: dict[str, Known] = {}
+        self.chosen = any(each.table.chosen for each in sources)
         self.public: set[str] = set()
         self.listed = 0
         self.windows: list[str] = []
@@ -222,11 +225,19 @@ class Expressions:
             return self.hoist(f"{name}_x", f"SELECT count(*) > 0 AS {{0}} FROM {table.name}", table)
         if len(table.traits) != 1:
             self.refuse(node, "E_SUBQUERY", "a sub-query of several columns as a value")
+        self.scalars[name] = table
+        traced = "".join(f", any_value({each}) AS {name}_{each}" for each in table.traces())
         return self.hoist(
             name,
-            f"SELECT CASE WHEN count(*) = 1 THEN any_value(c0) END AS {{0}} FROM {table.name}",
+            f"SELECT CASE WHEN count(*) = 1 THEN any_value(c0) END AS {{0}}{traced} "
+            f"FROM {table.name}",
             table,
         )
+
+    def traces_of(self, name: str) -> list[str]:
+        """The columns beside the value of a sub-query that say how it depends on noise."""
+        table = self.scalars.get(name)
+        return [] if table is None else [f"{name}_{each}" for each in table.traces()]
 
     def hoist(self, name: str, sql: str, table: Known) -> exp.Expr:
         if not table.private:

@@ -114,6 +114,7 @@ class Joins:
             tests += _conjuncts(join.args["on"], lambda node: self.expressions.rewrite(node, False))
         texts = []
         for test in tests:
+            self.expressions.chosen |= self.expressions.mentions_noise(test)
             pair = self.equality(test, number)
             if pair is not None:
                 pairs.append(pair)

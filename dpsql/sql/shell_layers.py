@@ -9,7 +9,7 @@ the order of the tables they come from, so that equal requests give equal result
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -17,9 +17,10 @@ from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.bind import CLAUSES
 from dpsql.sql.inline import default_name
 from dpsql.sql.outer import row_count
-from dpsql.sql.relations import find_alias
+from dpsql.sql.relations import Slope, find_alias
 from dpsql.sql.shell_expressions import Expressions, place_of, sql_of, total
 from dpsql.sql.shell_joins import Joins, Keys, Place
+from dpsql.sql.shell_slopes import Influences, slopes_over
 
 _CLAUSES = CLAUSES | {"distinct", "with_"}
 
@@ -29,22 +30,36 @@ MAX_TESTS = 100_000_000
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A result column of a shell SELECT: its name, its SQL, and the column it repeats."""
+    """A result column of a shell SELECT: its name, its SQL, the column it repeats, its slopes."""
 
     name: str
     sql: str
     noisy: bool
     source: Place | None = None
+    slopes: tuple[tuple[tuple[str, int, int], str], ...] = ()
+
+    def traced(self, layered: Layered) -> tuple[Slope, ...]:
+        """Its slopes, by origins of the SELECT."""
+        return tuple(
+            Slope(layered.origins.index((cell, select)), aggregate, sql == "1")
+            for (cell, select, aggregate), sql in self.slopes
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Layered:
-    """A SELECT as SQL, its columns, a bound on its rows and what no two rows agree on."""
+    """A SELECT as SQL, its columns, a bound on its rows and what no two rows agree on.
+
+    ``chosen`` says that noisy numbers decide which rows it has; ``origins`` are the columns that
+    number cells, each with the select they are of.
+    """
 
     sql: str
     columns: tuple[Column, ...]
     rows: int
     unique: tuple[frozenset[int], ...]
+    chosen: bool
+    origins: tuple[tuple[str, int], ...]
 
 
 class Layers:
@@ -72,11 +87,12 @@ class Layers:
         self.expressions.find_groups()
         items = [column for item in self.select.expressions for column in self.items(item)]
         having, qualify = self.test("having"), self.test("qualify")
-        order = self.order()
         limit, offset = (
             row_count(self.select, "limit", self.locate),
             row_count(self.select, "offset", self.locate) or 0,
         )
+        order = self.order(cut=limit is not None or offset > 0)
+        items = self.traced(items)
         body = self.layers(source.sql, where, having, items, qualify, order)
         if rows * self.expressions.listed > MAX_TESTS:
             raise ProgrammingError(
@@ -98,7 +114,17 @@ class Layers:
         end += f" OFFSET {offset}" if offset else ""
         if end:
             body = f"SELECT * FROM ({body}) ORDER BY i{end}"
-        return Layered(body, tuple(items), rows, unique)
+        return Layered(body, tuple(items), rows, unique, self.expressions.chosen, origins_of(items))
+
+    def traced(self, items: Sequence[Column]) -> list[Column]:
+        """The columns with slopes only where no noisy number decides which rows there are."""
+        distinct = bool(self.select.args.get("distinct"))
+        if distinct or self.grouped:
+            noisy = any(item.noisy for item in items) if distinct else False
+            self.expressions.chosen |= noisy or any(self.expressions.group_noise)
+        if distinct or self.grouped or self.expressions.chosen:
+            return [replace(item, slopes=()) for item in items]
+        return list(items)
 
     def layers(
         self,
@@ -113,13 +139,19 @@ class Layers:
         hoisted = "".join(
             f" CROSS JOIN ({sql}) AS t_{name}" for name, sql in self.expressions.hoisted.items()
         )
-        extra = "".join(f", {name}" for name in self.expressions.hoisted)
+        extra = "".join(
+            f", {column}"
+            for name in self.expressions.hoisted
+            for column in (name, *self.expressions.traces_of(name))
+        )
         columns = [f"a{number}.i AS i{number}" for number in range(max(1, len(self.sources)))]
         for number, each in enumerate(self.sources):
             for k, trait in enumerate(each.table.traits):
                 columns.append(f"a{number}.c{k} AS x{number}_{k}")
                 if trait.error:
                     columns.append(f"a{number}.e{k} AS y{number}_{k}")
+            for name in each.table.traces() if any(item.slopes for item in items) else ():
+                columns.append(f"a{number}.{name} AS {name[0]}{number}_{name[1:]}")
         text = f"SELECT {', '.join(columns)}{extra} FROM {source}{hoisted}"
         text = _filtered(text, where)
         places = [f"i{number}" for number in range(max(1, len(self.sources)))]
@@ -160,6 +192,14 @@ class Layers:
             place = items[index].source
             assert place is not None
             outputs.append(f"y{place[0]}_{place[1]} AS e{index}")
+        slopes = {
+            f"d{index}_{part}": f"TRY(CAST({sql} AS DOUBLE))"
+            for index, item in enumerate(items)
+            for part, (_, sql) in enumerate(item.slopes)
+            if sql != "1"
+        }
+        slopes |= {f"r{m}": cell for m, (cell, _) in enumerate(origins_of(items))}
+        outputs += [f"{sql} AS {name}" for name, sql in slopes.items()]
         outputs += [f"{sql} AS q{index}" for index, (sql, _) in enumerate(order)]
         text = f"SELECT {', '.join((*outputs, *places))} FROM ({text})"
         kept = [f"c{index}" for index in range(len(items))]
@@ -170,7 +210,7 @@ class Layers:
             other += [f"any_value(q{index}) AS q{index}" for index in range(len(order))]
             other += [f"min({place}) AS {place}" for place in places]
             text = f"SELECT {', '.join((*kept, *other))} FROM ({text}) GROUP BY {', '.join(kept)}"
-        kept += [f"e{index}" for index in errors]
+        kept += [*(f"e{index}" for index in errors), *slopes]
         by = ", ".join((*(f"q{i} {how}" for i, (_, how) in enumerate(order)), *places))
         return f"SELECT {', '.join(kept)}, row_number() OVER (ORDER BY {by}) AS i FROM ({text})"
 
@@ -197,7 +237,11 @@ class Layers:
     def output(self, name: str, tree: exp.Expr) -> Column:
         place = place_of(tree.unnest())
         noisy = self.expressions.mentions_noise(tree)
-        return Column(name, total(tree), noisy, None if self.grouped else place)
+        slopes: Influences = (
+            slopes_over(self.expressions, tree) if noisy and not self.grouped else {}
+        )
+        source = None if self.grouped else place
+        return Column(name, total(tree), noisy, source, tuple(slopes.items()))
 
     def grouped_unique(self, items: Sequence[Column]) -> tuple[frozenset[int], ...]:
         keys = {f"k{index}" for index in range(len(self.expressions.groups))}
@@ -215,10 +259,11 @@ class Layers:
             self.expressions.refuse(
                 node, "E_WINDOW", f"a window in {clause.upper()}", "QUALIFY tests windows"
             )
+        self.expressions.chosen |= self.expressions.mentions_noise(tree)
         return f"TRY(CAST({sql_of(tree)} AS BOOLEAN))"
 
-    def order(self) -> list[tuple[str, str]]:
-        """The expressions of ORDER BY with their directions."""
+    def order(self, cut: bool) -> list[tuple[str, str]]:
+        """The expressions of ORDER BY with their directions; ``cut`` says that LIMIT follows."""
         order = self.select.args.get("order")
         out = []
         for item in order.expressions if order is not None else []:
@@ -239,6 +284,7 @@ class Layers:
                     )
             else:
                 tree = self.expressions.rewrite(self.named(node), self.grouped, aliases=True)
+            self.expressions.chosen |= cut and self.expressions.mentions_noise(tree)
             nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
             how = f"{'DESC' if item.args.get('desc') else 'ASC'} NULLS {nulls}"
             out.append((total(tree), how))
@@ -260,6 +306,12 @@ class Layers:
         """In ORDER BY the alias of a select item comes before a column of that name."""
         found = find_alias(self.select.expressions, node) if isinstance(node, exp.Column) else None
         return node if found is None else found
+
+
+def origins_of(items: Sequence[Column]) -> tuple[tuple[str, int], ...]:
+    """The columns that number the cells that slopes are of, each with its select."""
+    keys = [key for item in items for key, _ in item.slopes]
+    return tuple(dict.fromkeys((cell, select) for cell, select, _ in keys))
 
 
 def _filtered(text: str, test: str | None) -> str:

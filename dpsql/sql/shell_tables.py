@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from sqlglot import exp
@@ -10,8 +11,8 @@ from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.allowed import Locate, check_scalar
 from dpsql.sql.compiled import Select, cell_kinds
 from dpsql.sql.products import MAX_RESULT_CELLS, Compiler
-from dpsql.sql.query import Outside, PublicCells
-from dpsql.sql.relations import Known, Leaf, PublicTable, Relation, Trait, renamed
+from dpsql.sql.query import Influence, Output, Outside, PublicCells, Shell
+from dpsql.sql.relations import Known, Leaf, PublicTable, Relation, Slope, Trait, renamed
 from dpsql.sql.scope import PublicRows
 
 MAX_SELECTS = 32
@@ -80,15 +81,19 @@ class Tables:
         select = self.compiler.compile(leaf.query)
         shell = leaf.query.shell
         kinds = self.compiler.evaluator.rehearse(
-            shell.text(), {"cells": cell_kinds(shell, select.types, select.kinds)}
+            shell.text(slopes=shell.whole),
+            {"cells": cell_kinds(shell, select.types, select.kinds)},
         )
         traits = tuple(
-            Trait(output.name, kind, output.noisy, output.stddev is not None)
+            Trait(
+                output.name, kind, output.noisy, output.stddev is not None, _slopes(shell, output)
+            )
             for output, kind in zip(shell.outputs, kinds, strict=False)
         )
-        name = f"t{len(self.queries)}"
+        number = len(self.queries)
+        name = f"t{number}"
         rows = select.rows if shell.limit is None else min(select.rows, shell.limit)
-        known = Known(name, traits, rows, True, _unique(select))
+        known = Known(name, traits, rows, True, _unique(select), not shell.whole, (number,))
         self.queries.append((leaf, known))
         self.selects.append(select)
         if sum(each.rows * len(each.query.shell.outputs) for each in self.selects) > (
@@ -100,11 +105,12 @@ class Tables:
                 hint="group by fewer columns",
                 span=self.locate(leaf.node),
             )
-        self.kinds[name] = {"i": "BIGINT"}
+        self.kinds[name] = {"i": "BIGINT", "r0": "BIGINT"}
         for index, trait in enumerate(traits):
             self.kinds[name][f"c{index}"] = trait.kind
             if trait.error:
                 self.kinds[name][f"e{index}"] = "DOUBLE"
+        self.kinds[name] |= dict.fromkeys(known.slope_names(), "DOUBLE")
         return known
 
     def public_table(self, found: PublicTable) -> Known:
@@ -154,16 +160,14 @@ class Tables:
             if error.span is None:
                 error.span = self.locate(node)
             raise
-        traits = tuple(
-            Trait(t.name, kind, t.noisy, t.error)
-            for t, kind in zip(known.traits, kinds, strict=True)
-        )
-        return Known(known.name, traits, known.rows, known.private, known.unique)
+        traits = tuple(replace(t, kind=k) for t, k in zip(known.traits, kinds, strict=True))
+        return replace(known, traits=traits)
 
     def text(self, known: Known) -> str:
-        """The SQL of a table of the shell, its errors after its columns."""
+        """The SQL of a table of the shell: columns, errors, slopes and the cells they are of."""
         columns = [f"c{index}" for index in range(len(known.traits))]
         columns += [f"e{index}" for index, trait in enumerate(known.traits) if trait.error]
+        columns += known.traces()
         items = f"WITH {', '.join(self.texts)} " if self.texts else ""
         return f"{items}SELECT {', '.join(columns)} FROM {known.name} ORDER BY i"
 
@@ -177,18 +181,46 @@ class Tables:
 
     def outside(self, known: Known) -> Outside:
         """The outer shell of the whole statement."""
+        known = _told(known)
         errors: list[int | None] = []
         place = len(known.traits)
         for trait in known.traits:
             errors.append(place if trait.error else None)
             place += trait.error
+        slopes = known.slope_names()
+        influences = tuple(
+            tuple(
+                Influence(
+                    known.origins[slope.origin],
+                    slope.aggregate,
+                    place + len(slopes) + slope.origin,
+                    None if slope.one else place + slopes.index(f"d{index}_{part}"),
+                )
+                for part, slope in enumerate(trait.slopes)
+            )
+            for index, trait in enumerate(known.traits)
+        )
         return Outside(
             self.text(known),
             tuple(trait.name for trait in known.traits),
             tuple(trait.noisy for trait in known.traits),
             tuple(errors),
+            influences,
             tuple(self.cells.values()),
         )
+
+
+def _told(known: Known) -> Known:
+    """A table whose slopes are only those that standard errors are still to be computed from."""
+    traits = tuple(replace(t, slopes=()) if t.error else t for t in known.traits)
+    origins = known.origins if any(trait.slopes for trait in traits) else ()
+    return replace(known, traits=traits, origins=origins)
+
+
+def _slopes(shell: Shell, output: Output) -> tuple[Slope, ...]:
+    """The slopes of a result column by the aggregates of its own cell."""
+    found = output.slopes if shell.whole else ()
+    return tuple(Slope(0, aggregate, sql == "1") for aggregate, sql in found)
 
 
 def _unique(select: Select) -> tuple[frozenset[int], ...]:

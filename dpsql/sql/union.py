@@ -67,7 +67,9 @@ def union(
     )
     rows = left.rows + (right.rows if isinstance(node, exp.Union) else 0)
     unique = () if every else (frozenset(range(len(traits))),)
-    found = Known(name, traits, rows, left.private or right.private, unique)
+    private = left.private or right.private
+    chosen = left.chosen or right.chosen or (private and not every)
+    found = Known(name, traits, rows, private, unique, chosen)
     return f"{name} AS MATERIALIZED ({text})", found
 
 

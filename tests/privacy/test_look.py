@@ -23,11 +23,11 @@ from dpsql.algebra.blocks import Dense
 from dpsql.catalog import Catalog
 from dpsql.errors import BudgetExceeded, Error, InternalError, LedgerError
 from dpsql.plan.workload import Product
-from dpsql.privacy import look
+from dpsql.privacy import look, truth
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.ledger import Ledger
 from dpsql.privacy.look import Looks, open_handle
-from dpsql.privacy.measure import Vaults
+from dpsql.privacy.measure import Vaults, apply_rows_unbounded
 from dpsql.privacy.run import Run
 from tests.privacy.judge import agrees, chi_square, gaussian_masses, laplace_masses
 from tests.privacy.looks import World, cell, dense, some_candidate, whole
@@ -165,6 +165,22 @@ def test_every_marginal_is_counted_once() -> None:
         handle.measure(marginals(), ONE)
     handle.total(ONE)
     assert sorted(world.cells.asked) == [(), ("a",), ("a", "b"), ("b",)]
+
+
+def test_every_single_answer_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    worked: list[int] = []
+
+    def counting(matrices: list[NDArray[np.int64] | None], counts: NDArray[np.int64]) -> Any:
+        worked.append(len(matrices))
+        return apply_rows_unbounded(matrices, counts)
+
+    monkeypatch.setattr(truth, "apply_rows_unbounded", counting)
+    row, both = Dense(np.array([[1, 1, 0]])), Dense(np.array([[1, 1]]))
+    sums: list[Candidate] = [(Product({"a": row}),), (Product({"a": row, "b": both}),)]
+    handle = World(DOMAIN, COUNTS).opened(10)
+    for _ in range(3):
+        handle.select(sums, zeros(sums), amount=ONE)
+    assert worked == [1, 2]
 
 
 @pytest.mark.parametrize("noise", NOISES)

@@ -201,6 +201,8 @@ class Cursor:
         cost, receipt = released(made)
         result = listing(("synthetic", made.name), rows, text)
         notes = (INTERRUPTED,) if made.interrupted else ()
+        if made.name != creation.name:
+            notes = (*notes, f"another process made {creation.name}: this one is {made.name}")
         return replace(result, cost=replace(cost, free=False), receipt=receipt, notes=notes)
 
     def _materialize(self, statement: Statement) -> Result:

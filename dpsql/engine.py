@@ -339,14 +339,12 @@ class Engine:
         return found
 
     def _learn(
-        self, planned: Synthesis, report: Report | None, keep: Callable[[Synthetic], None]
+        self, planned: Synthesis, report: Report | None, keep: Callable[[Synthetic], Synthetic]
     ) -> Synthetic:
         """Pay for one adaptive run, let it look, and keep the model it ends with."""
 
         def learn(handle: Any, receipt: tuple[str, int, str]) -> Synthetic:
-            found = planned.synthetic(run_task(planned.task, handle, report), receipt)
-            keep(found)
-            return found
+            return keep(planned.synthetic(run_task(planned.task, handle, report), receipt))
 
         return self.look(planned.run, planned.epsilon, planned.rho, learn)
 

@@ -250,7 +250,11 @@ def test_a_full_disk_stores_nothing_half(
             return super().execute(sql, *rest)
 
     with monkeypatch.context() as patched:
-        full = SimpleNamespace(connect=partial(sqlite3.connect, factory=Full), Error=sqlite3.Error)
+        full = SimpleNamespace(
+            connect=partial(sqlite3.connect, factory=Full),
+            Error=sqlite3.Error,
+            IntegrityError=sqlite3.IntegrityError,
+        )
         patched.setattr("dpsql.answer.synthetics.sqlite3", full)
         with pytest.raises(dpsql.Error) as error:
             ask(people, "mwem", CUBE)

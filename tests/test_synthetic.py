@@ -14,6 +14,8 @@ from unittest import mock
 import pytest
 
 import dpsql
+from dpsql import engine
+from dpsql.adaptive import task
 from dpsql.adaptive.handle import Noise
 from dpsql.adaptive.rap import run_rap
 from dpsql.dbapi import Connection, verify_ledger
@@ -433,6 +435,22 @@ def test_another_process_may_have_taken_the_name(world: Connection) -> None:
     assert (error.code, len(debits(world))) == ("E_STATEMENT", 1)
 
 
+def test_a_name_that_is_taken_during_a_run_gets_a_number(world: Connection) -> None:
+    def slow(*given: Any) -> Any:
+        with mock.patch.object(engine, "run_task", task.run_task):
+            for name in (" s ", " s_2 "):
+                with dpsql.connect(world.catalog.path) as other:
+                    other.execute(CREATE.format(more="", workload=PAIRS).replace(" s ", name))
+        return task.run_task(*given)
+
+    with mock.patch.object(engine, "run_task", slow):
+        result = create(world)
+    assert result.columns == ("synthetic", "s_3")
+    assert any("s_3" in note for note in result.notes)
+    assert world.execute("SELECT COUNT(*) FROM s_3").result.cost.free  # type: ignore[union-attr]
+    assert [entry.state for entry in debits(world)] == ["released"] * 3
+
+
 def settled(connection: Connection, state: str) -> None:
     """The one entry has a state, the budget is spent, and the ledger is sound."""
     (entry,) = debits(connection)
@@ -496,6 +514,7 @@ def test_a_full_disk(world: Connection) -> None:
 
     class Module:
         Error, Connection = sqlite3.Error, sqlite3.Connection
+        IntegrityError = sqlite3.IntegrityError
 
         @staticmethod
         def connect(*given: Any, **options: Any) -> sqlite3.Connection:

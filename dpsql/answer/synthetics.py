@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import io
+import itertools
 import json
 import sqlite3
 import zipfile
@@ -89,6 +90,10 @@ class Synthetic:
         )
 
 
+class _Taken(Exception):
+    """A name that is stored already."""
+
+
 class Synthetics:
     """The synthetic tables of one catalog, and models of workloads, in one SQLite file.
 
@@ -118,14 +123,24 @@ class Synthetics:
 
         return self._read(load)
 
-    def add(self, synthetic: Synthetic) -> None:
-        """Store a synthetic table durably; all or nothing."""
-        sql = "INSERT INTO synthetic VALUES (?, ?, ?)"
-        self._write(sql, synthetic.name.casefold(), synthetic)
+    def add(self, synthetic: Synthetic) -> Synthetic:
+        """Store a synthetic table durably, all or nothing, and return it as stored.
 
-    def keep(self, request: str, synthetic: Synthetic) -> None:
+        Its name gets a number where another process took it during the run, which is paid for.
+        """
+        sql, named = "INSERT INTO synthetic VALUES (?, ?, ?)", synthetic
+        for number in itertools.count(2):
+            try:
+                self._write(sql, named.name.casefold(), named)
+                break
+            except _Taken:
+                named = replace(synthetic, name=f"{synthetic.name}_{number}")
+        return named
+
+    def keep(self, request: str, synthetic: Synthetic) -> Synthetic:
         """Store the model of a request durably; the newest replaces an older one."""
         self._write("INSERT OR REPLACE INTO learned VALUES (?, ?, ?)", request, synthetic)
+        return synthetic
 
     def _read(self, load: Callable[[sqlite3.Connection], T]) -> T | None:
         if not self.path.exists():
@@ -148,6 +163,8 @@ class Synthetics:
                 db.execute("PRAGMA synchronous = FULL")
                 db.executescript(_SCHEMA)
                 db.execute(sql, (key, body, _digest(key, body)))
+        except sqlite3.IntegrityError:
+            raise _Taken from None
         except sqlite3.Error:
             raise LedgerError(
                 "E_LEDGER_IO",

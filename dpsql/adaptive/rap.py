@@ -6,19 +6,26 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product as cells
 from typing import Any
 
 import numpy as np
 
 from dpsql.adaptive.adam import Adam
-from dpsql.adaptive.handle import Floats, Handle, Measured, Query
-from dpsql.adaptive.query import attributes_of
+from dpsql.adaptive.handle import Floats, Handle, Measured, Noise, Query
+from dpsql.adaptive.query import attributes_of, norm
 from dpsql.adaptive.query import rows as answers_of
 from dpsql.adaptive.relaxed import ProductMixture, layout
 from dpsql.adaptive.sparsemax import project_blocks
 from dpsql.adaptive.targets import Targets
+from dpsql.algebra.blocks import Dense
+from dpsql.algebra.operator import Operator
 from dpsql.errors import ProgrammingError
+from dpsql.plan.pattern import Pattern
+from dpsql.plan.workload import Product
 
+MOST_FITTED = 20_000
+"""Answers that are measured and fitted all at once."""
 TOTAL_SHARE = Fraction(1, 20)
 ROWS = 1000
 RATE = 5e-3
@@ -139,8 +146,10 @@ def run_rap(
 ) -> RelaxedRun:
     """Spend all that the handle holds: each round measures the ``count`` worst queries jointly.
 
-    ``rounds`` = 1 measures every query at once and projects. ``total`` is a public row count;
-    without it 5 % of the budget buys one. An interrupt after the first fit returns the last model.
+    ``rounds`` = 1 measures every query at once and projects, as does a workload so small that
+    choosing would add noise; otherwise the rows of every query are chosen one by one. ``total`` is
+    a public row count; without it 5 % of the budget buys one. An interrupt after the first fit
+    returns the last model.
 
     Guarantee: the handle's; every look is charged there. Raises ProgrammingError E_WORKLOAD for
     an empty workload or settings below one. Source: RAP (Aydore et al. 2021), algorithm 2.
@@ -154,39 +163,74 @@ def run_rap(
             hint="leave the settings out to use the defaults",
         )
     domain = handle.domain
+    if count is None and rounds is None and _is_little(queries, handle.noise, counts * turns):
+        turns = 1
     if total is None:
         noisy = handle.total(handle.remaining() * TOTAL_SHARE)
         total = max(1.0, float(noisy.values[0]))
-    fit = _Fit(domain, queries, total, rows, rate, steps, tolerance, patience, rng, gradient)
-    turns = min(turns, math.ceil(len(queries) / counts))
-    if turns == 1:
-        fit.add(range(len(queries)), handle.measure(queries, handle.remaining()))
+    asked = queries if turns == 1 or len(queries) == 1 else single_rows(queries)
+    fit = _Fit(domain, asked, total, rows, rate, steps, tolerance, patience, rng, gradient)
+    if asked is queries and (turns == 1 or len(queries) == 1):
+        fit.add(range(len(asked)), handle.measure(asked, handle.remaining()))
         return RelaxedRun(fit.refit(None), tuple(fit.measured), tuple(fit.chosen))
+    turns = min(turns, math.ceil(len(asked) / counts))
     everything = _answers(domain, queries)
     model = fit.refit(None)
     try:
         for turn in range(turns):
             amount = handle.remaining() / (turns - turn)
-            taken = set(fit.chosen)
-            left = [i for i in range(len(queries)) if i not in taken]
-            new = left
-            if len(left) > counts:  # those that are left at last need no choice
-                flat = model.total * everything.shares(model.table.astype(np.float32))
-                answers = _split(flat, queries)
+            left = np.setdiff1d(np.arange(len(asked)), fit.chosen)
+            new = [int(i) for i in left]
+            if len(left) > counts:
+                answers = model.total * everything.shares(model.table.astype(np.float32))
                 picked = handle.select(
-                    [queries[i] for i in left],
-                    [answers[i] for i in left],
+                    [asked[i] for i in left],
+                    list(answers[left, np.newaxis]),
                     count=counts,
                     amount=amount / 2,
                 )
-                new, amount = [left[i] for i in picked], amount / 2
-            fit.add(new, handle.measure([queries[i] for i in new], amount))
+                new, amount = [int(left[i]) for i in picked], amount / 2
+            fit.add(new, handle.measure([asked[i] for i in new], amount))
             model = fit.refit(model)
             if report is not None:
                 report(f"round {turn + 1} of {turns}: {len(fit.chosen)} queries measured")
     except KeyboardInterrupt:
         return RelaxedRun(model, tuple(fit.measured), tuple(fit.chosen), interrupted=True)
     return RelaxedRun(model, tuple(fit.measured), tuple(fit.chosen))
+
+
+def _is_little(queries: Sequence[Query], noise: Noise, choices: int) -> bool:
+    """Say whether all answers together have no more noise than so many chosen one by one.
+
+    They must also be few enough to be fitted all.
+    """
+    answers = sum(answers_of(query) for query in queries)
+    return answers <= MOST_FITTED and sum(norm(query, noise) for query in queries) <= choices
+
+
+def single_rows(queries: Sequence[Query]) -> list[Query]:
+    """Return every row of every query as a query of its own, in the order of the answers.
+
+    >>> len(single_rows([(Product({"a": Dense(np.eye(2)), "b": Dense(np.eye(3))}),)]))
+    6
+    """
+    known: dict[int, list[Operator]] = {}
+    found: list[Query] = []
+    for query in queries:
+        if isinstance(query, Pattern) or query[0].rows == 1:
+            found.append(query)
+            continue
+        parts = []
+        for product in query:
+            for factor in product.factors.values():
+                if id(factor) not in known:
+                    known[id(factor)] = [Dense(row[np.newaxis]) for row in factor.dense()]
+            rows = (known[id(factor)] for factor in product.factors.values())
+            parts.append(
+                [Product(dict(zip(product.factors, r, strict=True))) for r in cells(*rows)]
+            )
+        found += zip(*parts, strict=True)
+    return found
 
 
 class _Fit:
@@ -238,10 +282,3 @@ def _answers(domain: Mapping[str, int], queries: Sequence[Query]) -> Targets:
     """Compile the whole workload once; its values play no part."""
     zeros = [np.zeros(answers_of(query)) for query in queries]
     return Targets.read(domain, queries, zeros, [1.0] * len(queries), 1.0, np.float32)
-
-
-def _split(flat: Floats, queries: Sequence[Query]) -> list[Floats]:
-    sizes = [answers_of(query) for query in queries]
-    if all(size == 1 for size in sizes):
-        return list(flat[:, np.newaxis])
-    return np.split(flat, np.cumsum(sizes)[:-1])

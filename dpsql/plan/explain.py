@@ -17,6 +17,7 @@ from dpsql.plan.layout import Place
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request
 from dpsql.plan.target import Readings, reading_variances
+from dpsql.plan.workload import Workload
 
 SHOWN = 20
 """Statements whose errors are listed one by one."""
@@ -262,6 +263,17 @@ def _forecast(
     return StatementForecast(item.text, item.rows, item.columns, tuple(spreads), derived)
 
 
+def cheap_bound(workload: Workload) -> float:
+    """The best lower bound on the unit error of any strategy that takes little time, else 0."""
+    from dpsql.plan.bounds import is_cheap, svd_bound
+    from dpsql.plan.templates.pairing import is_quick, paired_bound
+    from dpsql.plan.templates.problem import Problem
+
+    by_values = svd_bound(workload) if is_cheap(workload) else 0.0
+    paired = is_quick(workload) and len(workload.index) > 1
+    return max(by_values, paired_bound(Problem(workload, "laplace")) if paired else 0.0)
+
+
 def _comparisons(
     request: Request, planned: Planned, total: float, rows: int
 ) -> tuple[tuple[str, float], ...]:
@@ -272,13 +284,12 @@ def _comparisons(
     if others or not single or len(weights) > 1:
         return ()
     from dpsql.plan.baselines import identity_error, workload_error
-    from dpsql.plan.bounds import is_cheap, svd_bound
 
     workload = layout.workload
     unit = total / unit_error(part.strategy, workload)
     found = []
     noise = planned.plan.noise.capitalize()
-    lower = part.lower or (svd_bound(workload) if is_cheap(workload) else None)
+    lower = part.lower or cheap_bound(workload)
     for name, error in (
         (f"with {noise} noise on each query", workload_error(workload, part.strategy.noise)),
         ("with noise on each cell (Identity)", identity_error(workload, part.strategy.noise)),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pytest
 
+from dpsql.dbapi import Connection
 from dpsql.plan import Workload, select
 from dpsql.plan.bounds import svd_bound
 from dpsql.plan.convention import unit_error
+from dpsql.plan.explain import cheap_bound
 from dpsql.plan.select import choose
 from dpsql.plan.templates import convex
-from dpsql.plan.templates.pairing import paired_bound
+from dpsql.plan.templates.pairing import is_quick, paired_bound
 from dpsql.plan.templates.problem import Problem
 from tests.support.symmetric import dense_gram
 
@@ -52,6 +56,56 @@ def test_it_certifies_plans_of_unions() -> None:
     chosen = choose(UNION, "gaussian", "joint")
     assert bound <= chosen.lower <= unit_error(chosen.strategy, UNION)
     assert bound <= unit_error(select(UNION), UNION)
+
+
+SMALL: list[tuple[dict[str, int], list[dict[str, str]]]] = [
+    ({"a": 6, "b": 5}, [{"a": "prefix"}, {"b": "identity"}, {"a": "allrange", "b": "identity"}]),
+    ({"a": 8, "b": 3}, [{"a": "allrange"}, {"a": "identity", "b": "identity"}]),
+    ({"a": 4, "b": 4}, [{"a": "prefix", "b": "prefix"}, {"b": "identity"}]),
+]
+
+
+@pytest.mark.parametrize(("domain", "products"), SMALL)
+def test_a_forecast_takes_the_better_of_two_bounds(
+    domain: dict[str, int], products: list[dict[str, str]]
+) -> None:
+    workload = Workload(domain, products)
+    bound = cheap_bound(workload)
+    assert is_quick(workload)
+    assert bound == max(svd_bound(workload), paired_bound(Problem(workload, "laplace")))
+    found = convex.optimise(dense_gram(workload))
+    assert 0.97 * found.lower < bound <= found.upper, "the optimum over all strategies"
+    for noise in ("laplace", "gaussian"):
+        assert bound <= unit_error(select(workload, noise), workload)
+
+
+def test_explain_shows_it(adult: Connection) -> None:
+    """Running totals beside a table: the singular values alone are 1.3 % lower here."""
+    sql = (
+        "SELECT age, SUM(COUNT(*)) OVER (ORDER BY age) FROM adult GROUP BY age;"
+        "SELECT sex, COUNT(*) FROM adult GROUP BY sex;"
+        "SELECT sex, DP_RANGES(education_num), COUNT(*) FROM adult GROUP BY ALL;"
+    )
+    adult.execute("SET mechanism = 'identity'")
+    with mock.patch("dpsql.plan.templates.pairing.is_quick", return_value=False):
+        before = adult.explain(sql).bound
+    after = adult.explain(sql)
+    assert before is not None
+    assert after.bound is not None
+    assert before * 1.001 < after.bound <= after.rmse
+
+
+def test_long_unions_are_not_paired_in_passing() -> None:
+    rng = np.random.default_rng(1)
+    rows = [{"a": rng.integers(0, 2, (1, 10)), "b": rng.integers(0, 2, (1, 8))} for _ in range(200)]
+    assert not is_quick(Workload({"a": 10, "b": 8}, rows))
+    assert not is_quick(Workload({"a": 500}, [{"a": "prefix"}]))
+
+
+def test_rows_of_nothing_do_not_disturb_it() -> None:
+    plain = Workload({"a": 4, "b": 3}, [{"a": "prefix"}, {"a": "identity"}])
+    idle = Workload({"a": 4, "b": 3}, [{"a": "prefix"}, {"a": "identity"}, {"b": np.zeros((1, 3))}])
+    assert cheap_bound(idle) == pytest.approx(cheap_bound(plain), rel=1e-6)
 
 
 def test_too_large_factors_are_not_analysed() -> None:

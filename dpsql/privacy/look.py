@@ -66,6 +66,7 @@ def open_sums(run: Run, receipt: Receipt, vaults: Vaults) -> SumLooks:
 def _redeem(run: Run, receipt: Receipt, vaults: Vaults) -> None:
     receipt.redeem(run.fingerprint, vaults.versions([run.table]), run.noise)
     paid = receipt.epsilon if run.noise == "laplace" else receipt.rho
+    vaults.check_unit(run.table, run.rows_per_unit)
     if paid is None or run.amount > paid or run.rows_per_unit < 1:
         raise InternalError("E_INTERNAL", "the run costs more than was paid; nothing was measured")
 

@@ -76,6 +76,14 @@ class Vaults:
             self._open[table] = open_vault(self._catalog.tables[table], self._salt)
         return self._open[table]
 
+    def check_unit(self, table: str, rows: int) -> None:
+        """Refuse noise for fewer rows of a privacy unit than the catalog declares.
+
+        Raises: InternalError (E_INTERNAL).
+        """
+        if rows < self._catalog.tables[table].unit.max_rows:
+            raise InternalError("E_INTERNAL", "a privacy unit has more rows; nothing was measured")
+
     def prepare(self, tables: Iterable[str]) -> None:
         """Read and encode the rows, so that a bad source fails before anything is charged.
 
@@ -139,6 +147,8 @@ def measure(plan: Plan, receipt: Receipt, vaults: Vaults) -> tuple[Measurement, 
     version = vaults.versions(part.table for part in plan.parts)
     receipt.redeem(plan.fingerprint, version, plan.noise)
     check_cost(plan, receipt)
+    for part in plan.parts:
+        vaults.check_unit(part.table, part.rows_per_unit)
     try:
         return tuple(
             _measure_part(part, plan, vaults[part.table], vaults.backend) for part in plan.parts

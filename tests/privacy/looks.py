@@ -59,6 +59,9 @@ class World(Vaults):
     def __getitem__(self, table: str) -> Any:
         return self.cells
 
+    def check_unit(self, table: str, rows: int) -> None:
+        """Any number of rows may be those of a unit."""
+
     def run(
         self, amount: Fraction, noise: Noise = "laplace", c: int = 1, settings: str = "{}"
     ) -> Run:

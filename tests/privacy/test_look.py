@@ -479,5 +479,13 @@ def test_a_run_over_a_real_table_and_a_real_ledger(noise: Noise, tmp_path: Path)
     assert found.values == pytest.approx([100, 100, 100], abs=20 * found.stddev)
     assert handle.remaining() == 0
     handle.close()
+    few = Run("t", classes, noise, amount / 4, 1, '{"rounds": 1}')
+    if noise == "laplace":
+        cost = laplace_cost(policy, few.amount)
+    else:
+        cost = gaussian_cost(policy, few.amount, Fraction(1, 2))
+    receipt = ledger.debit(cost, few.fingerprint, vaults.versions(["t"]))
+    with pytest.raises(InternalError, match="more rows"):
+        open_handle(few, receipt, vaults)
     vaults.close()
-    assert ledger.verify().entries == 1
+    assert ledger.verify().entries == 2

@@ -86,6 +86,13 @@ class FakeVaults(Vaults):
     def __init__(self, vault: FakeVault) -> None:
         self.vault = vault
 
+    least = 1
+
+    def check_unit(self, table: str, rows: int) -> None:
+        """A unit has so many rows at least."""
+        if rows < self.least:
+            raise InternalError("E_INTERNAL", "a privacy unit has more rows")
+
     def __getitem__(self, table: str) -> FakeVault:
         assert table == "t"
         return self.vault
@@ -162,6 +169,13 @@ def test_a_receipt_is_for_one_version_of_the_data(tmp_path: Path) -> None:
     vaults.vault.data_version = "later"
     with pytest.raises(LedgerError, match="E_RECEIPT"):
         measure(plan, receipt, vaults)
+
+
+def test_noise_for_fewer_rows_of_a_unit_than_are_declared_is_refused(tmp_path: Path) -> None:
+    plan, vaults = example("laplace", c=2)
+    vaults.least = 3
+    with pytest.raises(InternalError, match="more rows"):
+        measure(plan, pay(tmp_path, plan, vaults), vaults)
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
@@ -384,6 +398,9 @@ class OneVault(Vaults):
 
     def __init__(self, table: Table) -> None:
         self._vault = open_vault(table, b"0123456789abcdef")
+
+    def check_unit(self, table: str, rows: int) -> None:
+        """Any number of rows may be those of a unit."""
 
     def __getitem__(self, table: str) -> Vault:
         return self._vault

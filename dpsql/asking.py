@@ -27,6 +27,7 @@ def form_request(workload: Sequence[Compiled], terms: Terms, default: Fraction |
             terms.mechanism,
             terms.effort,
             terms.reconstruct,
+            metric=terms.metric,
         )
 
     if any(item.max_stddev is not None for item in workload):

@@ -131,7 +131,7 @@ def plan_synthesis(
         )
     options = dict(creation.options)
     model = options.pop("model", "auto").lower()
-    metric = options.pop("metric", "mean").lower()
+    metric = options.pop("metric", terms.metric).lower()
     for name, text in options.items():
         terms = terms.with_text(name, text)
     if terms.epsilon is None:
@@ -153,8 +153,8 @@ def plan_workload(request: Request) -> Synthesis:
     if model == "adaptive":
         model = "auto"
         if table.row_count_hint is not None:
-            error = _matrix_rmse(replace(request, mechanism="auto"))
-    task = _task(table, candidates, noise, amount, model, "mean", error)
+            error = _matrix_rmse(replace(request, mechanism="auto", metric="mean"))
+    task = _task(table, candidates, noise, amount, model, cast("Metric", request.metric), error)
     if model != "auto":
         named = replace(task.choice, rule=f"mechanism = '{model}'")
         task = replace(task, choice=named)
@@ -170,7 +170,7 @@ def foresee(request: Request, remaining: Fraction, assumed: bool, entry: int | N
     choice = planned.task.choice
     facts = choice.describe()
     name = choice.mechanism + (f", {choice.model} model" if choice.model else "")
-    details = [f"rule        {choice.rule}"]
+    details = [f"rule        {choice.rule}", f"metric      {request.metric}"]
     details += [f"warning     {facts['warning']}"] if "warning" in facts else []
     return explain_learned(
         request, name, planned.task.noise, tuple(details), assumed, remaining, entry
@@ -217,7 +217,10 @@ def _read_workload(request: Request) -> tuple[Table, list[Query]]:
 
 
 def _matrix_rmse(request: Request) -> float | None:
-    """The error that the matrix mechanism expects, in counts; None where sums are asked too."""
+    """The error that the matrix mechanism expects, in counts; None where it cannot be told."""
+    answers = (answer for item in request.statements for _, answer in item.answers())
+    if any(answer.apart is None for answer in answers):
+        return None
     if any(a.weight != 1 for target in request.targets for a in target.asked.values()):
         return None
     planned = make_plan(request)

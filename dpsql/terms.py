@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpsql.errors import DataError, InterfaceError, ProgrammingError, decimal_text, printable
-from dpsql.plan.request import FIXED, LEARNED, NOISES
+from dpsql.plan.request import FIXED, LEARNED, METRICS, NOISES
 from dpsql.privacy.accounting import (
     parse_delta,
     parse_delta_text,
@@ -33,6 +33,7 @@ class Terms:
     delta: Fraction = Fraction(0)
     noise: str = "auto"
     mechanism: str = "auto"
+    metric: str = "mean"
     effort: Fraction = Fraction(1)
     fresh: bool = False
     nonnegative: bool = False
@@ -67,6 +68,8 @@ class Terms:
                 return replace(self, noise=_parse_noise(text.lower()))
             case "mechanism":
                 return replace(self, mechanism=_parse_mechanism(text.lower()))
+            case "metric":
+                return replace(self, metric=_parse_metric(text.lower()))
             case "effort":
                 return replace(self, effort=_parse_effort(text))
             case "fresh" if text.lower() in _SWITCH:
@@ -89,6 +92,7 @@ class Terms:
             "delta": f"{float(self.delta):g}",
             "noise": self.noise,
             "mechanism": self.mechanism,
+            "metric": self.metric,
             "effort": decimal_text(self.effort),
             "fresh": "on" if self.fresh else "off",
             "nonnegative": "on" if self.nonnegative else "off",
@@ -110,6 +114,14 @@ def _parse_mechanism(text: str) -> str:
     if text not in known:
         raise DataError(
             "E_SETTING", f"mechanism = {printable(text)}", hint=f"one of {', '.join(known)}"
+        )
+    return text
+
+
+def _parse_metric(text: str) -> str:
+    if text not in METRICS:
+        raise DataError(
+            "E_SETTING", f"metric = {printable(text)}", hint=f"one of {', '.join(METRICS)}"
         )
     return text
 

@@ -155,6 +155,29 @@ def test_gaussian_noise_is_charged_as_rho(people: Connection) -> None:
     assert Fraction(people.entries()[-1].rho) == rho_for(Fraction(1), Fraction("1e-7"))
 
 
+def test_the_metric_is_part_of_the_request(people: Connection) -> None:
+    def rule(more: str) -> list[str]:
+        text = "EXPLAIN " + clause("adaptive", more) + CUBE
+        lines = [row[0] for row in people.execute(text).fetchall()]
+        return [line for line in lines if line.startswith(("rule", "metric"))]
+
+    assert "metric      mean" in rule("")
+    mean, largest = rule(", metric = 'mean'"), rule(", metric = 'max'")
+    assert "metric      max" in largest
+    assert ("mean cell" in mean[0], "max error" in largest[0]) == (True, True)
+    for mechanism in ("mwem", "adaptive"):
+        first = people.execute(clause(mechanism, ", metric = 'max'") + CUBE).result
+        people.execute("SET metric = 'max'")
+        again = ask(people, mechanism, CUBE)
+        assert again.cost is not None
+        assert (again.cost.free, again.rows) == (True, first.rows)
+        people.execute("SET metric = 'mean'")
+        other = ask(people, mechanism, CUBE)
+        assert other.cost is not None
+        assert not other.cost.free
+    assert people.budget.entries == 4
+
+
 def test_explain_is_free_and_says_why(people: Connection) -> None:
     def lines(text: str) -> list[str]:
         return [row[0] for row in people.execute("EXPLAIN " + text).fetchall()]
@@ -190,6 +213,8 @@ def test_explain_is_free_and_says_why(people: Connection) -> None:
         (clause("mwem", ", weight = 3") + CUBE, "E_SETTING"),
         (clause("mwem", ", noise = 'gaussian'") + CUBE, "E_DELTA"),
         (clause("magic") + CUBE, "E_SETTING"),
+        (clause("auto", ", metric = 'max'") + CUBE, "E_SETTING"),
+        (clause("mwem", ", metric = 'median'") + CUBE, "E_SETTING"),
         (clause("mwem", ", clip = 'svt'") + "SUM(pay) FROM people", "E_SETTING"),
     ],
 )

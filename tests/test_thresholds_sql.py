@@ -12,7 +12,8 @@ import dpsql
 from dpsql.adaptive.relaxed import ProductMixture
 from dpsql.answer.modelled import answer_from, candidate_of
 from dpsql.dbapi import Connection
-from dpsql.sql.parse import parse_select, split_statements
+from dpsql.sql.lexemes import split_statements
+from dpsql.sql.parse import parse_select
 
 NAMES = [f"q{i}" for i in range(12)]
 ROWS = np.random.default_rng(1).random((400, 12)) < np.linspace(0.2, 0.8, 12)

@@ -36,6 +36,9 @@ NOISES = ("auto", "laplace", "gaussian")
 LEARNED = ("mwem", "rap", "marginals", "adaptive")
 """Mechanisms that look several times and answer from a model."""
 
+METRICS = ("mean", "max")
+"""Which error a mechanism that learns a model is to keep small."""
+
 FIXED = {"fixed_marginals": "marginals"}
 """Families of strategies whose own name is taken by a mechanism."""
 
@@ -51,7 +54,8 @@ class Request:
     ``mechanism`` names the family of strategies to choose from, or one of ``LEARNED``;
     ``effort`` scales the search. ``reconstruct`` says how answers follow from the release, where
     a statement does not say so itself; it is no part of what is asked. ``part`` is the
-    zero-concentrated budget where that is a part of what (epsilon, delta) admits.
+    zero-concentrated budget where that is a part of what (epsilon, delta) admits; ``metric`` is
+    the error that a learned model is to keep small.
     A place is a pair (statement, answer).
     Raises: DataError (E_DELTA) for Gaussian noise without a delta; ProgrammingError
     (E_TOO_LARGE) when the results alone would not fit into memory, (E_SETTING) for options that
@@ -66,6 +70,7 @@ class Request:
     effort: Fraction = Fraction(1)
     reconstruct: str = "gls"
     part: Fraction | None = None
+    metric: str = "mean"
 
     def __post_init__(self) -> None:
         if self.noise == "gaussian" and self.delta == 0:
@@ -74,6 +79,13 @@ class Request:
             )
         if self.is_learned:
             self._check_learned()
+        elif self.metric != "mean":
+            raise ProgrammingError(
+                "E_SETTING",
+                f"metric = '{self.metric}' is for mechanisms that learn a model, and mechanism = "
+                f"'{self.mechanism}' keeps the mean error small",
+                hint="mechanism = 'adaptive', or a larger weight for statements of few cells",
+            )
         rows, fields = self.size
         check_memory(forecast_memory(rows, fields), rows)
 
@@ -135,6 +147,7 @@ class Request:
         """A digest of what is asked and on what terms, whatever the strategy will be."""
         terms = [str(self.epsilon), str(self.delta), self.noise, self.mechanism]
         terms += [] if self.part is None else [str(self.part)]
+        terms += [] if self.metric == "mean" else [self.metric]
         if self.is_learned:
             asked = [fingerprint_learned(self.statements)]
         else:

@@ -12,7 +12,7 @@ from dpsql.sql.lexemes import Fragment, Lexeme
 
 Options = tuple[tuple[str, str], ...]
 
-SHARED = ("epsilon", "delta", "noise", "mechanism", "effort")
+SHARED = ("epsilon", "delta", "noise", "mechanism", "metric", "effort")
 """Options that all statements of a workload have in common."""
 
 OPTIONS = (*SHARED, "weight", "max_stddev", "reconstruct", "clip", "sum_mechanism")

@@ -35,6 +35,7 @@ SETTINGS = {
         "'auto'", "'adaptive'", "'hdmm'", "'joint'", "'kron'", "'marginals'", "'mwem'", "'rap'",
         "'residual'", "'union'",
     ),
+    "metric": ("'mean'", "'max'"),
     "effort": (),
     "fresh": ("on", "off"),
     "nonnegative": ("on", "off"),

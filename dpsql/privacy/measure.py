@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from dpsql.algebra.kron import kron_apply
 from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import Table
-from dpsql.errors import InternalError
-from dpsql.plan.cells import Cells, Resolution
+from dpsql.errors import InternalError, ProgrammingError
+from dpsql.plan.cells import AnyResolution, Cells, Resolution
 from dpsql.plan.kinds import AnyBlock
 from dpsql.plan.plan import Part, Plan
 from dpsql.plan.strategy import Noise
@@ -31,6 +31,7 @@ from dpsql.privacy.ledger import Receipt
 from dpsql.privacy.noise import discrete_gaussian, discrete_laplace
 from dpsql.privacy.opendp_noise import certified
 from dpsql.privacy.vault.base import Vault, open_vault
+from dpsql.privacy.vault.rows import fits
 
 Values = NDArray[Any]
 Matrices = list[NDArray[np.int64] | None]
@@ -84,6 +85,14 @@ class Vaults:
         if rows < self._catalog.tables[table].unit.max_rows:
             raise InternalError("E_INTERNAL", "a privacy unit has more rows; nothing was measured")
 
+    def check_cells(self, table: str, resolutions: Sequence[AnyResolution], units: bool) -> None:
+        """Refuse cells or nodes that are not of the columns that the catalog declares.
+
+        Raises: ProgrammingError (E_WORKLOAD).
+        """
+        if not fits(resolutions, self._catalog.tables[table], units):
+            raise ProgrammingError("E_WORKLOAD", "cells or nodes do not fit the table")
+
     def prepare(self, tables: Iterable[str]) -> None:
         """Read and encode the rows, so that a bad source fails before anything is charged.
 
@@ -126,13 +135,15 @@ def read_public(table: Table) -> dict[str, tuple[str, list[Any]]]:
 
 
 def certify(plan: Plan, vaults: Vaults) -> None:
-    """Refuse, before any charge, a plan that the catalog's noise backend cannot measure.
+    """Refuse, before any charge, a plan that does not fit the tables or the noise backend.
 
-    Raises: OperationalError (E_BACKEND). From public facts only.
+    Raises: ProgrammingError (E_WORKLOAD); OperationalError (E_BACKEND). From public facts only.
     """
-    if vaults.backend == "opendp":
-        for part in plan.parts:
-            for block, scale in zip(part.blocks, part.scales, strict=True):
+    for part in plan.parts:
+        for block, scale in zip(part.blocks, part.scales, strict=True):
+            resolutions = [part.resolutions[name] for name in block.attributes]
+            vaults.check_cells(part.table, resolutions, part.units)
+            if vaults.backend == "opendp":
                 certified(plan.noise, _sensitivity(part, block), scale)
 
 

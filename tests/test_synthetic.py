@@ -136,7 +136,7 @@ def test_an_empty_private_table(tmp_path: Path, model: str) -> None:
 
 
 def test_a_tiny_budget_gives_finite_numbers(world: Connection) -> None:
-    for model in ("mwem", "pgm", "mixture"):
+    for model in MODELS:
         sql = f"CREATE SYNTHETIC TABLE {model}_ FROM people OPTIONS (epsilon = 0.000001, "
         world.execute(f"{sql} model = '{model}') {PAIRS}")
         found = world.execute(f"SELECT sex, COUNT(*) FROM {model}_ GROUP BY sex").fetchall()

@@ -16,6 +16,7 @@ from dpsql.adaptive.handle import Floats, Handle, Measured, Noise, Query
 from dpsql.adaptive.query import attributes_of, norm
 from dpsql.adaptive.query import rows as answers_of
 from dpsql.adaptive.relaxed import ProductMixture, layout
+from dpsql.adaptive.schedule import total_share
 from dpsql.adaptive.sparsemax import project_blocks
 from dpsql.adaptive.targets import Targets
 from dpsql.algebra.blocks import Dense
@@ -26,10 +27,11 @@ from dpsql.plan.workload import Product
 
 MOST_FITTED = 20_000
 """Answers that are measured and fitted all at once."""
-TOTAL_SHARE = Fraction(1, 20)
 ROWS = 1000
 RATE = 5e-3
 STEPS = 3000
+SHORT = 100
+"""Steps of the one fit that is made after an interrupt, so that what was paid for is kept."""
 TOLERANCE = 1e-7
 PATIENCE = 10
 DECAY, DECAYS = 0.25, 3
@@ -140,6 +142,7 @@ def run_rap(
     tolerance: float = TOLERANCE,
     patience: int = PATIENCE,
     total: float | None = None,
+    hint: float | None = None,
     rng: np.random.Generator,
     gradient: Gradient = Targets.value_and_gradient,
     report: Report | None = None,
@@ -148,8 +151,9 @@ def run_rap(
 
     ``rounds`` = 1 measures every query at once and projects, as does a workload so small that
     choosing would add noise; otherwise the rows of every query are chosen one by one. ``total`` is
-    a public row count; without it 5 % of the budget buys one. An interrupt after the first fit
-    returns the last model.
+    a public row count; without it 5 % of the budget buys one, 10 % where ``hint``, a public guess
+    at it, is small or missing. An interrupt after the first fit returns the last model, and
+    ends the only fit early.
 
     Guarantee: the handle's; every look is charged there. Raises ProgrammingError E_WORKLOAD for
     an empty workload or settings below one. Source: RAP (Aydore et al. 2021), algorithm 2.
@@ -162,17 +166,23 @@ def run_rap(
             "an adaptive run needs queries, one query per round, one round and one row",
             hint="leave the settings out to use the defaults",
         )
-    domain = handle.domain
+    domain, budget = handle.domain, handle.remaining()
     if count is None and rounds is None and _is_little(queries, handle.noise, counts * turns):
         turns = 1
     if total is None:
-        noisy = handle.total(handle.remaining() * TOTAL_SHARE)
+        noisy = handle.total(budget * total_share(handle.noise, budget, hint))
         total = max(1.0, float(noisy.values[0]))
     asked = queries if turns == 1 or len(queries) == 1 else single_rows(queries)
     fit = _Fit(domain, asked, total, rows, rate, steps, tolerance, patience, rng, gradient)
     if asked is queries and (turns == 1 or len(queries) == 1):
         fit.add(range(len(asked)), handle.measure(asked, handle.remaining()))
-        return RelaxedRun(fit.refit(None), tuple(fit.measured), tuple(fit.chosen))
+        try:
+            if report is not None:
+                report(f"all {len(asked)} queries measured")
+            return RelaxedRun(fit.refit(None), tuple(fit.measured), tuple(fit.chosen))
+        except KeyboardInterrupt:
+            fit.steps = min(steps, SHORT)
+            return RelaxedRun(fit.refit(None), tuple(fit.measured), tuple(fit.chosen), True)
     turns = min(turns, math.ceil(len(asked) / counts))
     everything = _answers(domain, queries)
     model = fit.refit(None)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsql.adaptive.auto import Choice, Facts, Metric, decide
+from dpsql.adaptive.auto import THRESHOLDS, Choice, Facts, Metric, decide
 from dpsql.adaptive.handle import Candidate, Handle, Measured, Model, Noise, Query
 from dpsql.adaptive.query import attributes_of, check_counted, is_marginal
+from dpsql.adaptive.schedule import total_share
 from dpsql.adaptive.settings import Settings, check
 from dpsql.answer.junction import DEFAULT_CAP, model_cells
 from dpsql.answer.linear import estimate_total
@@ -29,9 +30,6 @@ Report = Callable[[str], None]
 
 FIXED_COMPONENTS, FIXED_STEPS = 400, 300
 """The mixture that is fitted once to all answers of a fixed strategy."""
-
-TOTAL_SHARE = Fraction(1, 20)
-"""Spent on the number of rows where a fixed strategy need not determine it."""
 
 MOST_TOGETHER = 6
 """Attributes of a query up to which all their subsets are marginals to choose from."""
@@ -208,7 +206,8 @@ def _named(task: Task, model: str) -> Choice:
 
 def _tree_or_mixture(task: Task) -> Any:
     fitting = sum(_fits_tree(task.domain, [clique]) for clique in task.cliques)
-    return "graphical" if 2 * fitting >= len(task.cliques) else "mixture"
+    few = len(task.cliques) <= THRESHOLDS["graphical_cliques"]
+    return "graphical" if few and 2 * fitting >= len(task.cliques) else "mixture"
 
 
 def _fits_tree(domain: Mapping[str, int], cliques: Sequence[tuple[str, ...]]) -> bool:
@@ -233,7 +232,13 @@ def run_task(task: Task, handle: Handle, report: Report | None = None) -> Learne
     if mechanism == "rap":
         from dpsql.adaptive.rap import run_rap
 
-        relaxed = run_rap(handle, task.candidates, rng=np.random.default_rng(), report=report)
+        relaxed = run_rap(
+            handle,
+            task.candidates,
+            hint=task.hint,
+            rng=np.random.default_rng(),
+            report=report,
+        )
         return Learned(relaxed.model, relaxed.measurements, relaxed.interrupted)
     if mechanism == "marginals":
         from dpsql.adaptive.marginals import run_marginals
@@ -244,7 +249,8 @@ def run_task(task: Task, handle: Handle, report: Report | None = None) -> Learne
 
     first = []
     if not any(is_marginal(c) for c in task.candidates):
-        first = [handle.total(handle.remaining() * TOTAL_SHARE)]
+        budget = handle.remaining()
+        first = [handle.total(budget * total_share(handle.noise, budget, task.hint))]
     measured = measure_strategy(handle, task.products, task.choice.power)
     total = float(first[0].values[0]) if first else estimate_total(measured, task.domain)
     model = _backend(task).fit(measured, max(1.0, total), None, last=True)

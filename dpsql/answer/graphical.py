@@ -22,7 +22,7 @@ from dpsql.answer.junction import (
     model_cells,
 )
 from dpsql.answer.linear import clique_of
-from dpsql.answer.pgm import GraphicalModel, check, fit, model_of
+from dpsql.answer.pgm import GraphicalModel, check, fit, fit_apart, model_of
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.plan.cells import Nodes
 from dpsql.plan.plan import Part, Plan
@@ -167,4 +167,5 @@ def _fit(
         from dpsql.answer.mbi_backend import fit_mbi
 
         return fit_mbi(domain, measured, total, iterations=steps)
-    return fit(domain, measured, total, iterations=steps, tolerance=TOLERANCE)
+    apart = fit_apart(domain, measured, total)
+    return apart or fit(domain, measured, total, iterations=steps, tolerance=TOLERANCE)

@@ -12,14 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.adaptive.handle import Candidate, Floats, Integers, Measured
+from dpsql.algebra.blocks import Identity
 from dpsql.answer.beliefs import Beliefs, collapse, propagate
 from dpsql.answer.eliminate import eliminate
 from dpsql.answer.junction import DEFAULT_CAP, Clique, JunctionTree, junction_tree, model_cells
 from dpsql.answer.linear import adjoint, apply, clique_of, norm2, whole_marginal
+from dpsql.answer.project import project_simplex
 from dpsql.answer.synthetic import tree_rows
 from dpsql.errors import ProgrammingError
 
 Progress = Callable[[int, float], None]
+
+LEAST = 5e-324
+"""Rows that stand for none, so that there is a logarithm."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,6 +125,29 @@ def fit(
     return GraphicalModel(dict(domain), float(total), potentials, tree, beliefs, cap, loss)
 
 
+def fit_apart(
+    domain: Mapping[str, int], measurements: Sequence[Measured], total: float
+) -> GraphicalModel | None:
+    """Return the minimiser at once where whole marginals without common attributes were measured.
+
+    Each is the nearest point of the simplex to the mean of its measurements, weighted with
+    1 / stddev^2: the same as ``fit`` without end. None for all other measurements.
+    """
+    terms = [Term.read(m, domain) for m in measurements]
+    cliques = list(dict.fromkeys(t.clique for t in terms))
+    names = [name for clique in cliques for name in clique]
+    if len(names) > len(set(names)) or not all(t.is_whole for t in terms):
+        return None
+    potentials, loss = {}, 0.0
+    for clique in cliques:
+        here = [t for t in terms if t.clique == clique]
+        mean = np.average([t.values for t in here], axis=0, weights=[t.precision for t in here])
+        counts = project_simplex(mean, total).reshape([domain[a] for a in clique])
+        potentials[clique] = np.log(np.maximum(counts, LEAST))
+        loss += sum(t.loss(counts)[0] for t in here)
+    return model_of(domain, float(total), potentials, DEFAULT_CAP, loss)
+
+
 def check(domain: Mapping[str, int], measurements: Sequence[Measured], cap: int) -> list[Term]:
     """Return the measurements as squared errors; raise ModelTooLarge above the cap."""
     terms = [Term.read(m, domain) for m in measurements]
@@ -160,6 +188,12 @@ class Term:
             )
         clique = clique_of(measured.candidate, domain)
         return cls(clique, measured.candidate, measured.values, measured.stddev**-2)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all counts of the clique were measured, each by itself."""
+        factors = self.candidate[0].factors.values()
+        return len(self.candidate) == 1 and all(isinstance(op, Identity) for op in factors)
 
     def loss(self, marginal: Floats) -> tuple[float, Floats]:
         """Return half the weighted squared error and its gradient."""

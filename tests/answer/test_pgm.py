@@ -16,7 +16,7 @@ from dpsql.adaptive.handle import Candidate, Floats, Measured
 from dpsql.algebra.blocks import Dense, Identity, Prefix
 from dpsql.answer.junction import ModelTooLarge, junction_tree, model_cells
 from dpsql.answer.linear import adjoint, apply, clique_of, estimate_total, norm2, whole_marginal
-from dpsql.answer.pgm import GraphicalModel, fit
+from dpsql.answer.pgm import GraphicalModel, fit, fit_apart
 from dpsql.errors import OperationalError, ProgrammingError
 from dpsql.plan.workload import Product
 
@@ -114,6 +114,33 @@ def test_equals_brute_force(cliques: str) -> None:
     several = (Product({"a": Prefix(5), "c": Identity(3), "d": Prefix(6)}),)
     expected = apply(several, explicit, tuple(DOMAIN))
     assert np.abs(model.answer(several) - expected).max() < 1e-2
+
+
+def test_tables_apart_are_solved_at_once() -> None:
+    x, rng = table(5, DOMAIN), np.random.default_rng(6)
+    ms = [
+        measured(x, DOMAIN, whole_marginal(DOMAIN, names), stddev, rng)
+        for names, stddev in [("ab", 200.0), ("ab", 400.0), ("de", 900.0)]
+    ]
+    model = fit_apart(DOMAIN, ms, 10_000.0)
+    assert model is not None
+    slow = fit(DOMAIN, ms, 10_000.0, iterations=8_000, tolerance=0.0)
+    assert model.loss <= slow.loss
+    assert model.loss == pytest.approx(slow.loss, rel=1e-4)
+    for names in ("ab", "de"):
+        marginal = model.marginal(tuple(names))
+        here = [m for m in ms if set(clique_of(m.candidate, DOMAIN)) == set(names)]
+        slopes = [(marginal - m.values.reshape(marginal.shape)) / m.stddev**2 for m in here]
+        slope = np.sum(slopes, axis=0)
+        used = marginal > 1e-6
+        assert 0 < used.sum() < used.size
+        assert np.ptp(slope[used]) < 1e-9
+        assert slope[~used].min() > slope[used].max() - 1e-9
+        assert marginal.sum() == pytest.approx(10_000)
+    assert model.marginal(("c",)) == pytest.approx(np.full(3, 10_000 / 3))
+    linked = [*ms, measured(x, DOMAIN, whole_marginal(DOMAIN, "bc"))]
+    assert fit_apart(DOMAIN, linked, 10_000.0) is None
+    assert fit_apart(DOMAIN, [measured(x, DOMAIN, QUERY)], 10_000.0) is None
 
 
 def test_marginals_agree_on_shared_attributes() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpsql.adaptive.handle import Query
-from dpsql.adaptive.rap import fit_relaxed, run_rap
+from dpsql.adaptive.rap import fit_relaxed, run_rap, single_rows
 from dpsql.adaptive.sparsemax import sparsemax
 from dpsql.adaptive.targets import Targets
 from dpsql.algebra.blocks import Dense
@@ -146,3 +146,24 @@ def test_the_best_iterate_is_returned() -> None:
     assert model.loss == min(losses)
     again = Targets.read(DOMAIN, [query], [values], [3.0], 500.0)
     assert model.loss == pytest.approx(again.value_and_gradient(model.table)[0] ** 0.5, rel=1e-3)
+
+
+def test_what_is_much_is_chosen_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    marginals: list[Query] = [whole_marginal(DOMAIN, s) for s in ("ab", "bc", "ac")]
+    marginals.append(at_least({"a": np.array([1, 0, 0]), "b": np.array([1, 1, 0, 0])}, 1))
+    h = handle()
+    run_rap(h, marginals, rows=50, steps=100, rng=np.random.default_rng(12))
+    assert [what for what, _ in h.spent] == ["total", "measure"]
+    monkeypatch.setattr("dpsql.adaptive.rap.MOST_FITTED", 10)
+    monkeypatch.setattr("dpsql.adaptive.rap.default_rounds", lambda *_: (5, 4))
+    h = handle()
+    run = run_rap(h, marginals, rows=200, rate=0.02, steps=400, rng=np.random.default_rng(13))
+    assert [what for what, _ in h.spent] == ["total"] + ["select", "measure"] * 4
+    assert h.remaining() == 0
+    assert [m.values.size for m in run.measurements] == [1] * 20
+    split = single_rows(marginals)
+    assert len(split) == 12 + 8 + 6 + 1
+    flat = np.concatenate([run.model.answer(m) for m in marginals[:3]])  # type: ignore[arg-type]
+    each = [run.model.answer(s)[0] for s in split[:26]]  # type: ignore[arg-type]
+    assert flat == pytest.approx(each)
+    assert worst(run.model, h) < 0.02 * 2000

@@ -267,5 +267,5 @@ def test_statements_of_a_script_may_differ(visits: Connection) -> None:
 def test_a_clip_has_a_mechanism_of_its_own(visits: Connection) -> None:
     clause = "WITH DIFFERENTIAL_PRIVACY OPTIONS(reconstruct = 'pgm', clip = 'svt') "
     with pytest.raises(dpsql.ProgrammingError, match="reconstruct contradicts a clip"):
-        visits.execute(f"SELECT {clause}SUM(cost) FROM visits")
+        visits.execute(f"SELECT {clause}SUM(day) FROM visits")
     assert spent(visits) == 0

@@ -22,8 +22,10 @@ from dpsql.adaptive.thresholds import (
     FREE,
     GAUSSIAN_SHARE,
     SINGLE_SHARE,
+    UNKNOWN,
     Method,
     Threshold,
+    levels,
     rows_above,
 )
 from dpsql.answer.clipped import ClippedSums, number_text
@@ -118,24 +120,25 @@ class Clipping:
     def _released(self, found: SumAnswers, receipt: tuple[str, int, str]) -> ClippedSums:
         """The release that the run ended with, answers in result order."""
         back = np.argsort(self.summed.order)
-        levels = tuple(self.summed.level(theta) for theta in found.thetas)
+        cut_at = tuple(self.summed.level(theta) for theta in found.thetas)
         summed = self.summed
         top = (summed.top,)
-        if len(levels) > 1:
-            levels = tuple(levels[i] for i in back)
+        if len(cut_at) > 1:
+            cut_at = tuple(cut_at[i] for i in back)
             top = tuple((summed.queries * summed.values).max(axis=1).tolist())
         cuts = any(theta < most for theta, most in zip(found.thetas, top, strict=True))
         return ClippedSums(
             tuple(found.values[back].tolist()),
             tuple(found.stddev[back].tolist()),
-            levels,
-            self.rule.method != "none",
+            cut_at,
+            self.rule.method not in ("none", *UNKNOWN),
             cuts or summed.upper < summed.largest,
             found.ordered,
             self.epsilon,
             self.delta,
             self.noise,
             receipt,
+            self.rule.method,
         )
 
     def result(self, found: ClippedSums, free: bool, sealed: Sealed) -> Result:
@@ -143,15 +146,17 @@ class Clipping:
         variance = np.square(found.stddev)
         filled = Filled((list(found.values),), {(0, 0): variance})
         plain = build_result(self.item, [filled], found.cost(free), found.proof, sealed)
-        return replace(plain, notes=found.notes(self.summed.column, free))
+        notes = found.notes(self.summed.column, free)
+        return replace(plain, notes=notes, biased=found.is_unknown)
 
     def explain(self, assumed: bool, remaining: Fraction, entry: int | None) -> Explanation:
         """The forecast: from public facts only."""
         rmse = math.sqrt(self._error() / len(self.summed.queries))
         name = self.item.columns[-1]
         single = not self.summed.is_batch
+        shown = single and self.rule.method not in UNKNOWN
         statement = StatementForecast(
-            self.item.text, self.item.rows, self.item.columns, ((name, rmse, rmse),) * single
+            self.item.text, self.item.rows, self.item.columns, ((name, rmse, rmse),) * shown
         )
         method = "one clipped sum" if single else f"{self.algorithm} on {self._bins()}"
         return Explanation(
@@ -176,6 +181,8 @@ class Clipping:
     def _error(self) -> float:
         """The total squared noise of the answers when no value is clipped but by what is given."""
         answering = self.amount if self.rule.free else (1 - self.rule.share) * self.amount
+        if self.rule.method == "r2t":
+            answering /= len(levels(self.rule, self.noise, self.amount, self.summed.top))
         return _unit_error(self.summed, self.algorithm, self.noise) * _variance(
             self.noise, answering, self.table.unit.max_rows
         )
@@ -188,6 +195,15 @@ class Clipping:
         if rule.method == "none":
             none = f"threshold   none: {column} is clipped to the declared {top}"
             return (none, *advise_clip(self.table, [column.casefold()]))
+        if rule.method == "eb":
+            drawn = "threshold   eb: none; counts are drawn towards a smooth tail, free"
+            without = "            the error above is without that; answers have no standard errors"
+            return (drawn, without, "bias        of either sign")
+        if rule.method == "r2t":
+            count = len(levels(rule, self.noise, self.amount, self.summed.top))
+            among = f"threshold   r2t: {count} levels up to {top}, 1/{count} of the budget for each"
+            largest = "            the largest answer, less a margin; it has no standard error"
+            return (among, largest, BIAS)
         if rule.method == "sure":
             error = f"            the error above is at a threshold of {top}; noise shrinks with it"
             free = "threshold   sure: of least estimated risk, after measuring, free"
@@ -208,13 +224,15 @@ def describe_choice(
         above = f"about {decimal_text((1 - rule.ratio) * 100)} % of the rows stay above it"
     if rule.method == "recursive":
         above = "about as many rows stay above it as levels lie below it"
+    if rule.method == "approx-bounds":
+        above = "the highest level with rows that stand out from the noise"
     lines = (
         f"threshold   {rule.method}, {among}; {decimal_text(rule.share * 100)} % of the budget",
         f"            {above}",
         f"            the error above is at a threshold of {top}; noise shrinks with it",
         BIAS,
     )
-    counts = rule.method not in ("svt-ratio", "recursive")
+    counts = rule.method in ("svt", "quantile")
     return (*lines, *(_usefulness(rows, hint) if counts else ()))
 
 

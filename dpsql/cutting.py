@@ -33,7 +33,7 @@ from dpsql.privacy.run import Run, View
 from dpsql.sql.compiled import Answer, Compiled
 from dpsql.sql.truncation import Cut
 
-CHOSEN = ("svt", "svt-ratio", "recursive", "quantile")
+CHOSEN = ("svt", "svt-ratio", "recursive", "quantile", "approx-bounds")
 """Rules that choose a threshold before anything is measured."""
 
 

@@ -148,7 +148,7 @@ def test_a_given_clip_is_a_clipped_sum(
     assert any("standard errors are those of the clipped sums" in note for note in found.notes)
 
 
-@pytest.mark.parametrize("rule", ["svt", "recursive", "quantile"])
+@pytest.mark.parametrize("rule", ["svt", "svt-ratio", "recursive", "quantile", "approx-bounds"])
 @pytest.mark.parametrize("noise", NOISES, ids=["laplace", "gaussian"])
 def test_chosen_thresholds_clip_a_measure(t: Connection, rule: str, noise: dict[str, Any]) -> None:
     with quiet():
@@ -192,6 +192,32 @@ def test_batches_of_bins_are_sums_of_values(t: Connection, clip: object, order: 
     plain = f"SELECT e, SUM(LEAST(size, {theta})) FROM t, range(0, 10, 2) r(e) WHERE {kept}"
     expected = true(t, plain.replace("e + 2", "e + 1.99") + " GROUP BY e ORDER BY e")
     assert [v for _, v in found.rows] == pytest.approx([v for _, v in expected], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("query", "clip", "how"),
+    [
+        ("SUM(pay) FROM t", "r2t", "probability 0.9"),
+        (PREFIX, "eb", "smooth tail"),
+        (BINNED, "eb", "smooth tail"),
+        (PREFIX, "r2t", "probability 0.9"),
+    ],
+)
+def test_answers_without_known_errors_say_so(
+    t: Connection, query: str, clip: str, how: str
+) -> None:
+    options = {"sum_mechanism": "workload"} if (query, clip) == (PREFIX, "r2t") else {}
+    found = answer(t, query, clip=clip, epsilon=50, **options)
+    assert found.biased
+    assert set(found.stddev[-1]) == set(found.intervals[-1]) == {None}
+    assert any(how in note for note in found.notes)
+    again = answer(t, query, clip=clip, epsilon=50, **options)
+    assert (again.rows, again.biased, again.cost.free) == (found.rows, True, True)
+    forecast = str(t.explain(asked(query, clip=clip, **options)))
+    assert "no standard error" in forecast
+    if clip == "eb" and query == PREFIX:
+        (total,) = true(t, "SELECT SUM(age) FROM t")[0]
+        assert found.rows[-1][-1] == pytest.approx(total, rel=0.1)
 
 
 def test_batches_are_nested_and_ordered(t: Connection) -> None:
@@ -287,8 +313,10 @@ def handle_of(connection: Connection, planned: Clipping) -> SumLooks:
 @pytest.mark.parametrize(
     ("query", "clip"),
     [
-        *itertools.product(["SUM(pay) FROM t"], ["none", "svt", "recursive", "quantile", 500]),
-        *itertools.product([PREFIX, BINNED], ["none", "svt", "sure", 4]),
+        *itertools.product(
+            ["SUM(pay) FROM t"], ["none", "svt", "recursive", "approx-bounds", "r2t"]
+        ),
+        *itertools.product([PREFIX, BINNED], ["none", "svt", "sure", "eb", 4]),
     ],
 )
 def test_a_run_spends_exactly_what_the_ledger_records(
@@ -374,6 +402,7 @@ def audit(folder: Path, clip: object, query: str, runs: int = 700) -> float:
         ("svt", "SUM(pay) FROM t"),
         ("recursive", "SUM(pay) FROM t"),
         ("quantile", "SUM(pay) FROM t"),
+        ("r2t", "SUM(pay) FROM t"),
         ("none", "SUM(size) FROM t"),
         ("sure", BINNED),
     ],
@@ -404,6 +433,10 @@ REFUSED = [
     ("SUM(pay) FROM t", {"clip": "1e3"}, "E_SETTING"),
     ("SUM(pay) FROM t", {"clip": "-4"}, "E_SETTING"),
     ("SUM(pay) FROM t", {"clip": "sure"}, "E_SETTING"),
+    ("SUM(pay) FROM t", {"clip": "eb"}, "E_SETTING"),
+    ("AVG(pay) FROM t", {"clip": "r2t"}, "E_AGGREGATE"),
+    (PREFIX, {"clip": "r2t"}, "E_SETTING"),
+    (PREFIX, {"clip": "eb", "sum_mechanism": "timm"}, "E_SETTING"),
     ("SUM(pay) FROM t", {"clip": "svt", "sum_mechanism": "tamm"}, "E_SETTING"),
     ("SUM(pay) FROM t", {"clip": "svt", "max_stddev": 3}, "E_SETTING"),
     ("SUM(pay) FROM t", {"clip": "svt", "mechanism": "mwem"}, "E_SETTING"),

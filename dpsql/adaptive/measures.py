@@ -11,7 +11,7 @@ import numpy as np
 
 from dpsql.adaptive.handle import Floats, Integers, MeasureHandle, Noise
 from dpsql.adaptive.sums import SumAnswers
-from dpsql.adaptive.thresholds import Threshold, choose, levels
+from dpsql.adaptive.thresholds import Threshold, choose, levels, margin
 from dpsql.plan.cells import Nodes, Steps, grid_for
 
 
@@ -74,6 +74,8 @@ def answer_sum(handle: MeasureHandle, measure: Measure, rule: Threshold) -> SumA
     Guarantee: the threshold is chosen through the handle; what one row then adds is at most the
     larger end of the clipped range, exactly.
     """
+    if rule.method == "r2t":
+        return _race(handle, measure, rule)
     theta = measure.upper
     if not rule.free:
         budget = handle.remaining()
@@ -84,3 +86,17 @@ def answer_sum(handle: MeasureHandle, measure: Measure, rule: Threshold) -> SumA
     measured = handle.spread(measure.nodes(level), row, handle.remaining())
     values: Floats = measured.values * float(unit)
     return SumAnswers(values, np.array([measured.stddev * float(unit)]), (theta,), False)
+
+
+def _race(handle: MeasureHandle, measure: Measure, rule: Threshold) -> SumAnswers:
+    """Return the largest of several clipped sums, each less what noise may have added to it."""
+    thetas = levels(rule, handle.noise, handle.remaining(), measure.upper)
+    each = handle.remaining() / len(thetas)
+    best = 0.0
+    for theta in thetas:
+        level = measure.level(theta)
+        row, unit = measure.row(level)
+        found = handle.spread(measure.nodes(level), row, each)
+        best = max(best, float(unit) * (float(found.values[0]) - margin(found, len(thetas))))
+    unknown = np.array([math.nan])
+    return SumAnswers(np.array([best]), unknown, (measure.upper,), False)

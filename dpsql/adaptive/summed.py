@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dpsql.adaptive.handle import Integers
 from dpsql.adaptive.measures import Measure
 from dpsql.adaptive.sums import RESHAPED
+from dpsql.adaptive.thresholds import AFTERWARDS
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins
 from dpsql.errors import NotSupportedError, ProgrammingError
@@ -103,13 +104,15 @@ class _Reader:
         is_batch = bool(answer.axes)
         if not is_batch and self.clip.mechanism is not None:
             self.refuse("sum_mechanism for a single sum", "leave it out", "E_SETTING")
-        if not is_batch and self.clip.rule == "sure":
+        rule, mechanism = self.clip.rule, self.clip.mechanism or "tamm"
+        if not is_batch and rule in AFTERWARDS:
             hint = "clip = 'svt', 'recursive', 'quantile' or a number"
-            self.refuse("'sure' for a single sum", hint, "E_SETTING")
-        mechanism = self.clip.mechanism or "tamm"
-        if self.clip.rule == "sure" and mechanism not in RESHAPED:
+            self.refuse(f"'{rule}' for a single sum", hint, "E_SETTING")
+        if rule in AFTERWARDS and mechanism not in RESHAPED:
             hint = f"{' or '.join(sorted(RESHAPED))}, or a threshold chosen before measuring"
-            self.refuse(f"'sure' for {mechanism}", hint, "E_SETTING")
+            self.refuse(f"'{rule}' for {mechanism}", hint, "E_SETTING")
+        if is_batch and rule == "r2t" and mechanism != "workload":
+            self.refuse(f"'r2t' for {mechanism}", "sum_mechanism = 'workload'", "E_SETTING")
         if column.bounds is not None:
             return table, self.measure(table, key, column, answer)
         return table, self.cells(table, key, column, answer, is_batch)

@@ -11,8 +11,17 @@ from fractions import Fraction
 import numpy as np
 
 from dpsql.adaptive.design import Algorithm, Batch, Design
-from dpsql.adaptive.handle import Floats, SumHandle
-from dpsql.adaptive.thresholds import Threshold, choose, shrink
+from dpsql.adaptive.handle import Floats, Measured, SumHandle
+from dpsql.adaptive.shrinkage import draw_in
+from dpsql.adaptive.thresholds import (
+    AFTERWARDS,
+    UNKNOWN,
+    Threshold,
+    choose,
+    levels,
+    margin,
+    shrink,
+)
 from dpsql.answer.project import project_monotone
 from dpsql.errors import ProgrammingError
 
@@ -25,6 +34,7 @@ class SumAnswers:
     """Answers (q,), the standard deviation of their noise before any ordering, and thresholds.
 
     Values above a threshold are clipped to it: the answers are biased downwards by what is cut.
+    Deviations are NaN where a method leaves them unknown.
     """
 
     values: Floats
@@ -51,7 +61,10 @@ def answer_sums(
     """
     rule = rule or Threshold("none")
     check(algorithm, rule)
-    if algorithm == "sqm":
+    if rule.method == "r2t":
+        values, stddev, thetas = _raced(handle, batch, rule)
+        single = True
+    elif algorithm == "sqm":
         values, stddev, thetas = _one_by_one(handle, batch, rule)
         single = len(set(thetas)) == 1 or rule.free
     else:
@@ -61,7 +74,9 @@ def answer_sums(
         ordered = single
     ordered = ordered and batch.nested
     if ordered:
-        values = project_monotone(values, np.maximum(stddev, _least(stddev)) ** 2)
+        known = rule.method not in UNKNOWN
+        weights = np.maximum(stddev, _least(stddev)) ** 2 if known else None
+        values = project_monotone(values, weights)
     return SumAnswers(values, stddev, thetas, ordered)
 
 
@@ -71,12 +86,19 @@ def _least(stddev: Floats) -> float:
 
 
 def check(algorithm: Algorithm, rule: Threshold) -> None:
-    """Refuse a free threshold where the measurement would have to know it."""
-    if rule.method == "sure" and algorithm not in RESHAPED:
+    """Refuse a free threshold where the measurement would have to know it.
+
+    Raises: ProgrammingError (E_SETTING).
+    """
+    if rule.method in AFTERWARDS and algorithm not in RESHAPED:
         raise ProgrammingError(
             "E_SETTING",
-            f"'sure' chooses the threshold after measuring, which {algorithm} cannot use",
+            f"'{rule.method}' decides after measuring, which {algorithm} cannot use",
             hint="use 'tamm' or 'identity', or a threshold chosen before",
+        )
+    if rule.method == "r2t" and algorithm != "workload":
+        raise ProgrammingError(
+            "E_SETTING", f"'r2t' measures answers, not {algorithm}", hint="use 'workload'"
         )
 
 
@@ -95,15 +117,48 @@ def _jointly(
     measured = handle.measure(design.rows, handle.remaining())
     if rule.method == "sure":
         theta, design = _reshaped(batch, design, measured.values, measured.stddev)
+    if rule.method == "eb":
+        return _drawn_in(batch, design, measured)
     stddev = measured.stddev * np.sqrt(np.square(design.answers).sum(axis=1))
     return design.answers @ measured.values, stddev, (theta,)
 
 
+def _drawn_in(
+    batch: Batch, design: Design, measured: Measured
+) -> tuple[Floats, Floats, tuple[int, ...]]:
+    """Return answers from counts that were drawn towards a smooth tail."""
+    counts = _counts(design)
+    drawn = draw_in(counts @ measured.values, counts @ counts.T, measured.stddev**2)
+    values = (batch.queries * batch.values) @ drawn
+    return values, np.full(values.shape, np.nan), (int(batch.values[-1]),)
+
+
+def _raced(
+    handle: SumHandle, batch: Batch, rule: Threshold
+) -> tuple[Floats, Floats, tuple[int, ...]]:
+    """Return the largest of several clipped answers, each less what noise may have added.
+
+    Source: Dong et al. 2022; with probability 0.9 an answer is not above the true one.
+    """
+    upper = int(batch.values[-1])
+    thetas = levels(rule, handle.noise, handle.remaining(), upper)
+    each = handle.remaining() / len(thetas)
+    best = np.zeros(len(batch.queries))
+    for theta in thetas:
+        measured = handle.measure(batch.design("workload", theta).rows, each)
+        best = np.maximum(best, measured.values - margin(measured, len(thetas)))
+    return best, np.full(best.shape, np.nan), (upper,)
+
+
+def _counts(design: Design) -> Floats:
+    if design.counts is None:
+        raise ValueError("the design does not determine the counts")
+    return design.counts
+
+
 def _reshaped(batch: Batch, design: Design, values: Floats, stddev: float) -> tuple[int, Design]:
     """Return the threshold of least estimated risk, and the design with its answers clipped."""
-    counts = design.counts
-    if counts is None:
-        raise ValueError("the design does not determine the counts")
+    counts = _counts(design)
     queries = batch.queries.astype(np.float64)
     theta = shrink(batch.values, queries, counts @ values, counts @ counts.T, stddev**2)
     answers = (queries * batch.clipped(theta)) @ counts

@@ -4,7 +4,8 @@ Clipping at theta trades a bias, the values above theta, for noise that grows wi
 theta leaves about (expected absolute noise in units of theta) rows above it, whatever the data.
 
 Source: Wu et al. 2019, section 4 (ratio form); the count form, which needs no number of rows, is
-our own; Chen and Zhou 2013 (recursive mechanism).
+our own; Chen and Zhou 2013 (recursive mechanism); Wilson et al. 2020 (approximate bounds: the top
+bin of powers of two that stands out); Dong et al. 2022 (race to the top, R2T).
 """
 
 from __future__ import annotations
@@ -12,16 +13,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, TypeAlias
+from statistics import NormalDist
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from dpsql.adaptive.handle import Floats, Integers, Noise, SumHandle
+from dpsql.adaptive.handle import Floats, Integers, Measured, Noise, SumHandle
 
-Method: TypeAlias = Literal["none", "svt", "svt-ratio", "recursive", "quantile", "sure"]
+Method: TypeAlias = Literal[
+    "none", "svt", "svt-ratio", "recursive", "quantile", "approx-bounds", "sure", "eb", "r2t"
+]
 
-METHODS: tuple[Method, ...] = ("none", "svt", "svt-ratio", "recursive", "quantile", "sure")
-FREE: frozenset[Method] = frozenset({"none", "sure"})
+METHODS: tuple[Method, ...] = get_args(Method)
+AFTERWARDS: frozenset[Method] = frozenset({"sure", "eb"})
+"""Methods that look at nothing but one measurement of the bins."""
+UNKNOWN: frozenset[Method] = frozenset({"eb", "r2t"})
+"""Methods whose answers have errors that nothing is known about."""
+FREE: frozenset[Method] = frozenset({"none", "r2t", *AFTERWARDS})
 """Methods that need no budget of their own."""
 
 SINGLE_SHARE, BATCH_SHARE, GAUSSIAN_SHARE = Fraction(1, 2), Fraction(1, 4), Fraction(1, 10)
@@ -30,6 +38,10 @@ BATCH_ROWS = Fraction(3, 2)
 """Rows above the threshold of a batch, in units of 1 / epsilon of the answers."""
 FINEST = 1e-3
 """Least logarithmic step of the recursive mechanism's grid."""
+EMPTY = 1e-9
+"""Chance that a bin of approximate bounds stands out where all are empty."""
+BASE, OVER = 5.5, 0.1
+"""Ratio of the levels of a race, and the chance that its answer is above the true one."""
 START, GROWTH = 1000, 0.2
 """First threshold of a grid, and its relative growth."""
 
@@ -92,6 +104,10 @@ def rows_above(rule: Threshold, noise: Noise, answers: Fraction) -> int:
 
 def levels(rule: Threshold, noise: Noise, amount: Fraction, upper: int) -> list[int]:
     """Return the public thresholds that a rule chooses from when it may spend ``amount``."""
+    if rule.method == "approx-bounds":
+        return grid(1, 1.0, upper)
+    if rule.method == "r2t":
+        return grid(math.ceil(BASE), BASE - 1, upper)
     growth = rule.growth
     if rule.method == "recursive":
         growth = math.expm1(max(rule.pace * answer_epsilon(noise, amount), FINEST))
@@ -120,9 +136,35 @@ def choose(
     if rule.method == "svt-ratio":
         hit = handle.first_covering(thetas, rule.ratio, amount, upto)
         return upper if hit is None else thetas[hit]
+    if rule.method == "approx-bounds":
+        return thetas[_top_bin(handle, thetas, amount, upto)]
     if rule.method == "quantile":
         return thetas[handle.quantile(thetas, count, amount, upto)]
     return thetas[handle.recursive(thetas, amount, upto)]
+
+
+def _top_bin(handle: SumHandle, thetas: list[int], amount: Fraction, upto: int | None) -> int:
+    """Return the last place where noisily more rows lie than an empty histogram would show."""
+    ends = np.searchsorted(thetas, handle.values)
+    rows = (ends[np.newaxis, :] == np.arange(len(thetas))[:, np.newaxis]).astype(np.int64)
+    rows[:, len(handle.values) if upto is None else upto :] = 0
+    measured = handle.measure(rows, amount)
+    least = _exceeded(measured, 1 - (1 - EMPTY) ** (1 / len(thetas)))
+    return int(max(np.flatnonzero(measured.values > least), default=0))
+
+
+def _exceeded(measured: Measured, chance: float) -> float:
+    """Return what one noise variable is above with a small chance."""
+    if measured.noise == "laplace":
+        return measured.stddev / math.sqrt(2) * -math.log(2 * chance)
+    return -measured.stddev * NormalDist().inv_cdf(chance)
+
+
+def margin(measured: Measured, levels: int) -> float:
+    """Return what is taken off every answer of a race, so that few are above the true one."""
+    if measured.noise == "laplace":
+        return measured.stddev / math.sqrt(2) * math.log(levels / OVER)
+    return measured.stddev * math.sqrt(2 * math.log(levels / OVER))
 
 
 def shrink(

@@ -9,6 +9,13 @@ from fractions import Fraction
 from dpsql.answer.result import CostInfo, ReceiptInfo
 from dpsql.errors import decimal_text
 
+HOW = {
+    "eb": "counts were drawn towards a smooth tail: the sums are biased, without standard errors",
+    "r2t": "the largest of several clipped sums, less a margin for their noise: below the sum with "
+    "probability 0.9, biased, without a standard error",
+}
+"""What is said of methods whose errors nothing is known about."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClippedSums:
@@ -16,7 +23,8 @@ class ClippedSums:
 
     ``levels`` has the one threshold of all answers, or one for each; ``chosen`` says that they
     were chosen privately, ``cuts`` that some are below the largest declared value, and
-    ``ordered`` that the answers were made non-decreasing.
+    ``ordered`` that the answers were made non-decreasing. There are no values where a threshold
+    alone was released. ``rule`` is how clips were chosen, where that decides what can be said.
     """
 
     values: tuple[float, ...]
@@ -29,6 +37,12 @@ class ClippedSums:
     delta: Fraction
     noise: str
     receipt: tuple[str, int, str]
+    rule: str = ""
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nothing is known about the errors."""
+        return self.rule in HOW
 
     def cost(self, free: bool) -> CostInfo:
         """What was paid for them."""
@@ -55,7 +69,9 @@ class ClippedSums:
             ]
         else:
             notes = [f"values of {column} are clipped to {text}{how}, the largest declared"]
-        if self.ordered:
+        if self.rule in HOW:
+            notes.append(HOW[self.rule])
+        elif self.ordered:
             notes.append("the sums were made non-decreasing; standard errors are those before that")
         if free:
             paid = f"(epsilon {decimal_text(self.epsilon)})"
@@ -74,6 +90,7 @@ class ClippedSums:
             "delta": str(self.delta),
             "noise": self.noise,
             "receipt": list(self.receipt),
+            "rule": self.rule,
         }
         return json.dumps(facts).encode()
 
@@ -94,6 +111,7 @@ def decode_clipped(body: bytes) -> ClippedSums:
         Fraction(facts["delta"]),
         facts["noise"],
         (ledger_id, seq, head),
+        facts.get("rule", ""),
     )
 
 

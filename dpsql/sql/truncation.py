@@ -11,7 +11,10 @@ from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.options import Options
 
-CLIPS = ("none", "svt", "svt-ratio", "recursive", "quantile", "sure")
+CLIPS = (
+    *("none", "svt", "svt-ratio", "recursive", "quantile", "approx-bounds"),
+    *("sure", "eb", "r2t"),
+)
 """How a threshold may be chosen; a number is one that is given."""
 
 SUM_MECHANISMS = ("tamm", "timm", "identity", "workload", "sqm")

@@ -11,7 +11,7 @@ from dpsql.answer.assemble import released
 from dpsql.answer.modelled import check_target, write_rows
 from dpsql.answer.result import Result, listing, message
 from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError
-from dpsql.facts import describe, show
+from dpsql.facts import describe, facts_of, show
 from dpsql.scripts import (
     about_created,
     check_synthetics,
@@ -196,10 +196,8 @@ class Cursor:
             lines = planned.lines(remaining_for(connection.engine, planned), assumed)
             return listing(("explain",), [(line,) for line in lines], text)
         made = connection.engine.synthesise(creation, terms, connection.report)
-        rows = [(fact, str(value)) for fact, value in made.model.describe().items()]
-        rows += [("rule", made.rule), *(("measured", line) for line in made.transcript)]
         cost, receipt = released(made)
-        result = listing(("synthetic", made.name), rows, text)
+        result = listing(("synthetic", made.name), facts_of(made), text)
         notes = (INTERRUPTED,) if made.interrupted else ()
         if made.name != creation.name:
             notes = (*notes, f"another process made {creation.name}: this one is {made.name}")

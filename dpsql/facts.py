@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dpsql.answer.result import Result, listing
+from dpsql.answer.synthetics import Synthetic
 from dpsql.catalog import Catalog
 from dpsql.catalog.describe import describe_table
 from dpsql.curator import analyst_name, nested_name
@@ -94,3 +95,26 @@ def describe(catalog: Catalog, statement: Statement) -> Result:
         )
     rows: list[tuple[Any, ...]] = list(describe_table(table))
     return listing(("column", "type", "values", "cells"), rows, statement.fragment.body)
+
+
+def facts_of(made: Synthetic) -> list[tuple[str, str]]:
+    """What a synthetic table is, what was measured for it, and what follows, to be shown."""
+    rows = [(name, _fact(value)) for name, value in made.model.describe().items()]
+    rows.append(("rule", made.rule))
+    for line in made.transcript:
+        told = line.removeprefix("measured ")
+        rows.append(("error" if told == line else "measured", told))
+    return rows
+
+
+def _fact(value: object) -> str:
+    """A fact about a model: numbers are rounded, cliques are written apart.
+
+    >>> _fact(1644.232323), _fact([["a", "b"], ["c"]]), _fact("graphical")
+    ('1644.23', 'a, b; c', 'graphical')
+    """
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list):
+        return "; ".join(", ".join(map(str, clique)) for clique in value)
+    return str(value)

@@ -124,10 +124,11 @@ def plan_synthesis(
     check_name(creation.name, tables)
     table = tables.get(creation.table.casefold())
     if table is None or table.public or table.synthetic:
+        private = [t.name for t in tables.values() if not t.public and not t.synthetic]
         raise ProgrammingError(
             "E_UNKNOWN_TABLE",
             f"there is no private table {printable(creation.table)!r} in the catalog",
-            hint=f"tables: {', '.join(t.name for t in tables.values())}",
+            hint=f"tables: {', '.join(private)}",
         )
     options = dict(creation.options)
     model = options.pop("model", "auto").lower()

@@ -76,6 +76,7 @@ STATEMENTS = [
     "SELECT name, COUNT(*) FROM (SELECT a AS z FROM t WHERE c) q JOIN bands ON z BETWEEN lo AND hi"
     " GROUP BY name",
     "SELECT name, COUNT(*) FROM (SELECT a, name FROM t LEFT JOIN bands ON a = lo) q GROUP BY name",
+    "SELECT AVG(v.y), STDDEV_POP(v.y) FROM t JOIN (VALUES (1, 70), (2, 900)) v(k, y) ON t.a = v.k",
     "SELECT name, COUNT(*) FROM bands JOIN (SELECT a, c FROM t) q ON q.a = bands.lo WHERE c"
     " GROUP BY name",
     "SELECT lo, COUNT(*) FROM t JOIN (SELECT lo, hi FROM bands WHERE lo > 0) b"

@@ -167,9 +167,9 @@ class Aggregates:
         return _where_positive(count, variance, least)
 
     def bounds(self, node: exp.Expr) -> tuple[float, float] | None:
-        """The declared bounds of a bare number column."""
+        """The declared bounds of a bare number column that is private."""
         inner = node.unnest()
-        if not isinstance(inner, exp.Column):
+        if not isinstance(inner, exp.Column) or self.scope.find_public(inner) is not None:
             return None
         clip = self.scope.clip_of(node.parent) if node.parent is not None else None
         column = self.scope.find_column(inner, measure=True)

@@ -146,6 +146,9 @@ SELECT a, b, COUNT(*) AS k FROM t GROUP BY GROUPING SETS ((a), b, (), ROLLUP (c)
 -- everything
 -- c: 3x3 Identity
 
+SELECT a, b, c, COUNT(*) AS k FROM t GROUP BY (a, (b, c));
+-- a: 8x8 Identity; b: 6x6 Identity; c: 3x3 Identity
+
 SELECT a, b, COUNT(*) AS k FROM t GROUP BY (a, b);
 -- a: 8x8 Identity; b: 6x6 Identity
 
@@ -370,3 +373,46 @@ RUN WORKLOAD;
 
 SELECT COUNT(*) FROM t WHERE a > +3;
 -- a: 1x8 Dense
+
+SET metric = max;
+-- no query
+
+SET nonnegative = on;
+-- no query
+
+--- synthetic tables
+
+CREATE SYNTHETIC TABLE people FROM t FOR (SELECT a, b, COUNT(*) FROM t GROUP BY CUBE (a, b));
+-- no query
+
+CREATE SYNTHETIC TABLE people FROM t OPTIONS (epsilon = 0.5, model = 'marginals', metric = 'mean') FOR (SELECT a, COUNT(*) FROM t GROUP BY a; SELECT b, c, COUNT(*) FROM t GROUP BY b, c);
+-- no query
+
+CREATE SYNTHETIC TABLE "people" FROM t FOR (SELECT c, COUNT(*) FROM t GROUP BY c;) SPEND (epsilon = 1);
+-- no query
+
+CREATE SYNTHETIC TABLE people FROM t FOR WORKLOAD 'queries.sql';
+-- no query
+
+EXPLAIN CREATE SYNTHETIC TABLE people FROM t OPTIONS (epsilon = 1) FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
+-- no query
+
+MATERIALIZE SYNTHETIC TABLE people INTO 'people.csv';
+-- no query
+
+MATERIALIZE SYNTHETIC TABLE people INTO 'people.parquet' ROWS = 1000;
+-- no query
+
+--- options
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5, mechanism = 'mwem', metric = 'max') a, COUNT(*) AS n FROM t GROUP BY a;
+-- a: 8x8 Identity
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (reconstruct = 'nonnegative') a, COUNT(*) AS n FROM t GROUP BY a;
+-- a: 8x8 Identity
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (clip = 50) SUM(q) AS total FROM t;
+-- q: 0 + 1 v + 0 v^2
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (clip = svt, sum_mechanism = 'tamm') SUM(q) AS total FROM t;
+-- q: 0 + 1 v + 0 v^2

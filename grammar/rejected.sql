@@ -79,11 +79,11 @@ EXPLAIN ANALYZE SELECT COUNT(*) FROM t;
 
 SET threads = 4;
 -- E_SETTING at line 1, column 5: no such setting: threads
--- hint: settings: epsilon, delta, noise, mechanism, effort, fresh, nonnegative
+-- hint: settings: epsilon, delta, noise, mechanism, metric, effort, fresh, nonnegative
 
 SHOW password;
 -- E_SETTING at line 1, column 6: no such setting: password
--- hint: settings: budget, tables, epsilon, delta, noise, mechanism, effort, fresh, nonnegative
+-- hint: settings: budget, tables, epsilon, delta, noise, mechanism, metric, effort, fresh, nonnegative
 
 SELECT COUNT(*) INTO u FROM t;
 -- E_STATEMENT at line 1, column 22: INTO is not supported
@@ -418,3 +418,93 @@ SET epsilon = 0;
 SET noise = 'uniform';
 -- E_SETTING: noise = uniform
 -- hint: one of auto, laplace, gaussian
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (reconstruct = 'magic') COUNT(*) FROM t;
+-- E_SETTING: reconstruct = magic
+-- hint: one of gls, nonnegative, pgm, mbi
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (mechanism = 'magic') COUNT(*) FROM t;
+-- E_SETTING: mechanism = magic
+-- hint: one of auto, identity, workload, kron, union, residual, joint, symmetric, hdmm, fixed_marginals, mwem, rap, marginals, adaptive
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (clip = -1) SUM(q) FROM t;
+-- E_SETTING at line 1, column 43: clip = -1
+-- hint: one of 'none', 'svt', 'svt-ratio', 'recursive', 'quantile', 'approx-bounds', 'sure', 'eb', 'r2t', or a number above 0
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (clip = 5, clip = 6) SUM(q) FROM t;
+-- E_SETTING at line 1, column 53: the option clip is given twice
+-- hint: give clip one value
+
+--- synthetic tables
+
+CREATE SYNTHETIC TABLE people FROM t;
+-- E_PARSE at line 1, column 36: not understood near 't'
+-- hint: CREATE SYNTHETIC TABLE s FROM t OPTIONS (epsilon = 1) FOR (SELECT a, b, COUNT(*) FROM t GROUP BY CUBE (a, b))
+
+CREATE SYNTHETIC TABLE people FOR (SELECT COUNT(*) FROM t) FROM t;
+-- E_PARSE at line 1, column 24: not understood near 'people'
+-- hint: CREATE SYNTHETIC TABLE s FROM t OPTIONS (epsilon = 1) FOR (SELECT a, b, COUNT(*) FROM t GROUP BY CUBE (a, b))
+
+CREATE SYNTHETIC TABLE people FROM t FOR ();
+-- E_PARSE at line 1, column 43: not understood near ')'
+-- hint: CREATE SYNTHETIC TABLE s FROM t OPTIONS (epsilon = 1) FOR (SELECT a, b, COUNT(*) FROM t GROUP BY CUBE (a, b))
+
+CREATE SYNTHETIC TABLE people FROM t FOR (SELECT a, COUNT(*) FROM t GROUP BY a) FOR (SELECT c, COUNT(*) FROM t GROUP BY c);
+-- E_PARSE at line 1, column 81: not understood near 'FOR'
+-- hint: CREATE SYNTHETIC TABLE s FROM t OPTIONS (epsilon = 1) FOR (SELECT a, b, COUNT(*) FROM t GROUP BY CUBE (a, b))
+
+CREATE SYNTHETIC TABLE people FROM t OPTIONS (model = 'magic') FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
+-- E_SETTING: model = magic
+-- hint: one of auto, mwem, marginals, mixture, pgm, rap
+
+CREATE SYNTHETIC TABLE people FROM t OPTIONS (rows = 5) FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
+-- E_SETTING at line 1, column 47: there is no option 'rows'
+-- hint: options: epsilon, delta, noise, model, metric
+
+CREATE SYNTHETIC TABLE t FROM t FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
+-- E_STATEMENT: there is a table 't' already
+-- hint: a synthetic table needs a name of its own
+
+CREATE SYNTHETIC TABLE people FROM bands FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
+-- E_UNKNOWN_TABLE: there is no private table 'bands' in the catalog
+-- hint: tables: t, adult, visits
+
+CREATE SYNTHETIC TABLE people FROM t FOR (EXPLAIN SELECT a, COUNT(*) FROM t GROUP BY a);
+-- E_STATEMENT at line 1, column 43: a workload consists of plain SELECTs
+-- hint: FOR (SELECT ...; SELECT ...)
+
+CREATE SYNTHETIC TABLE people FROM t FOR (SELECT MAX(a) FROM t);
+-- E_AGGREGATE at line 1, column 54: the aggregate MAX() is not supported
+-- hint: one row decides it; QUANTILE_DISC(a, 0.95) works
+
+CREATE SYNTHETIC TABLE people FROM t FOR WORKLOAD queries;
+-- E_PARSE at line 1, column 51: not understood near 'queries'
+-- hint: FOR WORKLOAD 'queries.sql'
+
+CREATE SYNTHETIC VIEW people FROM t FOR (SELECT COUNT(*) FROM t);
+-- E_PARSE at line 1, column 23: not understood near 'people'
+-- hint: CREATE SYNTHETIC TABLE s FROM t OPTIONS (epsilon = 1) FOR (SELECT a, b, COUNT(*) FROM t GROUP BY CUBE (a, b))
+
+DROP SYNTHETIC TABLE people;
+-- E_STATEMENT at line 1, column 1: DROP is not supported: a released synthetic table is final, and its budget is spent
+-- hint: MATERIALIZE SYNTHETIC TABLE s INTO 's.csv' writes rows that are yours to change
+
+MATERIALIZE SYNTHETIC TABLE people;
+-- E_PARSE at line 1, column 29: not understood near 'people'
+-- hint: MATERIALIZE SYNTHETIC TABLE s INTO 's.parquet'
+
+MATERIALIZE SYNTHETIC TABLE people INTO people;
+-- E_PARSE at line 1, column 41: not understood near 'people'
+-- hint: MATERIALIZE SYNTHETIC TABLE s INTO 's.parquet'
+
+MATERIALIZE SYNTHETIC TABLE people INTO 'people.csv' ROWS = 0;
+-- E_PARSE at line 1, column 54: not understood near 'ROWS'
+-- hint: ROWS = 10000, at most 100000000
+
+MATERIALIZE SYNTHETIC TABLE people INTO 'people.txt';
+-- E_OUTPUT: rows cannot be written to 'people.txt'
+-- hint: INTO 's.csv' or INTO 's.parquet'
+
+MATERIALIZE SYNTHETIC TABLE nobody INTO 'people.csv';
+-- E_UNKNOWN_TABLE: there is no synthetic table 'nobody'
+-- hint: synthetic tables: there are none

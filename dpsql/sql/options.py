@@ -61,7 +61,13 @@ def read_options(
         comma = words.index(",", start) if "," in words[start:] else len(lexemes)
         name, value = _option(fragment, lexemes[start:comma], known)
         if name in options:
-            raise ProgrammingError("E_SETTING", f"the option {name} is given twice")
+            place = lexemes[start].start
+            raise ProgrammingError(
+                "E_SETTING",
+                f"the option {name} is given twice",
+                hint=f"give {name} one value",
+                span=fragment.span(place, place + len(name)),
+            )
         options[name] = value
         start = comma + 1
     return options

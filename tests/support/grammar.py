@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -17,11 +17,16 @@ import lark
 from lark.grammar import NonTerminal, Rule
 
 import dpsql
+from dpsql.answer.modelled import check_target
+from dpsql.answer.synthetics import check_name, find_synthetic
 from dpsql.dbapi import Connection
 from dpsql.facts import describe
+from dpsql.scripts import plan_offered
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.lexemes import split_statements
+from dpsql.sql.options import SHARED
 from dpsql.sql.parse import Statement, parse
+from dpsql.sql.synthetic import Creation
 
 GRAMMAR = Path(__file__).parents[2] / "grammar"
 
@@ -30,11 +35,17 @@ CATALOG_CODES = {
     *("E_BIN_EDGE", "E_NO_BOUNDS", "E_EXPR_IN_AGG", "E_GROUP_BY", "E_ORDER_BY", "E_NO_AGGREGATE"),
     *("E_TOO_LARGE", "E_TOO_COMPLEX", "E_LITERAL", "E_PREDICATE", "E_JOIN", "E_SUBQUERY"),
     *("E_SET_OP", "E_WINDOW", "E_AGGREGATE", "E_EPSILON", "E_DELTA", "E_SETTING", "E_CTE"),
-    *("E_DEGENERATE_BOUNDS", "E_NO_TABLE", "E_LIMIT"),
+    *("E_DEGENERATE_BOUNDS", "E_NO_TABLE", "E_LIMIT", "E_WORKLOAD", "E_INPUT", "E_OUTPUT"),
 }
 """Refusals that depend on names, types, values, sizes or on what is private, not on form."""
 
-_WORDS_OF_CATALOG = ("dp_", "DP_", "STAR", "of different lengths", "with GROUP BY")
+_WORDS_OF_CATALOG = (
+    *("dp_", "DP_", "STAR", "of different lengths", "with GROUP BY", "a workload consists"),
+    *("a table", "synthetic table"),
+)
+
+MADE = ("people",)
+"""Synthetic tables that are taken to be there."""
 
 _LEXEME = re.compile(
     r"""\s+|--[^\n]*|/\*.*?\*/
@@ -116,16 +127,34 @@ def verdict(connection: Connection, sql: str) -> dpsql.Error | Compiled | None:
         statement: Statement = parse(fragments[0])
         if statement.kind == "select":
             for name, text in statement.options:
-                if name not in ("weight", "max_stddev"):
+                if name in SHARED:
                     connection.terms.with_text(name, text)
             return connection.engine.compile([statement])[0]
         if statement.kind == "set":
             connection.terms.with_text(*statement.words)
         if statement.kind == "describe":
             describe(connection.catalog, statement)
+        if statement.creation is not None:
+            check_name(statement.creation.name, connection.engine.known.tables)
+            plan_offered(connection.engine, _without_file(statement.creation), connection.terms)
+        if statement.rows is not None:
+            if statement.rows.name.casefold() not in MADE:
+                find_synthetic(connection.engine.models, statement.rows.name)
+            check_target(Path(statement.rows.path))
     except dpsql.Error as error:
         return error
     return None
+
+
+def _without_file(creation: Creation) -> Creation:
+    """A synthetic table for a workload that is written out."""
+    if creation.file is None:
+        return creation
+    return replace(
+        creation,
+        file=None,
+        workload=tuple(split_statements("SELECT a, COUNT(*) FROM t GROUP BY a")),
+    )
 
 
 # ---- case files ---------------------------------------------------------------------------------
@@ -270,6 +299,7 @@ WORDS = {
     "QUOTED": ('"k 2"', '"a"'),
     "TEXT": ("'x'", "'y'", "'year'"),
     "NUMBER": ("0", "1", "2", "3", "0.5", "10"),
+    "ROW_COUNT": ("1", "1000"),
 }
 
 

@@ -122,3 +122,14 @@ def test_what_cannot_be_is_refused_before_the_charge(asked: Connection) -> None:
     assert asked.budget.entries == 0
     asked.execute(create.format("auto", f"{five}; SELECT COUNT(*) FROM t WHERE {wide}"))
     assert "biased" in str(asked.execute(five.replace("FROM t", "FROM s")).result.notes)
+
+
+def test_a_script_is_refused_before_any_of_it_runs(asked: Connection) -> None:
+    five = f"SELECT COUNT(*) FROM t WHERE {FIVE} >= 5"
+    create = "CREATE SYNTHETIC TABLE s FROM t FOR (SELECT q0, COUNT(*) FROM t GROUP BY q0)"
+    for script in (f"SELECT COUNT(*) FROM t; {five}", f"SET epsilon = 1; {create}; {five}"):
+        with pytest.raises(dpsql.ProgrammingError) as caught:
+            asked.set("epsilon", "1")
+            asked.executescript(script)
+        assert caught.value.code == "E_PREDICATE"
+        assert asked.budget.entries == 0

@@ -172,7 +172,7 @@ PAIRS: list[Candidate] = [whole(DOMAIN, "a", "b"), whole(DOMAIN, "a"), whole(DOM
 ROWS: list[Candidate] = [
     (Product({"a": Dense(np.array([row])), "b": Dense(np.array([column]))}),)
     for row in ([1, 0], [1, 1], [1, -1])
-    for column in (*np.indices((2, 2, 2)).reshape(3, 8).T[1:], [8, 0, 1], [1, -1, 0], [0, 1, 2])
+    for column in (*np.indices((2, 2, 2)).reshape(3, 8).T[1:], [64, 0, 1], [1, -1, 0], [0, 1, 2])
 ]
 RANGES: list[Candidate] = [(Product({"b": Prefix(3)}),), (Product({"a": Prefix(2)}),)]
 RUNS: dict[str, tuple[list[Candidate], dict[str, Any], set[str]]] = {

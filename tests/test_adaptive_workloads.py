@@ -303,12 +303,12 @@ def test_an_interrupt_leaves_a_usable_partial_model(
 
     with monkeypatch.context() as patched:
         patched.setattr(mwem_module._Loop, "learn", learn)
-        found = ask(people, "mwem", RUNNING)
+        found = ask(people, "mwem", CUBE)
     assert any("interrupted" in note for note in found.notes)
     assert (numbers(found) >= 0).all()
     assert people.entries()[-1].state == "released"
     assert people.budget.remaining_epsilon == 80
-    assert ask(people, "mwem", RUNNING).rows == found.rows
+    assert ask(people, "mwem", CUBE).rows == found.rows
 
 
 def test_an_interrupt_before_anything_is_known_is_raised(

@@ -128,8 +128,8 @@ def test_a_script_is_refused_before_any_of_it_runs(asked: Connection) -> None:
     five = f"SELECT COUNT(*) FROM t WHERE {FIVE} >= 5"
     create = "CREATE SYNTHETIC TABLE s FROM t FOR (SELECT q0, COUNT(*) FROM t GROUP BY q0)"
     for script in (f"SELECT COUNT(*) FROM t; {five}", f"SET epsilon = 1; {create}; {five}"):
+        asked.set("epsilon", "1")
         with pytest.raises(dpsql.ProgrammingError) as caught:
-            asked.set("epsilon", "1")
             asked.executescript(script)
         assert caught.value.code == "E_PREDICATE"
         assert asked.budget.entries == 0

@@ -28,6 +28,7 @@ def form_request(workload: Sequence[Compiled], terms: Terms, default: Fraction |
             terms.effort,
             terms.reconstruct,
             metric=terms.metric,
+            rounds=terms.rounds,
         )
 
     if any(item.max_stddev is not None for item in workload):

@@ -30,6 +30,7 @@ from dpsql.errors import (
 )
 from dpsql.plan.explain import Explanation, explain_learned
 from dpsql.plan.request import Planned, Request, expected_error, make_plan
+from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.plan.terms import Term
 from dpsql.privacy.accounting import rho_for
 from dpsql.privacy.run import Run
@@ -102,12 +103,17 @@ class Synthesis:
         ]
         for name, value in self.task.choice.inputs.items():
             lines.append(f"            {name.replace('_', ' ')} {value:.4g}")
+        lines += _settings(self.task)
         lines.append(
             f"cost        {cost}; at most {decimal_text(remaining)} can still be asked for"
         )
         if "warning" in facts:
             lines.append(f"warning     {facts['warning']}")
         return tuple(lines)
+
+
+def _settings(task: Task) -> list[str]:
+    return [f"{name:<12}{text}" for name, text in task.rounds.declared.items()]
 
 
 def _tables(count: int) -> str:
@@ -139,7 +145,7 @@ def plan_synthesis(
         raise DataError("E_EPSILON", "no epsilon is set", hint="OPTIONS (epsilon = 0.5)")
     candidates = [c for item in workload for c in read_candidates(table, item.answers())]
     noise, amount = _price(terms.noise, terms.epsilon, terms.delta)
-    task = _task(table, candidates, noise, amount, model, cast("Metric", metric))
+    task = _task(table, candidates, noise, amount, model, cast("Metric", metric), terms.rounds)
     return Synthesis(creation.name, table, task, terms.epsilon, terms.delta)
 
 
@@ -154,8 +160,10 @@ def plan_workload(request: Request) -> Synthesis:
     if model == "adaptive":
         model = "auto"
         if table.row_count_hint is not None:
-            error = _matrix_rmse(replace(request, mechanism="auto", metric="mean"))
-    task = _task(table, candidates, noise, amount, model, cast("Metric", request.metric), error)
+            plain = replace(request, mechanism="auto", metric="mean", rounds=AUTO)
+            error = _matrix_rmse(plain)
+    metric = cast("Metric", request.metric)
+    task = _task(table, candidates, noise, amount, model, metric, request.rounds, error)
     if model != "auto":
         named = replace(task.choice, rule=f"mechanism = '{model}'")
         task = replace(task, choice=named)
@@ -172,6 +180,7 @@ def foresee(request: Request, remaining: Fraction, assumed: bool, entry: int | N
     facts = choice.describe()
     name = choice.mechanism + (f", {choice.model} model" if choice.model else "")
     details = [f"rule        {choice.rule}", f"metric      {request.metric}"]
+    details += _settings(planned.task)
     details += [f"warning     {facts['warning']}"] if "warning" in facts else []
     return explain_learned(
         request, name, planned.task.noise, tuple(details), assumed, remaining, entry
@@ -189,7 +198,7 @@ def advise(request: Request, planned: Planned, forecast: Explanation) -> Explana
             return forecast
         rmse = None if forecast.mixed else forecast.rmse
         amount = plan.epsilon if plan.rho is None else plan.rho
-        choice = _task(table, candidates, plan.noise, amount, "auto", "mean", rmse).choice
+        choice = _task(table, candidates, plan.noise, amount, "auto", "mean", AUTO, rmse).choice
     except Error:
         return forecast
     said = [f"mechanism = 'adaptive': {choice.rule}"] if choice.mechanism in RUNS else []
@@ -245,6 +254,7 @@ def _task(
     amount: Fraction,
     model: str,
     metric: Metric,
+    rounds: Rounds,
     matrix_rmse: float | None = None,
 ) -> Task:
     used = {a for c in candidates for a in attributes_of(c)}
@@ -265,6 +275,7 @@ def _task(
         metric=metric,
         hint=hint,
         matrix_rmse=matrix_rmse,
+        rounds=rounds,
     )
 
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from dpsql.errors import DataError, InterfaceError, ProgrammingError, decimal_text, printable
 from dpsql.plan.request import FIXED, LEARNED, METRICS, NOISES
+from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.privacy.accounting import (
     parse_delta,
     parse_delta_text,
@@ -34,6 +35,7 @@ class Terms:
     noise: str = "auto"
     mechanism: str = "auto"
     metric: str = "mean"
+    rounds: Rounds = AUTO
     effort: Fraction = Fraction(1)
     fresh: bool = False
     nonnegative: bool = False
@@ -70,6 +72,8 @@ class Terms:
                 return replace(self, mechanism=_parse_mechanism(text.lower()))
             case "metric":
                 return replace(self, metric=_parse_metric(text.lower()))
+            case "rounds" | "per_round":
+                return replace(self, rounds=self.rounds.with_text(name, text))
             case "effort":
                 return replace(self, effort=_parse_effort(text))
             case "fresh" if text.lower() in _SWITCH:
@@ -93,6 +97,7 @@ class Terms:
             "noise": self.noise,
             "mechanism": self.mechanism,
             "metric": self.metric,
+            **self.rounds.display(),
             "effort": decimal_text(self.effort),
             "fresh": "on" if self.fresh else "off",
             "nonnegative": "on" if self.nonnegative else "off",

@@ -165,7 +165,7 @@ def test_the_metric_is_part_of_the_request(people: Connection) -> None:
     mean, largest = rule(", metric = 'mean'"), rule(", metric = 'max'")
     assert "metric      max" in largest
     assert ("mean cell" in mean[0], "max error" in largest[0]) == (True, True)
-    for mechanism in ("mwem", "adaptive"):
+    for mechanism in ("marginals", "adaptive"):
         first = people.execute(clause(mechanism, ", metric = 'max'") + CUBE).result
         people.execute("SET metric = 'max'")
         again = ask(people, mechanism, CUBE)
@@ -215,6 +215,8 @@ def test_explain_is_free_and_says_why(people: Connection) -> None:
         (clause("magic") + CUBE, "E_SETTING"),
         (clause("auto", ", metric = 'max'") + CUBE, "E_SETTING"),
         (clause("mwem", ", metric = 'median'") + CUBE, "E_SETTING"),
+        (clause("mwem", ", metric = 'max'") + CUBE, "E_SETTING"),
+        (clause("rap", ", metric = 'max'") + CUBE, "E_SETTING"),
         (clause("mwem", ", clip = 'svt'") + "SUM(pay) FROM people", "E_SETTING"),
     ],
 )

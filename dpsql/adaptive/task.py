@@ -9,19 +9,22 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from dpsql.adaptive.auto import THRESHOLDS, Choice, Facts, Metric, decide
+from dpsql.adaptive.constants import constants_of
 from dpsql.adaptive.handle import Candidate, Handle, Measured, Model, Noise, Query
 from dpsql.adaptive.query import attributes_of, check_counted, is_marginal
 from dpsql.adaptive.schedule import total_share
 from dpsql.adaptive.settings import Settings, check
 from dpsql.answer.junction import DEFAULT_CAP, model_cells
 from dpsql.answer.linear import estimate_total
+from dpsql.answer.predict import best_power
 from dpsql.errors import ProgrammingError
 from dpsql.plan.pattern import Pattern
+from dpsql.plan.rounds import AUTO, Rounds
 
 if TYPE_CHECKING:
     from dpsql.adaptive.backends import Backend
@@ -42,7 +45,7 @@ class Task:
     """The public facts of one run: the queries, the cells they are about, and the mechanism.
 
     ``choice`` says which mechanism and by which rule; ``hint`` is a public guess at the number of
-    rows. The settings are part of what is paid for.
+    rows, ``rounds`` what was declared of them. The settings are part of what is paid for.
     """
 
     domain: Mapping[str, int]
@@ -51,6 +54,7 @@ class Task:
     amount: Fraction
     choice: Choice
     hint: float | None = None
+    rounds: Rounds = AUTO
 
     def settings(self) -> str:
         """The canonical text of every public setting."""
@@ -64,7 +68,9 @@ class Task:
                 digest.update(repr(product.weight).encode())
             digest.update(b";")
         facts = sorted(self.choice.describe().items())
-        return repr((facts, self.choice.power, self.hint, digest.hexdigest()))
+        constants = constants_of(self.choice.mechanism)
+        run = (self.choice.power, self.hint, self.rounds.display(), constants)
+        return repr((facts, *run, digest.hexdigest()))
 
     @property
     def products(self) -> tuple[Candidate, ...]:
@@ -87,6 +93,12 @@ class Task:
             else:
                 found |= dict.fromkeys(combinations(clique, min(2, len(clique))))
         return tuple(clique for clique in found if clique)
+
+    @property
+    def weights(self) -> dict[tuple[str, ...], Fraction]:
+        """The cliques with what their errors count: smaller tables more where the largest does."""
+        sizes = {c: math.prod(self.domain[a] for a in c) for c in self.cliques}
+        return {c: Fraction(float(n) ** -self.choice.power) for c, n in sizes.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,6 +135,7 @@ def make_task(
     metric: Metric = "mean",
     hint: float | None = None,
     matrix_rmse: float | None = None,
+    rounds: Rounds = AUTO,
 ) -> Task:
     """Choose the mechanism, by name or from public facts, and check that it can run.
 
@@ -133,9 +146,9 @@ def make_task(
     task = Task(dict(domain), tuple(candidates), noise, amount, Choice("matrix", "", {}), hint)
     products, refusal = _as_products(task.candidates)
     if model != "auto":
-        choice = _named(task, model)
+        choice = _named(task, model, metric)
     elif hint is None:
-        choice = _without_rows(task, refusal is None)
+        choice = _without_rows(task, refusal is None, metric)
     else:
         admitted = sum(_fits_tree(domain, [clique]) for clique in task.cliques)
         facts = Facts(
@@ -156,7 +169,8 @@ def make_task(
     if choice.mechanism == "mwem":
         check(domain, products, Settings(hint=hint))
     check_counted(task.domain, task.candidates)
-    return replace(task, choice=choice)
+    rounds.check(choice.mechanism)
+    return replace(task, choice=choice, rounds=rounds)
 
 
 def _as_products(
@@ -172,11 +186,11 @@ def _as_products(
         return (), error
 
 
-def _without_rows(task: Task, are_products: bool) -> Choice:
+def _without_rows(task: Task, are_products: bool, metric: Metric) -> Choice:
     """The mechanism by the shape of the workload alone."""
     note = "no number of rows is declared"
     if all(is_marginal(c) for c in task.candidates):
-        return replace(_named(task, "marginals"), rule=f"{note}; all queries are marginals")
+        return replace(_named(task, "marginals", metric), rule=f"{note}; all queries are marginals")
     cells = math.prod(task.domain.values())
     if cells <= DEFAULT_CAP and are_products:
         return Choice("mwem", f"{note}; {cells} cells fit an explicit table", {}, "factored")
@@ -185,12 +199,19 @@ def _without_rows(task: Task, are_products: bool) -> Choice:
     return Choice("rap", f"{note}; {what}", {}, "relaxed")
 
 
-def _named(task: Task, model: str) -> Choice:
+def _named(task: Task, model: str, metric: Metric) -> Choice:
     rule = f"model = '{model}'"
+    if metric == "max" and model in ("mwem", "rap"):
+        raise ProgrammingError(
+            "E_SETTING",
+            f"metric = 'max' weights tables by their cells, and '{model}' has no weights",
+            hint="leave metric out, or use 'marginals'",
+        )
     if model == "mwem":
         return Choice("mwem", rule, {}, "factored")
     if model == "rap":
         return Choice("rap", rule, {}, "relaxed")
+    power = best_power(task.domain, task.cliques) if metric == "max" else 0.0
     if model == "pgm":
         if not _fits_tree(task.domain, task.cliques[:1]):
             raise ProgrammingError(
@@ -198,10 +219,9 @@ def _named(task: Task, model: str) -> Choice:
                 f"a graphical model of {', '.join(task.cliques[0])} is above {DEFAULT_CAP:,} cells",
                 hint="model = 'mixture' has no such limit",
             )
-        return Choice("marginals", rule, {}, "graphical")
-    if model == "mixture":
-        return Choice("marginals", rule, {}, "mixture")
-    return Choice("marginals", rule, {}, _tree_or_mixture(task))
+        return Choice("marginals", rule, {}, "graphical", power)
+    found: Any = "mixture" if model == "mixture" else _tree_or_mixture(task)
+    return Choice("marginals", rule, {}, found, power)
 
 
 def _tree_or_mixture(task: Task) -> Any:
@@ -227,7 +247,12 @@ def run_task(task: Task, handle: Handle, report: Report | None = None) -> Learne
     if mechanism == "mwem":
         from dpsql.adaptive.mwem import mwem
 
-        run = mwem(handle, task.products, Settings(hint=task.hint), progress=_told(report))
+        run = mwem(
+            handle,
+            task.products,
+            Settings(cast("Any", task.rounds.count), hint=task.hint),
+            progress=_told(report),
+        )
         return Learned(run.model, tuple(r.measured for r in run.rounds), run.interrupted)
     if mechanism == "rap":
         from dpsql.adaptive.rap import run_rap
@@ -235,15 +260,21 @@ def run_task(task: Task, handle: Handle, report: Report | None = None) -> Learne
         relaxed = run_rap(
             handle,
             task.candidates,
+            count=_number(task.rounds.each),
+            rounds=_number(task.rounds.count),
             hint=task.hint,
             rng=np.random.default_rng(),
             report=report,
         )
         return Learned(relaxed.model, relaxed.measurements, relaxed.interrupted)
     if mechanism == "marginals":
-        from dpsql.adaptive.marginals import run_marginals
+        from dpsql.adaptive.marginals import closure, run_marginals
 
-        found = run_marginals(handle, task.cliques, _backend(task), report=report)
+        weights = task.weights
+        wanted = _number(task.rounds.count)
+        most = None if wanted is None else min(wanted, len(closure(weights, task.domain)))
+        backend = _backend(task)
+        found = run_marginals(handle, weights, backend, rounds=most, report=report)
         return Learned(found.model, found.measurements, found.interrupted)
     from dpsql.adaptive.fixed import measure_strategy
 
@@ -269,6 +300,11 @@ def _backend(task: Task) -> Backend:
     if task.choice.mechanism == "marginals":
         return Mixture(task.domain, rng)
     return Mixture(task.domain, rng, components=FIXED_COMPONENTS, steps=FIXED_STEPS)
+
+
+def _number(declared: int | str) -> int | None:
+    """A declared number; None where words leave it to the mechanism."""
+    return declared if isinstance(declared, int) else None
 
 
 def _harmless(report: Report | None) -> Report | None:

@@ -17,6 +17,7 @@ from dpsql.plan.kinds import AnyBlock, AnyStrategy
 from dpsql.plan.layout import Layout
 from dpsql.plan.memory import check_memory, forecast_memory
 from dpsql.plan.plan import Part, Plan, split_amount
+from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.plan.strategy import Noise, assemble
 from dpsql.plan.target import (
     Readings,
@@ -55,7 +56,7 @@ class Request:
     ``effort`` scales the search. ``reconstruct`` says how answers follow from the release, where
     a statement does not say so itself; it is no part of what is asked. ``part`` is the
     zero-concentrated budget where that is a part of what (epsilon, delta) admits; ``metric`` is
-    the error that a learned model is to keep small.
+    the error that a learned model is to keep small, ``rounds`` how often it may look.
     A place is a pair (statement, answer).
     Raises: DataError (E_DELTA) for Gaussian noise without a delta; ProgrammingError
     (E_TOO_LARGE) when the results alone would not fit into memory, (E_SETTING) for options that
@@ -71,6 +72,7 @@ class Request:
     reconstruct: str = "gls"
     part: Fraction | None = None
     metric: str = "mean"
+    rounds: Rounds = AUTO
 
     def __post_init__(self) -> None:
         if self.noise == "gaussian" and self.delta == 0:
@@ -79,7 +81,9 @@ class Request:
             )
         if self.is_learned:
             self._check_learned()
-        elif self.metric != "mean":
+        elif self.tables and self.rounds.declared:
+            self.rounds.check(self.mechanism)
+        elif self.tables and self.metric != "mean":
             raise ProgrammingError(
                 "E_SETTING",
                 f"metric = '{self.metric}' is for mechanisms that learn a model, and mechanism = "
@@ -148,6 +152,7 @@ class Request:
         terms = [str(self.epsilon), str(self.delta), self.noise, self.mechanism]
         terms += [] if self.part is None else [str(self.part)]
         terms += [] if self.metric == "mean" else [self.metric]
+        terms += [f"{name} = {text}" for name, text in self.rounds.declared.items()]
         if self.is_learned:
             asked = [fingerprint_learned(self.statements)]
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -130,21 +130,31 @@ def explain_script(engine: Engine, statements: Sequence[Statement], terms: Terms
 
 
 def joint_terms(terms: Terms, selects: Sequence[Statement]) -> Terms:
-    """The terms of a workload: the session's, overridden by the OPTIONS its statements share.
+    """The terms of a workload: the session's, overridden by the OPTIONS of its statements.
 
     Raises: ProgrammingError (E_SETTING) unless all statements have the same terms.
     """
-    shared = [{k: v for k, v in s.options if k in SHARED} for s in selects]
-    for statement, options in zip(selects, shared, strict=True):
-        if options != shared[0]:
+    wanted = [_own_terms(terms, statement) for statement in selects]
+    for statement, own in zip(selects, wanted, strict=True):
+        if own != wanted[0]:
+            differ = [
+                f.name for f in fields(own) if getattr(own, f.name) != getattr(wanted[0], f.name)
+            ]
+            names = " and ".join(differ)
             raise ProgrammingError(
                 "E_SETTING",
-                "the statements of one workload share one budget, so their OPTIONS must be equal",
-                hint="SET epsilon = 0.5 before the first SELECT sets it for all",
-                span=statement.fragment.span(0, len(statement.fragment.body)),
+                f"the statements of one workload share one budget, but differ in {names}",
+                hint=f"SET {differ[0]} once for all, not in OPTIONS; or ask this one by itself",
+                span=statement.fragment.whole(),
             )
-    for name, text in shared[0].items() if selects else ():
-        terms = terms.with_text(name, text)
+    return wanted[0] if wanted else terms
+
+
+def _own_terms(terms: Terms, statement: Statement) -> Terms:
+    """The terms of one statement, the OPTIONS that a workload shares included."""
+    for name, text in statement.options:
+        if name in SHARED:
+            terms = terms.with_text(name, text)
     return terms
 
 

@@ -408,6 +408,16 @@ MATERIALIZE SYNTHETIC TABLE people INTO 'people.parquet' ROWS = 1000;
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5, mechanism = 'mwem', metric = 'max') a, COUNT(*) AS n FROM t GROUP BY a;
 -- a: 8x8 Identity
 
+WITH x AS (SELECT a, COUNT(*) AS k FROM t GROUP BY a) SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5) a, k FROM x ORDER BY k;
+-- a: 8x8 Identity
+
+EXPLAIN WITH x AS (SELECT q FROM t WHERE a > 2) SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (clip = 'svt') SUM(q) AS total FROM x;
+-- a: 1x8 Dense; q: 0 + 1 v + 0 v^2
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5) k FROM (SELECT COUNT(*) AS k FROM t UNION ALL SELECT COUNT(*) AS k FROM t WHERE c) AS x;
+-- everything
+-- c: 1x3 Dense
+
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (reconstruct = 'nonnegative') a, COUNT(*) AS n FROM t GROUP BY a;
 -- a: 8x8 Identity
 

@@ -411,6 +411,46 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS epsilon = 1 COUNT(*) FROM t;
 -- E_PARSE at line 1, column 8: the OPTIONS clause is malformed
 -- hint: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.5) COUNT(*) FROM t
 
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS () COUNT(*) FROM t;
+-- E_PARSE at line 1, column 43: an option is missing before this
+-- hint: OPTIONS(epsilon = 0.5, ...)
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1,) COUNT(*) FROM t;
+-- E_PARSE at line 1, column 55: something is missing before this
+-- hint: leave the comma out, or write what follows it
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon 1) COUNT(*) FROM t;
+-- E_PARSE at line 1, column 43: the OPTIONS clause is malformed
+-- hint: OPTIONS(epsilon = 0.5, ...)
+
+SELECT COUNT(*) FROM t WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1);
+-- E_PARSE at line 1, column 24: WITH DIFFERENTIAL_PRIVACY OPTIONS(...) stands right after SELECT
+-- hint: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) COUNT(*) FROM t
+
+SELECT DISTINCT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) FROM t;
+-- E_PARSE at line 1, column 17: WITH DIFFERENTIAL_PRIVACY OPTIONS(...) stands right after SELECT
+-- hint: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) COUNT(*) FROM t
+
+WITH x AS (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) a, COUNT(*) AS k FROM t GROUP BY a) SELECT a, k FROM x;
+-- E_PARSE at line 1, column 19: WITH DIFFERENTIAL_PRIVACY OPTIONS(...) holds for a whole statement, not for an inner SELECT
+-- hint: WITH c AS (SELECT ...) SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) ... FROM c
+
+SELECT k FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) AS k FROM t) AS x;
+-- E_PARSE at line 1, column 23: WITH DIFFERENTIAL_PRIVACY OPTIONS(...) holds for a whole statement, not for an inner SELECT
+-- hint: WITH c AS (SELECT ...) SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) ... FROM c
+
+WITH x AS (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) AS k FROM t) SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) k FROM x;
+-- E_PARSE at line 1, column 19: WITH DIFFERENTIAL_PRIVACY OPTIONS(...) holds for a whole statement, not for an inner SELECT
+-- hint: WITH c AS (SELECT ...) SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) ... FROM c
+
+WITH x AS (SELECT a FROM t) SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) FROM x UNION ALL SELECT COUNT(*) FROM x;
+-- E_PARSE at line 1, column 36: WITH DIFFERENTIAL_PRIVACY OPTIONS(...) holds for a whole statement, not for one SELECT of a set operation
+-- hint: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) * FROM (SELECT ... UNION ALL SELECT ...) AS d
+
+SELECT COUNT(*) FROM t UNION SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) FROM t;
+-- E_PARSE at line 1, column 37: WITH DIFFERENTIAL_PRIVACY OPTIONS(...) holds for a whole statement, not for one SELECT of a set operation
+-- hint: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) * FROM (SELECT ... UNION ALL SELECT ...) AS d
+
 SET epsilon = 0;
 -- E_EPSILON: epsilon must be a plain number between 0.000001 and 100
 -- hint: write it as digits, such as 0.5 or 5e-1
@@ -442,7 +482,7 @@ CREATE SYNTHETIC TABLE people FROM t;
 -- hint: CREATE SYNTHETIC TABLE s FROM t OPTIONS (epsilon = 1) FOR (SELECT a, b, COUNT(*) FROM t GROUP BY CUBE (a, b))
 
 CREATE SYNTHETIC TABLE people FOR (SELECT COUNT(*) FROM t) FROM t;
--- E_PARSE at line 1, column 24: not understood near 'people'
+-- E_PARSE at line 1, column 31: not understood near 'FOR'
 -- hint: CREATE SYNTHETIC TABLE s FROM t OPTIONS (epsilon = 1) FOR (SELECT a, b, COUNT(*) FROM t GROUP BY CUBE (a, b))
 
 CREATE SYNTHETIC TABLE people FROM t FOR ();
@@ -482,8 +522,16 @@ CREATE SYNTHETIC TABLE people FROM t FOR WORKLOAD queries;
 -- hint: FOR WORKLOAD 'queries.sql'
 
 CREATE SYNTHETIC VIEW people FROM t FOR (SELECT COUNT(*) FROM t);
--- E_PARSE at line 1, column 23: not understood near 'people'
+-- E_PARSE at line 1, column 18: not understood near 'VIEW'
 -- hint: CREATE SYNTHETIC TABLE s FROM t OPTIONS (epsilon = 1) FOR (SELECT a, b, COUNT(*) FROM t GROUP BY CUBE (a, b))
+
+CREATE SYNTHETIC TABLE people FROM t OPTIONS () FOR (SELECT COUNT(*) FROM t);
+-- E_PARSE at line 1, column 47: an option is missing before this
+-- hint: OPTIONS(epsilon = 0.5, ...)
+
+MATERIALIZE SYNTHETIC VIEW people INTO 'people.csv';
+-- E_PARSE at line 1, column 23: not understood near 'VIEW'
+-- hint: MATERIALIZE SYNTHETIC TABLE s INTO 's.parquet'
 
 DROP SYNTHETIC TABLE people;
 -- E_STATEMENT at line 1, column 1: DROP is not supported: a released synthetic table is final, and its budget is spent

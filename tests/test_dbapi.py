@@ -264,9 +264,24 @@ def test_options_are_terms_of_one_statement(adult: Connection) -> None:
     adult.execute("BEGIN WORKLOAD")
     adult.execute(sql)
     adult.execute("SELECT sex, COUNT(*) FROM adult GROUP BY sex")
-    with pytest.raises(dpsql.ProgrammingError, match="E_SETTING"):
+    with pytest.raises(dpsql.ProgrammingError, match="differ in epsilon"):
         adult.execute("RUN WORKLOAD")
     assert adult.budget.entries == 1
+    adult.execute("SET epsilon = 0.25")
+    assert adult.execute("RUN WORKLOAD").result.cost.epsilon == Fraction(1, 4)  # type: ignore[union-attr]
+
+
+def test_options_of_a_statement_with_common_tables(adult: Connection) -> None:
+    sql = (
+        "WITH people AS (SELECT sex, COUNT(*) AS n FROM adult GROUP BY sex) "
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.25) sex, n FROM people"
+    )
+    assert adult.explain(sql).epsilon == Fraction(1, 4)
+    for run in (adult.execute, adult.executescript):
+        cost = run(sql).result.cost
+        assert cost is not None
+        assert cost.epsilon == Fraction(1, 4)
+    assert adult.budget.spent_epsilon == Fraction(1, 4)
 
 
 @pytest.mark.parametrize("mechanism", ["identity", "workload", "kron", "union", "joint", "hdmm"])

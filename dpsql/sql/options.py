@@ -22,6 +22,7 @@ CLAUSE = ["with", "differential_privacy", "options", "("]
 def take_options(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, Options]:
     """Cut the clause out of a SELECT; blanks take its place, so that positions stay.
 
+    It stands in the outermost SELECT, after the CTEs if there are any.
     Raises: ProgrammingError (E_PARSE, E_SETTING); NotSupportedError (E_SETTING).
 
     >>> text = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = .5) COUNT(*) FROM t"
@@ -33,33 +34,59 @@ def take_options(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, Option
     """
     body = fragment.body
     words = [lexeme.text.lower() for lexeme in lexemes]
-    if words[1:3] != CLAUSE[:2]:
+    places = [i for i in range(1, len(words)) if words[i : i + 2] == CLAUSE[:2]]
+    if not places:
         return body, ()
-    if words[1:5] != CLAUSE or ")" not in words[5:]:
+    start = places[0]
+    for place in places:
+        problem = _misplaced(words, place, place == start)
+        if problem is not None:
+            raise _refused(fragment, lexemes[place : place + 2], *problem)
+    if words[start : start + 4] != CLAUSE or ")" not in words[start:]:
         example = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.5) COUNT(*) FROM t"
-        span = fragment.span(lexemes[1].start, lexemes[2].start + len(lexemes[2].text))
-        what = "the OPTIONS clause is malformed"
-        raise ProgrammingError("E_PARSE", what, hint=example, span=span)
-    end = words.index(")", 5)
-    options = read_options(fragment, lexemes[5:end], OPTIONS)
-    first, last = lexemes[1].start, lexemes[end].start + 1
+        found = lexemes[start : start + 2]
+        raise _refused(fragment, found, "the OPTIONS clause is malformed", example)
+    end = words.index(")", start)
+    options = read_options(fragment, lexemes[start + 4 : end + 1], OPTIONS)
+    first, last = lexemes[start].start, lexemes[end].start + 1
     blank = "".join("\n" if char == "\n" else " " for char in body[first:last])
     return body[:first] + blank + body[last:], tuple(options.items())
+
+
+def _misplaced(words: Sequence[str], place: int, is_first: bool) -> tuple[str, str] | None:
+    """Why a clause cannot stand where it does, and what would work; None where it can."""
+    clause = "WITH DIFFERENTIAL_PRIVACY OPTIONS(...)"
+    if not is_first:
+        return f"{clause} is given twice", "once, in the outermost SELECT: it is for all of it"
+    depth, tops = 0, []
+    for i, word in enumerate(words):
+        if i == place and depth > 0:
+            why = f"{clause} holds for a whole statement, not for an inner SELECT"
+            return why, f"WITH c AS (SELECT ...) SELECT {clause} ... FROM c"
+        depth += (word == "(") - (word == ")")
+        if depth == 0:
+            tops.append(word)
+    if not {"union", "intersect", "except"}.isdisjoint(tops):
+        why = f"{clause} holds for a whole statement, not for one SELECT of a set operation"
+        return why, f"SELECT {clause} * FROM (SELECT ... UNION ALL SELECT ...) AS d"
+    if words[place - 1] != "select":
+        return f"{clause} stands right after SELECT", f"SELECT {clause} COUNT(*) FROM t"
+    return None
 
 
 def read_options(
     fragment: Fragment, lexemes: Sequence[Lexeme], known: Sequence[str]
 ) -> dict[str, str]:
-    """Read name = value, ...: every name must be known, and given once.
+    """Read name = value, ...) with its parenthesis: every name must be known, and given once.
 
     Raises: ProgrammingError (E_PARSE, E_SETTING); NotSupportedError (E_SETTING).
     """
     options: dict[str, str] = {}
     words = [lexeme.text for lexeme in lexemes]
-    start = 0
-    while start < len(lexemes):
-        comma = words.index(",", start) if "," in words[start:] else len(lexemes)
-        name, value = _option(fragment, lexemes[start:comma], known)
+    start, end = 0, len(lexemes) - 1
+    while start <= end:
+        comma = words.index(",", start) if "," in words[start:] else end
+        name, value = _option(fragment, lexemes[start : comma + 1], known)
         if name in options:
             place = lexemes[start].start
             raise ProgrammingError(
@@ -73,12 +100,21 @@ def read_options(
     return options
 
 
+def _refused(
+    fragment: Fragment, lexemes: Sequence[Lexeme], what: str, hint: str
+) -> ProgrammingError:
+    first, last = lexemes[0], lexemes[-1]
+    span = fragment.span(first.start, last.start + len(last.text))
+    return ProgrammingError("E_PARSE", what, hint=hint, span=span)
+
+
 def _option(fragment: Fragment, lexemes: Sequence[Lexeme], known: Sequence[str]) -> tuple[str, str]:
+    """Read name = value and what ends it."""
+    lexemes, after = lexemes[:-1], lexemes[-1]
     signed = len(lexemes) == 4 and lexemes[2].text in "+-"
     if (len(lexemes) != 3 and not signed) or lexemes[1].text != "=":
-        raise ProgrammingError(
-            "E_PARSE", "the OPTIONS clause is malformed", hint="OPTIONS(epsilon = 0.5, ...)"
-        )
+        what = "the OPTIONS clause is malformed" if lexemes else "an option is missing before this"
+        raise _refused(fragment, lexemes or [after], what, "OPTIONS(epsilon = 0.5, ...)")
     name = lexemes[0].text.lower()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)

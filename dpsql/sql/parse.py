@@ -179,7 +179,10 @@ def check_limits(fragment: Fragment) -> list[Lexeme]:
             commas[-1] += 1
         if before == "," and word == ")":
             raise ProgrammingError(
-                "E_PARSE", "something is missing before this", span=_at(fragment, lexeme)
+                "E_PARSE",
+                "something is missing before this",
+                hint="leave the comma out, or write what follows it",
+                span=_at(fragment, lexeme),
             )
         before = word
         if depth > MAX_DEPTH or unary > MAX_DEPTH:

@@ -55,8 +55,9 @@ def parse_create(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Creation:
     Raises: ProgrammingError (E_PARSE, E_SETTING).
     """
     words = [lexeme.text.lower() for lexeme in lexemes]
-    if words[:3] != ["create", "synthetic", "table"] or len(words) < 6 or words[4] != "from":
-        _refuse(fragment, lexemes, min(3, len(lexemes) - 1))
+    wrong = _first_wrong(words, ("create", "synthetic", "table", None, "from", None))
+    if wrong is not None:
+        _refuse(fragment, lexemes, wrong)
     name, table = _name(lexemes[3]), _name(lexemes[5])
     place = 6
     options: tuple[tuple[str, str], ...] = ()
@@ -74,7 +75,7 @@ def parse_create(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Creation:
             start = lexemes[place + 1].start + 1
             workload = _statements(fragment, start, lexemes[end].start)
         elif words[place] != "for" and not options:
-            inner = lexemes[place + 2 : end]
+            inner = lexemes[place + 2 : end + 1]
             options = tuple(read_options(fragment, inner, CREATE_OPTIONS).items())
         else:
             _refuse(fragment, lexemes, place)
@@ -96,14 +97,11 @@ def parse_materialize(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Material
     Raises: ProgrammingError (E_PARSE).
     """
     words = [lexeme.text.lower() for lexeme in lexemes]
-    good = words[:3] == ["materialize", "synthetic", "table"] and words[4:5] == ["into"]
-    if not good or len(words) < 6 or lexemes[5].kind != "string":
-        _malformed(
-            fragment,
-            lexemes,
-            min(5 if good else 3, len(lexemes) - 1),
-            "MATERIALIZE SYNTHETIC TABLE s INTO 's.parquet'",
-        )
+    wrong = _first_wrong(words, ("materialize", "synthetic", "table", None, "into", None))
+    if wrong is None and lexemes[5].kind != "string":
+        wrong = 5
+    if wrong is not None:
+        _malformed(fragment, lexemes, wrong, "MATERIALIZE SYNTHETIC TABLE s INTO 's.parquet'")
     rows = None
     if len(words) > 6:
         digits = words[-1]
@@ -131,6 +129,14 @@ def refuse_change(fragment: Fragment, lexemes: Sequence[Lexeme]) -> NoReturn:
         hint="MATERIALIZE SYNTHETIC TABLE s INTO 's.csv' writes rows that are yours to change",
         span=fragment.span(lexemes[0].start, lexemes[0].start + len(lexemes[0].text)),
     )
+
+
+def _first_wrong(words: Sequence[str], form: Sequence[str | None]) -> int | None:
+    """Where words first depart from a form, in which None is any word."""
+    for place, wanted in enumerate(form):
+        if place >= len(words) or wanted not in (None, words[place]):
+            return place
+    return None
 
 
 def _file(fragment: Fragment, lexemes: Sequence[Lexeme], place: int) -> str:

@@ -79,6 +79,7 @@ def _unknown(fragment: Fragment, name: str, text: str, hint: str) -> Programming
 
 def _span(fragment: Fragment, name: str) -> Span:
     """Where an option stands in its statement."""
-    found = re.search(rf"\b{name}\s*=\s*('[^']*'|[^\s,()']+)", fragment.body, re.IGNORECASE)
-    start, end = (0, len(fragment.body)) if found is None else found.span()
+    option = rf"options\s*\([^)]*?\b({name}\s*=\s*('[^']*'|[^\s,()']+))"
+    found = re.search(option, fragment.body, re.IGNORECASE)
+    start, end = (0, len(fragment.body)) if found is None else found.span(1)
     return fragment.span(start, end)

@@ -15,6 +15,7 @@ from dpsql.errors import Error
 from dpsql.sql.lexemes import lex, split_script, split_statements
 from dpsql.sql.parameters import bind_parameters, render_literal
 from dpsql.sql.parse import MAX_TEXT, Statement, parse
+from dpsql.sql.truncation import read_truncation
 
 
 def parse_one(text: str) -> Statement:
@@ -81,6 +82,20 @@ def test_options_are_cut_out_and_positions_stay() -> None:
     assert statement.tree.find(exp.Table).this.meta["start"] == text.index("t", 70)  # type: ignore[union-attr]
 
 
+def test_options_stand_in_the_final_select_after_common_tables() -> None:
+    clause = "WITH DIFFERENTIAL_PRIVACY\n OPTIONS(clip = 'svt')"
+    first = "WITH c AS (SELECT clip = 3 AS x FROM t), d AS (SELECT 1)\n SELECT "
+    rest = " SUM(x) FROM c WHERE x IN (SELECT 2)"
+    statement = parse_one("EXPLAIN " + first + clause + rest)
+    assert statement.options == (("clip", "svt"),)
+    blank = "".join("\n" if char == "\n" else " " for char in clause)
+    assert statement.sql == first + blank + rest
+    truncation = read_truncation(statement.fragment, statement.options)
+    assert truncation is not None
+    span = truncation.span
+    assert span.text[span.start : span.end] == "clip = 'svt'"
+
+
 def test_explain_marks_a_select_and_keeps_positions() -> None:
     statement = parse_one("EXPLAIN SELECT COUNT(*) FROM t")
     assert statement.kind == "select"
@@ -106,6 +121,7 @@ def test_explain_marks_a_select_and_keeps_positions() -> None:
         ("SELECT COUNT(*) FROM t WHERE a > 1e400", "E_LITERAL"),
         ("SELECT COUNT(*) FROM t WHERE a = '" + "x" * 5000 + "'", "E_LITERAL"),
         ("SELECT COUNT(*) FROM t -- " + "x" * MAX_TEXT + "\n WHERE a = 1", "E_TOO_LARGE"),
+        ("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1,) 1", "E_PARSE"),
         ("SET epsilom = 1", "E_SETTING"),
         ("SET enable_external_access=true", "E_SETTING"),
         ("SET epsilon", "E_SETTING"),

@@ -377,6 +377,12 @@ SELECT COUNT(*) FROM t WHERE a > +3;
 SET metric = max;
 -- no query
 
+SET rounds = 'doubling';
+-- no query
+
+SET per_round = 10;
+-- no query
+
 SET nonnegative = on;
 -- no query
 
@@ -386,6 +392,12 @@ CREATE SYNTHETIC TABLE people FROM t FOR (SELECT a, b, COUNT(*) FROM t GROUP BY 
 -- no query
 
 CREATE SYNTHETIC TABLE people FROM t OPTIONS (epsilon = 0.5, model = 'marginals', metric = 'mean') FOR (SELECT a, COUNT(*) FROM t GROUP BY a; SELECT b, c, COUNT(*) FROM t GROUP BY b, c);
+-- no query
+
+CREATE SYNTHETIC TABLE people FROM t OPTIONS (epsilon = 0.5, model = 'rap', rounds = 3, per_round = 2) FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
+-- no query
+
+CREATE SYNTHETIC TABLE people FROM t OPTIONS (epsilon = 0.5, model = 'mwem', rounds = 'annealing') FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
 -- no query
 
 CREATE SYNTHETIC TABLE "people" FROM t FOR (SELECT c, COUNT(*) FROM t GROUP BY c;) SPEND (epsilon = 1);
@@ -405,7 +417,7 @@ MATERIALIZE SYNTHETIC TABLE people INTO 'people.parquet' ROWS = 1000;
 
 --- options
 
-SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5, mechanism = 'mwem', metric = 'max') a, COUNT(*) AS n FROM t GROUP BY a;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5, mechanism = 'marginals', metric = 'max', rounds = 2) a, COUNT(*) AS n FROM t GROUP BY a;
 -- a: 8x8 Identity
 
 WITH x AS (SELECT a, COUNT(*) AS k FROM t GROUP BY a) SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5) a, k FROM x ORDER BY k;

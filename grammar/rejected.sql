@@ -79,11 +79,11 @@ EXPLAIN ANALYZE SELECT COUNT(*) FROM t;
 
 SET threads = 4;
 -- E_SETTING at line 1, column 5: no such setting: threads
--- hint: settings: epsilon, delta, noise, mechanism, metric, effort, fresh, nonnegative
+-- hint: settings: epsilon, delta, noise, mechanism, metric, rounds, per_round, effort, fresh, nonnegative
 
 SHOW password;
 -- E_SETTING at line 1, column 6: no such setting: password
--- hint: settings: budget, tables, epsilon, delta, noise, mechanism, metric, effort, fresh, nonnegative
+-- hint: settings: budget, tables, epsilon, delta, noise, mechanism, metric, rounds, per_round, effort, fresh, nonnegative
 
 SELECT COUNT(*) INTO u FROM t;
 -- E_STATEMENT at line 1, column 22: INTO is not supported
@@ -497,9 +497,73 @@ CREATE SYNTHETIC TABLE people FROM t OPTIONS (model = 'magic') FOR (SELECT a, CO
 -- E_SETTING: model = magic
 -- hint: one of auto, mwem, marginals, mixture, pgm, rap
 
-CREATE SYNTHETIC TABLE people FROM t OPTIONS (rows = 5) FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
--- E_SETTING at line 1, column 47: there is no option 'rows'
--- hint: options: epsilon, delta, noise, model, metric
+CREATE SYNTHETIC TABLE people FROM t OPTIONS (seed = 5) FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
+-- E_SETTING at line 1, column 47: there is no option 'seed'
+-- hint: options: epsilon, delta, noise, model, metric, rounds, per_round
+
+CREATE SYNTHETIC TABLE people FROM t OPTIONS (epsilon = 1, rounds = 0) FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
+-- E_SETTING at line 1, column 69: rounds = 0
+-- hint: a whole number from 1 to 10,000, or auto or doubling or annealing
+
+CREATE SYNTHETIC TABLE people FROM t OPTIONS (epsilon = 1, rounds = -1) FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
+-- E_SETTING at line 1, column 69: rounds = -1
+-- hint: a whole number from 1 to 10,000, or auto or doubling or annealing
+
+CREATE SYNTHETIC TABLE people FROM t OPTIONS (epsilon = 1, rounds = 2.5) FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
+-- E_SETTING at line 1, column 69: rounds = 2.5
+-- hint: a whole number from 1 to 10,000, or auto or doubling or annealing
+
+CREATE SYNTHETIC TABLE people FROM t OPTIONS (epsilon = 1, rounds = 1e9) FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
+-- E_SETTING at line 1, column 69: rounds = 1e9
+-- hint: a whole number from 1 to 10,000, or auto or doubling or annealing
+
+CREATE SYNTHETIC TABLE people FROM t OPTIONS (epsilon = 1, rounds = 1000000000) FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
+-- E_SETTING at line 1, column 69: rounds = 1000000000
+-- hint: a whole number from 1 to 10,000, or auto or doubling or annealing
+
+CREATE SYNTHETIC TABLE people FROM t OPTIONS (epsilon = 1, rounds = 'many') FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
+-- E_SETTING at line 1, column 69: rounds = many
+-- hint: a whole number from 1 to 10,000, or auto or doubling or annealing
+
+CREATE SYNTHETIC TABLE people FROM t OPTIONS (epsilon = 1, per_round = 0) FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
+-- E_SETTING at line 1, column 72: per_round = 0
+-- hint: a whole number from 1 to 10,000, or auto
+
+CREATE SYNTHETIC TABLE people FROM t OPTIONS (epsilon = 1, model = 'mwem', per_round = 5) FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
+-- E_SETTING: per_round = 5 is for 'rap': 'mwem' asks one query in a round
+-- hint: leave per_round out; rounds = 10 is a number of rounds
+
+CREATE SYNTHETIC TABLE people FROM t OPTIONS (epsilon = 1, model = 'rap', rounds = 'annealing') FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
+-- E_SETTING: 'rap' has no schedule 'annealing'
+-- hint: a number of rounds, or 'mwem' or 'marginals'
+
+CREATE SYNTHETIC TABLE people FROM t OPTIONS (epsilon = 1, model = 'pgm', rounds = 'doubling') FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
+-- E_SETTING: 'marginals' has no schedule 'doubling'
+-- hint: a number of rounds, or 'mwem'
+
+CREATE SYNTHETIC TABLE people FROM t OPTIONS (epsilon = 1, model = 'rap', rounds = 1, per_round = 5) FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
+-- E_SETTING: per_round = 5 contradicts rounds = 1, which asks all queries at once
+-- hint: leave per_round out, or have two rounds or more
+
+CREATE SYNTHETIC TABLE people FROM t OPTIONS (epsilon = 1, model = 'rap', metric = 'max') FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
+-- E_SETTING: metric = 'max' weights tables by their cells, and 'rap' has no weights
+-- hint: leave metric out, or use 'marginals'
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, mechanism = 'mwem', rounds = 0) a, COUNT(*) FROM t GROUP BY a;
+-- E_SETTING at line 1, column 85: rounds = 0
+-- hint: a whole number from 1 to 10,000, or auto or doubling or annealing
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, mechanism = 'mwem', rounds = 3, rounds = 4) a, COUNT(*) FROM t GROUP BY a;
+-- E_SETTING at line 1, column 88: the option rounds is given twice
+-- hint: give rounds one value
+
+SET rounds = 1.5;
+-- E_SETTING at line 1, column 14: rounds = 1.5
+-- hint: a whole number from 1 to 10,000, or auto or doubling or annealing
+
+SET per_round = 'doubling';
+-- E_SETTING at line 1, column 17: per_round = doubling
+-- hint: a whole number from 1 to 10,000, or auto
 
 CREATE SYNTHETIC TABLE t FROM t FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
 -- E_STATEMENT: there is a table 't' already

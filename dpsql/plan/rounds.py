@@ -45,7 +45,7 @@ class Rounds:
             raise DataError(
                 "E_SETTING",
                 f"{name} = {printable(text)}",
-                hint=f"a whole number from 1 to {MOST}, or {' or '.join(map(repr, words))}",
+                hint=f"a whole number from 1 to {MOST:,}, or {' or '.join(words)}",
                 span=span,
             )
         return replace(self, count=value) if name == "rounds" else replace(self, each=value)

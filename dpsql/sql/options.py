@@ -8,11 +8,12 @@ import re
 from collections.abc import Sequence
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
+from dpsql.plan.rounds import AUTO, NAMES
 from dpsql.sql.lexemes import Fragment, Lexeme
 
 Options = tuple[tuple[str, str], ...]
 
-SHARED = ("epsilon", "delta", "noise", "mechanism", "metric", "effort")
+SHARED = ("epsilon", "delta", "noise", "mechanism", "metric", *NAMES, "effort")
 """Options that all statements of a workload have in common."""
 
 OPTIONS = (*SHARED, "weight", "max_stddev", "reconstruct", "clip", "sum_mechanism")
@@ -79,7 +80,8 @@ def read_options(
 ) -> dict[str, str]:
     """Read name = value, ...) with its parenthesis: every name must be known, and given once.
 
-    Raises: ProgrammingError (E_PARSE, E_SETTING); NotSupportedError (E_SETTING).
+    Raises: ProgrammingError (E_PARSE, E_SETTING); NotSupportedError (E_SETTING); DataError
+    (E_SETTING) for rounds that are none.
     """
     options: dict[str, str] = {}
     words = [lexeme.text for lexeme in lexemes]
@@ -128,6 +130,8 @@ def _option(fragment: Fragment, lexemes: Sequence[Lexeme], known: Sequence[str])
     text = fragment.body[lexemes[2].start : last.start + len(last.text)]
     if len(lexemes) == 3 and last.kind in ("string", "quoted"):
         text = text[1:-1].replace(text[0] * 2, text[0])
+    if name in NAMES:
+        AUTO.with_text(name, text, fragment.span(lexemes[2].start, last.start + len(last.text)))
     return name, text
 
 

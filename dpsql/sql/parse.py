@@ -18,9 +18,10 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
+from dpsql.plan.rounds import AUTO, NAMES
 from dpsql.sql.clips import Clips, take_clips
 from dpsql.sql.lexemes import Fragment, Lexeme, lex, split_statements
-from dpsql.sql.options import Options, take_options
+from dpsql.sql.options import SHARED, Options, take_options
 from dpsql.sql.synthetic import (
     Creation,
     Materialisation,
@@ -38,7 +39,7 @@ MAX_ITEMS = 1_000
 MAX_NUMBER = 40
 MAX_STRING = 4 * 1024
 
-SETTINGS = ("epsilon", "delta", "noise", "mechanism", "metric", "effort", "fresh", "nonnegative")
+SETTINGS = (*SHARED, "fresh", "nonnegative")
 SHOWN = ("budget", "tables", *SETTINGS)
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -266,6 +267,8 @@ def _parse_set(fragment: Fragment, lexemes: list[Lexeme]) -> Statement:
     value = fragment.body[rest[0].start : end]
     if len(rest) == 1 and rest[0].kind in ("string", "quoted"):
         value = value[1:-1].replace(value[0] * 2, value[0])
+    if name in NAMES:
+        AUTO.with_text(name, value, fragment.span(rest[0].start, end))
     return Statement("set", fragment, words=(name, value))
 
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
+from dpsql.plan.rounds import NAMES
 from dpsql.sql.lexemes import Fragment, Lexeme, split_statements
 from dpsql.sql.options import read_options
 
-CREATE_OPTIONS = ("epsilon", "delta", "noise", "model", "metric")
+CREATE_OPTIONS = ("epsilon", "delta", "noise", "model", "metric", *NAMES)
 MODELS = ("auto", "mwem", "marginals", "mixture", "pgm", "rap")
 METRICS = ("mean", "max")
 MOST_ROWS = 10**8

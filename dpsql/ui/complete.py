@@ -36,6 +36,8 @@ SETTINGS = {
         "'residual'", "'union'",
     ),
     "metric": ("'mean'", "'max'"),
+    "rounds": ("'auto'", "'doubling'", "'annealing'"),
+    "per_round": ("'auto'",),
     "effort": (),
     "fresh": ("on", "off"),
     "nonnegative": ("on", "off"),

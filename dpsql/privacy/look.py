@@ -25,7 +25,7 @@ from dpsql.privacy.entropy import Bits
 from dpsql.privacy.ledger import Receipt
 from dpsql.privacy.measure import Vaults
 from dpsql.privacy.noise import discrete_gaussian, discrete_laplace
-from dpsql.privacy.norms import Piece, Reader, joint_norm, largest_column
+from dpsql.privacy.norms import Piece, Reader, joint_norm
 from dpsql.privacy.opendp_noise import certified
 from dpsql.privacy.run import Filter, Run, require_amount
 from dpsql.privacy.selection import above_threshold, exponential_mechanism, top_choices
@@ -213,7 +213,7 @@ class Looks(_Looker):
         rounded = whole_lists(answers, [each[0].rows for each in pieces])
         if not 0 < count <= len(candidates):
             raise misused()
-        norms = [largest_column(each, self.domain) for each in pieces]
+        norms = [self._reader.largest_column(each) for each in pieces]
         reach = max(f * norm for f, norm in zip(factors, norms, strict=True))
         spread = 2 * self._c * max(1, reach)
         self._filter.spend("select", amount)

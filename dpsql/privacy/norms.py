@@ -73,6 +73,7 @@ class Reader:
         self._places = {name: place for place, name in enumerate(self.domain)}
         self._factors: dict[int, Factor] = {}
         self._pieces: dict[int, tuple[Sequence[Product] | Pattern, tuple[Piece, ...]]] = {}
+        self._largest: dict[int, tuple[tuple[Piece, ...], int]] = {}
 
     def read(self, candidate: Sequence[Product] | Pattern) -> tuple[Piece, ...]:
         """Return the integer rows of a candidate, attributes in domain order.
@@ -90,6 +91,14 @@ class Reader:
                 raise unfit()
             known = candidate, pieces  # the candidate is kept alive, so its id stays its own
             self._pieces[id(candidate)] = known
+        return known[1]
+
+    def largest_column(self, pieces: tuple[Piece, ...]) -> int:
+        """Return the largest L1 norm of a column of one candidate, as ``largest_column`` does."""
+        known = self._largest.get(id(pieces))
+        if known is None:
+            known = pieces, largest_column(pieces, self.domain)
+            self._largest[id(pieces)] = known
         return known[1]
 
     def _read_pattern(self, given: Pattern) -> Piece:

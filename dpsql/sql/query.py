@@ -21,7 +21,7 @@ class Expression:
 
     column: str | None
     sql: str
-    span: Span = field(compare=False)
+    span: Span = field(compare=False, repr=False)
     ranges: bool = False
 
 
@@ -34,7 +34,7 @@ class Coupled:
 
     sql: str
     parts: tuple[Expression, ...]
-    span: Span = field(compare=False)
+    span: Span = field(compare=False, repr=False)
 
 
 Condition: TypeAlias = Expression | Coupled
@@ -108,7 +108,7 @@ class Lookup:
     rows: tuple[tuple[Any, ...], ...]
     on: str
     keep: bool
-    span: Span = field(compare=False)
+    span: Span = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from dpsql.adaptive.rap import run_rap
 from dpsql.adaptive.task import Task, make_task, run_task
 from dpsql.algebra.blocks import Dense, Prefix
 from dpsql.plan.workload import Product
-from dpsql.privacy import look
+from dpsql.privacy import look, norms
 from dpsql.privacy.look import Looks
 from dpsql.privacy.run import Filter
 from dpsql.privacy.selection import top_choices
@@ -233,7 +233,7 @@ def free_choices(patch: pytest.MonkeyPatch) -> None:
 
 def eager_choices(patch: pytest.MonkeyPatch) -> None:
     """A row is taken to change no score by more than one."""
-    patch.setattr(look, "largest_column", lambda *_: 0)
+    patch.setattr(norms, "largest_column", lambda *_: 0)
 
 
 EAGER = ("mwem of rows", "rap of rows", "pgm", "mixture")

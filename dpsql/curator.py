@@ -85,6 +85,24 @@ def nested_budgets(catalog: Catalog, tables: Iterable[str], analyst: str | None)
     return (*names, *(() if found is None else (analyst_name(found),)))
 
 
+def largest_request(
+    catalog: Catalog, status: Status, analyst: str | None
+) -> tuple[Fraction, Fraction]:
+    """The largest epsilon of one more request of an analyst on any private table, and its total.
+
+    Without ``analyst``, budgets of analysts are left out.
+    """
+    own = [] if analyst is None else [status.nested[analyst_name(analyst)]]
+    found = [(status.remaining_epsilon, status.total_epsilon)]
+    for key, table in catalog.tables.items():
+        if not table.public:
+            parts = [status, *own]
+            parts += [] if table.budget is None else [status.nested[nested_name(key)]]
+            left, total = zip(*((p.remaining_epsilon, p.total_epsilon) for p in parts), strict=True)
+            found.append((min(left), min(total)))
+    return max(found[1:] or found)
+
+
 def ledger_file(catalog: Catalog) -> Path:
     """Where the ledger of a catalog lies."""
     return catalog.path.with_suffix(".ledger")

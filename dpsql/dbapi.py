@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -15,6 +16,7 @@ from dpsql.curator import (
     anchor_folder,
     find_analyst,
     find_entry,
+    largest_request,
     migrate_ledger,
     raise_budget,
     verify_ledger,
@@ -158,6 +160,11 @@ class Connection:
     def budget(self) -> BudgetStatus:
         """What is left of the catalog's budget."""
         return self.engine.status()
+
+    @property
+    def askable(self) -> tuple[Fraction, Fraction]:
+        """The largest epsilon of one more request here, on any table, and what it was at first."""
+        return largest_request(self.catalog, self.budget, self.analyst)
 
     @property
     def workload(self) -> int | None:

@@ -44,6 +44,17 @@ def test_a_request_is_admitted_by_both(two: Path) -> None:
         assert connection.budget.entries == 2
 
 
+def test_what_can_still_be_asked_is_for_the_analyst_and_the_best_table(two: Path) -> None:
+    two.write_text(two.read_text() + "[analyst.ana]\nepsilon = 2.5\n")
+    with dpsql.connect(two, analyst="ana") as connection:
+        assert connection.askable == (Fraction(5, 2), Fraction(5, 2))
+        connection.execute(COUNT.format("b"), epsilon=2)
+        assert connection.askable == (Fraction(1, 2), Fraction(5, 2))
+        assert connection.budget.remaining_epsilon == 1
+    with inspect(two) as connection:
+        assert connection.askable == (1, 3)
+
+
 def test_a_workload_over_both_tables_is_charged_to_the_nested_budget_in_full(two: Path) -> None:
     with dpsql.connect(two, epsilon=0.75) as connection:
         connection.executescript(f"{COUNT.format('a')}; {COUNT.format('b')}")

@@ -47,7 +47,9 @@ def claim_sources(folder: Path, sources: Iterable[str], ledger: Path, ledger_id:
                 _claim(folder, os.path.realpath(source), str(ledger), ledger_id)
     except OSError:
         raise LedgerError(
-            "E_LEDGER_IO", "it cannot be noted which ledger the data are charged to"
+            "E_LEDGER_IO",
+            "it cannot be noted which ledger the data are charged to",
+            hint="the folder of the ledger's anchor must be writable and not full",
         ) from None
 
 

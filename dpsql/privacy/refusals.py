@@ -49,6 +49,15 @@ def foreign() -> LedgerError:
     )
 
 
+def unwritable() -> LedgerError:
+    """Return the error for a ledger that the operating system does not let work."""
+    return LedgerError(
+        "E_LEDGER_IO",
+        "the ledger cannot be read or written durably",
+        hint="the folders of the catalog and of the anchor must be writable and not full",
+    )
+
+
 @contextmanager
 def io_errors() -> Iterator[None]:
     """Turn failures of the operating system into ledger errors."""
@@ -57,4 +66,4 @@ def io_errors() -> Iterator[None]:
     except FileExistsError:
         raise LedgerError("E_LEDGER_EXISTS", "there is a ledger at this path") from None
     except OSError:
-        raise LedgerError("E_LEDGER_IO", "the ledger cannot be read or written durably") from None
+        raise unwritable() from None

@@ -11,7 +11,7 @@ from pathlib import Path
 from dpsql.errors import LedgerError
 from dpsql.privacy.chain import COLUMNS, Entry
 from dpsql.privacy.durable import sync_directory
-from dpsql.privacy.refusals import tampered
+from dpsql.privacy.refusals import tampered, unwritable
 from dpsql.privacy.spent import Spent
 
 APPLICATION = 0x6470736C
@@ -66,7 +66,7 @@ def connect(path: Path, mode: str = "rw") -> Iterator[sqlite3.Connection]:
             _settle_settings(db)
             yield db
     except sqlite3.OperationalError:
-        raise LedgerError("E_LEDGER_IO", "the ledger cannot be read or written durably") from None
+        raise unwritable() from None
     except sqlite3.IntegrityError:
         raise tampered("it holds a value that cannot be there") from None
     except sqlite3.DatabaseError:
@@ -78,9 +78,9 @@ def _settle_settings(db: sqlite3.Connection) -> None:
     for name, value in _SETTINGS:
         db.execute(f"PRAGMA {name}={value}")
         if db.execute(f"PRAGMA {name}").fetchone() != (value,):
-            raise LedgerError("E_LEDGER_IO", "the ledger cannot be written durably here")
+            raise unwritable()
     if db.execute("PRAGMA journal_mode=DELETE").fetchone() != ("delete",):
-        raise LedgerError("E_LEDGER_IO", "the ledger cannot be written durably here")
+        raise unwritable()
 
 
 def create(path: Path, first: Entry, budgets: Mapping[str, Spent], salt: bytes) -> None:

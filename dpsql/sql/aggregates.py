@@ -234,10 +234,14 @@ class Aggregates:
             column = next((c.name for c in node.find_all(exp.Column)), "column")
             place = "0.05" if isinstance(node, exp.Min) else "0.95"
             hint = f"one row decides it; QUANTILE_DISC({column}, {place}) works"
-        unit = self.scope.table.unit.column
+        table = self.scope.table
         if node.find(exp.Distinct):
             name = f"{name}(DISTINCT)"
-            hint = f"COUNT(DISTINCT {unit}) works" if unit else "one row is one unit: COUNT(*)"
+            hint = "one row is one unit: COUNT(*)"
+            if table.unit.column is not None:
+                hint = f"COUNT(DISTINCT {table.unit.column}) works"
+            elif table.synthetic:
+                hint = f"rows of {table.name} belong to nobody: COUNT(*), or ask the private table"
         raise NotSupportedError(
             "E_AGGREGATE",
             f"the aggregate {name}{'' if name.endswith(')') else '()'} is not supported",

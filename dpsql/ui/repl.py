@@ -83,8 +83,8 @@ def is_complete(text: str) -> bool:
 
 
 def prompt_text(session: Session, unicode: bool = True) -> str:
-    """Return the prompt: catalog, remaining epsilon, statements collected."""
-    remaining = floor_text(session.connection.budget.remaining_epsilon, 3)
+    """Return the prompt: catalog, the epsilon that can still be asked, statements collected."""
+    remaining = floor_text(session.connection.askable[0], 3)
     count = session.connection.workload
     block = "" if count is None else f" [{count}]"
     return f"{session.name} {'ε' if unicode else 'eps'} {remaining}{block}> "
@@ -92,10 +92,8 @@ def prompt_text(session: Session, unicode: bool = True) -> str:
 
 def toolbar_text(session: Session) -> str:
     """Return the line below: gauge, settings of the next request, workload."""
-    budget, settings = session.connection.budget, session.connection.settings
-    bar = gauge(budget.remaining_epsilon, budget.total_epsilon)
-    total, left = floor_text(budget.total_epsilon), floor_text(budget.remaining_epsilon)
-    parts = [f"{bar} ε {left} of {total} left"]
+    settings, (left, total) = session.connection.settings, session.connection.askable
+    parts = [f"{gauge(left, total)} ε {floor_text(left)} of {floor_text(total)} left"]
     parts += [f"{name} {value}" for name, value in settings.items() if value]
     parts.append(f"mode {session.format}")
     if session.connection.workload is not None:

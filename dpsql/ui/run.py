@@ -124,7 +124,7 @@ def _gather(
         catalog=connection.catalog.path.name,
         forecast=forecast,
         answers=tuple(answers),
-        remaining=floor_text(connection.budget.remaining_epsilon, 12),
+        remaining=floor_text(connection.askable[0], 12),
     )
 
 

@@ -89,6 +89,18 @@ def test_a_network_disk_is_refused(world: Path, monkeypatch: pytest.MonkeyPatch)
     assert not world.with_suffix(".ledger").exists()
 
 
+def test_a_place_that_cannot_be_written_is_named(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("dpsql.privacy.store.os.open", refused)
+    with pytest.raises(dpsql.Error, match="E_LEDGER_IO") as caught:
+        dpsql.connect(world)
+    assert "writable" in str(caught.value.hint)
+
+
 def test_links_and_relative_paths_lead_to_one_ledger(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

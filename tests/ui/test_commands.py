@@ -136,7 +136,7 @@ def test_a_fault_of_dpsql_is_told_without_its_text(
 
     monkeypatch.setattr("dpsql.dbapi.Connection.executescript", fail)
     done = dpsql(adult, "-c", COUNT)
-    assert done.status == 1
+    assert done.status == 3
     assert "ValueError" in done.err
     assert "secret" not in done.err
 

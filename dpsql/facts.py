@@ -100,10 +100,13 @@ def describe(catalog: Catalog, statement: Statement) -> Result:
 def facts_of(made: Synthetic) -> list[tuple[str, str]]:
     """What a synthetic table is, what was measured for it, and what follows, to be shown."""
     rows = [(name, _fact(value)) for name, value in made.model.describe().items()]
-    rows.append(("rule", made.rule))
+    rows += made.forecast or (("rule", made.rule),)
+    cost = f"epsilon {decimal_text(made.epsilon)}"
+    rows.append(("cost", cost + (f", delta {float(made.delta):g}" if made.delta else "")))
+    rows += [("neighbours", made.neighbours)] if made.neighbours else []
     for line in made.transcript:
-        told = line.removeprefix("measured ")
-        rows.append(("error" if told == line else "measured", told))
+        word, _, told = line.partition(" ")
+        rows.append((word, told) if word in ("measured", "chosen") else ("error", line))
     return rows
 
 

@@ -77,43 +77,51 @@ class Synthesis:
             self.delta,
             self.task.noise,
             self.task.choice.rule,
-            learned.transcript(),
+            learned.transcript(self.task.noise),
             receipt,
             learned.interrupted,
+            learned.looks,
+            self.neighbours,
+            self.forecast,
         )
+
+    @property
+    def neighbours(self) -> str:
+        """Which tables are not told apart."""
+        unit = self.table.unit
+        if unit.column is None:
+            return "one row more or less"
+        return f"the rows of one {unit.column} more or less, at most {unit.max_rows}"
 
     @property
     def rho(self) -> Fraction | None:
         """The zero-concentrated budget of a run with Gaussian noise."""
         return self.task.amount if self.task.noise == "gaussian" else None
 
+    @property
+    def forecast(self) -> tuple[tuple[str, str], ...]:
+        """What public facts say about the run, by name."""
+        cells = " x ".join(f"{name} {size}" for name, size in self.task.domain.items())
+        choice = self.task.choice
+        facts = choice.describe()
+        found = [
+            ("workload", f"{_tables(len(self.task.candidates))} of {self.table.name}"),
+            ("columns", cells),
+            ("mechanism", choice.mechanism + (f", {choice.model}" if choice.model else "")),
+            ("rule", choice.rule),
+        ]
+        found += [("", f"{n.replace('_', ' ')} {v:.4g}") for n, v in choice.inputs.items()]
+        found += self.task.rounds.declared.items()
+        found += [("warning", facts["warning"])] if "warning" in facts else []
+        return tuple(found)
+
     def lines(self, remaining: Fraction, assumed: bool) -> tuple[str, ...]:
         """The forecast as text: from public facts only."""
-        cells = " x ".join(f"{name} {size}" for name, size in self.task.domain.items())
         cost = f"epsilon {decimal_text(self.epsilon)}" + (" (assumed)" if assumed else "")
         if self.task.noise == "gaussian":
             cost += f", delta {float(self.delta):g}"
-        facts = self.task.choice.describe()
-        lines = [
-            f"workload    {_tables(len(self.task.candidates))} of {self.table.name}",
-            f"columns     {cells}",
-            f"mechanism   {facts['mechanism']}"
-            + (f", {facts['model']}" if "model" in facts else ""),
-            f"rule        {facts['rule']}",
-        ]
-        for name, value in self.task.choice.inputs.items():
-            lines.append(f"            {name.replace('_', ' ')} {value:.4g}")
-        lines += _settings(self.task)
-        lines.append(
-            f"cost        {cost}; at most {decimal_text(remaining)} can still be asked for"
-        )
-        if "warning" in facts:
-            lines.append(f"warning     {facts['warning']}")
-        return tuple(lines)
-
-
-def _settings(task: Task) -> list[str]:
-    return [f"{name:<12}{text}" for name, text in task.rounds.declared.items()]
+        cost += f"; at most {decimal_text(remaining)} can still be asked for"
+        return tuple(f"{name:<12}{text}" for name, text in (*self.forecast, ("cost", cost)))
 
 
 def _tables(count: int) -> str:
@@ -180,7 +188,7 @@ def foresee(request: Request, remaining: Fraction, assumed: bool, entry: int | N
     facts = choice.describe()
     name = choice.mechanism + (f", {choice.model} model" if choice.model else "")
     details = [f"rule        {choice.rule}", f"metric      {request.metric}"]
-    details += _settings(planned.task)
+    details += [f"{name:<12}{text}" for name, text in planned.task.rounds.declared.items()]
     details += [f"warning     {facts['warning']}"] if "warning" in facts else []
     return explain_learned(
         request, name, planned.task.noise, tuple(details), assumed, remaining, entry

@@ -16,9 +16,10 @@ import numpy as np
 from dpsql.adaptive.auto import THRESHOLDS, Choice, Facts, Metric, decide
 from dpsql.adaptive.constants import constants_of
 from dpsql.adaptive.handle import Candidate, Handle, Measured, Model, Noise, Query
-from dpsql.adaptive.query import attributes_of, check_counted, is_marginal
+from dpsql.adaptive.query import attributes_of, check_counted, is_marginal, rows
 from dpsql.adaptive.schedule import total_share
 from dpsql.adaptive.settings import Settings, check
+from dpsql.adaptive.transcript import Look, Recorder
 from dpsql.answer.junction import DEFAULT_CAP, model_cells
 from dpsql.answer.linear import estimate_total
 from dpsql.answer.predict import best_power
@@ -95,6 +96,15 @@ class Task:
         return tuple(clique for clique in found if clique)
 
     @property
+    def choices(self) -> int:
+        """How many candidates there are to choose from."""
+        if self.choice.mechanism == "mwem":
+            return len(self.candidates)
+        if self.choice.mechanism == "rap":
+            return sum(rows(c) for c in self.candidates)
+        return len({r for c in self.cliques for k in range(len(c)) for r in combinations(c, k + 1)})
+
+    @property
     def weights(self) -> dict[tuple[str, ...], Fraction]:
         """The cliques with what their errors count: smaller tables more where the largest does."""
         sizes = {c: math.prod(self.domain[a] for a in c) for c in self.cliques}
@@ -103,20 +113,22 @@ class Task:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Learned:
-    """The model a run ended with, what it was told, and in how many looks."""
+    """The model a run ended with, and every look that led to it."""
 
     model: Model
-    measurements: tuple[Measured, ...]
+    looks: tuple[Look, ...]
     interrupted: bool = False
 
-    def transcript(self) -> tuple[str, ...]:
-        """What was measured and how precisely, and what follows for the model's errors."""
+    @property
+    def measurements(self) -> tuple[Measured, ...]:
+        """Every noisy answer that was released."""
+        return tuple(m for look in self.looks for m in look.measured)
+
+    def transcript(self, noise: Noise) -> tuple[str, ...]:
+        """What was measured, how precisely and at what cost, and what follows for the errors."""
         from dpsql.adaptive.statement import error_statements
 
-        lines = []
-        for m in self.measurements:
-            names = ", ".join(attributes_of(m.query)) or "number of rows"
-            lines.append(f"measured {names}: {m.values.size} numbers, stddev {m.stddev:.4g}")
+        lines = [look.told(noise) for look in self.looks]
         for s in error_statements(self.model, self.measurements):
             names = ", ".join(s.attributes)
             lines.append(
@@ -170,7 +182,8 @@ def make_task(
         check(domain, products, Settings(hint=hint))
     check_counted(task.domain, task.candidates)
     rounds.check(choice.mechanism)
-    return replace(task, choice=choice, rounds=rounds)
+    task = replace(task, choice=choice)
+    return replace(task, rounds=rounds.within(task.choices) if rounds.declared else rounds)
 
 
 def _as_products(
@@ -243,7 +256,14 @@ def run_task(task: Task, handle: Handle, report: Report | None = None) -> Learne
     An interrupt after the first fit keeps what is known by then.
     Guarantee: the handle's; every look is charged there.
     """
-    mechanism, report = task.choice.mechanism, _harmless(report)
+    recorder = Recorder(handle)
+    model, interrupted = _run(task, recorder, _harmless(report))
+    return Learned(model, tuple(recorder.looks), interrupted)
+
+
+def _run(task: Task, handle: Handle, report: Report | None) -> tuple[Model, bool]:
+    """The model of a run, and whether it was interrupted."""
+    mechanism = task.choice.mechanism
     if mechanism == "mwem":
         from dpsql.adaptive.mwem import mwem
 
@@ -253,7 +273,7 @@ def run_task(task: Task, handle: Handle, report: Report | None = None) -> Learne
             Settings(cast("Any", task.rounds.count), hint=task.hint),
             progress=_told(report),
         )
-        return Learned(run.model, tuple(r.measured for r in run.rounds), run.interrupted)
+        return run.model, run.interrupted
     if mechanism == "rap":
         from dpsql.adaptive.rap import run_rap
 
@@ -266,16 +286,13 @@ def run_task(task: Task, handle: Handle, report: Report | None = None) -> Learne
             rng=np.random.default_rng(),
             report=report,
         )
-        return Learned(relaxed.model, relaxed.measurements, relaxed.interrupted)
+        return relaxed.model, relaxed.interrupted
     if mechanism == "marginals":
-        from dpsql.adaptive.marginals import closure, run_marginals
+        from dpsql.adaptive.marginals import run_marginals
 
-        weights = task.weights
-        wanted = _number(task.rounds.count)
-        most = None if wanted is None else min(wanted, len(closure(weights, task.domain)))
-        backend = _backend(task)
-        found = run_marginals(handle, weights, backend, rounds=most, report=report)
-        return Learned(found.model, found.measurements, found.interrupted)
+        rounds = _number(task.rounds.count)
+        found = run_marginals(handle, task.weights, _backend(task), rounds=rounds, report=report)
+        return found.model, found.interrupted
     from dpsql.adaptive.fixed import measure_strategy
 
     first = []
@@ -285,7 +302,7 @@ def run_task(task: Task, handle: Handle, report: Report | None = None) -> Learne
     measured = measure_strategy(handle, task.products, task.choice.power)
     total = float(first[0].values[0]) if first else estimate_total(measured, task.domain)
     model = _backend(task).fit(measured, max(1.0, total), None, last=True)
-    return Learned(model, (*first, *measured))
+    return model, False
 
 
 def _backend(task: Task) -> Backend:

@@ -1,7 +1,7 @@
 """Synthetic tables: released models, kept for later processes; answers and rows drawn from them.
 
 A model is a release: everything computed from it is free. Stored are its parameters, what was
-measured and how precisely, what it cost; never seeds, scores or true answers.
+measured, how precisely and at what cost; never seeds, scores or true answers.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.adaptive.handle import Model
+from dpsql.adaptive.transcript import Look
+from dpsql.answer.looks import decode_looks, encode_looks
 from dpsql.answer.stored import zipped
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Unit
@@ -36,6 +38,9 @@ _KINDS = {
     "rap": "dpsql.adaptive.relaxed:ProductMixture",
 }
 """Where the models of each kind are decoded; imported on use."""
+
+VERSION = 2
+"""Of what is stored of a model; the first has no looks, neighbours and forecast."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS synthetic (
@@ -54,7 +59,8 @@ class Synthetic:
     """A released model of some columns of a private table, and the ledger entry that paid for it.
 
     It has no name when it was learned to answer one workload. ``rule`` says how the mechanism was
-    chosen, ``transcript`` what was measured.
+    chosen, ``transcript`` tells what was measured in words, and ``looks`` in numbers.
+    ``neighbours`` are the tables that are not told apart, ``forecast`` what EXPLAIN said.
     """
 
     name: str
@@ -67,6 +73,9 @@ class Synthetic:
     transcript: tuple[str, ...]
     receipt: tuple[str, int, str]
     interrupted: bool = False
+    looks: tuple[Look, ...] = ()
+    neighbours: str = ""
+    forecast: tuple[tuple[str, str], ...] = ()
 
     @property
     def note(self) -> str:
@@ -223,6 +232,10 @@ def _encode(synthetic: Synthetic) -> bytes:
         "transcript": list(synthetic.transcript),
         "receipt": list(synthetic.receipt),
         "interrupted": synthetic.interrupted,
+        "version": VERSION,
+        "looks": encode_looks(synthetic.looks, keep),
+        "neighbours": synthetic.neighbours,
+        "forecast": synthetic.forecast,
     }
     arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
     return zipped(arrays)
@@ -234,6 +247,14 @@ def _decode(key: str, body: bytes, digest: str) -> Synthetic:
     with np.load(io.BytesIO(body), allow_pickle=False) as stored:
         arrays = {name: stored[name] for name in stored.files}
     facts = json.loads(arrays["facts"].tobytes())
+    version = facts.get("version", 1)
+    if version > VERSION:
+        raise LedgerError(
+            "E_LEDGER_VERSION",
+            "a synthetic table was stored by a later version of dpsql",
+            hint="use the version that made it",
+        )
+    known = facts if version > 1 else {"looks": None, "neighbours": "", "forecast": []}
     model = _class_of(facts["model"]["kind"]).decode(facts["model"], arrays)
     ledger_id, seq, head = facts["receipt"]
     return Synthetic(
@@ -247,6 +268,9 @@ def _decode(key: str, body: bytes, digest: str) -> Synthetic:
         tuple(facts["transcript"]),
         (ledger_id, seq, head),
         facts["interrupted"],
+        decode_looks(known["looks"], arrays, facts["noise"]) if known["looks"] else (),
+        known["neighbours"],
+        tuple((name, text) for name, text in known["forecast"]),
     )
 
 

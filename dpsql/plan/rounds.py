@@ -50,6 +50,12 @@ class Rounds:
             )
         return replace(self, count=value) if name == "rounds" else replace(self, each=value)
 
+    def within(self, candidates: int) -> Rounds:
+        """At most as many rounds as there are candidates."""
+        if isinstance(self.count, str):
+            return self
+        return replace(self, count=min(self.count, candidates))
+
     def display(self) -> dict[str, str]:
         """Both settings as text."""
         return dict(zip(NAMES, (str(self.count), str(self.each)), strict=True))

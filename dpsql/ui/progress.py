@@ -1,7 +1,8 @@
-"""A moving line on stderr for what takes longer than about a second; terminals only."""
+"""A line on stderr for what takes longer than about a second; only where it can be redrawn."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 import time
@@ -17,7 +18,8 @@ FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 class Progress:
     """Context manager: after ``delay`` seconds, shows what is being done and for how long.
 
-    ``say`` changes what is shown; lines are cut to the width of the terminal.
+    ``say`` changes what is shown; lines are cut to the width of the terminal, drawn only when they
+    change, at most once a second for the same thing, and erased at the end.
     """
 
     def __init__(self, stream: TextIO, doing: str, delay: float = 1.0) -> None:
@@ -30,7 +32,7 @@ class Progress:
         self._doing = doing
 
     def __enter__(self) -> Progress:
-        if self._stream.isatty():
+        if self._stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
             self._thread = threading.Thread(target=self._animate, daemon=True)
             self._thread.start()
         return self
@@ -47,16 +49,16 @@ class Progress:
 
     def _animate(self) -> None:
         started = time.monotonic()
-        wait, step, drawn = self._delay, 0, ""
+        wait, drawn = self._delay, ""
+        frames = FRAMES if speaks_unicode(self._stream) else "|/-\\"
         while not self._done.wait(wait):
-            wait, step = 0.1, step + 1
-            frame = (
-                FRAMES[step % len(FRAMES)] if speaks_unicode(self._stream) else "|/-\\"[step % 4]
-            )
-            waited = f"{time.monotonic() - started:.0f} s"
-            room = shutil.get_terminal_size().columns - len(waited) - 5
-            last, drawn = len(drawn), f"{frame} {printable(self._doing)[:room]} {waited}"
-            self._draw(f"\r{drawn}{' ' * (last - len(drawn))}")
+            wait, seconds = 0.1, int(time.monotonic() - started)
+            waited = f"{seconds} s"
+            room = max(0, shutil.get_terminal_size().columns - len(waited) - 5)
+            text = f"{frames[seconds % len(frames)]} {printable(self._doing)[:room]} {waited}"
+            if text != drawn:
+                self._draw(f"\r{text}{' ' * (len(drawn) - len(text))}")
+                drawn = text
         if drawn:
             self._draw("\r" + " " * len(drawn) + "\r")
 

@@ -112,7 +112,8 @@ def test_completion_knows_the_statements_and_the_tables() -> None:
     assert "OPTIONS (" in offered("CREATE SYNTHETIC TABLE x FROM adult OPT")
 
 
-def test_progress_says_what_a_run_does() -> None:
+def test_progress_says_what_a_run_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     from io import StringIO
 
     from dpsql.ui.progress import Progress

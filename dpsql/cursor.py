@@ -116,9 +116,11 @@ class Cursor:
         for statement in statements:
             if statement.kind == "set":
                 terms = terms.with_text(*statement.words)
+        engine = connection.engine
+        made = {s.creation.name.casefold() for s in statements if s.creation and not s.explain}
         for statement in statements:
-            if statement.kind == "describe":
-                describe(connection.engine.known, statement)
+            if statement.kind == "describe" and statement.words[0].casefold() not in made:
+                describe(engine.known, engine.models, statement)
         later = about_created(statements)
         check_synthetics(connection.engine, statements, terms)
         connection.engine.compile([s for s in statements if s.kind == "select" and s not in later])
@@ -164,7 +166,7 @@ class Cursor:
             case "show":
                 return [show(connection, statement.words[0], text)]
             case "describe":
-                return [describe(connection.engine.known, statement)]
+                return [describe(connection.engine.known, connection.engine.models, statement)]
             case "begin":
                 if connection.collected is not None:
                     raise ProgrammingError("E_STATEMENT", "a workload is already open")

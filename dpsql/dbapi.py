@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from dpsql.answer.result import Result
+from dpsql.answer.synthetics import Synthetic, find_synthetic
 from dpsql.catalog import Catalog
 from dpsql.curator import (
     adopt_ledger,
@@ -179,6 +180,13 @@ class Connection:
     def entries(self) -> tuple[LedgerEntry, ...]:
         """Every charge so far, oldest first."""
         return self.engine.entries()
+
+    def synthetic(self, name: str) -> Synthetic:
+        """A synthetic table: its model, and every look with its noisy answers and its cost.
+
+        Raises: ProgrammingError (E_UNKNOWN_TABLE).
+        """
+        return find_synthetic(self.engine.models, name)
 
     def cursor(self) -> Cursor:
         """A new cursor. Raises: InterfaceError (E_CLOSED)."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpsql.answer.result import Result, listing
-from dpsql.answer.synthetics import Synthetic
+from dpsql.answer.synthetics import Synthetic, find_synthetic
 from dpsql.catalog import Catalog
 from dpsql.catalog.describe import describe_table
 from dpsql.curator import analyst_name, nested_name
@@ -75,12 +76,15 @@ def _nested_rows(name: str, inner: Nested, gaussian: bool) -> list[tuple[Any, ..
     return list(found)
 
 
-def describe(catalog: Catalog, statement: Statement) -> Result:
-    """DESCRIBE a table: its declared columns.
+def describe(catalog: Catalog, models: Mapping[str, Synthetic], statement: Statement) -> Result:
+    """DESCRIBE a table: its declared columns; a synthetic one: how it was learned.
 
     Raises: ProgrammingError (E_UNKNOWN_TABLE).
     """
     name = statement.words[0]
+    if statement.words[1:]:
+        made = find_synthetic(models, name)
+        return listing(("synthetic", made.name), facts_of(made), statement.fragment.body)
     table = catalog.tables.get(name.casefold())
     view = catalog.views.get(name.casefold())
     if table is None and view is not None:

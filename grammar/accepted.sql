@@ -409,6 +409,9 @@ CREATE SYNTHETIC TABLE people FROM t FOR WORKLOAD 'queries.sql';
 EXPLAIN CREATE SYNTHETIC TABLE people FROM t OPTIONS (epsilon = 1) FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
 -- no query
 
+DESCRIBE SYNTHETIC TABLE people;
+-- no query
+
 MATERIALIZE SYNTHETIC TABLE people INTO 'people.csv';
 -- no query
 

@@ -565,6 +565,10 @@ SET per_round = 'doubling';
 -- E_SETTING at line 1, column 17: per_round = doubling
 -- hint: a whole number from 1 to 10,000, or auto
 
+DESCRIBE SYNTHETIC TABLE t;
+-- E_UNKNOWN_TABLE: there is no synthetic table 't'
+-- hint: synthetic tables: there are none
+
 CREATE SYNTHETIC TABLE t FROM t FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
 -- E_STATEMENT: there is a table 't' already
 -- hint: a synthetic table needs a name of its own

@@ -178,6 +178,34 @@ def test_the_metric_is_part_of_the_request(people: Connection) -> None:
     assert people.budget.entries == 4
 
 
+def test_rounds_are_part_of_the_request(people: Connection) -> None:
+    def free(mechanism: str, more: str) -> bool:
+        result = people.execute(clause(mechanism, more) + CUBE).result
+        assert result.cost is not None
+        return result.cost.free
+
+    people.execute("SET epsilon = 1")
+    wanted = ("", ", rounds = 2", ", rounds = 2, per_round = 3", ", per_round = 3")
+    for more in wanted:
+        assert not free("rap", more)
+    for more in wanted:
+        assert free("rap", more)
+    people.execute("SET rounds = 2")
+    assert free("rap", "")
+    assert free("rap", ", rounds = 2")
+    assert not free("mwem", ", rounds = 'doubling'")
+    assert not free("mwem", ", rounds = 'annealing'")
+    assert people.budget.entries == 6
+    assert people.execute("SHOW rounds").fetchall() == [("2",)]
+    lines = people.execute("EXPLAIN " + clause("rap", ", per_round = 3") + CUBE).fetchall()
+    assert {("rounds      2",), ("per_round   3",)} <= set(lines)
+    with pytest.raises(dpsql.ProgrammingError, match="looks once"):
+        people.execute("SELECT COUNT(*) FROM people")
+    people.execute("SET rounds = auto")
+    assert free("rap", "")
+    assert people.budget.entries == 6
+
+
 def test_explain_is_free_and_says_why(people: Connection) -> None:
     def lines(text: str) -> list[str]:
         return [row[0] for row in people.execute("EXPLAIN " + text).fetchall()]
@@ -215,6 +243,12 @@ def test_explain_is_free_and_says_why(people: Connection) -> None:
         (clause("magic") + CUBE, "E_SETTING"),
         (clause("auto", ", metric = 'max'") + CUBE, "E_SETTING"),
         (clause("mwem", ", metric = 'median'") + CUBE, "E_SETTING"),
+        (clause("mwem", ", rounds = 0") + CUBE, "E_SETTING"),
+        (clause("mwem", ", rounds = 'many'") + CUBE, "E_SETTING"),
+        (clause("mwem", ", per_round = 2") + CUBE, "E_SETTING"),
+        (clause("rap", ", rounds = 1, per_round = 2") + CUBE, "E_SETTING"),
+        (clause("marginals", ", rounds = 'doubling'") + CUBE, "E_SETTING"),
+        (clause("auto", ", rounds = 3") + CUBE, "E_SETTING"),
         (clause("mwem", ", metric = 'max'") + CUBE, "E_SETTING"),
         (clause("rap", ", metric = 'max'") + CUBE, "E_SETTING"),
         (clause("mwem", ", clip = 'svt'") + "SUM(pay) FROM people", "E_SETTING"),

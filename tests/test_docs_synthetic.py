@@ -12,7 +12,9 @@ import dpsql
 TEXT = (Path(__file__).parents[1] / "docs" / "synthetic.md").read_text("utf-8")
 
 
-def test_the_examples_run(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_run(
+    demo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(demo)
     (example,) = re.findall(r"```sql\n(.*?)```", TEXT, re.DOTALL)
     with dpsql.connect(demo / "adult.toml") as connection:
@@ -22,5 +24,8 @@ def test_the_examples_run(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             names.append(cursor.result.columns)
         assert names == [("explain",), ("synthetic", "people"), ("sex", "n"),
                          ("education", "percent"), ()]  # fmt: skip
+        (looks,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+        exec(looks, {"connection": connection})
+        assert "1/10 [" in capsys.readouterr().out
         assert [e.epsilon for e in connection.entries() if e.kind == "debit"] == ["1"]
     assert len((demo / "people.csv").read_text().splitlines()) == 1001

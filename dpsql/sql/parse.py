@@ -103,6 +103,8 @@ def parse(fragment: Fragment) -> Statement:
             return _parse_show(fragment, lexemes)
         case ["describe" | "desc", *_] if len(lexemes) == 2:
             return Statement("describe", fragment, words=(_name(lexemes[1]),))
+        case ["describe" | "desc", "synthetic", "table"] if len(lexemes) == 4:
+            return Statement("describe", fragment, words=(_name(lexemes[3]), "synthetic"))
         case ["begin" | "run" as kind, "workload"] if len(lexemes) == 2:
             return Statement(kind, fragment)
         case ["create", "synthetic", *_]:

@@ -22,6 +22,7 @@ KEYWORDS = (
 STARTERS = (
     "SELECT", "WITH", "EXPLAIN", "SET", "SHOW", "DESCRIBE", "BEGIN WORKLOAD", "RUN WORKLOAD",
     "CREATE SYNTHETIC TABLE", "MATERIALIZE SYNTHETIC TABLE",
+    "DESCRIBE SYNTHETIC TABLE",
 )  # fmt: skip
 FUNCTIONS = (
     "COUNT(*)", "COUNT(", "SUM(", "DP_STDDEV(", "DP_INTERVAL_LOW(", "DP_INTERVAL_HIGH(",
@@ -111,7 +112,7 @@ def complete_sql(text: str, words: Vocabulary) -> Iterator[Candidate]:
         return
     typed = re.search(r"\w*$", text)
     prefix = typed.group() if typed else ""
-    if re.search(r"\bMATERIALIZE\s+SYNTHETIC\s+TABLE\s+\w*$", text, re.IGNORECASE):
+    if re.search(r"\b(MATERIALIZE|DESCRIBE)\s+SYNTHETIC\s+TABLE\s+\w*$", text, re.IGNORECASE):
         yield from _starting(words.synthetic, prefix, "table")
         return
     if re.search(r"\b(FROM|JOIN|DESCRIBE)\s+\w*$", text, re.IGNORECASE):

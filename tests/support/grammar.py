@@ -132,8 +132,8 @@ def verdict(connection: Connection, sql: str) -> dpsql.Error | Compiled | None:
             return connection.engine.compile([statement])[0]
         if statement.kind == "set":
             connection.terms.with_text(*statement.words)
-        if statement.kind == "describe":
-            describe(connection.catalog, statement)
+        if statement.kind == "describe" and statement.words != (*MADE, "synthetic"):
+            describe(connection.catalog, connection.engine.models, statement)
         if statement.creation is not None:
             check_name(statement.creation.name, connection.engine.known.tables)
             plan_offered(connection.engine, _without_file(statement.creation), connection.terms)

@@ -195,11 +195,11 @@ def _accept_by_enclosure(bits: Bits, size: Integers, slope: int, offset: int, de
     accepted = drawn < chance - error
     for lane in np.flatnonzero(~accepted & (drawn <= chance + error)):
         num = (int(size[lane]) * slope - offset) ** 2
-        accepted[lane] = _below_exp(bits, int(words[lane]), num, den)
+        accepted[lane] = below_exp(bits, int(words[lane]), num, den)
     return accepted
 
 
-def _below_exp(bits: Bits, word: int, num: int, den: int) -> bool:
+def below_exp(bits: Bits, word: int, num: int, den: int) -> bool:
     """Say whether the uniform real that starts with ``word`` is below exp(-num / den)."""
     width = 64
     while True:

@@ -6,17 +6,25 @@ the scores, so run time is not hidden; candidates and their number are public.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import accumulate
 
 import numpy as np
 
 from dpsql.errors import InternalError
 from dpsql.privacy.entropy import Bits
-from dpsql.privacy.noise import Integers, discrete_laplace, exp_coins, uniform_below
+from dpsql.privacy.noise import (
+    Integers,
+    below_exp,
+    discrete_laplace,
+    exp_coins,
+    uniform_below,
+)
+from dpsql.privacy.series import exp_bounds
 
 _SAFE = 2**62
-_BATCH = 1 << 12
 
 
 def exponential_mechanism(bits: Bits, scores: Sequence[int], epsilon: Fraction, spread: int) -> int:
@@ -27,7 +35,8 @@ def exponential_mechanism(bits: Bits, scores: Sequence[int], epsilon: Fraction, 
     Guarantee: epsilon-DP, and epsilon^2/8-zCDP (Cesar and Rogers 2021). Source: McSherry and
     Talwar 2007.
     """
-    return _accept(bits, *_gaps(scores, epsilon / _positive(spread)))
+    _some(scores)
+    return _peel(bits, scores, _amount(epsilon / _positive(spread)), 1)[0]
 
 
 def top_choices(
@@ -42,24 +51,41 @@ def top_choices(
     """
     if not 0 < count <= _some(scores):
         raise _misused()
-    num, den = _gaps([int(q) for q in scores], _round_down(_amount(epsilon) / _positive(spread)))
-    left = np.argsort(num, kind="stable")
-    chosen = []
+    return _peel(bits, scores, _round_down(_amount(epsilon) / _positive(spread)), count)
+
+
+def _peel(bits: Bits, scores: Sequence[int] | Integers, eta: Fraction, count: int) -> list[int]:
+    """Return ``count`` different indices; each draw from the rest has chances exp(eta * score).
+
+    Equal scores are one group: it is drawn with the weight of one, rounded up to 64 bits, times
+    its number, and then kept by a coin that makes up for the rounding.
+    """
+    ranked = _whole(scores)
+    order = np.argsort(-ranked, kind="stable")
+    levels, starts, counts = np.unique(-ranked[order], return_index=True, return_counts=True)
+    left: list[int] = counts.tolist()
+    chosen: list[int] = []
+    best, bounds = -1, list[tuple[int, int]]()
     for _ in range(count):
-        gaps = num[left] - num[left[0]]
-        place = _accept(bits, gaps, den)
-        chosen.append(int(left[place]))
-        left = np.delete(left, place)
+        first = next(group for group, size in enumerate(left) if size)
+        if best < 0 or int(levels[first] - levels[best]) * eta > 1:
+            best = first
+            gaps = [(int(q) - int(levels[best])) * eta.numerator for q in levels]
+            bounds = [exp_bounds(max(gap, 0), eta.denominator, 64) for gap in gaps]
+        ends = list(accumulate(n * high for n, (_, high) in zip(left, bounds, strict=True)))
+        while True:
+            drawn = int(uniform_below(bits, ends[-1], 1)[0])
+            group = bisect_right(ends, drawn)
+            low, high = bounds[group]
+            place, word = divmod(ends[group] - 1 - drawn, high)
+            if word < low or below_exp(bits, word, gaps[group], eta.denominator):
+                break
+        left[group] -= 1
+        place += int(starts[group])
+        last = int(starts[group]) + left[group]
+        chosen.append(int(order[place]))
+        order[place] = order[last]
     return chosen
-
-
-def _accept(bits: Bits, num: Integers, den: int) -> int:
-    """Return place i with probability proportional to exp(-num[i] / den); some num is 0."""
-    while True:
-        drawn = uniform_below(bits, num.size, min(num.size, _BATCH))
-        kept = np.flatnonzero(exp_coins(bits, num[drawn], den))
-        if kept.size:
-            return int(drawn[kept[0]])
 
 
 def _round_down(value: Fraction) -> Fraction:
@@ -147,6 +173,13 @@ def _gaps(scores: Sequence[int], eta: Fraction) -> tuple[Integers, int]:
     gaps = [(best - int(q)) * eta.numerator for q in scores]
     wide = max(gaps) >= _SAFE or eta.denominator >= _SAFE
     return np.array(gaps, dtype=object if wide else np.int64), eta.denominator
+
+
+def _whole(scores: Sequence[int] | Integers) -> Integers:
+    """Return scores as int64, or as Python integers where that is too narrow."""
+    wide = np.array(scores, dtype=object)
+    narrow = max(abs(wide.max()), abs(wide.min())) < _SAFE
+    return wide.astype(np.int64) if narrow else wide
 
 
 def _permutation(bits: Bits, size: int) -> Integers:

@@ -300,7 +300,7 @@ def test_the_enclosure_decides_as_exact_arithmetic_does(sigma2: Fraction) -> Non
     got = noise._accept_by_enclosure(ScriptedBits(list(words)), size, slope, offset, den)
     for lane, word in enumerate(words):
         num = (int(size[lane]) * slope - offset) ** 2
-        assert bool(got[lane]) is noise._below_exp(ScriptedBits([0]), word, num, den)
+        assert bool(got[lane]) is noise.below_exp(ScriptedBits([0]), word, num, den)
 
 
 def test_words_near_the_bound_are_decided_by_more_bits() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -21,6 +21,7 @@ from dpsql.privacy.selection import (
     noisy_max,
     permute_and_flip,
     svt_scales,
+    top_choices,
 )
 from tests.privacy.judge import agrees
 
@@ -30,7 +31,7 @@ ONE = Fraction(1)
 RUNS = 5000
 
 
-def exponential_law(scores: list[int], eta: float) -> Law:
+def exponential_law(scores: Sequence[float], eta: float) -> Law:
     weights = np.exp(eta * (np.array(scores) - max(scores)))
     return np.asarray(weights / weights.sum())
 
@@ -103,6 +104,29 @@ def follows(draw: Callable[[], int | None], law: Law) -> bool:
 def test_exponential_mechanism(epsilon: Fraction, spread: int) -> None:
     law = exponential_law(SCORES, float(epsilon) / spread)
     assert follows(lambda: exponential_mechanism(Bits(), SCORES, epsilon, spread), law)
+
+
+@pytest.mark.parametrize(
+    ("scores", "eta"),
+    [([4, 6, 4, 6, 0, 4], Fraction(3, 4)), ([0, 1, 300, 0, 10**25, 1], ONE), ([5] * 6, ONE)],
+)
+def test_choices_without_replacement(scores: list[int], eta: Fraction) -> None:
+    """Equal scores, best ones that leave all others far behind, and scores that are too wide."""
+    orders = list(itertools.permutations(range(len(scores)), 3))
+    law = []
+    for order in orders:
+        chance, left = 1.0, list(range(len(scores)))
+        for i in order:
+            chance *= exponential_law([float(scores[j]) for j in left], float(eta))[left.index(i)]
+            left.remove(i)
+        law.append(chance)
+    assert sum(law) == pytest.approx(1)
+    places = {order: place for place, order in enumerate(orders)}
+    draw = np.array(scores, dtype=object)
+    assert follows(
+        lambda: places[tuple(top_choices(Bits(), draw, eta * 7, 7, 3))],  # type: ignore[index]
+        np.array(law),
+    )
 
 
 @pytest.mark.parametrize("monotone", [False, True])

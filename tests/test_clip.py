@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -63,16 +65,28 @@ _numbers = itertools.count()
 
 def opened(folder: Path, extra: Sequence[Row] = (), low: int = 0) -> Connection:
     """Connect to a table of its own."""
+    return dpsql.connect(written(folder, tuple(extra), low))
+
+
+def written(folder: Path, extra: tuple[Row, ...] = (), low: int = 0) -> Path:
+    """A catalog of its own, and its table."""
     folder.mkdir(parents=True, exist_ok=True)
-    with duckdb.connect() as db:
+    (folder / "t.parquet").write_bytes(parquet(extra))
+    (folder / "c.toml").write_text(CATALOG.format(low=low))
+    return folder / "c.toml"
+
+
+@cache
+def parquet(extra: tuple[Row, ...]) -> bytes:
+    """The rows and some more of them as a Parquet file."""
+    with duckdb.connect() as db, tempfile.TemporaryDirectory() as folder:
         db.execute("CREATE TABLE t (pay BIGINT, age INT, size DOUBLE, sex TEXT, ward INT)")
         rows = [*ROWS, *extra]
         places = ", ".join(["(?, ?, ?, ?, ?)"] * len(rows))
         db.execute(f"INSERT INTO t VALUES {places}", [value for row in rows for value in row])
-        path = folder / "t.parquet"
+        path = Path(folder) / "t.parquet"
         db.execute(f"COPY (SELECT *, row_number() OVER () % 30 AS who FROM t) TO '{path}'")
-    (folder / "c.toml").write_text(CATALOG.format(low=low))
-    return dpsql.connect(folder / "c.toml")
+        return path.read_bytes()
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
 from dpsql.terms import Terms
 from tests.audit.lower_bound import epsilon_lower_bound
-from tests.test_clip import NOISES, answer, asked, opened, quiet, true
+from tests.test_clip import NOISES, answer, asked, opened, quiet, true, written
 
 SUMS = "sex, SUM(pay), AVG(pay), COUNT(*), COUNT(pay) FROM t GROUP BY sex"
 _numbers = itertools.count()
@@ -35,6 +35,7 @@ _numbers = itertools.count()
 @pytest.fixture
 def t(tmp_path: Path) -> Iterator[Connection]:
     with opened(tmp_path / "t", [(None, 0, None, "a", 0)]) as connection:
+        connection.set("mechanism", "identity")  # what is measured matters to few tests
         yield connection
 
 
@@ -141,16 +142,16 @@ def test_the_same_request_is_free_and_equal(t: Connection, noise: dict[str, Any]
 
 def limited(folder: Path, epsilon: str, table: str = "") -> Connection:
     """The same tables under a small budget."""
-    opened(folder).close()
-    (folder / "t.parquet").rename(folder / "s.parquet")
-    text = (folder / "c.toml").read_text().replace("epsilon = 100000", f"epsilon = {epsilon}")
-    text = text.replace("t.parquet", "s.parquet").replace("[table.t]", f"[table.t]\n{table}")
-    (folder / "small.toml").write_text(text)
-    return dpsql.connect(folder / "small.toml")
+    path = written(folder)
+    text = path.read_text().replace("epsilon = 100000", f"epsilon = {epsilon}")
+    path.write_text(text.replace("[table.t]", f"[table.t]\n{table}"))
+    connection = dpsql.connect(path)
+    connection.set("mechanism", "identity")
+    return connection
 
 
 @pytest.mark.parametrize("noise", NOISES, ids=["laplace", "gaussian"])
-@pytest.mark.parametrize("epsilon", [1, 0.3, 3.7])
+@pytest.mark.parametrize("epsilon", [0.3, 3.7])
 def test_the_whole_budget_can_be_asked_for(
     tmp_path: Path, noise: dict[str, Any], epsilon: float
 ) -> None:
@@ -290,7 +291,7 @@ def test_epsilon_of_a_threshold_from_below(tmp_path: Path) -> None:
             )
             levels = [
                 [float(planned.learn(handle_of(connection, planned), ("", 0, "")).levels[0])]
-                for _ in range(200)
+                for _ in range(150)
             ]
             found.append(np.array(levels))
     assert epsilon_lower_bound(found[0], found[1]) <= 2
@@ -302,7 +303,9 @@ def test_one_row_moves_the_second_step_by_what_its_bounds_allow(t: Connection) -
         errors.append(answer(t, "ward, SUM(pay) FROM t GROUP BY ward", clip=clip).stddev[1][0])
     assert errors[1] == pytest.approx(10 * errors[0], rel=1e-4)
     three = answer(t, "SUM(pay), COUNT(*) FROM visits", clip=100).stddev[0][0]
-    assert three == pytest.approx(3 * answer(t, "SUM(pay), COUNT(*) FROM t", clip=100).stddev[0][0])
+    assert three == pytest.approx(
+        3 * answer(t, "SUM(pay), COUNT(*) FROM t", clip=100).stddev[0][0], rel=1e-4
+    )
 
 
 @pytest.mark.parametrize(
@@ -362,6 +365,7 @@ def test_explain_says_shares_levels_rows_rule_and_bias(t: Connection) -> None:
 
 
 def test_forecasts_are_the_errors_of_the_answers(t: Connection) -> None:
+    t.set("mechanism", "auto")
     sql = asked("ward, SUM(pay) AS s FROM t GROUP BY ward", clip="svt")
     bound = t.explain(sql).rmse
     result: Any = t.execute(sql).result

@@ -24,6 +24,8 @@ __all__ = ["Step", "Target", "replay", "target_of"]
 
 SWEEPS = ((1 << 12, 100), (1 << 16, 60), (1 << 62, 20))
 """Most cells of a part, and how many sweeps over the measurements it gets at most."""
+EVERY = 4
+"""Every so many sweeps all measurements are looked at; between, those that moved in the last."""
 
 
 def target_of(measured: Sequence[Measured], total: float) -> Target:
@@ -46,7 +48,8 @@ def replay(
 ) -> Factored:
     """Return the model after repeated updates towards all targets.
 
-    Every target's attributes must lie in one part. It stops when a sweep moves nothing.
+    Every target's attributes must lie in one part. It stops when a sweep over all moves
+    nothing.
     """
     parts = []
     for part in model.parts:
@@ -67,17 +70,19 @@ def _fit(
     pulls = [pull_of(part, target, total, slack, step) for target in targets]
     mass = float(weights.sum())
     most = sweeps or next(count for cells, count in SWEEPS if weights.size <= cells)
-    for _ in range(most):
-        moved = False
-        for pull in pulls:
+    active = pulls
+    for sweep in range(1, most + 1):
+        moved = []
+        for pull in active:
             change = pull.move(weights, mass)
             if change is not None:
-                moved = True
+                moved.append(pull)
                 mass += change
         np.maximum(weights, TINY, out=weights)
         mass = float(weights.sum())
         weights /= mass
         mass = 1.0
-        if not moved:
+        if active is pulls and not moved:
             break
+        active = moved if moved and sweep % EVERY else pulls
     return Part(part.attributes, (1 - FLOOR) * weights + FLOOR / weights.size)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 
-from dpsql.adaptive.handle import Candidate, Floats
+from dpsql.adaptive.handle import Candidate, Floats, Integers
 
 CELLS = 1 << 21
 """Most cells of a marginal that is formed to answer a group of single rows."""
@@ -49,8 +50,8 @@ class Sheet:
                 )
                 for a in names
             ]
-            self.groups.append((names, np.array(members), rows))
-        grouped = {int(i) for _, members, _ in self.groups for i in members}
+            self.groups.append((names, np.array(members), rows, read_boxes(rows)))
+        grouped = {int(i) for _, members, *_ in self.groups for i in members}
         self.single = [i for i in range(len(self.candidates)) if i not in grouped]
 
     def answers(self, model: Answers) -> list[Floats]:
@@ -58,11 +59,42 @@ class Sheet:
         out: list[Floats] = [np.zeros(0)] * len(self.candidates)
         for i in self.single:
             out[i] = model.answer(self.candidates[i])
-        for names, members, rows in self.groups:
-            values = _contract(rows, model.marginal(names))
+        for names, members, rows, boxes in self.groups:
+            tensor = model.marginal(names)
+            values = _contract(rows, tensor) if boxes is None else _sum_boxes(boxes, tensor)
             for i, value in zip(members, values, strict=True):
                 out[i] = np.array([value])
         return out
+
+
+def read_boxes(rows: Sequence[Floats]) -> list[Integers] | None:
+    """Return the first and the last cell plus one of every row of 0/1 tables, (2, queries) each.
+
+    None unless the ones of every row stand next to each other.
+    """
+    found = []
+    for matrix in rows:
+        ones = matrix == 1
+        first = ones.argmax(axis=1)
+        after = first + ones.sum(axis=1)
+        places = np.arange(matrix.shape[1])
+        inside = (places >= first[:, np.newaxis]) & (places < after[:, np.newaxis])
+        if not np.array_equal(matrix, inside):
+            return None
+        found.append(np.stack([first, after]))
+    return found
+
+
+def _sum_boxes(boxes: Sequence[Integers], tensor: Floats) -> Floats:
+    """Return the sum of the tensor over every box, from its cumulative sums at the corners."""
+    sums = np.pad(tensor, [(1, 0)] * tensor.ndim)
+    for axis in range(tensor.ndim):
+        np.cumsum(sums, axis=axis, out=sums)
+    out = np.zeros(boxes[0].shape[1])
+    for corner in itertools.product((0, 1), repeat=tensor.ndim):
+        sign = (-1) ** (tensor.ndim - sum(corner))
+        out += sign * sums[tuple(ends[side] for ends, side in zip(boxes, corner, strict=True))]
+    return out
 
 
 def _contract(rows: Sequence[Floats], tensor: Floats) -> Floats:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsql.adaptive.factored import Factored
+from dpsql.adaptive.factored import Factored, Part
 from dpsql.adaptive.handle import Candidate, Measured, Model, Noise
 from dpsql.adaptive.mwem import Settings, mwem
 from dpsql.adaptive.query import attributes_of, marginal, norm, rows, spans
@@ -208,6 +208,16 @@ def test_repeated_measurements_are_weighted_by_precision() -> None:
     assert target.values.tolist() == [12.0, 40.0]
     assert target.scale == pytest.approx(math.sqrt(0.8 / 2))
     assert target_of([first], 30.0).values.tolist() == [10.0, 30.0]
+
+
+@pytest.mark.parametrize("rows", [[0b0110, 0b0000, 0b1111, 0b1000], [0b0110, 0b1010, 0b1, 0b0]])
+def test_single_rows_are_answered_together(rows: list[int]) -> None:
+    bits = [Dense(np.array([[row >> i & 1 for i in range(4)]])) for row in rows]
+    candidates: list[Candidate] = [(Product({"a": one, "c": two}),) for one in bits for two in bits]
+    weights = np.random.default_rng(1).dirichlet(np.ones(16)).reshape(4, 4)
+    model = Factored({"a": 4, "c": 4}, 7.0, (Part(("a", "c"), weights),))
+    for got, candidate in zip(Sheet(candidates).answers(model), candidates, strict=True):
+        assert got == pytest.approx(model.answer(candidate), abs=1e-12)
 
 
 def test_a_model_answers_like_its_table() -> None:

@@ -494,7 +494,7 @@ CREATE SYNTHETIC TABLE people FROM t FOR (SELECT a, COUNT(*) FROM t GROUP BY a) 
 -- hint: CREATE SYNTHETIC TABLE s FROM t OPTIONS (epsilon = 1) FOR (SELECT a, b, COUNT(*) FROM t GROUP BY CUBE (a, b))
 
 CREATE SYNTHETIC TABLE people FROM t OPTIONS (model = 'magic') FOR (SELECT a, COUNT(*) FROM t GROUP BY a);
--- E_SETTING: model = magic
+-- E_SETTING at line 1, column 55: model = magic
 -- hint: one of auto, mwem, marginals, mixture, pgm, rap
 
 CREATE SYNTHETIC TABLE people FROM t OPTIONS (seed = 5) FOR (SELECT a, COUNT(*) FROM t GROUP BY a);

@@ -78,17 +78,12 @@ def parse_create(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Creation:
         elif words[place] != "for" and not options:
             inner = lexemes[place + 2 : end + 1]
             options = tuple(read_options(fragment, inner, CREATE_OPTIONS).items())
+            _check_words(fragment, inner, dict(options))
         else:
             _refuse(fragment, lexemes, place)
         place = end + 1
     if not workload and file is None:
         _refuse(fragment, lexemes, len(lexemes) - 1)
-    for option, known in (("model", MODELS), ("metric", METRICS)):
-        value = dict(options).get(option, known[0]).lower()
-        if value not in known:
-            raise ProgrammingError(
-                "E_SETTING", f"{option} = {printable(value)}", hint=f"one of {', '.join(known)}"
-            )
     return Creation(name, table, workload, options, file)
 
 
@@ -138,6 +133,21 @@ def _first_wrong(words: Sequence[str], form: Sequence[str | None]) -> int | None
         if place >= len(words) or wanted not in (None, words[place]):
             return place
     return None
+
+
+def _check_words(fragment: Fragment, lexemes: Sequence[Lexeme], options: dict[str, str]) -> None:
+    """Refuse values of options that are none of the words known."""
+    for option, known in (("model", MODELS), ("metric", METRICS)):
+        value = options.get(option, known[0])
+        if value.lower() not in known:
+            texts = [lexeme.text.lower() for lexeme in lexemes]
+            found = lexemes[texts.index(option) + 2]
+            raise ProgrammingError(
+                "E_SETTING",
+                f"{option} = {printable(value)}",
+                hint=f"one of {', '.join(known)}",
+                span=fragment.span(found.start, found.start + len(found.text)),
+            )
 
 
 def _file(fragment: Fragment, lexemes: Sequence[Lexeme], place: int) -> str:

@@ -22,7 +22,7 @@ from dpsql.adaptive.query import attributes_of, spans
 
 __all__ = ["Step", "Target", "replay", "target_of"]
 
-SWEEPS = ((1 << 12, 100), (1 << 16, 60), (1 << 62, 20))
+SWEEPS = ((1 << 12, 100), (1 << 62, 20))
 """Most cells of a part, and how many sweeps over the measurements it gets at most."""
 EVERY = 4
 """Every so many sweeps all measurements are looked at; between, those that moved in the last."""

@@ -92,15 +92,14 @@ def largest_request(
 
     Without ``analyst``, budgets of analysts are left out.
     """
-    own = [] if analyst is None else [status.nested[analyst_name(analyst)]]
-    found = [(status.remaining_epsilon, status.total_epsilon)]
+    own = [] if analyst is None else [analyst_name(analyst)]
+    found = []
     for key, table in catalog.tables.items():
         if not table.public:
-            parts = [status, *own]
-            parts += [] if table.budget is None else [status.nested[nested_name(key)]]
-            left, total = zip(*((p.remaining_epsilon, p.total_epsilon) for p in parts), strict=True)
-            found.append((min(left), min(total)))
-    return max(found[1:] or found)
+            names = own if table.budget is None else [*own, nested_name(key)]
+            totals = [status.total_epsilon, *(status.nested[n].total_epsilon for n in names)]
+            found.append((status.remaining_within(names), min(totals)))
+    return max(found, default=(status.remaining_epsilon, status.total_epsilon))
 
 
 def ledger_file(catalog: Catalog) -> Path:

@@ -455,6 +455,14 @@ SET epsilon = 0;
 -- E_EPSILON: epsilon must be a plain number between 0.000001 and 100
 -- hint: write it as digits, such as 0.5 or 5e-1
 
+SET clip = 5;
+-- E_SETTING at line 1, column 5: no such setting: clip
+-- hint: for one statement: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(clip = ...)
+
+SET model = 'rap';
+-- E_SETTING at line 1, column 5: no such setting: model
+-- hint: CREATE SYNTHETIC TABLE s FROM t OPTIONS (model = ...) or SET mechanism
+
 SET noise = 'uniform';
 -- E_SETTING: noise = uniform
 -- hint: one of auto, laplace, gaussian
@@ -592,6 +600,10 @@ CREATE SYNTHETIC TABLE people FROM t FOR WORKLOAD queries;
 CREATE SYNTHETIC VIEW people FROM t FOR (SELECT COUNT(*) FROM t);
 -- E_PARSE at line 1, column 18: not understood near 'VIEW'
 -- hint: CREATE SYNTHETIC TABLE s FROM t OPTIONS (epsilon = 1) FOR (SELECT a, b, COUNT(*) FROM t GROUP BY CUBE (a, b))
+
+CREATE SYNTHETIC TABLE people FROM t OPTIONS (mechanism = 'rap') FOR (SELECT COUNT(*) FROM t);
+-- E_SETTING at line 1, column 47: there is no option 'mechanism'
+-- hint: did you mean model?
 
 CREATE SYNTHETIC TABLE people FROM t OPTIONS () FOR (SELECT COUNT(*) FROM t);
 -- E_PARSE at line 1, column 47: an option is missing before this

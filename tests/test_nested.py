@@ -52,7 +52,7 @@ def test_what_can_still_be_asked_is_for_the_analyst_and_the_best_table(two: Path
         assert connection.askable == (Fraction(1, 2), Fraction(5, 2))
         assert connection.budget.remaining_epsilon == 1
     with inspect(two) as connection:
-        assert connection.askable == (1, 3)
+        assert connection.askable == (Fraction(1), Fraction(3))
 
 
 def test_a_workload_over_both_tables_is_charged_to_the_nested_budget_in_full(two: Path) -> None:

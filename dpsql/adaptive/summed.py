@@ -29,6 +29,7 @@ from dpsql.sql.compiled import Answer, Compiled
 from dpsql.sql.truncation import Truncation
 
 WORKS = "SELECT SUM(x) FROM t WHERE ..., or SELECT x, SUM(SUM(x)) OVER (ORDER BY x) ... GROUP BY x"
+GENERAL = "In every other statement: clip = 'svt', 'quantile' or a number, without sum_mechanism"
 BOUNDS = "SUM(x, contribution_bounds_per_group => (0, 5000)) clips in every other statement"
 
 MAX_STRATEGY = 512
@@ -100,7 +101,7 @@ class _Reader:
         key = self.column_of(answer.terms)
         column = table.columns[key]
         if any(axis.column != key for axis in answer.axes):
-            self.refuse("GROUP BY another column than the one summed", BOUNDS)
+            self.refuse("GROUP BY another column than the one summed", GENERAL)
         is_batch = bool(answer.axes)
         if not is_batch and self.clip.mechanism is not None:
             self.refuse("sum_mechanism for a single sum", "leave it out", "E_SETTING")
@@ -125,7 +126,7 @@ class _Reader:
         if select.table.synthetic:
             self.refuse("a synthetic table", "its answers are free: leave clip out", "E_SETTING")
         if len(select.query.aggregates) != 1:
-            hint = f"one SUM(x) per statement; AVG and COUNT go without clip. {BOUNDS}"
+            hint = f"one SUM(x) per statement. {GENERAL}"
             self.refuse("more than one aggregate, as AVG is,", hint)
         if len(select.branches) != 1:
             self.refuse("several grouping sets", WORKS)

@@ -17,6 +17,9 @@ SHARED = ("epsilon", "delta", "noise", "mechanism", "metric", *NAMES, "effort")
 """Options that all statements of a workload have in common."""
 
 OPTIONS = (*SHARED, "weight", "max_stddev", "reconstruct", "clip", "sum_mechanism")
+ALIKE = {"mechanism": ["model"], "model": ["mechanism"]}
+"""How to learn goes by one name for a SELECT and by another for a synthetic table."""
+
 CLAUSE = ["with", "differential_privacy", "options", "("]
 
 
@@ -119,7 +122,8 @@ def _option(fragment: Fragment, lexemes: Sequence[Lexeme], known: Sequence[str])
         raise _refused(fragment, lexemes or [after], what, "OPTIONS(epsilon = 0.5, ...)")
     name = lexemes[0].text.lower()
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
+        near = ALIKE.get(name, difflib.get_close_matches(name, known, n=1))
+        near = [each for each in near if each in known]
         raise NotSupportedError(
             "E_SETTING",
             f"there is no option {printable(name)!r}",

@@ -21,7 +21,7 @@ from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.plan.rounds import AUTO, NAMES
 from dpsql.sql.clips import Clips, take_clips
 from dpsql.sql.lexemes import Fragment, Lexeme, lex, split_statements
-from dpsql.sql.options import SHARED, Options, take_options
+from dpsql.sql.options import OPTIONS, SHARED, Options, take_options
 from dpsql.sql.synthetic import (
     Creation,
     Materialisation,
@@ -283,8 +283,13 @@ def _parse_show(fragment: Fragment, lexemes: list[Lexeme]) -> Statement:
 
 
 def _refuse_setting(fragment: Fragment, lexeme: Lexeme, known: Sequence[str]) -> NoReturn:
-    near = difflib.get_close_matches(lexeme.text.lower(), known, n=1)
+    name = lexeme.text.lower()
+    near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"settings: {', '.join(known)}"
+    if name in OPTIONS:
+        hint = f"for one statement: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS({name} = ...)"
+    elif name == "model":
+        hint = "CREATE SYNTHETIC TABLE s FROM t OPTIONS (model = ...) or SET mechanism"
     raise ProgrammingError(
         "E_SETTING",
         f"no such setting: {printable(lexeme.text)}",

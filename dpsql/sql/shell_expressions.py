@@ -212,7 +212,8 @@ class Expressions:
         tree = self.rewrite(parts[0], False, aliases=True).unnest() if len(parts) == 1 else None
         place = None if tree is None else place_of(tree)
         if self.grouped or place is None or not self.sources[place[0]].table.traits[place[1]].error:
-            self.refuse(node, "E_FUNCTION", "DP_STDDEV of this", "DP_STDDEV(a noisy column)")
+            hint = "a noisy column as it is; what is computed shows its error as ± and in --stddev"
+            self.refuse(node, "E_FUNCTION", "DP_STDDEV of this", hint)
         return exp.column(f"y{place[0]}_{place[1]}")
 
     def value_of(self, node: exp.Expr) -> exp.Expr:

@@ -18,12 +18,14 @@ class Predicates:
     """Products with one row each and equally many attributes, as gathers of distinct predicates.
 
     ``vectors`` holds per attribute its distinct predicate vectors, shape (p, n); ``slots`` holds
-    per position the predicate of every product.
+    per position the predicate of every product, and ``sorts`` what sorts them by it:
+    the order, the predicates that occur, and where each starts.
     """
 
     columns: tuple[slice, ...]
     vectors: tuple[Floats, ...]
     slots: Integers
+    sorts: tuple[tuple[Integers, Integers, Integers], ...]
 
     @classmethod
     def read(cls, products: Sequence[Product], domain: Mapping[str, int], dtype: Any) -> Predicates:
@@ -45,11 +47,13 @@ class Predicates:
         for name, vectors in rows.items():
             starts[name] = start
             start += len(vectors)
-        slots = np.array([[starts[a] + i for a, i in line] for line in used], dtype=np.int64)
+        lines = np.array([[starts[a] + i for a, i in line] for line in used], dtype=np.int64)
+        slots = lines.reshape(len(products), -1).T
         return cls(
             tuple(places[name] for name in rows),
             tuple(np.stack(vectors) for vectors in rows.values()),
-            slots.reshape(len(products), -1).T,
+            slots,
+            tuple(_sorted(slot) for slot in slots),
         )
 
     def factors(self, x: Floats) -> list[Floats]:
@@ -89,14 +93,20 @@ class Predicates:
             return
         gradient = np.zeros((sum(len(v) for v in self.vectors), len(out)), dtype=out.dtype)
         scaled = (error / len(out)).astype(out.dtype)[:, np.newaxis]
-        for slot, others in zip(self.slots, leave_one_out(factors), strict=True):
-            order = np.argsort(slot, kind="stable")
-            present, starts = np.unique(slot[order], return_index=True)
+        for (order, present, starts), others in zip(
+            self.sorts, leave_one_out(factors), strict=True
+        ):
             gradient[present] += np.add.reduceat((others * scaled)[order], starts, axis=0)
         start = 0
         for columns, vectors in zip(self.columns, self.vectors, strict=True):
             out[:, columns] += gradient[start : start + len(vectors)].T @ vectors
             start += len(vectors)
+
+
+def _sorted(slot: Integers) -> tuple[Integers, Integers, Integers]:
+    order = np.argsort(slot, kind="stable")
+    present, starts = np.unique(slot[order], return_index=True)
+    return order, present, starts
 
 
 def leave_one_out(factors: Sequence[Floats]) -> list[Floats]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dpsql.adaptive.adam import Adam
+from dpsql.adaptive.classes import Classes
 from dpsql.adaptive.handle import Floats, Handle, Measured, Noise, Query
 from dpsql.adaptive.query import attributes_of, norm
 from dpsql.adaptive.query import rows as answers_of
@@ -81,23 +82,23 @@ def fit_relaxed(
     """Return relaxed rows near noisy answers: the best iterate of projected Adam.
 
     The loss is the root of the weighted mean squared error, in shares of the total; the fit stops
-    when it has not fallen by ``tolerance`` for ``patience`` steps. With the answers of a matrix
-    strategy as targets this is the projection mode. Source: RAP (Aydore et al. 2021), section 4.
+    when it has not fallen by ``tolerance`` for ``patience`` steps. Cells that no query tells apart
+    are fitted as one and keep the proportions that ``warm`` gives them. With the answers of a
+    matrix strategy as targets this is the projection mode.
+    Source: RAP (Aydore et al. 2021), section 4.
     """
-    targets = Targets.read(domain, queries, values, stddevs, total, np.float32)
-    blocks = list(layout(domain).values())
-    if warm is None:
-        x: Any = rng.uniform(-1, 1, (rows, sum(domain.values()))).astype(np.float32)
-        project_blocks(x, blocks)
-    else:
-        x = warm.table.astype(np.float32)
+    start = (warm or random_rows(domain, queries, total, rows, rng)).table
+    classes = Classes.read(domain, queries)
+    coarse = classes.domain
+    targets = Targets.read(coarse, classes.merged(queries), values, stddevs, total, np.float32)
     names = {name for query in queries for name in attributes_of(query)}
-    touched = [block for name, block in layout(domain).items() if name in names]
-    moving = targets.columns()
+    touched = [block for name, block in layout(coarse).items() if name in names]
+    sizes: Any = classes.sizes.astype(np.float32)
+    x: Any = classes.masses(start).astype(np.float32) / sizes
     best, least, waited = x.copy(), math.inf, 0
     adam = Adam(rate)
     for step in range(steps + 1):
-        squares, slope = gradient(targets, x)
+        squares, slope = gradient(targets, x * sizes)
         loss = math.sqrt(squares + 1e-20)
         waited = 0 if loss < least - tolerance else waited + 1
         if loss < least:
@@ -110,24 +111,39 @@ def fit_relaxed(
             x, adam, waited = best.copy(), Adam(DECAY * adam.rate), 0
             continue
         if targets.patterns:
-            _level(slope, touched)
-        moved = x[:, moving]
-        adam.step(moved, slope[:, moving] / np.float32(2 * loss))
-        x[:, moving] = moved
-        project_blocks(x, touched)
-    table = best.astype(np.float64)
-    for block in blocks:
+            _level(slope, touched, sizes)
+        slope /= np.float32(2 * loss)
+        adam.step(x, slope)
+        project_blocks(x, touched, sizes)
+    table = classes.spread(best.astype(np.float64) * sizes, start)
+    for block in layout(domain).values():
         table[:, block] /= table[:, block].sum(axis=1, keepdims=True)
     return ProductMixture(dict(domain), float(total), table, "rap", least)
 
 
-def _level(slope: Floats, blocks: Sequence[slice]) -> None:
+def random_rows(
+    domain: Mapping[str, int],
+    queries: Sequence[Query],
+    total: float,
+    rows: int,
+    rng: np.random.Generator,
+) -> ProductMixture:
+    """Return random relaxed rows, even over cells that no query tells apart."""
+    x: Any = rng.uniform(-1, 1, (rows, sum(domain.values())))
+    project_blocks(x, layout(domain).values())
+    classes = Classes.read(domain, queries)
+    table = classes.spread(classes.masses(x), np.ones_like(x))
+    return ProductMixture(dict(domain), float(total), table, "rap")
+
+
+def _level(slope: Floats, blocks: Sequence[slice], sizes: Floats) -> None:
     """Take out what moves all cells of a block alike, which stays on no simplex.
 
     A pattern pulls at all of its classes, and Adam would only see that.
     """
     for block in blocks:
-        slope[:, block] -= slope[:, block].mean(axis=1, keepdims=True)
+        parts = sizes[block] / sizes[block].sum()
+        slope[:, block] -= (slope[:, block] @ parts)[:, np.newaxis]
 
 
 def run_rap(
@@ -185,7 +201,7 @@ def run_rap(
             return RelaxedRun(fit.refit(None), tuple(fit.measured), tuple(fit.chosen), True)
     turns = min(turns, math.ceil(len(asked) / counts))
     everything = _answers(domain, queries)
-    model = fit.refit(None)
+    model = random_rows(domain, queries, total, rows, rng)
     try:
         for turn in range(turns):
             amount = handle.remaining() / (turns - turn)

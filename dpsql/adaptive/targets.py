@@ -81,9 +81,9 @@ class Block:
 class Targets:
     """Queries with noisy answers, as shares of the total, and the weight of every answer."""
 
-    size: int
     blocks: tuple[tuple[int, tuple[Block, ...]], ...]
     batches: tuple[tuple[Predicates, Integers], ...]
+    single: Integers
     patterns: tuple[tuple[Diagrams, Integers], ...]
     values: Floats
     weights: Floats
@@ -120,6 +120,7 @@ class Targets:
             (Predicates.read([p for _, p in group], domain, dtype), np.array([i for i, _ in group]))
             for group in singles.values()
         )
+        owners = [i for group in singles.values() for i, _ in group]
         diagrams = tuple(
             (
                 Diagrams.read(patterns[i : i + PATTERNS], domain, dtype),
@@ -131,22 +132,14 @@ class Targets:
         scales = np.repeat(np.asarray(stddevs, dtype=np.float64), [len(v) for v in values])
         weights = 1 / np.square(scales / max(scales.min(initial=np.inf), 1e-300))
         weights /= max(weights.mean() if weights.size else 1.0, 1e-300)
-        return cls(sum(domain.values()), tuple(blocks), batches, diagrams, flat / total, weights)
-
-    def columns(self) -> Integers:
-        """Return the columns of the table that some answer depends on."""
-        used = np.zeros(self.size, dtype=bool)
-        for _, parts in self.blocks:
-            for part in parts:
-                for columns, factor in zip(part.columns, part.factors, strict=True):
-                    used[columns] |= True if factor is None else factor.any(axis=0)
-        for batch, _ in self.batches:
-            for columns, vectors in zip(batch.columns, batch.vectors, strict=True):
-                used[columns] |= vectors.any(axis=0)
-        for diagrams, _ in self.patterns:
-            for columns in diagrams.columns:
-                used[columns] = True
-        return np.flatnonzero(used)
+        return cls(
+            tuple(blocks),
+            batches,
+            np.unique(owners).astype(np.int64),
+            diagrams,
+            flat / total,
+            weights,
+        )
 
     def shares(self, x: Floats) -> Floats:
         """Return all answers on a table of blocks, as shares of the total."""
@@ -178,10 +171,9 @@ class Targets:
             flat = np.zeros(self.values.size)
             for batch, owners, factors in singles:
                 np.add.at(flat, owners, batch.answers(factors, len(x)))
-            places = np.unique(np.concatenate([owners for _, owners, _ in singles]))
-            value, pulled = self._error(places, flat[places])
+            value, pulled = self._error(self.single, flat[self.single])
             loss += value
-            flat[places] = pulled
+            flat[self.single] = pulled
             for batch, owners, factors in singles:
                 batch.pull(factors, flat[owners], gradient)
         for diagrams, places in self.patterns:

@@ -7,8 +7,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpsql.adaptive.classes import Classes
 from dpsql.adaptive.handle import Query
-from dpsql.adaptive.rap import fit_relaxed, run_rap, single_rows
+from dpsql.adaptive.query import rows
+from dpsql.adaptive.rap import fit_relaxed, random_rows, run_rap, single_rows
+from dpsql.adaptive.relaxed import ProductMixture
 from dpsql.adaptive.sparsemax import sparsemax
 from dpsql.adaptive.targets import Targets
 from dpsql.algebra.blocks import Dense
@@ -52,6 +55,72 @@ def test_sparsemax_is_the_projection() -> None:
     for width in (1, 2, 7, 100):
         z = rng.normal(size=(50, width)) * rng.choice([0.01, 1, 50], size=(50, 1))
         assert np.abs(sparsemax(z) - project_simplex(z)).max() < 1e-12
+
+
+def test_sparsemax_of_columns_that_stand_for_many() -> None:
+    rng = np.random.default_rng(14)
+    sizes = np.array([1, 4, 2, 7])
+    z = rng.normal(size=(50, 4)) * 0.3
+    assert (
+        np.abs(sparsemax(z, sizes) - sparsemax(z.repeat(sizes, axis=1))[:, [0, 1, 5, 7]]).max()
+        < 1e-12
+    )
+
+
+def boxes() -> list[Query]:
+    rows = {name: Dense(row[np.newaxis]) for name, row in (("a", A), ("b", B), ("c", C))}
+    pairs: list[Query] = [(Product({x: rows[x], y: rows[y]}),) for x, y in ("ab", "bc", "ac")]
+    always = Dense(np.ones((1, 5), dtype=np.int64))
+    last: Query = (Product({"b": rows["b"], "d": always}),)
+    return [*pairs, at_least({"a": A, "b": 1 - B}, 2), last]
+
+
+WIDE = {"a": 9, "b": 6, "c": 2, "d": 5}
+A, B, C = np.array([0, 1] * 4 + [0]), np.array([0, 0, 1, 1, 1, 0]), np.array([0, 1])
+
+
+def test_cells_that_no_query_tells_apart_are_fitted_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(15)
+    start = random_rows(WIDE, boxes(), 900, 30, rng)
+    classes = Classes.read(WIDE, boxes())
+    assert classes.domain == {"a": 2, "b": 2, "c": 2, "d": 1}
+    values = [rng.uniform(0, 900, 1) for _ in boxes()]
+
+    def fitted() -> ProductMixture:
+        return fit_relaxed(
+            WIDE, boxes(), values, [5.0] * 5, 900, warm=start, steps=40, rate=0.02, rng=rng
+        )
+
+    one = fitted()
+    again = Targets.read(WIDE, boxes(), values, [5.0] * 5, 900)
+    assert one.loss == pytest.approx(again.value_and_gradient(one.table)[0] ** 0.5, rel=1e-3)
+    apart = Classes({name: np.arange(size) for name, size in WIDE.items()})
+    monkeypatch.setattr("dpsql.adaptive.rap.Classes.read", lambda *_: apart)
+    other = fitted()
+    assert other.loss == pytest.approx(one.loss, rel=1e-3)
+    assert np.abs(one.table - other.table).max() < 1e-3
+    assert np.abs(one.table - start.table).max() > 0.05
+    even = classes.spread(classes.masses(one.table), np.ones_like(one.table))
+    assert one.table == pytest.approx(even)
+
+
+def test_classes_answer_as_cells_do() -> None:
+    rng = np.random.default_rng(16)
+    swapped: list[Query] = [
+        (Product({"a": Dense(np.eye(9)[::-1][:1]), "c": Dense(np.eye(2)[[1]])}),)
+    ]
+    for queries in (boxes(), swapped, [*boxes(), whole_marginal(WIDE, "bd")]):
+        classes = Classes.read(WIDE, queries)
+        start, like = (random_rows(WIDE, [whole_marginal(WIDE, "abcd")], 1, 8, rng) for _ in "ab")
+        zeros = [np.zeros(rows(q)) for q in queries]
+        fine = Targets.read(WIDE, queries, zeros, [1.0] * len(zeros), 1.0)
+        coarse = Targets.read(
+            classes.domain, classes.merged(queries), zeros, [1.0] * len(zeros), 1.0
+        )
+        masses = classes.masses(start.table)
+        assert coarse.shares(masses) == pytest.approx(fine.shares(start.table))
+        assert classes.masses(classes.spread(masses, like.table)) == pytest.approx(masses)
+        assert classes.spread(masses, start.table) == pytest.approx(start.table)
 
 
 def test_converges_without_noise_and_spends_everything() -> None:

@@ -185,10 +185,3 @@ def test_a_missing_jax_is_named() -> None:
         pytest.skip("JAX is installed")
     with pytest.raises(OperationalError, match="JAX is not installed"):
         jax_gradient(targets(7), blocks(8))
-
-
-def test_columns_are_those_that_matter() -> None:
-    query = (Product({"b": row(0, 1, 0, 1), "e": row(1, 0, 0, 0, 0)}),)
-    t = Targets.read(DOMAIN, [query], [np.zeros(1)], [1.0], 1.0)
-    assert t.columns().tolist() == [4, 6, 10]
-    assert targets(9).columns().tolist() == list(range(15))

@@ -144,7 +144,7 @@ def test_tables_of_earlier_versions_are_read_and_later_ones_refused(world: Conne
     with dpsql.connect(catalog) as again:
         assert again.synthetic("s").looks == ()
         told = dict(again.execute("DESCRIBE SYNTHETIC TABLE s").fetchall())
-        assert told["rule"] == "model = 'mwem'"
+        assert "model = 'mwem'" in told.values()
         assert "stddev" in told["measured"]
     bodies(catalog.with_suffix(".synthetic"), lambda facts: facts.update(version=99))
     with pytest.raises(dpsql.OperationalError) as caught:

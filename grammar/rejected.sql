@@ -427,6 +427,10 @@ SELECT COUNT(*) FROM t WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1);
 -- E_PARSE at line 1, column 24: WITH DIFFERENTIAL_PRIVACY OPTIONS(...) stands right after SELECT
 -- hint: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) COUNT(*) FROM t
 
+WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) SELECT COUNT(*) FROM t;
+-- E_PARSE at line 1, column 1: WITH DIFFERENTIAL_PRIVACY OPTIONS(...) stands right after SELECT
+-- hint: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) COUNT(*) FROM t
+
 SELECT DISTINCT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) FROM t;
 -- E_PARSE at line 1, column 17: WITH DIFFERENTIAL_PRIVACY OPTIONS(...) stands right after SELECT
 -- hint: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) COUNT(*) FROM t
@@ -486,7 +490,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (clip = 5, clip = 6) SUM(q) FROM t;
 --- synthetic tables
 
 CREATE SYNTHETIC TABLE people FROM t;
--- E_PARSE at line 1, column 36: not understood near 't'
+-- E_PARSE at line 1, column 36: the workload is missing
 -- hint: CREATE SYNTHETIC TABLE s FROM t OPTIONS (epsilon = 1) FOR (SELECT a, b, COUNT(*) FROM t GROUP BY CUBE (a, b))
 
 CREATE SYNTHETIC TABLE people FOR (SELECT COUNT(*) FROM t) FROM t;
@@ -494,7 +498,7 @@ CREATE SYNTHETIC TABLE people FOR (SELECT COUNT(*) FROM t) FROM t;
 -- hint: CREATE SYNTHETIC TABLE s FROM t OPTIONS (epsilon = 1) FOR (SELECT a, b, COUNT(*) FROM t GROUP BY CUBE (a, b))
 
 CREATE SYNTHETIC TABLE people FROM t FOR ();
--- E_PARSE at line 1, column 43: not understood near ')'
+-- E_PARSE at line 1, column 43: the workload is missing
 -- hint: CREATE SYNTHETIC TABLE s FROM t OPTIONS (epsilon = 1) FOR (SELECT a, b, COUNT(*) FROM t GROUP BY CUBE (a, b))
 
 CREATE SYNTHETIC TABLE people FROM t FOR (SELECT a, COUNT(*) FROM t GROUP BY a) FOR (SELECT c, COUNT(*) FROM t GROUP BY c);

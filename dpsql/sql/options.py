@@ -38,7 +38,7 @@ def take_options(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, Option
     """
     body = fragment.body
     words = [lexeme.text.lower() for lexeme in lexemes]
-    places = [i for i in range(1, len(words)) if words[i : i + 2] == CLAUSE[:2]]
+    places = [i for i in range(len(words)) if words[i : i + 2] == CLAUSE[:2]]
     if not places:
         return body, ()
     start = places[0]

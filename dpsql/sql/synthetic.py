@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from dpsql.errors import NotSupportedError, ProgrammingError, printable
+from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.plan.rounds import NAMES
 from dpsql.sql.lexemes import Fragment, Lexeme, split_statements
 from dpsql.sql.options import read_options
@@ -83,7 +83,9 @@ def parse_create(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Creation:
             _refuse(fragment, lexemes, place)
         place = end + 1
     if not workload and file is None:
-        _refuse(fragment, lexemes, len(lexemes) - 1)
+        raise ProgrammingError(
+            "E_PARSE", "the workload is missing", hint=_EXAMPLE, span=_last(fragment, lexemes)
+        )
     return Creation(name, table, workload, options, file)
 
 
@@ -148,6 +150,10 @@ def _check_words(fragment: Fragment, lexemes: Sequence[Lexeme], options: dict[st
                 hint=f"one of {', '.join(known)}",
                 span=fragment.span(found.start, found.start + len(found.text)),
             )
+
+
+def _last(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Span:
+    return fragment.span(lexemes[-1].start, lexemes[-1].start + len(lexemes[-1].text))
 
 
 def _file(fragment: Fragment, lexemes: Sequence[Lexeme], place: int) -> str:

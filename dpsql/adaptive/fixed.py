@@ -16,7 +16,7 @@ from dpsql.plan.select import select
 from dpsql.plan.strategy import Strategy
 from dpsql.plan.workload import Product, Workload
 
-STEPS = 64
+STEPS = 1 << 16
 """Largest integer weight of a block relative to the lightest: noise is shared among all blocks."""
 
 

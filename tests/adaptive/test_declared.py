@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.adaptive import rap, schedule
+from dpsql.adaptive import fixed, rap, schedule
 from dpsql.adaptive.handle import Candidate
 from dpsql.adaptive.task import Task, make_task, run_task
 from dpsql.algebra.blocks import Dense
@@ -99,3 +99,19 @@ def test_settings_that_a_mechanism_does_not_have(mechanism: str, rounds: Rounds)
     assert caught.value.code == "E_SETTING"
     assert caught.value.hint
     AUTO.check(mechanism)
+
+
+def test_blocks_of_a_fixed_strategy_share_noise_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    domain = {"a": 85, "b": 100, "c": 16}
+    queries = [whole_marginal(domain, names) for names in (("a", "b"), ("b", "c"), ("a", "c"))]
+
+    def total_stddev(steps: int) -> float:
+        monkeypatch.setattr(fixed, "STEPS", steps)
+        nobody = {name: np.zeros(0, dtype=np.int64) for name in domain}
+        handle = FakeHandle(domain, nobody, "0.01", noise="gaussian")
+        found = fixed.measure_strategy(handle, queries, 0.375)
+        (whole,) = (m for m in found if m.values.size == 1)
+        (operator,) = whole.candidate[0].factors.values()
+        return whole.stddev / float(operator.dense().max())
+
+    assert total_stddev(fixed.STEPS) < 1.05 * total_stddev(1 << 30)

@@ -104,7 +104,8 @@ def describe(catalog: Catalog, models: Mapping[str, Synthetic], statement: State
 def facts_of(made: Synthetic) -> list[tuple[str, str]]:
     """What a synthetic table is, what was measured for it, and what follows, to be shown."""
     rows = [(name, _fact(value)) for name, value in made.model.describe().items()]
-    rows += made.forecast or (("rule", made.rule),)
+    rows += made.forecast
+    rows += [] if ("rule", made.rule) in made.forecast else [("decision", made.rule)]
     cost = f"epsilon {decimal_text(made.epsilon)}"
     rows.append(("cost", cost + (f", delta {float(made.delta):g}" if made.delta else "")))
     rows += [("neighbours", made.neighbours)] if made.neighbours else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import cast
@@ -13,8 +13,9 @@ import numpy as np
 
 from dpsql.adaptive.auto import Metric
 from dpsql.adaptive.handle import Noise, Query
+from dpsql.adaptive.learned import Learned
 from dpsql.adaptive.query import attributes_of
-from dpsql.adaptive.task import Learned, Task, make_task
+from dpsql.adaptive.task import Task, make_task
 from dpsql.answer.junction import DEFAULT_CAP
 from dpsql.answer.linear import whole_marginal
 from dpsql.answer.modelled import MOST_GROUPS, candidate_of, check_groups
@@ -76,7 +77,7 @@ class Synthesis:
             self.epsilon,
             self.delta,
             self.task.noise,
-            self.task.choice.rule,
+            learned.choice.rule,
             learned.transcript(self.task.noise),
             receipt,
             learned.interrupted,
@@ -111,7 +112,7 @@ class Synthesis:
             ("rule", choice.rule),
         ]
         found += [("", f"{n.replace('_', ' ')} {v:.4g}") for n, v in choice.inputs.items()]
-        found += self.task.rounds.declared.items()
+        found += [("noise", self.task.noise), *self.task.rounds.declared.items()]
         found += [("warning", facts["warning"])] if "warning" in facts else []
         return tuple(found)
 
@@ -152,8 +153,11 @@ def plan_synthesis(
     if terms.epsilon is None:
         raise DataError("E_EPSILON", "no epsilon is set", hint="OPTIONS (epsilon = 0.5)")
     candidates = [c for item in workload for c in read_candidates(table, item.answers())]
-    noise, amount = _price(terms.noise, terms.epsilon, terms.delta)
-    task = _task(table, candidates, noise, amount, model, cast("Metric", metric), terms.rounds)
+
+    def under(noise: Noise, amount: Fraction) -> Task:
+        return _task(table, candidates, noise, amount, model, cast("Metric", metric), terms.rounds)
+
+    task = _quietest(under, terms.noise, terms.epsilon, terms.delta, terms.rounds)
     return Synthesis(creation.name, table, task, terms.epsilon, terms.delta)
 
 
@@ -163,18 +167,17 @@ def plan_workload(request: Request) -> Synthesis:
     Raises: ProgrammingError (E_WORKLOAD, E_TOO_LARGE); NotSupportedError; DataError (E_DELTA).
     """
     table, candidates = _read_workload(request)
-    noise, amount = _price(request.noise, request.epsilon, request.delta)
-    model, error = request.mechanism, None
-    if model == "adaptive":
-        model = "auto"
-        if table.row_count_hint is not None:
-            plain = replace(request, mechanism="auto", metric="mean", rounds=AUTO)
-            error = _matrix_rmse(plain)
-    metric = cast("Metric", request.metric)
-    task = _task(table, candidates, noise, amount, model, metric, request.rounds, error)
-    if model != "auto":
-        named = replace(task.choice, rule=f"mechanism = '{model}'")
-        task = replace(task, choice=named)
+    is_open = request.mechanism == "adaptive"
+    model = "auto" if is_open else request.mechanism
+    plain = replace(request, mechanism="auto", metric="mean", rounds=AUTO) if is_open else None
+
+    def under(noise: Noise, amount: Fraction) -> Task:
+        error = None if plain is None else _matrix_rmse(replace(plain, noise=noise))
+        metric = cast("Metric", request.metric)
+        facts = (table, candidates, noise, amount, model, metric, request.rounds, error)
+        return _task(*facts, option="mechanism")
+
+    task = _quietest(under, request.noise, request.epsilon, request.delta, request.rounds)
     return Synthesis("", table, task, request.epsilon, request.delta)
 
 
@@ -246,13 +249,27 @@ def _matrix_rmse(request: Request) -> float | None:
     return math.sqrt(expected_error(request, planned) / sum(sizes))
 
 
-def _price(noise: str, epsilon: Fraction, delta: Fraction) -> tuple[Noise, Fraction]:
-    """The noise of a run and the amount it may spend."""
+def _quietest(
+    under: Callable[[Noise, Fraction], Task],
+    noise: str,
+    epsilon: Fraction,
+    delta: Fraction,
+    rounds: Rounds,
+) -> Task:
+    """The task under the noise of a request.
+
+    Left to us, that is Gaussian for looks in many rounds, whose costs add up slower then; where
+    all may be measured together it is that of the least expected error when it is.
+    """
     if noise == "laplace" or (noise == "auto" and delta == 0):
-        return "laplace", epsilon
+        return under("laplace", epsilon)
     if delta == 0:
         raise DataError("E_DELTA", "Gaussian noise needs a delta above 0", hint="delta = 1e-9")
-    return "gaussian", rho_for(epsilon, delta)
+    many = under("gaussian", rho_for(epsilon, delta))
+    if noise == "gaussian" or rounds.declared:
+        return many
+    once = under("laplace", epsilon)
+    return once if once.may_look_once and once.variance < many.variance else many
 
 
 def _task(
@@ -264,6 +281,7 @@ def _task(
     metric: Metric,
     rounds: Rounds,
     matrix_rmse: float | None = None,
+    option: str = "model",
 ) -> Task:
     used = {a for c in candidates for a in attributes_of(c)}
     domain = {key: table.columns[key].size for key in table.columns if key in used}
@@ -284,6 +302,7 @@ def _task(
         hint=hint,
         matrix_rmse=matrix_rmse,
         rounds=rounds,
+        option=option,
     )
 
 

@@ -148,11 +148,33 @@ def test_other_mechanisms_and_budgets_are_other_requests(people: Connection) -> 
 def test_gaussian_noise_is_charged_as_rho(people: Connection) -> None:
     people.execute("SET delta = 1e-7")
     people.execute("SET epsilon = 1")
-    found = ask(people, "marginals", CUBE)
+    found = people.execute(clause("marginals", ", noise = 'gaussian'") + CUBE).result
     assert found.cost is not None
     assert found.cost.noise == "gaussian"
     assert people.entries()[-1].state == "released"
     assert Fraction(people.entries()[-1].rho) == rho_for(Fraction(1), Fraction("1e-7"))
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "more", "noise"),
+    [
+        ("marginals", "", "laplace"),
+        ("adaptive", "", "laplace"),
+        ("mwem", "", "gaussian"),
+        ("rap", "", "gaussian"),
+        ("marginals", ", rounds = 2", "gaussian"),
+    ],
+)
+def test_what_is_measured_once_has_the_better_noise(
+    people: Connection, mechanism: str, more: str, noise: str
+) -> None:
+    people.execute("SET delta = 1e-7")
+    text = clause(mechanism, more) + CUBE
+    explained = [row[0] for row in people.execute("EXPLAIN " + text).fetchall()]
+    assert any(noise in line.lower() for line in explained)
+    cost = people.execute(text).result.cost
+    assert cost is not None
+    assert cost.noise == noise
 
 
 def test_the_metric_is_part_of_the_request(people: Connection) -> None:

@@ -26,6 +26,6 @@ def test_the_examples_run(
                          ("education", "percent"), ()]  # fmt: skip
         (looks,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
         exec(looks, {"connection": connection})
-        assert "1/10 [" in capsys.readouterr().out
+        assert "1/50 [" in capsys.readouterr().out
         assert [e.epsilon for e in connection.entries() if e.kind == "debit"] == ["1"]
     assert len((demo / "people.csv").read_text().splitlines()) == 1001

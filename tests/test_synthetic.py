@@ -177,8 +177,10 @@ def test_explain_is_free_and_public(world: Connection) -> None:
     text = "\n".join(row[0] for row in world.execute("EXPLAIN " + sql).fetchall())
     assert "mwem" in text
     assert "epsilon 1; at most 50 can" in text
-    (row,) = world.execute(f"EXPLAIN CREATE SYNTHETIC TABLE s FROM people {PAIRS}").fetchall()[4:]
-    assert "(assumed)" in row[0]
+    rows = world.execute(f"EXPLAIN CREATE SYNTHETIC TABLE s FROM people {PAIRS}").fetchall()
+    assert any(row[0].startswith("cost") and "(assumed)" in row[0] for row in rows)
+    assert any("rows: select marginals adaptively; above: measure all" in row[0] for row in rows)
+    assert "noise       laplace" in [row[0] for row in rows]
     assert debits(world) == []
     assert not world.catalog.path.with_suffix(".synthetic").exists()
 
@@ -609,6 +611,10 @@ def shown(folder: Path, which: str) -> list[object]:
     return found
 
 
+LOOKS = ("chosen", "error")
+"""What is told of some runs only: a released number of rows decides how they go on."""
+
+
 def outcome(connection: Connection, sql: str) -> object:
     try:
         result = connection.execute(sql).result
@@ -618,7 +624,7 @@ def outcome(connection: Connection, sql: str) -> object:
     if "biased" in str(result.notes):
         rows = [row[:-1] for row in result.rows]
     elif sql.startswith("CREATE"):
-        keys = dict.fromkeys(row[0] for row in result.rows)
+        keys = dict.fromkeys(row[0] for row in result.rows if row[0] not in LOOKS)
         rows = [*keys, *(row for row in result.rows if row[0] == "rule")]
     return result.columns, result.types, result.notes, result.message, result.stddev, rows
 

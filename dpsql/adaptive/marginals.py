@@ -71,22 +71,23 @@ def run_marginals(
     rounds: int | None = None,
     seconds: float | None = None,
     cap: int = DEFAULT_CAP,
+    counted: Measured | None = None,
     report: Report | None = None,
 ) -> Run:
     """Spend all that the handle holds on the marginals a workload needs, and fit a model.
 
     With ``rounds`` every round costs the same; without, rounds start small and cost four times
     as much (twice under pure privacy) whenever a measurement taught the model less than its
-    noise. ``seconds`` ends the run early with one last round that spends the rest. An interrupt
-    after the first fit returns what is known so far.
+    noise. ``seconds`` ends the run early with one last round that spends the rest; ``counted`` is
+    a number of rows that was measured before. An interrupt after the first fit returns what is
+    known so far.
 
     Guarantee: the handle's; every look is charged there, and the whole budget is used unless
     interrupted. Raises ProgrammingError E_WORKLOAD when no marginal is left to measure.
     Source: AIM (McKenna et al. 2022), algorithm 4.
     """
-    return _Loop(handle, _weights(workload, handle.domain), backend, cap, report).run(
-        rounds, seconds
-    )
+    loop = _Loop(handle, _weights(workload, handle.domain), backend, cap, report)
+    return loop.run(rounds, seconds, counted)
 
 
 def _weights(
@@ -127,14 +128,14 @@ class _Loop:
         self.total = 1.0
         self.unit = 1.0
 
-    def run(self, rounds: int | None, seconds: float | None) -> Run:
+    def run(self, rounds: int | None, seconds: float | None, counted: Measured | None) -> Run:
         if not any(len(r) == 1 for r in self.weights):
             _refuse("the cap excludes every marginal", "raise the cap")
         if rounds is not None and rounds < 1:
             _refuse(f"{rounds} rounds measure nothing", "use one round or more")
         start = time.monotonic()
         interrupted = False
-        self._measure_one_way()
+        self._measure_one_way(counted)
         try:
             self._fit(last=False)
             fixed = None if rounds is None else self.handle.remaining() / rounds
@@ -155,14 +156,15 @@ class _Loop:
         assert self.model is not None
         return Run(self.model, tuple(self.measurements), tuple(self.rounds), interrupted)
 
-    def _measure_one_way(self) -> None:
+    def _measure_one_way(self, counted: Measured | None) -> None:
         singles = [r for r in self.weights if len(r) == 1]
         amount = self.budget * ONE_WAY
         self.measurements += self.handle.measure([self.candidates[r] for r in singles], amount)
         self.cliques += singles
         together = len(singles) if self.handle.noise == "laplace" else math.sqrt(len(singles))
         self.unit = self.measurements[0].stddev / (self._stddev(amount) * together)
-        self.total = estimate_total(self.measurements, self.domain)
+        known = self.measurements if counted is None else [counted, *self.measurements]
+        self.total = estimate_total(known, self.domain)
 
     def _stddev(self, amount: Fraction) -> float:
         """Return the noise of one whole marginal for unit sensitivity."""

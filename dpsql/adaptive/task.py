@@ -13,16 +13,28 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from dpsql.adaptive.auto import THRESHOLDS, Choice, Facts, Metric, decide
+from dpsql.adaptive.auto import (
+    COUNT_SHARE,
+    THRESHOLDS,
+    Choice,
+    Facts,
+    Fork,
+    Metric,
+    decide,
+    fork_of_marginals,
+    near_marginal,
+    settled,
+)
 from dpsql.adaptive.constants import constants_of
 from dpsql.adaptive.handle import Candidate, Handle, Measured, Model, Noise, Query
-from dpsql.adaptive.query import attributes_of, check_counted, is_marginal, rows
+from dpsql.adaptive.learned import Learned
+from dpsql.adaptive.query import attributes_of, check_counted, is_marginal, norm, rows
 from dpsql.adaptive.schedule import total_share
 from dpsql.adaptive.settings import Settings, check
-from dpsql.adaptive.transcript import Look, Recorder
+from dpsql.adaptive.transcript import Recorder
 from dpsql.answer.junction import DEFAULT_CAP, model_cells
-from dpsql.answer.linear import estimate_total
-from dpsql.answer.predict import best_power
+from dpsql.answer.linear import estimate_total, whole_marginal
+from dpsql.answer.predict import best_power, marginal_errors
 from dpsql.errors import ProgrammingError
 from dpsql.plan.pattern import Pattern
 from dpsql.plan.rounds import AUTO, Rounds
@@ -38,6 +50,9 @@ FIXED_COMPONENTS, FIXED_STEPS = 400, 300
 MOST_TOGETHER = 6
 """Attributes of a query up to which all their subsets are marginals to choose from."""
 
+MOST_AT_ONCE = 64
+"""Tables of a named model up to which measuring all of them at once is considered."""
+
 MODELS = ("auto", "mwem", "marginals", "mixture", "pgm", "rap")
 
 
@@ -45,15 +60,16 @@ MODELS = ("auto", "mwem", "marginals", "mixture", "pgm", "rap")
 class Task:
     """The public facts of one run: the queries, the cells they are about, and the mechanism.
 
-    ``choice`` says which mechanism and by which rule; ``hint`` is a public guess at the number of
-    rows, ``rounds`` what was declared of them. The settings are part of what is paid for.
+    ``choice`` says which mechanism and by which rule, a fork where that waits for the number of
+    rows, which the run measures then; ``hint`` is a public guess at it, ``rounds`` what was
+    declared of them. The settings are part of what is paid for.
     """
 
     domain: Mapping[str, int]
     candidates: tuple[Query, ...]
     noise: Noise
     amount: Fraction
-    choice: Choice
+    choice: Choice | Fork
     hint: float | None = None
     rounds: Rounds = AUTO
 
@@ -69,9 +85,33 @@ class Task:
                 digest.update(repr(product.weight).encode())
             digest.update(b";")
         facts = sorted(self.choice.describe().items())
-        constants = constants_of(self.choice.mechanism)
+        constants = [constants_of(choice.mechanism) for choice in self.possible]
         run = (self.choice.power, self.hint, self.rounds.display(), constants)
         return repr((facts, *run, digest.hexdigest()))
+
+    @property
+    def possible(self) -> tuple[Choice, ...]:
+        """Every choice that may be made."""
+        choice = self.choice
+        return (choice.few, choice.many) if isinstance(choice, Fork) else (choice,)
+
+    @property
+    def may_look_once(self) -> bool:
+        """Whether all that is asked is measured together, at least for many rows."""
+        fixed = any(each.mechanism.startswith("matrix") for each in self.possible)
+        return fixed or (self.choice.mechanism == "mwem" and len(self.candidates) == 1)
+
+    @property
+    def variance(self) -> float:
+        """The expected squared error of an answer when all candidates are measured together."""
+        norms = sum(norm(candidate, self.noise) for candidate in self.candidates)
+        if self.noise == "laplace":
+            return 2 * (norms / float(self.amount)) ** 2
+        plain = norms / (2 * float(self.amount))
+        if not all(map(is_marginal, self.candidates)):
+            return plain
+        cliques = tuple(map(attributes_of, self.candidates))
+        return min(plain, marginal_errors(self.domain, cliques).rmse(float(self.amount)) ** 2)
 
     @property
     def products(self) -> tuple[Candidate, ...]:
@@ -111,32 +151,6 @@ class Task:
         return {c: Fraction(float(n) ** -self.choice.power) for c, n in sizes.items()}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Learned:
-    """The model a run ended with, and every look that led to it."""
-
-    model: Model
-    looks: tuple[Look, ...]
-    interrupted: bool = False
-
-    @property
-    def measurements(self) -> tuple[Measured, ...]:
-        """Every noisy answer that was released."""
-        return tuple(m for look in self.looks for m in look.measured)
-
-    def transcript(self, noise: Noise) -> tuple[str, ...]:
-        """What was measured, how precisely and at what cost, and what follows for the errors."""
-        from dpsql.adaptive.statement import error_statements
-
-        lines = [look.told(noise) for look in self.looks]
-        for s in error_statements(self.model, self.measurements):
-            names = ", ".join(s.attributes)
-            lines.append(
-                f"with 95 % confidence the counts of {names} are within {s.bound:.4g} in sum"
-            )
-        return tuple(lines)
-
-
 def make_task(
     domain: Mapping[str, int],
     candidates: Sequence[Query],
@@ -148,8 +162,11 @@ def make_task(
     hint: float | None = None,
     matrix_rmse: float | None = None,
     rounds: Rounds = AUTO,
+    option: str = "model",
 ) -> Task:
     """Choose the mechanism, by name or from public facts, and check that it can run.
+
+    ``option`` is what the name was given by.
 
     Raises: ProgrammingError (E_WORKLOAD, E_TOO_LARGE, E_SETTING).
     """
@@ -157,32 +174,29 @@ def make_task(
         raise ProgrammingError("E_WORKLOAD", "the workload is empty", hint="ask for something")
     task = Task(dict(domain), tuple(candidates), noise, amount, Choice("matrix", "", {}), hint)
     products, refusal = _as_products(task.candidates)
+    admitted = sum(_fits_tree(domain, [clique]) for clique in task.cliques)
+    facts = Facts(
+        domain, task.candidates, noise, amount, hint, metric, False, matrix_rmse, admitted
+    )
+    choice: Choice | Fork
     if model != "auto":
-        choice = _named(task, model, metric)
-    elif hint is None:
-        choice = _without_rows(task, refusal is None, metric)
+        choice = _named(task, facts, model, option, bool(rounds.declared))
     else:
-        admitted = sum(_fits_tree(domain, [clique]) for clique in task.cliques)
-        facts = Facts(
-            domain, task.candidates, noise, amount, hint, metric, False, matrix_rmse, admitted
-        )
         choice = decide(facts)
-        if refusal is not None and choice.mechanism not in ("rap", "marginals"):
+        if refusal is not None and choice.mechanism in ("mwem", "matrix", "mwem or matrix"):
             choice = Choice("rap", "a condition takes too many products", {}, "relaxed")
-    if choice.mechanism == "marginals":
-        if refusal is not None and model == "pgm":
-            raise refusal
-        if refusal is not None:
-            choice = replace(choice, model="mixture")
-    elif choice.mechanism != "rap":
+    if isinstance(choice, Fork) and rounds.declared:
+        choice = replace(choice.few, rule=f"rounds are declared: {choice.few.rule}")
+    task = replace(task, choice=choice)
+    if not {each.mechanism for each in task.possible} & {"rap", "marginals"}:
         if refusal is not None:
             raise refusal
         task = replace(task, candidates=products)
-    if choice.mechanism == "mwem":
+    if any(each.mechanism == "mwem" for each in task.possible):
         check(domain, products, Settings(hint=hint))
     check_counted(task.domain, task.candidates)
-    rounds.check(choice.mechanism)
-    task = replace(task, choice=choice)
+    if not isinstance(choice, Fork):
+        rounds.check(choice.mechanism)
     return replace(task, rounds=rounds.within(task.choices) if rounds.declared else rounds)
 
 
@@ -199,21 +213,8 @@ def _as_products(
         return (), error
 
 
-def _without_rows(task: Task, are_products: bool, metric: Metric) -> Choice:
-    """The mechanism by the shape of the workload alone."""
-    note = "no number of rows is declared"
-    if all(is_marginal(c) for c in task.candidates):
-        return replace(_named(task, "marginals", metric), rule=f"{note}; all queries are marginals")
-    cells = math.prod(task.domain.values())
-    if cells <= DEFAULT_CAP and are_products:
-        return Choice("mwem", f"{note}; {cells} cells fit an explicit table", {}, "factored")
-    what = f"{cells} cells are too many for a table"
-    what = what if cells > DEFAULT_CAP else "a condition takes too many products"
-    return Choice("rap", f"{note}; {what}", {}, "relaxed")
-
-
-def _named(task: Task, model: str, metric: Metric) -> Choice:
-    rule = f"model = '{model}'"
+def _named(task: Task, facts: Facts, model: str, option: str, in_rounds: bool) -> Choice | Fork:
+    rule, metric = f"{option} = '{model}'", facts.metric
     if metric == "max" and model in ("mwem", "rap"):
         raise ProgrammingError(
             "E_SETTING",
@@ -224,17 +225,35 @@ def _named(task: Task, model: str, metric: Metric) -> Choice:
         return Choice("mwem", rule, {}, "factored")
     if model == "rap":
         return Choice("rap", rule, {}, "relaxed")
-    power = best_power(task.domain, task.cliques) if metric == "max" else 0.0
-    if model == "pgm":
-        if not _fits_tree(task.domain, task.cliques[:1]):
-            raise ProgrammingError(
-                "E_TOO_LARGE",
-                f"a graphical model of {', '.join(task.cliques[0])} is above {DEFAULT_CAP:,} cells",
-                hint="model = 'mixture' has no such limit",
-            )
-        return Choice("marginals", rule, {}, "graphical", power)
-    found: Any = "mixture" if model == "mixture" else _tree_or_mixture(task)
-    return Choice("marginals", rule, {}, found, power)
+    if model == "pgm" and not _fits_tree(task.domain, task.cliques[:1]):
+        raise ProgrammingError(
+            "E_TOO_LARGE",
+            f"a graphical model of {', '.join(task.cliques[0])} is above {DEFAULT_CAP:,} cells",
+            hint="model = 'mixture' has no such limit",
+        )
+    _, refusal = _as_products(task.candidates)
+    if refusal is not None and model == "pgm":
+        raise refusal
+    mixed = model == "mixture" or refusal is not None
+    found: Any = "mixture" if mixed else "graphical" if model == "pgm" else _tree_or_mixture(task)
+    cliques = task.cliques
+    if in_rounds or not cliques or not _measured_at_once(task, found):
+        power = best_power(task.domain, cliques) if metric == "max" else 0.0
+        return Choice("marginals", rule, {}, found, power)
+    tables = [whole_marginal(task.domain, clique) for clique in cliques]
+    fork = fork_of_marginals(replace(facts, candidates=tables, matrix_rmse=None), found)
+    fork = replace(
+        fork,
+        few=replace(fork.few, rule=f"{rule}, {fork.few.rule}"),
+        many=replace(fork.many, rule=f"{rule}, {fork.many.rule}"),
+    )
+    return settled(fork, facts.total)
+
+
+def _measured_at_once(task: Task, model: str) -> bool:
+    """Whether all marginals may be measured together: few enough, and the model can hold them."""
+    few = len(task.cliques) <= MOST_AT_ONCE
+    return few and (model == "mixture" or _fits_tree(task.domain, task.cliques))
 
 
 def _tree_or_mixture(task: Task) -> Any:
@@ -257,20 +276,28 @@ def run_task(task: Task, handle: Handle, report: Report | None = None) -> Learne
     Guarantee: the handle's; every look is charged there.
     """
     recorder = Recorder(handle)
-    model, interrupted = _run(task, recorder, _harmless(report))
-    return Learned(model, tuple(recorder.looks), interrupted)
+    choice, counted = task.choice, None
+    if isinstance(choice, Fork):
+        counted = recorder.total(COUNT_SHARE * recorder.remaining())
+        choice = choice.at(float(counted.values[0]), "by a noisy count")
+    told = _harmless(report)
+    model, interrupted = _run(replace(task, choice=choice), counted, recorder, told)
+    return Learned(model, tuple(recorder.looks), choice, interrupted)
 
 
-def _run(task: Task, handle: Handle, report: Report | None) -> tuple[Model, bool]:
-    """The model of a run, and whether it was interrupted."""
+def _run(
+    task: Task, counted: Measured | None, handle: Handle, report: Report | None
+) -> tuple[Model, bool]:
+    """The model of a run, and whether it was interrupted; rows ``counted`` are not paid again."""
     mechanism = task.choice.mechanism
+    total = None if counted is None else float(counted.values[0])
     if mechanism == "mwem":
         from dpsql.adaptive.mwem import mwem
 
         run = mwem(
             handle,
             task.products,
-            Settings(cast("Any", task.rounds.count), hint=task.hint),
+            Settings(cast("Any", task.rounds.count), total=total, hint=task.hint),
             progress=_told(report),
         )
         return run.model, run.interrupted
@@ -291,18 +318,26 @@ def _run(task: Task, handle: Handle, report: Report | None) -> tuple[Model, bool
         from dpsql.adaptive.marginals import run_marginals
 
         rounds = _number(task.rounds.count)
-        found = run_marginals(handle, task.weights, _backend(task), rounds=rounds, report=report)
+        found = run_marginals(
+            handle,
+            task.weights,
+            _backend(task),
+            rounds=rounds,
+            counted=counted,
+            report=report,
+        )
         return found.model, found.interrupted
     from dpsql.adaptive.fixed import measure_strategy
 
-    first = []
-    if not any(is_marginal(c) for c in task.candidates):
+    asked: Sequence[Candidate] = task.products
+    if mechanism == "matrix+projection" and not all(map(near_marginal, task.candidates)):
+        asked = [whole_marginal(task.domain, clique) for clique in task.cliques]
+    if counted is None and not any(is_marginal(c) for c in asked):
         budget = handle.remaining()
-        first = [handle.total(budget * total_share(handle.noise, budget, task.hint))]
-    measured = measure_strategy(handle, task.products, task.choice.power)
-    total = float(first[0].values[0]) if first else estimate_total(measured, task.domain)
-    model = _backend(task).fit(measured, max(1.0, total), None, last=True)
-    return model, False
+        counted = handle.total(budget * total_share(handle.noise, budget, task.hint))
+    measured = measure_strategy(handle, asked, task.choice.power)
+    total = estimate_total([*measured, *([] if counted is None else [counted])], task.domain)
+    return _backend(task).fit(measured, total, None, last=True), False
 
 
 def _backend(task: Task) -> Backend:

@@ -31,7 +31,6 @@ class Learned:
             lines.append("the number of rows says that the budget was too small to be useful")
         for s in error_statements(self.model, self.measurements):
             names = ", ".join(s.attributes)
-            lines.append(
-                f"with 95 % confidence the counts of {names} are within {s.bound:.4g} in sum"
-            )
+            told = f"counts of {names} are, in sum," if names else "number of rows is"
+            lines.append(f"with 95 % confidence the {told} within {s.bound:.4g} of the model's")
         return tuple(lines)

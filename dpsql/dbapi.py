@@ -24,7 +24,14 @@ from dpsql.curator import (
 )
 from dpsql.cursor import Cursor, check_text, parse_script, refuse_unknown
 from dpsql.engine import Engine
-from dpsql.errors import DataUnavailable, InterfaceError, ProgrammingError, Span, UsageError
+from dpsql.errors import (
+    DataUnavailable,
+    InterfaceError,
+    LedgerError,
+    ProgrammingError,
+    Span,
+    UsageError,
+)
 from dpsql.faults import Charges, told
 from dpsql.plan.explain import Explanation
 from dpsql.privacy.accounting import parse_delta_text, parse_epsilon_text
@@ -139,10 +146,14 @@ class Connection:
         self.collected: list[Statement] | None = None
         self.report: Callable[[str], None] | None = None
         self._engine: Engine | None = Engine(catalog, anchor_folder(catalog), analyst)
+        self._process = os.getpid()
 
     @property
     def engine(self) -> Engine:
-        """The engine; raises InterfaceError once the connection is closed."""
+        """The engine. Raises: InterfaceError once the connection is closed, LedgerError E_FORK."""
+        if os.getpid() != self._process:  # before anything is worked out: threads are not copied
+            what = "a connection cannot be used in a forked process"
+            raise LedgerError("E_FORK", what, hint="connect again there")
         if self._engine is None:
             raise InterfaceError("E_CLOSED", "the connection is closed")
         return self._engine
@@ -224,7 +235,7 @@ class Connection:
 
         Raises: InternalError.
         """
-        charges = Charges() if self._engine is None else self._engine.charges
+        charges = Charges() if self._engine is None else self.engine.charges
         return told(work, charges, lambda: Span.whole(text))
 
     def set(self, name: str, value: str) -> None:

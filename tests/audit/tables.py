@@ -188,9 +188,10 @@ def statement(place: Path, sql: str, by_unit: bool = False, runs: int = 500) -> 
     """Bound epsilon of a statement from below by its answers on neighbouring tables.
 
     The neighbours attain epsilon exactly, so only two bounds above it in a row are an alarm:
-    a false one is rarer than one in a million.
+    a false one is rarer than one in a million. Everybody before has one row: which rows are kept of
+    a unit with more depends on the folder.
     """
-    base = crowd(2, 12)
+    base = [(f"{who}{i}", x, g) for i, (who, x, g) in enumerate(crowd(2, 12))]
     new: list[Row] = [("new", 1.0, "a")] * (5 if by_unit else 1)
     bounds = []
     for attempt in range(2):

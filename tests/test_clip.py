@@ -328,7 +328,8 @@ def handle_of(connection: Connection, planned: Clipping) -> SumLooks:
     ("query", "clip"),
     [
         *itertools.product(
-            ["SUM(pay) FROM t"], ["none", "svt", "recursive", "approx-bounds", "r2t"]
+            ["SUM(pay) FROM t"],
+            ["none", "svt", "recursive", "quantile", "approx-bounds", "r2t", 500],
         ),
         *itertools.product([PREFIX, BINNED], ["none", "svt", "sure", "eb", 4]),
     ],

@@ -6,9 +6,13 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+
+from dpsql.adaptive import backends, marginals
+from dpsql.adaptive.rap import run_rap
 
 ROOT = str(Path(__file__).parents[2])
 if ROOT not in sys.path:
@@ -25,3 +29,13 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=memory) as folder:
         monkeypatch.setenv("XDG_STATE_HOME", folder)
         yield Path(folder) / "audit"
+
+
+@pytest.fixture
+def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer rounds and steps: models fit worse, accounting is the same."""
+    monkeypatch.setattr(marginals, "FIRST_ROUNDS", 2)
+    monkeypatch.setattr(backends, "Graphical", partial(backends.Graphical, iterations=30))
+    monkeypatch.setattr(backends, "Mixture", partial(backends.Mixture, steps=20, components=20))
+    assert run_rap.__kwdefaults__ is not None
+    monkeypatch.setitem(run_rap.__kwdefaults__, "steps", 30)

@@ -11,15 +11,12 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dpsql.adaptive import backends, marginals
 from dpsql.adaptive.handle import Candidate, Measured, Noise
-from dpsql.adaptive.rap import run_rap
 from dpsql.adaptive.task import Task, make_task, run_task
 from dpsql.algebra.blocks import Dense, Prefix
 from dpsql.plan.workload import Product
@@ -36,14 +33,7 @@ ROUNDED = 1 + 1e-6
 """Rates of selection are rounded down to 20 bits, scales up to 30."""
 
 
-@pytest.fixture(autouse=True)
-def _few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer rounds and steps: models fit worse, accounting is the same."""
-    monkeypatch.setattr(marginals, "FIRST_ROUNDS", 2)
-    monkeypatch.setattr(backends, "Graphical", partial(backends.Graphical, iterations=20))
-    monkeypatch.setattr(backends, "Mixture", partial(backends.Mixture, steps=10, components=10))
-    assert run_rap.__kwdefaults__ is not None
-    monkeypatch.setitem(run_rap.__kwdefaults__, "steps", 10)
+pytestmark = pytest.mark.usefixtures("short_runs")
 
 
 class Undercharged(Exception):

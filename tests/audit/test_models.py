@@ -7,14 +7,11 @@ mechanism is also audited with the noise taken out, and must be found.
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dpsql.adaptive import backends, marginals
-from dpsql.adaptive.rap import run_rap
 from dpsql.adaptive.task import make_task, run_task
 from dpsql.privacy import look
 from tests.audit.lower_bound import epsilon_lower_bound
@@ -27,14 +24,7 @@ RUNS = {"mwem": 120, "mixture": 50, "pgm": 50, "rap": 60}
 ALPHA = 1e-6
 
 
-@pytest.fixture(autouse=True)
-def _few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer rounds and steps: models fit worse, accounting is the same."""
-    monkeypatch.setattr(marginals, "FIRST_ROUNDS", 2)
-    monkeypatch.setattr(backends, "Graphical", partial(backends.Graphical, iterations=30))
-    monkeypatch.setattr(backends, "Mixture", partial(backends.Mixture, steps=20, components=20))
-    assert run_rap.__kwdefaults__ is not None
-    monkeypatch.setitem(run_rap.__kwdefaults__, "steps", 30)
+pytestmark = pytest.mark.usefixtures("short_runs")
 
 
 def cells(world: World, model: str) -> list[float]:

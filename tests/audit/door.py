@@ -56,6 +56,8 @@ class Cells:
 class Door(Vaults):
     """One table of counts behind the door, and the plan that may be measured on it."""
 
+    _salt = b"a salt that is known"
+
     def __init__(self, plan: Plan, counts: Counts) -> None:
         self.plan = plan
         self.cells = Cells(list(plan.parts[0].resolutions), counts)

@@ -51,6 +51,8 @@ class Cells:
 class World(Vaults):
     """One table of counts, t, behind the door."""
 
+    _salt = b"a salt that is known"
+
     def __init__(self, domain: Mapping[str, int], counts: Any = 0) -> None:
         self.cells: Any = Cells(list(domain), np.zeros(list(domain.values()), dtype=np.int64))
         self.cells.counts += np.asarray(counts, dtype=np.int64)

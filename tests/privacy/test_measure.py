@@ -83,6 +83,8 @@ class FakeVault:
 class FakeVaults(Vaults):
     """Vaults of one table ``t``."""
 
+    _salt = b"a salt that is known"
+
     def __init__(self, vault: FakeVault) -> None:
         self.vault = vault
 
@@ -395,6 +397,8 @@ def two_columns(tmp_path: Path, rows: list[tuple[int, int, str]]) -> Table:
 
 class OneVault(Vaults):
     """The real vault of one table."""
+
+    _salt = b"a salt that is known"
 
     def __init__(self, table: Table) -> None:
         self._vault = open_vault(table, b"0123456789abcdef")

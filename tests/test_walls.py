@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +16,74 @@ HEAVY = ("numpy", "scipy", "duckdb", "sqlglot", "pandas", "rich", "prompt_toolki
 PRIVACY = sorted((ROOT / "dpsql" / "privacy").rglob("*.py"))
 
 
-def test_import_contracts_hold() -> None:
+FORBIDDEN = {
+    "duckdb": ("dpsql.privacy.vault",),
+    "psycopg": ("dpsql.privacy.vault",),
+    "sqlglot": ("dpsql.sql",),
+    "scipy.optimize": ("dpsql.plan.templates",),
+    "dpsql.privacy.vault.base": ("dpsql.privacy.vault",),
+    "dpsql.privacy.noise": (),
+    "dpsql.privacy.entropy": (),
+    "dpsql.privacy.selection": (),
+    "dpsql.privacy.truth": (),
+    "dpsql.privacy.measure": ("dpsql.privacy", "dpsql.privacy.vault"),
+    "dpsql.privacy.look": ("dpsql.privacy", "dpsql.privacy.vault"),
+    "dpsql.privacy.ledger": ("dpsql.privacy", "dpsql.privacy.vault"),
+}
+"""What nobody may import, and the packages whose every module may."""
+
+DYNAMIC = {
+    "adaptive/constants.py": "reads the constants of modules of its own package",
+    "adaptive/jax_gradient.py": "JAX is optional",
+    "answer/mbi_backend.py": "mbi is optional",
+    "answer/synthetics.py": "the classes of stored models, from a fixed list",
+}
+"""Modules that import by a name worked out at run time, which no contract sees."""
+
+
+def lint(root: Path) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    place = {**os.environ, "PYTHONPATH": str(root), "COLUMNS": "400"}
+    return subprocess.run(command, cwd=root, env=place, capture_output=True, text=True, check=False)
+
+
+def test_import_contracts_hold() -> None:
+    found = lint(ROOT)
     assert found.returncode == 0, found.stdout
+
+
+def test_a_forbidden_import_is_caught_wherever_it_is_planted(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "dpsql", tmp_path / "dpsql", ignore=shutil.ignore_patterns("*.pyc"))
+    shutil.copytree(ROOT / "tests" / "support", tmp_path / "tests" / "support")
+    shutil.copy(ROOT / ".importlinter", tmp_path)
+    packages = [path.parent for path in sorted((tmp_path / "dpsql").rglob("__init__.py"))]
+    for package in packages:
+        (package / "planted.py").write_text("".join(f"import {name}\n" for name in FORBIDDEN))
+    named = {package: ".".join(package.relative_to(tmp_path).parts) for package in packages}
+    told = lint(tmp_path).stdout
+    missed = [
+        (module, name)
+        for module in named.values()
+        for name, free in FORBIDDEN.items()
+        if module not in free
+        and f"{module}.planted -> {name.removesuffix('.optimize')}\n" not in told
+    ]
+    assert len(packages) > 8
+    assert missed == []
+
+
+def test_imports_by_name_are_few_and_known() -> None:
+    found = set()
+    for path in (ROOT / "dpsql").rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        called = {
+            getattr(node.func, "id", getattr(node.func, "attr", ""))
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call)
+        }
+        if called & {"import_module", "__import__", "exec", "eval", "run_module"}:
+            found.add(str(path.relative_to(ROOT / "dpsql")))
+    assert found == DYNAMIC.keys()
 
 
 @pytest.mark.parametrize(

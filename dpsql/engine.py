@@ -79,7 +79,6 @@ class Engine:
         self.models = self.synthetics.load()
         self.compiler = Compiler(self._with_models())
         self.charges = Charges()
-        self._planned: tuple[str, Planned] | None = None
         self._compiled: dict[tuple[str, Cut | None], Compiled] = {}
         self._public: dict[str, dict[str, tuple[str, list[Any]]]] = {}
 
@@ -290,11 +289,8 @@ class Engine:
             return self.ledger.debit(cost, fingerprint, version, self.within(tables))
 
     def plan(self, request: Request) -> Planned:
-        """The plan of a request; the last one is kept, since a forecast precedes many a run."""
-        name = f"{request.fingerprint()} {request.effort}"
-        if self._planned is None or self._planned[0] != name:
-            self._planned = (name, make_plan(request))
-        return self._planned[1]
+        """The plan of a request, made anew: strategies are remembered, by what they depend on."""
+        return make_plan(request)
 
     def within(self, tables: Iterable[str]) -> tuple[str, ...]:
         """The budgets that a request on tables is charged to, each in full, beside the whole."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,19 +32,20 @@ class Classes:
     @classmethod
     def read(cls, domain: Mapping[str, int], queries: Sequence[Query]) -> Classes:
         """Return the coarsest classes that no query divides."""
-        rows: dict[str, dict[int, NDArray[Any]]] = {name: {} for name in domain}
+        rows: dict[str, dict[Hashable, NDArray[Any]]] = {name: {} for name in domain}
         whole: set[str] = set()
         for query in queries:
             if isinstance(query, Pattern):
                 for name, each in query.labels.items():
-                    rows[name].setdefault(id(each), np.asarray(each)[np.newaxis])
+                    row = np.asarray(each)[np.newaxis]
+                    rows[name].setdefault(row.tobytes(), row)
                 continue
             for product in query:
                 for name, factor in product.factors.items():
                     if isinstance(factor, Identity):
                         whole.add(name)
-                    elif id(factor) not in rows[name]:
-                        rows[name][id(factor)] = np.asarray(factor.dense())
+                    elif factor.key not in rows[name]:
+                        rows[name][factor.key] = np.asarray(factor.dense())
         labels: dict[str, Integers] = {}
         for name, size in domain.items():
             if name in whole:
@@ -68,14 +69,15 @@ class Classes:
     def merged(self, queries: Sequence[Query]) -> list[Query]:
         """Return the queries over classes."""
         first = {a: np.unique(labels, return_index=True)[1] for a, labels in self.labels.items()}
-        known: dict[int, Operator] = {}
+        known: dict[tuple[str, Hashable], Operator] = {}
 
         def factor(name: str, op: Operator) -> Operator:
             if len(first[name]) == len(self.labels[name]):
                 return op
-            if id(op) not in known:
-                known[id(op)] = Dense(op.dense()[:, first[name]])
-            return known[id(op)]
+            place = (name, op.key)  # columns of equally many cells have classes of their own
+            if place not in known:
+                known[place] = Dense(op.dense()[:, first[name]])
+            return known[place]
 
         found: list[Query] = []
         for query in queries:

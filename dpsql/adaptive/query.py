@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from fractions import Fraction
 
 import numpy as np
@@ -103,17 +103,17 @@ def check_counted(domain: Mapping[str, int], queries: Iterable[Query]) -> None:
 
     Raises ProgrammingError E_TOO_LARGE.
     """
-    known: dict[int, int] = {}
+    known: dict[Hashable, int] = {}
     for query in queries:
         for product in () if isinstance(query, Pattern) else query:
             if math.prod(domain[a] for a in product.factors) <= MOST_COUNTED:
                 continue
             cells = 1
             for op in product.factors.values():
-                if id(op) not in known:
+                if op.key not in known:
                     apart = isinstance(op, Identity)
-                    known[id(op)] = op.n if apart else np.unique(op.dense(), axis=1).shape[1]
-                cells *= known[id(op)]
+                    known[op.key] = op.n if apart else np.unique(op.dense(), axis=1).shape[1]
+                cells *= known[op.key]
             if cells > MOST_COUNTED:
                 raise ProgrammingError(
                     "E_TOO_LARGE",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product as cells
@@ -240,7 +240,7 @@ def single_rows(queries: Sequence[Query]) -> list[Query]:
     >>> len(single_rows([(Product({"a": Dense(np.eye(2)), "b": Dense(np.eye(3))}),)]))
     6
     """
-    known: dict[int, list[Operator]] = {}
+    known: dict[Hashable, list[Operator]] = {}
     found: list[Query] = []
     for query in queries:
         if isinstance(query, Pattern) or query[0].rows == 1:
@@ -249,9 +249,9 @@ def single_rows(queries: Sequence[Query]) -> list[Query]:
         parts = []
         for product in query:
             for factor in product.factors.values():
-                if id(factor) not in known:
-                    known[id(factor)] = [Dense(row[np.newaxis]) for row in factor.dense()]
-            rows = (known[id(factor)] for factor in product.factors.values())
+                if factor.key not in known:
+                    known[factor.key] = [Dense(row[np.newaxis]) for row in factor.dense()]
+            rows = (known[factor.key] for factor in product.factors.values())
             parts.append(
                 [Product(dict(zip(product.factors, r, strict=True))) for r in cells(*rows)]
             )

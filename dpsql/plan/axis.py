@@ -147,12 +147,15 @@ def full_axis(size: int, rows: Integers | None, mixed: bool) -> Axis:
         return _identity_axis(size)
     if size < REMEMBERED_FROM or mixed:
         return _full_axis(size, rows, mixed)
-    if id(rows) not in _latest:
+    # By identity: the matrix is read-only, and the entry goes when it does, before its id is used
+    # again. What is found is held here, since another thread may clear the cache meanwhile.
+    found = _latest.get(id(rows))
+    if found is None:
         _latest.clear()
         # Without its rows: a cache that held them would keep itself in use.
-        _latest[id(rows)] = replace(_full_axis(size, rows, mixed), rows=None)
+        found = _latest[id(rows)] = replace(_full_axis(size, rows, mixed), rows=None)
         weakref.finalize(rows, _latest.pop, id(rows), None)
-    return replace(_latest[id(rows)], rows=rows)
+    return replace(found, rows=rows)
 
 
 def _full_axis(size: int, rows: Integers, mixed: bool) -> Axis:

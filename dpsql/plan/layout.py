@@ -7,7 +7,7 @@ become one attribute where that is small.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -143,7 +143,7 @@ def _coupled(
         differing = {
             name
             for name in sizes
-            if len({id(product.factors.get(name)) for _, product in products}) > 1
+            if len({_key(product.factors.get(name)) for _, product in products}) > 1
         }
         if len(differing) > 1 and not differing & nodes.keys():
             apart = [group for group in groups if not group & differing]
@@ -153,6 +153,10 @@ def _coupled(
         for group in groups
         if _fits(workload, group)
     ]
+
+
+def _key(factor: Operator | None) -> Hashable:
+    return None if factor is None else factor.key
 
 
 def _fits(workload: Workload, group: set[str]) -> bool:
@@ -258,7 +262,7 @@ def _add_up(lifted: Sequence[_Lifted], key: str, cells: int) -> list[_Lifted]:
     for each in lifted:
         rest = {k: rows for k, rows in each.dense.items() if k != key}
         name = (
-            tuple(sorted((a, id(f)) for a, f in each.outside.items())),
+            frozenset((a, f.key) for a, f in each.outside.items()),
             tuple(sorted((k, rows.tobytes()) for k, rows in rest.items())),
         )
         rows = each.scale * each.dense.get(key, np.ones((1, cells)))

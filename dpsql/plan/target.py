@@ -89,7 +89,7 @@ def find_targets(statements: Sequence[Compiled]) -> tuple[Target, ...]:
     Counts of privacy units are measured one by one, since they do not add up.
     """
     rows: dict[str, tuple[Table, dict[Place, Asked]]] = {}
-    units: dict[object, tuple[Table, dict[Place, Asked]]] = {}
+    units: list[Target] = []
     for i, statement in enumerate(statements):
         for j, (select, answer) in enumerate(statement.answers()):
             if select.table.synthetic or not answer.terms:
@@ -99,15 +99,10 @@ def find_targets(statements: Sequence[Compiled]) -> tuple[Target, ...]:
             weight = statement.weight / (largest if sums and largest else 1.0)
             asked = Asked(answer.terms, weight)
             if answer.units:
-                key = (
-                    select.query.table,
-                    *(id(f) for t in answer.terms for f in t.factors.items()),
-                )
-                units.setdefault((key, i, j), (select.table, {}))[1][i, j] = asked
+                units.append(Target(select.table, {(i, j): asked}, units=True))
             else:
                 rows.setdefault(select.query.table, (select.table, {}))[1][i, j] = asked
-    found = [Target(table, asked) for table, asked in rows.values()]
-    return (*found, *(Target(table, asked, units=True) for table, asked in units.values()))
+    return (*(Target(table, asked) for table, asked in rows.values()), *units)
 
 
 def fingerprint_learned(statements: Sequence[Compiled]) -> str:

@@ -119,7 +119,7 @@ class Workload:
         axis = {name: i for i, name in enumerate(self._domain)}
         distinct: list[dict[Hashable, int]] = [{} for _ in axis]
         factors: list[list[Operator]] = [[] for _ in axis]
-        known: dict[tuple[int, int], int] = {}
+        known: dict[tuple[int, int], int] = {}  # by identity: the products hold their operators
         merged: dict[tuple[int, ...], float] = {}
         for product in self._products:
             row = [-1] * len(axis)
@@ -199,7 +199,7 @@ class _Reader:
                 _refuse(f"{value!r} is not a factor of {name!r}", f"known: {', '.join(NAMED)}")
             operator: Operator = NAMED[value](self.domain[name])
             return self.share(name, operator)
-        key = (name, id(value))
+        key = (name, id(value))  # the value is kept beside what became of it
         if key not in self.seen:
             self.seen[key] = (value, self.share(name, self.convert(name, value)))
         return self.seen[key][1]

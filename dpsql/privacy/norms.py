@@ -97,7 +97,7 @@ class Reader:
         """Return the largest L1 norm of a column of one candidate, as ``largest_column`` does."""
         known = self._largest.get(id(pieces))
         if known is None:
-            known = pieces, largest_column(pieces, self.domain)
+            known = pieces, largest_column(pieces, self.domain)  # held, as above
             self._largest[id(pieces)] = known
         return known[1]
 
@@ -135,7 +135,7 @@ class Reader:
         known = self._factors.get(id(operator))
         if known is None:
             rows = integer_rows(operator)
-            known = Factor(operator, operator.n, operator.rows, rows, _only_cell(rows))
+            known = Factor(operator, operator.n, operator.rows, rows, _only_cell(rows))  # held
             self._factors[id(operator)] = known
         return known
 

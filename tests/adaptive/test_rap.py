@@ -104,6 +104,24 @@ def test_cells_that_no_query_tells_apart_are_fitted_as_one(monkeypatch: pytest.M
     assert one.table == pytest.approx(even)
 
 
+def test_classes_of_columns_that_share_their_factors() -> None:
+    """Operators are interned, so columns of equally many values hold the very same ones."""
+    rng = np.random.default_rng(18)
+    domain = {"a": 6, "b": 6, "c": 6}
+    for _ in range(200):
+        pool = [Dense(row[np.newaxis]) for row in rng.integers(0, 2, (3, 6))]
+        queries: list[Query] = [
+            (Product({name: pool[rng.integers(3)] for name in rng.permutation(list(domain))[:2]}),)
+            for _ in range(3)
+        ]
+        classes = Classes.read(domain, queries)
+        start = random_rows(domain, [whole_marginal(domain, "abc")], 1, 4, rng)
+        zeros = [np.zeros(1)] * 3
+        fine = Targets.read(domain, queries, zeros, [1.0] * 3, 1.0)
+        merged = Targets.read(classes.domain, classes.merged(queries), zeros, [1.0] * 3, 1.0)
+        assert merged.shares(classes.masses(start.table)) == pytest.approx(fine.shares(start.table))
+
+
 def test_classes_answer_as_cells_do() -> None:
     rng = np.random.default_rng(16)
     swapped: list[Query] = [

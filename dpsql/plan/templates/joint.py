@@ -60,7 +60,7 @@ class Objective:
     ) -> tuple[list[Floats], list[Floats], Floats, dict[int, Floats]]:
         """Return (t, r, 1/tau) and the inverse Gram per distinct Theta, by identity."""
         t, r, totals = list(self.t), list(self.r), self.totals.copy()
-        inverses: dict[int, Floats] = {}
+        inverses: dict[int, Floats] = {}  # by identity, which is what shared means; all are held
         first: dict[int, int] = {}
         for i, theta in enumerate(thetas):
             if theta is None:
@@ -105,7 +105,7 @@ class Objective:
 
 
 def same_theta(thetas: Sequence[Floats | None]) -> list[list[int]]:
-    """Return the attributes that hold the very same Theta, together."""
+    """Return the attributes that hold the very same Theta, together: identity is meant."""
     groups: dict[int, list[int]] = {}
     for i, theta in enumerate(thetas):
         groups.setdefault(id(theta) if theta is not None else -1 - i, []).append(i)

@@ -109,7 +109,7 @@ class _Joint:
             self.member[c, attributes] = 1
         self.groups: list[tuple[list[int], slice, int]] = []
         parts: list[Floats] = []
-        known: dict[int, int] = {}
+        known: dict[int, int] = {}  # by identity, which is what shared means; ``rows`` holds all
         size = 0
         for i, B in enumerate(rows):
             if B is None:

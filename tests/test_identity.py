@@ -1,0 +1,40 @@
+"""Nothing is remembered by identity, but where identity is what is meant or the object is held."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent.parent / "dpsql"
+
+ALLOWED = {
+    "faults.py": "failures met on one walk, all held by the first",
+    "plan/axis.py": "one read-only matrix; the entry goes with it",
+    "plan/templates/joint.py": "parameters are shared by being one array; the union holds them",
+    "plan/templates/residual.py": "parameters are shared by being one array; the caller holds them",
+    "plan/workload.py": "operators that the products, or the cache itself, hold",
+    "privacy/norms.py": "candidates, pieces and operators that the cache itself holds",
+    "privacy/truth.py": "pieces that the cache itself holds",
+    "sql/sources.py": "relations of one statement, all held by its scope",
+}
+"""Modules that call ``id``, and why an id cannot be taken for another object's there."""
+
+
+def callers(root: Path) -> set[str]:
+    """The modules below a folder that call ``id``."""
+    return {
+        str(path.relative_to(root))
+        for path in root.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "id"
+    }
+
+
+def test_caches_by_identity_are_known() -> None:
+    assert callers(PACKAGE) == ALLOWED.keys()
+
+
+def test_a_cache_by_identity_is_found(tmp_path: Path) -> None:
+    (tmp_path / "new.py").write_text("known = {}\nknown[id(known)] = 1\n")
+    (tmp_path / "old.py").write_text("def find(id):\n    return id\n")
+    assert callers(tmp_path) == {"new.py"}

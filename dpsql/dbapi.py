@@ -12,6 +12,7 @@ from typing import TypeVar
 from dpsql.answer.result import Result
 from dpsql.answer.synthetics import Synthetic, find_synthetic
 from dpsql.catalog import Catalog
+from dpsql.charges import Charges, interruptible
 from dpsql.curator import (
     adopt_ledger,
     anchor_folder,
@@ -32,7 +33,7 @@ from dpsql.errors import (
     Span,
     UsageError,
 )
-from dpsql.faults import Charges, told
+from dpsql.faults import told
 from dpsql.plan.explain import Explanation
 from dpsql.privacy.accounting import parse_delta_text, parse_epsilon_text
 from dpsql.privacy.ledger import Entry as LedgerEntry
@@ -231,12 +232,12 @@ class Connection:
         return self.engine.explain(self.engine.compile(selects), joint_terms(terms, selects))
 
     def told(self, work: Callable[[], T], text: str) -> T:
-        """Run ``work`` for a text of SQL; a fault of dpsql itself says what was charged.
+        """Run ``work`` for a text of SQL; a fault of dpsql, or Ctrl-C, says what was charged.
 
-        Raises: InternalError.
+        Raises: InternalError; Interrupted, which is a KeyboardInterrupt.
         """
         charges = Charges() if self._engine is None else self.engine.charges
-        return told(work, charges, lambda: Span.whole(text))
+        return interruptible(lambda: told(work, charges, lambda: Span.whole(text)), charges)
 
     def set(self, name: str, value: str) -> None:
         """SET a session setting from its text."""

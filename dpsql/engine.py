@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -28,11 +29,13 @@ from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.answer.synthetics import Synthetic, Synthetics, check_name, find_synthetic
 from dpsql.asking import form_request
 from dpsql.catalog import Catalog, Table
+from dpsql.charges import Charges
 from dpsql.clipping import find_clipped, plan_clipping
 from dpsql.curator import Preset, ledger_file, nested_budgets
 from dpsql.cutting import chooses, read_level
 from dpsql.errors import BudgetExceeded, DataUnavailable, decimal_text
-from dpsql.faults import Charges, told
+from dpsql.faults import told
+from dpsql.interrupts import Allowed
 from dpsql.plan.explain import Explanation, explain
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import RECONSTRUCTIONS, Planned, Request, make_plan
@@ -246,17 +249,12 @@ class Engine:
     def _release(self, request: Request, plan: Plan, name: str) -> Release:
         tables = [part.table for part in plan.parts]
         self.check_plan(plan)
-        receipt = self._pay(tables, plan.epsilon, plan.rho, plan.fingerprint)
-        try:
+        with self._paid(tables, plan.epsilon, plan.rho, plan.fingerprint) as receipt:
             measured = measure(plan, receipt, self.vaults)
             values = tuple(item.values for item in measured)
             scopes = self.scopes(tables)
             release = Release(plan, values, receipt.ledger_id, receipt.seq, receipt.head, scopes)
             self.releases.add(name, release)
-        except Exception:
-            self.ledger.settle(receipt, "failed")
-            raise
-        self.ledger.settle(receipt, "released")
         return release
 
     def check_plan(self, plan: Plan) -> None:
@@ -275,18 +273,17 @@ class Engine:
             left = status.gaussian_within(within)
             raise BudgetExceeded(epsilon, left, "epsilon, Gaussian noise")
 
-    def _pay(
+    def _paid(
         self, tables: Sequence[str], epsilon: Fraction, rho: Fraction | None, fingerprint: str
-    ) -> Receipt:
-        """Open the data, then charge: a bad source fails before anything is charged."""
+    ) -> AbstractContextManager[Receipt]:
+        """Open the data, then charge for what follows: a bad source fails before any charge."""
         paths = [path for table in dict.fromkeys(tables) for path in self.vaults[table].sources]
         ledger = Path(os.path.realpath(ledger_file(self.catalog)))
         claim_sources(self._anchors, paths, ledger, self.ledger.ledger_id)
         self.vaults.prepare(dict.fromkeys(tables))
         policy, version = self.ledger.policy, self.vaults.versions(tables)
         cost = laplace_cost(policy, epsilon) if rho is None else gaussian_cost(policy, rho, epsilon)
-        with self.charges:
-            return self.ledger.debit(cost, fingerprint, version, self.within(tables))
+        return self.charges.paid(self.ledger, cost, fingerprint, version, self.within(tables))
 
     def plan(self, request: Request) -> Planned:
         """The plan of a request, made anew: strategies are remembered, by what they depend on."""
@@ -328,7 +325,11 @@ class Engine:
         """
         planned = self.plan_synthesis(creation, terms)
         check_name(planned.name, self.synthetics.load())  # another process may have made one
-        found = self._learn(planned, report, self.synthetics.add)
+        return self._learn(planned, report, self._add)
+
+    def _add(self, made: Synthetic) -> Synthetic:
+        """Store a synthetic table, and know it from now on."""
+        found = self.synthetics.add(made)
         self.models[found.name.casefold()] = found
         self.compiler.catalog = self._with_models()
         self._compiled.clear()
@@ -340,7 +341,9 @@ class Engine:
         """Pay for one adaptive run, let it look, and keep the model it ends with."""
 
         def learn(handle: Any, receipt: tuple[str, int, str]) -> Synthetic:
-            return keep(planned.synthetic(run_task(planned.task, handle, report), receipt))
+            with Allowed():  # a run may take minutes; it ends early with the model it has
+                learned = run_task(planned.task, handle, report)
+            return keep(planned.synthetic(learned, receipt))
 
         return self.look(planned.run, planned.epsilon, planned.rho, learn)
 
@@ -353,19 +356,13 @@ class Engine:
     ) -> T:
         """Pay for one adaptive run and let ``learn`` look; a failed run stays paid."""
         self.check_budget([run.table], epsilon, rho)
-        receipt = self._pay([run.table], epsilon, rho, run.fingerprint)
-        try:
+        with self._paid([run.table], epsilon, rho, run.fingerprint) as receipt:
             door = (run, receipt, self.vaults)
             handle = open_handle(*door) if run.view is None else open_sums(*door)
             try:
-                found = learn(handle, (receipt.ledger_id, receipt.seq, receipt.head))
+                return learn(handle, (receipt.ledger_id, receipt.seq, receipt.head))
             finally:
                 handle.close()
-        except BaseException:
-            self.ledger.settle(receipt, "failed")
-            raise
-        self.ledger.settle(receipt, "released")
-        return found
 
     def draw(self, wanted: Materialisation) -> dict[str, list[Any]]:
         """Draw rows of a synthetic table, with fresh randomness every time; free.

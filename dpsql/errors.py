@@ -162,6 +162,31 @@ class BudgetExceeded(OperationalError):
         )
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a statement, and what became of what was charged; a KeyboardInterrupt still.
+
+    ``charged`` is the epsilon that the statement was charged, ``lost`` the part of it that nothing
+    was stored for; both are exact.
+    """
+
+    code = "E_INTERRUPTED"
+    exit_code = 130
+
+    def __init__(self, charged: Fraction = Fraction(0), lost: Fraction = Fraction(0)) -> None:
+        self.charged = charged
+        self.lost = lost
+        paid, gone = decimal_text(charged), decimal_text(lost)
+        if not charged:
+            outcome = "nothing was charged"
+        elif not lost:
+            outcome = f"epsilon {paid} was charged and what it paid for is stored: ask again, free"
+        else:
+            part = "" if lost == charged else f" of epsilon {paid} that was charged"
+            outcome = f"epsilon {gone}{part} is lost: it was charged, and nothing came of it yet"
+        self.message = f"interrupted: {outcome}"
+        super().__init__(f"{self.message} [{self.code}]")
+
+
 def is_interrupt(error: BaseException) -> bool:
     """Whether a failure is what DuckDB makes of Ctrl-C, which it catches itself."""
     return isinstance(error, RuntimeError) and str(error) == "Query interrupted"

@@ -3,36 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from dpsql.charges import Charges
 from dpsql.errors import Error, InternalError, Span
 
 T = TypeVar("T")
 
 HERE = Path(__file__).parent
 HINT = "this is a defect of dpsql; please report it with the statement"
-
-
-@dataclass(slots=True)
-class Charges:
-    """How many charges were begun and made; ``with charges:`` stands around one."""
-
-    begun: int = 0
-    made: int = 0
-
-    def __enter__(self) -> None:
-        self.begun += 1
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.made += kind is None
-
-    def since(self, before: Charges) -> str:
-        """Say what became of the charges after ``before``."""
-        if self.made > before.made:
-            return "the charge stands"
-        return "a charge already made stays" if self.begun > before.begun else "nothing was charged"
 
 
 def told(work: Callable[[], T], charges: Charges, span: Callable[[], Span | None]) -> T:
@@ -42,7 +23,7 @@ def told(work: Callable[[], T], charges: Charges, span: Callable[[], Span | None
     (E_UNEXPECTED), without cause and context where it came through the membrane (E_INTERNAL).
     Guarantee: no text of a failure inside the membrane is passed on. Interrupts pass through.
     """
-    before = Charges(charges.begun, charges.made)
+    before = replace(charges)
     try:
         return work()
     except Error:

@@ -10,9 +10,10 @@ from unittest import mock
 import pytest
 
 import dpsql
+from dpsql.charges import Charges
 from dpsql.dbapi import Connection
 from dpsql.errors import InternalError
-from dpsql.faults import Charges, told
+from dpsql.faults import told
 from dpsql.privacy.accounting import laplace_cost
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
@@ -131,10 +132,17 @@ def test_what_came_from_inside_the_membrane_is_not_told_either() -> None:
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt(), SystemExit(3)], ids=["interrupt", "exit"])
 @pytest.mark.parametrize("target", [BEFORE[3], AFTER[1]])
-def test_interrupts_pass_through(adult: Connection, target: str, stop: BaseException) -> None:
+def test_interrupts_and_exits_stay_what_they_are(
+    adult: Connection, target: str, stop: BaseException
+) -> None:
     with planted(target, stop), pytest.raises(type(stop)) as found:
         adult.execute(COUNT)
-    assert found.value is stop
+    if isinstance(found.value, dpsql.Interrupted):
+        charged = Fraction(target == AFTER[1])
+        assert (found.value.charged, found.value.lost) == (charged, 0)
+        assert found.value.__context__ is None
+    else:
+        assert found.value is stop
 
 
 def test_typed_errors_are_left_alone(adult: Connection) -> None:

@@ -139,7 +139,7 @@ def test_only_the_engine_debits_and_only_the_doors_draw() -> None:
                 name = getattr(node.func, "id", "." + getattr(node.func, "attr", ""))
                 if name in calls:
                     calls[name].add(str(path.relative_to(ROOT / "dpsql")))
-    assert calls[".debit"] == {"engine.py"}
+    assert calls[".debit"] == {"charges.py"}
     assert calls["measure"] == {"engine.py"}
     assert calls["open_handle"] | calls["open_sums"] <= {"engine.py"}
     assert calls["Looks"] == calls["SumLooks"] == {"privacy/look.py"}

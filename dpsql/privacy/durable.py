@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from dpsql.interrupts import Allowed
+
 if sys.platform == "win32":
     import msvcrt
 else:
@@ -58,7 +60,11 @@ if sys.platform == "win32":
 else:
 
     def _lock(fd: int) -> None:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with Allowed():  # how long another process takes is not known
+                fcntl.flock(fd, fcntl.LOCK_EX)
 
     def _unlock(fd: int) -> None:
         fcntl.flock(fd, fcntl.LOCK_UN)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpsql.adaptive.handle import Noise
 from dpsql.errors import BudgetExceeded, InternalError
+from dpsql.interrupts import check
 from dpsql.plan.cells import AnyResolution, Cells, Nodes, Steps
 from dpsql.privacy.whole import misused
 
@@ -112,10 +113,15 @@ class Filter:
         return self._left
 
     def spend(self, what: str, amount: Fraction) -> None:
-        """Charge one look. Raises: BudgetExceeded; InternalError (E_INTERNAL, E_FORK)."""
+        """Charge one look.
+
+        Raises: BudgetExceeded; InternalError (E_INTERNAL, E_FORK); KeyboardInterrupt, for one that
+        a library has swallowed.
+        """
         if os.getpid() != self._pid:
             raise InternalError("E_FORK", "a handle cannot be used in a forked process")
         require_amount(amount)
+        check()
         with self._lock:
             if amount > self._left:
                 kind = "epsilon" if self.noise == "laplace" else "rho"

@@ -1,0 +1,81 @@
+"""Charges: from the debit to the stored release is one step, which an interrupt waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TypeVar
+
+from dpsql.errors import Interrupted
+from dpsql.interrupts import Held, Watched, check
+from dpsql.privacy.accounting import Cost
+from dpsql.privacy.ledger import Ledger, Receipt
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Charges:
+    """How many charges were begun and made, their epsilon, and how much of it is stored for.
+
+    Stored is what came of a charge: a release, a threshold or a model.
+    """
+
+    begun: int = 0
+    made: int = 0
+    epsilon: Fraction = Fraction(0)
+    stored: Fraction = Fraction(0)
+
+    @contextmanager
+    def paid(
+        self, ledger: Ledger, cost: Cost, fingerprint: str, version: str, within: tuple[str, ...]
+    ) -> Iterator[Receipt]:
+        """Debit a cost around the work that it pays for and that stores what comes of it.
+
+        Guarantee: the ledger says "released" only where the work has ended without an error.
+        Raises: as ``Ledger.debit`` and the work; KeyboardInterrupt before the debit, where nothing
+        is charged, or after all of it.
+        """
+        with Held():
+            check()
+            self.begun += 1
+            receipt = ledger.debit(cost, fingerprint, version, within)
+            self.made += 1
+            self.epsilon += receipt.epsilon
+            try:
+                yield receipt
+            except BaseException:
+                ledger.settle(receipt, "failed")
+                raise
+            self.stored += receipt.epsilon
+            ledger.settle(receipt, "released")
+
+    def since(self, before: Charges) -> str:
+        """Say what became of the charges after ``before``."""
+        if self.made > before.made:
+            return "the charge stands"
+        return "a charge already made stays" if self.begun > before.begun else "nothing was charged"
+
+    def interrupted(self, before: Charges) -> Interrupted:
+        """What is told of an interrupt, by the charges after ``before``."""
+        charged = self.epsilon - before.epsilon
+        return Interrupted(charged, charged - (self.stored - before.stored))
+
+
+def interruptible(work: Callable[[], T], charges: Charges) -> T:
+    """Run a statement; an interrupt, or whatever a library made of one, says what was charged.
+
+    Raises: Interrupted.
+    """
+    before = replace(charges)
+    with Watched() as watch:
+        try:
+            return work()
+        except KeyboardInterrupt:
+            pass
+        except Exception:
+            if not watch.interrupted:
+                raise
+    raise charges.interrupted(before)

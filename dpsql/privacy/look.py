@@ -34,6 +34,9 @@ from dpsql.privacy.whole import misused, root_down, whole_lists, whole_penalties
 
 T = TypeVar("T")
 
+SCORES = 2**61 - 1
+"""The largest magnitude of a score, which makes room for differences of two in int64."""
+
 DRAWS = {"laplace": discrete_laplace, "gaussian": discrete_gaussian}
 
 
@@ -223,7 +226,7 @@ class Looks(_Looker):
         def choose() -> list[int]:
             gaps = self._truth.distances(pieces, rounded)
             terms = zip(factors, gaps, offsets, strict=True)
-            scores = np.array([f * (gap - offset) for f, gap, offset in terms], dtype=object)
+            scores = np.array([_cut(f * (gap - offset)) for f, gap, offset in terms], np.int64)
             return top_choices(Bits(), scores, epsilon, spread, count)
 
         return sealed_look(choose)
@@ -382,6 +385,11 @@ def whole(number: int) -> int:
     if abs(int(number)) >= 2**62:
         raise misused()
     return int(number)
+
+
+def _cut(score: int) -> int:
+    """A score within 2^61: cutting brings those of neighbours no further apart."""
+    return min(max(score, -SCORES), SCORES)
 
 
 def sealed_look(look: Callable[[], T]) -> T:

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.kron import kron_apply
 from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import Table
 from dpsql.errors import InternalError, ProgrammingError
@@ -27,6 +26,16 @@ from dpsql.plan.plan import Part, Plan
 from dpsql.plan.strategy import Noise
 from dpsql.plan.symmetric_strategy import OrbitBlock
 from dpsql.privacy.entropy import Bits
+from dpsql.privacy.exact import (
+    MANY_ROWS,
+    PIECE,
+    WRAPS,
+    apply_orbits,
+    apply_rows,
+    apply_rows_unbounded,
+    largest,
+    wrapped,
+)
 from dpsql.privacy.ledger import Receipt
 from dpsql.privacy.noise import discrete_gaussian, discrete_laplace
 from dpsql.privacy.opendp_noise import certified
@@ -34,16 +43,8 @@ from dpsql.privacy.vault.base import Vault, open_vault
 from dpsql.privacy.vault.rows import fits
 
 Values = NDArray[Any]
-Matrices = list[NDArray[np.int64] | None]
-EXACT_FLOAT = 2**53
-WRAPS = 2**62
-"""Integers below this, and noise below it, add up within int64."""
-MANY_ROWS = 2**31
-"""Rows of a table up to which measured integers are kept from wrapping around."""
-LEAST_LIMB = 4
-"""Bits below which splitting integers into limbs is no longer worth it."""
-PIECE = 1 << 20
-"""Numbers that are handled at once where a whole block would take too much memory."""
+WIDE_NOISE = 2**55
+"""Scales (roots of variances) from which noise of 2^62 is not absurdly rare: P < exp(-2^6)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,125 +241,53 @@ def _column_norm(rows: NDArray[np.int64], noise: str) -> int:
 
 
 def _measure_part(part: Part, plan: Plan, vault: Vault, backend: str) -> Measurement:
+    """Measure one part.
+
+    Guarantee: apart from the counts themselves nothing depends on them: neither which functions
+    run, nor the types of their arrays, nor the encoding of what is released.
+    """
     values = []
     for block, scale in zip(part.blocks, part.scales, strict=True):
-        resolutions = [part.resolutions[name] for name in block.attributes]
-        unbounded = backend == "opendp" or _can_wrap(part, block)
-        # No name is kept for the counts, so that they are freed before the rows are formed.
-        if isinstance(block, OrbitBlock):
-            exact = _apply_orbits(block, vault.tally(resolutions, part.units), unbounded)
-        else:
-            apply = apply_rows_unbounded if unbounded else apply_rows
-            matrices = list(block.factors.values())
-            exact = apply(matrices, vault.tally(resolutions, part.units))
+        wide = _is_wide(part, block, plan.noise, scale)
+        exact = _apply(part, block, vault, wide or backend == "opendp")
         if backend == "opendp":
             noisy = certified(plan.noise, _sensitivity(part, block), scale).release(exact)
         else:
-            noisy = _add_noise(exact, plan.noise, scale)
+            noisy = _add_noise(exact, plan.noise, scale, wide)
         noisy.flags.writeable = False
         values.append(noisy)
     return Measurement(tuple(values))
 
 
-def _can_wrap(part: Part, block: AnyBlock) -> bool:
-    """Say whether a table of many rows could take a block's rows past int64: public facts only."""
+def _apply(part: Part, block: AnyBlock, vault: Vault, unbounded: bool) -> Values:
+    """The exact rows of a block: int64 modulo 2^64, or exact as Python integers where need be."""
+    resolutions = [part.resolutions[name] for name in block.attributes]
+    most = MANY_ROWS * (1 if part.units else math.prod(map(_row_sum, resolutions)))
+    # No name is kept for the counts, so that they are freed before the rows are formed.
     if isinstance(block, OrbitBlock):
-        largest = math.isqrt(block.sensitivity()) + 1
+        if unbounded:
+            return apply_orbits(block, vault.tally(resolutions, part.units), most)
+        return block.apply(vault.tally(resolutions, part.units))
+    rows = apply_rows_unbounded if unbounded else apply_rows
+    return rows(list(block.factors.values()), vault.tally(resolutions, part.units), most)
+
+
+def _is_wide(part: Part, block: AnyBlock, noise: Noise, scale: Fraction) -> bool:
+    """Say whether rows of a large table, or noise, could pass int64: from public facts only."""
+    if isinstance(block, OrbitBlock):
+        entry = math.isqrt(block.sensitivity()) + 1
     else:
-        largest = _largest(block.factors.values())
-    return largest * _reach(part, block) * MANY_ROWS >= WRAPS
+        entry = largest(block.factors.values())
+    spread = scale if noise == "laplace" else math.isqrt(math.ceil(scale))
+    return entry * _reach(part, block) * MANY_ROWS >= WRAPS or spread >= WIDE_NOISE
 
 
-def _add_noise(exact: Values, noise: Noise, scale: Fraction) -> Values:
-    """Add noise to exact integers, in place and in pieces; Python integers where it is wide."""
+def _add_noise(exact: Values, noise: Noise, scale: Fraction, wide: bool) -> Values:
+    """Add noise to exact integers, in place and in pieces: as Python integers, or modulo 2^64."""
     draw = discrete_laplace if noise == "laplace" else discrete_gaussian
     bits = Bits()
+    exact = exact.astype(object if wide else np.int64, copy=False)
     for start in range(0, exact.size, PIECE):
         drawn = draw(bits, scale, min(PIECE, exact.size - start))
-        if drawn.dtype == object and exact.dtype != object:
-            exact = exact.astype(object)
-        exact[start : start + drawn.size] += drawn
+        exact[start : start + drawn.size] += drawn if wide else wrapped(drawn)
     return exact
-
-
-def _apply_orbits(block: OrbitBlock, counts: NDArray[np.int64], unbounded: bool) -> Values:
-    """A block's rows times counts: modulo 2^64, or exact as Python integers where need be."""
-    largest = (math.isqrt(block.sensitivity()) + 1) * _total(counts)
-    return block.apply(counts.astype(object) if unbounded and largest >= WRAPS else counts)
-
-
-def apply_rows(matrices: Matrices, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Multiply counts by integer matrices, axis by axis; exact modulo 2^64.
-
-    ``counts`` has one axis per matrix (``None`` is the identity). Returns the rows, flat. Floating
-    point multiplication is used only where every partial sum is below 2^53, hence exact.
-    """
-    if all(rows is None for rows in matrices):
-        return counts.astype(np.int64).ravel()
-    if _largest(matrices) * _total(counts) >= EXACT_FLOAT:
-        return _apply_limbs(matrices, counts, np.int64)
-    factors = _to_floats(matrices)
-    floats = [counts.astype(np.float64)]
-    del counts  # and the list gives its only reference away: at most two tensors are alive
-    return _to_integers(kron_apply(factors, floats.pop()))
-
-
-def _apply_limbs(matrices: Matrices, counts: NDArray[np.int64], kind: type) -> NDArray[Any]:
-    """Multiply in floating point limb by limb, each small enough to be exact, and add up.
-
-    ``kind`` is int64, modulo 2^64, or object, for Python integers.
-    """
-    room = EXACT_FLOAT // max(1, _largest(matrices) * counts.size)
-    width = room.bit_length() - 1
-    if width < LEAST_LIMB:
-        factors: list[Values | None] = [
-            None if rows is None else rows.astype(kind) for rows in matrices
-        ]
-        return np.asarray(kron_apply(factors, counts.astype(kind))).ravel()
-    floats = _to_floats(matrices)
-    shift, rest = 0, counts
-    out: Values | None = None
-    while out is None or rest.any():
-        is_last = shift + width >= 64
-        limb = rest if is_last else rest & ((1 << width) - 1)
-        rest = np.zeros(1, dtype=np.int64) if is_last else rest >> width
-        product = _to_integers(kron_apply(floats, limb.astype(np.float64)))
-        part: Values = product.astype(kind)
-        out = part if out is None else out + (part << shift)
-        shift += width
-    return out
-
-
-def _largest(matrices: Iterable[NDArray[np.int64] | None]) -> int:
-    """The largest magnitude of an entry of a Kronecker product."""
-    return math.prod(int(np.abs(rows).max(initial=0)) for rows in matrices if rows is not None)
-
-
-def _to_floats(matrices: Matrices) -> list[NDArray[np.float64] | None]:
-    return [None if rows is None else rows.astype(np.float64) for rows in matrices]
-
-
-def _total(counts: NDArray[np.int64]) -> int:
-    """The sum of the magnitudes of all counts, without overflow."""
-    if not counts.size:
-        return 0
-    if counts.min() >= 0 and int(counts.max()) * counts.size < 2**63:
-        return int(counts.sum())
-    return int(np.abs(counts).sum(dtype=object))
-
-
-def _to_integers(tensor: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Turn whole floats into integers within the same memory, flat."""
-    floats = np.ascontiguousarray(tensor).ravel()
-    integers = floats.view(np.int64)
-    for start in range(0, floats.size, PIECE):
-        piece = slice(start, start + PIECE)
-        integers[piece] = floats[piece].astype(np.int64)
-    return integers
-
-
-def apply_rows_unbounded(matrices: Matrices, counts: NDArray[np.int64]) -> NDArray[Any]:
-    """Multiply as ``apply_rows`` does, but exactly: Python integers where int64 could wrap."""
-    if _largest(matrices) * _total(counts) < WRAPS:
-        return apply_rows(matrices, counts)
-    return _apply_limbs(matrices, counts, object)

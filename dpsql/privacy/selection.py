@@ -24,8 +24,6 @@ from dpsql.privacy.noise import (
 )
 from dpsql.privacy.series import exp_bounds
 
-_SAFE = 2**62
-
 
 def exponential_mechanism(bits: Bits, scores: Sequence[int], epsilon: Fraction, spread: int) -> int:
     """Return index i with probability proportional to exp(epsilon * scores[i] / spread).
@@ -44,6 +42,7 @@ def top_choices(
 ) -> list[int]:
     """Return ``count`` different indices, each drawn by the exponential mechanism from the rest.
 
+    Scores of int64 are below 2^61 in magnitude.
     Every draw has chances proportional to exp(epsilon * score / spread), with epsilon / spread
     rounded down to 20 bits; equal scores have equal chances.
     Guarantee: each draw is epsilon-DP and epsilon^2/8-zCDP. Source: McSherry and Talwar 2007;
@@ -171,15 +170,14 @@ def _gaps(scores: Sequence[int], eta: Fraction) -> tuple[Integers, int]:
     eta = _amount(eta)
     best = max(int(q) for q in scores)
     gaps = [(best - int(q)) * eta.numerator for q in scores]
-    wide = max(gaps) >= _SAFE or eta.denominator >= _SAFE
-    return np.array(gaps, dtype=object if wide else np.int64), eta.denominator
+    return np.array(gaps, dtype=object), eta.denominator
 
 
 def _whole(scores: Sequence[int] | Integers) -> Integers:
-    """Return scores as int64, or as Python integers where that is too narrow."""
-    wide = np.array(scores, dtype=object)
-    narrow = max(abs(wide.max()), abs(wide.min())) < _SAFE
-    return wide.astype(np.int64) if narrow else wide
+    """Return scores as they are where they are int64, else as Python integers: no score decides."""
+    if isinstance(scores, np.ndarray) and scores.dtype == np.int64:
+        return scores
+    return np.array(scores, dtype=object)
 
 
 def _permutation(bits: Bits, size: int) -> Integers:

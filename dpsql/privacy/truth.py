@@ -9,26 +9,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.plan.cells import AnyResolution
+from dpsql.plan.cells import AnyResolution, block_unit
 from dpsql.plan.pattern import Pattern
-from dpsql.privacy.measure import apply_rows_unbounded
+from dpsql.privacy.exact import MANY_ROWS, apply_rows_unbounded
 from dpsql.privacy.norms import LISTED, Piece
 from dpsql.privacy.vault.base import Vault
 from dpsql.privacy.whole import misused
 
 Integers = NDArray[Any]
+HALF = 31
+"""Bits of the lower half of a distance: 2^31 such halves add up within int64."""
 
 
 class Truth:
     """The marginals of one table that were looked at, for the life of one handle."""
 
-    __slots__ = ("_classes", "_closed", "_numbers", "_tensors", "_vault")
+    __slots__ = ("_classes", "_closed", "_most", "_numbers", "_tensors", "_vault")
 
     def __init__(self, vault: Vault, classes: Mapping[str, NDArray[np.int64]]) -> None:
         self._vault = vault
         self._classes = dict(classes)
         self._tensors: dict[tuple[str, ...], NDArray[np.int64]] = {}
         self._numbers: dict[int, tuple[Sequence[Piece], Integers]] = {}
+        self._most = MANY_ROWS
         self._closed = False
 
     def close(self) -> None:
@@ -39,7 +42,8 @@ class Truth:
 
     def answer(self, pieces: Sequence[Piece]) -> Integers:
         """Return a candidate's true answers, flat and exact, in an array of its own."""
-        parts = [self._apply(piece) for piece in pieces]
+        most = self._most * len(pieces)
+        parts = [self._apply(piece, most) for piece in pieces]
         return np.array(parts[0]) if len(parts) == 1 else np.asarray(sum(parts[1:], parts[0]))
 
     def distances(
@@ -74,17 +78,17 @@ class Truth:
             self._numbers[id(pieces)] = pieces, self.answer(pieces)
         return self._numbers[id(pieces)][1]
 
-    def _apply(self, piece: Piece) -> Integers:
+    def _apply(self, piece: Piece, most: int) -> Integers:
         if piece.pattern is not None:
             return self._matching(piece.pattern)
         if _is_wide(piece):
-            return self._apply_wide(piece)
+            return self._apply_wide(piece, most)
         tensor = self.marginal(piece.attributes)
         if piece.cell is not None:
             return np.array(tensor[piece.cell]).reshape(1)
-        return apply_rows_unbounded(list(piece.matrices), tensor)
+        return apply_rows_unbounded(list(piece.matrices), tensor, most)
 
-    def _apply_wide(self, piece: Piece) -> Integers:
+    def _apply_wide(self, piece: Piece, most: int) -> Integers:
         """Apply rows to counts of the classes of cells that they do not tell apart."""
         labels: dict[str, Integers] = {}
         matrices: list[NDArray[np.int64] | None] = []
@@ -95,7 +99,7 @@ class Truth:
             else:
                 columns, labels[name] = np.unique(matrix, axis=1, return_inverse=True)
                 matrices.append(columns)
-        return apply_rows_unbounded(matrices, self._count(labels))
+        return apply_rows_unbounded(matrices, self._count(labels), most)
 
     def _matching(self, pattern: Pattern) -> Integers:
         """The number of rows of a pattern."""
@@ -136,6 +140,7 @@ class Tally(Truth):
     def __init__(self, vault: Vault, resolutions: Sequence[AnyResolution]) -> None:
         super().__init__(vault, {})
         self._resolutions = tuple(resolutions)
+        self._most = MANY_ROWS * block_unit(self._resolutions)
 
     def marginal(self, names: tuple[str, ...]) -> NDArray[np.int64]:
         """Return what the rows add to the cells of the first resolution, whatever its name."""
@@ -153,6 +158,8 @@ def _is_wide(piece: Piece) -> bool:
 
 
 def _distance(true: Integers, whole: Integers) -> int:
+    """The L1 distance; halves of the bits are added up apart, which never passes int64."""
     gap = np.abs(true - whole)
-    wide = int(gap.max(initial=0)) * gap.size >= 2**62
-    return int(gap.astype(object).sum() if wide else gap.sum())
+    if gap.dtype == object:
+        return int(gap.sum())
+    return (int((gap >> HALF).sum()) << HALF) + int((gap & ((1 << HALF) - 1)).sum())

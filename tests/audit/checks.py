@@ -73,7 +73,7 @@ def sensitivity(noise: Noise) -> None:
 
 
 def _exact(plan: Any, cell: tuple[int, ...], rows: int) -> NDArray[np.int64]:
-    from dpsql.privacy.measure import apply_rows
+    from dpsql.privacy.exact import apply_rows
 
     door, part = with_unit(plan, cell, rows), plan.parts[0]
     (block,) = part.strategy.blocks

@@ -17,7 +17,7 @@ import dpsql
 from dpsql.catalog import Catalog
 from dpsql.dbapi import Connection
 from dpsql.plan.cells import Nodes
-from dpsql.privacy import measure
+from dpsql.privacy import exact
 from dpsql.privacy.vault.base import open_vault
 from tests.audit.lower_bound import epsilon_lower_bound
 
@@ -178,7 +178,7 @@ def exact_integers() -> None:
     for size in (2**20, 2**40, 2**53, 2**61):
         matrix = np.array([[draw.randrange(-900, 900) for _ in range(6)] for _ in range(5)])
         vector = [draw.randrange(size) for _ in range(6)]
-        found = measure.apply_rows([matrix], np.array(vector, dtype=np.int64))
+        found = exact.apply_rows([matrix], np.array(vector, dtype=np.int64))
         for row, value in zip(matrix.tolist(), found.tolist(), strict=True):
             true = sum(a * b for a, b in zip(row, vector, strict=True))
             assert (true - value) % 2**64 == 0, size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 import dpsql
 from dpsql.errors import InternalError, LedgerError
 from dpsql.plan.strategy import Block, Strategy
-from dpsql.privacy import measure
+from dpsql.privacy import exact, measure, truth
 from dpsql.privacy.accounting import Cost, Policy, cost_at
 from dpsql.privacy.entropy import Bits
 from dpsql.privacy.ledger import Ledger
 from dpsql.privacy.noise import discrete_gaussian, discrete_laplace
 from dpsql.privacy.receipt import Receipt, issue
-from tests.audit import checks
+from tests.audit import checks, widths
 from tests.audit.test_audit import watch_order
 
 TENTH = Fraction(1, 10)
@@ -103,15 +103,58 @@ def test_a_column_that_sensitivity_ignores(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_overflow_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    apply_rows = measure.apply_rows
+    apply_rows = exact.apply_rows
 
-    def checked(matrices: Any, counts: Any) -> NDArray[np.int64]:
+    def checked(matrices: Any, counts: Any, most: int) -> NDArray[np.int64]:
         if int(np.abs(counts).sum()) * 1024 > 2**53:
             raise OverflowError
-        return apply_rows(matrices, counts)
+        return apply_rows(matrices, counts, most)
 
     monkeypatch.setattr(measure, "apply_rows", checked)
     caught(checks.large_counts)
+
+
+def test_integers_as_wide_as_the_rows_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    def by_total(matrices: Any, counts: NDArray[np.int64], most: int) -> NDArray[Any]:
+        total = int(np.abs(counts).sum(dtype=object))
+        kind = np.int64 if exact.largest(matrices) * total < exact.WRAPS else object
+        return exact._apply(matrices, counts, most, kind)
+
+    monkeypatch.setattr(measure, "apply_rows_unbounded", by_total)
+    caught(lambda: widths.measurements("long"))
+    caught(lambda: widths.measurements("too long"))
+
+
+def test_limbs_for_as_long_as_there_are_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    def until_nothing(counts: NDArray[np.int64], most: int, width: int) -> Iterator[Any]:
+        rest, shift = counts, 0
+        while not shift or rest.any():
+            yield shift, rest & ((1 << width) - 1)
+            rest, shift = rest >> width, shift + width
+
+    monkeypatch.setattr(exact, "_limbs", until_nothing)
+    caught(lambda: widths.measurements("long"))
+
+
+def test_rows_that_are_multiplied_as_python_integers_when_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def by_total(matrices: Any, counts: NDArray[np.int64], most: int) -> NDArray[Any]:
+        kind = object if counts.sum() > 2**40 else np.int64
+        return exact._multiply_integers(matrices, counts, kind)
+
+    monkeypatch.setattr(measure, "apply_rows", by_total)
+    caught(widths.clock)
+
+
+def test_distances_that_are_added_up_as_wide_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    def distance(true: NDArray[Any], whole: NDArray[Any]) -> int:
+        gap = np.abs(true - whole)
+        wide = int(gap.max(initial=0)) * gap.size >= 2**40
+        return int(gap.astype(object).sum() if wide else gap.sum())
+
+    monkeypatch.setattr(truth, "_distance", distance)
+    caught(widths.looks)
 
 
 def test_a_ledger_that_charges_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

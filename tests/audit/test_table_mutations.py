@@ -19,7 +19,7 @@ from dpsql.catalog.catalog import Column
 from dpsql.errors import InternalError
 from dpsql.plan.cells import Nodes
 from dpsql.plan.plan import Part
-from dpsql.privacy import measure
+from dpsql.privacy import exact, measure
 from dpsql.privacy.noise import discrete_laplace
 from dpsql.privacy.vault import duckdb as vault
 from dpsql.privacy.vault import nodes, vectorize
@@ -160,7 +160,7 @@ def test_rows_of_a_result_that_depend_on_data(
 
 
 def test_large_integers_through_floating_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "EXACT_FLOAT", 2**100)
+    monkeypatch.setattr(exact, "EXACT_FLOAT", 2**100)
     caught(tables.exact_integers)
 
 

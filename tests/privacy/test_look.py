@@ -25,9 +25,10 @@ from dpsql.errors import BudgetExceeded, Error, InternalError, LedgerError
 from dpsql.plan.workload import Product
 from dpsql.privacy import look, truth
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
+from dpsql.privacy.exact import apply_rows_unbounded
 from dpsql.privacy.ledger import Ledger
 from dpsql.privacy.look import Looks, open_handle
-from dpsql.privacy.measure import Vaults, apply_rows_unbounded
+from dpsql.privacy.measure import Vaults
 from dpsql.privacy.run import Run
 from tests.privacy.judge import agrees, chi_square, gaussian_masses, laplace_masses
 from tests.privacy.looks import World, cell, dense, some_candidate, whole
@@ -170,9 +171,11 @@ def test_every_marginal_is_counted_once() -> None:
 def test_every_single_answer_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     worked: list[int] = []
 
-    def counting(matrices: list[NDArray[np.int64] | None], counts: NDArray[np.int64]) -> Any:
+    def counting(
+        matrices: list[NDArray[np.int64] | None], counts: NDArray[np.int64], most: int
+    ) -> Any:
         worked.append(len(matrices))
-        return apply_rows_unbounded(matrices, counts)
+        return apply_rows_unbounded(matrices, counts, most)
 
     monkeypatch.setattr(truth, "apply_rows_unbounded", counting)
     row, both = Dense(np.array([[1, 1, 0]])), Dense(np.array([[1, 1]]))

@@ -26,14 +26,11 @@ from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.strategy import Block, Noise, Strategy
 from dpsql.plan.workload import Product
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
+from dpsql.privacy.exact import apply_orbits, apply_rows, apply_rows_unbounded
 from dpsql.privacy.ledger import Ledger, Receipt
 from dpsql.privacy.measure import (
     Vaults,
-    _apply_limbs,
-    _apply_orbits,
-    _can_wrap,
-    apply_rows,
-    apply_rows_unbounded,
+    _is_wide,
     check_cost,
     measure,
     read_public,
@@ -246,7 +243,7 @@ def test_symmetric_rows_are_measured_at_their_own_sensitivity(tmp_path: Path) ->
     difference = measured.values[0] - strategy.block.apply(cells)
     assert np.abs(difference).max() < 50 * math.sqrt(part.scales[0])
     exact = strategy.block.apply(cells.astype(object))
-    unbounded = _apply_orbits(strategy.block, cells, unbounded=True)
+    unbounded = apply_orbits(strategy.block, cells)
     assert unbounded.tolist() == exact.tolist()
     assert max(map(abs, exact)) >= 2**63
 
@@ -275,10 +272,13 @@ def test_rows_are_exact_modulo_two_to_the_64(data: st.DataObject) -> None:
     assert [int(v) % 2**64 for v in found] == [v % 2**64 for v in exact]
     counts = np.array(cells, dtype=np.int64).reshape(shape)
     assert [int(v) for v in apply_rows_unbounded(matrices, counts)] == exact
-    if shape:
-        for kind in (np.int64, object):
-            limbs = [int(v) % 2**64 for v in _apply_limbs(matrices, -counts, kind)]
-            assert limbs == [-v % 2**64 for v in exact]
+    assert [int(v) % 2**64 for v in apply_rows(matrices, -counts)] == [-v % 2**64 for v in exact]
+    assert [int(v) for v in apply_rows_unbounded(matrices, -counts)] == [-v for v in exact]
+    most = data.draw(st.sampled_from([1, 2**9, 2**20, 2**40]))
+    capped = [min(x, most) for x in cells]
+    exact = [sum(a * x for a, x in zip(row, capped, strict=True)) for row in dense(matrices, shape)]
+    if any(rows is not None for rows in matrices):
+        assert [int(v) for v in apply_rows_unbounded(matrices, counts, most)] == exact
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
@@ -509,16 +509,21 @@ def test_integers_that_could_wrap_are_exact(tmp_path: Path) -> None:
     resolutions = {name: cells_of(name, np.arange(2)) for name in "ab"}
     part = Part("t", strategy, resolutions, Fraction(1), 1)
     plan = Plan((part,), "laplace", Fraction(1), Fraction(0), None)
-    assert _can_wrap(part, part.blocks[0])
-    counts = np.full((2, 2), 2**40)
+    assert _is_wide(part, part.blocks[0], "laplace", Fraction(1))
+    counts = np.full((2, 2), 2**31)
     vaults = FakeVaults(FakeVault({"a": 2, "b": 2}, counts))
     receipt = pay(tmp_path, plan, vaults)
     with zero_noise():
         (measured,) = measure(plan, receipt, vaults)
-    exact = [9 * 2**78, 6 * 2**78, 6 * 2**78, 4 * 2**78]
+    exact = [9 * 2**69, 6 * 2**69, 6 * 2**69, 4 * 2**69]
     assert measured.values[0].tolist() == exact
     small, _ = example("laplace")
-    assert not any(_can_wrap(small.parts[0], block) for block in small.parts[0].blocks)
+    part = small.parts[0]
+    for block, scale in zip(part.blocks, part.scales, strict=True):
+        assert not _is_wide(part, block, "laplace", scale)
+        assert _is_wide(part, block, "laplace", Fraction(2**55))
+        assert _is_wide(part, block, "gaussian", Fraction(2**110))
+        assert not _is_wide(part, block, "gaussian", Fraction(2**109))
 
 
 def test_only_public_tables_can_be_read(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from dpsql.catalog import Catalog
 from dpsql.errors import OperationalError
 from dpsql.plan.strategy import Noise
 from dpsql.privacy import opendp_noise
-from dpsql.privacy.measure import apply_rows, apply_rows_unbounded
+from dpsql.privacy.exact import apply_rows, apply_rows_unbounded
 from dpsql.privacy.opendp_noise import HIGHEST, LOWEST, certified
 from tests.privacy.judge import agrees, chi_square, gaussian_masses, laplace_masses
 

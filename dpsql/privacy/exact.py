@@ -1,0 +1,151 @@
+"""Exact products of integer rows and private counts, in arithmetic that public facts alone choose.
+
+How many limbs counts are split into, whether the products are int64 or Python integers and so how
+long it takes follow from the rows, from the shape, and from ``most``, a public bound on one count.
+No count decides. A count beyond the bound is taken to be the bound: |min(x, m) - min(y, m)| is at
+most |x - y|, cell by cell, so neighbours come no further apart and every sensitivity holds for any
+table. Products of int64 are exact modulo 2^64: noise is added modulo 2^64 too, so that what is
+released is a function of exact product plus noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.algebra.kron import kron_apply
+
+if TYPE_CHECKING:
+    from dpsql.plan.symmetric_strategy import OrbitBlock
+
+Values = NDArray[Any]
+Matrices = list[NDArray[np.int64] | None]
+EXACT_FLOAT = 2**53
+WRAPS = 2**62
+"""Integers below this, and noise below it, add up within int64."""
+MANY_ROWS = 2**31
+"""Rows in one cell that are told apart."""
+ANY = 2**63 - 1
+"""The largest count there can be."""
+LEAST_LIMB = 4
+"""Bits below which splitting integers into limbs is no longer worth it."""
+PIECE = 1 << 20
+"""Numbers that are handled at once where a whole block would take too much memory."""
+
+
+def apply_rows(matrices: Matrices, counts: NDArray[np.int64], most: int = ANY) -> Values:
+    """Multiply counts by integer matrices, axis by axis; int64, exact modulo 2^64.
+
+    ``counts`` has one axis per matrix (``None`` is the identity), and no entry counts for more
+    than ``most``. Returns the rows, flat. Floating point multiplication is used only where every
+    partial sum of any counts is below 2^53, hence exact.
+    """
+    return _apply(matrices, counts, most, np.int64)
+
+
+def apply_rows_unbounded(matrices: Matrices, counts: NDArray[np.int64], most: int = ANY) -> Values:
+    """Multiply as ``apply_rows`` does, but exactly: Python integers where int64 could wrap."""
+    return _apply(matrices, counts, most, np.int64 if reach(matrices) * most < WRAPS else object)
+
+
+def apply_orbits(block: OrbitBlock, counts: NDArray[np.int64], most: int = ANY) -> Values:
+    """A block's rows times counts, exact: Python integers where int64 could wrap."""
+    largest = (math.isqrt(block.sensitivity()) + 1) * block.cells
+    if largest * most < WRAPS:
+        return block.apply(np.clip(counts, -most, most))
+    width = (WRAPS // largest).bit_length() - 1
+    if width < LEAST_LIMB:
+        return block.apply(np.clip(counts, -most, most).astype(object))
+    return _summed((shift, block.apply(limb)) for shift, limb in _limbs(counts, most, width))
+
+
+def wrapped(drawn: Values) -> NDArray[np.int64]:
+    """Integers of any size modulo 2^64, as int64.
+
+    >>> wrapped(np.array([2**64 + 3, -5, 2**63], dtype=object)).tolist()
+    [3, -5, -9223372036854775808]
+    """
+    if drawn.dtype != object:
+        return drawn
+    return np.array([(int(z) + 2**63) % 2**64 - 2**63 for z in drawn], dtype=np.int64)
+
+
+def reach(matrices: Iterable[NDArray[np.int64] | None]) -> int:
+    """The largest sum of the magnitudes of a row of a Kronecker product; at least 1."""
+    return math.prod(max(1, _row_norm(rows)) for rows in matrices if rows is not None)
+
+
+def largest(matrices: Iterable[NDArray[np.int64] | None]) -> int:
+    """The largest magnitude of an entry of a Kronecker product."""
+    return math.prod(int(np.abs(rows).max(initial=0)) for rows in matrices if rows is not None)
+
+
+def _row_norm(rows: NDArray[np.int64]) -> int:
+    magnitude = max(abs(int(rows.max(initial=0))), abs(int(rows.min(initial=0))))
+    exact: Values = rows if magnitude * max(1, rows.shape[1]) < WRAPS else rows.astype(object)
+    return int(np.abs(exact).sum(axis=1).max(initial=0))
+
+
+def _apply(matrices: Matrices, counts: NDArray[np.int64], most: int, kind: type) -> Values:
+    if all(rows is None for rows in matrices):
+        return counts.astype(np.int64).ravel()
+    width = (EXACT_FLOAT // reach(matrices)).bit_length() - 1
+    if width < LEAST_LIMB:
+        return _multiply_integers(matrices, np.clip(counts, -most, most), kind)
+    factors = [None if rows is None else rows.astype(np.float64) for rows in matrices]
+    if most < 1 << width:
+        floats = [counts.astype(np.float64)]
+        del counts  # and the list gives its only reference away: at most two tensors are alive
+        np.clip(floats[0], -most, most, out=floats[0])
+        return _to_integers(kron_apply(factors, floats.pop())).astype(kind, copy=False)
+    products = (
+        (shift, _to_integers(kron_apply(factors, limb.astype(np.float64))))
+        for shift, limb in _limbs(counts, most, width)
+    )
+    return _summed(products, kind)
+
+
+def _limbs(
+    counts: NDArray[np.int64], most: int, width: int
+) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield (shift, limb): counts are the sum of limbs << shift, each of at most 2^width.
+
+    The last limb has the sign. There are as many as ``most`` takes, whatever the counts are.
+    """
+    rest = np.clip(counts, -most, most)
+    shift = 0
+    while shift + width < most.bit_length():
+        yield shift, rest & ((1 << width) - 1)
+        rest = rest >> width
+        shift += width
+    yield shift, rest
+
+
+def _summed(parts: Iterable[tuple[int, Values]], kind: type = object) -> Values:
+    out: Values | None = None
+    for shift, part in parts:
+        own: Values = part.astype(kind, copy=False)
+        out = own if out is None else out + (own << shift)
+    assert out is not None
+    return out
+
+
+def _multiply_integers(matrices: Matrices, counts: NDArray[np.int64], kind: type) -> Values:
+    factors: list[Values | None] = [
+        None if rows is None else rows.astype(kind) for rows in matrices
+    ]
+    return np.asarray(kron_apply(factors, counts.astype(kind))).ravel()
+
+
+def _to_integers(tensor: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Turn whole floats into integers within the same memory, flat."""
+    floats = np.ascontiguousarray(tensor).ravel()
+    integers = floats.view(np.int64)
+    for start in range(0, floats.size, PIECE):
+        piece = slice(start, start + PIECE)
+        integers[piece] = floats[piece].astype(np.int64)
+    return integers

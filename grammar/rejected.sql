@@ -169,19 +169,19 @@ SELECT COUNT(*) FROM t WHERE b = 'z';
 
 SELECT COUNT(*) FROM t WHERE n < 1;
 -- E_BIN_EDGE at line 1, column 34: this would cut through a cell of n
--- hint: compare n with bin edges by < or >=; edges: -1.5, 0, 2, 10
+-- hint: compare n by < or >= with an edge: -1.5, 0, 2
 
 SELECT COUNT(*) FROM t WHERE n;
 -- E_BIN_EDGE at line 1, column 30: this would cut through a cell of n
--- hint: compare n with bin edges by < or >=; edges: -1.5, 0, 2, 10
+-- hint: compare n by < or >= with an edge: -1.5, 0, 2
 
 SELECT COUNT(*) FROM t WHERE d >= DATE '2024-01-15';
 -- E_BIN_EDGE at line 1, column 40: this would cut through a cell of d
--- hint: cuts must fall between months; date_trunc, year, quarter and month work
+-- hint: cuts must fall between months; date_trunc('month', d) or date_trunc('quarter', d) or date_trunc('year', d) works
 
 SELECT n + 1, COUNT(*) FROM t GROUP BY 1;
 -- E_BIN_EDGE at line 1, column 8: this would cut through a cell of n
--- hint: compare n with bin edges by < or >=; edges: -1.5, 0, 2, 10
+-- hint: compare n by < or >= with an edge: -1.5, 0, 2
 
 SELECT COUNT(*) FROM t WHERE m > 3;
 -- E_DOMAIN at line 1, column 30: column m is a measure with bounds: it cannot be used in a predicate or GROUP BY

@@ -184,7 +184,8 @@ class Aggregates:
             self.refuse(node)
         column = columns[0]
         if not isinstance(value.unnest(), exp.Column):
-            check_constant(column, value, self.scope.locate)
+            for tree in self.scope.written_out(value):
+                check_constant(column, tree, self.scope.locate)
         if kind == "cont" and column.type not in ("integer", "number"):
             self.scope.refuse(
                 node, "E_AGGREGATE", f"interpolation of {column.type} values", "QUANTILE_DISC works"

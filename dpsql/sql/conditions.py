@@ -65,13 +65,9 @@ def negation(scope: Scope, node: exp.Expr) -> Condition:
 
 def _check_test(scope: Scope, column: Column | None, node: exp.Expr) -> None:
     if column is not None:
-        check_literals(column, node, scope.locate)
-        if not _mentions_public(scope, node):
-            check_edges(column, node, scope.locate)
-
-
-def _mentions_public(scope: Scope, node: exp.Expr) -> bool:
-    return any(scope.find_public(c) is not None for c in node.find_all(exp.Column))
+        check_literals(column, node, scope.locate, scope.is_public)
+        for tree in scope.written_out(node):
+            check_edges(column, tree, scope.locate)
 
 
 def _coupled(scope: Scope, node: exp.Expr) -> Coupled:
@@ -97,8 +93,9 @@ def _extract(scope: Scope, node: exp.Expr, parts: list[Expression]) -> None:
     check_growth(column, node, scope.locate)
     if isinstance(node, _TESTS):
         _check_test(scope, column, node)
-    elif not _mentions_public(scope, node):
-        check_constant(column, node, scope.locate)
+    else:
+        for tree in scope.written_out(node):
+            check_constant(column, tree, scope.locate)
     found = scope.expression(column, node)
     if found not in parts:
         parts.append(found)

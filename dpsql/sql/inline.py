@@ -277,7 +277,7 @@ class Flat:
         out.set("where", exp.Where(this=_all(where)) if where else None)
         for key in ("having", "qualify", "order"):
             if select.args.get(key) is not None:
-                out.set(key, self.resolve(_aliased(select.args[key], items), items))
+                out.set(key, self.resolve(aliased(select.args[key], items), items))
         group = select.args.get("group")
         if group is not None:
             out.set("group", self.group(group, items))
@@ -314,7 +314,7 @@ def default_name(node: exp.Expr) -> str:
     return node.sql("duckdb", comments=False).lower()
 
 
-def _aliased(clause: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
+def aliased(clause: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
     """In ORDER BY the alias of a select item comes before a column of that name."""
     if not isinstance(clause, exp.Order):
         return clause

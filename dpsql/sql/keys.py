@@ -139,8 +139,8 @@ class Keys:
                 hint="group by a column or an expression over one column",
                 span=self.scope.locate(node),
             )
-        if all(self.scope.find_public(c) is None for c in node.find_all(exp.Column)):
-            check_edges(column, node, self.scope.locate, grouping=True)
+        for tree in self.scope.written_out(node):
+            check_edges(column, tree, self.scope.locate, grouping=True)
         return self.scope.expression(column, node)
 
     def ranges(self, node: exp.Expr) -> Expression:

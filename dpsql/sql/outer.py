@@ -15,6 +15,7 @@ from dpsql.sql.derivative import guard, slopes_of, stddev_sql
 from dpsql.sql.growth import check_growth
 from dpsql.sql.keys import UNCERTAINTY, Keys
 from dpsql.sql.query import Output, Running, Shell
+from dpsql.sql.relations import find_alias
 from dpsql.sql.scope import Scope
 
 MOST_ROWS = 2**62
@@ -59,6 +60,8 @@ class Outer:
         tree = self.rewrite(node.this, aliases=True)
         text = tree.sql("duckdb", comments=False, copy=False)
         if tree.find(exp.Window):
+            if clause == "having":
+                self.scope.refuse(node, "E_WINDOW", "a window in HAVING", "QUALIFY tests windows")
             return f"CAST({text} AS BOOLEAN)"
         text = f"TRY(CAST({_total(text)} AS BOOLEAN))"
         if clause == "qualify" and self.tree.find(exp.Window):
@@ -97,8 +100,9 @@ class Outer:
         return {j for j, each in enumerate(self.aggregates.found) if each.rank is not None}
 
     def text(self, node: exp.Expr) -> str:
-        text = self.rewrite(node, aliases=True).sql("duckdb", comments=False, copy=False)
-        return text if node.find(exp.Window) else _total(text)
+        tree = self.rewrite(node, aliases=True)
+        text = tree.sql("duckdb", comments=False, copy=False)
+        return text if tree.find(exp.Window) else _total(text)
 
     def ordered(self, item: exp.Expr) -> str:
         assert isinstance(item, exp.Ordered)
@@ -118,6 +122,8 @@ class Outer:
                     span=self.scope.locate(node),
                 )
             node = items[position - 1].unalias()
+        elif isinstance(node, exp.Column):
+            node = find_alias(self.tree.expressions, node) or node
         nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
         return f"{self.text(node)} {'DESC' if item.args.get('desc') else 'ASC'} NULLS {nulls}"
 

@@ -10,6 +10,9 @@ from typing import Any
 
 from sqlglot import exp
 
+PUBLIC = "public"
+"""The mark of a literal that stands for a public value rather than for text of a statement."""
+
 
 def as_literal(value: Any) -> exp.Expr | None:
     """A public value as a literal, None where it cannot be written as one.
@@ -29,7 +32,9 @@ def as_literal(value: Any) -> exp.Expr | None:
         number = exp.Literal.number(repr(abs(value)))
         return exp.Neg(this=number) if value < 0 else number
     if isinstance(value, str):
-        return exp.Literal.string(value)
+        text = exp.Literal.string(value)
+        text.meta[PUBLIC] = True
+        return text
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         day = exp.Literal.string(value.isoformat())
         return exp.Cast(this=day, to=exp.DataType(this=exp.DType.DATE))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -14,6 +14,7 @@ from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.sql.allowed import PARTIAL, check_scalar
 from dpsql.sql.growth import check_growth
 from dpsql.sql.lexemes import Fragment
+from dpsql.sql.public import as_literal
 from dpsql.sql.query import Condition, Expression
 from dpsql.sql.truncation import Cut
 
@@ -171,6 +172,36 @@ class Scope:
                 span=self.locate(reference),
             )
         return found[0] if found else None
+
+    def is_public(self, reference: exp.Column) -> bool:
+        """Whether a reference names a column of public rows."""
+        return self.find_public(reference) is not None
+
+    def written_out(self, node: exp.Expr) -> Iterator[exp.Expr]:
+        """A node as it is, or for every public row with the values of that row in it.
+
+        Nothing where it depends on public rows alone.
+        """
+        found = {id(r): self.find_public(r) for r in node.find_all(exp.Column)}
+        joined = next((each[0] for each in found.values() if each is not None), None)
+        if joined is None:
+            yield node
+        if joined is None or None not in found.values():
+            return
+        used = sorted({each[1] for each in found.values() if each is not None})
+        for row in dict.fromkeys(tuple(row[k] for k in used) for row in joined.rows):
+            yield self.with_values(node, dict(zip(used, row, strict=True)))
+
+    def with_values(self, node: exp.Expr, values: dict[int, Any]) -> exp.Expr:
+        """A copy of a node with the values of one public row instead of its columns."""
+        tree = exp.paren(node.copy())
+        for reference in list(tree.find_all(exp.Column)):
+            public = self.find_public(reference)
+            if public is not None:
+                value = values[public[1]]
+                reference.replace(as_literal(value) or exp.Literal.string(str(value)))
+        tree.parent = node.parent
+        return tree
 
     def single_column(self, node: exp.Expr, code: str, what: str, instead: str) -> Column | None:
         """The one column that ``node`` depends on, or None; refuse two."""

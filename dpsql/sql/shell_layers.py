@@ -91,7 +91,7 @@ class Layers:
             row_count(self.select, "limit", self.locate),
             row_count(self.select, "offset", self.locate) or 0,
         )
-        order = self.order(cut=limit is not None or offset > 0)
+        order = self.order(items, cut=limit is not None or offset > 0)
         items = self.traced(items)
         body = self.layers(source.sql, where, having, items, qualify, order)
         if rows * self.expressions.listed > MAX_TESTS:
@@ -262,8 +262,11 @@ class Layers:
         self.expressions.chosen |= self.expressions.mentions_noise(tree)
         return f"TRY(CAST({sql_of(tree)} AS BOOLEAN))"
 
-    def order(self, cut: bool) -> list[tuple[str, str]]:
-        """The expressions of ORDER BY with their directions; ``cut`` says that LIMIT follows."""
+    def order(self, items: Sequence[Column], cut: bool) -> list[tuple[str, str]]:
+        """The expressions of ORDER BY with their directions; ``cut`` says that LIMIT follows.
+
+        Positions are those of the result columns, after ``*`` is written out.
+        """
         order = self.select.args.get("order")
         out = []
         for item in order.expressions if order is not None else []:
@@ -273,34 +276,27 @@ class Layers:
                     item, "E_ORDER_BY", f"ORDER BY {printable(node.name)}", "ORDER BY 1"
                 )
             if isinstance(node, exp.Literal) and not node.is_string:
-                first = self.select.expressions[0]
-                if len(self.select.expressions) == 1 and isinstance(first, exp.Star):
-                    tree = self.star_at(node)
-                else:
-                    tree = self.expressions.rewrite(
-                        self.expressions.item_at(node, "ORDER BY", "E_ORDER_BY"),
-                        self.grouped,
-                        aliases=True,
-                    )
+                column = self.column_at(items, node)
+                text, noisy = column.sql, column.noisy
             else:
                 tree = self.expressions.rewrite(self.named(node), self.grouped, aliases=True)
-            self.expressions.chosen |= cut and self.expressions.mentions_noise(tree)
+                text, noisy = total(tree), self.expressions.mentions_noise(tree)
+            self.expressions.chosen |= cut and noisy
             nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
             how = f"{'DESC' if item.args.get('desc') else 'ASC'} NULLS {nulls}"
-            out.append((total(tree), how))
+            out.append((text, how))
         return out
 
-    def star_at(self, node: exp.Expr) -> exp.Expr:
-        fields = self.names.star(self.select.expressions[0])
+    def column_at(self, items: Sequence[Column], node: exp.Expr) -> Column:
         position = int(node.name) if node.name.isdigit() else 0
-        if not 1 <= position <= len(fields):
+        if not 1 <= position <= len(items):
             raise ProgrammingError(
                 "E_ORDER_BY",
-                f"ORDER BY {node.name}: there are {len(fields)} columns",
-                hint=f"write a name, or a position from 1 to {len(fields)}",
+                f"ORDER BY {node.name}: there are {len(items)} columns",
+                hint=f"write a name, or a position from 1 to {len(items)}",
                 span=self.locate(node),
             )
-        return fields[position - 1].value.copy()
+        return items[position - 1]
 
     def named(self, node: exp.Expr) -> exp.Expr:
         """In ORDER BY the alias of a select item comes before a column of that name."""

@@ -262,23 +262,11 @@ def lookups(scope: Scope) -> tuple[Lookup, ...]:
             )
         for test in joined.tests:
             if isinstance(column.domain, Bins | Periods):
-                _check_rows(scope, joined, test)
+                for tree in scope.written_out(test):
+                    check_edges(column, tree, scope.locate)
         on = " AND ".join(f"({scope.render(test)})" for test in joined.tests)
         out.append(Lookup(joined.carrier, joined.types, joined.rows, on, joined.keep, joined.span))
     return tuple(out)
-
-
-def _check_rows(scope: Scope, joined: Joined, test: exp.Expr) -> None:
-    """A condition on bins or periods must not cut through one, whatever the public row."""
-    assert joined.carrier is not None
-    column = scope.table.columns[joined.carrier]
-    for row in joined.rows:
-        tree = exp.paren(test.copy())
-        for reference in list(tree.find_all(exp.Column)):
-            public = scope.find_public(reference)
-            if public is not None:
-                reference.replace(exp.convert(row[public[1]]))
-        check_edges(column, tree.this, lambda node: joined.span)
 
 
 def _common_type(values: list[Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from dpsql.sql.inline import Flat, default_name
+from dpsql.sql.inline import Flat, aliased, default_name
 from dpsql.sql.relations import find_alias
 from dpsql.sql.shell_expressions import has_aggregates
 
@@ -65,7 +65,8 @@ class _Split:
         outer.meta.update(self.select.meta)
         for key in _SHELL:
             if self.select.args.get(key) is not None:
-                outer.set(key, self.value(self.select.args[key], key in ("having", "order")))
+                clause = aliased(self.select.args[key], self.items)
+                outer.set(key, self.value(clause, key in ("having", "order")))
         having = outer.args.pop("having", None)
         if having is not None:
             outer.set("where", exp.Where(this=having.this))

@@ -73,7 +73,7 @@ class _Amounts:
     def is_split(self, node: exp.Expr) -> bool:
         """Whether a node depends on more than one column, or on a measure."""
         columns = self.columns(node)
-        return len(columns) > 1 or any(self.is_measure(name) for name in columns)
+        return len(columns) > 1 or any(self.is_measure(name, node) for name in columns)
 
     def columns(self, node: exp.Expr) -> list[str]:
         found = {}
@@ -82,10 +82,14 @@ class _Amounts:
             found[column.name.casefold()] = True
         return list(found)
 
-    def is_measure(self, name: str) -> bool:
-        """Whether the values of a column are not those of its cells: a measure, or in bins."""
+    def is_measure(self, name: str, node: exp.Expr) -> bool:
+        """Whether the values of a node over a column are not those of its cells.
+
+        So it is for a measure and for bins, unless the node is about public rows alone.
+        """
         domain = self.scope.table.columns[name].domain
-        return domain is None or isinstance(domain, Bins)
+        apart = domain is None or isinstance(domain, Bins)
+        return apart and any(not self.scope.is_public(c) for c in node.find_all(exp.Column))
 
     def branches(self, node: exp.Case) -> Amount:
         """CASE WHEN ... THEN ... END: the first branch whose condition holds."""
@@ -124,7 +128,7 @@ class _Amounts:
         if not columns:
             check_scalar(node, self.scope.locate)
             return [Summand((self.scope.expression(None, node),))]
-        if len(columns) == 1 and not self.is_measure(columns[0]):
+        if len(columns) == 1 and not self.is_measure(columns[0], node):
             return [Summand((self.number(columns[0], node),))]
         match node:
             case exp.Column():
@@ -178,9 +182,10 @@ class _Amounts:
         check_scalar(node, self.scope.locate)
         column = self.scope.table.columns[name]
         check_growth(column, node, self.scope.locate)
-        bare = isinstance(node, exp.Column)
+        bare = isinstance(node, exp.Column) and not self.scope.is_public(node)
         if not bare:
-            check_constant(column, node, self.scope.locate)
+            for tree in self.scope.written_out(node):
+                check_constant(column, tree, self.scope.locate)
         if column.type not in ("integer", "number", "boolean") and bare:
             raise NotSupportedError(
                 "E_EXPR_IN_AGG",
@@ -244,7 +249,7 @@ class _Amounts:
         present: list[Polynomial] = []
         for part in self.leaves(node):
             name = self.columns(part)[0]
-            if self.is_measure(name):
+            if self.is_measure(name, part):
                 polynomial = Polynomial(name, (1.0, 0.0, 0.0), 0.0, self.clip_of(name))
                 if polynomial not in present:
                     present.append(polynomial)
@@ -262,7 +267,7 @@ class _Amounts:
         columns = self.columns(node)
         if not columns:
             return []
-        if len(columns) == 1 and not self.is_measure(columns[0]):
+        if len(columns) == 1 and not self.is_measure(columns[0], node):
             return [node]
         if isinstance(node, exp.Coalesce):
             return []

@@ -1,0 +1,303 @@
+"""One value stands for a cell only where all values of the cell agree: brute force over cells.
+
+Random conditions and keys over bins, calendar periods and days are either refused or the same on
+every value drawn from a cell, first and last instants of days included.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from unittest import mock
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.catalog.domain import Bins, Periods, add_periods
+from dpsql.dbapi import Connection
+from tests.support.grammar import verdict
+
+STATEMENTS = int(os.environ.get("EDGE_STATEMENTS", "120"))
+
+CATALOG = """
+[budget]
+epsilon = 1
+
+[table.t]
+source = "t.parquet"
+privacy_unit = "row"
+
+[table.t.column]
+n = { type = "number", domain = [-2, 10], bins = [-2, 0, 0.5, 3, 10], null = true }
+k = { type = "integer", domain = [0, 9], bins = [0, 2, 5, 9] }
+day = { type = "date", domain = ["2023-12-28", "2024-01-05"], by = "day", null = true }
+week = { type = "date", domain = ["2023-12-18", "2024-01-20"], by = "week" }
+month = { type = "date", domain = ["2023-11-15", "2024-03-02"], by = "month" }
+quarter = { type = "date", domain = ["2023-11-15", "2024-08-02"], by = "quarter", null = true }
+year = { type = "date", domain = ["2022-11-15", "2024-08-02"], by = "year" }
+
+[table.cuts]
+source = "cuts.parquet"
+public = true
+
+[table.cuts.column]
+lo = { type = "number" }
+since = { type = "date" }
+label = { type = "text" }
+"""
+CUTS = [
+    (0.0, dt.date(2024, 1, 1), "a"),
+    (3.0, dt.date(2023, 10, 1), "b"),
+    (None, dt.date(2024, 1, 3), "c"),
+    (1.25, None, "d"),
+]
+DAYS = ["2023-12-28", "2024-01-01", "2024-01-03", "2024-02-01", "2024-07-01", "2023-01-01"]
+TIMES = ["", " 00:00:00", " 12:00:00", " 23:59:59.999999", "T00:00:01"]
+UNITS = ["year", "quarter", "month", "week", "day", "hour", "minute", "second", "dow", "epoch"]
+FIELDS = [*UNITS, "isodow", "doy", "isoyear", "decade", "microsecond"]
+
+
+@dataclass
+class Writer:
+    """Draws expressions over one column, which is written ``#``."""
+
+    rng: random.Random
+    dated: bool
+    daily: bool
+    public: bool = False
+    depth: int = field(default=0)
+
+    def pick(self, *texts: str) -> str:
+        return self.rng.choice(texts)
+
+    def condition(self) -> str:
+        """A condition."""
+        if self.rng.random() < 0.25 and self.depth < 3:
+            self.depth += 1
+            joined = f" {self.pick('AND', 'OR')} ".join((self.condition(), self.condition()))
+            return self.pick(f"({joined})", f"NOT ({joined})")
+        return self.dates() if self.dated else self.numbers()
+
+    def number(self) -> str:
+        listed = [-2, -1, 0, 0.5, 1, 2, 3, 4, 5, 9, 10, 11]
+        return (
+            "cuts.lo" if self.public and self.rng.random() < 0.4 else str(self.rng.choice(listed))
+        )
+
+    def numbers(self) -> str:
+        p, o = self.number(), self.pick("<", "<=", ">", ">=", "=", "<>")
+        return self.pick(
+            *(f"# {o} {p}", f"(#) {o} {p}", f"{p} {o} #", f"# < {p}", f"# >= {p}"),
+            *(f"# BETWEEN {p} AND {self.number()}", "# IS NULL", "(#) IS NOT NULL"),
+            *(f"# * # {o} {p}", f"abs(#) {o} {p}", f"# % 2 {o} {p}", f"-# {o} {p}"),
+            *(f"floor(#) {o} {p}", f"(# < {p}) = (# >= 0)", f"coalesce(#, 0) {o} {p}"),
+            *(f"CASE WHEN # < 0.5 THEN 1 ELSE 2 END {o} {p}", f"# IN ({p}, 3)"),
+        )
+
+    def instant(self) -> str:
+        if self.public and self.rng.random() < 0.5:
+            return "cuts.since"
+        text = self.rng.choice(DAYS) + self.pick(*TIMES)
+        return self.pick("DATE", "TIMESTAMP") + f" '{text[:10] if self.daily else text}'"
+
+    def dates(self) -> str:
+        p, o = self.instant(), self.pick("<", ">=")
+        unit, step = (
+            self.pick(*UNITS),
+            self.pick("1 DAY", "12 HOUR", "2 MONTH", "1 WEEK", "90 MINUTE"),
+        )
+        forms = [
+            *(f"# {o} {p}", f"{p} > #", f"(#) {o} {p}", "# IS NULL", "(#) IS NOT NULL"),
+            *(f"# + INTERVAL {step} {o} {p}", f"date_trunc('{unit}', #) {o} {p}"),
+            *(f"EXTRACT({self.pick(*FIELDS)} FROM #) {o} {self.pick('0', '1', '6', '12')}",),
+            *(f"{self.pick('year', 'quarter', 'month', 'week')}(#) % 2 = 1",),
+            *(f"dayofweek(#) {o} {self.pick('0', '1', '3')}", f"day(#) {o} 2"),
+            *(f"CAST(# AS TIMESTAMP) {o} {p}", f"(# {o} {p}) IS NOT TRUE"),
+            f"CASE WHEN # {o} {p} THEN 1 ELSE 2 END = 1",
+        ]
+        if self.daily:
+            stamp = self.rng.choice(DAYS) + self.pick(*TIMES)
+            forms += [f"# {o} TIMESTAMP '{stamp}'", f"'{stamp}' <= #"]
+        else:
+            forms += [f"# {self.pick('<=', '>', '=')} DATE '{self.rng.choice(DAYS)}'"]
+        return self.rng.choice(forms)
+
+    def key(self) -> str:
+        """A grouping key."""
+        if not self.dated:
+            forms = ["# < 3", "# * 2", "floor(#)", "abs(#)", "# >= 0.5", "CAST(# AS INTEGER)"]
+            return self.rng.choice(forms)
+        unit, part = self.pick(*UNITS[:8]), self.pick(*FIELDS)
+        return self.pick(f"date_trunc('{unit}', #)", f"EXTRACT({part} FROM #)", "month(#)")
+
+
+def samples(column: dpsql.catalog.Column, rng: random.Random) -> list[list[object]]:
+    """Values of every cell, its ends among them; the first one is its representative."""
+    domain = column.domain
+    cells: list[list[object]] = []
+    if isinstance(domain, Bins):
+        for low, high in zip(domain.edges, domain.edges[1:], strict=False):
+            last = high == domain.edges[-1]
+            if column.type == "integer":
+                top = int(high) if last else int(high) - 1
+                cells.append(list(range(int(low), top + 1)))
+                continue
+            inner = [float(low + (high - low) * Fraction(rng.random())) for _ in range(6)]
+            near = float(low) + 1e-9, float(high) - (0 if last else 1e-9)
+            cells.append([float(low), *near, *inner])
+    else:
+        assert isinstance(domain, Periods)
+        for k in range(domain.count):
+            first = add_periods(domain.start, domain.unit, k)
+            last_day = add_periods(domain.start, domain.unit, k + 1) - dt.timedelta(days=1)
+            days = [first + dt.timedelta(days=i) for i in range((last_day - first).days + 1)]
+            if domain.unit == "day":
+                start = dt.datetime.combine(first, dt.time())
+                hours = [dt.timedelta(hours=h, minutes=h) for h in (6, 12, 18)]
+                end = start + dt.timedelta(days=1, microseconds=-1)
+                cells.append([start, end, *(start + hour for hour in hours)])
+            else:
+                cells.append([days[0], days[-1], *rng.sample(days, min(12, len(days)))])
+    return cells
+
+
+@pytest.fixture(scope="module")
+def world(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Connection, duckdb.DuckDBPyConnection]]:
+    folder = tmp_path_factory.mktemp("edges")
+    database = duckdb.connect()
+    database.execute("CREATE TABLE cuts (lo DOUBLE, since DATE, label VARCHAR)")
+    database.executemany("INSERT INTO cuts VALUES (?, ?, ?)", CUTS)
+    database.execute(f"COPY cuts TO '{folder / 'cuts.parquet'}'")
+    database.execute(
+        f"COPY (SELECT 1.0 AS n, 1 AS k, DATE '2024-01-01' AS day, DATE '2024-01-01' AS week,"
+        f" DATE '2024-01-01' AS month, DATE '2024-01-01' AS quarter, DATE '2024-01-01' AS year)"
+        f" TO '{folder / 't.parquet'}'"
+    )
+    (folder / "t.toml").write_text(CATALOG)
+    with (
+        mock.patch.dict(os.environ, {"XDG_STATE_HOME": str(folder / "state")}),
+        dpsql.connect(folder / "t.toml", epsilon=1) as connection,
+    ):
+        yield connection, database
+    database.close()
+
+
+def accepted(connection: Connection, sql: str) -> bool:
+    """Whether a statement compiles."""
+    found = verdict(connection, sql)
+    if isinstance(found, dpsql.Error):
+        assert found.code in {"E_BIN_EDGE", "E_DOMAIN_EVAL", "E_FUNCTION"}, f"{sql}\n{found}"
+    return not isinstance(found, dpsql.Error)
+
+
+def forget(connection: Connection) -> None:
+    """Let go of all that was compiled."""
+    connection.engine._compiled.clear()
+    connection.engine.compiler.forget()
+
+
+def fill(database: duckdb.DuckDBPyConnection, kind: str, cells: Sequence[Sequence[object]]) -> None:
+    """Make the values of cells a table."""
+    places = [i for i, cell in enumerate(cells) for _ in cell]
+    values = [value for cell in cells for value in cell]
+    database.execute(
+        f"CREATE OR REPLACE TABLE v AS SELECT unnest(?::INT[]) AS cell, unnest(?::{kind}[]) AS x",
+        [places, values],
+    )
+
+
+def splits(database: duckdb.DuckDBPyConnection, expression: str) -> bool:
+    """Whether an expression differs within a cell, whatever the public row."""
+    value = f"coalesce(CAST(({expression.replace('#', 'x')}) AS VARCHAR), 'none')"
+    found = database.execute(
+        f"SELECT max(n) FROM (SELECT count(DISTINCT {value}) AS n FROM v, cuts"
+        " GROUP BY cell, cuts.rowid)"
+    ).fetchone()
+    assert found is not None
+    return bool(found[0] > 1)
+
+
+def check_all(
+    connection: Connection, database: duckdb.DuckDBPyConnection, seed: int, count: int
+) -> tuple[list[str], int]:
+    """The statements that are accepted though they cut a cell, and how many are accepted."""
+    rng = random.Random(seed)
+    table = connection.catalog.tables["t"]
+    wrong, fine = [], 0
+    for name, column in table.columns.items():
+        dated, daily = column.type == "date", name == "day"
+        kind = "TIMESTAMP" if daily else "DATE" if dated else "DOUBLE"
+        fill(database, kind, samples(column, rng))
+        for number in range(count):
+            public = number % 3 == 0
+            writer = Writer(rng, dated, daily, public)
+            grouped = number % 4 == 1
+            text = writer.key() if grouped else writer.condition()
+            own = text.replace("#", name)
+            if grouped:
+                sql = f"SELECT {own} AS g, COUNT(*) AS c FROM t GROUP BY g"
+            elif public and rng.random() < 0.5:
+                sql = f"SELECT COUNT(*) AS c FROM t JOIN cuts ON ({own}) OR cuts.label IS NULL"
+            elif public:
+                on = f"cuts.label <> 'x' OR {name} IS NULL"
+                sql = f"SELECT COUNT(*) AS c FROM t JOIN cuts ON {on} WHERE {own}"
+            else:
+                sql = f"SELECT COUNT(*) AS c FROM t WHERE {own}"
+            if accepted(connection, sql):
+                fine += 1
+                if splits(database, text):
+                    wrong.append(sql)
+    return wrong, fine
+
+
+def test_what_is_accepted_is_the_same_on_all_of_a_cell(
+    world: tuple[Connection, duckdb.DuckDBPyConnection],
+) -> None:
+    wrong, fine = check_all(*world, seed=7, count=STATEMENTS)
+    assert not wrong, "\n".join(wrong)
+    assert fine > STATEMENTS, fine
+
+
+@pytest.mark.parametrize("missing", ["_check_days", "_check_condition", "_check_constant"])
+def test_a_missing_check_is_found(
+    world: tuple[Connection, duckdb.DuckDBPyConnection], missing: str
+) -> None:
+    with mock.patch(f"dpsql.sql.edges.{missing}", return_value=None):
+        forget(world[0])
+        wrong, _ = check_all(*world, seed=8, count=STATEMENTS)
+    forget(world[0])
+    assert wrong
+
+
+@pytest.mark.parametrize(
+    ("condition", "fine"),
+    [
+        ("day < TIMESTAMP '2024-01-01 12:00:00'", False),
+        ("day < '2024-01-01 12:00:00'", False),
+        ("EXTRACT(hour FROM day) = 0", False),
+        ("date_trunc('hour', day) < DATE '2024-01-01'", False),
+        ("day + INTERVAL 12 HOUR < DATE '2024-01-02'", False),
+        ("day + INTERVAL 1 DAY / 2 < DATE '2024-01-02'", False),
+        ("right(CAST(CAST(day AS TIMESTAMP) AS VARCHAR), 8) = '12:00:00'", False),
+        ("day = DATE '2024-01-01'", True),
+        ("day <= '2024-01-01'", True),
+        ("day < TIMESTAMP '2024-01-01 00:00:00'", True),
+        ("day + INTERVAL 1 MONTH < DATE '2024-02-02'", True),
+        ("dayofweek(day) = 1", True),
+        ("month < TIMESTAMP '2024-01-01 00:00:00'", True),
+        ("dayofweek(week) = 1", False),
+        ("k < 2 OR k >= 5", True),
+        ("k <= 1", True),
+    ],
+)
+def test_times_of_day_are_refused_and_days_are_not(
+    world: tuple[Connection, duckdb.DuckDBPyConnection], condition: str, fine: bool
+) -> None:
+    assert accepted(world[0], f"SELECT COUNT(*) FROM t WHERE {condition}") is fine

@@ -37,6 +37,7 @@ from dpsql.errors import DataError, NotSupportedError, ProgrammingError, decimal
 from dpsql.plan.advice import advise_clip
 from dpsql.plan.explain import Explanation, StatementForecast
 from dpsql.plan.request import LEARNED
+from dpsql.plan.views import find_views, notes_of, view_lines
 from dpsql.privacy.accounting import rho_for
 from dpsql.privacy.run import Run, View
 from dpsql.sealed import Sealed
@@ -146,8 +147,9 @@ class Clipping:
         variance = np.square(found.stddev)
         filled = Filled((list(found.values),), {(0, 0): variance})
         plain = build_result(self.item, [filled], found.cost(free), found.proof, sealed)
-        notes = found.notes(self.summed.column, free)
-        return replace(plain, notes=notes, biased=found.is_unknown)
+        standing = notes_of(self.item, find_views([self.item]))
+        notes = (*found.notes(self.summed.column, free), *self.item.decided, *standing)
+        return replace(plain, notes=notes, biased=found.is_unknown, standing=standing)
 
     def explain(self, assumed: bool, remaining: Fraction, entry: int | None) -> Explanation:
         """The forecast: from public facts only."""
@@ -171,7 +173,7 @@ class Clipping:
             assumed,
             remaining,
             entry,
-            details=self._details(),
+            details=(*self._details(), *view_lines([self.item])),
         )
 
     def _bins(self) -> str:

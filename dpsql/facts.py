@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dpsql.answer.result import Result, listing
 from dpsql.answer.synthetics import Synthetic, find_synthetic
 from dpsql.catalog import Catalog
 from dpsql.catalog.describe import describe_table
+from dpsql.catalog.view import left_out
 from dpsql.curator import analyst_name, nested_name
 from dpsql.errors import ProgrammingError, decimal_text, printable
 from dpsql.privacy.ledger import Status
@@ -98,7 +100,9 @@ def describe(catalog: Catalog, models: Mapping[str, Synthetic], statement: State
             hint=f"tables: {', '.join(names)}",
         )
     rows: list[tuple[Any, ...]] = list(describe_table(table))
-    return listing(("column", "type", "values", "cells"), rows, statement.fragment.body)
+    found = listing(("column", "type", "values", "cells"), rows, statement.fragment.body)
+    standing = left_out(table, table.columns)
+    return found if standing is None else replace(found, notes=(standing,))
 
 
 def facts_of(made: Synthetic) -> list[tuple[str, str]]:

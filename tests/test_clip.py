@@ -371,7 +371,7 @@ def test_the_same_request_is_free_and_equal(t: Connection, noise: dict[str, Any]
     assert again.cost.free
     assert not first.cost.free
     assert len(t.entries()) == count
-    assert again.notes[: len(first.notes)] == first.notes
+    assert set(again.notes) > set(first.notes)
     assert "free: from entry" in str(t.explain(asked(PREFIX, clip="svt", **noise)))
     with dpsql.connect(t.catalog.path) as other:
         assert answer(other, PREFIX, clip="svt", **noise).rows == first.rows

@@ -21,6 +21,7 @@ from dpsql.answer.synthetics import Synthetic
 from dpsql.plan.layout import Place
 from dpsql.plan.request import Request
 from dpsql.plan.target import Reading, Readings, reading_covariance, reading_variances
+from dpsql.plan.views import notes_of
 from dpsql.sealed import Sealed
 from dpsql.sql.compiled import Answer, Compiled, Select
 
@@ -59,8 +60,10 @@ def assemble_results(
             paid, proof = released(asked[0])
         joint = Joint(index, item, variances, apart, estimates)
         result = build_result(item, filled, paid, proof, sealed, joint)
-        notes = (*result.notes, *notes, *(model.note for model in asked))
-        results.append(replace(result, notes=notes, biased=bool(changed or asked)))
+        standing = notes_of(item, request.views)
+        notes = (*result.notes, *notes, *(model.note for model in asked), *standing)
+        biased = bool(changed or asked)
+        results.append(replace(result, notes=notes, biased=biased, standing=standing))
     return tuple(results)
 
 

@@ -49,7 +49,8 @@ class Result:
     ``stddev`` and ``intervals`` have one entry per column: ``None`` for a column without noise,
     else one standard error (95 % interval) per row, ``None`` where the number is NULL.
     ``biased`` says that numbers come from a model or were projected: there are no standard errors.
-    ``kind`` is "answer" or, for SET, SHOW, EXPLAIN and the like, "message".
+    ``standing`` are those of the ``notes`` that every answer about the same columns has: which rows
+    never count. ``kind`` is "answer" or, for SET, SHOW, EXPLAIN and the like, "message".
     """
 
     columns: tuple[str, ...]
@@ -63,6 +64,7 @@ class Result:
     cost: CostInfo | None = None
     receipt: ReceiptInfo | None = None
     biased: bool = False
+    standing: tuple[str, ...] = ()
 
     @property
     def intervals(self) -> tuple[tuple[tuple[float, float] | None, ...] | None, ...]:
@@ -100,7 +102,8 @@ class Result:
             + "</tr>"
             for i, row in enumerate(self.rows)
         )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        notes = "".join(f"<p><small>{html.escape(note)}</small></p>" for note in self.notes)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
 
 
 def _cell(value: object, error: float | None) -> str:

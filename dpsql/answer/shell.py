@@ -88,7 +88,7 @@ def build_result(
         item.text,
         cost=cost,
         receipt=receipt,
-        notes=(*notes, *clipped),
+        notes=(*notes, *clipped, *item.decided),
     )
 
 

@@ -17,6 +17,7 @@ from dpsql.plan.layout import Place
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request
 from dpsql.plan.target import Readings, reading_variances
+from dpsql.plan.views import view_lines
 from dpsql.plan.workload import Workload
 
 SHOWN = 20
@@ -180,9 +181,9 @@ def explain(
         statements = tuple(_forecast(request, i, {}) for i in range(len(request.statements)))
         nothing = Fraction(0)
         method = MODEL if any(item.is_modelled for item in request.statements) else CATALOG
-        return Explanation(
-            statements, method, "none", nothing, nothing, 0.0, (), True, assumed, remaining
-        )
+        details = view_lines(request.statements)
+        facts = (method, "none", nothing, nothing, 0.0, (), True, assumed, remaining)
+        return Explanation(statements, *facts, details=details)
     variances: dict[Place, NDArray[np.float64]] = {}
     for index, part in enumerate(plan.parts):
         here = {place: reading for place, (at, reading, _) in readings.items() if at == index}
@@ -203,7 +204,11 @@ def explain(
         remaining,
         entry,
         len({asked.weight for target in request.targets for asked in target.asked.values()}) > 1,
-        (*_reconstruction(request), *advise_sums(request.statements)),
+        (
+            *_reconstruction(request),
+            *view_lines(request.statements),
+            *advise_sums(request.statements),
+        ),
     )
 
 
@@ -229,7 +234,7 @@ def explain_learned(
         assumed,
         remaining,
         entry,
-        details=details,
+        details=(*details, *view_lines(request.statements)),
     )
 
 

@@ -27,6 +27,7 @@ from dpsql.plan.target import (
     fits,
     reading_variances,
 )
+from dpsql.plan.views import Views, find_views
 from dpsql.privacy.accounting import rho_for
 
 if TYPE_CHECKING:
@@ -131,6 +132,11 @@ class Request:
     def targets(self) -> tuple[Target, ...]:
         """What has to be measured, in the order it is mentioned."""
         return find_targets(self.statements)
+
+    @cached_property
+    def views(self) -> Views:
+        """The columns that decide which rows count, by table."""
+        return find_views(self.statements)
 
     @property
     def tables(self) -> tuple[str, ...]:

@@ -69,7 +69,8 @@ class Branch:
 class Select:
     """A query as products. ``types`` are the DuckDB types of the keys, ``kinds`` of the aggregates.
 
-    ``answers`` are in order of branch, then of aggregate.
+    ``answers`` are in order of branch, then of aggregate; ``decided`` says what the declared
+    domains decide by themselves.
     """
 
     query: Query
@@ -78,6 +79,7 @@ class Select:
     types: tuple[str, ...]
     kinds: tuple[str, ...]
     answers: tuple[Answer, ...]
+    decided: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -153,6 +155,11 @@ class Compiled:
     def is_modelled(self) -> bool:
         """Whether it is about synthetic tables alone."""
         return all(select.table.synthetic for select in self.selects)
+
+    @property
+    def decided(self) -> tuple[str, ...]:
+        """What the declared domains decide by themselves, in words."""
+        return tuple(dict.fromkeys(said for select in self.selects for said in select.decided))
 
     def answers(self) -> Iterator[tuple[Select, Answer]]:
         """Every answer of every select, in order."""

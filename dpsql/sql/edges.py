@@ -65,7 +65,9 @@ def check_literals(
         return
     declared = [str(value) for value in column.cells if value is not None]
     for literal in _compared(tree, is_public):
-        if literal.is_string and literal.name not in declared and not literal.meta.get(PUBLIC):
+        if not isinstance(literal, exp.Literal) or literal.meta.get(PUBLIC):
+            continue
+        if literal.is_string and literal.name not in declared:
             folded = {value.casefold(): value for value in declared}
             near = difflib.get_close_matches(literal.name.casefold(), list(folded), n=3, cutoff=0.4)
             shown = [folded[key] for key in near] or declared[:10]
@@ -78,8 +80,23 @@ def check_literals(
             )
 
 
-def _compared(tree: exp.Expr, is_public: Callable[[exp.Column], bool]) -> Iterator[exp.Literal]:
-    """Literals that are compared for equality with the bare column."""
+def undeclared(
+    column: Column, tree: exp.Expr, is_public: Callable[[exp.Column], bool]
+) -> tuple[str, ...]:
+    """The numbers and days, as written, that the bare column is compared with and cannot hold."""
+    if isinstance(column.domain, Bins) or column.type not in ("integer", "number", "date"):
+        return ()
+    known = {Fraction(v) if isinstance(v, int | float) else v for v in column.cells}
+    found: dict[str, None] = {}
+    for side in _compared(tree, is_public):
+        value = None if side.meta.get(PUBLIC) else _constant(side)
+        if value is not None and value not in known:
+            found[side.sql("duckdb", comments=False)] = None
+    return tuple(found)
+
+
+def _compared(tree: exp.Expr, is_public: Callable[[exp.Column], bool]) -> Iterator[exp.Expr]:
+    """What is compared for equality with the bare column, and is no column."""
     for node in tree.find_all(exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In):
         if isinstance(node, exp.In):
             sides, bare = list(node.expressions), node.this
@@ -88,7 +105,7 @@ def _compared(tree: exp.Expr, is_public: Callable[[exp.Column], bool]) -> Iterat
             bare, sides = (left, [right]) if _is_bare(left) else (right, [left])
         bare = bare.unnest()
         if isinstance(bare, exp.Column) and not is_public(bare):
-            yield from (side for side in sides if isinstance(side, exp.Literal))
+            yield from (side for side in sides if not side.find(exp.Column))
 
 
 def check_edges(column: Column, tree: exp.Expr, locate: Locate, *, grouping: bool = False) -> None:

@@ -27,6 +27,7 @@ from dpsql.sql.couple import (
     intersect,
     join,
 )
+from dpsql.sql.declared import find_decided
 from dpsql.sql.group import Axis, ascending, nested, partition, ranges
 from dpsql.sql.predicates import Evaluator, Source
 from dpsql.sql.query import (
@@ -138,7 +139,8 @@ class _Products:
         for number, branch in enumerate(branches):
             for j, aggregate in enumerate(query.aggregates):
                 answers.append(self.answer(number, branch, j, aggregate, pieces[j]))
-        return Select(query, self.table, branches, types, kinds, tuple(answers))
+        said = find_decided(query, self.source, self.evaluator, self.patterns)
+        return Select(query, self.table, branches, types, kinds, tuple(answers), said)
 
     def source(self, column: str | None) -> Source:
         if column not in self.sources:
@@ -178,8 +180,7 @@ class _Products:
         self, chosen: tuple[int, ...], where: Mapping[str | None, Mask], empty: bool
     ) -> Branch:
         """Partition each grouped column; keys that WHERE excludes do not appear."""
-        keys = self.query.keys
-        axes = []
+        keys, axes = self.query.keys, []
         for name in dict.fromkeys(keys[i].column for i in chosen):
             assert name is not None
             indices = [i for i in chosen if keys[i].column == name]
@@ -236,8 +237,7 @@ class _Products:
 
     def weights(self, summand: Summand) -> tuple[float, dict[str, NDArray[Any]]]:
         """The constant factor of a summand, and its numbers per item of every column."""
-        scale = 1.0
-        weights: dict[str, NDArray[Any]] = {}
+        scale, weights = 1.0, dict[str, NDArray[Any]]()
         for factor in summand.factors:
             numbers = self.evaluator.numbers(self.source(factor.column), factor)
             if factor.column is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -16,13 +16,15 @@ class Expression:
 
     ``column`` is the case-folded column name; ``None`` when the expression is a constant. Where
     public rows are joined to the column, their columns are ``p0``, ``p1``, .... ``ranges``
-    makes a key of all ranges of the column's cells.
+    makes a key of all ranges of the column's cells. ``undeclared`` are the literals that the
+    column is compared with and cannot hold by declaration.
     """
 
     column: str | None
     sql: str
     span: Span = field(compare=False, repr=False)
     ranges: bool = False
+    undeclared: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +203,32 @@ class Query:
     text: str
     sets: tuple[tuple[int, ...], ...]
     lookups: tuple[Lookup, ...] = ()
+
+    def expressions(self) -> Iterator[Expression]:
+        """Every expression over columns or constants, some twice."""
+        yield from self.keys
+        yield from _parts(self.where)
+        for aggregate in self.aggregates:
+            yield from _parts(aggregate.conditions)
+            if aggregate.rank is not None:
+                yield aggregate.rank.value
+            for summand in aggregate.summands:
+                yield from summand.factors
+                yield from _parts(summand.conditions)
+
+    @property
+    def mentioned(self) -> frozenset[str]:
+        """The case-folded names of the columns that the text uses, whatever becomes of them."""
+        summands = (each for aggregate in self.aggregates for each in aggregate.summands)
+        measures = {each.column for summand in summands for each in summand.polynomials}
+        joined = {lookup.column for lookup in self.lookups}
+        found = {each.column for each in self.expressions() if each.column is not None}
+        return frozenset(found | joined | measures)
+
+
+def _parts(conditions: Sequence[Condition]) -> Iterator[Expression]:
+    for condition in conditions:
+        yield from (condition,) if isinstance(condition, Expression) else condition.parts
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,6 +12,7 @@ from sqlglot import exp
 from dpsql.catalog import Catalog, Column, Table
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.sql.allowed import PARTIAL, check_scalar
+from dpsql.sql.edges import undeclared
 from dpsql.sql.growth import check_growth
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.public import as_literal
@@ -220,8 +221,11 @@ class Scope:
 
     def expression(self, column: Column | None, node: exp.Expr) -> Expression:
         """Render ``node`` over the name ``v``; partial functions must not give NaN."""
-        name = column.name.casefold() if column is not None else None
-        return Expression(name, self.render(node), self.locate(node))
+        if column is None:
+            return Expression(None, self.render(node), self.locate(node))
+        absent = undeclared(column, node, self.is_public)
+        name = column.name.casefold()
+        return Expression(name, self.render(node), self.locate(node), undeclared=absent)
 
     def render(self, node: exp.Expr) -> str:
         """SQL over ``v`` and the public columns ``p0``, ``p1``, ...."""

@@ -66,10 +66,13 @@ def _section(answer: Answer) -> str:
     )
     left_out = len(grid.rows) - len(shown.rows)
     more = f'<p class="small">{left_out} more rows are not shown</p>' if left_out else ""
+    notes = "".join(
+        f'<p class="small">{escape(printable(note))}</p>' for note in answer.result.notes
+    )
     sql = "\n".join(printable(line) for line in answer.result.sql.strip().split("\n"))
     return (
         f"<h2>{escape(answer.name)}</h2>\n<pre>{escape(sql)}</pre>\n"
-        f"{_chart(answer, shown)}\n{render_html(shown, Style())}{more}"
+        f"{_chart(answer, shown)}\n{render_html(shown, Style())}{more}{notes}"
     )
 
 

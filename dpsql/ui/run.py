@@ -17,7 +17,7 @@ from dpsql.ui.output import OutputDirectory, OutputFile
 from dpsql.ui.progress import Progress
 from dpsql.ui.session import choose_format, list_results, stdout_style
 from dpsql.ui.summary import Answer, Batch, name_answer, summary_json, summary_markdown
-from dpsql.ui.tell import tell, tell_cost
+from dpsql.ui.tell import tell, tell_cost, tell_note
 
 if TYPE_CHECKING:
     from dpsql.dbapi import Connection, Explanation, Result
@@ -152,6 +152,8 @@ def _print_answers(batch: Batch, chosen: str, stddev: bool) -> None:
 
 
 def _tell_end(order: Order, batch: Batch, results: list[Result]) -> None:
+    for note in dict.fromkeys(note for result in results for note in result.notes):
+        tell_note(note)
     tell_cost(results)
     tell(f"remaining ε {batch.remaining}")
     if order.out is not None:

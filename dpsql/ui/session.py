@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
-from dpsql.errors import Error, UsageError, printable
+from dpsql.errors import Error, UsageError
 from dpsql.faults import unexpected
 from dpsql.ui.formats import FORMATS, Style, encode, find_format
 from dpsql.ui.grid import Grid
 from dpsql.ui.inputs import count_results, is_command, split_input
 from dpsql.ui.progress import Progress
-from dpsql.ui.tell import colour_wanted, describe_error, speaks_unicode, tell, tell_cost
+from dpsql.ui.tell import colour_wanted, describe_error, speaks_unicode, tell, tell_cost, tell_note
 
 if TYPE_CHECKING:
     from dpsql.dbapi import Connection, Cursor, Result
@@ -49,6 +49,7 @@ class Session:
     ask: Callable[[str], str] = field(default=input)
     depth: int = 0
     binary_results: int = 0
+    told: set[str] = field(default_factory=set)
 
     def run_text(self, text: str) -> None:
         """Run a whole text: commands on lines of their own, and between them SQL.
@@ -112,11 +113,19 @@ class Session:
         results = list_results(cursor)
         for i, result in enumerate(results):
             self.show(result, separate=i > 0)
-        for note in dict.fromkeys(note for result in results for note in result.notes):
-            tell(f"note: {printable(note)}")
+        for note in self._new_notes(results):
+            tell_note(note)
         tell_cost(results)
         if self.timer:
             tell(f"time: {elapsed:.3f} s")
+
+    def _new_notes(self, results: list[Result]) -> list[str]:
+        """The notes of some results; those that stand are told once in a session."""
+        standing = {note for result in results for note in result.standing}
+        notes = dict.fromkeys(note for result in results for note in result.notes)
+        found = [note for note in notes if note not in standing & self.told]
+        self.told |= standing
+        return found
 
     def _check_binary(self, text: str) -> None:
         """Refuse, before any charge, what would spoil a binary stream.

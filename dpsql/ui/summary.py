@@ -110,6 +110,7 @@ def _statement(answer: Answer) -> dict[str, object]:
         "columns": list(result.columns),
         "stddev": error_range(result),
         "biased": result.biased,
+        "notes": list(result.notes),
     }
 
 
@@ -120,6 +121,7 @@ def summary_markdown(batch: Batch) -> bytes:
     lines += [f"- {fact}" for fact in batch_facts(batch)]
     lines += ["", "## Forecast", "", render_markdown(comparison_grid(forecast), Style())]
     lines += ["## Statements", "", render_markdown(_statements_grid(batch), Style())]
+    lines += notes_lines(batch)
     return "\n".join(lines).encode()
 
 
@@ -169,6 +171,19 @@ def _statements_grid(batch: Batch) -> Grid:
     return Grid.exact(
         ("file", "rows", "stddev", "statement"), ("text", "integer", "text", "text"), rows
     )
+
+
+def notes_lines(batch: Batch) -> list[str]:
+    """List what has to be said about the answers, each once with the answers it is about."""
+    found: dict[str, list[str]] = {}
+    for answer in batch.answers:
+        for note in answer.result.notes:
+            found.setdefault(note, []).append(answer.name[:3])
+    lines = [
+        f"- {printable(note)}" + (f" ({', '.join(n)})" if len(n) < len(batch.answers) else "")
+        for note, n in found.items()
+    ]
+    return ["## Notes", "", *lines, ""] if lines else []
 
 
 def _span(low: float, high: float) -> str:

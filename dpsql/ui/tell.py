@@ -20,6 +20,13 @@ def tell(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+def tell_note(text: str) -> None:
+    """Write a note to stderr, dim on a terminal."""
+    dim = sys.stderr.isatty() and colour_wanted()
+    note = f"note: {printable(text)}"
+    tell(f"\x1b[2m{note}\x1b[0m" if dim else note)
+
+
 def tell_cost(results: list[Result]) -> None:
     """Tell on stderr what the requests that brought these results cost, each once."""
     costs = [(result.receipt, result.cost) for result in results if result.cost is not None]

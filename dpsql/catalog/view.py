@@ -1,0 +1,75 @@
+"""What the declared view of a table leaves out: a public fact, from the catalog alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dpsql.catalog.catalog import Column, Table
+from dpsql.errors import printable
+
+MOST_NAMED = 4
+"""Columns that are named one by one."""
+TEXTS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+"""Sources whose columns are text, which may be no number."""
+
+
+def leaves_out(table: Table, column: Column) -> bool:
+    """Whether some value of a column puts its row outside the declared view.
+
+    A column with cells takes every row if it has one for all other values and one for NULL, a
+    measure if it has NULL and its source holds nothing but numbers.
+    """
+    if column.bounds is not None:
+        return not column.null or table.source.lower().endswith(TEXTS)
+    return column.domain is not None and (column.other is None or not column.null)
+
+
+def view_of(table: Table, columns: Iterable[str]) -> tuple[str, ...]:
+    """The columns, out of some, that leave out rows: two views of the same ones are the same.
+
+    Names are case-folded and sorted.
+    """
+    return tuple(sorted(name for name in set(columns) if leaves_out(table, table.columns[name])))
+
+
+def left_out(table: Table, columns: Iterable[str]) -> str | None:
+    """One sentence on the rows that never count where these columns are used; None if all do.
+
+    >>> from dpsql.catalog.catalog import Unit
+    >>> from dpsql.catalog.domain import IntegerRange
+    >>> severity = Column("severity", "integer", IntegerRange(1, 5))
+    >>> visits = Table("visits", "v.csv", Unit("patient_id", 20), {"severity": severity})
+    >>> print(left_out(visits, ["severity"]))
+    visits: at most 20 rows of each patient_id count, none without one; rows with undeclared \
+severity are left out
+    """
+    if table.public or table.synthetic:
+        return None
+    view = view_of(table, columns)
+    found = [table.columns[name] for name in table.columns if name in view]
+    listed = [each for each in found if each.domain is not None and each.other is None]
+    undeclared = [printable(each.name) for each in listed]
+    missing = [printable(each.name) for each in found if each not in listed]
+    rows = [f"with undeclared {_names(undeclared)}"] if undeclared else []
+    rows += [f"without {_names(missing)}"] if missing else []
+    said = [_of_units(table)] if table.unit.column is not None else []
+    said += [f"rows {', or '.join(rows)} are left out"] if rows else []
+    return f"{printable(table.name)}: {'; '.join(said)}" if said else None
+
+
+def _of_units(table: Table) -> str:
+    most = table.unit.max_rows
+    rows = "1 row of each" if most == 1 else f"{most:,} rows of each"
+    count = "counts" if most == 1 else "count"
+    return f"at most {rows} {printable(str(table.unit.column))} {count}, none without one"
+
+
+def _names(names: Sequence[str]) -> str:
+    """Write names as a list that ends in "or".
+
+    >>> _names(["a", "b", "c"]), _names(list("abcdef"))
+    ('a, b or c', 'a, b, c, d or 2 more columns')
+    """
+    if len(names) > MOST_NAMED + 1:
+        names = [*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} more columns"]
+    return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]

@@ -2,13 +2,14 @@
 
     python -m benchmarks.accuracy [--quick] [--reference DIR] [--only TEXT] [--json FILE]
 
-The workloads and published values are read from the directory named by --reference, by the
-environment variable DPSQL_REFERENCE, or ../shared/reference; without them the tables are skipped.
+The workloads and published values are those of benchmarks/reference, or of another directory of
+such files that is named by --reference.
 Every cell is planned with the default effort, and the Laplace cells, which are searches, once more
 with a high one unless they have 4096 cells; --quick leaves that out, and domains of 4096 cells.
 Conventions: RMSE over all rows, epsilon 1, delta 1e-6 with the analytic calibration. A cell is
 reached when it is at most 0.5 % above the best value known (2 % for searches of default effort) and
-at most 0.5 % above the published one.
+at most 0.5 % above the published one. A second table has comparison strategies of the literature
+beside ours.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.compared import NAMES, compare
 from dpsql.algebra.blocks import IdentityTotal, Prefix
 from dpsql.algebra.derived import Permuted
 from dpsql.algebra.operator import Operator
@@ -37,6 +38,9 @@ from dpsql.plan.select import choose
 from dpsql.plan.strategy import Noise
 from dpsql.plan.templates.pairing import paired_bound
 from dpsql.plan.templates.problem import Problem
+
+REFERENCE = Path(__file__).parent / "reference"
+"""Published workloads and values."""
 
 HIGH_EFFORT = 4.0
 """Effort of the second run of the searched cells."""
@@ -73,12 +77,13 @@ class Cell:
     bound: float | None
     method: str
     cpu_seconds: float
+    compared: dict[str, float]
 
 
 def main() -> None:
     """Measure every cell that is asked for and print the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--reference", type=Path)
+    parser.add_argument("--reference", type=Path, default=REFERENCE)
     parser.add_argument("--quick", action="store_true", help="small domains, default effort")
     parser.add_argument("--only", default="", help="only cells whose name contains this text")
     parser.add_argument("--json", type=Path, help="also write the results to this file")
@@ -100,21 +105,24 @@ def main() -> None:
             flush=True,
         )
     print(f"\n{sum(cell.reached for cell in cells)} of {len(cells)} reached")
+    print("\n# Expected RMSE of strategies of the literature\n")
+    print(f"| cell | ours | {' | '.join(NAMES)} |\n|---|---|{'---|' * len(NAMES)}")
+    for cell in {cell.cell: cell for cell in cells}.values():
+        others = [cell.compared.get(name) for name in NAMES]
+        texts = ["" if value is None else f"{value:.5g}" for value in others]
+        print(f"| {cell.cell} | {cell.ours:.5g} | {' | '.join(texts)} |")
     if options.json:
         options.json.write_text(json.dumps({"cells": [asdict(cell) for cell in cells]}, indent=1))
 
 
 def measure_all(options: argparse.Namespace) -> Iterator[Cell]:
-    """Yield the demonstration workloads, then the tables where their inputs are found."""
+    """Yield the demonstration workloads, then the tables."""
     for name, workload in demonstrations():
         if options.only in name:
             yield measure(name, workload, "laplace", {}, 1.0)
-    reference = find_reference(options.reference)
-    if reference is None:
-        print("| tables 4-7 | | skip: no reference files found | | | | | | | | |")
-        return
+    reference = options.reference
     known = json.loads((reference / "best_known.json").read_text())
-    definitions = json.loads((reference / "hdmm_workloads.json").read_text())
+    definitions = json.loads((reference / "workloads.json").read_text())
     for key in sorted(filter(lambda key: options.only in key, known)):
         table, name, *rest = key.split("/")
         if rest and options.quick and int(rest[0]) > QUICK_CELLS:
@@ -152,6 +160,7 @@ def measure(
         max(found, facts.get("bound") or 0) or None,
         chosen.strategy.method,
         seconds,
+        compare(workload, noise),
     )
 
 
@@ -169,16 +178,6 @@ def demonstrations() -> Iterator[tuple[str, Workload]]:
     }
     sets = [s for k in (1, 2) for s in combinations(sizes, k)]
     yield "adult_marginals", Workload(sizes, [dict.fromkeys(s, "identity") for s in sets])
-
-
-def find_reference(chosen: Path | None) -> Path | None:
-    """Return the directory of reference files, None if there is none."""
-    root = Path(__file__).resolve().parents[2]
-    named = os.environ.get("DPSQL_REFERENCE")
-    for path in (chosen, Path(named) if named else None, root / "shared" / "reference"):
-        if path is not None and (path / "best_known.json").is_file():
-            return path
-    return None
 
 
 def one_dimensional(name: str, n: int) -> Workload:

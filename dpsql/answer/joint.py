@@ -114,7 +114,7 @@ class Joint:
     ) -> Column:
         forecast = self.estimates[part].forecast
         domain = forecast.strategy.domain
-        step = max(1, CHUNK // max(*domain.values(), 1 << len(domain)))
+        step = max(1, CHUNK // max([1 << len(domain), *domain.values()]))
         out = np.zeros(len(left))
         for start in range(0, len(out), step):
             chunk = slice(start, start + step)

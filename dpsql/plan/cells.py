@@ -3,10 +3,13 @@
 ``Cells`` partitions the rows: every row is in one cell or in none. ``Nodes`` spreads the value of
 a row over two or three neighbouring nodes with whole, non-negative weights that always sum to the
 same total, so that sums of values are counts of nodes: one row moves a vertex of a simplex at most.
+``Unions`` are groups of cells that may share cells: for counts of privacy units, which do not add
+up.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -46,6 +49,11 @@ class Cells:
         return 1
 
     @property
+    def overlap(self) -> int:
+        """The most cells that one row is in."""
+        return 1
+
+    @property
     def leaves_out(self) -> bool:
         """Whether some rows are in no cell."""
         return any(bool((each < 0).any()) for each in self.arrays())
@@ -66,6 +74,63 @@ class Cells:
             and self.columns == other.columns
             and len(self.arrays()) == len(other.arrays())
             and all(map(np.array_equal, self.arrays(), other.arrays()))
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.facts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unions:
+    """Privacy units by unions of cells: a unit is in every union that has a cell of its rows.
+
+    ``members[j, k]`` says whether union j has cell k. Unions may share cells, so they are no
+    partition: only units are counted in this way, once in every union.
+    """
+
+    cells: Cells
+    members: NDArray[np.bool_]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the cells."""
+        return self.cells.columns
+
+    @property
+    def size(self) -> int:
+        """The number of unions."""
+        return len(self.members)
+
+    @property
+    def unit(self) -> int:
+        """What one unit adds to a union."""
+        return 1
+
+    @property
+    def overlap(self) -> int:
+        """The most unions that share one cell: how many one row may bring its unit into."""
+        return max(1, int(self.members.sum(axis=0).max(initial=0)))
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether some rows are in no union."""
+        return self.cells.leaves_out or not bool(self.members.any(axis=0).all())
+
+    @property
+    def facts(self) -> tuple[object, ...]:
+        """Everything but the arrays."""
+        return ("unions", self.columns)
+
+    def arrays(self) -> tuple[Integers, ...]:
+        """All arrays, for digests and storage."""
+        return (*self.cells.arrays(), self.members.astype(np.int64))
+
+    def __eq__(self, other: object) -> bool:
+        """Say whether every unit falls in the same unions."""
+        return (
+            isinstance(other, Unions)
+            and self.cells == other.cells
+            and np.array_equal(self.members, other.members)
         )
 
     def __hash__(self) -> int:
@@ -171,9 +236,9 @@ class Steps:
 REAL_BITS = 16
 """Bits of a real number's place between two nodes, where there is room for them."""
 
-Resolution: TypeAlias = Cells | Nodes
+Resolution: TypeAlias = Cells | Nodes | Unions
 
-AnyResolution: TypeAlias = Cells | Nodes | Steps
+AnyResolution: TypeAlias = Cells | Nodes | Unions | Steps
 
 
 def cells_of(column: str, classes: Integers) -> Cells:
@@ -209,6 +274,20 @@ def block_unit(resolutions: Sequence[AnyResolution]) -> int:
     return unit
 
 
+def unit_reach(resolutions: Sequence[Resolution], rows: int) -> int:
+    """The most cells or unions of a block that one privacy unit of so many rows is in.
+
+    It is the L1 and the squared L2 sensitivity of the numbers of units, which change by one each.
+
+    >>> ranges = np.array([[1, 0], [0, 1], [1, 1]], dtype=bool)
+    >>> cells = cells_of("year", np.arange(2))
+    >>> unit_reach([cells], 5), unit_reach([Unions(cells, ranges)], 1)
+    (2, 2)
+    """
+    overlap = math.prod(1 if isinstance(each, Nodes) else each.overlap for each in resolutions)
+    return min(rows * overlap, math.prod(each.size for each in resolutions))
+
+
 def encode_resolution(resolution: Resolution, keep: Callable[[Integers], str]) -> list[Any]:
     """Return plain facts that describe a resolution; ``keep`` stores an array by name."""
     return [list(resolution.facts), [keep(each) for each in resolution.arrays()]]
@@ -221,9 +300,17 @@ def decode_resolution(stored: Sequence[Any], arrays: Mapping[str, Integers]) -> 
     """
     (kind, *facts), names = stored
     if kind == "cells":
-        columns, found = tuple(facts[0]), [arrays[name] for name in names]
-        labels = found[len(columns)] if len(found) > len(columns) else None
-        return Cells(columns, tuple(found[: len(columns)]), labels)
+        return _decode_cells(facts, names, arrays)
+    if kind == "unions":
+        return Unions(_decode_cells(facts, names[:-1], arrays), arrays[names[-1]].astype(np.bool_))
     column, degree, intervals, grid, others, low, high = facts
     clipped = (None if each is None else Fraction(each) for each in (low, high))
     return Nodes(column, degree, intervals, grid, tuple(others), *clipped)
+
+
+def _decode_cells(
+    facts: Sequence[Any], names: Sequence[str], arrays: Mapping[str, Integers]
+) -> Cells:
+    columns, found = tuple(facts[0]), [arrays[name] for name in names]
+    labels = found[len(columns)] if len(found) > len(columns) else None
+    return Cells(columns, tuple(found[: len(columns)]), labels)

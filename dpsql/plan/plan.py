@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dpsql.plan.cells import Resolution, block_unit
+from dpsql.plan.cells import Resolution, block_unit, unit_reach
 from dpsql.plan.forecast import noise_variances
 from dpsql.plan.kinds import AnyBlock, AnyForecast, AnyStrategy
 from dpsql.plan.strategy import Block, Noise
@@ -24,7 +23,7 @@ class Part:
     """The measurement of one table.
 
     ``resolutions`` says how rows become the cells of every measured attribute of the strategy's
-    domain. With ``units``, cells count privacy units with at least one row in them, not rows.
+    domain. With ``units``, cells and unions count privacy units with a row in them, not rows.
     ``amount`` is the epsilon (Laplace) or rho (Gaussian) this part costs for a
     privacy unit of at most ``rows_per_unit`` rows. ``lower`` is a certified lower bound on the
     error of every strategy at unit cost, 0 where none is known; it is no part of the release.
@@ -60,13 +59,13 @@ class Part:
     def _multiplier(self, block: AnyBlock) -> int:
         """How much one privacy unit moves the rows of a block, times what a single cell does.
 
-        Different units of cells grow by one each: where the rows are the cells, squares add up.
+        Numbers of units grow by one each: where the rows are the cells, squares add up.
         """
         found = [self.resolutions[name] for name in block.attributes]
         power = 1 if self.strategy.noise == "laplace" else 2
         if not self.units:
             return int((self.rows_per_unit * block_unit(found)) ** power)
-        cells = min(self.rows_per_unit, math.prod(each.size for each in found))
+        cells = unit_reach(found, self.rows_per_unit)
         is_identity = isinstance(block, Block) and not any(
             rows is not None for rows in block.factors.values()
         )

@@ -9,9 +9,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
-from dpsql.errors import DataError, NotSupportedError, ProgrammingError
+from dpsql.errors import DataError, ProgrammingError
 from dpsql.plan.cache import cached_choice
-from dpsql.plan.cells import Resolution
+from dpsql.plan.cells import Resolution, unit_reach
 from dpsql.plan.convention import unit_error, unit_variances
 from dpsql.plan.kinds import AnyBlock, AnyStrategy
 from dpsql.plan.layout import Layout
@@ -200,7 +200,7 @@ def make_plan(request: Request) -> Planned:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """A layout of a target with its best strategy; ``error`` is that at a unit budget."""
+    """A layout of a target with its best strategy; ``error`` is that of a unit at a unit budget."""
 
     layout: Layout
     strategy: AnyStrategy
@@ -211,10 +211,7 @@ class _Chosen:
 def _plan_with(request: Request, noise: Noise) -> Planned:
     rho = request.rho if noise == "gaussian" else None
     found = [_choose(request, target, noise) for target in request.targets]
-    errors = [
-        chosen.error * target.rows_per_unit**2
-        for chosen, target in zip(found, request.targets, strict=True)
-    ]
+    errors = [chosen.error for chosen in found]
     amounts = split_amount(request.epsilon if rho is None else rho, errors, noise)
     parts = tuple(
         Part(
@@ -253,24 +250,19 @@ def _select(request: Request, target: Target, layout: Layout, noise: Noise) -> _
         found = reading_variances(forecast, list(layout.products.values()))
         weights = (target.asked[place].weight for place in layout.products)
         error = sum(w * w * float(v.sum()) for w, v in zip(weights, found, strict=True))
+    error *= target.rows_per_unit**2
     return _Chosen(layout, chosen.strategy, chosen.lower, error)
 
 
 def _count_units(target: Target, noise: Noise) -> _Chosen:
-    """One number per group: counts of units in cells do not add up to those in groups of cells."""
-    layout = min(target.layouts, key=lambda each: sum(map(len, each.products.values())))
-    if any(len(reading) > 1 for reading in layout.products.values()):
-        raise NotSupportedError(
-            "E_AGGREGATE",
-            "COUNT(DISTINCT ...) under a condition that couples columns is not supported",
-            hint="join conditions on single columns by AND",
-        )
-    workload = layout.workload
-    names = tuple(
-        name for i, name in enumerate(workload.attributes) if (workload.index[:, i] >= 0).any()
-    )
+    """One number per union of cells: counts of units do not add up."""
+    (layout,) = target.layouts
+    workload, resolutions = layout.workload, layout.resolutions
+    names = workload.attributes
     strategy = assemble(workload.domain, {}, {names: 1.0}, noise, "one count per group")
-    return _Chosen(layout, strategy, 0.0, unit_error(strategy, workload))
+    reach = unit_reach([resolutions[name] for name in names], target.rows_per_unit)
+    error = unit_error(strategy, workload) * (reach**2 if noise == "laplace" else reach)
+    return _Chosen(layout, strategy, 0.0, error)
 
 
 def _used(layout: Layout, strategy: AnyStrategy) -> Mapping[str, Resolution]:

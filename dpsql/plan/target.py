@@ -15,6 +15,8 @@ from dpsql.catalog import Table
 from dpsql.plan.cells import TOTAL_BITS, Resolution, block_unit
 from dpsql.plan.kinds import AnyForecast, AnyStrategy
 from dpsql.plan.layout import Asked, Layout, Place, lay_out
+from dpsql.plan.terms import Term
+from dpsql.plan.unions import lay_out_units
 from dpsql.plan.workload import Product
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ Readings: TypeAlias = "Mapping[Place, tuple[int, Reading, tuple[str, ...]]]"
 
 @dataclass(frozen=True)
 class Target:
-    """The answers that one part of a plan is about: all about a table, or one count of units."""
+    """The answers that one part of a plan is about: all about a table, or the same units."""
 
     table: Table
     asked: Mapping[Place, Asked]
@@ -40,7 +42,12 @@ class Target:
 
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
-        """The workload on single columns and, if columns are coupled, with joint attributes."""
+        """The workload on single columns and, if columns are coupled, with joint attributes.
+
+        Raises: ProgrammingError (E_TOO_LARGE).
+        """
+        if self.units:
+            return (lay_out_units(self.table, self.asked),)
         apart = lay_out(self.table, self.asked, joint=False)
         if all(len(products) == 1 for products in apart.products.values()):
             return (apart,)
@@ -58,6 +65,8 @@ class Target:
     @cached_property
     def spread_out(self) -> Layout:
         """The first layout, with weights small enough for blocks over all measures at once."""
+        if self.units:
+            return self.layouts[0]
         return lay_out(self.table, self.asked, joint=False, all_together=True)
 
     def fingerprint(self) -> str:
@@ -86,10 +95,10 @@ def _keys(product: Product) -> list[tuple[str, str]]:
 def find_targets(statements: Sequence[Compiled]) -> tuple[Target, ...]:
     """Collect the answers that have to be measured, table by table.
 
-    Counts of privacy units are measured one by one, since they do not add up.
+    Counts of privacy units are measured one by one, since they do not add up; the same ones once.
     """
     rows: dict[str, tuple[Table, dict[Place, Asked]]] = {}
-    units: list[Target] = []
+    units: dict[object, tuple[Table, dict[Place, Asked]]] = {}
     for i, statement in enumerate(statements):
         for j, (select, answer) in enumerate(statement.answers()):
             if select.table.synthetic or not answer.terms:
@@ -99,10 +108,17 @@ def find_targets(statements: Sequence[Compiled]) -> tuple[Target, ...]:
             weight = statement.weight / (largest if sums and largest else 1.0)
             asked = Asked(answer.terms, weight)
             if answer.units:
-                units.append(Target(select.table, {(i, j): asked}, units=True))
+                key = (select.query.table, *map(_content, answer.terms))
+                units.setdefault(key, (select.table, {}))[1][i, j] = asked
             else:
                 rows.setdefault(select.query.table, (select.table, {}))[1][i, j] = asked
-    return (*(Target(table, asked) for table, asked in rows.values()), *units)
+    found = [Target(table, asked) for table, asked in rows.values()]
+    return (*found, *(Target(table, asked, units=True) for table, asked in units.values()))
+
+
+def _content(term: Term) -> tuple[object, ...]:
+    """What a term counts, without the order in which it is arranged."""
+    return (term.scale, *((name, factor.key) for name, factor in term.factors.items()))
 
 
 def fingerprint_learned(statements: Sequence[Compiled]) -> str:

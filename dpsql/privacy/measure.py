@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import Table
 from dpsql.errors import InternalError, ProgrammingError
-from dpsql.plan.cells import AnyResolution, Cells, Resolution
+from dpsql.plan.cells import AnyResolution, Cells, Nodes, Resolution, Unions
 from dpsql.plan.kinds import AnyBlock
 from dpsql.plan.plan import Part, Plan
 from dpsql.plan.strategy import Noise
@@ -207,7 +207,7 @@ def _sensitivity(part: Part, block: AnyBlock) -> int:
         matrices = block.factors.values()
         norm = math.prod(_column_norm(rows, noise) for rows in matrices if rows is not None)
         if part.units and all(rows is None for rows in matrices):
-            return c  # so many different cells grow by one each
+            return c  # so many different numbers grow by one each
     return c * norm if noise == "laplace" else c * c * norm
 
 
@@ -215,19 +215,30 @@ def _reach(part: Part, block: AnyBlock) -> int:
     """The largest L1 norm of what one privacy unit adds to the cells of a block.
 
     Guarantee: recomputed from how rows become cells. A row adds non-negative integers of a known
-    sum; the distinct privacy units of a cell grow by at most one, in one cell per row at most.
+    sum. The distinct privacy units of a cell or union grow by at most one, in those that a row is
+    in: as many as share its cell.
     """
     resolutions = [part.resolutions[name] for name in block.attributes]
     if part.units:
-        return min(part.rows_per_unit, math.prod(each.size for each in resolutions))
+        most = part.rows_per_unit * math.prod(map(_overlap, resolutions))
+        return min(most, math.prod(each.size for each in resolutions))
     return part.rows_per_unit * math.prod(map(_row_sum, resolutions))
+
+
+def _overlap(resolution: Resolution) -> int:
+    """The most cells or unions of one attribute that one row is in, from their members."""
+    if isinstance(resolution, Cells):
+        return 1
+    if not isinstance(resolution, Unions) or resolution.members.dtype != np.bool_:
+        raise InternalError("E_INTERNAL", "privacy units are counted in cells or unions of cells")
+    return max(1, int(resolution.members.sum(axis=0, dtype=np.int64).max()))
 
 
 def _row_sum(resolution: Resolution) -> int:
     """The sum of what one row adds to the cells of one attribute: Bernstein weights sum to one."""
     if isinstance(resolution, Cells):
         return 1
-    if resolution.degree not in (1, 2) or resolution.grid < 1:
+    if not isinstance(resolution, Nodes) or resolution.degree not in (1, 2) or resolution.grid < 1:
         raise InternalError("E_INTERNAL", "nodes have degree 1 or 2")
     return int(resolution.grid**resolution.degree)
 

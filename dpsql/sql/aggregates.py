@@ -120,15 +120,23 @@ class Aggregates:
         return amount(self.scope, node.this, clip)
 
     def distinct(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
-        """COUNT(DISTINCT the privacy unit's column)."""
-        unit = self.scope.table.unit.column
-        inner = node.this.expressions
-        named = [e.name.casefold() for e in inner if isinstance(e, exp.Column)]
-        if not isinstance(node, exp.Count) or unit is None or named != [unit.casefold()]:
+        """COUNT(DISTINCT the privacy unit's column), or of a CASE that keeps it where a test holds.
+
+        Where a unit has one row, its rows are counted; public rows joined to them may repeat it.
+        """
+        counted, tests = _kept(node.this.expressions)
+        if not isinstance(node, exp.Count) or counted is None or not self.is_unit(counted):
             self.refuse(node)
+        found = tuple(each for test in tests for each in conjunction(self.scope, test))
+        shape = replace(shape, conditions=(*shape.conditions, *found))
+        if self.scope.table.unit.max_rows == 1 and not self.scope.joined:
+            return self.column(shape)
         if shape.running is not None:
             self.scope.refuse(node, "E_WINDOW", "a running count of distinct values")
         return self.column(replace(shape, units=True))
+
+    def is_unit(self, node: exp.Column) -> bool:
+        return self.scope.find_public(node) is None and self.scope.is_unit(node)
 
     def average(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
         found = self.amount(node)
@@ -249,6 +257,19 @@ class Aggregates:
             hint=hint,
             span=self.scope.locate(node),
         )
+
+
+def _kept(counted: list[exp.Expr]) -> tuple[exp.Column | None, list[exp.Expr]]:
+    """The one column that is counted, and the test of a CASE around it that is NULL elsewhere."""
+    node, branch, rest = counted[0].unnest(), None, None
+    if isinstance(node, exp.Case) and node.this is None and len(node.args["ifs"]) == 1:
+        branch, rest = node.args["ifs"][0], node.args.get("default")
+    elif isinstance(node, exp.If):
+        branch, rest = node, node.args.get("false")
+    if branch is not None and isinstance(rest, exp.Null | None):
+        node = branch.args["true"].unnest()
+    tests = [] if branch is None else [branch.this]
+    return (node if len(counted) == 1 and isinstance(node, exp.Column) else None), tests
 
 
 def _is_total(node: exp.Window) -> bool:

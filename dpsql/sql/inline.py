@@ -16,7 +16,7 @@ from sqlglot import exp
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.allowed import Locate
 from dpsql.sql.conditions import conjuncts
-from dpsql.sql.relations import Field, Names, Rows, column_of, find_alias, renamed
+from dpsql.sql.relations import Field, Names, Rows, column_of, find_alias, renamed_fields
 
 MAX_SIZE = 20_000
 """Most nodes of a SELECT after all names are replaced."""
@@ -76,9 +76,7 @@ class Flat:
         own = source is rows
         if own:
             fields = self.rows.fields
-            columns = renamed([f.name for f in fields], _alias(source.node))
-            pairs = zip(columns, fields, strict=True)
-            fields = tuple(Field(name, f.value, f.hidden) for name, f in pairs)
+            fields = renamed_fields(fields, _alias(source.node))
         else:
             alias, table = self.fresh(source)
             fields = tuple(Field(name, column_of(name, alias)) for name in source.columns)

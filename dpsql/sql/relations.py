@@ -17,7 +17,10 @@ from dpsql.sql.scope import suggest
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
-    """A column by name: the expression it stands for; ``hidden`` columns are not part of ``*``."""
+    """A column by name: the expression it stands for.
+
+    A ``hidden`` one, the column of the privacy unit, passes through ``*`` but is not shown by it.
+    """
 
     name: str
     value: exp.Expr
@@ -159,7 +162,7 @@ class Names:
             if not named:
                 self.refuse_table(column, column.table)
             sources = [(qualifier, named[0])]
-        found = [each for _, fields in sources for each in fields if each.name.casefold() == name]
+        found = [each for _, fields in sources for each in _named(fields, name)]
         if len(found) > 1:
             raise ProgrammingError(
                 "E_UNKNOWN_COLUMN",
@@ -209,7 +212,7 @@ class Names:
             self.parent.refuse_correlation(column)
 
     def star(self, node: exp.Expr) -> list[Field]:
-        """The columns that ``*`` or ``table.*`` stand for."""
+        """The columns that ``*`` or ``table.*`` stand for, hidden ones among them."""
         out: list[Field] = []
         merged: set[str] = set()
         qualifier = node.table.casefold() if isinstance(node, exp.Column) else ""
@@ -225,15 +228,27 @@ class Names:
                             continue
                         merged.add(name)
                         out.append(Field(each.name, self.shared[name].copy()))
-                    elif not each.hidden:
-                        out.append(Field(each.name, each.value.copy()))
+                    else:
+                        out.append(Field(each.name, each.value.copy(), each.hidden))
         return out
+
+
+def _named(fields: Sequence[Field], name: str) -> list[Field]:
+    """The columns of one source with a name; what is hidden yields to what is written."""
+    found = [each for each in fields if each.name.casefold() == name]
+    return [each for each in found if not each.hidden] or found
 
 
 def renamed(names: Sequence[str], alias: exp.Expr | None) -> list[str]:
     """Column names after those of an alias such as ``t(a, b)``."""
     given = [] if alias is None else [c.name for c in alias.args.get("columns") or []]
     return [*given, *names[len(given) :]]
+
+
+def renamed_fields(fields: Sequence[Field], alias: exp.Expr | None) -> tuple[Field, ...]:
+    """Columns under the names of an alias such as ``t(a, b)``; hidden ones keep theirs."""
+    shown = iter(renamed([each.name for each in fields if not each.hidden], alias))
+    return tuple(f if f.hidden else Field(next(shown), f.value) for f in fields)
 
 
 def find_alias(items: Sequence[exp.Expr], node: exp.Column) -> exp.Expr | None:

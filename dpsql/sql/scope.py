@@ -165,7 +165,7 @@ class Scope:
         found = [
             (j, j.columns[name]) for j in self.joined if name in j.columns and name not in j.shared
         ]
-        if len(found) + (name in self.table.columns) > 1:
+        if len(found) + (name in self.table.columns or self.is_unit(reference)) > 1:
             raise ProgrammingError(
                 "E_UNKNOWN_COLUMN",
                 f"column {printable(reference.name)!r} is ambiguous",
@@ -203,6 +203,12 @@ class Scope:
                 reference.replace(as_literal(value) or exp.Literal.string(str(value)))
         tree.parent = node.parent
         return tree
+
+    def is_unit(self, reference: exp.Column) -> bool:
+        """Whether a name is that of the column of the privacy unit."""
+        unit, alias = self.table.unit.column, reference.table.casefold()
+        named = unit is not None and reference.name.casefold() == unit.casefold()
+        return named and (not alias or alias in self.aliases)
 
     def single_column(self, node: exp.Expr, code: str, what: str, instead: str) -> Column | None:
         """The one column that ``node`` depends on, or None; refuse two."""

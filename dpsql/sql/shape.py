@@ -28,6 +28,7 @@ from dpsql.sql.relations import (
     Trait,
     column_of,
     renamed,
+    renamed_fields,
 )
 from dpsql.sql.scope import PublicRows, locate, suggest
 from dpsql.sql.shell_expressions import Expressions, Placed, has_aggregates
@@ -161,9 +162,7 @@ class Shape:
         if alias is None or not alias.args.get("columns"):
             return found
         if isinstance(found, Rows):
-            names = renamed([f.name for f in found.fields], alias)
-            pairs = zip(names, found.fields, strict=False)
-            fields = tuple(Field(name, f.value, f.hidden) for name, f in pairs)
+            fields = renamed_fields(found.fields, alias)
             return Rows(found.source, found.joins, found.where, fields, found.names)
         known = self.tables.known(found)
         names = renamed([t.name for t in known.traits], alias)

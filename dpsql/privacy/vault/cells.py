@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from dpsql.plan.cells import Cells
+from dpsql.plan.cells import Cells, Unions
 from dpsql.privacy.vault.base import Classes, Codes, Counts
 
 CHUNK = 1 << 18
+"""Rows, or rows times what each is in, that are looked at together."""
+
+MARKS = 1 << 24
+"""Most pairs of a privacy unit and a cell that are marked one by one, not sorted."""
+
 OUTSIDE = -(1 << 48)
 
 
-Spread = Callable[[slice], list[tuple[Counts, Counts | None]]]
-"""For a range of rows, the cells that each adds to and how much (one, if None); outside is < 0."""
+Chunk = slice | Counts
+"""Some rows: a range of them, or their places."""
+
+Spread = Callable[[Chunk], list[tuple[Counts, Counts | None]]]
+"""For some rows, the cells that each adds to and how much (one, if None); outside is < 0."""
 
 Axis = Callable[[int], Spread]
 """Where rows fall along one axis of a tally, in cell numbers times the stride of the axis."""
@@ -37,13 +45,34 @@ def axis_of_cells(codes: Sequence[Codes], cells: Cells) -> Axis:
 def _looked_up(
     lookups: list[Counts], codes: Sequence[Codes], joint: Counts | None = None
 ) -> Spread:
-    def spread(rows: slice) -> list[tuple[Counts, Counts | None]]:
+    def spread(rows: Chunk) -> list[tuple[Counts, Counts | None]]:
         found = lookups[0][codes[0][rows]]
         for lookup, code in zip(lookups[1:], codes[1:], strict=True):
             found += lookup[code[rows]]
         return [(found if joint is None else joint[found], None)]
 
     return spread
+
+
+def axis_of_unions(codes: Sequence[Codes], unions: Unions) -> Axis:
+    """Return the axis of unions of cells: a row adds to as many as share its cell."""
+    cells = axis_of_cells(codes, unions.cells)(1)
+    inside = [np.flatnonzero(column) for column in unions.members.T]
+    found = np.full((unions.overlap, len(inside) + 1), -1)
+    for cell, members in enumerate(inside):
+        found[: len(members), cell] = members
+
+    def axis(stride: int) -> Spread:
+        places = strided(found, stride)
+
+        def spread(rows: Chunk) -> list[tuple[Counts, Counts | None]]:
+            ((cell, _),) = cells(rows)
+            cell = np.maximum(cell, -1)  # the last place is outside
+            return [(place[cell], None) for place in places]
+
+        return spread
+
+    return axis
 
 
 def strided(classes: Classes, stride: int) -> Counts:
@@ -81,24 +110,54 @@ def tally_rows(axes: Sequence[Axis], shape: tuple[int, ...], rows: int) -> Count
 
 
 def tally_units(axes: Sequence[Axis], shape: tuple[int, ...], units: Codes) -> Counts:
-    """Count the different units among the rows of every cell.
+    """Count the different units among the rows of every cell, or union of cells.
+
+    All rows of a unit are looked at together, so that it counts once wherever they are.
 
     >>> cells = Cells(("a",), (np.array([0, 1]),))
     >>> axis = axis_of_cells([np.array([0, 0, 1], np.uint8)], cells)
     >>> tally_units([axis], (2,), np.array([4, 4, 4], np.uint32)).tolist()
     [1, 1]
+    >>> both = Unions(cells, np.array([[True, True], [False, True]]))
+    >>> axis = axis_of_unions([np.array([0, 0, 1], np.uint8)], both)
+    >>> tally_units([axis], (2,), np.array([4, 4, 5], np.uint32)).tolist()
+    [2, 1]
     """
-    spreads, count = _spreads(axes, shape), int(units.max(initial=0)) + 1
-    pairs = [np.zeros(0, dtype=np.int64)]
-    for chunk in _chunks(len(units)):
-        places = _flat([spread(chunk)[0][0] for spread in spreads], chunk)
-        inside = places >= 0
-        pairs.append(places[inside] * count + units[chunk][inside])
-    sorted_pairs = np.sort(np.concatenate(pairs))
-    is_first = np.diff(sorted_pairs, prepend=-1) > 0
-    tally = np.zeros(math.prod(shape), dtype=np.int64)
-    np.add.at(tally, sorted_pairs[is_first] // count, 1)
+    spreads, size = _spreads(axes, shape), math.prod(shape)
+    order = np.argsort(units, kind="stable")
+    owners = units[order].astype(np.int64)
+    tally = np.zeros(size, dtype=np.int64)
+    for chunk in _chunks_of_units(owners, spreads, order):
+        rows, owner = order[chunk], owners[chunk] - owners[chunk.start]
+        places, who = [], []
+        for terms in itertools.product(*(spread(rows) for spread in spreads)):
+            place = _flat([place for place, _ in terms], rows)
+            places.append(place[place >= 0])
+            who.append(owner[place >= 0])
+        tally += _different(np.concatenate(places), np.concatenate(who), size)
     return tally.reshape(shape)
+
+
+def _chunks_of_units(owners: Counts, spreads: Sequence[Spread], order: Counts) -> Iterator[slice]:
+    """Ranges of rows that are sorted by unit: whole units, and few enough terms at once."""
+    terms = math.prod(len(spread(order[:0])) for spread in spreads)
+    start = 0
+    while start < len(owners):
+        last = min(start + max(1, CHUNK // max(1, terms)), len(owners)) - 1
+        stop = int(np.searchsorted(owners, owners[last], side="right"))
+        yield slice(start, stop)
+        start = stop
+
+
+def _different(places: Counts, owners: Counts, size: int) -> Counts:
+    """Count the different owners of every place."""
+    count = int(owners.max(initial=-1)) + 1
+    if count * size <= MARKS:
+        marks = np.zeros((count, size), dtype=np.bool_)
+        marks[owners, places] = True
+        return np.asarray(marks.sum(axis=0, dtype=np.int64))
+    pairs = np.unique(places * count + owners)
+    return np.bincount(pairs // count, minlength=size).astype(np.int64)
 
 
 def _spreads(axes: Sequence[Axis], shape: tuple[int, ...]) -> list[Spread]:
@@ -109,6 +168,7 @@ def _chunks(rows: int) -> list[slice]:
     return [slice(start, min(start + CHUNK, rows)) for start in range(0, rows, CHUNK)]
 
 
-def _flat(places: Sequence[Counts], rows: slice) -> Counts:
+def _flat(places: Sequence[Counts], rows: Chunk) -> Counts:
     """Return the flat cell of every row of a chunk; negative where it is outside on any axis."""
-    return sum(places, start=np.zeros(rows.stop - rows.start, dtype=np.int64))
+    count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+    return sum(places, start=np.zeros(count, dtype=np.int64))

@@ -19,7 +19,7 @@ from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins, IntegerRange
 from dpsql.plan.cells import Nodes, Steps
 from dpsql.privacy.vault.base import Codes, Counts
-from dpsql.privacy.vault.cells import OUTSIDE, Axis, Spread, strided
+from dpsql.privacy.vault.cells import OUTSIDE, Axis, Chunk, Spread, strided
 
 Floats = npt.NDArray[np.float64]
 
@@ -95,7 +95,7 @@ def axis_of_range(code: Codes, nodes: Nodes, size: int) -> Axis:
 def axis_of_bins(code: Codes, places: Codes, nodes: Nodes) -> Axis:
     """Return the axis of nodes of a binned column, from its bins and the places in them."""
 
-    def steps(rows: slice) -> Counts:
+    def steps(rows: Chunk) -> Counts:
         return (2 * places[rows].astype(np.int64) * nodes.grid + PLACES) // (2 * PLACES)
 
     return _axis(nodes, lambda rows: code[rows], steps)
@@ -105,7 +105,7 @@ def axis_of_measure(numbers: Floats, nodes: Nodes, column: Column) -> Axis:
     """Return the axis of nodes of a measure, from its values; NaN stands for NULL."""
     low, high = clip_bounds(nodes, column)
 
-    def steps(rows: slice) -> Counts:
+    def steps(rows: Chunk) -> Counts:
         clipped = np.fmin(np.fmax(numbers[rows], low), high)
         return to_grid(clipped - low, high - low, nodes.grid)
 
@@ -117,7 +117,7 @@ def axis_of_steps(numbers: Floats, steps: Steps) -> Axis:
     levels = np.array([float(level) for level in steps.levels[:-1]])
 
     def spread_for(stride: int) -> Spread:
-        def spread(rows: slice) -> list[tuple[Counts, Counts | None]]:
+        def spread(rows: Chunk) -> list[tuple[Counts, Counts | None]]:
             found = np.searchsorted(levels, numbers[rows], side="left") * stride
             return [(np.where(np.isnan(numbers[rows]), OUTSIDE, found), None)]
 
@@ -127,7 +127,7 @@ def axis_of_steps(numbers: Floats, steps: Steps) -> Axis:
 
 
 def _axis(
-    nodes: Nodes, interval: Callable[[slice], Codes], steps: Callable[[slice], Counts]
+    nodes: Nodes, interval: Callable[[Chunk], Codes], steps: Callable[[Chunk], Counts]
 ) -> Axis:
     """Return the axis of nodes; intervals beyond the last are the other cells, in order.
 
@@ -141,7 +141,7 @@ def _axis(
     def spread_for(stride: int) -> Spread:
         lookups = [strided(each, stride) for each in places]
 
-        def spread(rows: slice) -> list[tuple[Counts, Counts | None]]:
+        def spread(rows: Chunk) -> list[tuple[Counts, Counts | None]]:
             where = interval(rows)
             is_value = where < nodes.intervals
             weights = _bernstein(np.where(is_value, steps(rows), 0), nodes)

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from dpsql.catalog.catalog import Table
 from dpsql.catalog.domain import Bins
-from dpsql.plan.cells import TOTAL_BITS, AnyResolution, Cells, Nodes, Steps, block_unit
+from dpsql.plan.cells import TOTAL_BITS, AnyResolution, Cells, Nodes, Steps, Unions, block_unit
 from dpsql.privacy.vault.base import Codes, Counts
-from dpsql.privacy.vault.cells import Axis, axis_of_cells, tally_rows, tally_units
+from dpsql.privacy.vault.cells import Axis, axis_of_cells, axis_of_unions, tally_rows, tally_units
 from dpsql.privacy.vault.nodes import (
     Floats,
     axis_of_bins,
@@ -63,7 +65,10 @@ def read_rows(table: Table, arrays: Mapping[str, Any]) -> Rows:
 
 def fits(resolutions: Sequence[AnyResolution], table: Table, units: bool) -> bool:
     """Say whether a table can be tallied in this way: public facts only."""
-    if units and not all(isinstance(each, Cells) for each in resolutions):
+    if any(
+        not isinstance(each, Cells | Unions) if units else isinstance(each, Unions)
+        for each in resolutions
+    ):
         return False
     if block_unit(resolutions) > 1 << TOTAL_BITS:
         return False
@@ -71,6 +76,10 @@ def fits(resolutions: Sequence[AnyResolution], table: Table, units: bool) -> boo
 
 
 def _fits(resolution: AnyResolution, table: Table) -> bool:
+    if isinstance(resolution, Unions):
+        members, cells = resolution.members, resolution.cells
+        shape = len(members), cells.size
+        return members.dtype == np.bool_ and members.shape == shape and _fits(cells, table)
     keys = [name.casefold() for name in resolution.columns]
     if not keys or not set(keys) <= table.columns.keys():
         return False
@@ -100,6 +109,8 @@ def _axis(rows: Rows, table: Table, resolution: AnyResolution) -> Axis:
     keys = [name.casefold() for name in resolution.columns]
     if isinstance(resolution, Cells):
         return axis_of_cells([rows.codes[key] for key in keys], resolution)
+    if isinstance(resolution, Unions):
+        return axis_of_unions([rows.codes[key] for key in keys], resolution)
     (key,), column = keys, table.columns[keys[0]]
     if isinstance(resolution, Steps):
         return axis_of_steps(rows.numbers[key], resolution)

@@ -147,7 +147,7 @@ SELECT COUNT(*) FROM tt;
 
 SELECT COUNT(*) FROM main.t;
 -- E_UNKNOWN_TABLE at line 1, column 22: there is no table 'main.t' in the catalog
--- hint: did you mean t?
+-- hint: write t alone: tables of a catalog are in no schema
 
 SELECT COUNT(*) FROM t WHERE aa = 1;
 -- E_UNKNOWN_COLUMN at line 1, column 30: there is no column 'aa' in table t

@@ -26,9 +26,9 @@ FORBIDDEN = {
     "dpsql.privacy.entropy": (),
     "dpsql.privacy.selection": (),
     "dpsql.privacy.truth": (),
-    "dpsql.privacy.measure": ("dpsql.privacy", "dpsql.privacy.vault"),
-    "dpsql.privacy.look": ("dpsql.privacy", "dpsql.privacy.vault"),
-    "dpsql.privacy.ledger": ("dpsql.privacy", "dpsql.privacy.vault"),
+    "dpsql.privacy.measure": (),
+    "dpsql.privacy.look": (),
+    "dpsql.privacy.ledger": (),
 }
 """What nobody may import, and the packages whose every module may."""
 

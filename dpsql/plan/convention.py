@@ -62,9 +62,17 @@ def unit_variance(noise: Noise, epsilon: float, delta: float) -> float:
 
 def _gaussian_delta(sigma: float, epsilon: float) -> float:
     """Return delta of the Gaussian mechanism. Source: Balle and Wang 2018, theorem 8."""
-    half = 1 / (2 * sigma)
-    return _phi(half - epsilon * sigma) - math.exp(epsilon) * _phi(-half - epsilon * sigma)
+    half, far = 1 / (2 * sigma), epsilon * sigma
+    beyond = math.exp(-0.5 * (half - far) ** 2) * 0.5 * _erfcx((half + far) / math.sqrt(2))
+    return 0.5 * math.erfc((far - half) / math.sqrt(2)) - beyond
 
 
-def _phi(x: float) -> float:
-    return 0.5 * math.erfc(-x / math.sqrt(2))
+def _erfcx(x: float) -> float:
+    """Return exp(x^2) erfc(x) for x >= 0, which neither overflows nor vanishes.
+
+    >>> round(_erfcx(24.999) / _erfcx(25.0), 4), 0 < _erfcx(1e9) < 1e-9
+    (1.0, True)
+    """
+    if x < 25:
+        return math.exp(x * x) * math.erfc(x)
+    return (1 - 1 / (2 * x * x)) / (x * math.sqrt(math.pi))

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 CHUNK = 1 << 22
 """Numbers handled at once when many products are forecast together."""
 
+NO_NOISE = 2.0**-100
+"""The least variance that is told from none, so that precisions are finite and can be added up."""
+
 
 def noise_variances(strategy: AnyStrategy, scales: Sequence[Fraction]) -> tuple[float, ...]:
     """Return per block the variance of one measured number, for the scales of ``strategy``.
@@ -36,13 +39,15 @@ def noise_variances(strategy: AnyStrategy, scales: Sequence[Fraction]) -> tuple[
 
 
 def laplace_variance(scale: float) -> float:
-    """Return the variance of the discrete Laplace law of a scale.
+    """Return the variance of the discrete Laplace law of a scale, or NO_NOISE if it has less.
 
     >>> round(laplace_variance(1.0), 6), round(laplace_variance(1e6) / 2e12, 9)
     (1.841347, 1.0)
+    >>> laplace_variance(1e-6) == laplace_variance(0.01) == NO_NOISE
+    True
     """
-    half = 0.5 / scale
-    return 0.5 / math.sinh(half) ** 2 if half < 300 else 2 * math.exp(-2 * half)
+    half = min(0.5 / scale, 300.0)
+    return max(0.5 / math.sinh(half) ** 2, NO_NOISE)
 
 
 class Forecast:

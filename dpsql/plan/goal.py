@@ -9,11 +9,14 @@ from fractions import Fraction
 from dpsql.errors import DataError, ProgrammingError, decimal_text
 from dpsql.plan.request import Planned, Request, make_plan
 from dpsql.plan.target import reading_variance
+from dpsql.privacy.amounts import MIN_EPSILON
 
 DIGITS = 4
 """Significant digits of the epsilon that is found; it is rounded up."""
 
-TRIES = 12
+TRIES = 60
+DROP = 10**4
+"""How far below what held a search goes at once where nothing has failed yet."""
 CLOSE = 0.995
 """How near to the wanted error a plan must come for the search to end."""
 
@@ -21,31 +24,53 @@ CLOSE = 0.995
 def least_epsilon(request_at: Callable[[Fraction], Request], limit: Fraction) -> Fraction:
     """Return the least epsilon at which every statement keeps to its ``max_stddev``.
 
-    ``request_at`` forms the request at an epsilon. The error falls as epsilon grows, nearly in
-    proportion, so a few plans suffice; strategies do not depend on epsilon.
+    It is one that can be asked for: not below MIN_EPSILON.
+    ``request_at`` forms the request at an epsilon. The error falls as epsilon grows, for most in
+    proportion, so a few plans suffice: a guess in proportion is taken where it lies between what
+    failed and what held, else their geometric mean. Strategies do not depend on epsilon.
     Raises: DataError (E_EPSILON) where more than ``limit`` is needed; ProgrammingError (E_SETTING).
     """
-    epsilon, best = Fraction(1), None
+    failed, held = Fraction(0), None
+    epsilon = min(Fraction(1), limit)
     for _ in range(TRIES):
         request = request_at(epsilon)
         ratio = _worst(request, make_plan(request))
-        if ratio <= 1:
-            best = epsilon if best is None else min(best, epsilon)
-            if ratio >= CLOSE or not ratio:
+        if ratio > 1:
+            failed = epsilon
+            if failed == limit:
+                raise _out_of_reach(ratio, limit)
+        else:
+            held = epsilon
+            if ratio >= CLOSE or not ratio or held == MIN_EPSILON:
                 break
-        following = round_up(epsilon * Fraction(ratio * (1.0002 if ratio > 1 else 1.0)))
-        if following in (epsilon, best) or following > 2 * limit:
-            epsilon = following
+        guess = epsilon * Fraction(ratio * (1.0002 if ratio > 1 else 1.0))
+        epsilon = max(min(_between(guess, failed, held), limit), MIN_EPSILON)
+        if epsilon == held:
             break
-        epsilon = following
-    if best is None or best > limit:
-        raise DataError(
-            "E_EPSILON",
-            f"max_stddev needs an epsilon of about {decimal_text(best or epsilon)}, above the "
-            f"limit of {decimal_text(limit)} for one request",
-            hint="ask for a larger max_stddev, or for coarser groups",
-        )
-    return best
+    if held is None:
+        raise _out_of_reach(ratio, limit)
+    return held
+
+
+def _between(guess: Fraction, failed: Fraction, held: Fraction | None) -> Fraction:
+    """Return a rounded epsilon above what failed, and below what held unless none is left."""
+    found = round_up(guess) if guess > 0 else Fraction(0)
+    if failed < found and (held is None or found < held):
+        return found
+    if held is None:
+        return round_up(2 * failed)
+    low = max(failed, held / DROP)
+    return min(round_up(Fraction(math.sqrt(low * held))), held)
+
+
+def _out_of_reach(ratio: float, limit: Fraction) -> DataError:
+    times = f"{ratio:.3g}" if ratio >= 1.1 else f"{ratio:.6g}"
+    return DataError(
+        "E_EPSILON",
+        f"max_stddev needs an epsilon above the limit of {decimal_text(limit)} for one request:"
+        f" there the error is {times} times as large",
+        hint="ask for a larger max_stddev, or for coarser groups",
+    )
 
 
 def round_up(value: Fraction) -> Fraction:

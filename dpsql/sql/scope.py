@@ -266,6 +266,14 @@ def locate(node: exp.Expr, fragment: Fragment) -> Span:
     return fragment.span(start, max(meta["end"] for meta in metas) + 1)
 
 
+def suggest_table(node: exp.Table, known: list[str]) -> str:
+    """The hint for a table that is not known: a name with a schema is never right."""
+    for name in known:
+        if node.args.get("db") and name.casefold() == node.name.casefold():
+            return f"write {name} alone: tables of a catalog are in no schema"
+    return suggest(node.name, known, "tables")
+
+
 def suggest(name: str, known: list[str], kind: str) -> str:
     """The hint for a name that is not known: the nearest one, or all."""
     near = difflib.get_close_matches(name.casefold(), [k.casefold() for k in known], n=1)

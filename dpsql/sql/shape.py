@@ -30,7 +30,7 @@ from dpsql.sql.relations import (
     renamed,
     renamed_fields,
 )
-from dpsql.sql.scope import PublicRows, locate, suggest
+from dpsql.sql.scope import PublicRows, locate, suggest_table
 from dpsql.sql.shell_expressions import Expressions, Placed, has_aggregates
 from dpsql.sql.shell_layers import Layers
 from dpsql.sql.shell_tables import Tables
@@ -190,7 +190,7 @@ class Shape:
             raise ProgrammingError(
                 "E_UNKNOWN_TABLE",
                 f"there is no table {printable(full)!r} in the catalog",
-                hint=suggest(node.name, known, "tables"),
+                hint=suggest_table(node, known),
                 span=self.locate(node),
             )
         if table.public:

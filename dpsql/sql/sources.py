@@ -15,7 +15,7 @@ from dpsql.sql.conditions import conjuncts
 from dpsql.sql.edges import check_edges
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.query import Lookup
-from dpsql.sql.scope import Joined, PublicRows, Scope, locate, suggest
+from dpsql.sql.scope import Joined, PublicRows, Scope, locate, suggest_table
 
 MAX_PAIRS = 1 << 22
 """Most combinations of a cell and a public row that a join is evaluated on."""
@@ -126,7 +126,7 @@ class _Sources:
             raise ProgrammingError(
                 "E_UNKNOWN_TABLE",
                 f"there is no table {printable(full)!r} in the catalog",
-                hint=suggest(source.name, known, "tables"),
+                hint=suggest_table(source, known),
                 span=locate(source, self.fragment),
             )
         return table

@@ -236,8 +236,19 @@ class Connection:
 
         Raises: InternalError; Interrupted, which is a KeyboardInterrupt.
         """
-        charges = Charges() if self._engine is None else self.engine.charges
+        charges = self._charges
         return interruptible(lambda: told(work, charges, lambda: Span.whole(text)), charges)
+
+    def interruptible(self, work: Callable[[], T]) -> T:
+        """Run ``work``, statements and what is done with their results; Ctrl-C says what they cost.
+
+        Raises: Interrupted.
+        """
+        return interruptible(work, self._charges)
+
+    @property
+    def _charges(self) -> Charges:
+        return Charges() if self._engine is None else self.engine.charges
 
     def set(self, name: str, value: str) -> None:
         """SET a session setting from its text."""

@@ -3,6 +3,7 @@
 Python raises KeyboardInterrupt in the main thread, at any bytecode; libraries swallow it, or turn
 it into an error of their own. While a statement runs, a handler stands in front of the one that
 was there: it notes every SIGINT, keeps it back where it has to wait, and passes it on otherwise.
+A SIGTERM that has a handler in Python, as in the ``dpsql`` command, waits in the same way.
 """
 
 from __future__ import annotations
@@ -13,52 +14,57 @@ import threading
 from types import FrameType
 from typing import Any
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-class _Sigint:
+
+class _Guard:
     """The handler, and what it has seen.
 
-    ``passed`` counts the interrupts that were raised, ``answered`` those of them that have had
-    their effect; while ``holding``, one is kept back, and ``waiting`` says that one came.
+    ``passed`` counts the signals that raised something, ``answered`` those of them that have had
+    their effect; while ``holding``, one is kept back, and ``waiting`` is its number.
     """
 
     __slots__ = ("answered", "before", "holding", "passed", "waiting")
 
     def __init__(self) -> None:
-        self.before: Any = None
-        self.passed = self.answered = 0
-        self.holding = self.waiting = False
+        self.before: dict[int, Any] = {}
+        self.passed = self.answered = self.waiting = 0
+        self.holding = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        self.waiting = self.holding
+        self.waiting = number if self.holding else 0
         if self.holding:
             return
         try:
-            self.before(number, frame)
+            self.before[number](number, frame)
         except BaseException:
             self.passed += 1
             raise
 
     def stand_in_front(self) -> bool:
-        """Take the place of a handler in Python; say whether that was done just now."""
-        found = signal.getsignal(signal.SIGINT)
-        if isinstance(found, _Sigint) or not callable(found):
-            return False
-        self.before = found
-        signal.signal(signal.SIGINT, self)
-        return True
+        """Take the places of handlers in Python; say whether any was taken just now."""
+        taken = False
+        for number in SIGNALS:
+            found = signal.getsignal(number)
+            if callable(found) and not isinstance(found, _Guard):
+                self.before[number] = found
+                signal.signal(number, self)
+                taken = True
+        return taken
 
     def step_back(self) -> None:
-        """Give the place back."""
-        if isinstance(signal.getsignal(signal.SIGINT), _Sigint):
-            signal.signal(signal.SIGINT, self.before)
+        """Give the places back."""
+        for number in SIGNALS:
+            if isinstance(signal.getsignal(number), _Guard):
+                signal.signal(number, self.before[number])
 
     def deliver(self) -> None:
-        """Pass on the interrupt that has waited, if one has. Raises: KeyboardInterrupt."""
+        """Pass on the signal that has waited, if one has. Raises: KeyboardInterrupt."""
         if self.waiting and not self.holding:
-            self(signal.SIGINT, sys._getframe())
+            self(self.waiting, sys._getframe())
 
 
-_sigint = _Sigint()
+_guard = _Guard()
 
 
 def _is_here() -> bool:
@@ -77,19 +83,19 @@ class Watched:
     def __enter__(self) -> Watched:
         self._here, self._first = _is_here(), False
         if self._here:
-            _sigint.holding = _sigint.waiting = False
+            _guard.holding, _guard.waiting = False, 0
             answer()
-            self._first = _sigint.stand_in_front()
+            self._first = _guard.stand_in_front()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._first:
-            _sigint.step_back()
+            _guard.step_back()
 
     @property
     def interrupted(self) -> bool:
         """Whether an interrupt was raised here that had no effect so far."""
-        return self._here and _sigint.passed > _sigint.answered
+        return self._here and _guard.passed > _guard.answered
 
 
 class Held:
@@ -101,20 +107,20 @@ class Held:
     __slots__ = ("_first", "_here", "_outer")
 
     def __enter__(self) -> None:
-        self._here, self._first, self._outer = _is_here(), False, _sigint.holding
+        self._here, self._first, self._outer = _is_here(), False, _guard.holding
         if self._here:
-            self._first = _sigint.stand_in_front()
-            _sigint.holding = True
+            self._first = _guard.stand_in_front()
+            _guard.holding = True
 
     def __exit__(self, *_: object) -> None:
         if not self._here:
             return
-        _sigint.holding = self._outer
+        _guard.holding = self._outer
         try:
-            _sigint.deliver()
+            _guard.deliver()
         finally:
             if self._first:
-                _sigint.step_back()
+                _guard.step_back()
 
 
 class Allowed:
@@ -126,18 +132,18 @@ class Allowed:
     __slots__ = ("_here", "_outer")
 
     def __enter__(self) -> None:
-        self._here, self._outer = _is_here(), _sigint.holding
+        self._here, self._outer = _is_here(), _guard.holding
         if self._here:
             try:
-                _sigint.holding = False
-                _sigint.deliver()
+                _guard.holding = False
+                _guard.deliver()
             except BaseException:
-                _sigint.holding = self._outer
+                _guard.holding = self._outer
                 raise
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._here:
-            _sigint.holding = self._outer
+            _guard.holding = self._outer
             if kind is None:
                 answer()
 
@@ -145,10 +151,10 @@ class Allowed:
 def answer() -> None:
     """Note that the interrupts so far have had their effect, such as an early end of a run."""
     if _is_here():
-        _sigint.answered = _sigint.passed
+        _guard.answered = _guard.passed
 
 
 def check() -> None:
     """Raise an interrupt once more that a library has swallowed. Raises: KeyboardInterrupt."""
-    if _is_here() and _sigint.passed > _sigint.answered:
+    if _is_here() and _guard.passed > _guard.answered:
         raise KeyboardInterrupt

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dpsql import __version__
-from dpsql.errors import Error
-from dpsql.ui.connect import blaming_options, open_connection
+from dpsql.errors import Error, Interrupted
+from dpsql.ui.connect import blaming_options, open_connection, sit
 from dpsql.ui.ledger import ACTS, show
 
 if TYPE_CHECKING:
@@ -98,18 +98,17 @@ def query(
     first = None if init is None else read_text(init)
     connection = open_connection(catalog, epsilon, delta, noise, effort, analyst)
     session = Session(connection, Path(catalog).stem, chosen, stddev=stddev)
-    try:
-        if first is not None:
-            session.run_text(first)
-        return _run_texts(session, texts) if texts else _run_prompt(session)
-    finally:
-        session.close()
+    return sit(connection, lambda: _run_texts(session, first, texts), session.close)
 
 
-def _run_texts(session: Session, texts: list[str]) -> int:
+def _run_texts(session: Session, first: str | None, texts: list[str]) -> int:
     from dpsql.ui.session import Quit
 
     try:
+        if first is not None:
+            session.run_text(first)
+        if not texts:
+            return _run_prompt(session)
         for text in texts:
             session.run_text(text)
     except Quit:
@@ -168,11 +167,8 @@ def run(
         dry_run=dry_run,
     )
     connection = open_connection(catalog, epsilon, delta, noise, effort, analyst)
-    try:
-        with blaming_options():
-            run_batch(connection, order)
-    finally:
-        connection.close()
+    with blaming_options():
+        sit(connection, lambda: run_batch(connection, order), connection.close)
     return OK
 
 
@@ -223,8 +219,8 @@ def run_command_line(arguments: list[str]) -> int:
         return _report_usage(error)
     except Error as error:
         return _report_error(error)
-    except (KeyboardInterrupt, click.Abort):
-        print("interrupted", file=sys.stderr)
+    except (KeyboardInterrupt, click.Abort) as stop:
+        print(_describe_interrupt(stop.__cause__ or stop), file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         return _close_stdout(OK)
@@ -235,6 +231,13 @@ def run_command_line(arguments: list[str]) -> int:
         from dpsql.faults import unexpected
 
         return _report_error(unexpected(error))
+
+
+def _describe_interrupt(stop: BaseException) -> str:
+    if isinstance(stop, Interrupted):
+        return stop.message
+    before = "dpsql.dbapi" not in sys.modules  # nothing can have been charged yet
+    return "interrupted: nothing was charged" if before else "interrupted"
 
 
 def _report_error(error: Error) -> int:

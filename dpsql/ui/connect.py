@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from dpsql.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from dpsql.dbapi import Connection
+
+T = TypeVar("T")
 
 LARGEST_EPSILON = Fraction(10**6)
 """What the limits of a catalog cannot exceed; the catalog's own are checked on connecting."""
@@ -26,11 +28,13 @@ def open_connection(
 ) -> Connection:
     """Connect with options as the user wrote them.
 
-    Raises: UsageError for a malformed option; other errors of ``dpsql.connect``.
+    Raises: UsageError for a malformed option; other errors of ``dpsql.connect``; Interrupted.
     """
-    from dpsql import dbapi
+    from dpsql.charges import Charges, interruptible
 
-    with blaming_options():
+    def connect() -> Connection:
+        from dpsql import dbapi
+
         connection = dbapi.connect(
             catalog,
             epsilon=None if epsilon is None else dbapi.parse_epsilon_text(epsilon, LARGEST_EPSILON),
@@ -41,6 +45,21 @@ def open_connection(
         if effort is not None:
             connection.set("effort", effort)
         return connection
+
+    with blaming_options():
+        return interruptible(connect, Charges())
+
+
+def sit(connection: Connection, work: Callable[[], T], close: Callable[[], None]) -> T:
+    """Use a connection and close it; Ctrl-C says what was charged. Raises: Interrupted."""
+
+    def use() -> T:
+        try:
+            return work()
+        finally:
+            close()
+
+    return connection.interruptible(use)
 
 
 @contextlib.contextmanager

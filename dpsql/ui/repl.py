@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpsql.errors import Error
+from dpsql.errors import Error, Interrupted
 from dpsql.ui.describe import gauge
 from dpsql.ui.inputs import is_command
 from dpsql.ui.numbers import floor_text
@@ -42,9 +43,9 @@ def run_prompt(session: Session) -> int:
         except EOFError:
             return 0
         try:
-            answer_input(session, text)
-        except KeyboardInterrupt:
-            tell("interrupted")
+            session.connection.interruptible(partial(answer_input, session, text))
+        except Interrupted as stop:
+            tell(stop.message)
         except Quit:
             return 0
         except Error as error:

@@ -66,7 +66,7 @@ def run_batch(connection: Connection, order: Order) -> None:
         batch = _gather(connection, order, forecast, results, chosen)
         try:
             _deliver(order, batch, chosen, out, report)
-        except BaseException:
+        except Exception:
             tell("the answers are paid for: the same command again costs nothing")
             raise
     _tell_end(order, batch, results)

@@ -1,23 +1,41 @@
-"""Ctrl-C while DuckDB works, which catches it itself, is an interrupt and not a failure."""
+"""Ctrl-C at any moment: nothing is charged, or what was charged is stored, or the loss is told."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import duckdb
 import pytest
 
+import dpsql
+from benchmarks import interrupts
+from benchmarks.interrupts import Interrupts
+from dpsql import clipping, engine
+from dpsql.answer.releases import Releases
+from dpsql.answer.synthetics import Synthetics
+from dpsql.dbapi import Connection
+from dpsql.interrupts import Allowed, Held, Watched, check
+from dpsql.plan import request
+from dpsql.privacy import ledger as privacy_ledger
+from dpsql.privacy.ledger import Ledger
 from dpsql.privacy.vault.base import sealed
 from dpsql.sealed import Sealed
 
-LONG = "SELECT SUM(SQRT(i * j)) FROM range(100000) AS t(i), range(100000) AS s(j)"
+LONG = "SELECT SUM(SQRT(i)) FROM range(20000000000) AS t(i)"
+COUNT = int(os.environ.get("INTERRUPTS", "18"))
 
 
 def in_the_vault() -> object:
-    return sealed(lambda: duckdb.connect().execute(LONG).fetchall())
+    return sealed(lambda: duckdb.connect(config={"threads": 1}).execute(LONG).fetchall())
 
 
 def over_public_values() -> object:
@@ -34,3 +52,219 @@ def test_an_interrupt_within_duckdb_is_one(work: Callable[[], object]) -> None:
     finally:
         timer.join()
     assert caught.value.__context__ is None or caught.value.__suppress_context__
+
+
+@pytest.fixture
+def few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Interrupts:
+    """Statements over few rows, in catalogs of their own."""
+    monkeypatch.setattr(interrupts, "ROWS", 500)
+    monkeypatch.setenv("DPSQL_CACHE", "off")
+    return Interrupts(tmp_path, seed=1)
+
+
+def test_interrupts_at_random_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "ROWS", 500)
+    found = interrupts.run(COUNT)
+    assert [each for each in found if each.wrong] == []
+    assert len(found) == COUNT
+
+
+STEPS = (
+    (Ledger, "debit", "select"),
+    (privacy_ledger, "issue", "batch"),
+    (engine, "measure", "units"),
+    (Releases, "add", "select"),
+    (Ledger, "settle", "gaussian"),
+    (Releases, "add_clipped", "threshold"),
+    (clipping, "answer_sum", "clip"),
+    (Synthetics, "add", "synthetic"),
+    (Synthetics, "keep", "mwem"),
+)
+"""A function at every step from the debit to the end, and a statement that calls it."""
+
+
+@contextmanager
+def at(owner: Any, name: str, send: Callable[[], None], before: bool) -> Iterator[None]:
+    """Send as a function is called, or as it returns."""
+    real = getattr(owner, name)
+
+    def interrupted(*given: Any, **named: Any) -> Any:
+        if before:
+            send()
+        found = real(*given, **named)
+        if not before:
+            send()
+        return found
+
+    with mock.patch.object(owner, name, interrupted):
+        yield
+
+
+def interrupt_at(few: Interrupts, step: tuple[Any, str, str], before: bool) -> Any:
+    """One interrupt, sent twice, as an impatient user would."""
+    owner, name, kind = step
+    sent: list[float] = []
+
+    def send() -> None:
+        sent.append(0.0)
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    return few._interrupt(kind, at(owner, name, send, before), sent)
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: f"{step[1]}-{step[2]}")
+def test_from_the_debit_to_the_release_an_interrupt_waits(
+    few: Interrupts, step: tuple[Any, str, str], before: bool
+) -> None:
+    found = interrupt_at(few, step, before)
+    assert (found.outcome, found.wrong) == ("stored", ())
+
+
+@pytest.mark.parametrize("step", STEPS[1:4], ids=lambda step: step[1])
+def test_a_step_that_does_not_wait_is_found(
+    few: Interrupts, step: tuple[Any, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpsql.charges.Held", nullcontext)
+    assert interrupt_at(few, step, before=True).wrong
+
+
+def test_a_release_that_is_not_stored_is_found(
+    few: Interrupts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Releases, "add", lambda *_: None)
+    said, *_ = interrupt_at(few, (engine, "measure", "select"), before=False).wrong
+    assert said == "entry 1 is released, its release stored: False"
+
+
+@pytest.mark.parametrize("fault", [RuntimeError("x"), SystemError("y"), ZeroDivisionError()])
+def test_what_a_library_makes_of_an_interrupt_is_one(adult: Connection, fault: Exception) -> None:
+    def library(*_: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise fault from None
+
+    with mock.patch.object(engine, "make_plan", library), pytest.raises(dpsql.Interrupted) as found:
+        adult.execute("SELECT COUNT(*) FROM adult WHERE age > 20")
+    assert found.value.message == "interrupted: nothing was charged"
+    with (
+        mock.patch.object(engine, "make_plan", mock.Mock(side_effect=fault)),
+        pytest.raises(dpsql.InternalError, match="E_UNEXPECTED"),
+    ):
+        adult.execute("SELECT COUNT(*) FROM adult WHERE age > 20")
+
+
+def test_an_interrupt_that_a_library_swallows_comes_before_the_charge(adult: Connection) -> None:
+    real = request.make_plan
+
+    def library(*given: Any) -> Any:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return real(*given)
+
+    with mock.patch.object(engine, "make_plan", library), pytest.raises(dpsql.Interrupted) as found:
+        adult.execute("SELECT COUNT(*) FROM adult WHERE age > 20")
+    assert not found.value.charged
+    assert adult.budget.entries == 0
+    adult.execute("SELECT COUNT(*) FROM adult WHERE age > 20")
+
+
+def test_sections_nest_and_give_the_handler_back() -> None:
+    seen: list[object] = []
+    before = signal.signal(signal.SIGINT, lambda *_: seen.append("mine"))
+    mine = signal.getsignal(signal.SIGINT)
+    try:
+        with Watched() as watch, Held():
+            with Held():
+                signal.raise_signal(signal.SIGINT)
+            seen.append("inner")
+            with Allowed():
+                seen.append("allowed")
+                signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+            seen.append("end")
+        assert signal.getsignal(signal.SIGINT) is mine
+        assert not watch.interrupted, "a handler that raises nothing interrupts nothing"
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == ["inner", "mine", "allowed", "mine", "end", "mine"]
+
+
+def test_a_signal_without_a_handler_is_left_alone() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Watched(), Held():
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_thread_has_nothing_to_hold() -> None:
+    found: list[object] = []
+
+    def work() -> None:
+        with Watched() as watch, Held(), Allowed():
+            check()
+            found.append(watch.interrupted)
+            found.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [False, signal.getsignal(signal.SIGINT)]
+
+
+def test_an_interrupt_of_another_statement_is_not_this_one() -> None:
+    with suppress(KeyboardInterrupt), Watched():
+        signal.raise_signal(signal.SIGINT)
+    with Watched() as watch:
+        check()
+        assert not watch.interrupted
+
+
+SLOW = """
+import signal, sys
+from dpsql import engine
+from dpsql.privacy.ledger import Ledger
+where, signals = sys.argv.pop(1), int(sys.argv.pop(1))
+owner, name = (engine, "make_plan") if where == "plan" else (Ledger, "settle")
+real = getattr(owner, name)
+def interrupted(*given):
+    signal.raise_signal(signals)
+    return real(*given)
+setattr(owner, name, interrupted)
+from dpsql.__main__ import main
+main()
+"""
+COSTS = {
+    "plan": "interrupted: nothing was charged",
+    "settle": "interrupted: epsilon 1 was charged and what it paid for is stored: ask again, free",
+}
+
+
+@pytest.mark.parametrize("where", COSTS)
+@pytest.mark.parametrize("how", ["run", "-c"])
+def test_the_command_says_what_was_charged(demo: Path, where: str, how: str) -> None:
+    sql = "SELECT COUNT(*) FROM adult WHERE age > 20"
+    (demo / "q.sql").write_text(sql)
+    given = (
+        ["run", "q.sql", "--catalog", "adult.toml"] if how == "run" else ["adult.toml", how, sql]
+    )
+    command = [sys.executable, "-c", SLOW, where, str(int(signal.SIGINT)), *given, "-e", "1"]
+    done = subprocess.run(command, cwd=demo, capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert done.stderr.strip().splitlines()[-1] == COSTS[where]
+    assert done.stdout == ""
+
+
+def test_a_request_to_terminate_waits_too(demo: Path) -> None:
+    sql = "SELECT COUNT(*) FROM adult WHERE age > 20"
+    number = str(int(signal.SIGTERM))
+    command = [sys.executable, "-c", SLOW, "settle", number, "adult.toml", "-c", sql, "-e", "1"]
+    done = subprocess.run(command, cwd=demo, capture_output=True, text=True, check=False)
+    assert done.returncode == 128 + signal.SIGTERM
+    with dpsql.connect(demo / "adult.toml", epsilon=1) as connection:
+        assert connection.entries()[-1].state == "released"
+        assert connection.execute(sql).result.cost.free  # type: ignore[union-attr]

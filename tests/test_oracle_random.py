@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import dpsql
 from dpsql.dbapi import Connection, Result
 from tests.support.oracle import ROWS, compare, write_world
+from tests.support.persons import Persons, persons, statements_of_persons, write_persons
 from tests.support.seam import zero_noise
 from tests.support.statements import Measured, Statement, statements
 
@@ -55,6 +56,35 @@ def test_random_statements_on_random_tables(
             for statement in wanted:
                 if (result := answer(connection, statement.sql)) is not None:
                     compare(statement, result, database, len(rows))
+        database.close()
+
+
+@settings(
+    max_examples=TABLES,
+    deadline=None,
+    derandomize="ORACLE_TABLES" not in os.environ,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@given(
+    table=persons(),
+    wanted=st.lists(statements_of_persons(), min_size=8, max_size=16),
+    mechanism=st.sampled_from(["identity"] * 9 + ["auto"]),
+    noise=st.sampled_from(["laplace", "gaussian", "auto"]),
+)
+def test_random_statements_about_persons(
+    table: Persons, wanted: list[Statement], mechanism: str, noise: str
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        database = write_persons(folder, table)
+        with zero_noise(), dpsql.connect(folder / "t.toml", epsilon=1) as connection:
+            connection.execute(f"SET mechanism = {mechanism}")
+            connection.execute(f"SET delta = {'0' if noise == 'laplace' else '1e-9'}")
+            connection.execute(f"SET noise = {noise}")
+            for statement in wanted:
+                if (result := answer(connection, statement.sql)) is not None:
+                    compare(statement, result, database, len(table.rows))
         database.close()
 
 

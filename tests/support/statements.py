@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from hypothesis import strategies as st
 
@@ -27,13 +28,17 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement and what is compared: its columns, and whether rows come in its own order."""
+    """A statement and what is compared: its columns, and whether rows come in its own order.
+
+    ``exact`` asks DuckDB the same where the statement itself cannot.
+    """
 
     sql: str
     keys: int
     measured: tuple[Measured, ...]
     ordered: bool = False
     whole: bool = True
+    exact: str = ""
 
     def tolerance(self, rows: int, column: int) -> float:
         """How far a number in a column may be from DuckDB's, beside relative rounding."""
@@ -45,6 +50,8 @@ def pick(*texts: str) -> st.SearchStrategy[str]:
     """One of several texts."""
     return st.sampled_from(texts)
 
+
+Others: TypeAlias = "st.SearchStrategy[Measured] | None"
 
 WHOLE = pick("0", "1", "2", "3", "5", "-1", "7", "9", "100")
 COMPARE = pick("=", "<>", "<", "<=", ">", ">=", "!=")
@@ -170,8 +177,10 @@ def measures(draw: st.DrawFn) -> Measured:
 
 
 @st.composite
-def aggregates(draw: st.DrawFn) -> Measured:
-    """A count, sum, mean, spread or quantile."""
+def aggregates(draw: st.DrawFn, others: Others = None) -> Measured:
+    """A count, sum, mean, spread or quantile, or one of the ``others``."""
+    if others is not None and draw(st.integers(0, 2)):
+        return draw(others)
     kind = draw(pick(*["count"] * 4, *["sum"] * 4, "mean", "mean", "spread", "rank", "ratio"))
     kept = f" FILTER (WHERE {draw(conditions())})" if draw(st.booleans()) else ""
     if kind == "count":
@@ -222,12 +231,13 @@ KEYS = pick(
 )
 
 
+FORMS = (*["plain"] * 6, "sets", "running", "public", "values", "shell", "shell", "window")
+
+
 @st.composite
-def statements(draw: st.DrawFn) -> Statement:
-    """A statement of any form."""
-    form = draw(
-        pick(*["plain"] * 6, "sets", "running", "public", "values", "shell", "shell", "window")
-    )
+def statements(draw: st.DrawFn, forms: Sequence[str] = FORMS, others: Others = None) -> Statement:
+    """A statement of one of these forms, over these aggregates and ``others``."""
+    form = draw(pick(*forms))
     where = f" WHERE {draw(conditions())}" if draw(st.booleans()) else ""
     chosen = draw(st.lists(KEYS, max_size=3, unique=True))
     keys = list(chosen)
@@ -236,7 +246,7 @@ def statements(draw: st.DrawFn) -> Statement:
     if form in ("sets", "running", "shell", "window") and not keys:
         keys = ["a"]
     count = draw(st.integers(1, 3))
-    measured = [draw(aggregates()) for _ in range(count)]
+    measured = [draw(aggregates(others)) for _ in range(count)]
     if form == "running":
         return _running(draw, keys, where)
     if form in ("public", "values"):
@@ -244,7 +254,7 @@ def statements(draw: st.DrawFn) -> Statement:
     return _grouped(draw, form, keys, where, measured)
 
 
-def _columns(keys: Sequence[str], measured: Sequence[Measured]) -> str:
+def columns_of(keys: Sequence[str], measured: Sequence[Measured]) -> str:
     items = [f"{key} AS k{i}" for i, key in enumerate(keys)]
     return ", ".join(items + [f"{each.sql} AS x{j}" for j, each in enumerate(measured)])
 
@@ -261,12 +271,12 @@ def _grouped(
     }
     spelling = draw(pick(*names))
     group = f" GROUP BY {names[spelling]}" if keys else ""
-    items = _columns(keys, measured)
+    items = columns_of(keys, measured)
     if form == "sets":
         shape = draw(pick("CUBE ({})", "ROLLUP ({})", "GROUPING SETS (({0}), ({1}), ())"))
         listed = shape.format(", ".join(keys[:2]), keys[0])
         bits = ", ".join(f"GROUPING({key}) AS g{i}" for i, key in enumerate(keys[:2]))
-        items = f"{bits}, {_columns(keys[:2], measured)}"
+        items = f"{bits}, {columns_of(keys[:2], measured)}"
         text = f"SELECT {items} FROM t{where} GROUP BY {listed}"
         return Statement(text, 2 * len(keys[:2]), tuple(measured))
     if form == "window":
@@ -303,7 +313,7 @@ def _running(draw: st.DrawFn, keys: list[str], where: str) -> Statement:
     apart = f"PARTITION BY {', '.join(keys[1:])} " if len(keys) > 1 else ""
     window = f"SUM({inner}) OVER ({apart}ORDER BY {keys[0]}{way})"
     measured = (Measured(window), Measured("COUNT(*)"))
-    text = f"SELECT {_columns(keys, measured)} FROM t{where} GROUP BY {', '.join(keys)}"
+    text = f"SELECT {columns_of(keys, measured)} FROM t{where} GROUP BY {', '.join(keys)}"
     return Statement(text, len(keys), measured, whole=False)
 
 
@@ -317,5 +327,5 @@ def _public(draw: st.DrawFn, form: str, where: str, measured: list[Measured]) ->
         source = f"t {join} bands ON "
         source += draw(pick("a BETWEEN lo AND hi", "t.a = bands.lo", "a >= lo AND a < hi"))
         key = draw(pick("name", "lo", "bands.hi", "upper(name)"))
-    text = f"SELECT {_columns([key], measured)} FROM {source}{where} GROUP BY 1"
+    text = f"SELECT {columns_of([key], measured)} FROM {source}{where} GROUP BY 1"
     return Statement(text, 1, tuple(measured))

@@ -1,0 +1,28 @@
+"""The map names what is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+MAP = (ROOT / "docs" / "architecture.md").read_text()
+
+
+def test_every_room_is_on_the_map() -> None:
+    rooms = {path.name for path in (ROOT / "dpsql").iterdir() if (path / "__init__.py").exists()}
+    assert {room for room in rooms if f"| `{room}/` |" not in MAP} == set()
+
+
+def test_every_path_on_the_map_exists() -> None:
+    found: set[str] = set()
+    for line in MAP.splitlines():
+        folder = ""
+        for path in re.findall(r"`([\w./]+(?:\.py|/))`", line):
+            # "`plan/target.py`, `layout.py`": a bare name is in the folder named before it.
+            folder, name = path.rsplit("/", 1) if "/" in path else (folder, path)
+            found.add(f"{folder}/{name}" if folder else name)
+    places = (ROOT, ROOT / "dpsql", ROOT / "dpsql" / "plan")
+    missing = [path for path in sorted(found) if not any((p / path).exists() for p in places)]
+    assert len(found) > 30
+    assert missing == []

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
+import io
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from dpsql.algebra.operator import Operator
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins, Periods, add_periods
 from dpsql.errors import NotSupportedError, OperationalError, ProgrammingError, printable
+from dpsql.files import new_file
 from dpsql.plan.pattern import Pattern
 from dpsql.plan.terms import Polynomial, Term
 from dpsql.plan.workload import Product
@@ -151,9 +152,7 @@ def check_target(path: Path) -> None:
     except (OSError, ValueError):
         taken, there = False, False
     if taken or not there:
-        why = "exists already" if taken else "cannot be written"
-        hint = "choose another name" if taken else "check the folder"
-        raise OperationalError("E_OUTPUT", f"{printable(path.name)} {why}", hint=hint)
+        raise _unwritable(path, taken)
 
 
 def write_rows(columns: Mapping[str, list[Any]], path: Path) -> None:
@@ -162,27 +161,31 @@ def write_rows(columns: Mapping[str, list[Any]], path: Path) -> None:
     Raises: OperationalError (E_OUTPUT).
     """
     check_target(path)
-    part = path.with_name(path.name + ".part")
+    write = _write_csv if path.suffix.lower() == ".csv" else _write_parquet
     try:
-        if path.suffix.lower() == ".csv":
-            with part.open("w", newline="", encoding="utf-8") as file:
-                writer = csv.writer(file)
-                writer.writerow(columns)
-                writer.writerows(zip(*columns.values(), strict=True))
-        else:
-            _write_parquet(columns, part)
-        os.replace(part, path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise OperationalError(
-            "E_OUTPUT", f"{printable(path.name)} cannot be written", hint="check the folder"
-        ) from None
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+        with new_file(path) as file:
+            write(columns, file)
+    except OSError as error:
+        taken = isinstance(error, FileExistsError)
+        raise _unwritable(path, taken) from None
 
 
-def _write_parquet(columns: Mapping[str, list[Any]], path: Path) -> None:
+def _unwritable(path: Path, taken: bool) -> OperationalError:
+    why = "exists already" if taken else "cannot be written"
+    hint = "choose another name" if taken else "check the folder"
+    return OperationalError("E_OUTPUT", f"{printable(path.name)} {why}", hint=hint)
+
+
+def _write_csv(columns: Mapping[str, list[Any]], file: BinaryIO) -> None:
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    text.flush()
+    text.detach()
+
+
+def _write_parquet(columns: Mapping[str, list[Any]], file: BinaryIO) -> None:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -190,4 +193,4 @@ def _write_parquet(columns: Mapping[str, list[Any]], path: Path) -> None:
         raise OperationalError(
             "E_OUTPUT", "Parquet needs pyarrow", hint="pip install 'dpsql[arrow]', or write x.csv"
         ) from None
-    pyarrow.parquet.write_table(pyarrow.table(dict(columns)), path)
+    pyarrow.parquet.write_table(pyarrow.table(dict(columns)), file)

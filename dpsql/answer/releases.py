@@ -16,6 +16,7 @@ from typing import TypeVar
 from dpsql.answer.clipped import ClippedSums, decode_clipped
 from dpsql.answer.stored import Release, decode, encode
 from dpsql.errors import LedgerError
+from dpsql.files import keep_private
 
 __all__ = ["Release", "Releases"]
 
@@ -153,7 +154,7 @@ class Releases:
         try:
             with _Store(self.path) as db:
                 store(db)
-        except sqlite3.Error:
+        except (sqlite3.Error, OSError):
             raise LedgerError(
                 "E_LEDGER_IO",
                 problem.format(self.path.name),
@@ -165,6 +166,7 @@ class _Store:
     """A connection that commits on success and always closes."""
 
     def __init__(self, path: Path) -> None:
+        keep_private(path)
         self._db = sqlite3.connect(path, timeout=30.0)
 
     def __enter__(self) -> sqlite3.Connection:

@@ -30,6 +30,7 @@ from dpsql.answer.stored import zipped
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Unit
 from dpsql.errors import LedgerError, ProgrammingError, printable
+from dpsql.files import keep_private
 
 _KINDS = {
     "factored": "dpsql.adaptive.factored:Factored",
@@ -155,6 +156,7 @@ class Synthetics:
         if not self.path.exists():
             return None
         try:
+            keep_private(self.path)
             with closing(sqlite3.connect(self.path, timeout=30.0)) as db:
                 db.executescript(_SCHEMA)
                 return load(db)
@@ -168,13 +170,14 @@ class Synthetics:
     def _write(self, sql: str, key: str, synthetic: Synthetic) -> None:
         body = _encode(synthetic)
         try:
+            keep_private(self.path)
             with closing(sqlite3.connect(self.path, timeout=30.0)) as db, db:
                 db.execute("PRAGMA synchronous = FULL")
                 db.executescript(_SCHEMA)
                 db.execute(sql, (key, body, _digest(key, body)))
         except sqlite3.IntegrityError:
             raise _Taken from None
-        except sqlite3.Error:
+        except (sqlite3.Error, OSError):
             raise LedgerError(
                 "E_LEDGER_IO",
                 f"the model cannot be stored in {self.path.name}; the charge stays",

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from dpsql.files import make_folder
 from dpsql.plan.kinds import decode_strategy
 from dpsql.plan.quantise import Integers
 from dpsql.plan.select import Selection, choose
@@ -97,7 +98,7 @@ def write(path: Path, found: Selection) -> None:
     }
     text = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
         try:
             with os.fdopen(handle, "wb") as file:

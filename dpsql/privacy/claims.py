@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dpsql.errors import LedgerError
+from dpsql.files import make_folder
 from dpsql.privacy.anchor import anchor_path
 from dpsql.privacy.durable import exclusive, replace_file
 
@@ -41,7 +42,7 @@ def claim_sources(folder: Path, sources: Iterable[str], ledger: Path, ledger_id:
     Raises: LedgerError E_LEDGER_MISMATCH, E_LEDGER_IO.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(folder)
         with exclusive(folder / "sources.lock"):
             for source in sources:
                 _claim(folder, os.path.realpath(source), str(ledger), ledger_id)

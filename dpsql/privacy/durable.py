@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from dpsql.files import OWNER, create, tighten
 from dpsql.interrupts import Allowed
 
 if sys.platform == "win32":
@@ -19,7 +20,6 @@ _NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "9p", "ceph", "lustre"}
     | {"glusterfs", "fuse.glusterfs", "fuse.sshfs", "fuse.s3fs"}
 )
-_MODE = 0o600
 _GUARDED: int = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 _held: set[int] = set()
 
@@ -30,9 +30,10 @@ def exclusive(path: Path) -> Iterator[None]:
 
     The kernel gives it up when the process dies. Raises: OSError.
     """
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | _GUARDED, _MODE)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | _GUARDED, OWNER)
     _held.add(fd)
     try:
+        tighten(path)
         _lock(fd)
         try:
             yield
@@ -88,7 +89,8 @@ else:
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file durably, so that a crash leaves the old content or the new. Raises: OSError."""
     fresh = path.with_name(path.name + ".new")
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _GUARDED, _MODE)
+    fresh.unlink(missing_ok=True)  # of a crash
+    fd = create(fresh)
     try:
         view = memoryview(content)
         while view:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from dpsql.errors import BudgetExceeded, DataError, LedgerError
+from dpsql.files import make_folder
 from dpsql.privacy import store
 from dpsql.privacy.accounting import Cost, Policy
 from dpsql.privacy.anchor import Anchor, anchor_path, read_anchor
@@ -81,7 +82,7 @@ class Ledger:
         _check_names(policy_hash, *(nested or {}))
         with io_errors():
             ledger._path.parent.mkdir(parents=True, exist_ok=True)
-            ledger._anchor.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(ledger._anchor.parent)
             if on_network_disk(ledger._path.parent):
                 raise LedgerError("E_LEDGER_IO", "a ledger cannot be kept on a network disk")
             with exclusive(ledger._lock_file):
@@ -181,7 +182,7 @@ class Ledger:
         """
         ledger = cls._at(path, anchor_dir)
         with ledger._exclusive() as db:
-            ledger._anchor.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(ledger._anchor.parent)
             state = (
                 ledger._read(db) if read_anchor(ledger._anchor) is None else ledger._catch_up(db)
             )

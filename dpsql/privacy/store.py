@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from dpsql import files
 from dpsql.errors import LedgerError
 from dpsql.privacy.chain import COLUMNS, Entry
 from dpsql.privacy.durable import sync_directory
@@ -61,6 +62,7 @@ def connect(path: Path, mode: str = "rw") -> Iterator[sqlite3.Connection]:
     Raises: LedgerError E_LEDGER_IO, E_LEDGER_TAMPERED for SQLite's own failures.
     """
     quoted = path.as_uri() + f"?mode={mode}"
+    files.tighten(path)
     try:
         with closing(sqlite3.connect(quoted, uri=True, isolation_level=None, timeout=20)) as db:
             _settle_settings(db)
@@ -88,7 +90,7 @@ def create(path: Path, first: Entry, budgets: Mapping[str, Spent], salt: bytes) 
     fresh = path.with_name(path.name + ".new")
     for leftover in (fresh, Path(f"{fresh}-journal")):
         leftover.unlink(missing_ok=True)
-    os.close(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    os.close(files.create(fresh))
     with connect(fresh) as db:
         db.execute("BEGIN IMMEDIATE")
         for statement in _SCHEMA.values():

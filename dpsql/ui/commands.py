@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpsql.errors import ProgrammingError, UsageError, printable
+from dpsql.files import open_output
 from dpsql.ui.chart import bars_of, draw_bars
 from dpsql.ui.describe import budget_lines, ledger_grid
 from dpsql.ui.formats import FORMATS, find_format
@@ -176,7 +177,7 @@ def set_output(session: Session, argument: str) -> None:
     if names:
         path = Path(names[0]).expanduser()
         try:
-            session.sink = path.open("wb" if force or not path.is_file() else "xb")
+            session.sink = open_output(path, force)
         except (OSError, ValueError) as error:
             problem = (getattr(error, "strerror", None) or str(error)).lower()
             hint = "add --force to replace it" if isinstance(error, FileExistsError) else None

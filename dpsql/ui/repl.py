@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpsql.errors import Error, Interrupted
+from dpsql.files import keep_private, make_folder
 from dpsql.ui.describe import gauge
 from dpsql.ui.inputs import is_command
 from dpsql.ui.numbers import floor_text
@@ -156,8 +157,8 @@ def open_history() -> History:
 
     path = history_path()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.touch(mode=0o600)
+        make_folder(path.parent)
+        keep_private(path)
     except (OSError, ValueError):
         return InMemoryHistory()
     return FileHistory(str(path))

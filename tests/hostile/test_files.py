@@ -1,0 +1,172 @@
+"""Every file that dpsql writes is new, is no link's target, and is its owner's alone."""
+
+from __future__ import annotations
+
+import ast
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+import dpsql
+from dpsql import curator, files
+from dpsql.answer import modelled, releases
+from dpsql.answer.releases import Releases, _Store
+from dpsql.plan import cache
+from dpsql.privacy.durable import replace_file
+from dpsql.ui import repl
+
+ROOT = Path(__file__).parents[2] / "dpsql"
+STATEMENTS = (
+    "SELECT sex, COUNT(*) FROM adult GROUP BY sex",
+    "SELECT COUNT(*) FROM adult WHERE age > 40",
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(clip = 'svt') SUM(capital_gain) FROM adult",
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(mechanism = 'mwem') sex, race, COUNT(*) FROM adult "
+    "GROUP BY CUBE (sex, race)",
+    "CREATE SYNTHETIC TABLE s FROM adult FOR (SELECT sex, COUNT(*) FROM adult GROUP BY sex) "
+    "OPTIONS(epsilon = 1)",
+)
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def session(catalog: Path) -> None:
+    """Make a file of every kind."""
+    with dpsql.connect(catalog, epsilon=1) as connection:
+        for sql in STATEMENTS:
+            connection.execute(sql)
+    modelled.write_rows({"a": [1, 2]}, catalog.parent / "rows.csv")
+    repl.open_history()
+
+
+def wider(folder: Path, known: set[Path]) -> dict[str, str]:
+    """The files and folders, but for known ones, on which others have rights."""
+    modes = {p: p.lstat().st_mode for p in folder.rglob("*") if p not in known}
+    return {str(p.relative_to(folder)): oct(m) for p, m in modes.items() if m & 0o077}
+
+
+def test_a_session_leaves_nothing_that_others_can_read(
+    demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (demo / "adult.toml").read_text().replace('anchor = "anchors"', "")
+    (demo / "adult.toml").write_text(text)
+    known = set(tmp_path.rglob("*"))
+    monkeypatch.setattr(cache, "WORTH_SECONDS", 0)
+    with umask(0):
+        session(demo / "adult.toml")
+        made = [path.name for path in tmp_path.rglob("*") if path not in known]
+        assert wider(tmp_path, known) == {}
+        for end in (".ledger", ".lock", ".releases", ".synthetic", ".anchor", ".source", ".inode",
+                    ".npz", "rows.csv", "history"):  # fmt: skip
+            assert any(name.endswith(end) for name in made), end
+        curator.raise_budget(demo / "adult.toml", Fraction(200))
+        for path in demo.iterdir():
+            if path not in known and path.is_file():
+                path.chmod(0o666)
+        with dpsql.connect(demo / "adult.toml", epsilon=1) as connection:
+            for sql in STATEMENTS[:-1]:
+                connection.execute(sql)
+    assert set(wider(demo, known)) <= {"rows.csv"}
+
+
+def test_a_store_with_wide_rights_is_found(
+    demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = set(tmp_path.rglob("*"))
+    monkeypatch.setattr(releases, "keep_private", lambda path: None)
+    with umask(0), dpsql.connect(demo / "adult.toml", epsilon=1) as connection:
+        connection.execute(STATEMENTS[0])
+    assert wider(tmp_path, known) == {"demo/adult.releases": oct(stat.S_IFREG | 0o644)}
+
+
+def test_a_journal_has_the_rights_of_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.releases"
+    with umask(0), _Store(path) as db:
+        db.execute("INSERT INTO implied VALUES ('a', 'b')")
+        (journal,) = (p for p in tmp_path.iterdir() if p != path)
+        assert journal.stat().st_mode & 0o777 == 0o600
+    assert Releases(path).find("a") is None
+
+
+@pytest.mark.parametrize("left", ["link", "file"])
+def test_nothing_is_written_through_a_link(tmp_path: Path, left: str) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("keep me")
+    for name in ("rows.csv.part", ".rows.csv.part", "a.anchor.new"):
+        if left == "link":
+            (tmp_path / name).symlink_to(precious)
+        else:
+            os.link(precious, tmp_path / name)
+    modelled.write_rows({"a": [1]}, tmp_path / "rows.csv")
+    replace_file(tmp_path / "a.anchor", b"new")
+    (tmp_path / "o").symlink_to(precious)
+    for force in (False, True):
+        with pytest.raises(OSError, match="o"):
+            files.open_output(tmp_path / "o", force)
+    assert precious.read_text() == "keep me"
+    assert (tmp_path / "a.anchor").read_bytes() == b"new"
+    assert (tmp_path / "rows.csv").read_text() == "a\n1\n"
+
+
+def test_a_name_that_is_taken_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+
+    def write(name: str, meanwhile: Callable[[], object]) -> None:
+        with files.new_file(tmp_path / name) as file:
+            file.write(b"new")
+            meanwhile()
+
+    with pytest.raises(FileExistsError):
+        write("rows.csv", lambda: path.write_text("theirs"))
+    with pytest.raises(KeyboardInterrupt):
+        write("x", mock.Mock(side_effect=KeyboardInterrupt))
+    assert [each.name for each in tmp_path.iterdir()] == ["rows.csv"]
+    assert path.read_text() == "theirs"
+
+
+OPENERS = {
+    "files.py": "the one place",
+    "curator.py": "the catalog: opened as new, with the rights that it had",
+    "plan/cache.py": "from a descriptor that is new",
+    "privacy/durable.py": "lock files: never truncated, never through a link",
+    "privacy/store.py": "SQLite, over a file made before",
+    "answer/releases.py": "SQLite, over a file made before",
+    "answer/synthetics.py": "SQLite, over a file made before",
+    "answer/stored.py": "an archive in memory",
+    "ui/output.py": "files with new names beside the wanted ones",
+    "ui/cli.py": "the null device",
+}
+
+
+def test_files_are_written_in_few_and_known_places() -> None:
+    found = set()
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and _writes(node):
+                found.add(str(path.relative_to(ROOT)))
+    assert found == OPENERS.keys()
+
+
+def _writes(call: ast.Call) -> bool:
+    """Whether a call can make or open a file to write it."""
+    function = call.func
+    name = getattr(function, "attr", getattr(function, "id", ""))
+    owner = getattr(getattr(function, "value", None), "id", "")
+    texts = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    if name in ("write_text", "write_bytes", "touch", "mkstemp", "mkdtemp", "NamedTemporaryFile"):
+        return True
+    if (owner, name) in (("os", "open"), ("sqlite3", "connect"), ("os", "fdopen")):
+        return True
+    return name == "open" and any(set(t) <= set("rwxab+t") and set(t) & set("wxa+") for t in texts)

@@ -24,6 +24,7 @@ from dpsql.privacy.noise import discrete_laplace
 from dpsql.privacy.vault import duckdb as vault
 from dpsql.privacy.vault import nodes, vectorize
 from dpsql.privacy.vault import rows as rows_of
+from dpsql.privacy.vault.cells import Chunk
 from dpsql.privacy.vault.duckdb import DuckDBVault
 from dpsql.privacy.vault.vectorize import Encoding
 from tests.audit import tables
@@ -112,7 +113,7 @@ def test_sums_clipped_after_adding_up(tmp_path: Path, monkeypatch: pytest.Monkey
     def axis(numbers: NDArray[np.float64], found: Nodes, column: Column) -> Any:
         low, high = nodes.clip_bounds(found, column)
 
-        def steps(rows: slice) -> NDArray[np.int64]:
+        def steps(rows: Chunk) -> NDArray[np.int64]:
             with np.errstate(all="ignore"):
                 place = np.rint((np.nan_to_num(numbers[rows]) - low) / (high - low) * found.grid)
             return np.asarray(np.clip(place, -(2**20), 2**20), dtype=np.int64)

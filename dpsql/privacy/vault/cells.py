@@ -58,7 +58,7 @@ def axis_of_unions(codes: Sequence[Codes], unions: Unions) -> Axis:
     """Return the axis of unions of cells: a row adds to as many as share its cell."""
     cells = axis_of_cells(codes, unions.cells)(1)
     inside = [np.flatnonzero(column) for column in unions.members.T]
-    found = np.full((unions.overlap, len(inside) + 1), -1)
+    found = np.full((max([1, *map(len, inside)]), len(inside) + 1), -1)
     for cell, members in enumerate(inside):
         found[: len(members), cell] = members
 

@@ -1,0 +1,67 @@
+"""Distinct units of unions of cells pass their audit, and faults planted in them do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpsql.algebra.blocks import Dense
+from dpsql.errors import InternalError
+from dpsql.plan import unions as plan
+from dpsql.plan.cells import Unions
+from dpsql.privacy import measure
+from dpsql.privacy.vault import cells
+from tests.audit import unions
+
+
+def test_numbers(tmp_path: Path) -> None:
+    unions.numbers(tmp_path)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_losses(noise: str, tmp_path: Path) -> None:
+    unions.losses(tmp_path, noise)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_sensitivity_that_forgets_that_unions_share_cells(
+    noise: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Unions, "overlap", property(lambda self: 1))
+    with pytest.raises(InternalError):
+        unions.losses(tmp_path / "membrane", noise)  # the membrane counts for itself
+    monkeypatch.setattr(measure, "_overlap", lambda resolution: 1)
+    with pytest.raises(AssertionError):
+        unions.losses(tmp_path / "plan", noise)
+
+
+def test_groups_added_up_from_their_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        plan, "_unions", lambda found, groups: (found, Dense(groups.astype(np.int64)))
+    )
+    with pytest.raises(AssertionError):
+        unions.numbers(tmp_path)
+
+
+def test_units_told_apart_by_where_their_rows_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def by_rows(owners: Any, spreads: Sequence[Any], order: Any) -> Iterator[slice]:
+        for start in range(len(owners)):
+            yield slice(start, start + 1)
+
+    monkeypatch.setattr(cells, "_chunks_of_units", by_rows)
+    with pytest.raises(AssertionError):
+        unions.numbers(tmp_path)
+
+
+def test_equal_groups_of_different_conditions_taken_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpsql.plan.target._content", lambda term: tuple(term.factors))
+    with pytest.raises(AssertionError):
+        unions.numbers(tmp_path)

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
-from dpsql.errors import DataError, ProgrammingError
+from dpsql.errors import DataError, NotSupportedError, ProgrammingError
 from dpsql.plan.cache import cached_choice
 from dpsql.plan.cells import Resolution, unit_reach
 from dpsql.plan.convention import unit_error, unit_variances
@@ -186,16 +186,31 @@ class Planned:
 def make_plan(request: Request) -> Planned:
     """Select the strategies with the least expected error for the whole request.
 
+    A noise law for which there is no plan leaves the choice to the others.
     Raises: ProgrammingError (E_TOO_LARGE).
     """
-    plans = [_plan_with(request, noise) for noise in request.noises]
-    best = plans[0]
-    if len(plans) > 1:
-        best = min(plans, key=lambda planned: expected_error(request, planned))
+    if len(request.noises) == 1:
+        return _checked_plan(request, request.noises[0])
+    found: list[tuple[float, Planned]] = []
+    failures: list[Exception] = []
+    for noise in request.noises:
+        try:
+            planned = _checked_plan(request, noise)
+            found.append((expected_error(request, planned), planned))
+        except (ProgrammingError, NotSupportedError, ValueError, ArithmeticError) as failure:
+            failures.append(failure)
+    if not found:
+        raise failures[0]
+    return min(found, key=lambda pair: pair[0])[1]
+
+
+def _checked_plan(request: Request, noise: Noise) -> Planned:
+    """Plan for one noise law. Raises: ProgrammingError (E_TOO_LARGE)."""
+    planned = _plan_with(request, noise)
     rows, fields = request.size
-    strategies = (part.strategy for part in best.plan.parts)
+    strategies = (part.strategy for part in planned.plan.parts)
     check_memory(forecast_memory(rows, fields, strategies), rows)
-    return best
+    return planned
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,12 +30,16 @@ from dpsql.privacy.opendp_noise import certified
 from dpsql.privacy.run import Filter, Run, require_amount
 from dpsql.privacy.selection import above_threshold, exponential_mechanism, top_choices
 from dpsql.privacy.truth import Tally, Truth
-from dpsql.privacy.whole import misused, root_down, whole_lists, whole_penalties, whole_weights
+from dpsql.privacy.whole import (
+    cut_score,
+    misused,
+    root_down,
+    whole_lists,
+    whole_penalties,
+    whole_weights,
+)
 
 T = TypeVar("T")
-
-SCORES = 2**61 - 1
-"""The largest magnitude of a score, which makes room for differences of two in int64."""
 
 DRAWS = {"laplace": discrete_laplace, "gaussian": discrete_gaussian}
 
@@ -226,7 +230,7 @@ class Looks(_Looker):
         def choose() -> list[int]:
             gaps = self._truth.distances(pieces, rounded)
             terms = zip(factors, gaps, offsets, strict=True)
-            scores = np.array([_cut(f * (gap - offset)) for f, gap, offset in terms], np.int64)
+            scores = np.array([cut_score(f * (gap - offset)) for f, gap, offset in terms], np.int64)
             return top_choices(Bits(), scores, epsilon, spread, count)
 
         return sealed_look(choose)
@@ -385,11 +389,6 @@ def whole(number: int) -> int:
     if abs(int(number)) >= 2**62:
         raise misused()
     return int(number)
-
-
-def _cut(score: int) -> int:
-    """A score within 2^61: cutting brings those of neighbours no further apart."""
-    return min(max(score, -SCORES), SCORES)
 
 
 def sealed_look(look: Callable[[], T]) -> T:

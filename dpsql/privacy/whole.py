@@ -13,6 +13,8 @@ from dpsql.errors import InternalError
 
 WEIGHT_BITS = 10
 """Bits of the largest weight of a candidate."""
+SCORES = 2**61 - 1
+"""The largest magnitude of a score, which makes room for differences of two in int64."""
 CLIP = float(2**40)
 """Numbers of larger magnitude are cut to it."""
 
@@ -72,6 +74,15 @@ def whole_lists(
     together = whole_answers(np.concatenate(flat))
     ends = np.cumsum(sizes).tolist()
     return [together[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+
+
+def cut_score(score: int) -> int:
+    """Return a score within SCORES: cutting brings those of neighbours no further apart.
+
+    >>> cut_score(-3), cut_score(10**30) == SCORES
+    (-3, True)
+    """
+    return min(max(score, -SCORES), SCORES)
 
 
 def root_down(value: Fraction) -> Fraction:

@@ -12,7 +12,7 @@ from dpsql.algebra.blocks import Dense, Identity, Prefix
 from dpsql.algebra.derived import Permuted
 from dpsql.algebra.ranges import AllRange, WidthRanges
 from dpsql.plan.convention import unit_error, unit_variances
-from dpsql.plan.forecast import Forecast, laplace_variance, noise_variances
+from dpsql.plan.forecast import NO_NOISE, Forecast, laplace_variance, noise_variances
 from dpsql.plan.strategy import Block, Strategy, assemble
 from dpsql.plan.workload import Product, Workload
 
@@ -23,7 +23,7 @@ def test_laplace_variance_by_summation() -> None:
         p = np.exp(-np.abs(z) / scale)
         assert laplace_variance(scale) == pytest.approx((p @ z**2) / p.sum(), rel=1e-12)
     assert laplace_variance(1e7) == pytest.approx(2e14, rel=1e-9)
-    assert laplace_variance(1e-4) == 0.0
+    assert laplace_variance(1e-4) == NO_NOISE
 
 
 def test_noise_variances() -> None:

@@ -24,6 +24,9 @@ from dpsql.plan.templates.residual import (
 
 SWEEPS = 10
 
+FILL = 2.0**-14
+"""Part of the identity in rows that would otherwise be of lower rank."""
+
 
 class FixedRows(Objective):
     """The error of a union whose factors are given rows of unit L2 columns."""
@@ -126,7 +129,21 @@ def optimal_rows(gram: Floats | Operator) -> tuple[Floats, float]:
     elif np.count_nonzero(gram - np.diag(np.diag(gram))) == 0 and np.ptp(np.diag(gram)) == 0:
         return np.eye(len(gram)), float(np.trace(gram))
     found = convex.optimise(gram)
-    return np.asarray(found.matrix), found.lower
+    return of_full_rank(found.matrix), found.lower
+
+
+def of_full_rank(rows: Floats) -> Floats:
+    """Return rows of full rank with columns as long as before, and nearly the same Gram.
+
+    Rounding to integers turns the row space of rows of lower rank, so that they would answer no
+    query; a small part of the identity keeps every direction, and costs that part in error.
+    """
+    n = rows.shape[1]
+    if len(rows) >= n and np.abs(rows.diagonal()).min() > np.sqrt(FILL):
+        return rows
+    gram = rows.T @ rows
+    filled = (1 - FILL) * gram + FILL * gram.diagonal().max() * np.eye(n)
+    return np.asarray(np.linalg.cholesky(filled).T, dtype=np.float64)
 
 
 def union_strategy(problem: Problem) -> Strategy:

@@ -44,15 +44,18 @@ def answer(connection: Connection, sql: str) -> Result | None:
     rows=ROWS,
     wanted=st.lists(statements(), min_size=8, max_size=16),
     mechanism=st.sampled_from(["identity"] * 9 + ["auto"]),
+    noise=st.sampled_from(["laplace", "gaussian", "auto"]),
 )
 def test_random_statements_on_random_tables(
-    rows: list[tuple[Any, ...]], wanted: list[Statement], mechanism: str
+    rows: list[tuple[Any, ...]], wanted: list[Statement], mechanism: str, noise: str
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         database = write_world(folder, rows)
         with zero_noise(), dpsql.connect(folder / "t.toml", epsilon=1) as connection:
             connection.execute(f"SET mechanism = {mechanism}")
+            connection.execute("SET delta = 1e-9")
+            connection.execute(f"SET noise = {noise}")
             for statement in wanted:
                 if (result := answer(connection, statement.sql)) is not None:
                     compare(statement, result, database, len(rows))

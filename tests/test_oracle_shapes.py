@@ -22,6 +22,7 @@ from tests.support.seam import zero_noise
 CATALOG = """
 [budget]
 epsilon = 1000
+delta = 1e-4
 
 [table.t]
 source = "t.parquet"
@@ -48,6 +49,7 @@ sql = "SELECT a // 2 AS pair, b, c AS flag, m FROM t WHERE a > 1"
 [view.flags]
 sql = "SELECT flag, COUNT(*) AS n FROM old GROUP BY flag"
 """
+NOISES = ("laplace", "gaussian", "auto")
 PER_A = "SELECT a, COUNT(*) AS n FROM t GROUP BY a"
 PER_AC = "SELECT a, c, COUNT(*) AS n FROM t GROUP BY a, c"
 
@@ -177,7 +179,8 @@ def test_shapes_equal_the_databases_own(
     world: tuple[Connection, duckdb.DuckDBPyConnection], sql: str
 ) -> None:
     connection, database = world
-    result = connection.execute(sql).result
+    noise = NOISES[STATEMENTS.index(sql) % len(NOISES)]
+    result = connection.execute(sql, noise=noise, delta=1e-9).result
     found = [tuple(map(settle, row)) for row in result.rows]
     expected = [tuple(map(settle, row)) for row in database.execute(sql).fetchall()]
     if "ORDER BY" not in sql.rpartition(")")[2]:
@@ -185,10 +188,12 @@ def test_shapes_equal_the_databases_own(
     assert found == expected
 
 
-def test_a_joint_workload_gives_the_same_answers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("noise", ["laplace", "gaussian", "auto"])
+def test_a_joint_workload_gives_the_same_answers(tmp_path: Path, noise: str) -> None:
     database = write_world(tmp_path)
     chosen = STATEMENTS[::6]
-    with zero_noise(), dpsql.connect(tmp_path / "t.toml", epsilon=1) as connection:
+    with zero_noise(), dpsql.connect(tmp_path / "t.toml", epsilon=1, delta=1e-9) as connection:
+        connection.execute(f"SET noise = {noise}")
         cursor = connection.executescript(";\n".join(chosen))
         for sql in chosen:
             found = sorted((tuple(map(settle, row)) for row in cursor.result.rows), key=repr)

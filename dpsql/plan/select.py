@@ -122,7 +122,7 @@ def _best_product(
     if best is None:
         raise _too_large(
             f"mechanism {mechanism!r} does not fit this workload",
-            "use mechanism 'auto' or 'union'",
+            "use mechanism 'auto'",
         )
     return best, bound
 

@@ -21,6 +21,7 @@ EDGES: dict[str, Workload] = {
     "one query of nothing": Workload({"a": 3}, [{"a": [[0, 0, 0]]}]),
     "one cell": Workload({"a": 1}, [{"a": "identity"}]),
     "cells alone": Workload({"a": 1, "b": 1}, [{"a": "identity"}, {"b": "prefix"}]),
+    "one cell, asked for often": Workload({"a": 4, "b": 1}, [{"a": "prefix", "b": [[1]] * 6}]),
     "differences": Workload({"a": 3, "b": 3}, [{"a": [[1, -1, 0]]}, {"b": "identity"}]),
     "rank deficient": Workload(
         {"a": 6, "b": 4},

@@ -21,6 +21,7 @@ from tests.support.statements import Statement
 CATALOG = """
 [budget]
 epsilon = 100000
+delta = 1e-4
 
 [table.t]
 source = "t.parquet"

@@ -80,7 +80,7 @@ def bounded_rows(problem: Problem, tol: float) -> tuple[list[Floats | None], flo
             X = X * scale * scale[:, np.newaxis]
             start = np.linalg.cholesky((1 - RIDGE) * X + RIDGE * np.eye(n)).T.astype(np.float64)
             for i in group:
-                rows[i] = start
+                rows[i] = start if n > 1 else None  # a single cell has no residual
         lower *= bound ** len(group)
     return rows, lower
 

@@ -276,6 +276,9 @@ SELECT 100.0 * COUNT(*) FILTER (WHERE c) / COUNT(*) AS share FROM t;
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5, delta = 0, noise = 'laplace') COUNT(*) FROM t;
 -- everything
 
+SELECT COUNT(*) // 7 AS weeks, COUNT(*) % 7 AS days, ROUND(COUNT(*) / 7, 1) AS r, COUNT(*) || ' people' AS n FROM t;
+-- everything
+
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_stddev = 20) COUNT(*) FROM t;
 -- everything
 
@@ -295,6 +298,9 @@ SELECT x, COUNT(*) FROM (VALUES (-1), (NULL)) v(x) CROSS JOIN t WHERE e > x GROU
 
 SELECT bands.name, b, COUNT(*) AS k FROM t LEFT JOIN bands ON t.a = bands.lo GROUP BY bands.name, b;
 -- a: 4x8 Dense; b: 6x6 Identity
+
+SELECT v.y, COUNT(*) AS k FROM t JOIN (VALUES ('x', 'm'), ('y', 'f')) AS v(x, y) ON t.b = v.x WHERE v.y <> 'q' GROUP BY v.y;
+-- b: 2x6 Dense
 
 SELECT v.a, COUNT(*) FROM t INNER JOIN (VALUES (1), (2)) AS v(a) USING (a) GROUP BY v.a;
 -- a: 2x8 Dense

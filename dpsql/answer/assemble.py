@@ -114,6 +114,8 @@ def _read(
         for (place, reading), variance in zip(here.items(), found, strict=True):
             order = readings[place][2]
             total = _sum(reading, [next(values) for _ in reading])
+            if all(s.is_integer() and estimate.is_whole(p) for s, p in reading):
+                total = np.rint(total) + 0.0
             answers[place] = asked[place].arrange(total, order)
             variances[place] = asked[place].arrange(variance, order)
     return answers, variances

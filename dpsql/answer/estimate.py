@@ -23,5 +23,5 @@ def estimate(part: Part, values: Sequence[NDArray[Any]]) -> AnyEstimate:
     noise = part.forecast.noise
     rows = [v if u == 1 else v / u for v, u in zip(values, part.block_units, strict=True)]
     if isinstance(part.strategy, Strategy):
-        return reconstruct(part.strategy, rows, noise)
+        return reconstruct(part.strategy, rows, noise, all(u == 1 for u in part.block_units))
     return reconstruct_symmetric(part.strategy, rows, noise)

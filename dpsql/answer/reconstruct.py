@@ -32,10 +32,26 @@ class Estimate:
 
     ``components[c]`` has the shape of the cells of the attributes in bit mask c and sums to zero
     along each of them; every answer is linear in these, so all answers agree with each other.
+    ``integers`` says that what was measured are integers.
     """
 
     forecast: Forecast
     components: dict[int, Floats]
+    integers: bool = False
+
+    def is_whole(self, product: Product) -> bool:
+        """Whether the answers are sums of measured integers with whole weights.
+
+        A function of the strategy alone: one block, each of whose axes gives the rows of the
+        product with whole coefficients.
+        """
+        blocks = self.forecast.strategy.blocks
+        if not self.integers or len(blocks) != 1 or blocks[0].residual:
+            return False
+        factors = product.factors
+        return all(
+            self.forecast.axis(name).is_whole(factors.get(name)) for name in blocks[0].attributes
+        )
 
     def answer(self, product: Product) -> Floats:
         """Return the answers to a product, flat and row-major over its factors' rows.
@@ -118,13 +134,17 @@ class Estimate:
 
 
 def reconstruct(
-    strategy: Strategy, values: Sequence[NDArray[Any]], variances: Sequence[float]
+    strategy: Strategy,
+    values: Sequence[NDArray[Any]],
+    variances: Sequence[float],
+    integers: bool = False,
 ) -> Estimate:
     """Return the least-squares estimate of a release.
 
     ``values`` are the noisy integers of each block (int64 or Python integers), in the order of
-    the block's rows; ``variances`` the noise variance of one number of each block. Only tensors
-    over the attributes of one block are ever formed.
+    the block's rows; ``variances`` the noise variance of one number of each block; ``integers``
+    says that values are integers still. Only tensors over the attributes of one block are ever
+    formed.
 
     Source: section 7 of HDMM, in the form that is exact for unions with shared factors.
     """
@@ -134,7 +154,7 @@ def reconstruct(
         axes = [forecast.axis(name) for name in block.attributes]
         tensor = _local(strategy, block, axes, value)
         _add_components(forecast, block, axes, tensor, 1 / variance, components)
-    return Estimate(forecast, components)
+    return Estimate(forecast, components, integers)
 
 
 def _local(strategy: Strategy, block: Block, axes: list[Axis], value: NDArray[Any]) -> Floats:

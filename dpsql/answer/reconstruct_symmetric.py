@@ -31,6 +31,10 @@ class SymmetricEstimate:
     cells: Floats
     tables: dict[tuple[str, ...], Floats] = field(default_factory=dict, compare=False, repr=False)
 
+    def is_whole(self, product: Product) -> bool:
+        """Whether the answers are known to be whole: least squares over orbits has fractions."""
+        return False
+
     def answer(self, product: Product) -> Floats:
         """Return the answers to a product, flat and row-major over its factors' rows.
 

@@ -68,14 +68,14 @@ def build_result(
         (select,), (numbers,) = item.selects, filled
         plain = select.query.shell.plain
         parts = _project(select, numbers) if plain else _evaluate(select, numbers, cost, sealed)
-        notes: tuple[str, ...] = ()
+        unknown = any(output.unsmooth for output in select.query.shell.outputs)
     else:
         assert joint is not None
         parts = _put_together(item, filled, cost, sealed, joint)
         outer = item.outer
         known = zip(outer.noisy, outer.errors, outer.influences, strict=True)
         unknown = any(noisy and e is None and not found for noisy, e, found in known)
-        notes = (UNKNOWN,) if unknown else ()
+    notes = (UNKNOWN,) if unknown else ()
     clipped = dict.fromkeys(note for select in item.selects for note in select.clipped())
     if item.truncation is not None and item.truncation.level is not None:
         level = number_text(item.truncation.level)

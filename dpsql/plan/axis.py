@@ -38,6 +38,12 @@ ZERO = 1e-9
 """Size below which the mean part of a query row counts as zero."""
 
 
+WHOLE = 1e-9
+"""How far a coefficient that is a whole number may be from it, by rounding."""
+
+WHOLE_NUMBERS = 1 << 26
+"""Most products of numbers to find out whether coefficients are whole."""
+
 _latest: dict[int, Axis] = {}
 
 
@@ -74,6 +80,21 @@ class Axis:
         else:
             raw, scale = self._spread(np.asarray(operator.dense(), dtype=np.float64))
         return means, np.where(raw > 1e-12 * scale, raw, 0.0), self._spans(operator)
+
+    def is_whole(self, operator: Operator | None) -> bool:
+        """Whether what is measured gives the rows of a factor with whole coefficients.
+
+        None is the sum of all cells. Rows that take too many numbers count as not whole.
+        """
+        if self.inverse is None:
+            return self.rows is None and (operator is None or operator.integer)
+        if operator is None:
+            return _are_whole(self.inverse.sum(axis=0))
+        if isinstance(operator, Identity):
+            return _are_whole(self.inverse)
+        if operator.rows * self.inverse.size > WHOLE_NUMBERS:
+            return False
+        return _are_whole(np.asarray(operator.matmat(self.inverse), dtype=np.float64))
 
     def _cells(self) -> Floats:
         if self.Kt is None:
@@ -124,6 +145,10 @@ class Axis:
         Q = np.asarray(right.dense(), dtype=np.float64)
         centred = P - P.mean(axis=1, keepdims=True) if self.Kt is None else P @ self.Kt
         return (P @ self.u) * (Q @ self.u), np.einsum("ij,ij->i", centred, Q)
+
+
+def _are_whole(numbers: Floats) -> bool:
+    return bool((np.abs(numbers - np.rint(numbers)) < WHOLE).all())
 
 
 def _intervals(operator: Operator) -> tuple[Indices, Indices] | None:

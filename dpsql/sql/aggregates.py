@@ -21,6 +21,7 @@ from dpsql.sql.edges import check_constant
 from dpsql.sql.query import Aggregate, Condition, Rank, Running, Summand
 from dpsql.sql.scope import Scope
 from dpsql.sql.sums import Amount, amount
+from dpsql.sql.whole import is_whole, marked
 
 RunningOf = Callable[[exp.Window], Running]
 
@@ -64,7 +65,8 @@ class Aggregates:
         if isinstance(node, exp.Count | exp.CountIf | exp.Sum):
             if isinstance(node.this, exp.Distinct):
                 return self.distinct(node, shape)
-            return self.column(replace(shape, summands=self.linear(node)))
+            found = self.column(replace(shape, summands=self.linear(node)))
+            return marked(found, self.is_whole(node))
         if shape.running is not None:
             self.scope.refuse(node, "E_WINDOW", "a running total of this aggregate", "SUM or COUNT")
         if isinstance(node, exp.Avg):
@@ -75,7 +77,13 @@ class Aggregates:
             return self.ranked(node, shape)
         self.refuse(node)
 
-    def column(self, aggregate: Aggregate) -> exp.Expr:
+    def is_whole(self, node: exp.Expr) -> bool:
+        """Whether a count or a sum is an integer to SQL."""
+        if not isinstance(node, exp.Sum):
+            return True
+        return is_whole(node.this, self.scope.is_integer) and self.scope.clip_of(node) is None
+
+    def column(self, aggregate: Aggregate) -> exp.Column:
         """The column of a primitive, which is added unless it is there."""
         ordered = sorted(set(aggregate.conditions), key=repr)
         aggregate = replace(aggregate, conditions=tuple(ordered))
@@ -133,7 +141,7 @@ class Aggregates:
             return self.column(shape)
         if shape.running is not None:
             self.scope.refuse(node, "E_WINDOW", "a running count of distinct values")
-        return self.column(replace(shape, units=True))
+        return marked(self.column(replace(shape, units=True)), True)
 
     def is_unit(self, node: exp.Column) -> bool:
         return self.scope.find_public(node) is None and self.scope.is_unit(node)
@@ -207,7 +215,8 @@ class Aggregates:
             )
         found = self.scope.expression(column, value)
         rank = Rank(found, kind, 1 - quantile if descending else quantile)
-        return self.column(replace(shape, rank=rank))
+        whole = kind != "cont" and is_whole(value, self.scope.is_integer)
+        return marked(self.column(replace(shape, rank=rank)), whole, rounded=True)
 
     def rank_parts(self, node: exp.Expr) -> tuple[str, exp.Expr, float, bool]:
         """The kind of a quantile, its column, its place and whether it counts from above."""

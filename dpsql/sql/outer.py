@@ -17,6 +17,7 @@ from dpsql.sql.keys import UNCERTAINTY, Keys
 from dpsql.sql.query import Output, Running, Shell
 from dpsql.sql.relations import find_alias
 from dpsql.sql.scope import Scope
+from dpsql.sql.whole import is_whole, marked, settled
 
 MOST_ROWS = 2**62
 """What LIMIT and OFFSET mean at most: more rows than any result has."""
@@ -93,6 +94,8 @@ class Outer:
             key=int(column[1:]) if column.startswith("k") else None,
             aggregate=int(column[1:]) if column.startswith("a") else None,
             slopes=slopes,
+            whole=is_whole(tree),
+            unsmooth=noisy and not spread and stddev is None and not column.startswith("a"),
         )
 
     def unknown(self) -> set[int]:
@@ -157,7 +160,8 @@ class Outer:
             return self.uncertainty(node)
         key = self.keys.match(node)
         if key is not None:
-            return exp.column(f"k{key}")
+            whole = is_whole(node, self.scope.is_integer)
+            return marked(exp.column(f"k{key}"), whole, rounded=True)
         if isinstance(node, exp.Column):
             return self.alias(node, aliases)
         if isinstance(node, exp.Star):
@@ -165,7 +169,7 @@ class Outer:
         args = {name: self.replace_value(value, aliases) for name, value in node.args.items()}
         copy = type(node)(**args)
         copy.meta.update(node.meta)
-        return _guard_division(copy) if isinstance(copy, exp.Div) else copy
+        return _guard_division(copy) if isinstance(copy, exp.Div) else settled(copy)
 
     def window(self, node: exp.Window, aliases: bool) -> exp.Expr:
         """A window over noisy cells: its function stays, what it is about is replaced."""

@@ -121,6 +121,8 @@ class Output:
     ``key`` is the index of the grouping key the column simply repeats, if it does.
     ``aggregate`` is the index of the aggregate the column simply repeats, if it does.
     ``slopes`` are SQL for the derivatives by aggregate where the column is smooth arithmetic.
+    ``whole`` says that the column is an integer to SQL, ``unsmooth`` that it is computed from noisy
+    numbers so that no standard error is known.
     """
 
     name: str
@@ -130,6 +132,8 @@ class Output:
     key: int | None = None
     aggregate: int | None = None
     slopes: tuple[tuple[int, str], ...] = ()
+    whole: bool = False
+    unsmooth: bool = False
 
 
 @dataclass(frozen=True, slots=True)

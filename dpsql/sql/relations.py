@@ -13,6 +13,7 @@ from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.allowed import Locate
 from dpsql.sql.query import Query
 from dpsql.sql.scope import suggest
+from dpsql.sql.whole import INTEGERS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +81,8 @@ class Trait:
     """A column of the shell: its name and DuckDB type; whether it depends on noisy numbers.
 
     ``error`` says that its standard error stands beside it. ``slopes`` are there where it is
-    smooth arithmetic over noisy numbers.
+    smooth arithmetic over noisy numbers. ``whole`` says that it is an integer to SQL, of whatever
+    type.
     """
 
     name: str
@@ -88,6 +90,12 @@ class Trait:
     noisy: bool = False
     error: bool = False
     slopes: tuple[Slope, ...] = ()
+    whole: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is an integer, by its type or as a noisy count is."""
+        return self.whole or self.kind in INTEGERS
 
 
 @dataclass(frozen=True, slots=True)

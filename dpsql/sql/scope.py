@@ -18,6 +18,7 @@ from dpsql.sql.lexemes import Fragment
 from dpsql.sql.public import as_literal
 from dpsql.sql.query import Condition, Expression
 from dpsql.sql.truncation import Cut
+from dpsql.sql.whole import INTEGERS
 
 PublicRows = Callable[[Table], dict[str, tuple[str, list[Any]]]]
 """Reads a public table: column name to its DuckDB type and values."""
@@ -177,6 +178,14 @@ class Scope:
     def is_public(self, reference: exp.Column) -> bool:
         """Whether a reference names a column of public rows."""
         return self.find_public(reference) is not None
+
+    def is_integer(self, reference: exp.Column) -> bool:
+        """Whether a column holds integers to SQL; truth values count as such."""
+        public = self.find_public(reference)
+        if public is not None:
+            return public[0].types[public[1]] in INTEGERS
+        column = self.table.columns.get(reference.name.casefold())
+        return column is not None and column.type in ("integer", "boolean")
 
     def written_out(self, node: exp.Expr) -> Iterator[exp.Expr]:
         """A node as it is, or for every public row with the values of that row in it.

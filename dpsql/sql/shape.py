@@ -375,7 +375,14 @@ class Shape:
         name = self.tables.fresh()
         self.tables.texts.append(f"{name} AS MATERIALIZED ({found.sql})")
         traits = tuple(
-            Trait(column.name, "", column.noisy, layers.has_error(column), column.traced(found))
+            Trait(
+                column.name,
+                "",
+                column.noisy,
+                layers.has_error(column),
+                column.traced(found),
+                column.whole,
+            )
             for column in found.columns
         )
         origins = tuple(select for _, select in found.origins)

@@ -18,6 +18,7 @@ from dpsql.sql.allowed import Locate, check_node, check_window
 from dpsql.sql.allowed_shell import check_aggregate, check_frame
 from dpsql.sql.growth import check_growth
 from dpsql.sql.relations import Known, Names, find_alias
+from dpsql.sql.whole import is_whole, marked, settled
 
 MAX_LEFT = 5_000
 HINT = "joins, WHERE, GROUP BY, windows, HAVING, ORDER BY and LIMIT work over aggregated results"
@@ -32,6 +33,10 @@ class Placed:
     table: Known
     columns: tuple[str, ...]
     join: exp.Join | None
+
+    def column(self, number: int, index: int) -> exp.Column:
+        """Column ``index`` as one of table ``number`` of FROM."""
+        return marked(exp.column(f"x{number}_{index}"), self.table.traits[index].is_whole)
 
 
 class Expressions:
@@ -103,7 +108,7 @@ class Expressions:
         if isinstance(copy, exp.Div):
             zero = exp.Literal.number(0)
             copy.set("expression", exp.Nullif(this=copy.expression, expression=zero))
-        return copy
+        return settled(copy)
 
     def value(self, value: Any, grouped: bool, aliases: bool) -> Any:
         if isinstance(value, exp.Expr):
@@ -138,8 +143,11 @@ class Expressions:
             return None
         if any(not self.resolves(column) for column in node.find_all(exp.Column)):
             return None
-        text = total(self.replace(node, False, False).unnest())
-        return exp.column(f"k{self.groups.index(text)}") if text in self.groups else None
+        tree = self.replace(node, False, False).unnest()
+        text = total(tree)
+        if text not in self.groups:
+            return None
+        return marked(exp.column(f"k{self.groups.index(text)}"), is_whole(tree))
 
     def resolves(self, column: exp.Column) -> bool:
         return isinstance(column.this, exp.Identifier) and self.names.find(column) is not None
@@ -151,7 +159,16 @@ class Expressions:
         text = self.aggregate_sql(node)
         if text not in self.sums:
             self.sums.append(text)
-        return exp.column(f"g{self.sums.index(text)}")
+        return marked(exp.column(f"g{self.sums.index(text)}"), self.is_whole(node))
+
+    def is_whole(self, node: exp.Expr) -> bool:
+        """Whether an aggregate is an integer to SQL."""
+
+        def leaf(column: exp.Column) -> bool:
+            found = self.names.find(column)
+            return found is not None and is_whole(found)
+
+        return is_whole(node, leaf)
 
     def aggregate_sql(self, node: exp.Expr) -> str:
         if isinstance(node, exp.Filter) and isinstance(node.expression, exp.Where):
@@ -189,7 +206,7 @@ class Expressions:
         text = sql_of(exp.Window(this=inner, **args))
         if text not in self.windows:
             self.windows.append(text)
-        return exp.column(f"w{self.windows.index(text)}")
+        return marked(exp.column(f"w{self.windows.index(text)}"), self.is_whole(node))
 
     def inside(self, value: Any, grouped: bool) -> Any:
         """What a window is about, each expression total."""
@@ -227,20 +244,22 @@ class Expressions:
         if len(table.traits) != 1:
             self.refuse(node, "E_SUBQUERY", "a sub-query of several columns as a value")
         self.scalars[name] = table
+        whole = table.traits[0].is_whole
         traced = "".join(f", any_value({each}) AS {name}_{each}" for each in table.traces())
-        return self.hoist(
+        value = self.hoist(
             name,
             f"SELECT CASE WHEN count(*) = 1 THEN any_value(c0) END AS {{0}}{traced} "
             f"FROM {table.name}",
             table,
         )
+        return marked(value, whole)
 
     def traces_of(self, name: str) -> list[str]:
         """The columns beside the value of a sub-query that say how it depends on noise."""
         table = self.scalars.get(name)
         return [] if table is None else [f"{name}_{each}" for each in table.traces()]
 
-    def hoist(self, name: str, sql: str, table: Known) -> exp.Expr:
+    def hoist(self, name: str, sql: str, table: Known) -> exp.Column:
         if not table.private:
             self.public.add(name)
         self.hoisted[name] = sql.format(name)

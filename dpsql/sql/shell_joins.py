@@ -50,8 +50,7 @@ class Joins:
         """
         found = From("(SELECT 0 AS i) AS a0", 1, (frozenset(),))
         for number, each in enumerate(self.sources):
-            pairs = zip(each.columns, range(len(each.columns)), strict=True)
-            fields = [Field(name, exp.column(f"x{number}_{k}")) for name, k in pairs]
+            fields = [Field(name, each.column(number, k)) for k, name in enumerate(each.columns)]
             self.names.add(each.alias, fields, each.node)
             own = tuple(frozenset((number, k) for k in keys) for keys in each.table.unique)
             if each.join is None:

@@ -21,6 +21,7 @@ from dpsql.sql.relations import Slope, find_alias
 from dpsql.sql.shell_expressions import Expressions, place_of, sql_of, total
 from dpsql.sql.shell_joins import Joins, Keys, Place
 from dpsql.sql.shell_slopes import Influences, slopes_over
+from dpsql.sql.whole import is_whole
 
 _CLAUSES = CLAUSES | {"distinct", "with_"}
 
@@ -36,6 +37,7 @@ class Column:
     sql: str
     noisy: bool
     source: Place | None = None
+    whole: bool = False
     slopes: tuple[tuple[tuple[str, int, int], str], ...] = ()
 
     def traced(self, layered: Layered) -> tuple[Slope, ...]:
@@ -241,7 +243,7 @@ class Layers:
             slopes_over(self.expressions, tree) if noisy and not self.grouped else {}
         )
         source = None if self.grouped else place
-        return Column(name, total(tree), noisy, source, tuple(slopes.items()))
+        return Column(name, total(tree), noisy, source, is_whole(tree), tuple(slopes.items()))
 
     def grouped_unique(self, items: Sequence[Column]) -> tuple[frozenset[int], ...]:
         keys = {f"k{index}" for index in range(len(self.expressions.groups))}

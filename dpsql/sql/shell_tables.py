@@ -86,7 +86,12 @@ class Tables:
         )
         traits = tuple(
             Trait(
-                output.name, kind, output.noisy, output.stddev is not None, _slopes(shell, output)
+                output.name,
+                kind,
+                output.noisy,
+                output.stddev is not None,
+                _slopes(shell, output),
+                output.whole,
             )
             for output, kind in zip(shell.outputs, kinds, strict=False)
         )

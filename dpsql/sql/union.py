@@ -62,7 +62,7 @@ def union(
         )
     text = f"SELECT {kept}, row_number() OVER (ORDER BY b, i) AS i FROM ({text})"
     traits = tuple(
-        Trait(a.name, "", a.noisy or b.noisy, error)
+        Trait(a.name, "", a.noisy or b.noisy, error, whole=a.is_whole and b.is_whole)
         for (a, b), error in zip(both, known, strict=True)
     )
     rows = left.rows + (right.rows if isinstance(node, exp.Union) else 0)

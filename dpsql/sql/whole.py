@@ -1,0 +1,94 @@
+"""Whole numbers among noisy ones, and integer arithmetic over them.
+
+A noisy count is a DOUBLE, since least squares has fractions, but to SQL it is an integer. Where
+its type matters, in ``//``, ``%``, bits and text, it is first rounded to the nearest whole number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT")
+"""DuckDB types whose values are whole."""
+
+_MARK = "whole"
+_TYPES = {exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT, exp.DType.INT128}
+_TEXTS = {exp.DType.TEXT, exp.DType.VARCHAR}
+Kinds = tuple[type[exp.Expr], ...]
+_BITS: Kinds = (
+    *(exp.BitwiseAnd, exp.BitwiseOr),
+    *(exp.BitwiseLeftShift, exp.BitwiseRightShift),
+)
+_DIVISIONS: Kinds = (exp.IntDiv, exp.Mod, *_BITS)
+_SUMS: Kinds = (exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Abs)
+_CHOICES: Kinds = (exp.Nullif, exp.Coalesce, exp.Greatest, exp.Least)
+_OF_ALL = (*_DIVISIONS, *_SUMS, *_CHOICES)
+_COUNTS: Kinds = (exp.Count, exp.CountIf, exp.Length, exp.Sign)
+_RANKS: Kinds = (exp.RowNumber, exp.Rank, exp.DenseRank, exp.Ntile)
+_DATES: Kinds = (exp.Year, exp.Quarter, exp.Month, exp.Day)
+_WHOLE = (*_COUNTS, *_RANKS, *_DATES)
+_AGGREGATES: Kinds = (exp.Sum, exp.Min, exp.Max, exp.AnyValue, exp.Filter)
+_WINDOWS: Kinds = (exp.FirstValue, exp.LastValue, exp.Lag, exp.Lead, exp.Window)
+_OF_FIRST = (*_AGGREGATES, *_WINDOWS)
+Leaf = Callable[[exp.Column], bool]
+
+
+def marked(column: exp.Column, whole: bool, rounded: bool = False) -> exp.Column:
+    """Note on a column of a layer that it stands for a whole number, ``rounded`` already or not."""
+    if whole:
+        column.meta[_MARK] = "rounded" if rounded else "noisy"
+    return column
+
+
+def is_whole(tree: exp.Expr, leaf: Leaf | None = None) -> bool:
+    """Whether an expression is an integer to SQL; ``leaf`` says so of columns without a mark.
+
+    >>> from sqlglot import parse_one
+    >>> [is_whole(parse_one(s), lambda _: True) for s in ("2 * n + 1", "n / 2", "n * 1.5")]
+    [True, False, False]
+    """
+    match tree:
+        case exp.Column():
+            return bool(tree.meta.get(_MARK)) if leaf is None else leaf(tree)
+        case exp.Literal():
+            return not tree.is_string and tree.name.isdigit()
+        case exp.Null():
+            return True
+        case exp.Cast():
+            return tree.to.this in _TYPES
+        case exp.Case():
+            parts = [branch.args["true"] for branch in tree.args["ifs"]]
+            default = tree.args.get("default")
+            return all(is_whole(p, leaf) for p in (*parts, *([default] if default else [])))
+        case exp.Round():
+            return tree.args.get("decimals") is None and is_whole(tree.this, leaf)
+        case _ if isinstance(tree, _WHOLE):
+            return True
+        case _ if isinstance(tree, _OF_FIRST):
+            return is_whole(tree.this, leaf)
+        case _ if isinstance(tree, _OF_ALL):
+            return all(is_whole(part, leaf) for part in tree.iter_expressions())
+    return False
+
+
+def settled(node: exp.Expr) -> exp.Expr:
+    """A node with the operands rounded that SQL takes for integers: where types matter."""
+    if isinstance(node, exp.DPipe) or (isinstance(node, _DIVISIONS) and is_whole(node)):
+        for key in ("this", "expression"):
+            node.set(key, _rounded(node.args[key]))
+    elif isinstance(node, exp.Concat):
+        node.set("expressions", [_rounded(part) for part in node.expressions])
+    elif isinstance(node, exp.Cast) and node.to.this in _TEXTS:
+        node.set("this", _rounded(node.this))
+    return node
+
+
+def _rounded(tree: exp.Expr) -> exp.Expr:
+    """A whole number that noise has made a DOUBLE as a BIGINT; anything else as it is."""
+    noisy = any(c.meta.get(_MARK) == "noisy" for c in tree.find_all(exp.Column))
+    if not noisy or not is_whole(tree):
+        return tree
+    nearest = exp.Round(this=tree)
+    return exp.Cast(this=nearest, to=exp.DataType(this=exp.DType.BIGINT))

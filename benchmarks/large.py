@@ -51,7 +51,7 @@ class Drawn(Vaults):
         """Count the rows of every combination of cells."""
         cells = [each for each in resolutions if isinstance(each, Cells)]
         axes = [axis_of_cells([self.codes[each.columns[0]]], each) for each in cells]
-        return tally_rows(axes, tuple(each.size for each in cells), ROWS)
+        return tally_rows(axes, tuple(each.size for each in cells), np.ones(ROWS, dtype=bool))
 
 
 @contextmanager

@@ -7,14 +7,11 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
-_NUMBERS = ("FLOAT", "DOUBLE", "DECIMAL", "REAL")
-
 
 def draft(path: Path, columns: Sequence[tuple[str, str]]) -> str:
     """Return a TOML catalog with one commented line per column for the curator to fill in.
 
-    ``columns`` are pairs of name and DuckDB type. A column whose domain stays commented out
+    ``columns`` are pairs of name and type family. A column whose domain stays commented out
     cannot be queried.
     """
     name = re.sub(r"\W+", "_", path.name.split(".")[0]).strip("_").lower() or "data"
@@ -42,13 +39,13 @@ def _key(name: str) -> str:
 
 
 def _facts(kind: str) -> str:
-    base = kind.upper().removeprefix("U").split("(")[0]
-    if base in _INTEGERS:
-        return '{ type = "integer" } # domain = [0, 99], or bounds = [0, 100000]'
-    if base in _NUMBERS:
-        return '{ type = "number" }  # domain = [0, 500], bins = 100, or bounds = [0, 500]'
-    if base == "BOOLEAN":
-        return '{ type = "boolean", domain = [false, true] }'
-    if base == "DATE" or base.startswith("TIMESTAMP"):
-        return '{ type = "date" }    # domain = ["2020-01-01", "2024-12-31"], by = "month"'
+    match kind:
+        case "integer":
+            return '{ type = "integer" } # domain = [0, 99], or bounds = [0, 100000]'
+        case "float" | "decimal":
+            return '{ type = "number" }  # domain = [0, 500], bins = 100, or bounds = [0, 500]'
+        case "boolean":
+            return '{ type = "boolean", domain = [false, true] }'
+        case "date" | "timestamp":
+            return '{ type = "date" }    # domain = ["2020-01-01", "2024-12-31"], by = "month"'
     return '{ type = "text" }    # domain = ["a", "b"], or domain_file = "values.txt"'

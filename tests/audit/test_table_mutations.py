@@ -16,17 +16,17 @@ from dpsql import engine
 from dpsql.answer.assemble import assemble_results
 from dpsql.answer.result import Result
 from dpsql.catalog.catalog import Column
-from dpsql.errors import InternalError
 from dpsql.plan.cells import Nodes
 from dpsql.plan.plan import Part
 from dpsql.privacy import exact, measure
 from dpsql.privacy.noise import discrete_laplace
-from dpsql.privacy.vault import duckdb as vault
-from dpsql.privacy.vault import nodes, vectorize
+from dpsql.privacy.vault import encode, load, nodes, units
 from dpsql.privacy.vault import rows as rows_of
+from dpsql.privacy.vault.base import Codes
 from dpsql.privacy.vault.cells import Chunk
 from dpsql.privacy.vault.duckdb import DuckDBVault
-from dpsql.privacy.vault.vectorize import Encoding
+from dpsql.privacy.vault.encode import Floats, Values64
+from dpsql.privacy.vault.units import Queue
 from tests.audit import tables
 
 
@@ -36,39 +36,25 @@ def caught(check: Callable[[], None], *also: type[Exception]) -> None:
         check()
 
 
-def rewrite(monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str]) -> None:
-    """Change the SQL that reads the rows."""
-    query = DuckDBVault._query
-
-    def changed(
-        self: DuckDBVault, columns: list[Column], encodings: list[Encoding]
-    ) -> tuple[str, list[object]]:
-        sql, parameters = query(self, columns, encodings)
-        altered = change(sql)
-        assert altered != sql
-        return altered, parameters
-
-    monkeypatch.setattr(DuckDBVault, "_query", changed)
+def unbounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep all rows of every unit."""
+    monkeypatch.setattr(Queue, "bound", lambda self, inside: inside)
 
 
 def test_rows_of_a_unit_chosen_by_their_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def by_place(sql: str) -> str:
-        sql = sql.replace(
-            "FROM (SELECT", "FROM (SELECT row_number() OVER () AS place, * FROM (SELECT", 1
-        )
-        sql = sql.replace(") WHERE x0 IS NOT NULL", ")) WHERE x0 IS NOT NULL")
-        return sql.replace("hash(?, x0", "hash(?, place")
+    def by_place(salt: str, keys: Codes, content: Sequence[Codes]) -> Codes:
+        return np.arange(len(keys), dtype=np.uint64)
 
-    rewrite(monkeypatch, by_place)
+    monkeypatch.setattr(units, "_digests", by_place)
     caught(lambda: tables.units(tmp_path))
 
 
 def test_rows_of_a_unit_clipped_after_counting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rewrite(monkeypatch, lambda sql: sql.replace(f"<= {tables.LIMIT}", "<= 1000000"))
+    unbounded(monkeypatch)
     tally = DuckDBVault._tally
 
     def clipped(self: DuckDBVault, resolutions: Sequence[Any], units: bool) -> NDArray[np.int64]:
@@ -79,36 +65,31 @@ def test_rows_of_a_unit_clipped_after_counting(
 
 
 def test_units_not_bounded_seen_from_outside(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rewrite(monkeypatch, lambda sql: sql.replace(f"<= {tables.LIMIT}", "<= 1000000"))
+    unbounded(monkeypatch)
     caught(lambda: tables.statement(quick, tables.GROUPS, by_unit=True))
 
 
-def test_nan_passes_the_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    encode = vectorize.encode
+def test_any_number_passes_the_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def trusting(numbers: Floats, edges: Sequence[float]) -> NDArray[np.int64]:
+        return np.searchsorted(np.array(edges[1:-1]), numbers, side="right")
 
-    def trusting(column: Column, raw: str, kind: str, index: int) -> Encoding:
-        found = encode(column, raw, kind, index)
-        return (
-            replace(found, missing=f"({raw} IS NULL)", cell=f"v{index}") if found.edges else found
-        )
-
-    monkeypatch.setattr(vault, "encode", trusting)
-    caught(lambda: tables.records(tmp_path), InternalError)
+    monkeypatch.setattr(encode, "find_bins", trusting)
+    caught(lambda: tables.records(tmp_path))
 
 
 def test_nan_passes_the_clip_of_a_sum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    measure_sql = vectorize.measure_sql
+    clip = encode.clip
 
-    def trusting(column: Column, raw: str, kind: str) -> str:
-        return measure_sql(column, raw, "integer")  # integers are not asked whether they are NaN
+    def trusting(column: Column, values: Values64) -> Floats:
+        return clip(column, replace(values, missing=np.zeros(len(values.missing), dtype=bool)))
 
-    monkeypatch.setattr(vault, "measure_sql", trusting)
+    monkeypatch.setattr(load, "clip", trusting)
     caught(lambda: tables.sums(tmp_path))
 
 
 def test_sums_clipped_after_adding_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unclipped(column: Column, raw: str, kind: str) -> str:
-        return f"CASE WHEN {raw} IS NULL OR isnan({raw}) THEN CAST('nan' AS DOUBLE) ELSE {raw} END"
+    def unclipped(column: Column, values: Values64) -> Floats:
+        return np.where(values.missing, np.nan, values.numbers)
 
     def axis(numbers: NDArray[np.float64], found: Nodes, column: Column) -> Any:
         low, high = nodes.clip_bounds(found, column)
@@ -118,14 +99,14 @@ def test_sums_clipped_after_adding_up(tmp_path: Path, monkeypatch: pytest.Monkey
                 place = np.rint((np.nan_to_num(numbers[rows]) - low) / (high - low) * found.grid)
             return np.asarray(np.clip(place, -(2**20), 2**20), dtype=np.int64)
 
-        return nodes._axis(found, lambda rows: np.isnan(numbers[rows]).astype(np.int64), steps)
+        return nodes._axis(found, lambda rows: np.isnan(numbers[rows]).astype(np.uint32), steps)
 
     count = DuckDBVault._tally
 
     def clipped(self: DuckDBVault, *asked: Any) -> NDArray[np.int64]:
         return np.asarray(np.clip(count(self, *asked), 0, 60 * tables.GRID**2))
 
-    monkeypatch.setattr(vault, "measure_sql", unclipped)
+    monkeypatch.setattr(load, "clip", unclipped)
     monkeypatch.setattr(rows_of, "axis_of_measure", axis)
     monkeypatch.setattr(DuckDBVault, "_tally", clipped)
     caught(lambda: tables.sums(tmp_path))
@@ -134,14 +115,12 @@ def test_sums_clipped_after_adding_up(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_infinity_is_moved_to_the_nearest_cell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encode = vectorize.encode
+    find_bins = encode.find_bins
 
-    def clamping(column: Column, raw: str, kind: str, index: int) -> Encoding:
-        found = encode(column, raw, kind, index)
-        cell = f"LEAST(GREATEST(v{index}, 0.0), 8.0)"
-        return replace(found, cell=cell) if found.edges else found
+    def clamping(numbers: Floats, edges: Sequence[float]) -> NDArray[np.int64]:
+        return find_bins(np.clip(numbers, edges[0], edges[-1]), edges)
 
-    monkeypatch.setattr(vault, "encode", clamping)
+    monkeypatch.setattr(encode, "find_bins", clamping)
     caught(lambda: tables.records(tmp_path))
 
 

@@ -7,9 +7,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from dpsql.plan.cells import Cells, Unions
 from dpsql.privacy.vault.base import Classes, Codes, Counts
+
+Flags = npt.NDArray[np.bool_]
 
 CHUNK = 1 << 18
 """Rows, or rows times what each is in, that are looked at together."""
@@ -32,12 +35,13 @@ Axis = Callable[[int], Spread]
 
 def axis_of_cells(codes: Sequence[Codes], cells: Cells) -> Axis:
     """Return the axis of cells of one column or of several; ``codes`` has one array per column."""
+    found = [np.append(classes, -1) for classes in cells.classes]  # the last code is "outside"
     if cells.labels is None:
-        return lambda stride: _looked_up([strided(cells.classes[0], stride)], codes)
+        return lambda stride: _looked_up([strided(found[0], stride)], codes)
     # One more slot per column, for its rows that are in no class.
     labels = np.pad(cells.labels, [(1, 0)] * cells.labels.ndim, constant_values=-1)
     steps = [math.prod(labels.shape[i + 1 :]) for i in range(labels.ndim)]
-    pairs = zip(cells.classes, steps, strict=True)
+    pairs = zip(found, steps, strict=True)
     lookups = [(classes.astype(np.int64) + 1) * step for classes, step in pairs]
     return lambda stride: _looked_up(lookups, codes, strided(labels.ravel(), stride))
 
@@ -84,24 +88,24 @@ def strided(classes: Classes, stride: int) -> Counts:
     return np.where(classes < 0, OUTSIDE, classes.astype(np.int64) * stride)
 
 
-def tally_rows(axes: Sequence[Axis], shape: tuple[int, ...], rows: int) -> Counts:
-    """Add up what rows 0, 1, ..., ``rows`` - 1 add to every cell; every row is looked at.
+def tally_rows(axes: Sequence[Axis], shape: tuple[int, ...], kept: Flags) -> Counts:
+    """Add up what the rows that are kept add to every cell; every row is looked at.
 
     >>> codes = [np.array([0, 1, 2, 1], np.uint8), np.array([0, 0, 1, 1], np.uint8)]
     >>> cells = [Cells(("a",), (np.array([0, 1, -1]),)), Cells(("b",), (np.array([0, 1]),))]
     >>> axes = [axis_of_cells([code], each) for code, each in zip(codes, cells)]
-    >>> tally_rows(axes, (2, 2), 4)
+    >>> tally_rows(axes, (2, 2), np.ones(4, dtype=bool))
     array([[1, 0],
            [1, 1]])
     """
     if not axes:
-        return np.array(rows, dtype=np.int64)
+        return np.array(np.count_nonzero(kept), dtype=np.int64)
     tally = np.zeros(math.prod(shape), dtype=np.int64)
     spreads = _spreads(axes, shape)
-    for chunk in _chunks(rows):
+    for chunk in _chunks(len(kept)):
         for terms in itertools.product(*(spread(chunk) for spread in spreads)):
             places = _flat([place for place, _ in terms], chunk)
-            inside = places >= 0
+            inside = (places >= 0) & kept[chunk]
             weight: Counts | int = 1
             for each in (each[inside] for _, each in terms if each is not None):
                 weight = weight * each
@@ -109,22 +113,24 @@ def tally_rows(axes: Sequence[Axis], shape: tuple[int, ...], rows: int) -> Count
     return tally.reshape(shape)
 
 
-def tally_units(axes: Sequence[Axis], shape: tuple[int, ...], units: Codes) -> Counts:
-    """Count the different units among the rows of every cell, or union of cells.
+def tally_units(axes: Sequence[Axis], shape: tuple[int, ...], kept: Flags, units: Codes) -> Counts:
+    """Count the different units among the rows that are kept, by cell or union of cells.
 
     All rows of a unit are looked at together, so that it counts once wherever they are.
 
     >>> cells = Cells(("a",), (np.array([0, 1]),))
     >>> axis = axis_of_cells([np.array([0, 0, 1], np.uint8)], cells)
-    >>> tally_units([axis], (2,), np.array([4, 4, 4], np.uint32)).tolist()
+    >>> every = np.ones(3, dtype=bool)
+    >>> tally_units([axis], (2,), every, np.array([4, 4, 4], np.uint32)).tolist()
     [1, 1]
     >>> both = Unions(cells, np.array([[True, True], [False, True]]))
     >>> axis = axis_of_unions([np.array([0, 0, 1], np.uint8)], both)
-    >>> tally_units([axis], (2,), np.array([4, 4, 5], np.uint32)).tolist()
+    >>> tally_units([axis], (2,), every, np.array([4, 4, 5], np.uint32)).tolist()
     [2, 1]
     """
     spreads, size = _spreads(axes, shape), math.prod(shape)
-    order = np.argsort(units, kind="stable")
+    rows = np.flatnonzero(kept)
+    order = rows[np.argsort(units[rows], kind="stable")]
     owners = units[order].astype(np.int64)
     tally = np.zeros(size, dtype=np.int64)
     for chunk in _chunks_of_units(owners, spreads, order):

@@ -61,15 +61,23 @@ def clip_bounds(nodes: Nodes, column: Column) -> tuple[float, float]:
 
 
 def find_places(numbers: Floats, cells: Codes, edges: Sequence[float]) -> Codes:
-    """Return where numbers lie in their bins, in 0..PLACES; 0 for NULL, which has no bin.
+    """Return where numbers lie in their bins, in 0..PLACES; 0 where there is no bin.
 
     >>> numbers, cells = np.array([0.0, 2.5, 10.0, np.inf]), np.array([0, 0, 0, 1])
     >>> (find_places(numbers, cells, (0.0, 10.0)) / PLACES).tolist()
     [0.0, 0.25, 1.0, 0.0]
     """
-    low = np.array([*edges[:-1], 0.0])[cells]
-    width = np.diff([*edges, np.inf])[cells]
-    return to_grid(numbers - low, width, PLACES).astype(np.uint32)
+    is_bin = cells < len(edges) - 1
+    found = np.where(is_bin, cells, 0)
+    part = np.where(is_bin, numbers, edges[0]) - np.array(edges)[found]
+    return to_grid(part, np.diff(edges)[found], PLACES).astype(np.uint32)
+
+
+def find_steps(numbers: Floats, column: Column) -> Counts:
+    """Return where values of a measure lie in its bounds, in 0..PLACES; -1 for NULL, -2 outside."""
+    low, high = map(float, column.bounds or (0, 0))
+    steps = to_grid(numbers - low, high - low, PLACES)
+    return np.where(np.isnan(numbers), -1, np.where(numbers == np.inf, -2, steps))
 
 
 def to_grid(part: Floats, width: Floats | float, grid: int) -> Counts:
@@ -87,8 +95,8 @@ def axis_of_range(code: Codes, nodes: Nodes, size: int) -> Axis:
     """Return the axis of nodes of a range of ``size`` integers, from the cells of its column."""
     last, others = max(1, size - 1), len(nodes.others)
     steps = (2 * np.arange(size) * nodes.grid + last) // (2 * last)
-    kinds = np.concatenate([np.zeros(size, dtype=np.int64), 1 + np.arange(others)])
-    steps = np.concatenate([steps, np.zeros(others, dtype=np.int64)])
+    kinds = np.concatenate([np.zeros(size, dtype=np.int64), 1 + np.arange(others + 1)])
+    steps = np.concatenate([steps, np.zeros(others + 1, dtype=np.int64)])
     return _axis(nodes, lambda rows: kinds[code[rows]], lambda rows: steps[code[rows]])
 
 
@@ -102,24 +110,29 @@ def axis_of_bins(code: Codes, places: Codes, nodes: Nodes) -> Axis:
 
 
 def axis_of_measure(numbers: Floats, nodes: Nodes, column: Column) -> Axis:
-    """Return the axis of nodes of a measure, from its values; NaN stands for NULL."""
+    """Return the axis of nodes of a measure, from its values; see OUTSIDE of encode."""
     low, high = clip_bounds(nodes, column)
+    outside = nodes.intervals + len(nodes.others)
 
     def steps(rows: Chunk) -> Counts:
         clipped = np.fmin(np.fmax(numbers[rows], low), high)
         return to_grid(clipped - low, high - low, nodes.grid)
 
-    return _axis(nodes, lambda rows: np.isnan(numbers[rows]).astype(np.int64), steps)
+    def interval(rows: Chunk) -> Codes:
+        is_outside = numbers[rows] == np.inf
+        return np.where(is_outside, outside, np.isnan(numbers[rows])).astype(np.uint32)
+
+    return _axis(nodes, interval, steps)
 
 
 def axis_of_steps(numbers: Floats, steps: Steps) -> Axis:
-    """Return the axis of steps of a measure, from its values; NaN stands for NULL."""
+    """Return the axis of steps of a measure; NULL and what is outside have no step."""
     levels = np.array([float(level) for level in steps.levels[:-1]])
 
     def spread_for(stride: int) -> Spread:
         def spread(rows: Chunk) -> list[tuple[Counts, Counts | None]]:
             found = np.searchsorted(levels, numbers[rows], side="left") * stride
-            return [(np.where(np.isnan(numbers[rows]), OUTSIDE, found), None)]
+            return [(np.where(np.isfinite(numbers[rows]), found, OUTSIDE), None)]
 
         return spread
 
@@ -129,12 +142,12 @@ def axis_of_steps(numbers: Floats, steps: Steps) -> Axis:
 def _axis(
     nodes: Nodes, interval: Callable[[Chunk], Codes], steps: Callable[[Chunk], Counts]
 ) -> Axis:
-    """Return the axis of nodes; intervals beyond the last are the other cells, in order.
+    """Return the axis of nodes; intervals beyond the last are the other cells, then "outside".
 
     The node of an interval's row gets its Bernstein weight; other cells get all in one go.
     """
     first = nodes.intervals * (nodes.degree + 1)
-    others = [first + other if other >= 0 else -1 for other in nodes.others]
+    others = [first + other if other >= 0 else -1 for other in nodes.others] + [-1]
     starts = np.arange(nodes.intervals) * (nodes.degree + 1)
     places = [np.concatenate([starts + t, np.array(others, dtype=np.int64)]) for t in range(3)]
 

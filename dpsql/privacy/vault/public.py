@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import duckdb
 
 from dpsql.catalog.catalog import Table
 from dpsql.errors import InternalError, ProgrammingError
-from dpsql.privacy.vault.duckdb import connect
-from dpsql.privacy.vault.source import Source, open_source, quote, unavailable
+from dpsql.privacy.vault.connect import connect
+from dpsql.privacy.vault.source import Source, open_source, stored_types, unavailable
 
 MOST_ROWS = 100_000
 CSV_TYPES = {"integer": "BIGINT", "number": "DOUBLE", "date": "DATE", "boolean": "BOOLEAN"}
@@ -25,16 +26,12 @@ def read_public(table: Table) -> dict[str, tuple[str, list[Any]]]:
         raise InternalError("E_INTERNAL", "only public tables can be read")
     with connect() as connection:
         source = open_source(connection, table.source, table.name)
-        types = [_type(table, source, name, kind) for name, kind in source.columns]
-        relation, parameters = source.relation_sql()
-        listed = ", ".join(
-            f"TRY_CAST({source.column_sql(i)} AS {kind}) AS {quote(f'p{i}')}"
-            for i, kind in enumerate(types)
-        )
-        sql = f"SELECT {listed} FROM {relation} LIMIT {MOST_ROWS + 1}"
         try:
-            rows = connection.execute(sql, parameters).fetchall()
-        except (duckdb.Error, ImportError, ValueError):
+            types = [
+                _type(table, source, name, kind) for name, kind in stored_types(connection, source)
+            ]
+            rows = _read(connection, source, types)
+        except (OSError, EOFError, zlib.error, duckdb.Error, ImportError, ValueError):
             unavailable(table.name, table.source, "the rows cannot be read")
     if len(rows) > MOST_ROWS:
         raise ProgrammingError(
@@ -47,6 +44,17 @@ def read_public(table: Table) -> dict[str, tuple[str, list[Any]]]:
         name: (kind, [row[i] for row in rows])
         for i, (name, kind) in enumerate(zip(names, types, strict=True))
     }
+
+
+def _read(connection: duckdb.DuckDBPyConnection, source: Source, types: list[str]) -> list[Any]:
+    """Return the rows, at most one more than there may be."""
+    rows: list[Any] = []
+    listed = [f"TRY_CAST({source.column_sql(i)} AS {kind}) AS p{i}" for i, kind in enumerate(types)]
+    for result in source.select(connection, listed, range(len(types))):
+        rows += result.fetchmany(MOST_ROWS + 1 - len(rows))
+        if len(rows) > MOST_ROWS:
+            break
+    return rows
 
 
 def _type(table: Table, source: Source, name: str, stored: str) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -13,54 +12,62 @@ from dpsql.catalog.domain import Bins
 from dpsql.plan.cells import TOTAL_BITS, AnyResolution, Cells, Nodes, Steps, Unions, block_unit
 from dpsql.privacy.vault.base import Codes, Counts
 from dpsql.privacy.vault.cells import Axis, axis_of_cells, axis_of_unions, tally_rows, tally_units
+from dpsql.privacy.vault.encode import OUTSIDE, Flags, Floats
 from dpsql.privacy.vault.nodes import (
-    Floats,
     axis_of_bins,
     axis_of_measure,
     axis_of_range,
     axis_of_steps,
-    find_places,
+    find_steps,
     fits_steps,
 )
 from dpsql.privacy.vault.nodes import fits as fits_nodes
-from dpsql.privacy.vault.vectorize import find_bins
+from dpsql.privacy.vault.units import Owners, Queue, queue_up
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The declared view of a table, row by row.
+    """Every row of a table, those outside the declared view included.
 
-    ``codes`` has the cell of every column with a domain; ``places`` where a value lies in its
-    bin; ``numbers`` the clipped value of every measure, NaN for NULL; ``units`` numbers the
-    privacy units, when there is a column of them.
+    ``codes`` has the cell of every column with a domain, and ``size`` for "outside"; ``places``
+    where a value lies in its bin; ``numbers`` the clipped value of every measure, NaN for NULL and
+    infinity for "outside". ``owners`` are the privacy units, when there is a column of them, and
+    ``queue`` those of their rows that may be too many.
     """
 
     count: int
     codes: Mapping[str, Codes]
     places: Mapping[str, Codes] = field(default_factory=dict)
     numbers: Mapping[str, Floats] = field(default_factory=dict)
-    units: Codes | None = None
+    owners: Owners | None = None
+    queue: Queue | None = None
 
 
-def read_rows(table: Table, arrays: Mapping[str, Any]) -> Rows:
-    """Return the rows of the arrays c0, c1, ... (cells), q0, q1, ... (measures) and u (units).
+def line_up(rows: Rows, table: Table, salt: str) -> Queue | None:
+    """Return the rows of units with more than they may have, in the order in which they stay.
 
-    The cell of a binned column is still its value.
+    All that the view shows of a row decides, in declared order: codes, places, clipped values.
     """
-    codes: dict[str, Codes] = {}
-    places: dict[str, Codes] = {}
-    for i, key in enumerate(k for k, each in table.columns.items() if each.domain is not None):
-        found, domain = arrays[f"c{i}"], table.columns[key].domain
-        if isinstance(domain, Bins):
-            edges = tuple(map(float, domain.edges))
-            codes[key] = find_bins(found, edges[:-1])
-            places[key] = find_places(found, codes[key], edges)
-        else:
-            codes[key] = found
-    measures = [key for key, each in table.columns.items() if each.bounds is not None]
-    numbers = {key: arrays[f"q{i}"] for i, key in enumerate(measures)}
-    count = len(next(iter(arrays.values())))
-    return Rows(count, codes, places, numbers, arrays.get("u"))
+    if rows.owners is None:
+        return None
+    content = [each.astype(np.int64) for each in (*rows.codes.values(), *rows.places.values())]
+    content += [find_steps(each, table.columns[key]) for key, each in rows.numbers.items()]
+    return queue_up(salt, rows.owners, table.unit.max_rows, content, list(rows.numbers.values()))
+
+
+def view(rows: Rows, table: Table, columns: Collection[str]) -> Flags:
+    """Say which rows belong to the declared view of some columns, by case-folded name.
+
+    They have a declared value in each of these columns and an owner, and every unit keeps at most
+    ``max_rows`` of them.
+    """
+    inside = np.ones(rows.count, dtype=bool) if rows.owners is None else rows.owners.owned.copy()
+    for key in columns:
+        if key in rows.codes:
+            inside &= rows.codes[key] != table.columns[key].size
+        if key in rows.numbers:
+            inside &= rows.numbers[key] != OUTSIDE
+    return inside if rows.queue is None else rows.queue.bound(inside)
 
 
 def fits(resolutions: Sequence[AnyResolution], table: Table, units: bool) -> bool:
@@ -96,13 +103,18 @@ def _fits(resolution: AnyResolution, table: Table) -> bool:
     return all(column.size for column in columns) and resolution.labels.shape == needed
 
 
-def tally(rows: Rows, table: Table, resolutions: Sequence[AnyResolution], units: bool) -> Counts:
-    """Add up what all rows add to every cell; see :class:`dpsql.privacy.vault.base.Vault`."""
+def tally(
+    rows: Rows, kept: Flags, table: Table, resolutions: Sequence[AnyResolution], units: bool
+) -> Counts:
+    """Add up what the rows that are kept add to every cell.
+
+    See :class:`dpsql.privacy.vault.base.Vault`.
+    """
     shape = tuple(each.size for each in resolutions)
     axes = [_axis(rows, table, each) for each in resolutions]
-    if units and rows.units is not None:
-        return tally_units(axes, shape, rows.units)
-    return tally_rows(axes, shape, rows.count)
+    if units and rows.owners is not None:
+        return tally_units(axes, shape, kept, rows.owners.units)
+    return tally_rows(axes, shape, kept)
 
 
 def _axis(rows: Rows, table: Table, resolution: AnyResolution) -> Axis:

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import csv
 import glob
-import gzip
 import hashlib
 import json
 import os
 import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 import duckdb
+import pandas as pd
 
 from dpsql.errors import DataUnavailable, InternalError
+from dpsql.privacy.vault.kinds import safe_type
+from dpsql.privacy.vault.lines import read_fields, read_header
 
 KINDS = {
     ".parquet": "parquet",
@@ -32,11 +35,9 @@ KINDS = {
     ".db": "duckdb",
 }
 DATABASE_FILES = ("", ".wal", ".wal.recovery", ".wal.checkpoint")
-MAX_HEADER = 1 << 20
-CSV_OPTIONS = (
-    "header = true, quote = '\"', escape = '\"', nullstr = '', auto_detect = false, "
-    "ignore_errors = true, strict_mode = false, parallel = false, hive_partitioning = false"
-)
+PARQUET = "hive_partitioning = false, can_have_nan = true"
+BLOCK = "lines"
+"""The name under which the lines of CSV files are offered to DuckDB."""
 LOCKED = (
     "allowed_paths",
     "lock_configuration",
@@ -52,7 +53,8 @@ LOCKED = (
 class Source:
     """The files of a table, one kind, and the (name, DuckDB type) of their columns.
 
-    The columns of CSV files are all text and are called f0, f1, ... in SQL.
+    The columns of CSV files are all text and are called f0, f1, ... in SQL. Types never list
+    values.
     """
 
     declared: str
@@ -69,19 +71,62 @@ class Source:
         near = [i for i, each in enumerate(names) if each.casefold() == name.casefold()]
         return near[0] if len(near) == 1 else None
 
-    def column_sql(self, position: int) -> str:
-        """Return the quoted name under which :meth:`relation_sql` offers a column."""
-        return f'"f{position}"' if self.kind == "csv" else quote(self.columns[position][0])
+    def position(self, name: str) -> int:
+        """Return the position of a column that is known to be there."""
+        position = self.find(name)
+        if position is None:
+            raise ValueError("no such column")
+        return position
 
-    def relation_sql(self) -> tuple[str, list[list[str]]]:
-        """Return a FROM item and its parameters."""
-        if self.kind == "duckdb":
-            return f"source.main.{quote(self.table)}", []
-        if self.kind == "parquet":
-            return "read_parquet(?, hive_partitioning = false)", [list(self.paths)]
-        types = ", ".join(f"'f{i}': 'VARCHAR'" for i in range(len(self.columns)))
-        delim = f"delim = {literal(_delimiter(self.paths[0]))}"
-        return f"read_csv(?, columns = {{{types}}}, {delim}, {CSV_OPTIONS})", [list(self.paths)]
+    def column_sql(self, position: int) -> str:
+        """Return the name of a column in the expressions of :meth:`select`."""
+        return f"t.{self._quoted(position)}"
+
+    def valid_sql(self, position: int) -> str:
+        """Return when the text of a column is what the file holds; see :meth:`select`."""
+        if self.kind != "parquet" or self.columns[position][1] != "VARCHAR":
+            return "TRUE"
+        return f"t.{self._quoted(position)} IS NOT DISTINCT FROM k.{self._quoted(position)}"
+
+    def select(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        listed: Sequence[str],
+        wanted: Sequence[int],
+        valid: int | None = None,
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Select expressions from all rows, in stored order; each result is to be read at once.
+
+        ``wanted`` are the columns that they need. ``valid`` is the column whose
+        :meth:`valid_sql` they use: bytes that are not UTF-8 are read as "?", and left out from a
+        second reading of that column, so that the two differ.
+        """
+        chosen = f"SELECT {', '.join(listed)} FROM"
+        if self.kind == "csv":
+            yield from self._select_lines(connection, chosen, wanted)
+        elif self.kind == "duckdb":
+            yield connection.execute(f"{chosen} source.main.{quote(self.table)} AS t")
+        elif valid is None or self.valid_sql(valid) == "TRUE":
+            yield connection.execute(f"{chosen} {parquet_sql('replace')} AS t", [list(self.paths)])
+        else:
+            second = f"(SELECT {self._quoted(valid)} FROM {parquet_sql('ignore')}) AS k"
+            joined = f"{chosen} {parquet_sql('replace')} AS t POSITIONAL JOIN {second}"
+            yield connection.execute(joined, [list(self.paths), list(self.paths)])
+
+    def _select_lines(
+        self, connection: duckdb.DuckDBPyConnection, chosen: str, wanted: Sequence[int]
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        names = [f"f{i}" for i in wanted]
+        fields = ", ".join(f"nullif(CAST({name} AS VARCHAR), '') AS {name}" for name in names)
+        sql = f"{chosen} (SELECT {', '.join(filter(None, ['row', fields]))} FROM {BLOCK}) AS t"
+        for path in self.paths:
+            for block in read_fields(path, len(self.columns), wanted):
+                rows = pd.DataFrame(dict(zip(names, block, strict=True)), dtype=object)
+                connection.register(BLOCK, rows.assign(row=0))
+                yield connection.execute(sql)
+
+    def _quoted(self, position: int) -> str:
+        return f'"f{position}"' if self.kind == "csv" else quote(self.columns[position][0])
 
     def fingerprint(self) -> str:
         """Hash paths, sizes, modification times and schema.
@@ -137,6 +182,14 @@ def open_source(connection: duckdb.DuckDBPyConnection, source: str, table: str) 
     unavailable(table, source, problem)
 
 
+def parquet_sql(utf8: str = "strict") -> str:
+    """Return a table function over Parquet files, their paths being a parameter.
+
+    ``utf8`` says what becomes of text that is not UTF-8: an error, a "?", or nothing.
+    """
+    return f"read_parquet(?, {PARQUET}, utf8_validation = '{utf8}')"
+
+
 def unavailable(
     table: str, source: str, problem: str, hint: str | None = None, code: str = "E_DATA"
 ) -> NoReturn:
@@ -154,11 +207,11 @@ def harden(connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...]) -> Non
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
-    state = connection.execute(
+    (state,) = connection.execute(
         f"SELECT {', '.join(f'current_setting({literal(name)})' for name in LOCKED)}"
-    ).fetchone()
+    ).fetchall()
     own = {path + suffix for path in paths for suffix in DATABASE_FILES}
-    if state is None or not set(state[0]) <= own or state[1] is not True or any(state[2:]):
+    if not set(state[0]) <= own or state[1] is not True or any(state[2:]):
         raise InternalError("E_INTERNAL", "the connection to the data could not be locked")
 
 
@@ -192,13 +245,12 @@ def _read_schema(
 ) -> Source:
     if kind == "duckdb":
         name = _stored_table(connection, paths[0], table)
-        return Source(
-            declared, kind, paths, _describe(connection, f"source.main.{quote(name)}"), name
-        )
+        columns = _describe(connection, f"source.main.{quote(name)}")
+        return Source(declared, kind, paths, _safe(columns), name)
     if kind == "csv":
-        headers = {path: tuple((name, "VARCHAR") for name in _header(path)) for path in paths}
+        headers = {path: tuple((name, "VARCHAR") for name in read_header(path)) for path in paths}
     else:
-        headers = {path: _describe_parquet(connection, path) for path in paths}
+        headers = {path: _safe(_describe(connection, parquet_sql(), [path])) for path in paths}
     for path, columns in headers.items():
         if columns != headers[paths[0]]:
             unavailable(table, path, f"its columns differ from those of {paths[0]!r}")
@@ -218,6 +270,17 @@ def _stored_table(connection: duckdb.DuckDBPyConnection, path: str, table: str) 
     return str(names[0])
 
 
+def stored_types(
+    connection: duckdb.DuckDBPyConnection, source: Source
+) -> tuple[tuple[str, str], ...]:
+    """Return the types of the columns of a public source, the values of an ENUM included."""
+    if source.kind == "csv":
+        return source.columns
+    if source.kind == "duckdb":
+        return _describe(connection, f"source.main.{quote(source.table)}")
+    return _describe(connection, parquet_sql(), [source.paths[0]])
+
+
 def _describe(
     connection: duckdb.DuckDBPyConnection, relation: str, parameters: list[str] | None = None
 ) -> tuple[tuple[str, str], ...]:
@@ -225,25 +288,8 @@ def _describe(
     return tuple((str(row[0]), str(row[1])) for row in rows)
 
 
-def _describe_parquet(
-    connection: duckdb.DuckDBPyConnection, path: str
-) -> tuple[tuple[str, str], ...]:
-    return _describe(connection, "read_parquet(?, hive_partitioning = false)", [path])
-
-
-def _header(path: str) -> list[str]:
-    """Read the first line of a CSV file; nothing of the rows after it is decoded."""
-    with open(path, "rb") as raw:
-        file = gzip.GzipFile(fileobj=raw) if path.lower().endswith(".gz") else raw
-        line = file.readline(MAX_HEADER).decode("utf-8-sig")
-    header = next(csv.reader([line], delimiter=_delimiter(path), strict=True), [])
-    if not header or len(set(header)) != len(header):
-        raise csv.Error("no usable header line")
-    return header
-
-
-def _delimiter(path: str) -> str:
-    return "\t" if path.lower().endswith((".tsv", ".tsv.gz")) else ","
+def _safe(columns: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, safe_type(stored)) for name, stored in columns)
 
 
 def _file_facts(path: str) -> list[str | int]:

@@ -1,0 +1,148 @@
+"""Fetched numbers to cells: numpy alone decides which cell a value is in, row by row.
+
+Guarantee: every function here is elementwise, so the code of a row is a function of that row. A
+column of ``size`` cells has one code more, ``size``: the value is outside the declared domain.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.catalog.catalog import Column
+from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
+from dpsql.privacy.vault.base import Codes, Counts
+from dpsql.privacy.vault.fetch import MISSING, UNKNOWN
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+OUTSIDE = np.inf
+"""The value of a measure that is outside the declared view; NaN is a declared NULL."""
+EPOCH = dt.date(1970, 1, 1)
+WHOLE = 2.0**62
+"""Doubles below this have an exact int64."""
+NOT_FOUND = 2
+"""The state of a text that is no number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values64:
+    """The values of one column as int64 or float64, and where they are missing or no values."""
+
+    numbers: Counts | Floats
+    missing: Flags
+    unknown: Flags
+
+
+def read_whole(fetched: Counts, per_day: int = 1) -> Values64:
+    """Read whole numbers with sentinels; instants become days.
+
+    >>> read_whole(np.array([86_400, -1, MISSING, UNKNOWN]), 86_400).numbers[:2].tolist()
+    [1, -1]
+    """
+    missing, unknown = fetched == MISSING, fetched == UNKNOWN
+    return Values64(fetched // per_day, missing, unknown)
+
+
+def read_number(fetched: Floats, state: Codes | None = None) -> Values64:
+    """Read doubles; NaN is missing, unless it stands for a text that is no number."""
+    unknown = np.zeros(len(fetched), dtype=bool) if state is None else state == NOT_FOUND
+    return Values64(fetched, np.isnan(fetched) & ~unknown, unknown)
+
+
+def encode(column: Column, values: Values64) -> Codes:
+    """Return the code of every row: the domain's cells, ``other``, NULL, and then "outside"."""
+    outside = column.size
+    other = outside if column.other is None else outside - 1 - column.null
+    null = outside - 1 if column.null else outside
+    cells = _cells(column, values)
+    found = np.where((cells < 0) | values.unknown, other, cells)
+    return np.where(values.missing, null, found).astype(code_type(outside + 1))
+
+
+def clip(column: Column, values: Values64) -> Floats:
+    """Return the value of a measure in its bounds, NaN for a declared NULL, else OUTSIDE."""
+    if column.bounds is None:
+        raise ValueError("a column without bounds is no measure")
+    low, high = map(float, column.bounds)
+    known = np.fmin(np.fmax(np.asarray(values.numbers, dtype=np.float64), low), high) + 0.0
+    null = np.nan if column.null else OUTSIDE
+    return np.where(values.unknown, OUTSIDE, np.where(values.missing, null, known))
+
+
+def code_type(size: int) -> npt.DTypeLike:
+    """Return the narrowest unsigned type for ``size`` codes.
+
+    >>> code_type(256), code_type(257)
+    (dtype('uint8'), dtype('uint16'))
+    """
+    return np.min_scalar_type(size - 1)
+
+
+def find_bins(numbers: Floats, edges: Sequence[float]) -> Counts:
+    """Return the bin of numbers, closed at the last edge, or -1.
+
+    >>> find_bins(np.array([-0.1, 0.0, 0.99, 1.0, 7.0, np.inf, np.nan]), (0.0, 1.0, 7.0)).tolist()
+    [-1, 0, 0, 1, 1, -1, -1]
+    """
+    inside = (numbers >= edges[0]) & (numbers <= edges[-1])
+    cells = np.searchsorted(np.array(edges[:-1]), numbers, side="right") - 1
+    return np.where(inside, cells, -1)
+
+
+def _cells(column: Column, values: Values64) -> Counts:
+    """Return the cell of every row, or -1; what is missing or unknown may have any."""
+    match column.domain:
+        case Bins(edges):
+            return find_bins(np.asarray(values.numbers, np.float64), tuple(map(float, edges)))
+        case IntegerRange(lo, hi):
+            numbers, is_whole = _whole(values.numbers)
+            return np.where(is_whole & (numbers >= lo) & (numbers <= hi), numbers - lo, -1)
+        case Periods() as periods:
+            return _find_periods(_whole(values.numbers)[0], periods)
+        case Values(listed):
+            numbers, is_whole = _whole(values.numbers)
+            if column.type == "text":
+                return numbers
+            return np.where(is_whole, _find_listed(numbers, tuple(map(int, listed))), -1)
+        case None:
+            raise ValueError("a column without a domain has no cells")
+
+
+def _whole(numbers: Counts | Floats) -> tuple[Counts, Flags]:
+    """Return numbers as int64, and which of them are whole and fit."""
+    if numbers.dtype == np.int64:
+        return np.asarray(numbers, dtype=np.int64), np.ones(len(numbers), dtype=bool)
+    is_whole = (np.abs(numbers) < WHOLE) & (numbers == np.floor(numbers))
+    return np.where(is_whole, numbers, 0.0).astype(np.int64), is_whole
+
+
+def _find_listed(numbers: Counts, listed: Sequence[int]) -> Counts:
+    """Return the place of numbers in a list, or -1.
+
+    >>> _find_listed(np.array([0, 100, 7]), (100, 0)).tolist()
+    [1, 0, -1]
+    """
+    order = np.argsort(np.array(listed, dtype=np.int64), kind="stable")
+    ordered = np.array(listed, dtype=np.int64)[order]
+    place = np.minimum(np.searchsorted(ordered, numbers), len(listed) - 1)
+    return np.where(ordered[place] == numbers, order[place], -1)
+
+
+def _find_periods(days: Counts, periods: Periods) -> Counts:
+    """Return the period of days since 1970, or -1."""
+    first, last = ((day - EPOCH).days for day in (periods.start, periods.end))
+    inside = (days >= first) & (days < last)
+    day = np.where(inside, days, first)
+    if periods.unit in ("day", "week"):
+        found = (day - first) // (7 if periods.unit == "week" else 1)
+    else:
+        months = day.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+        start = (periods.start.year - 1970) * 12 + periods.start.month - 1
+        found = (months - start) // {"month": 1, "quarter": 3, "year": 12}[periods.unit]
+    return np.where(inside, found, -1)

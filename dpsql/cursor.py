@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpsql.answer.assemble import released
@@ -209,9 +208,10 @@ class Cursor:
         """Draw rows of a synthetic table into a file."""
         wanted = statement.rows
         assert wanted is not None
-        check_target(Path(wanted.path))
+        path = self.connection.engine.granted.find(wanted.path)
+        check_target(path)
         columns = self.connection.engine.draw(wanted)
-        write_rows(columns, Path(wanted.path))
+        write_rows(columns, path)
         count = len(next(iter(columns.values())))
         return message(f"{count:,} rows in {wanted.path}", statement.fragment.body)
 

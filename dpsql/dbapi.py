@@ -34,6 +34,7 @@ from dpsql.errors import (
     UsageError,
 )
 from dpsql.faults import told
+from dpsql.granted import NOTHING, Granted, grant, grant_here
 from dpsql.plan.explain import Explanation
 from dpsql.privacy.accounting import parse_delta_text, parse_epsilon_text
 from dpsql.privacy.ledger import Entry as LedgerEntry
@@ -74,14 +75,17 @@ def connect(
     delta: object = None,
     noise: str | None = None,
     analyst: str | None = None,
+    files: str | os.PathLike[str] | None = None,
     **unknown: object,
 ) -> Connection:
     """Open a connection to the tables of a catalog.
 
     ``epsilon`` and ``delta`` are what each request costs (int, float, Decimal or Fraction);
     ``noise`` is "laplace", "gaussian" or "auto". All three can be changed by SET. ``analyst`` says
-    whose budget requests are charged to as well, where the catalog declares analysts.
-    Raises: CatalogError, LedgerError, DataError (E_EPSILON, E_DELTA, E_SETTING, E_ANALYST).
+    whose budget requests are charged to as well, where the catalog declares analysts. ``files`` is
+    the one folder whose files SQL may name, for workloads and drawn rows; by default there is none.
+    Raises: CatalogError, LedgerError, DataError (E_EPSILON, E_DELTA, E_SETTING, E_ANALYST);
+    UsageError (E_FILES) for a folder in which sources, the catalog or its anchor lie.
     Guarantee: everything ever released from the catalog together is (epsilon, delta)-differentially
     private for one privacy unit, with the epsilon and delta of the catalog's [budget].
     """
@@ -91,7 +95,8 @@ def connect(
     terms = Terms(loaded.budget.max_epsilon_per_request)
     given = {name: value for name, value in options.items() if value is not None}
     found = find_analyst(loaded, analyst)
-    return Connection(loaded, terms.with_values(given), found)
+    granted = grant(files, loaded, anchor_folder(loaded))
+    return Connection(loaded, terms.with_values(given), found, granted)
 
 
 def inspect(catalog: str | os.PathLike[str]) -> Connection:
@@ -140,13 +145,19 @@ class Connection:
     ``report``, when set, is told how a long run goes on: one line of text at a time.
     """
 
-    def __init__(self, catalog: Catalog, terms: Terms, analyst: str | None = None) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        terms: Terms,
+        analyst: str | None = None,
+        granted: Granted = NOTHING,
+    ) -> None:
         self._catalog = catalog
         self.analyst = analyst
         self.terms = terms
         self.collected: list[Statement] | None = None
         self.report: Callable[[str], None] | None = None
-        self._engine: Engine | None = Engine(catalog, anchor_folder(catalog), analyst)
+        self._engine: Engine | None = Engine(catalog, anchor_folder(catalog), analyst, granted)
         self._process = os.getpid()
 
     @property
@@ -230,6 +241,10 @@ class Connection:
         if not selects:
             raise ProgrammingError("E_PARSE", "there is no SELECT to explain")
         return self.engine.explain(self.engine.compile(selects), joint_terms(terms, selects))
+
+    def grant_here(self) -> None:
+        """Grant SQL the working directory, unless data lie there, as a terminal does."""
+        self.engine.granted = grant_here(self.catalog, anchor_folder(self.catalog))
 
     def told(self, work: Callable[[], T], text: str) -> T:
         """Run ``work`` for a text of SQL; a fault of dpsql, or Ctrl-C, says what was charged.

@@ -35,6 +35,7 @@ from dpsql.curator import Preset, ledger_file, nested_budgets
 from dpsql.cutting import chooses, read_level
 from dpsql.errors import BudgetExceeded, DataUnavailable, decimal_text
 from dpsql.faults import told
+from dpsql.granted import NOTHING, Granted
 from dpsql.interrupts import Allowed
 from dpsql.plan.explain import Explanation, explain
 from dpsql.plan.plan import Plan
@@ -46,7 +47,7 @@ from dpsql.privacy.ledger import Entry, Ledger, Receipt, Status
 from dpsql.privacy.look import open_handle, open_sums
 from dpsql.privacy.measure import Vaults, certify, measure, read_public
 from dpsql.privacy.run import Run
-from dpsql.scripts import workload_of
+from dpsql.scripts import OF_A_CREATION, unquoted, workload_of
 from dpsql.sql.bulk import uncollected
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
@@ -68,8 +69,15 @@ REMEMBERED = 10_000
 class Engine:
     """Answers workloads over one catalog; owns the ledger, the vaults and the releases."""
 
-    def __init__(self, catalog: Catalog, anchors: Path, analyst: str | None = None) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        anchors: Path,
+        analyst: str | None = None,
+        granted: Granted = NOTHING,
+    ) -> None:
         self.catalog = catalog
+        self.granted = granted
         self.analyst = analyst
         preset = Preset.of(catalog)
         self._anchors = anchors
@@ -315,8 +323,11 @@ class Engine:
 
         Raises: ProgrammingError, NotSupportedError, DataError.
         """
-        workload = self.compile([parse_select(fragment) for fragment in workload_of(creation)])
-        return plan_synthesis(creation, self.known.tables, workload, terms)
+        fragments = workload_of(creation, self.granted)
+        with unquoted(creation):
+            workload = self.compile([parse_select(fragment) for fragment in fragments])
+        with unquoted(creation, OF_A_CREATION):
+            return plan_synthesis(creation, self.known.tables, workload, terms)
 
     def synthesise(self, creation: Creation, terms: Terms, report: Report | None) -> Synthetic:
         """Learn a synthetic table: the whole budget is charged before the first look.

@@ -75,3 +75,16 @@ def make_folder(path: Path) -> None:
     """
     for folder in (*reversed(path.parents), path):
         folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """Read a regular file, never through a link, and never waiting for a writer.
+
+    Raises: OSError; ValueError for anything but a file of at most ``most`` bytes.
+    """
+    descriptor = os.open(path, os.O_RDONLY | _SAFE | getattr(os, "O_NONBLOCK", 0))
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+            raise ValueError
+        return file.read(most)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING
 from dpsql.answer.modelled import check_target
 from dpsql.answer.synthetics import check_name, find_synthetic
 from dpsql.curator import nested_budgets
-from dpsql.errors import ProgrammingError, UsageError, printable
+from dpsql.errors import Error, InternalError, ProgrammingError, UsageError, printable
+from dpsql.files import read_regular
+from dpsql.granted import Granted
 from dpsql.plan.explain import Explanation
 from dpsql.sql.lexemes import Fragment, lex, split_statements
 from dpsql.sql.options import SHARED
@@ -23,24 +26,24 @@ if TYPE_CHECKING:
     from dpsql.engine import Engine
     from dpsql.synthesis import Synthesis
 
+OF_A_CREATION = ("E_UNKNOWN_TABLE", "E_STATEMENT", "E_EPSILON", "E_DELTA", "E_SETTING")
+"""Codes of what may be wrong about CREATE SYNTHETIC TABLE itself, whatever its workload."""
+
 MOST_BYTES = 4 * 1024 * 1024
 
 
-def workload_of(creation: Creation) -> tuple[Fragment, ...]:
-    """The statements that a synthetic table is for; a file is read from the working directory.
+def workload_of(creation: Creation, granted: Granted) -> tuple[Fragment, ...]:
+    """The statements that a synthetic table is for; a file is read from the granted folder.
 
-    Only ``.sql`` files are read, since errors quote what they complain about.
-    Raises: UsageError (E_INPUT).
+    Raises: UsageError (E_INPUT, E_FILES).
     """
     if creation.file is None:
         return creation.workload
-    path = Path(creation.file)
+    path = granted.find(creation.file)
     if path.suffix.lower() != ".sql":
         raise _unreadable(path, "a workload is a .sql file")
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise _unreadable(path, f"it is over {MOST_BYTES // 1024**2} MiB")
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_regular(path, MOST_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise _unreadable(path, "it is not UTF-8") from None
     except (OSError, ValueError):
@@ -49,6 +52,32 @@ def workload_of(creation: Creation) -> tuple[Fragment, ...]:
     if not statements:
         raise _unreadable(path, "it has no statement")
     return statements
+
+
+@contextmanager
+def unquoted(creation: Creation, own: Collection[str] = ()) -> Iterator[None]:
+    """Tell what is wrong in the file of a workload by its place alone: errors quote no file.
+
+    Errors with codes of ``own`` that point at no text are about the statement itself.
+    """
+    try:
+        yield
+    except InternalError as error:
+        if creation.file is not None:
+            error.span = None
+        raise
+    except Error as error:
+        if creation.file is None or (error.span is None and error.code in own):
+            raise
+        code, span = error.code, error.span
+    else:
+        return
+    place = "" if span is None else " at line {}, column {}".format(*span.position())
+    raise ProgrammingError(
+        code,
+        f"the workload {printable(Path(creation.file).name)!r} is refused{place}",
+        hint="ask the statement there by itself to see why; nothing of a file is quoted",
+    )
 
 
 def about_created(statements: Sequence[Statement]) -> list[Statement]:
@@ -95,7 +124,7 @@ def check_synthetics(engine: Engine, statements: Sequence[Statement], terms: Ter
         if wanted is not None:
             if wanted.name.casefold() not in made:
                 find_synthetic(engine.models, wanted.name)
-            check_target(Path(wanted.path))
+            check_target(engine.granted.find(wanted.path))
 
 
 def explain_script(engine: Engine, statements: Sequence[Statement], terms: Terms) -> Explanation:
@@ -162,5 +191,5 @@ def _unreadable(path: Path, why: str) -> UsageError:
     return UsageError(
         "E_INPUT",
         f"the workload {printable(path.name)!r} cannot be used: {why}",
-        hint="FOR WORKLOAD 'queries.sql', relative to the working directory",
+        hint="FOR WORKLOAD 'queries.sql', a file of the folder that SQL is granted",
     )

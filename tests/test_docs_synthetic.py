@@ -12,12 +12,10 @@ import dpsql
 TEXT = (Path(__file__).parents[1] / "docs" / "synthetic.md").read_text("utf-8")
 
 
-def test_the_examples_run(
-    demo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(demo)
+def test_the_examples_run(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (demo / "own").mkdir()
     (example,) = re.findall(r"```sql\n(.*?)```", TEXT, re.DOTALL)
-    with dpsql.connect(demo / "adult.toml") as connection:
+    with dpsql.connect(demo / "adult.toml", files=demo / "own") as connection:
         cursor = connection.executescript(example)
         names = [cursor.result.columns]
         while cursor.nextset():
@@ -28,4 +26,4 @@ def test_the_examples_run(
         exec(looks, {"connection": connection})
         assert "1/50 [" in capsys.readouterr().out
         assert [e.epsilon for e in connection.entries() if e.kind == "debit"] == ["1"]
-    assert len((demo / "people.csv").read_text().splitlines()) == 1001
+    assert len((demo / "own" / "people.csv").read_text().splitlines()) == 1001

@@ -46,9 +46,16 @@ def _few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[Connection]:
+def out(tmp_path: Path) -> Path:
+    """The folder whose files SQL may name."""
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def world(tmp_path: Path, out: Path) -> Iterator[Connection]:
     """A connection to the people, nothing charged yet."""
-    with dpsql.connect(people(tmp_path / "w")) as connection:
+    with dpsql.connect(people(tmp_path / "w"), files=out) as connection:
         yield connection
 
 
@@ -68,9 +75,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def made(home: Path) -> Iterator[Connection]:
+def made(home: Path, out: Path) -> Iterator[Connection]:
     """A connection to the world in which s exists, opened again."""
-    with dpsql.connect(home) as connection:
+    with dpsql.connect(home, files=out) as connection:
         yield connection
 
 
@@ -131,12 +138,12 @@ def test_workloads_of_one_query_and_one_value(world: Connection, model: str, wor
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_an_empty_private_table(tmp_path: Path, model: str) -> None:
-    with dpsql.connect(people(tmp_path / "w", "empty")) as connection:
+def test_an_empty_private_table(tmp_path: Path, out: Path, model: str) -> None:
+    with dpsql.connect(people(tmp_path / "w", "empty"), files=out) as connection:
         create(connection, f"model = '{model}'")
         ((n,),) = connection.execute("SELECT COUNT(*) FROM s").fetchall()
         assert 0 < n < 3000
-        connection.execute(f"MATERIALIZE SYNTHETIC TABLE s INTO '{tmp_path / 's.csv'}'")
+        connection.execute(f"MATERIALIZE SYNTHETIC TABLE s INTO '{out / 's.csv'}'")
 
 
 def test_a_tiny_budget_gives_finite_numbers(world: Connection) -> None:
@@ -147,9 +154,8 @@ def test_a_tiny_budget_gives_finite_numbers(world: Connection) -> None:
         assert all(0 <= n < 1e9 for _, n in found)
 
 
-def test_clauses(world: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "w.sql").write_text(
+def test_clauses(world: Connection, out: Path) -> None:
+    (out / "w.sql").write_text(
         "-- two\nSELECT sex, COUNT(*) FROM people GROUP BY sex;\n"
         "SELECT ward, COUNT(*) FROM people GROUP BY ward;\n"
     )
@@ -382,8 +388,8 @@ def test_a_synthetic_and_a_private_table_in_one_statement(world: Connection) -> 
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_materialize(made: Connection, tmp_path: Path, kind: str) -> None:
-    path = tmp_path / f"s.{kind}"
+def test_materialize(made: Connection, out: Path, kind: str) -> None:
+    path = out / f"s.{kind}"
     sql = f"MATERIALIZE SYNTHETIC TABLE s INTO '{path}' ROWS = 20000"
     before = made.entries()
     made.execute(sql)
@@ -393,7 +399,7 @@ def test_materialize(made: Connection, tmp_path: Path, kind: str) -> None:
         assert abs(drawn - expected) <= 8 * expected**0.5 + 1
     assert "exists already" in str(refused(made, sql))
     assert made.entries() == before
-    assert [p.name for p in tmp_path.iterdir() if p.name.startswith("s.")] == [path.name]
+    assert [p.name for p in out.iterdir()] == [path.name]
 
 
 def drawn_wards(path: Path) -> dict[str | None, int]:
@@ -417,8 +423,8 @@ def drawn_wards(path: Path) -> dict[str | None, int]:
     return found
 
 
-def test_the_default_number_of_rows(made: Connection, tmp_path: Path) -> None:
-    path = tmp_path / "s.csv"
+def test_the_default_number_of_rows(made: Connection, out: Path) -> None:
+    path = out / "s.csv"
     made.execute(f"MATERIALIZE SYNTHETIC TABLE s INTO '{path}'")
     ((n,),) = made.execute("SELECT COUNT(*) FROM s").fetchall()
     assert len(path.read_text().splitlines()) == round(n) + 1
@@ -570,9 +576,8 @@ def test_a_damaged_store_is_refused(world: Connection, damage: str) -> None:
     assert caught.value.code == "E_LEDGER_TAMPERED"
 
 
-def test_scripts_are_checked_before_they_run(world: Connection, tmp_path: Path) -> None:
+def test_scripts_are_checked_before_they_run(world: Connection, out: Path) -> None:
     good = CREATE.format(more="", workload=PAIRS)
-    out = tmp_path / "s.csv"
     for bad in (
         good,
         "MATERIALIZE SYNTHETIC TABLE z INTO 'z.csv'",
@@ -585,11 +590,11 @@ def test_scripts_are_checked_before_they_run(world: Connection, tmp_path: Path) 
         assert debits(world) == []
     cursor = world.executescript(
         f"{good}; SELECT sex, COUNT(*) FROM s GROUP BY sex; "
-        f"MATERIALIZE SYNTHETIC TABLE s INTO '{out}' ROWS = 7"
+        f"MATERIALIZE SYNTHETIC TABLE s INTO 's.csv' ROWS = 7"
     )
     assert cursor.nextset()
     assert len(cursor.fetchall()) == 2
-    assert len(out.read_text().splitlines()) == 8
+    assert len((out / "s.csv").read_text().splitlines()) == 8
     assert len(debits(world)) == 1
 
 

@@ -58,6 +58,7 @@ class OrderedCommand(click.Command):
 @click.option("--noise", metavar="NOISE", help="laplace or gaussian.")
 @click.option("--effort", metavar="N", help="How much to search for a better strategy; default 1.")
 @click.option("--analyst", metavar="NAME", help="Whose budget is charged, if any is declared.")
+@click.option("--files", "folder", metavar="DIR", help="Whose files SQL may name; default: here.")
 @click.option("--format", "--mode", "format_", metavar="FORMAT", help="How results are written.")
 @click.option("--stddev", is_flag=True, help="Add error columns to csv, tsv, json and files.")
 @click.version_option(__version__, message="dpsql %(version)s")
@@ -73,6 +74,7 @@ def query(
     noise: str | None,
     effort: str | None,
     analyst: str | None,
+    folder: str | None,
     format_: str | None,
     stddev: bool,
 ) -> int:
@@ -96,7 +98,7 @@ def query(
     if not texts and not sys.stdin.isatty():
         texts.append(read_text("-"))
     first = None if init is None else read_text(init)
-    connection = open_connection(catalog, epsilon, delta, noise, effort, analyst)
+    connection = open_connection(catalog, epsilon, delta, noise, effort, analyst, folder)
     session = Session(connection, Path(catalog).stem, chosen, stddev=stddev)
     return sit(connection, lambda: _run_texts(session, first, texts), session.close)
 
@@ -131,6 +133,7 @@ def _run_prompt(session: Session) -> int:
 @click.option("--noise", metavar="NOISE", help="laplace or gaussian.")
 @click.option("--effort", metavar="N", help="How much to search for a better strategy; default 1.")
 @click.option("--analyst", metavar="NAME", help="Whose budget is charged, if any is declared.")
+@click.option("--files", "folder", metavar="DIR", help="Whose files SQL may name; default: here.")
 @click.option("--out", metavar="DIR", help="Write one file per statement and a summary here.")
 @click.option("--force", is_flag=True, help="Replace existing output.")
 @click.option("--dry-run", is_flag=True, help="Stop at the forecast; nothing is charged.")
@@ -147,6 +150,7 @@ def run(
     noise: str | None,
     effort: str | None,
     analyst: str | None,
+    folder: str | None,
     out: str | None,
     force: bool,
     dry_run: bool,
@@ -166,7 +170,7 @@ def run(
         force=force,
         dry_run=dry_run,
     )
-    connection = open_connection(catalog, epsilon, delta, noise, effort, analyst)
+    connection = open_connection(catalog, epsilon, delta, noise, effort, analyst, folder)
     with blaming_options():
         sit(connection, lambda: run_batch(connection, order), connection.close)
     return OK

@@ -25,8 +25,9 @@ def open_connection(
     noise: str | None = None,
     effort: str | None = None,
     analyst: str | None = None,
+    files: str | None = None,
 ) -> Connection:
-    """Connect with options as the user wrote them.
+    """Connect with options as the user wrote them; without ``files`` SQL may use those here.
 
     Raises: UsageError for a malformed option; other errors of ``dpsql.connect``; Interrupted.
     """
@@ -41,7 +42,10 @@ def open_connection(
             delta=None if delta is None else dbapi.parse_delta_text(delta),
             noise=noise,
             analyst=analyst,
+            files=files,
         )
+        if files is None:
+            connection.grant_here()
         if effort is not None:
             connection.set("effort", effort)
         return connection

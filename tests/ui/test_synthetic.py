@@ -23,7 +23,8 @@ SHORT = (
 
 
 def test_an_interrupt_at_the_prompt_keeps_what_was_learned(adult: Path) -> None:
-    terminal = Terminal(adult, "xterm-256color", "-e", "0.5")
+    (adult.parent / "rows").mkdir()
+    terminal = Terminal(adult, "xterm-256color", "-e", "0.5", "--files", "rows")
     terminal.see("adult ε 3>")
     terminal.enter(LONG + ";")
     terminal.see("round ")
@@ -66,19 +67,33 @@ def test_a_batch_makes_asks_and_writes(adult: Path, dpsql: Run, way: str) -> Non
         "MATERIALIZE SYNTHETIC TABLE s INTO 'rows.csv' ROWS = 5;\n"
     )
     (folder / "make.sql").write_text(text)
+    (folder / "own").mkdir()
     if way == "run":
-        ran = dpsql("run", "make.sql", "--catalog", adult, "--out", "answers", "--report", "r.html")
+        ran = dpsql(
+            "run",
+            "make.sql",
+            "--catalog",
+            adult,
+            "--files",
+            "own",
+            "--out",
+            "answers",
+            "--report",
+            "r.html",
+        )
         assert "mechanism   marginals" in ran.err
         names = sorted(p.name for p in (folder / "answers").iterdir())
         assert names == ["001_sex_n.csv", "summary.json", "summary.md"]
         assert "charged ε 1" in (folder / "answers" / "summary.md").read_text()
     else:
-        ran = dpsql(adult, way, text if way == "-c" else "make.sql", "--format", "csv")
+        ran = dpsql(
+            adult, way, text if way == "-c" else "make.sql", "--files", "own", "--format", "csv"
+        )
         assert "Female," in ran.out
         assert "biased" in ran.err
     assert (ran.status, ran.err.count("charged")) == (0, 1)
     assert "charged ε 1" in ran.err
-    assert len((folder / "rows.csv").read_text().splitlines()) == 6
+    assert len((folder / "own" / "rows.csv").read_text().splitlines()) == 6
 
 
 def test_a_run_of_private_and_synthetic_answers_tells_both_charges(adult: Path, dpsql: Run) -> None:

@@ -1,0 +1,119 @@
+"""Files by grant: SQL names files of one folder, which whoever connects has chosen, or none.
+
+A statement may come from anyone. It never says by itself what is read or written on this machine,
+nor learns which files there are: outside the folder every name is refused in the same words.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from dpsql.catalog import Catalog
+from dpsql.errors import UsageError, printable
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The folder whose files SQL may name, a real path; None grants nothing."""
+
+    folder: Path | None = None
+
+    def find(self, name: str) -> Path:
+        """Where a file named by SQL is; it need not be there.
+
+        Raises: UsageError (E_FILES), in the same words whatever lies outside the folder.
+        """
+        if self.folder is None:
+            raise UsageError(
+                "E_FILES",
+                "SQL is granted no folder to read or write files in",
+                hint="connect(..., files=FOLDER) or dpsql --files FOLDER; not one with data in it",
+            )
+        given = PurePath(name)
+        if "\0" not in name and ".." not in given.parts:
+            path = self.folder / given
+            if path.is_relative_to(self.folder) and path != self.folder:
+                real = Path(os.path.realpath(path))
+                if real.is_relative_to(self.folder):
+                    return real
+        raise UsageError(
+            "E_FILES",
+            f"the file {printable(name)!r} is not in the folder that SQL is granted",
+            hint=f"name a file of {printable(str(self.folder))}, without .. and links out of it",
+        )
+
+
+NOTHING = Granted()
+
+
+def grant(folder: object, catalog: Catalog, anchors: Path) -> Granted:
+    """Grant a folder to SQL; None grants nothing.
+
+    Raises: UsageError (E_FILES) unless it is a folder without sources, catalog and anchors.
+    """
+    if folder is None:
+        return NOTHING
+    try:
+        real = Path(os.path.realpath(folder))  # type: ignore[call-overload]
+        problem = None if real.is_dir() else "it is no folder"
+    except (TypeError, ValueError, OSError):
+        raise UsageError("E_FILES", "files= takes the path of a folder") from None
+    problem = problem or next(_reasons(real, catalog, anchors), None)
+    if problem is not None:
+        where = printable(str(folder))
+        hint = "make a folder of its own for workloads and drawn rows"
+        raise UsageError("E_FILES", f"SQL cannot be granted {where}: {problem}", hint=hint)
+    return Granted(real)
+
+
+def grant_here(catalog: Catalog, anchors: Path) -> Granted:
+    """Grant the working directory to whoever sits there, where that may be."""
+    try:
+        return grant(os.getcwd(), catalog, anchors)
+    except (UsageError, OSError):
+        return NOTHING
+
+
+def _reasons(folder: Path, catalog: Catalog, anchors: Path) -> Iterator[str]:
+    """Why a folder is not granted: what lies in it, or would with one file more."""
+    if _is_within(catalog.path, folder):
+        yield "the catalog lies in it, with its ledger and releases"
+    if _is_within(anchors, folder) or _is_within(folder, anchors):
+        yield "the anchor of the ledger lies in it"
+    for table in catalog.tables.values():
+        if _holds(folder, table.source):
+            yield f"the source of table {table.name!r} lies in it"
+
+
+def _holds(folder: Path, source: str) -> bool:
+    if os.path.lexists(source) or not glob.has_magic(source):
+        return _is_within(Path(source), folder)
+    fixed = Path(_before_pattern(source))
+    matched = glob.glob(source, recursive=True)
+    return (
+        _is_within(fixed, folder)
+        or _is_within(folder, fixed)
+        or any(_is_within(Path(each), folder) for each in matched)
+    )
+
+
+def _before_pattern(source: str) -> str:
+    """The folder in which every match of a pattern lies.
+
+    >>> _before_pattern("/data/2024-*/part?.parquet")
+    '/data'
+    """
+    parts = PurePath(source).parts
+    count = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+    return str(PurePath(*parts[:count]))
+
+
+def _is_within(path: Path, folder: Path) -> bool:
+    """Whether a path, or what it leads to, is the folder or lies in it."""
+    real = Path(os.path.realpath(path))
+    parent = Path(os.path.realpath(path.parent)) / path.name
+    return real.is_relative_to(folder) or parent.is_relative_to(folder)

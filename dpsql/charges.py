@@ -20,13 +20,15 @@ T = TypeVar("T")
 class Charges:
     """How many charges were begun and made, their epsilon, and how much of it is stored for.
 
-    Stored is what came of a charge: a release, a threshold or a model.
+    Stored is what came of a charge: a release, a threshold or a model. ``asked`` are the
+    statements that the next charges are for.
     """
 
     begun: int = 0
     made: int = 0
     epsilon: Fraction = Fraction(0)
     stored: Fraction = Fraction(0)
+    asked: tuple[str, ...] = ()
 
     @contextmanager
     def paid(
@@ -41,7 +43,7 @@ class Charges:
         with Held():
             check()
             self.begun += 1
-            receipt = ledger.debit(cost, fingerprint, version, within)
+            receipt = ledger.debit(cost, fingerprint, version, within, self.asked)
             self.made += 1
             self.epsilon += receipt.epsilon
             try:

@@ -33,7 +33,7 @@ from dpsql.charges import Charges
 from dpsql.clipping import find_clipped, plan_clipping
 from dpsql.curator import Preset, ledger_file, nested_budgets
 from dpsql.cutting import chooses, read_level
-from dpsql.errors import BudgetExceeded, DataUnavailable, decimal_text
+from dpsql.errors import DataUnavailable, decimal_text
 from dpsql.faults import told
 from dpsql.granted import NOTHING, Granted
 from dpsql.interrupts import Allowed
@@ -171,6 +171,7 @@ class Engine:
 
         Raises: BudgetExceeded, LedgerError, DataUnavailable; nothing is charged by a refusal.
         """
+        self.charges.asked = tuple(item.text for item in workload)
         clipped = find_clipped(workload)
         if clipped is not None:
             sums = plan_clipping(clipped, terms)
@@ -272,14 +273,9 @@ class Engine:
 
     def check_budget(self, tables: Sequence[str], epsilon: Fraction, rho: Fraction | None) -> None:
         """Refuse early what the ledger would refuse, before a row is read."""
-        status, within = self.status(), self.within(tables)
-        if rho is None:
-            left = status.remaining_within(within)
-            if epsilon > left:
-                raise BudgetExceeded(epsilon, left)
-        elif rho > status.rho_within(within):
-            left = status.gaussian_within(within)
-            raise BudgetExceeded(epsilon, left, "epsilon, Gaussian noise")
+        refusal = self.status().refuse(self.within(tables), epsilon, rho)
+        if refusal is not None:
+            raise refusal
 
     def _paid(
         self, tables: Sequence[str], epsilon: Fraction, rho: Fraction | None, fingerprint: str
@@ -334,6 +330,7 @@ class Engine:
 
         Raises: BudgetExceeded, LedgerError, DataUnavailable; nothing is charged by a refusal.
         """
+        self.charges.asked = (creation.text,)
         planned = self.plan_synthesis(creation, terms)
         check_name(planned.name, self.synthetics.load())  # another process may have made one
         return self._learn(planned, report, self._add)

@@ -145,18 +145,27 @@ class LedgerError(OperationalError):
 class BudgetExceeded(OperationalError):
     """A valid request that the remaining budget does not admit; nothing was charged.
 
-    ``requested`` and ``remaining`` are epsilons as exact fractions.
+    ``requested`` and ``remaining`` are epsilons as exact fractions; ``whose`` says which budgets
+    refused: the total, that of a table, that of an analyst.
     """
 
     exit_code = 5
 
-    def __init__(self, requested: Fraction, remaining: Fraction, what: str = "epsilon") -> None:
+    def __init__(
+        self,
+        requested: Fraction,
+        remaining: Fraction,
+        what: str = "epsilon",
+        whose: tuple[str, ...] = (),
+    ) -> None:
         self.requested = requested
         self.remaining = remaining
         self.difference = requested - remaining
+        self.whose = whose
+        by = f" by {' and '.join(map(printable, whose))}" if whose else ""
         super().__init__(
             "E_BUDGET",
-            f"budget refused ({what}): Requested {decimal_text(requested)}, "
+            f"budget refused{by} ({what}): Requested {decimal_text(requested)}, "
             f"Remaining {decimal_text(remaining)}, Difference {decimal_text(self.difference)}",
             hint="nothing was charged; ask for a smaller epsilon, or see SHOW budget",
         )

@@ -13,6 +13,7 @@ from dpsql.catalog.describe import describe_table
 from dpsql.catalog.view import left_out
 from dpsql.curator import analyst_name, nested_name
 from dpsql.errors import ProgrammingError, decimal_text, printable
+from dpsql.privacy.chain import budget_text
 from dpsql.privacy.ledger import Status
 from dpsql.privacy.status import Nested
 from dpsql.sql.parse import Statement
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def show(connection: Connection, what: str, sql: str) -> Result:
-    """SHOW tables, budget or a setting."""
+    """SHOW tables, budget, ledger or a setting."""
     if what == "tables":
         rows: list[tuple[Any, ...]] = [
             (table.name, _unit_text(table.unit.column, table.unit.max_rows), len(table.columns))
@@ -44,7 +45,32 @@ def show(connection: Connection, what: str, sql: str) -> Result:
             inner = connection.budget.nested[analyst_name(key)]
             rows += _nested_rows(f"analyst {key}", inner, connection.budget.total_delta > 0)
         return listing(("budget", "value"), rows, sql)
+    if what == "ledger":
+        rows = [
+            (e.seq, e.at, e.kind, e.noise, e.epsilon, e.state, charged(e.within), one_line(e.sql))
+            for e in connection.entries()
+        ]
+        names = ("seq", "time", "kind", "noise", "epsilon", "state", "charged also to", "sql")
+        return listing(names, rows, sql)
     return listing((what,), [(connection.settings[what],)], sql)
+
+
+def charged(within: str) -> str:
+    """Write the names of the budgets inside the whole one that an entry is charged to.
+
+    >>> charged("table:adult\\nanalyst:ana")
+    'table adult, analyst ana'
+    """
+    return ", ".join(map(budget_text, within.split("\n"))) if within else ""
+
+
+def one_line(sql: str) -> str:
+    """Write SQL in one line.
+
+    >>> one_line("SELECT 1;\\n  SELECT 2")
+    'SELECT 1; SELECT 2'
+    """
+    return printable(" ".join(sql.split()))
 
 
 def _unit_text(column: str | None, max_rows: int) -> str:

@@ -362,6 +362,9 @@ SET fresh = on;
 SHOW budget;
 -- no query
 
+SHOW ledger;
+-- no query
+
 SHOW epsilon;
 -- no query
 

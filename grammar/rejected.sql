@@ -83,7 +83,7 @@ SET threads = 4;
 
 SHOW password;
 -- E_SETTING at line 1, column 6: no such setting: password
--- hint: settings: budget, tables, epsilon, delta, noise, mechanism, metric, rounds, per_round, effort, fresh, nonnegative
+-- hint: settings: budget, ledger, tables, epsilon, delta, noise, mechanism, metric, rounds, per_round, effort, fresh, nonnegative
 
 SELECT COUNT(*) INTO u FROM t;
 -- E_STATEMENT at line 1, column 22: INTO is not supported

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 from dpsql.errors import DataError
 from dpsql.privacy.accounting import Cost, Noise, Policy
@@ -23,12 +23,26 @@ WHOLE = ""
 """Name of the budget that every debit is charged to."""
 
 
+LONGEST_SQL = 2000
+"""Characters of the statements that an entry keeps."""
+
+
+def budget_text(name: str) -> str:
+    """Write the name of a budget for people.
+
+    >>> budget_text(WHOLE), budget_text("table:adult")
+    ('the total', 'table adult')
+    """
+    return name.replace(":", " ", 1) or "the total"
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One link: a debit, or a curator's act.
 
     ``at`` (UTC) and ``state`` are informational; ``within`` names the nested budgets charged;
-    ``detail`` is the policy of a curator's act as JSON. ``hash`` covers all but ``state``.
+    ``detail`` is JSON: the policy of a curator's act, or what a debit was asked for, where that is
+    known. ``hash`` covers all but ``state``.
     """
 
     seq: int
@@ -46,6 +60,20 @@ class Entry:
     detail: str
     state: Outcome
     hash: str
+
+    @property
+    def statements(self) -> int | None:
+        """How many statements a debit was charged for; None where that is not known."""
+        return None if self.kind != "debit" or not self.detail else int(self._asked["statements"])
+
+    @property
+    def sql(self) -> str:
+        """The beginning of the SQL that a debit was charged for; empty where it is not known."""
+        return "" if self.statements is None else str(self._asked["sql"])
+
+    @property
+    def _asked(self) -> Any:
+        return json.loads(self.detail)
 
     def seal(self, previous: str) -> Entry:
         """Return the entry with the hash that links it to the one before."""
@@ -160,6 +188,16 @@ class State:
                 return None
         return spent
 
+    def refusing(self, cost: Cost, within: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the names of the budgets that do not admit a debit: the whole, else others."""
+        found = []
+        for name in (WHOLE, *within):
+            policy = self.terms.budgets[name]
+            charged = cost.under(policy) if name else cost
+            if not self.spent[name].add(charged).within(policy):
+                found.append(name)
+        return (WHOLE,) if WHOLE in found else tuple(found)
+
     def spent_in(self, name: str) -> Spent:
         """Return the sums of one budget, zero for one that does not exist."""
         return self.spent.get(name, Spent())
@@ -173,7 +211,12 @@ class State:
 
 
 def debit_entry(
-    seq: int, cost: Cost, plan_hash: str, data_version: str, within: tuple[str, ...]
+    seq: int,
+    cost: Cost,
+    plan_hash: str,
+    data_version: str,
+    within: tuple[str, ...],
+    asked: Sequence[str] = (),
 ) -> Entry:
     """Return a debit that is not yet linked to the entry before."""
     return Entry(
@@ -189,10 +232,21 @@ def debit_entry(
         plan_hash=plan_hash,
         data_version=data_version,
         within="\n".join(within),
-        detail="",
+        detail=_asked_for(asked),
         state="reserved",
         hash="",
     )
+
+
+def _asked_for(statements: Sequence[str]) -> str:
+    """What a debit keeps of the statements that it is charged for."""
+    if not statements:
+        return ""
+    text = ";\n".join(statements)
+    shown = (
+        text if len(text) <= LONGEST_SQL else text[: LONGEST_SQL - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    )
+    return json.dumps({"statements": len(statements), "sql": shown}, separators=(",", ":"))
 
 
 def curator_entry(seq: int, kind: Kind, detail: str) -> Entry:

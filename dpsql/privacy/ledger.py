@@ -10,13 +10,13 @@ import hashlib
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from dpsql.errors import BudgetExceeded, DataError, LedgerError
+from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.files import make_folder
 from dpsql.privacy import store
 from dpsql.privacy.accounting import Cost, Policy
@@ -26,6 +26,7 @@ from dpsql.privacy.chain import (
     Entry,
     State,
     Terms,
+    budget_text,
     curator_entry,
     debit_entry,
     first_state,
@@ -35,6 +36,8 @@ from dpsql.privacy.durable import exclusive, on_network_disk
 from dpsql.privacy.receipt import Receipt, issue
 from dpsql.privacy.refusals import (
     changed_meanwhile,
+    check_names,
+    check_request,
     foreign,
     io_errors,
     rolled_back,
@@ -44,8 +47,6 @@ from dpsql.privacy.refusals import (
 from dpsql.privacy.status import Status, status_of
 
 __all__ = ["Entry", "Ledger", "Receipt", "Status"]
-
-_LONGEST_NAME = 4096
 
 
 class Ledger:
@@ -79,7 +80,7 @@ class Ledger:
         """
         ledger = cls._at(path, anchor_dir)
         terms = terms_for(policy, policy_hash, nested or {})
-        _check_names(policy_hash, *(nested or {}))
+        check_names(policy_hash, *(nested or {}))
         with io_errors():
             ledger._path.parent.mkdir(parents=True, exist_ok=True)
             make_folder(ledger._anchor.parent)
@@ -191,16 +192,22 @@ class Ledger:
         return ledger
 
     def debit(
-        self, cost: Cost, plan_hash: str, data_version: str, within: tuple[str, ...] = ()
+        self,
+        cost: Cost,
+        plan_hash: str,
+        data_version: str,
+        within: tuple[str, ...] = (),
+        asked: Sequence[str] = (),
     ) -> Receipt:
         """Charge a cost for good and return the receipt, after both are on disk.
 
-        ``within`` names the nested budgets to charge too. Every budget computes the cost anew at
+        ``within`` names the nested budgets to charge too; ``asked`` are the statements that it is
+        charged for, of which the entry keeps the beginning. Every budget computes the cost anew at
         its own Renyi order. Raises: BudgetExceeded (nothing was charged), LedgerError, DataError
         E_EPSILON for a malformed cost.
         Guarantee: over all processes, admitted debits satisfy a rule of the policy at each step.
         """
-        _check_request(cost, plan_hash, data_version, *within)
+        check_request(cost, plan_hash, data_version, *within)
         within = tuple(dict.fromkeys(within))
         with self._exclusive() as db:
             state = self._catch_up(db)
@@ -210,11 +217,12 @@ class Ledger:
                 raise LedgerError("E_LEDGER_MISMATCH", "this ledger has no such nested budget")
             cost = cost.under(state.terms.policy)
             if state.charge(cost, within) is not None:
-                entry = debit_entry(state.seq + 1, cost, plan_hash, data_version, within)
+                entry = debit_entry(state.seq + 1, cost, plan_hash, data_version, within, asked)
                 after = self._append(db, state, entry)
                 return issue(after.ledger_id, after.seq, after.head, plan_hash, data_version, cost)
         what = "epsilon" if cost.noise == "laplace" else "epsilon, Gaussian noise"
-        raise BudgetExceeded(cost.epsilon, state.remaining(cost, within), what)
+        left, whose = state.remaining(cost, within), state.refusing(cost, within)
+        raise BudgetExceeded(cost.epsilon, left, what, tuple(map(budget_text, whose)))
 
     def settle(self, receipt: Receipt, outcome: Literal["released", "failed"]) -> None:
         """Note what became of a debit; it stays charged either way.
@@ -376,23 +384,6 @@ class Ledger:
     def _advance(self, state: State) -> None:
         Anchor(state.ledger_id, state.seq, state.head).write(self._anchor, self._path)
         self._state = state
-
-
-def _check_request(cost: Cost, *names: str) -> None:
-    """Refuse what is not a cost, and names that an entry could not hold unambiguously."""
-    if not isinstance(cost, Cost):
-        raise DataError("E_EPSILON", "a cost must be a positive whole number of units")
-    cost.check()
-    _check_names(*names)
-
-
-def _check_names(*names: object) -> None:
-    if not all(isinstance(name, str) and _plain(name) for name in names):
-        raise LedgerError("E_LEDGER_IO", "a name in a ledger is short and printable")
-
-
-def _plain(name: str) -> bool:
-    return 0 < len(name) <= _LONGEST_NAME and name.isprintable()
 
 
 def _id_of(salt: bytes) -> str:

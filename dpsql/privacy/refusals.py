@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dpsql.errors import LedgerError
+from dpsql.errors import DataError, LedgerError
+from dpsql.privacy.accounting import Cost
+
+LONGEST_NAME = 4096
 
 
 def tampered(what: str) -> LedgerError:
@@ -67,3 +70,24 @@ def io_errors() -> Iterator[None]:
         raise LedgerError("E_LEDGER_EXISTS", "there is a ledger at this path") from None
     except OSError:
         raise unwritable() from None
+
+
+def check_request(cost: Cost, *names: str) -> None:
+    """Refuse what is not a cost, and names that an entry could not hold unambiguously.
+
+    Raises: DataError (E_EPSILON); LedgerError (E_LEDGER_IO).
+    """
+    if not isinstance(cost, Cost):
+        raise DataError("E_EPSILON", "a cost must be a positive whole number of units")
+    cost.check()
+    check_names(*names)
+
+
+def check_names(*names: object) -> None:
+    """Refuse names that an entry could not hold. Raises: LedgerError (E_LEDGER_IO)."""
+    if not all(isinstance(name, str) and _is_plain(name) for name in names):
+        raise LedgerError("E_LEDGER_IO", "a name in a ledger is short and printable")
+
+
+def _is_plain(name: str) -> bool:
+    return 0 < len(name) <= LONGEST_NAME and name.isprintable()

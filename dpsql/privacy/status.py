@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from dpsql.errors import BudgetExceeded
 from dpsql.privacy.amounts import UNITS
-from dpsql.privacy.chain import WHOLE, State
+from dpsql.privacy.chain import WHOLE, State, budget_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,23 @@ class Status:
     def gaussian_within(self, names: Iterable[str]) -> Fraction:
         """Return the largest epsilon with Gaussian noise that all of these budgets admit."""
         return min(part.remaining_gaussian_epsilon for part in self._parts(names))
+
+    def refuse(
+        self, names: Iterable[str], epsilon: Fraction, rho: Fraction | None = None
+    ) -> BudgetExceeded | None:
+        """Return the refusal of an epsilon, or of a rho, by the whole and these budgets, if any."""
+        own = [name for name in names if name in self.nested]
+        budgets: dict[str, Status | Nested] = {WHOLE: self} | {n: self.nested[n] for n in own}
+        if rho is None:
+            whose = [n for n, each in budgets.items() if epsilon > each.remaining_epsilon]
+            left, what = self.remaining_within(own), "epsilon"
+        else:
+            whose = [n for n, each in budgets.items() if rho > each.remaining_rho]
+            left, what = self.gaussian_within(own), "epsilon, Gaussian noise"
+        if not whose:
+            return None
+        told = whose[:1] if whose[0] == WHOLE else whose  # what is nested has no more than that
+        return BudgetExceeded(epsilon, left, what, tuple(map(budget_text, told)))
 
     def _parts(self, names: Iterable[str]) -> list[Status | Nested]:
         return [self, *(self.nested[name] for name in names if name in self.nested)]

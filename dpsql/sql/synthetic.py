@@ -30,7 +30,7 @@ _EXAMPLE = (
 class Creation:
     """A synthetic table to make: its name, its private table, its workload and its options.
 
-    The statements of the workload are here, or in ``file``.
+    The statements of the workload are here, or in ``file``; ``text`` is the whole statement.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Creation:
     workload: tuple[Fragment, ...]
     options: tuple[tuple[str, str], ...]
     file: str | None = None
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def parse_create(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Creation:
         raise ProgrammingError(
             "E_PARSE", "the workload is missing", hint=_EXAMPLE, span=_last(fragment, lexemes)
         )
-    return Creation(name, table, workload, options, file)
+    return Creation(name, table, workload, options, file, fragment.body)
 
 
 def parse_materialize(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Materialisation:

@@ -43,7 +43,7 @@ SETTINGS = {
     "fresh": ("on", "off"),
     "nonnegative": ("on", "off"),
 }  # fmt: skip
-SHOWN = ("budget", "tables", *SETTINGS)
+SHOWN = ("budget", "ledger", "tables", *SETTINGS)
 MAX_VALUES = 200
 MODELS = ("'auto'", "'mwem'", "'marginals'", "'mixture'", "'pgm'", "'rap'")
 

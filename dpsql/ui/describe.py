@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.errors import printable
+from dpsql.facts import charged, one_line
 from dpsql.ui.grid import Grid
 from dpsql.ui.numbers import floor_text
 
@@ -34,7 +35,19 @@ def budget_lines(connection: Connection, unicode: bool = True) -> list[str]:
 
 def ledger_grid(connection: Connection) -> Grid:
     """List ledger entries, oldest first."""
-    names = ("seq", "time", "kind", "noise", "epsilon", "rho", "state", "plan", "charged also to")
+    names = (
+        "seq",
+        "time",
+        "kind",
+        "noise",
+        "epsilon",
+        "rho",
+        "state",
+        "plan",
+        "charged also to",
+        "statements",
+        "sql",
+    )
     rows: list[tuple[object, ...]] = [
         (
             e.seq,
@@ -46,19 +59,12 @@ def ledger_grid(connection: Connection) -> Grid:
             e.state,
             e.plan_hash[:12],
             charged(e.within),
+            e.statements,
+            one_line(e.sql),
         )
         for e in connection.entries()
     ]
-    return Grid.exact(names, ("integer", *("text",) * 8), rows)
-
-
-def charged(within: str) -> str:
-    """Write the names of the budgets inside the whole one that an entry is charged to.
-
-    >>> charged("table:adult\\nanalyst:ana")
-    'table adult, analyst ana'
-    """
-    return ", ".join(name.replace(":", " ", 1) for name in within.split("\n"))
+    return Grid.exact(names, ("integer", *("text",) * 8, "integer", "text"), rows)
 
 
 def gauge(remaining: Fraction, total: Fraction, width: int = 20, unicode: bool = True) -> str:

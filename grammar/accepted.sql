@@ -28,6 +28,18 @@ SELECT COUNT(*) AS limit FROM t;
 SELECT COUNT(DISTINCT person_id) AS people FROM visits;
 -- everything
 
+SELECT COUNT(DISTINCT CASE WHEN ward <> 'C' THEN person_id END) AS people FROM visits;
+-- ward: 1x3 Dense
+
+SELECT COUNT(DISTINCT IF(ward IN ('A', 'B'), person_id, NULL)) AS people FROM visits;
+-- ward: 1x3 Dense
+
+WITH v AS (SELECT * FROM visits WHERE ward < 'C') SELECT ward, COUNT(DISTINCT v.person_id) AS people FROM v GROUP BY ward;
+-- ward: 2x3 Dense
+
+SELECT g, COUNT(DISTINCT person_id) AS people FROM visits JOIN (VALUES ('A', 1), ('A', 2), ('B', 2)) v(w, g) ON ward = w GROUP BY g;
+-- ward: 2x3 Dense
+
 SELECT b, SUM(CASE WHEN c THEN 1 ELSE 0 END) AS yes FROM t GROUP BY b;
 -- b: 6x6 Identity; c: 1x3 Dense
 

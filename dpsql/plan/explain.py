@@ -282,11 +282,14 @@ def cheap_bound(workload: Workload) -> float:
 def _comparisons(
     request: Request, planned: Planned, total: float, rows: int
 ) -> tuple[tuple[str, float], ...]:
-    """The same error for simpler mechanisms, when all of the workload is about one table."""
+    """The same error for simpler mechanisms, when all of the workload is about rows of one table.
+
+    Nothing is known of others that count privacy units: their numbers are not linear in the cells.
+    """
     (part, *others), (layout, *_) = planned.plan.parts, planned.layouts
     single = all(reading[0][0] == 1 and len(reading) == 1 for reading in layout.products.values())
     weights = {product.weight for product in layout.workload.products}
-    if others or not single or len(weights) > 1:
+    if others or part.units or not single or len(weights) > 1:
         return ()
     from dpsql.plan.baselines import identity_error, workload_error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ def test_groups_added_up_from_their_cells(tmp_path: Path, monkeypatch: pytest.Mo
 def test_units_told_apart_by_where_their_rows_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def by_rows(owners: Any, spreads: Sequence[Any], order: Any) -> Iterator[slice]:
+    def by_rows(owners: Any, length: int) -> Iterator[slice]:
         for start in range(len(owners)):
             yield slice(start, start + 1)
 

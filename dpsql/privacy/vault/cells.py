@@ -15,7 +15,7 @@ from dpsql.privacy.vault.base import Classes, Codes, Counts
 Flags = npt.NDArray[np.bool_]
 
 CHUNK = 1 << 18
-"""Rows, or rows times what each is in, that are looked at together."""
+"""Rows, or rows times the unions that share a cell, that are looked at together."""
 
 MARKS = 1 << 24
 """Most pairs of a privacy unit and a cell that are marked one by one, not sorted."""
@@ -59,20 +59,19 @@ def _looked_up(
 
 
 def axis_of_unions(codes: Sequence[Codes], unions: Unions) -> Axis:
-    """Return the axis of unions of cells: a row adds to as many as share its cell."""
+    """Return the axis of unions of cells: for every row, all the places that share its cell."""
     cells = axis_of_cells(codes, unions.cells)(1)
     inside = [np.flatnonzero(column) for column in unions.members.T]
-    found = np.full((max([1, *map(len, inside)]), len(inside) + 1), -1)
+    found = np.full((len(inside) + 1, max([1, *map(len, inside)])), -1)
     for cell, members in enumerate(inside):
-        found[: len(members), cell] = members
+        found[cell, : len(members)] = members
 
     def axis(stride: int) -> Spread:
         places = strided(found, stride)
 
         def spread(rows: Chunk) -> list[tuple[Counts, Counts | None]]:
             ((cell, _),) = cells(rows)
-            cell = np.maximum(cell, -1)  # the last place is outside
-            return [(place[cell], None) for place in places]
+            return [(places[np.maximum(cell, -1)], None)]  # the last one is outside
 
         return spread
 
@@ -133,23 +132,30 @@ def tally_units(axes: Sequence[Axis], shape: tuple[int, ...], kept: Flags, units
     order = rows[np.argsort(units[rows], kind="stable")]
     owners = units[order].astype(np.int64)
     tally = np.zeros(size, dtype=np.int64)
-    for chunk in _chunks_of_units(owners, spreads, order):
+    shared = math.prod(_places(spread, order[:0]).shape[1] for spread in spreads)
+    for chunk in _chunks_of_units(owners, max(1, CHUNK // shared)):
         rows, owner = order[chunk], owners[chunk] - owners[chunk.start]
-        places, who = [], []
-        for terms in itertools.product(*(spread(rows) for spread in spreads)):
-            place = _flat([place for place, _ in terms], rows)
-            places.append(place[place >= 0])
-            who.append(owner[place >= 0])
-        tally += _different(np.concatenate(places), np.concatenate(who), size)
+        places = np.zeros((len(rows), 1), dtype=np.int64)
+        for spread in spreads:
+            both = places[:, :, np.newaxis] + _places(spread, rows)[:, np.newaxis, :]
+            places = both.reshape(len(rows), -1)
+        inside = places >= 0
+        who = np.broadcast_to(owner[:, np.newaxis], places.shape)
+        tally += _different(places[inside], who[inside], size)
     return tally.reshape(shape)
 
 
-def _chunks_of_units(owners: Counts, spreads: Sequence[Spread], order: Counts) -> Iterator[slice]:
-    """Ranges of rows that are sorted by unit: whole units, and few enough terms at once."""
-    terms = math.prod(len(spread(order[:0])) for spread in spreads)
+def _places(spread: Spread, rows: Chunk) -> Counts:
+    """Return where some rows fall on one axis, a row for each: in one place, or in several."""
+    ((places, _),) = spread(rows)
+    return places[:, np.newaxis] if places.ndim == 1 else places
+
+
+def _chunks_of_units(owners: Counts, length: int) -> Iterator[slice]:
+    """Ranges of about so many rows that are sorted by unit: whole units."""
     start = 0
     while start < len(owners):
-        last = min(start + max(1, CHUNK // max(1, terms)), len(owners)) - 1
+        last = min(start + length, len(owners)) - 1
         stop = int(np.searchsorted(owners, owners[last], side="right"))
         yield slice(start, stop)
         start = stop
@@ -174,7 +180,6 @@ def _chunks(rows: int) -> list[slice]:
     return [slice(start, min(start + CHUNK, rows)) for start in range(0, rows, CHUNK)]
 
 
-def _flat(places: Sequence[Counts], rows: Chunk) -> Counts:
+def _flat(places: Sequence[Counts], rows: slice) -> Counts:
     """Return the flat cell of every row of a chunk; negative where it is outside on any axis."""
-    count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
-    return sum(places, start=np.zeros(count, dtype=np.int64))
+    return sum(places, start=np.zeros(rows.stop - rows.start, dtype=np.int64))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -39,6 +40,48 @@ DYNAMIC = {
     "answer/synthetics.py": "the classes of stored models, from a fixed list",
 }
 """Modules that import by a name worked out at run time, which no contract sees."""
+
+
+CIRCLES = {
+    "a connection makes cursors, and cursors and facts are typed by it": {
+        *("dpsql.dbapi", "dpsql.cursor", "dpsql.facts"),
+    },
+    "two-step requests are given the engine that takes the steps": {
+        *("dpsql.engine", "dpsql.scripts", "dpsql.thresholding"),
+    },
+    "a strategy forecasts itself": {
+        *("dpsql.plan.axis", "dpsql.plan.convention", "dpsql.plan.forecast", "dpsql.plan.kinds"),
+        *("dpsql.plan.strategy", "dpsql.plan.symmetric_forecast"),
+        "dpsql.plan.symmetric_strategy",
+    },
+    "Catalog.load is the reader of catalogs": {"dpsql.catalog.catalog", "dpsql.catalog.read"},
+    "a session runs commands, and commands act on a session": {
+        *("dpsql.ui.commands", "dpsql.ui.session"),
+    },
+    "open_vault finds the engine, which is a vault": {
+        *("dpsql.privacy.vault.base", "dpsql.privacy.vault.cells", "dpsql.privacy.vault.duckdb"),
+        *("dpsql.privacy.vault.encode", "dpsql.privacy.vault.load", "dpsql.privacy.vault.nodes"),
+        *("dpsql.privacy.vault.rows", "dpsql.privacy.vault.units"),
+    },
+}
+"""Modules that import each other, lazily or for types, by the reason why."""
+
+
+def circles(graph: grimp.ImportGraph) -> list[set[str]]:
+    """Return the sets of modules that reach each other, lazy imports and those for types too."""
+    below = {name: graph.find_upstream_modules(name) for name in graph.modules}
+    found = []
+    for name in sorted(below):
+        around = {name, *(other for other in below[name] if name in below[other])}
+        if len(around) > 1 and around not in found:
+            found.append(around)
+    return found
+
+
+def test_no_modules_import_each_other_but_for_a_reason() -> None:
+    found = circles(grimp.build_graph("dpsql", cache_dir=None))
+    assert [each for each in found if not any(each <= known for known in CIRCLES.values())] == []
+    assert len(found) == len(CIRCLES)
 
 
 def lint(root: Path) -> subprocess.CompletedProcess[str]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dpsql.adaptive.handle import Candidate, Floats, Integers
-from dpsql.adaptive.relaxed import layout
+from dpsql.adaptive.simplices import layout
 from dpsql.algebra.blocks import Dense
 from dpsql.algebra.operator import Operator
 from dpsql.plan.pattern import MAX_PRODUCTS, Pattern, refuse_pattern

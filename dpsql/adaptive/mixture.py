@@ -10,7 +10,8 @@ import numpy as np
 
 from dpsql.adaptive.adam import Adam
 from dpsql.adaptive.handle import Floats, Measured
-from dpsql.adaptive.relaxed import ProductMixture, layout
+from dpsql.adaptive.relaxed import ProductMixture
+from dpsql.adaptive.simplices import layout
 from dpsql.adaptive.targets import Targets
 
 COMPONENTS = 200

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpsql.adaptive.handle import Floats, Integers
-from dpsql.adaptive.relaxed import layout
+from dpsql.adaptive.simplices import layout
 from dpsql.plan.workload import Product
 
 

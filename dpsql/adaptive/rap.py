@@ -16,8 +16,9 @@ from dpsql.adaptive.classes import Classes
 from dpsql.adaptive.handle import Floats, Handle, Measured, Noise, Query
 from dpsql.adaptive.query import attributes_of, norm
 from dpsql.adaptive.query import rows as answers_of
-from dpsql.adaptive.relaxed import ProductMixture, layout
+from dpsql.adaptive.relaxed import ProductMixture
 from dpsql.adaptive.schedule import total_share
+from dpsql.adaptive.simplices import layout
 from dpsql.adaptive.sparsemax import project_blocks
 from dpsql.adaptive.targets import Targets
 from dpsql.algebra.blocks import Dense

@@ -9,37 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.adaptive.diagrams import Diagrams
 from dpsql.adaptive.handle import Candidate, Floats, Integers
+from dpsql.adaptive.simplices import layout, row_outer
 from dpsql.algebra.blocks import Identity
 from dpsql.answer.linear import clique_of, whole_marginal
 from dpsql.answer.synthetic import category_rows
 from dpsql.plan.pattern import Pattern
 from dpsql.plan.workload import Product
-
-
-def layout(domain: Mapping[str, int]) -> dict[str, slice]:
-    """Return the columns of every attribute in a table of all blocks side by side.
-
-    >>> layout({"a": 2, "b": 3})
-    {'a': slice(0, 2, None), 'b': slice(2, 5, None)}
-    """
-    places, start = {}, 0
-    for name, size in domain.items():
-        places[name] = slice(start, start + size)
-        start += size
-    return places
-
-
-def row_outer(tables: list[Floats]) -> Floats:
-    """Return the row-wise outer products of tables of shape (C, n_i), flat: (C, prod n_i).
-
-    >>> row_outer([np.array([[1.0, 2.0]]), np.array([[3.0, 5.0]])]).tolist()
-    [[3.0, 5.0, 6.0, 10.0]]
-    """
-    out = tables[0]
-    for table in tables[1:]:
-        out = (out[:, :, np.newaxis] * table[:, np.newaxis, :]).reshape(len(out), -1)
-    return out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,8 +61,6 @@ class ProductMixture:
 
         Rows over the pattern's own attributes are taken one by one, all others together.
         """
-        from dpsql.adaptive.diagrams import Diagrams
-
         places, diagram = layout(self.domain), Diagrams.read([pattern], self.domain, np.float64)
         names = [a for a in self.domain if a in product.factors]
         inside = [a for a in names if a in pattern.labels]

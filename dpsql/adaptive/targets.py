@@ -11,7 +11,7 @@ import numpy as np
 from dpsql.adaptive.diagrams import Diagrams
 from dpsql.adaptive.handle import Floats, Integers, Query
 from dpsql.adaptive.predicates import Predicates
-from dpsql.adaptive.relaxed import layout, row_outer
+from dpsql.adaptive.simplices import layout, row_outer
 from dpsql.algebra.blocks import Identity
 from dpsql.plan.pattern import Pattern
 from dpsql.plan.workload import Product

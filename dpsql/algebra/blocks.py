@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.derived import Columns, Permuted, Weighted
-from dpsql.algebra.operator import Array, Floats, Operator, exact, freeze
+from dpsql.algebra.derived import Permuted, Weighted
+from dpsql.algebra.operator import Array, Columns, Floats, Operator, exact, freeze
 from dpsql.algebra.ranges import AllRange, Hierarchy, Ranges, WidthRanges
 from dpsql.algebra.wavelet import Haar
 

@@ -1,4 +1,4 @@
-"""Operators made from another operator: chosen or permuted columns, weighted rows."""
+"""Operators made from another operator: permuted columns, weighted rows."""
 
 from __future__ import annotations
 
@@ -9,66 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.operator import Array, Floats, Operator, freeze
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Columns(Operator):
-    """The chosen columns of an operator, in the order given; rows unchanged."""
-
-    op: Operator
-    index: NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        index = freeze(np.asarray(self.index, dtype=np.int64))
-        if index.ndim != 1 or len(index) == 0:
-            raise ValueError("at least one column must be chosen")
-        if index.min() < 0 or index.max() >= self.op.n:
-            raise ValueError(f"columns must lie within [0, {self.op.n})")
-        object.__setattr__(self, "index", index)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.op.rows, len(self.index)
-
-    @property
-    def key(self) -> Hashable:
-        return ("columns", self.op.key, self.index.tobytes())
-
-    @property
-    def integer(self) -> bool:
-        return self.op.integer
-
-    @property
-    def permutes(self) -> bool:
-        """Say whether every column is chosen exactly once."""
-        return np.array_equal(np.sort(self.index), np.arange(self.op.n))
-
-    def matmat(self, X: Array) -> Array:
-        return self.op.matmat(self._scatter(X))
-
-    def rmatmat(self, Y: Array) -> Array:
-        return np.asarray(self.op.rmatmat(Y)[self.index])
-
-    def gram(self) -> Floats:
-        return self.op.gram()[np.ix_(self.index, self.index)]
-
-    def gram_apply(self, X: Array) -> Array:
-        return np.asarray(self.op.gram_apply(self._scatter(X))[self.index])
-
-    def column_l1(self) -> Array:
-        return np.asarray(self.op.column_l1()[self.index])
-
-    def column_l2sq(self) -> Array:
-        return np.asarray(self.op.column_l2sq()[self.index])
-
-    def take_columns(self, index: NDArray[np.integer[Any]]) -> Operator:
-        return self.op.take_columns(self.index[index])
-
-    def _scatter(self, X: Array) -> Array:
-        full = np.zeros((self.op.n, X.shape[1]), dtype=X.dtype)
-        np.add.at(full, self.index, X)
-        return full
+from dpsql.algebra.operator import Array, Columns, Floats, Operator
 
 
 def Permuted(  # noqa: N802

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpsql.adaptive.handle import Measured, Noise, Query
 from dpsql.adaptive.query import rows
 from dpsql.adaptive.transcript import Look
-from dpsql.algebra import blocks, derived, ranges, wavelet
+from dpsql.algebra import blocks, derived, operator, ranges, wavelet
 from dpsql.algebra.operator import Operator
 from dpsql.plan.pattern import Pattern
 from dpsql.plan.workload import Product
@@ -28,7 +28,7 @@ OPERATORS: dict[str, type[Operator]] = {
         blocks.IdentityTotal,
         blocks.Prefix,
         blocks.Total,
-        derived.Columns,
+        operator.Columns,
         derived.Weighted,
         ranges.AllRange,
         ranges.Ranges,

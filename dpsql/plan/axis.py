@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Identity, Prefix
-from dpsql.algebra.derived import Columns
-from dpsql.algebra.operator import Operator
+from dpsql.algebra.operator import Columns, Operator
 from dpsql.algebra.ranges import AllRange, Ranges
 from dpsql.plan.inverses import (
     extended_diagonal_inverse,

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Identity, IdentityTotal, Prefix
-from dpsql.algebra.derived import Columns
-from dpsql.algebra.operator import Operator
+from dpsql.algebra.operator import Columns, Operator
 from dpsql.algebra.ranges import AllRange
 from dpsql.plan.workload import Product, Workload
 

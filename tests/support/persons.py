@@ -65,9 +65,7 @@ def write_persons(folder: Path, table: Persons) -> duckdb.DuckDBPyConnection:
     kept = f"row_number() OVER (PARTITION BY {UNIT}) <= {table.most}"
     database.execute(f"{view} AND {UNIT} IS NOT NULL QUALIFY {kept}")
     unit = f'privacy_unit = {{ column = "{UNIT}", max_rows = {table.most} }}'
-    text = CATALOG.replace('privacy_unit = "row"', unit).replace(
-        "epsilon = 100000", "epsilon = 100000\ndelta = 1e-4"
-    )
+    text = CATALOG.replace('privacy_unit = "row"', unit)
     (folder / "t.toml").write_text(text, encoding="utf-8")
     return database
 

@@ -81,6 +81,10 @@ SET threads = 4;
 -- E_SETTING at line 1, column 5: no such setting: threads
 -- hint: settings: epsilon, delta, noise, mechanism, metric, rounds, per_round, effort, fresh, nonnegative
 
+DESCRIBE t.a;
+-- E_STATEMENT at line 1, column 1: DESCRIBE of anything but a table is not supported
+-- hint: what works: DESCRIBE and the name of one table; SHOW tables lists them
+
 SHOW password;
 -- E_SETTING at line 1, column 6: no such setting: password
 -- hint: settings: budget, ledger, tables, epsilon, delta, noise, mechanism, metric, rounds, per_round, effort, fresh, nonnegative
@@ -265,15 +269,31 @@ SELECT MIN(a) FROM t;
 
 SELECT MAX(m) FROM t;
 -- E_AGGREGATE at line 1, column 12: the aggregate MAX() is not supported
--- hint: one row decides it; QUANTILE_DISC(m, 0.95) works
+-- hint: one row decides it; a quantile needs a domain (or bins) of m in the catalog
+
+SELECT MAX(cost) FROM visits;
+-- E_AGGREGATE at line 1, column 12: the aggregate MAX() is not supported
+-- hint: one row decides it; a quantile needs a domain (or bins) of cost in the catalog
+
+SELECT ward, person_id, COUNT(*) FROM visits GROUP BY ward, person_id;
+-- E_DOMAIN at line 1, column 61: person_id is the privacy unit: it can be counted and nothing else
+-- hint: COUNT(DISTINCT person_id) works
+
+SELECT COUNT(DISTINCT education) FROM adult;
+-- E_AGGREGATE at line 1, column 8: the aggregate COUNT(DISTINCT) is not supported
+-- hint: values with many rows: SELECT COUNT(*) FROM (SELECT education, COUNT(*) AS n FROM adult GROUP BY education) AS g WHERE n > 10 works
+
+SELECT SUM(DISTINCT q) FROM t;
+-- E_AGGREGATE at line 1, column 8: the aggregate SUM(DISTINCT) is not supported
+-- hint: SUM(q) works
 
 SELECT COUNT(DISTINCT a) FROM t;
 -- E_AGGREGATE at line 1, column 8: the aggregate COUNT(DISTINCT) is not supported
--- hint: one row is one unit: COUNT(*)
+-- hint: values with many rows: SELECT COUNT(*) FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) AS g WHERE n > 10 works
 
 SELECT SUM(DISTINCT a) FROM t;
 -- E_AGGREGATE at line 1, column 8: the aggregate SUM(DISTINCT) is not supported
--- hint: one row is one unit: COUNT(*)
+-- hint: SUM(a) works
 
 SELECT string_agg(b, ',') FROM t;
 -- E_AGGREGATE at line 1, column 19: the aggregate STRING_AGG() is not supported
@@ -317,7 +337,7 @@ SELECT MEDIAN(m) FROM t;
 
 SELECT QUANTILE_CONT(b, 0.5) FROM t;
 -- E_AGGREGATE at line 1, column 22: interpolation of text values is not supported
--- hint: QUANTILE_DISC works
+-- hint: QUANTILE_DISC(b, 0.5) works
 
 SELECT QUANTILE_CONT(a, 1.5) FROM t;
 -- E_LITERAL at line 1, column 22: the quantile 1.5 is not between 0 and 1
@@ -333,7 +353,7 @@ SELECT DP_RANGES(b), COUNT(*) FROM t GROUP BY 1;
 
 SELECT DP_STDDEV(a) FROM t GROUP BY a;
 -- E_UNKNOWN_COLUMN at line 1, column 18: DP_STDDEV(a): no select item has this alias
--- hint: aliases: 
+-- hint: DP_STDDEV(COUNT(*)) works
 
 SELECT a, COUNT(*) FROM t GROUP BY a LIMIT a;
 -- E_LIMIT at line 1, column 44: LIMIT takes a whole number

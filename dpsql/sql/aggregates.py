@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.errors import Error, NotSupportedError, ProgrammingError, printable
 from dpsql.sql.allowed import check_scalar, written_name
 from dpsql.sql.conditions import condition, conjunction
 from dpsql.sql.derivative import guard
@@ -132,13 +132,15 @@ class Aggregates:
 
         Where a unit has one row, its rows are counted; public rows joined to them may repeat it.
         """
+        if not node.this.expressions:
+            self.refuse(node)
         counted, tests = _kept(node.this.expressions)
         if not isinstance(node, exp.Count) or counted is None or not self.is_unit(counted):
             self.refuse(node)
         found = tuple(each for test in tests for each in conjunction(self.scope, test))
         shape = replace(shape, conditions=(*shape.conditions, *found))
         if self.scope.table.unit.max_rows == 1 and not self.scope.joined:
-            return self.column(shape)
+            return marked(self.column(shape), True)
         if shape.running is not None:
             self.scope.refuse(node, "E_WINDOW", "a running count of distinct values")
         return marked(self.column(replace(shape, units=True)), True)
@@ -202,16 +204,19 @@ class Aggregates:
         if not isinstance(value.unnest(), exp.Column):
             for tree in self.scope.written_out(value):
                 check_constant(column, tree, self.scope.locate)
-        if kind == "cont" and column.type not in ("integer", "number"):
-            self.scope.refuse(
-                node, "E_AGGREGATE", f"interpolation of {column.type} values", "QUANTILE_DISC works"
-            )
         if not 0 <= quantile <= 1:
             raise ProgrammingError(
                 "E_LITERAL",
                 f"the quantile {quantile} is not between 0 and 1",
                 hint="QUANTILE_CONT(column, 0.9)",
                 span=self.scope.locate(node),
+            )
+        if kind == "cont" and column.type not in ("integer", "number"):
+            self.scope.refuse(
+                node,
+                "E_AGGREGATE",
+                f"interpolation of {column.type} values",
+                f"QUANTILE_DISC({_written(value)}, {quantile:g}) works",
             )
         found = self.scope.expression(column, value)
         rank = Rank(found, kind, 1 - quantile if descending else quantile)
@@ -249,23 +254,65 @@ class Aggregates:
         name = written_name(node, self.scope.locate)
         hint = f"{_WORKS} work"
         if isinstance(node, exp.Min | exp.Max):
-            column = next((c.name for c in node.find_all(exp.Column)), "column")
-            place = "0.05" if isinstance(node, exp.Min) else "0.95"
-            hint = f"one row decides it; QUANTILE_DISC({column}, {place}) works"
-        table = self.scope.table
-        if node.find(exp.Distinct):
+            hint = self.instead_of_extreme(node)
+        if isinstance(node.this, exp.Distinct):
             name = f"{name}(DISTINCT)"
-            hint = "one row is one unit: COUNT(*)"
-            if table.unit.column is not None:
-                hint = f"COUNT(DISTINCT {table.unit.column}) works"
-            elif table.synthetic:
-                hint = f"rows of {table.name} belong to nobody: COUNT(*), or ask the private table"
+            hint = self.instead_of_distinct(node)
         raise NotSupportedError(
             "E_AGGREGATE",
             f"the aggregate {name}{'' if name.endswith(')') else '()'} is not supported",
             hint=hint,
             span=self.scope.locate(node),
         )
+
+    def instead_of_extreme(self, node: exp.Expr) -> str:
+        """What answers nearly what MIN or MAX asks: a quantile of what it is about."""
+        place = "0.05" if isinstance(node, exp.Min) else "0.95"
+        columns = list(node.find_all(exp.Column))
+        for value in columns:
+            literal = exp.Literal.number(place)
+            if self.answers(exp.PercentileDisc(this=value.copy(), expression=literal)):
+                text = _written(value)
+                return f"one row decides it; QUANTILE_DISC({text}, {place}) works"
+        named = f" of {printable(columns[0].name)}" if columns else ""
+        return f"one row decides it; a quantile needs a domain (or bins){named} in the catalog"
+
+    def instead_of_distinct(self, node: exp.Expr) -> str:
+        """What works near an aggregate of distinct values."""
+        table, listed = self.scope.table, node.this.expressions
+        if not listed:
+            return f"{_WORKS} work"
+        if not isinstance(node, exp.Count):
+            plain = type(node)(this=listed[0].copy())
+            text = _written(plain)
+            return f"{text} works" if self.answers(plain) else f"{_WORKS} work"
+        if table.unit.column is not None:
+            return f"COUNT(DISTINCT {table.unit.column}) works"
+        if len(listed) > 1 or self.scope.joined or not self.is_grouped(listed[0]):
+            return "one row is one unit: COUNT(*) works"
+        column = _written(listed[0])
+        values = f"SELECT {column}, COUNT(*) AS n FROM {table.name} GROUP BY {column}"
+        return f"values with many rows: SELECT COUNT(*) FROM ({values}) AS g WHERE n > 10 works"
+
+    def is_grouped(self, node: exp.Expr) -> bool:
+        """Whether a node is a column of the table that can be grouped by."""
+        column = self.scope.table.columns.get(node.name.casefold())
+        return isinstance(node, exp.Column) and column is not None and column.domain is not None
+
+    def answers(self, node: exp.Expr) -> bool:
+        """Whether an aggregate would be answered here; nothing is noted."""
+        kept = list(self.found)
+        try:
+            self.build(node, Aggregate())
+        except Error:
+            return False
+        finally:
+            self.found[:] = kept
+        return True
+
+
+def _written(node: exp.Expr) -> str:
+    return printable(node.sql("duckdb", comments=False))
 
 
 def _kept(counted: list[exp.Expr]) -> tuple[exp.Column | None, list[exp.Expr]]:

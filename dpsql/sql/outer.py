@@ -266,6 +266,7 @@ class Outer:
             self.scope.find_column(node, measure=True)
         if self.tree.args.get("group") is None and not self.tree.find(exp.AggFunc):
             self.no_rows(node)
+        self.scope.find_column(node)
         raise ProgrammingError(
             "E_GROUP_BY",
             f"column {node.name} must appear in GROUP BY or inside an aggregate",
@@ -289,6 +290,7 @@ class Outer:
             raise NotSupportedError(
                 "E_FUNCTION",
                 f"{name.upper()} needs a count or arithmetic (+ - * /) over counts",
+                hint=f"{name.upper()}(COUNT(*)) works",
                 span=self.scope.locate(node),
             )
         if name == "dp_stddev":
@@ -298,15 +300,20 @@ class Outer:
 
     def argument(self, node: exp.Anonymous, name: str) -> exp.Expr:
         argument: exp.Expr = node.expressions[0]
-        aliases = [i.alias for i in self.tree.expressions if isinstance(i, exp.Alias)]
+        named = [i for i in self.tree.expressions if isinstance(i, exp.Alias)]
+        aliases = [i.alias for i in named if i.find(exp.AggFunc)]
         if isinstance(argument, exp.Column):
-            known = {alias.casefold() for alias in aliases}
+            known = {item.alias.casefold() for item in named}
             if argument.name.casefold() not in known:
                 near = difflib.get_close_matches(argument.name, aliases, n=1)
                 raise ProgrammingError(
                     "E_UNKNOWN_COLUMN",
                     f"{name.upper()}({printable(argument.name)}): no select item has this alias",
-                    hint=f"did you mean {near[0]}?" if near else f"aliases: {', '.join(aliases)}",
+                    hint=f"did you mean {near[0]}?"
+                    if near
+                    else f"aliases: {', '.join(aliases)}"
+                    if aliases
+                    else f"{name.upper()}(COUNT(*)) works",
                     span=self.scope.locate(argument),
                 )
         return argument

@@ -105,6 +105,9 @@ def parse(fragment: Fragment) -> Statement:
             return Statement("describe", fragment, words=(_name(lexemes[1]),))
         case ["describe" | "desc", "synthetic", "table"] if len(lexemes) == 4:
             return Statement("describe", fragment, words=(_name(lexemes[3]), "synthetic"))
+        case ["describe" | "desc", *_]:
+            instead = "DESCRIBE and the name of one table; SHOW tables lists them"
+            _refuse(fragment, lexemes, "DESCRIBE of anything but a table", instead)
         case ["begin" | "run" as kind, "workload"] if len(lexemes) == 2:
             return Statement(kind, fragment)
         case ["create", "synthetic", *_]:

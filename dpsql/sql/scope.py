@@ -127,6 +127,13 @@ class Scope:
                 hint=suggest(qualifier, known, "tables"),
                 span=self.locate(reference),
             )
+        if column is None and self.is_unit(reference):
+            raise NotSupportedError(
+                "E_DOMAIN",
+                f"{printable(name)} is the privacy unit: it can be counted and nothing else",
+                hint=f"COUNT(DISTINCT {printable(name)}) works",
+                span=self.locate(reference),
+            )
         if column is None:
             declared = [c.name for c in self.table.columns.values()]
             raise ProgrammingError(

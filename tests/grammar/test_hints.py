@@ -1,0 +1,483 @@
+"""Hints are true: whatever a refusal says works is tried where it is said.
+
+Every hint of grammar/rejected.sql and of random refusals has a rule in ``RULES``: what it names as
+a statement that must be accepted, or ``nothing`` where it names nothing that could be tried.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import dpsql
+from dpsql.dbapi import Connection
+from tests.support.grammar import Sampler, emitted, mutated, read_cases, verdict
+from tests.support.oracle import open_world
+
+SENTENCES = int(os.environ.get("GRAMMAR_SENTENCES", "120"))
+SEED = int(os.environ.get("GRAMMAR_SEED", "4"))
+Follow = Callable[[str, "re.Match[str]"], "list[str]"]
+
+EXTRA = [
+    "SELECT MAX(cost) FROM visits",
+    "SELECT MIN(notes) FROM visits",
+    "SELECT MAX(n) FROM t",
+    "SELECT MAX(b) FROM t",
+    "SELECT MIN(a * 2) FROM t",
+    "SELECT MAX(a + e) FROM t",
+    "SELECT MAX(m) FROM t",
+    "SELECT MEDIAN(b) FROM t",
+    "SELECT QUANTILE_CONT(d, 0.2) FROM t",
+    "SELECT COUNT(DISTINCT b) FROM t",
+    "SELECT COUNT(DISTINCT education) FROM adult",
+    "SELECT COUNT(DISTINCT m) FROM t",
+    "SELECT COUNT(DISTINCT ward) FROM visits",
+    "SELECT COUNT(DISTINCT a + e) FROM t",
+    "SELECT SUM(DISTINCT q) FROM t",
+    "SELECT COUNT(*) FROM visits WHERE person_id = 'p1'",
+    "SELECT person_id, COUNT(*) FROM visits GROUP BY person_id",
+    "SELECT m, COUNT(*) FROM t",
+    "SELECT w, COUNT(*) FROM t",
+    "SELECT a, COUNT(*) FROM t GROUP BY c",
+    "DESCRIBE t.a",
+    "DESCRIBE main.t",
+    "SELECT COUNT(*) FROM t WHERE d < TIMESTAMP '2024-02-01 12:00:00'",
+    "SELECT EXTRACT(hour FROM d), COUNT(*) FROM t GROUP BY 1",
+    "SELECT COUNT(*) FROM t WHERE w >= 10",
+    "SELECT COUNT(*) FROM t WHERE n * n > 3",
+    "SELECT DP_STDDEV(a), COUNT(*) FROM t GROUP BY a",
+    "SELECT COUNT(*) AS total, DP_STDDEV(totl) FROM t",
+    "SELECT DP_STDDEV(MEDIAN(a)) FROM t",
+    "SELECT a, RANK() OVER (ORDER BY COUNT(*)) AS r FROM t GROUP BY a HAVING r < 3",
+    "SELECT a, k FROM (SELECT a, COUNT(*) AS k FROM t GROUP BY a) AS q ORDER BY 5",
+    "SELECT a, SUM(k) FROM (SELECT a, COUNT(*) AS k FROM t GROUP BY a) AS q",
+    "SELECT a FROM (SELECT a, COUNT(*) AS k FROM t GROUP BY a) AS q GROUP BY CUBE (a)",
+    "SELECT * FROM (SELECT a, COUNT(*) AS k FROM t GROUP BY a) AS q GROUP BY a",
+    "SELECT string_agg(k, ',') FROM (SELECT a, COUNT(*) AS k FROM t GROUP BY a) AS q",
+    "SELECT COUNT(*) FROM t LEFT JOIN bands USING (a)",
+    "SELECT COUNT(*) FROM t WHERE b = 'its'",
+    "SELECT cuont(a) FROM t",
+    "SELECT COUNT(DISTINCT ) FROM visits",
+    "SELECT SUM(DISTINCT ) FROM t",
+]
+
+
+def nothing(sql: str, match: re.Match[str]) -> list[str]:
+    """The hint names nothing that could be tried."""
+    return []
+
+
+def always(*tried: str) -> Follow:
+    """The hint names forms that work anywhere."""
+    return lambda sql, match: list(tried)
+
+
+def over(sql: str, match: re.Match[str]) -> list[str]:
+    """Expressions that the hint names, over the private table of the statement."""
+    found = re.search(r"\bFROM\s+\(*\s*(t|adult|visits)\b", sql, re.IGNORECASE)
+    table = found.group(1) if found else "t"
+    text = match.group("what")
+    if text.startswith("SELECT"):
+        return [text]
+    # what is spoken of may be renamed by sub-queries of the statement
+    return [f"SELECT {text} FROM {table}"] if "WITH" not in sql and sql.count("FROM") == 1 else []
+
+
+def grouped(sql: str, match: re.Match[str]) -> list[str]:
+    """The statement with one more key; some more may be missing."""
+    key = match.group("key")
+    if sql.upper().count("SELECT") > 1 or "GROUP" in sql.upper():
+        return []
+    columns = re.search(r"\bFROM (t|adult|visits)\b", sql)
+    return [f"SELECT {key}, COUNT(*) FROM {columns.group(1)} GROUP BY {key}"] if columns else []
+
+
+def named(sql: str, match: re.Match[str]) -> list[str]:
+    """Nothing to try, but the name has to be one that is known; see ``unknown``."""
+    return []
+
+
+def truncated(sql: str, match: re.Match[str]) -> list[str]:
+    """Groups by calendar functions."""
+    listed = match.group("what").split(" or ")
+    return [f"SELECT {each} AS g, COUNT(*) FROM t GROUP BY g" for each in listed]
+
+
+def cut(sql: str, match: re.Match[str]) -> list[str]:
+    """Comparisons with every edge."""
+    column, edges = match.group("column"), match.group("edges").split(", ")
+    tests = [f"{column} {o} {edge}" for edge in edges for o in ("<", ">=") if edge != "..."]
+    return [f"SELECT COUNT(*) FROM t WHERE {test}" for test in tests]
+
+
+def declared(sql: str, match: re.Match[str]) -> list[str]:
+    """Comparisons with every declared value that is listed."""
+    table, column = ("adult", "education") if "adult" in sql else ("t", "b")
+    values = re.findall(r"'[^']*'|\"[^\"]*\"", match.group("values"))
+    quoted = ["'" + v[1:-1].replace("'", "''") + "'" for v in values]
+    if column not in sql:
+        return []
+    return [f"SELECT COUNT(*) FROM {table} WHERE {column} = {value}" for value in quoted]
+
+
+def listed(form: str) -> Follow:
+    """Every word that the hint lists, put into a form."""
+    return lambda sql, match: [form.format(w.strip(" '")) for w in match.group("what").split(",")]
+
+
+SUB = "(SELECT a, COUNT(*) AS k FROM t GROUP BY a) AS q"
+JOINED = "SELECT COUNT(*) FROM t JOIN bands ON a = lo"
+BETWEEN = "SELECT COUNT(*) FROM t JOIN bands ON a BETWEEN lo AND hi"
+COUNTED = "SELECT b, COUNT(*) FROM t GROUP BY b"
+DP = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS"
+CREATE = "CREATE SYNTHETIC TABLE people FROM t OPTIONS (epsilon = 1)"
+CLAUSES = "SELECT a, COUNT(*) AS k FROM t WHERE c GROUP BY a HAVING k > 1 ORDER BY k LIMIT 3"
+FREE = ["EXPLAIN SELECT COUNT(*) FROM t", "SET epsilon = 1", "SHOW budget", "DESCRIBE t"]
+AGGREGATES = "COUNT(a), SUM(a), AVG(a), VAR_POP(a), VAR_SAMP(a), STDDEV(a)"
+RANKS = "MEDIAN(a), QUANTILE_CONT(a, 0.5), QUANTILE_DISC(a, 0.5), MODE(a)"
+OF_SHELL = "MIN(k), MAX(k), QUANTILE_CONT(k, 0.5), VARIANCE(k), BOOL_AND(k > 1), BOOL_OR(k > 1)"
+SCALARS = (
+    "a IN (1, 2) AND a BETWEEN 1 AND 3 AND b LIKE 'x%' AND CASE WHEN c THEN a + 1 ELSE 0 END > 0"
+)
+
+RULES: list[tuple[str, Follow]] = [
+    # what works is written out
+    (r"one row decides it; (?P<what>QUANTILE_DISC\(.*\)) works", over),
+    (r"values with many rows: (?P<what>SELECT .*) works", over),
+    (r"one row is one unit: (?P<what>COUNT\(\*\)) works", over),
+    (r"(?P<what>(COUNT|SUM|AVG|DP_STDDEV|DP_INTERVAL_\w+|QUANTILE_DISC)\(.*\)) works", over),
+    (r"cuts must fall between \w+; (?P<what>.*) works", truncated),
+    (r"compare (?P<column>\w+) by < or >= with an edge: (?P<edges>.*)", cut),
+    (r"the cells of (?P<column>\w+) are days: compare it with a DATE", nothing),
+    (r"(nearest )?declared values: (?P<values>.*)", declared),
+    (r"add (?P<key>\w+) to GROUP BY", grouped),
+    (r"did you mean \w+\?", named),
+    (r"(tables|columns|aliases|settings|options|synthetic tables): .*", named),
+    # forms
+    (r"SELECT \.\.\. FROM table \[WHERE.*", always(CLAUSES)),
+    (
+        r"one private table with WHERE, GROUP BY, HAVING, ORDER BY,? (and )?LIMIT works",
+        always(CLAUSES),
+    ),
+    (r"SELECT COUNT\(\*\) FROM \.\.\., with GROUP BY for one count per value", always(COUNTED)),
+    (r"constants need no engine; SELECT COUNT\(\*\) FROM table", always("SELECT COUNT(*) FROM t")),
+    (r"quote texts by '", always("SELECT COUNT(*) FROM t WHERE b = 'x'")),
+    (r"a quote within a text is written twice", always("SELECT COUNT(*) FROM t WHERE b = 'it''s'")),
+    (
+        r"write regexp_matches\(column, pattern\)",
+        always("SELECT COUNT(*) FROM t WHERE regexp_matches(b, 'x')"),
+    ),
+    (r"what works: SELECT, EXPLAIN, .*", always("SELECT COUNT(*) FROM t", *FREE)),
+    (r"what works: EXPLAIN is free and never runs", always(FREE[0])),
+    (
+        r"what works: DESCRIBE and the name of one table; SHOW tables .*",
+        always(FREE[3], "SHOW tables"),
+    ),
+    (
+        r"a sub-query over private rows may project, filter and compute; .*",
+        always("SELECT COUNT(*) FROM (SELECT a + 1 AS x FROM t WHERE c) AS s WHERE x > 2"),
+    ),
+    (r"aggregate each part: .*", always("SELECT COUNT(*) FROM t UNION ALL SELECT COUNT(*) FROM t")),
+    (r"JOIN public_table ON private_column = public_column, .*", always(JOINED, BETWEEN)),
+    (r"one private table and public tables work", always(JOINED)),
+    (r"tables of the catalog and sub-queries work", always(JOINED, f"SELECT k FROM {SUB}")),
+    (
+        r"join public tables to the private one, or aggregate both .*",
+        always(JOINED, f"SELECT q.k + r.k FROM {SUB} JOIN {SUB.replace('q', 'r')} ON q.a = r.a"),
+    ),
+    (r"write ON left = right", always("SELECT COUNT(*) FROM t LEFT JOIN bands ON a = lo")),
+    (
+        r"write (?P<table>\w+) alone: tables of a catalog are in no schema",
+        lambda sql, match: [f"SELECT COUNT(*) FROM {match.group('table')}"],
+    ),
+    (r"write (?P<what>\w+\.\w+)(, and give columns .*)?", nothing),
+    (
+        r"(GROUP|ORDER) BY 1 is the first of them",
+        always(f"{COUNTED} ORDER BY 1", "SELECT b, COUNT(*) FROM t GROUP BY 1"),
+    ),
+    (r"write a name, or a position from 1 to \d+", always(f"SELECT a, k FROM {SUB} ORDER BY 1")),
+    (r"group by columns; HAVING tests aggregates", always(CLAUSES)),
+    (
+        r"group by a column or an expression over one column",
+        always(COUNTED, "SELECT a // 2 AS g, COUNT(*) FROM t GROUP BY g"),
+    ),
+    (r"group by the columns themselves", always("SELECT a, e, COUNT(*) FROM t GROUP BY a, e")),
+    (
+        r"GROUPING\(column\), a column of GROUP BY",
+        always("SELECT a, GROUPING(a), COUNT(*) FROM t GROUP BY CUBE (a)"),
+    ),
+    (
+        r"comparisons, IN, BETWEEN, LIKE, CASE, arithmetic .*",
+        always(
+            f"SELECT COUNT(*) FROM t WHERE {SCALARS}",
+            "SELECT COUNT(*) FROM t WHERE lower(b) = 'x' AND abs(a) > 1 AND year(d) = 2024",
+        ),
+    ),
+    (
+        r"write the value itself, for example DATE '2024-01-01'",
+        always("SELECT COUNT(*) FROM t WHERE d < DATE '2024-01-01'"),
+    ),
+    (r"write it shorter, for example 1e30", always("SELECT COUNT(*) FROM t WHERE a < 1e30")),
+    (r"COUNT, SUM, AVG, VAR_POP, .* MODE work", always(f"SELECT {AGGREGATES}, {RANKS} FROM t")),
+    (r"COUNT, SUM, AVG, MIN, MAX, .* BOOL_OR work", always(f"SELECT {OF_SHELL} FROM {SUB}")),
+    (r"QUANTILE_CONT\(column, 0.9\)", always("SELECT QUANTILE_CONT(a, 0.9) FROM t")),
+    (
+        r"sums, differences and products of columns work, .*",
+        always("SELECT SUM(m + q), SUM(m - q), SUM(m * q), SUM(m * m), SUM(abs(a)) FROM t"),
+    ),
+    (
+        r"contribution_bounds_per_group => \(0, 100\)",
+        always("SELECT SUM(m, contribution_bounds_per_group => (0, 100)) FROM t"),
+    ),
+    (
+        r"numbers and dates have ranges",
+        always(
+            "SELECT DP_RANGES(a), COUNT(*) FROM t GROUP BY 1",
+            "SELECT DP_RANGES(d), COUNT(*) FROM t GROUP BY 1",
+        ),
+    ),
+    (r"DP_RANGES\(age\)", always("SELECT DP_RANGES(age), COUNT(*) FROM adult GROUP BY 1")),
+    (r"(?P<clause>LIMIT|OFFSET) 10", lambda sql, match: [f"{COUNTED} {match.group('clause')} 10"]),
+    (r"ask for its value in a statement of its own.*", nothing),
+    (
+        r"a list of values, or a column of a public table, works",
+        always(
+            "SELECT COUNT(*) FROM t WHERE a IN (1, 2)",
+            "SELECT COUNT(*) FROM t WHERE a IN (SELECT lo FROM bands)",
+        ),
+    ),
+    (
+        r"a CTE may use those before it",
+        always("WITH x AS (SELECT a FROM t), y AS (SELECT a FROM x) SELECT COUNT(*) FROM y"),
+    ),
+    (
+        r"QUALIFY tests windows",
+        always("SELECT a, RANK() OVER (ORDER BY COUNT(*)) AS r FROM t GROUP BY a QUALIFY r < 3"),
+    ),
+    (r"SUM\(COUNT\(\*\)\) OVER \(\)", always("SELECT a, SUM(COUNT(*)) OVER () FROM t GROUP BY a")),
+    (r"SUM or COUNT", always("SELECT a, SUM(COUNT(*)) OVER (ORDER BY a) FROM t GROUP BY a")),
+    (
+        r"ROWS 3 PRECEDING",
+        always("SELECT a, SUM(COUNT(*)) OVER (ORDER BY a ROWS 3 PRECEDING) FROM t GROUP BY a"),
+    ),
+    (
+        r"ROWS BETWEEN 3 PRECEDING AND CURRENT ROW, NTILE\(4\)",
+        always(
+            f"SELECT SUM(k) OVER (ORDER BY a ROWS BETWEEN 3 PRECEDING AND CURRENT ROW) FROM {SUB}",
+            f"SELECT NTILE(4) OVER (ORDER BY a) FROM {SUB}",
+        ),
+    ),
+    (
+        r"joins, WHERE, GROUP BY, windows, HAVING, ORDER BY and LIMIT work over .*",
+        always(
+            f"SELECT a, SUM(k) AS s FROM {SUB} JOIN bands ON a = lo WHERE k > 1 GROUP BY a"
+            " HAVING s > 0 ORDER BY s LIMIT 2",
+            f"SELECT RANK() OVER (ORDER BY k) FROM {SUB}",
+        ),
+    ),
+    (
+        r"UNION ALL of several SELECTs",
+        always(f"SELECT a, k FROM {SUB} UNION ALL SELECT NULL, SUM(k) FROM {SUB}"),
+    ),
+    (r"list the columns|list columns", always(f"SELECT a, k FROM {SUB}")),
+    (
+        r"aggregate in a sub-query|aggregate in the sub-query: .*",
+        always(f"SELECT SUM(k) FROM {SUB}", "SELECT COUNT(*) / (SELECT COUNT(*) FROM t) FROM t"),
+    ),
+    (r"use a sub-query", nothing),
+    (
+        r"SELECT DISTINCT \.\.\. FROM \(SELECT \.\.\. GROUP BY \.\.\.\) works",
+        always(f"SELECT DISTINCT k FROM {SUB}"),
+    ),
+    (
+        r"UNION, UNION ALL, INTERSECT and EXCEPT work",
+        always(
+            *(
+                f"SELECT a FROM {SUB} {word} SELECT lo FROM bands"
+                for word in ("UNION", "UNION ALL", "INTERSECT", "EXCEPT")
+            )
+        ),
+    ),
+    (r"both sides need the same number of columns", nothing),
+    (r"LIMIT an aggregated result", always(f"SELECT a FROM {SUB} LIMIT 3")),
+    (r"write one SELECT|write a SELECT|VALUES \(1\), \(2\)", nothing),
+    (
+        r"numbers, texts and dates work",
+        always(
+            "SELECT COUNT(*) FROM t JOIN (VALUES (1, 'x', DATE '2024-01-01')) AS v(i, j, l)"
+            " ON a = i"
+        ),
+    ),
+    (
+        r"\(VALUES \(17, 29\)\) AS bands\(lo, hi\)",
+        always(
+            "SELECT COUNT(*) FROM adult JOIN (VALUES (17, 29)) AS bands(lo, hi)"
+            " ON age BETWEEN lo AND hi"
+        ),
+    ),
+    (r"list every key once|give each its own name|give each its own alias.*", nothing),
+    (r"use BETWEEN, or join a public table", always(BETWEEN)),
+    # options and settings
+    (r"write it as digits, such as 0.5 or 5e-1", always("SET epsilon = 0.5", "SET epsilon = 5e-1")),
+    (
+        r"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS\((epsilon = 0.5|\.\.\.)\) COUNT\(\*\) FROM t|"
+        r"OPTIONS\(epsilon = 0.5, \.\.\.\)",
+        always(f"{DP}(epsilon = 0.5) COUNT(*) FROM t"),
+    ),
+    (
+        r"WITH c AS \(SELECT \.\.\.\) SELECT WITH .*",
+        always(f"WITH c AS (SELECT a FROM t) {DP}(epsilon = 0.5) COUNT(*) FROM c"),
+    ),
+    (
+        r"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS\(\.\.\.\) \* FROM \(SELECT .*",
+        always(
+            f"{DP}(epsilon = 0.5) * FROM"
+            " (SELECT COUNT(*) FROM t UNION ALL SELECT COUNT(*) FROM t) AS d"
+        ),
+    ),
+    (
+        r"for one statement: SELECT WITH .*\(clip = \.\.\.\)",
+        always(f"{DP}(clip = 5) SUM(q) FROM t"),
+    ),
+    (r"for one statement: .*", nothing),
+    (
+        r"CREATE SYNTHETIC TABLE s FROM t OPTIONS \(model = \.\.\.\) or SET mechanism",
+        always(
+            f"{CREATE.replace('epsilon = 1', 'epsilon = 1, model = rap')} FOR ({COUNTED})",
+            "SET mechanism = rap",
+        ),
+    ),
+    (r"one of (?P<what>auto, laplace, gaussian)", listed("SET noise = {}")),
+    (
+        r"one of (?P<what>gls, nonnegative, pgm), mbi",
+        listed(DP + "(reconstruct = '{}') COUNT(*) FROM t"),
+    ),
+    (r"one of (?P<what>auto, identity, .*)", listed("SET mechanism = {}")),
+    (r"one of (?P<what>mean, max)", listed("SET metric = {}")),
+    (r"one of 'none', 'svt', .*", nothing),
+    (
+        r"one of (?P<what>auto, mwem, marginals, mixture, pgm, rap)",
+        listed(
+            "CREATE SYNTHETIC TABLE people FROM t OPTIONS (epsilon = 1, model = {}) FOR"
+            " (SELECT a, COUNT(*) FROM t GROUP BY a)"
+        ),
+    ),
+    (r"one of on, off|one of .*", nothing),
+    (
+        r"letters and digits|SUM\(x, contribution_bounds_per_group => \(0, 100\)\), x a column",
+        nothing,
+    ),
+    (r"give \w+ one value|leave the comma out, .*|leave (per_round|metric) out.*", nothing),
+    (
+        r"a whole number from 1 to 10,000, or auto or doubling or annealing",
+        always("SET rounds = 20", "SET rounds = auto", "SET rounds = doubling"),
+    ),
+    (
+        r"a whole number from 1 to 10,000, or auto",
+        always("SET per_round = 5", "SET per_round = auto"),
+    ),
+    (r"a number of rounds, or .*", nothing),
+    (r"SET epsilon = 0.5", always("SET epsilon = 0.5")),
+    (r"a number above 0, at most 100", always("SET effort = 0.5", "SET effort = 100")),
+    (r"a positive number: max_stddev = 2", always(f"{DP}(max_stddev = 2) COUNT(*) FROM t")),
+    (r"a positive number: weight = .*", always(f"{DP}(weight = 2) COUNT(*) FROM t")),
+    (r"0\.5", always("SELECT QUANTILE_CONT(a, 0.5) FROM t")),
+    (r"0 means pure differential privacy; 1e-9 .*", always("SET delta = 0", "SET delta = 1e-9")),
+    (
+        r"SET (?P<name>\w+) = on, or off",
+        lambda sql, match: [f"SET {match.group('name')} = {word}" for word in ("on", "off")],
+    ),
+    # synthetic tables and files
+    (
+        r"CREATE SYNTHETIC TABLE s FROM t OPTIONS \(epsilon = 1\) FOR .*",
+        always(f"{CREATE} FOR (SELECT a, b, COUNT(*) FROM t GROUP BY CUBE (a, b))"),
+    ),
+    (r"FOR \(SELECT \.\.\.; SELECT \.\.\.\)", always(f"{CREATE} FOR ({COUNTED}; {COUNTED})")),
+    (r"FOR WORKLOAD 'queries.sql'", nothing),
+    (r"MATERIALIZE SYNTHETIC TABLE s INTO .*|INTO 's.csv' or .*|ROWS = 10000, .*", nothing),
+    (r"a synthetic table needs a name of its own", nothing),
+    # what the curator or DuckDB would have to say
+    (r"declare .*|one row decides it; a quantile needs a domain .*", nothing),
+    (r"on declared values only, DuckDB says: .*|DuckDB says: .*", nothing),
+    (r"bounds within the declared ones|sum a number|COALESCE\(amount, 0\)", nothing),
+    (
+        r"at most .*|group by fewer columns.*|join (the two|on all).*|use IN for .*|.*; at most .*",
+        nothing,
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    with open_world(tmp_path_factory.mktemp("hints"), []) as (opened, _):
+        yield opened
+
+
+def false_hints(connection: Connection, statements: list[str]) -> list[str]:
+    """What hints name that is refused, and hints without a rule."""
+    out = []
+    for sql in statements:
+        error = verdict(connection, sql)
+        if not isinstance(error, dpsql.Error) or not error.hint:
+            continue
+        rule = next(((m, f) for p, f in RULES if (m := re.fullmatch(p, error.hint, re.S))), None)
+        if rule is None:
+            out.append(f"no rule for: {error.hint}\n  {sql}")
+            continue
+        for tried in rule[1](sql, rule[0]):
+            found = verdict(connection, tried)
+            if isinstance(found, dpsql.Error):
+                out.append(f"{error.hint}\n  {sql}\n  {tried}\n  {found}")
+    return out
+
+
+def test_hints_of_the_case_files_are_true(connection: Connection) -> None:
+    statements = [case.sql for case in read_cases("rejected.sql")]
+    found = false_hints(connection, [*statements, *EXTRA])
+    assert not found, "\n\n".join(found)
+
+
+def test_every_extra_statement_is_refused_with_a_hint(connection: Connection) -> None:
+    for sql in EXTRA:
+        error = verdict(connection, sql)
+        assert isinstance(error, dpsql.Error), sql
+        assert error.hint, sql
+
+
+def test_hints_of_random_refusals_are_true(connection: Connection) -> None:
+    rng = random.Random(SEED + 24)
+    sampler = Sampler(rng)
+    known = [case.sql for case in [*read_cases("accepted.sql"), *emitted()]]
+    statements = [mutated(rng.choice(known), rng) for _ in range(SENTENCES)]
+    statements += [sampler.sentence() for _ in range(SENTENCES)]
+    found = false_hints(connection, statements)
+    assert not found, "\n\n".join(found)
+
+
+def test_names_that_hints_suggest_are_known(connection: Connection) -> None:
+    for sql, wrong, right in [
+        ("SELECT COUNT(*) FROM t WHERE aa = 1", "aa", "a"),
+        ("SELECT COUNT(*) FROM tt", "tt", "t"),
+        (
+            "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilom = 1) COUNT(*) FROM t",
+            "epsilom",
+            "epsilon",
+        ),
+        ("SELECT COUNT(*) AS total, DP_STDDEV(totl) FROM t", "totl", "total"),
+    ]:
+        error = verdict(connection, sql)
+        assert isinstance(error, dpsql.Error)
+        assert error.hint == f"did you mean {right}?"
+        assert not isinstance(verdict(connection, sql.replace(wrong, right)), dpsql.Error)
+
+
+def test_a_false_hint_is_found(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "dpsql.sql.aggregates.Aggregates.instead_of_extreme",
+        lambda *_: "one row decides it; QUANTILE_DISC(cost, 0.95) works",
+    )
+    assert false_hints(connection, ["SELECT MAX(cost) FROM visits"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from fractions import Fraction
@@ -21,7 +21,6 @@ import numpy as np
 from dpsql.adaptive.task import Report, run_task
 from dpsql.answer.assemble import assemble_results, released
 from dpsql.answer.estimate import estimate
-from dpsql.answer.implied import Implied, find_implied, imply
 from dpsql.answer.modelled import draw_rows
 from dpsql.answer.releases import Release, Releases
 from dpsql.answer.reprocess import check_methods
@@ -33,7 +32,7 @@ from dpsql.charges import Charges
 from dpsql.clipping import find_clipped, plan_clipping
 from dpsql.curator import Preset, ledger_file, nested_budgets
 from dpsql.cutting import chooses, read_level
-from dpsql.errors import DataUnavailable, decimal_text
+from dpsql.errors import DataUnavailable
 from dpsql.faults import told
 from dpsql.granted import NOTHING, Granted
 from dpsql.interrupts import Allowed
@@ -47,6 +46,7 @@ from dpsql.privacy.ledger import Entry, Ledger, Receipt, Status
 from dpsql.privacy.look import open_handle, open_sums
 from dpsql.privacy.measure import Vaults, certify, measure, read_public
 from dpsql.privacy.run import Run
+from dpsql.reuse import foresee_choice, settle
 from dpsql.scripts import OF_A_CREATION, unquoted, workload_of
 from dpsql.sql.bulk import uncollected
 from dpsql.sql.compiled import Compiled
@@ -59,6 +59,7 @@ from dpsql.sql.truncation import Cut, read_truncation
 from dpsql.synthesis import Synthesis, advise, foresee, plan_synthesis, plan_workload
 from dpsql.terms import Terms
 from dpsql.thresholding import answer_alone, answer_both, explain_alone, explain_both
+from dpsql.turns import once, turn
 
 T = TypeVar("T")
 
@@ -149,20 +150,23 @@ class Engine:
         """The forecast of a request without a threshold to choose."""
         remaining = self.status().remaining_within(self.within(request.tables))
         if request.is_learned and request.tables:
-            found = None if terms.fresh else self._foreseen(request, self.synthetics.find)
-            entry = None if found is None else found.receipt[1]
+            model = None if terms.fresh else self._foreseen(request, self.synthetics.find)
+            entry = None if model is None else model.receipt[1]
             return foresee(request, remaining, terms.epsilon is None, entry)
-        known = None
-        if request.tables and not terms.fresh and self.releases.path.exists():
-            known = self._foreseen(request, lambda name: self._published(request, name))
-        if known is not None:
-            published = (known.release.seq, known.release.plan, known.readings)
-            return explain(request, None, terms.epsilon is None, remaining, published)
+        assumed = terms.epsilon is None
         if not request.tables:
-            return explain(request, None, terms.epsilon is None, remaining)
-        planned = self.plan(request)
-        check_methods(request, planned.plan, planned.readings)
-        return advise(request, planned, explain(request, planned, terms.epsilon is None, remaining))
+            return explain(request, None, assumed, remaining)
+        choice = foresee_choice(self, request, terms.reuse)
+        if choice.known is not None:
+            known = choice.known
+            published = (known.release.seq, known.release.plan, known.readings)
+            found = explain(request, None, assumed, remaining, published)
+        else:
+            assert choice.planned is not None
+            check_methods(request, choice.planned.plan, choice.planned.readings)
+            forecast = explain(request, choice.planned, assumed, remaining)
+            found = advise(request, choice.planned, forecast)
+        return replace(found, details=(*found.details, *choice.lines))
 
     def answer(
         self, workload: Sequence[Compiled], terms: Terms, report: Report | None = None
@@ -183,10 +187,10 @@ class Engine:
             sealed = self.compiler.evaluator.sealed
             return assemble_results(request, {}, {}, None, None, sealed, self.models)
         if any(map(chooses, workload)):
-            return answer_both(self, request, terms.fresh)
+            return answer_both(self, request, terms.reuse)
         if request.is_learned:
             return self._answer_learned(request, terms.fresh, report)
-        return self.answer_request(request, terms.fresh)
+        return self.answer_request(request, terms.reuse)
 
     def cut(self, workload: Sequence[Compiled], cuts: Iterable[Cut | None]) -> tuple[Compiled, ...]:
         """The statements with the values of a column clipped, where that is wanted of them."""
@@ -196,51 +200,37 @@ class Engine:
             for item, cut in pairs
         )
 
-    def answer_request(self, request: Request, fresh: bool) -> tuple[Result, ...]:
-        name = self._request_name(request)
-        known = None if fresh else self._published(request, name)
-        if known is not None and known.name != name:
-            self.releases.link(name, known.name)
-        if known is None:
-            planned = self.plan(request)
-            check_methods(request, planned.plan, planned.readings)
-            release = self._release(request, planned.plan, name)
-            return self._results(request, planned.readings, release, free=False)
-        check_methods(request, known.release.plan, known.readings)
-        self.status()  # a ledger that is missing or damaged answers nothing, not even for free
-        results = self._results(request, known.readings, known.release, free=True)
-        paid, entry = decimal_text(known.release.plan.epsilon), known.release.seq
-        note = (
-            f"from entry {entry} of the ledger (epsilon {paid}); SET fresh = on pays for new noise"
+    def answer_request(self, request: Request, reuse: str) -> tuple[Result, ...]:
+        """Answer a request without a threshold to choose from a release, an earlier or a new one.
+
+        Raises: BudgetExceeded, LedgerError, DataUnavailable; nothing is charged by a refusal.
+        """
+        choice, readings, release = settle(self, request, reuse)
+        results = self._results(request, readings, release, choice.known is not None)
+        return tuple(
+            r if r.cost is None else replace(r, notes=(*r.notes, *choice.notes)) for r in results
         )
-        return tuple(r if r.cost is None else replace(r, notes=(*r.notes, note)) for r in results)
 
     def _answer_learned(
         self, request: Request, fresh: bool, report: Report | None
     ) -> tuple[Result, ...]:
-        planned, name = plan_workload(request), self._request_name(request)
-        known = None if fresh else self.synthetics.find(name)
+        planned, name = plan_workload(request), self.request_name(request)
         self.status()
-        found = known or self._learn(planned, report, lambda new: self.synthetics.keep(name, new))
+
+        def learn() -> Synthetic:
+            return self._learn(planned, report, lambda new: self.synthetics.keep(name, new))
+
+        path, find = self.synthetics.path, partial(self.synthetics.find, name)
+        found, free = (learn(), False) if fresh else once(path, name, find, learn)
         cost, receipt = released(found)
-        cost = replace(cost, free=known is not None)
+        cost = replace(cost, free=free)
         sealed = self.compiler.evaluator.sealed
         return assemble_results(request, {}, {}, cost, receipt, sealed, self.models, learned=found)
-
-    def _published(self, request: Request, name: str) -> Implied | None:
-        """The release of an identical request, else the best one that determines this request.
-
-        The choice is noted, so that a repetition has the same numbers whatever is released later.
-        """
-        release = self.releases.find(name)
-        if release is not None:
-            return imply(request, name, release)
-        return find_implied(request, self.releases.latest(self.scopes(request.tables)))
 
     def _foreseen(self, request: Request, find: Callable[[str], T | None]) -> T | None:
         """What will answer a request for free; nothing while the data cannot be opened."""
         try:
-            return find(self._request_name(request))
+            return find(self.request_name(request))
         except DataUnavailable:
             return None
 
@@ -250,12 +240,17 @@ class Engine:
         facts = [repr((*always, table, self.vaults.versions([table]))) for table in tables]
         return tuple(hashlib.sha256(fact.encode()).hexdigest() for fact in facts)
 
-    def _request_name(self, request: Request) -> str:
+    def request_name(self, request: Request) -> str:
+        """What identical requests on the same data have in common."""
         versions = self.vaults.versions(request.tables)
         facts = [self.ledger.ledger_id, request.fingerprint(), versions, self.catalog.policy_hash()]
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
-    def _release(self, request: Request, plan: Plan, name: str) -> Release:
+    def release(self, plan: Plan, name: str) -> Release:
+        """Pay for a plan, measure it, and store what comes of it under a name.
+
+        Raises: BudgetExceeded, LedgerError, DataUnavailable; nothing is charged by a refusal.
+        """
         tables = [part.table for part in plan.parts]
         self.check_plan(plan)
         with self._paid(tables, plan.epsilon, plan.rho, plan.fingerprint) as receipt:
@@ -332,16 +327,22 @@ class Engine:
         """
         self.charges.asked = (creation.text,)
         planned = self.plan_synthesis(creation, terms)
-        check_name(planned.name, self.synthetics.load())  # another process may have made one
-        return self._learn(planned, report, self._add)
+        with turn(self.synthetics.path, planned.name.casefold()):
+            self._know(self.synthetics.load())  # another process may have made one
+            check_name(planned.name, self.models)
+            return self._learn(planned, report, self._add)
 
     def _add(self, made: Synthetic) -> Synthetic:
         """Store a synthetic table, and know it from now on."""
         found = self.synthetics.add(made)
-        self.models[found.name.casefold()] = found
+        self._know({found.name.casefold(): found})
+        return found
+
+    def _know(self, made: Mapping[str, Synthetic]) -> None:
+        """Know synthetic tables from now on."""
+        self.models.update(made)
         self.compiler.catalog = self._with_models()
         self._compiled.clear()
-        return found
 
     def _learn(
         self, planned: Synthesis, report: Report | None, keep: Callable[[Synthetic], Synthetic]

@@ -1,4 +1,4 @@
-"""On what terms requests are made: epsilon, delta, noise, and whether fresh noise is wanted."""
+"""On what terms requests are made: epsilon, delta, noise, and what may be answered again."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ MAX_EFFORT = 100
 
 _SWITCH = {"on": True, "true": True, "off": False, "false": False}
 
+REUSE = ("auto", "always", "never")
+"""When a published release answers again: where it is as accurate as a new one, always, never."""
+
 
 @dataclass(frozen=True, slots=True)
 class Terms:
@@ -37,7 +40,7 @@ class Terms:
     metric: str = "mean"
     rounds: Rounds = AUTO
     effort: Fraction = Fraction(1)
-    fresh: bool = False
+    reuse: str = "auto"
     nonnegative: bool = False
 
     def with_values(self, values: Mapping[str, object]) -> Terms:
@@ -76,13 +79,21 @@ class Terms:
                 return replace(self, rounds=self.rounds.with_text(name, text))
             case "effort":
                 return replace(self, effort=_parse_effort(text))
+            case "reuse":
+                return replace(self, reuse=_parse_reuse(text.lower()))
             case "fresh" if text.lower() in _SWITCH:
-                return replace(self, fresh=_SWITCH[text.lower()])
+                kept = self.reuse if self.reuse != "never" else "auto"
+                return replace(self, reuse="never" if _SWITCH[text.lower()] else kept)
             case "nonnegative" if text.lower() in _SWITCH:
                 return replace(self, nonnegative=_SWITCH[text.lower()])
         raise ProgrammingError(
             "E_SETTING", f"{name} = {printable(text)}", hint=f"SET {name} = on, or off"
         )
+
+    @property
+    def fresh(self) -> bool:
+        """Whether everything is measured anew."""
+        return self.reuse == "never"
 
     @property
     def reconstruct(self) -> str:
@@ -99,6 +110,7 @@ class Terms:
             "metric": self.metric,
             **self.rounds.display(),
             "effort": decimal_text(self.effort),
+            "reuse": self.reuse,
             "fresh": "on" if self.fresh else "off",
             "nonnegative": "on" if self.nonnegative else "off",
         }
@@ -127,6 +139,14 @@ def _parse_metric(text: str) -> str:
     if text not in METRICS:
         raise DataError(
             "E_SETTING", f"metric = {printable(text)}", hint=f"one of {', '.join(METRICS)}"
+        )
+    return text
+
+
+def _parse_reuse(text: str) -> str:
+    if text not in REUSE:
+        raise DataError(
+            "E_SETTING", f"reuse = {printable(text)}", hint=f"one of {', '.join(REUSE)}"
         )
     return text
 

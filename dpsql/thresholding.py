@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.adaptive.handle import MeasureHandle
@@ -17,6 +18,7 @@ from dpsql.plan.explain import Explanation
 from dpsql.plan.request import Request
 from dpsql.sql.compiled import Compiled
 from dpsql.terms import Terms
+from dpsql.turns import once
 
 if TYPE_CHECKING:
     from dpsql.engine import Engine
@@ -37,10 +39,9 @@ def explain_alone(engine: Engine, item: Compiled, terms: Terms) -> Explanation:
 
 def answer_alone(engine: Engine, planned: Clipping, fresh: bool) -> Result:
     """The answer to a statement that one run answers; an identical one is free."""
-    known = None if fresh else _find(engine, planned)
     engine.status()
-    found = _release(engine, planned) if known is None else known
-    return planned.result(found, known is not None, engine.compiler.evaluator.sealed)
+    found, free = _once(engine, planned, fresh)
+    return planned.result(found, free, engine.compiler.evaluator.sealed)
 
 
 def explain_both(engine: Engine, request: Request, terms: Terms) -> Explanation:
@@ -60,7 +61,7 @@ def explain_both(engine: Engine, request: Request, terms: Terms) -> Explanation:
     return replace(found, details=(line, BIAS, *found.details))
 
 
-def answer_both(engine: Engine, request: Request, fresh: bool) -> tuple[Result, ...]:
+def answer_both(engine: Engine, request: Request, reuse: str) -> tuple[Result, ...]:
     """Choose a threshold, unless that was done, and answer the workload with values clipped there.
 
     Whatever public facts or the budget refuse is refused before the threshold is charged.
@@ -68,9 +69,8 @@ def answer_both(engine: Engine, request: Request, fresh: bool) -> tuple[Result, 
     the second, so that a request which is cut off between them continues with what it has.
     """
     cutting = _plan(engine, request)
-    known = None if fresh else _find(engine, cutting)
-    found = known
-    if found is None:
+    fresh = reuse == "never"
+    if fresh or _find(engine, cutting) is None:
         whole = cutting.following(request, request.statements)
         planned = engine.plan(whole)
         check_methods(whole, planned.plan, planned.readings)
@@ -78,11 +78,11 @@ def answer_both(engine: Engine, request: Request, fresh: bool) -> tuple[Result, 
         engine.scopes(whole.tables)  # data that cannot be opened are refused here
         both = None if cutting.rho is None else request.rho
         engine.check_budget([cutting.run.table], request.epsilon, both)
-        found = _release(engine, cutting)
+    found, free = _once(engine, cutting, fresh)
     second = _second(engine, cutting, request, found)
-    results = engine.answer_request(second, fresh)
+    results = engine.answer_request(second, reuse)
     return tuple(
-        _with_threshold(cutting, request, found, known is not None, item, result)
+        _with_threshold(cutting, request, found, free, item, result)
         for item, result in zip(request.statements, results, strict=True)
     )
 
@@ -130,6 +130,15 @@ def _release(engine: Engine, planned: Priced) -> ClippedSums:
         return found
 
     return engine.look(planned.run, planned.epsilon, planned.rho, learn)
+
+
+def _once(engine: Engine, planned: Priced, fresh: bool) -> tuple[ClippedSums, bool]:
+    """What a run ends with, or an identical one has ended with, and whether that was so."""
+    if fresh:
+        return _release(engine, planned), False
+    name = planned.name(engine.scopes([planned.run.table]))
+    find, make = partial(_find, engine, planned), partial(_release, engine, planned)
+    return once(engine.releases.path, name, find, make)
 
 
 def _find(engine: Engine, planned: Priced) -> ClippedSums | None:

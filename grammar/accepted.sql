@@ -371,6 +371,9 @@ SET noise TO 'gaussian';
 SET fresh = on;
 -- no query
 
+SET reuse = always;
+-- no query
+
 SHOW budget;
 -- no query
 

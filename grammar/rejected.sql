@@ -79,7 +79,7 @@ EXPLAIN ANALYZE SELECT COUNT(*) FROM t;
 
 SET threads = 4;
 -- E_SETTING at line 1, column 5: no such setting: threads
--- hint: settings: epsilon, delta, noise, mechanism, metric, rounds, per_round, effort, fresh, nonnegative
+-- hint: settings: epsilon, delta, noise, mechanism, metric, rounds, per_round, effort, reuse, fresh, nonnegative
 
 DESCRIBE t.a;
 -- E_STATEMENT at line 1, column 1: DESCRIBE of anything but a table is not supported
@@ -87,7 +87,7 @@ DESCRIBE t.a;
 
 SHOW password;
 -- E_SETTING at line 1, column 6: no such setting: password
--- hint: settings: budget, ledger, tables, epsilon, delta, noise, mechanism, metric, rounds, per_round, effort, fresh, nonnegative
+-- hint: settings: budget, ledger, tables, epsilon, delta, noise, mechanism, metric, rounds, per_round, effort, reuse, fresh, nonnegative
 
 SELECT COUNT(*) INTO u FROM t;
 -- E_STATEMENT at line 1, column 22: INTO is not supported

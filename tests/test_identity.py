@@ -12,9 +12,11 @@ ALLOWED = {
     "plan/axis.py": "one read-only matrix; the entry goes with it",
     "plan/templates/joint.py": "parameters are shared by being one array; the union holds them",
     "plan/templates/residual.py": "parameters are shared by being one array; the caller holds them",
+    "plan/unions.py": "operators that a reading holds; a workload shares equal ones",
     "plan/workload.py": "operators that the products, or the cache itself, hold",
     "privacy/norms.py": "candidates, pieces and operators that the cache itself holds",
     "privacy/truth.py": "pieces that the cache itself holds",
+    "sql/scope.py": "nodes of one tree, all held by it",
     "sql/sources.py": "relations of one statement, all held by its scope",
 }
 """Modules that call ``id``, and why an id cannot be taken for another object's there."""

@@ -18,6 +18,7 @@ from dpsql.answer.reprocess import reprocess
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.answer.shell import Filled, build_result
 from dpsql.answer.synthetics import Synthetic
+from dpsql.plan.kinds import AnyForecast
 from dpsql.plan.layout import Place
 from dpsql.plan.request import Request
 from dpsql.plan.target import Reading, Readings, reading_covariance, reading_variances
@@ -46,7 +47,9 @@ def assemble_results(
     private tables where a model of them was ``learned``, are answered from the models and carry
     no standard errors.
     """
-    answers, variances = _read(request, readings, estimates)
+    forecasts = {at: each.forecast for at, each in estimates.items()}
+    answers = read_answers(request, readings, estimates)
+    variances = read_variances(request, readings, forecasts)
     known = synthetics or {}
     models = None if release is None else Models(release.plan, release.values, estimates)
     results = []
@@ -54,11 +57,11 @@ def assemble_results(
         asked = _ask_models(index, item, known, learned, answers, variances)
         changed, notes = reprocess(request, index, readings, answers, variances, models)
         apart = {place: r for place, r in readings.items() if place not in changed}
-        filled = _fill(index, item, answers, variances, apart, estimates)
+        filled = _fill(index, item, answers, variances, apart, forecasts)
         paid, proof = (None, None) if item.is_static else (cost, receipt)
         if asked and item.is_modelled:
             paid, proof = released(asked[0])
-        joint = Joint(index, item, variances, apart, estimates)
+        joint = Joint(index, item, variances, apart, forecasts)
         result = build_result(item, filled, paid, proof, sealed, joint)
         standing = notes_of(item, request.views)
         notes = (*result.notes, *notes, *(model.note for model in asked), *standing)
@@ -96,29 +99,69 @@ def _ask_models(
     return asked
 
 
-def _read(
-    request: Request, readings: Readings, estimates: Mapping[int, AnyEstimate]
-) -> tuple[dict[Place, Column], dict[Place, Column]]:
-    """The answers and their variances, in result order."""
-    answers: dict[Place, Column] = {}
+def find_errors(
+    request: Request,
+    readings: Readings,
+    estimates: Mapping[int, AnyEstimate],
+    other: tuple[Readings, Mapping[int, AnyForecast]],
+    noise: str,
+    sealed: Sealed,
+    synthetics: Mapping[str, Synthetic],
+) -> tuple[tuple[tuple[float | None, ...] | None, ...], ...]:
+    """The standard errors that the same answers would have, read off ``other`` forecasts.
+
+    One entry per statement, as ``Result.stddev``.
+    """
+    places, forecasts = other
+    answers = read_answers(request, readings, estimates)
+    variances = read_variances(request, places, forecasts)
+    cost = CostInfo(request.epsilon, request.delta, noise, True)
+    found = []
+    for index, item in enumerate(request.statements):
+        _ask_models(index, item, synthetics, None, answers, variances)
+        filled = _fill(index, item, answers, variances, places, forecasts)
+        joint = Joint(index, item, variances, places, forecasts)
+        found.append(build_result(item, filled, cost, None, sealed, joint).stddev)
+    return tuple(found)
+
+
+def read_variances(
+    request: Request, readings: Readings, forecasts: Mapping[int, AnyForecast]
+) -> dict[Place, Column]:
+    """The variance of every number that is read off a release, in result order."""
     variances: dict[Place, Column] = {}
-    asked = {
+    asked = _asked(request)
+    for index, forecast in forecasts.items():
+        here = {place: r for place, (at, r, _) in readings.items() if at == index}
+        found = reading_variances(forecast, list(here.values()))
+        for place, variance in zip(here, found, strict=True):
+            variances[place] = asked[place].arrange(variance, readings[place][2])
+    return variances
+
+
+def _asked(request: Request) -> dict[Place, Answer]:
+    return {
         (i, j): answer
         for i, item in enumerate(request.statements)
         for j, (_, answer) in enumerate(item.answers())
     }
+
+
+def read_answers(
+    request: Request, readings: Readings, estimates: Mapping[int, AnyEstimate]
+) -> dict[Place, Column]:
+    """The answers, in result order."""
+    answers: dict[Place, Column] = {}
+    asked = _asked(request)
     for index, estimate in estimates.items():
         here = {place: r for place, (at, r, _) in readings.items() if at == index}
-        found = reading_variances(estimate.forecast, list(here.values()))
         values = iter(estimate.answers([p for reading in here.values() for _, p in reading]))
-        for (place, reading), variance in zip(here.items(), found, strict=True):
-            order = readings[place][2]
+        for place, reading in here.items():
             total = _sum(reading, [next(values) for _ in reading])
             if all(s.is_integer() and estimate.is_whole(p) for s, p in reading):
                 total = np.rint(total) + 0.0
-            answers[place] = asked[place].arrange(total, order)
-            variances[place] = asked[place].arrange(variance, order)
-    return answers, variances
+            answers[place] = asked[place].arrange(total, readings[place][2])
+    return answers
 
 
 def _sum(reading: Reading, values: Sequence[Column]) -> Column:
@@ -133,7 +176,7 @@ def _fill(
     answers: Mapping[Place, Column],
     variances: Mapping[Place, Column],
     readings: Readings,
-    estimates: Mapping[int, AnyEstimate],
+    forecasts: Mapping[int, AnyForecast],
 ) -> tuple[Filled, ...]:
     """The noisy numbers of every select of a statement, in result order."""
     filled = []
@@ -151,7 +194,7 @@ def _fill(
             pairs = []
             for k, other in _matching(select, i, j):
                 known = _covariance(
-                    select.answers[k], places[k], places[other], variances, readings, estimates
+                    select.answers[k], places[k], places[other], variances, readings, forecasts
                 )
                 pairs.append(_or_zero(select, select.answers[k], known))
             spreads[i, j] = np.concatenate(pairs) if pairs else np.zeros(0)
@@ -198,7 +241,7 @@ def _covariance(
     two: Place,
     variances: Mapping[Place, Column],
     readings: Readings,
-    estimates: Mapping[int, AnyEstimate],
+    forecasts: Mapping[int, AnyForecast],
 ) -> Column | None:
     """The covariance of two answers in result order; NaN where a model or projection answered."""
     if one == two:
@@ -211,6 +254,4 @@ def _covariance(
     if readings[one][0] != readings[two][0]:
         return None
     part, reading, order = readings[one]
-    return answer.arrange(
-        reading_covariance(estimates[part].forecast, reading, readings[two][1]), order
-    )
+    return answer.arrange(reading_covariance(forecasts[part], reading, readings[two][1]), order)

@@ -19,7 +19,7 @@ from dpsql.answer.stored import Release
 from dpsql.plan.cells import Cells, Resolution
 from dpsql.plan.coarsen import DISTINCT
 from dpsql.plan.layout import Place
-from dpsql.plan.plan import Part, Plan
+from dpsql.plan.plan import Part
 from dpsql.plan.request import Request
 from dpsql.plan.target import Reading, Readings, Target, reading_variances
 from dpsql.plan.workload import Product
@@ -45,19 +45,20 @@ class Implied:
         return total
 
 
-def find_implied(request: Request, candidates: Iterable[tuple[str, Release]]) -> Implied | None:
-    """Return the release that determines a request with the least expected error, if any does.
+def find_implied(
+    request: Request, candidates: Iterable[tuple[str, Release]]
+) -> tuple[Implied, ...]:
+    """Return the releases that determine a request, by their expected errors.
 
-    Only releases that cost at least what the request offers count: whoever offers more asks for
-    more accuracy, and gets a measurement of their own. Ties go to the earlier candidate.
+    Only those with noise of a law that the request admits count. Ties go to the earlier candidate.
     """
     found = [
         implied
         for name, release in candidates
-        if _is_worth(request, release.plan)
+        if release.plan.noise in request.noises
         and (implied := imply(request, name, release)) is not None
     ]
-    return min(found, key=Implied.error, default=None)
+    return tuple(sorted(found, key=Implied.error))
 
 
 def imply(request: Request, name: str, release: Release) -> Implied | None:
@@ -87,14 +88,6 @@ def _read_off(target: Target, parts: Sequence[Part], taken: set[int]) -> Reading
             order, products = found
             return {place: (index, reading, order) for place, reading in products.items()}
     return None
-
-
-def _is_worth(request: Request, plan: Plan) -> bool:
-    if plan.noise not in request.noises:
-        return False
-    if plan.rho is None:
-        return plan.epsilon >= request.epsilon
-    return plan.rho >= request.rho
 
 
 Found: TypeAlias = "tuple[tuple[str, ...], Mapping[Place, Reading]]"

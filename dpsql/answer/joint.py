@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Dense
 from dpsql.algebra.operator import Operator
-from dpsql.answer.estimate import AnyEstimate
+from dpsql.plan.kinds import AnyForecast
 from dpsql.plan.layout import Place
 from dpsql.plan.target import Reading, Readings
 from dpsql.plan.workload import Product
@@ -31,7 +31,7 @@ CHUNK = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """The noisy numbers of one statement: how they are read off the estimates of a release.
+    """The noisy numbers of one statement: how they are read off a release, and its errors.
 
     ``variances`` are NaN where a model or a projection answered; such places have no reading.
     """
@@ -40,7 +40,7 @@ class Joint:
     item: Compiled
     variances: Mapping[Place, Column]
     readings: Readings
-    estimates: Mapping[int, AnyEstimate]
+    forecasts: Mapping[int, AnyForecast]
 
     def errors(
         self, influences: Sequence[Influence], rows: Sequence[tuple[Any, ...]]
@@ -112,7 +112,7 @@ class Joint:
     def _covariances(
         self, part: int, first: Reading, left: Rows, second: Reading, right: Rows
     ) -> Column:
-        forecast = self.estimates[part].forecast
+        forecast = self.forecasts[part]
         domain = forecast.strategy.domain
         step = max(1, CHUNK // max([1 << len(domain), *domain.values()]))
         out = np.zeros(len(left))

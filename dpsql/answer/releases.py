@@ -55,8 +55,19 @@ class Releases:
         self._decoded: dict[str, Release] = {}
 
     def find(self, request: str) -> Release | None:
-        """The release that an identical request was made for, or was answered from."""
-        return self._read(lambda db: self._load(db, request) or self._load_implied(db, request))
+        """The release that was made for an identical request."""
+        return self._read(lambda db: self._load(db, request))
+
+    def linked(self, request: str) -> tuple[str, Release] | None:
+        """The release that an identical request was answered from last, with its name."""
+
+        def load(db: sqlite3.Connection) -> tuple[str, Release] | None:
+            sql = "SELECT release FROM implied WHERE request = ?"
+            row = db.execute(sql, (request,)).fetchone()
+            release = None if row is None else self._load(db, row[0])
+            return None if release is None else (row[0], release)
+
+        return self._read(load)
 
     def latest(self, scopes: Sequence[str]) -> list[tuple[str, Release]]:
         """The newest releases that measured all of these scopes, with their names, newest first."""
@@ -90,7 +101,7 @@ class Releases:
         self._write(store, "the release cannot be stored in {}; the charge stays")
 
     def link(self, request: str, release: str) -> None:
-        """Note which release answered a request, so that it is always answered from there."""
+        """Note which release answered a request: it is the first to be asked again."""
         row = (request, release)
         self._write(
             lambda db: db.execute("INSERT OR REPLACE INTO implied VALUES (?, ?)", row),
@@ -131,11 +142,6 @@ class Releases:
                 del self._decoded[next(iter(self._decoded))]
             self._decoded[digest] = decode(body)
         return self._decoded[digest]
-
-    def _load_implied(self, db: sqlite3.Connection, request: str) -> Release | None:
-        sql = "SELECT release FROM implied WHERE request = ?"
-        row = db.execute(sql, (request,)).fetchone()
-        return None if row is None else self._load(db, row[0])
 
     def _read(self, load: Callable[[sqlite3.Connection], T]) -> T | None:
         if not self.path.exists():

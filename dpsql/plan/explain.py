@@ -203,7 +203,7 @@ def explain(
         assumed,
         remaining,
         entry,
-        len({asked.weight for target in request.targets for asked in target.asked.values()}) > 1,
+        request.is_mixed,
         (
             *_reconstruction(request),
             *view_lines(request.statements),

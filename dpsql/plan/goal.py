@@ -7,8 +7,9 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from dpsql.errors import DataError, ProgrammingError, decimal_text
-from dpsql.plan.request import Planned, Request, make_plan
-from dpsql.plan.target import reading_variance
+from dpsql.plan.plan import Plan
+from dpsql.plan.request import Request, make_plan
+from dpsql.plan.target import Readings, reading_variance
 from dpsql.privacy.amounts import MIN_EPSILON
 
 DIGITS = 4
@@ -34,7 +35,8 @@ def least_epsilon(request_at: Callable[[Fraction], Request], limit: Fraction) ->
     epsilon = min(Fraction(1), limit)
     for _ in range(TRIES):
         request = request_at(epsilon)
-        ratio = _worst(request, make_plan(request))
+        planned = make_plan(request)
+        ratio = worst_ratio(request, planned.plan, planned.readings)
         if ratio > 1:
             failed = epsilon
             if failed == limit:
@@ -84,7 +86,7 @@ def round_up(value: Fraction) -> Fraction:
     return -(-value // unit) * unit
 
 
-def _worst(request: Request, planned: Planned) -> float:
+def worst_ratio(request: Request, plan: Plan, readings: Readings) -> float:
     """The largest standard error, as a multiple of what its statement may have at most."""
     worst = 0.0
     for i, item in enumerate(request.statements):
@@ -101,8 +103,8 @@ def _worst(request: Request, planned: Planned) -> float:
             shown = {output.aggregate for output in select.query.shell.outputs}
             if answer.aggregate not in shown or answer.rank is not None:
                 continue
-            if (i, j) in planned.readings:
-                part, reading, _ = planned.readings[i, j]
-                variance = reading_variance(planned.plan.parts[part].forecast, reading)
+            if (i, j) in readings:
+                part, reading, _ = readings[i, j]
+                variance = reading_variance(plan.parts[part].forecast, reading)
                 worst = max(worst, math.sqrt(float(variance.max(initial=0))) / item.max_stddev)
     return worst

@@ -139,6 +139,11 @@ class Request:
         return find_views(self.statements)
 
     @property
+    def is_mixed(self) -> bool:
+        """Whether answers differ in unit, so that one figure for all means little."""
+        return len({a.weight for target in self.targets for a in target.asked.values()}) > 1
+
+    @property
     def tables(self) -> tuple[str, ...]:
         """The case-folded names of the tables that have to be measured."""
         asked = (pair for item in self.statements for pair in item.answers())

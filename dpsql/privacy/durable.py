@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dpsql.files import OWNER, create, tighten
@@ -25,18 +25,19 @@ _held: set[int] = set()
 
 
 @contextmanager
-def exclusive(path: Path) -> Iterator[None]:
-    """Hold the lock file at ``path``; others, threads too, queue in the kernel.
+def exclusive(path: Path) -> Iterator[int]:
+    """Hold the lock file at ``path`` and yield its descriptor; others, threads too, queue.
 
     The kernel gives it up when the process dies. Raises: OSError.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | _GUARDED, OWNER)
     _held.add(fd)
     try:
-        tighten(path)
+        with suppress(FileNotFoundError):  # whoever had it may have removed it
+            tighten(path)
         _lock(fd)
         try:
-            yield
+            yield fd
         finally:
             _unlock(fd)
     finally:

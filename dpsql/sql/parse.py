@@ -39,7 +39,7 @@ MAX_ITEMS = 1_000
 MAX_NUMBER = 40
 MAX_STRING = 4 * 1024
 
-SETTINGS = (*SHARED, "fresh", "nonnegative")
+SETTINGS = (*SHARED, "reuse", "fresh", "nonnegative")
 SHOWN = ("budget", "ledger", "tables", *SETTINGS)
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")

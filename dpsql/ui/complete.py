@@ -40,6 +40,7 @@ SETTINGS = {
     "rounds": ("'auto'", "'doubling'", "'annealing'"),
     "per_round": ("'auto'",),
     "effort": (),
+    "reuse": ("'auto'", "'always'", "'never'"),
     "fresh": ("on", "off"),
     "nonnegative": ("on", "off"),
 }  # fmt: skip

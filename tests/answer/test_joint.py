@@ -11,7 +11,7 @@ import pytest
 
 from dpsql.algebra.blocks import Identity, Prefix
 from dpsql.algebra.ranges import AllRange
-from dpsql.answer.assemble import _read
+from dpsql.answer.assemble import read_answers
 from dpsql.answer.estimate import estimate
 from dpsql.answer.joint import _rows
 from dpsql.answer.result import Result
@@ -69,7 +69,7 @@ def test_reported_errors_are_those_of_many_draws(adult: Connection, noise: str) 
 
     def noticed(request: Any, readings: Any, estimates: Any) -> Any:
         seen[:] = [request, readings]
-        return _read(request, readings, estimates)
+        return read_answers(request, readings, estimates)
 
     kept: list[Any] = []
 
@@ -79,7 +79,7 @@ def test_reported_errors_are_those_of_many_draws(adult: Connection, noise: str) 
 
     with (
         zero_noise(),
-        mock.patch("dpsql.answer.assemble._read", noticed),
+        mock.patch("dpsql.answer.assemble.read_answers", noticed),
         mock.patch("dpsql.engine.estimate", captured),
     ):
         cursor = adult.executescript(";".join(sql for sql, _ in STATEMENTS))
@@ -109,7 +109,7 @@ def _linear(
     sizes, values = np.cumsum([len(v) for v in exact])[:-1], np.concatenate(draws, axis=1)
     out: dict[Any, np.ndarray[Any, Any]] = {}
     for j, unit in enumerate(np.eye(values.shape[1])):
-        found, _ = _read(request, readings, {0: estimate(part, np.split(unit, sizes))})
+        found = read_answers(request, readings, {0: estimate(part, np.split(unit, sizes))})
         for place, each in found.items():
             known = out.setdefault(place, np.zeros((len(each), len(values))))
             known += np.outer(each, values[:, j])

@@ -108,9 +108,12 @@ def test_a_link_leads_to_a_release_until_that_is_replaced(tmp_path: Path) -> Non
     store = Releases(tmp_path / "x.releases")
     store.add("one", example())
     store.link("part", "one")
-    assert store.find("part") is store.find("one")
-    store.add("one", replace(example(), seq=9))
+    found = store.linked("part")
+    assert found is not None
+    assert (found[0], found[1]) == ("one", store.find("one"))
     assert store.find("part") is None
+    store.add("one", replace(example(), seq=9))
+    assert store.linked("part") is None
 
 
 def test_another_data_version_is_another_request(demo: Path) -> None:

@@ -1,0 +1,144 @@
+"""Whether a release answers a request as accurately as a new measurement would."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpsql.answer.assemble import find_errors, read_variances
+from dpsql.answer.estimate import estimate
+from dpsql.answer.implied import Implied
+from dpsql.answer.synthetics import Synthetic
+from dpsql.plan.plan import Plan
+from dpsql.plan.request import Planned, Request
+from dpsql.plan.target import Readings
+from dpsql.sealed import Sealed
+
+TIE = 1e-6
+"""Relative difference of standard errors that means nothing: strategies are found numerically."""
+
+Errors = tuple[tuple[tuple[float | None, ...] | None, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The errors of a release beside those of a new measurement.
+
+    ``old`` and ``new`` are root mean squares over all numbers that are read off; ``least`` and
+    ``most`` bound old over new, number by number. ``mixed`` says that counts and sums are among
+    them, so that one figure for all means little.
+    """
+
+    old: float
+    new: float
+    least: float
+    most: float
+    mixed: bool
+
+    @property
+    def is_no_worse(self) -> bool:
+        """Whether no number has a larger error."""
+        return self.most <= 1 + TIE
+
+    def __str__(self) -> str:
+        if self.least >= 1 - TIE and self.is_no_worse:
+            return "with the errors of a new measurement"
+        if not self.is_no_worse and self.most < 1.001:
+            return "with errors slightly above those of a new measurement"
+        if not self.mixed:
+            return f"with an error of {self.old:.4g} where a new measurement has {self.new:.4g}"
+        span = f"{self.least:.3g} to {self.most:.3g}"
+        if math.isclose(self.least, self.most, rel_tol=1e-3):
+            span = f"{self.most:.3g}"
+        return f"with errors {span} times those of a new measurement"
+
+
+def compare(request: Request, known: Implied, planned: Planned) -> Compared:
+    """Compare the expected errors of every number that is measured: public facts only."""
+    old = _variances(request, known.release.plan, known.readings)
+    new = _variances(request, planned.plan, planned.readings)
+    pairs = [(old[place], new[place]) for place in old]
+    left, right = (np.concatenate(each) for each in zip(*pairs, strict=True))
+    ratios = np.sqrt(np.divide(left, right, out=np.full(left.shape, np.inf), where=right > 0))
+    ratios[left <= right] = np.minimum(ratios, 1)[left <= right]  # also where both are nothing
+    return Compared(
+        math.sqrt(left.mean()),
+        math.sqrt(right.mean()),
+        float(ratios.min()),
+        float(ratios.max()),
+        request.is_mixed,
+    )
+
+
+def shown_ratio(
+    request: Request,
+    known: Implied,
+    planned: Planned,
+    sealed: Sealed,
+    synthetics: Mapping[str, Synthetic],
+) -> float:
+    """The largest ratio of the error of a number that is shown to what a new plan would give it.
+
+    Errors of ratios and the like depend on the answers; those of the release are taken for both.
+    0 where nothing is shown but what is measured.
+    """
+    if not any(_derives(request, index) for index in range(len(request.statements))):
+        return 0.0
+    estimates = {
+        index: estimate(part, values)
+        for index, (part, values) in enumerate(
+            zip(known.release.plan.parts, known.release.values, strict=True)
+        )
+    }
+    found: list[Errors] = []
+    for plan, readings in (
+        (known.release.plan, known.readings),
+        (planned.plan, planned.readings),
+    ):
+        other = (readings, {index: part.forecast for index, part in enumerate(plan.parts)})
+        found.append(
+            find_errors(request, known.readings, estimates, other, plan.noise, sealed, synthetics)
+        )
+    pairs = [
+        pair
+        for left, right in zip(*found, strict=True)
+        for one, two in zip(left, right, strict=True)
+        for pair in _pairs(one, two)
+    ]
+    return max((_ratio(one, two) for one, two in pairs), default=0.0)
+
+
+def _derives(request: Request, index: int) -> bool:
+    """Whether a statement shows more than the numbers that are measured."""
+    item = request.statements[index]
+    outputs = [output for select in item.selects for output in select.query.shell.outputs]
+    return item.outer is not None or any(
+        o.stddev is not None and o.aggregate is None for o in outputs
+    )
+
+
+def _pairs(
+    left: tuple[float | None, ...] | None, right: tuple[float | None, ...] | None
+) -> Iterator[tuple[float, float]]:
+    """The errors of a column that are known; where rows depend on errors, nothing is alike."""
+    if left is None or right is None:
+        return
+    if len(left) != len(right):
+        yield math.inf, 1.0
+    for one, two in zip(left, right, strict=False):
+        if one is not None and two is not None:
+            yield one, two
+
+
+def _ratio(left: float, right: float) -> float:
+    return left / right if right else (math.inf if left else 1.0)
+
+
+def _variances(
+    request: Request, plan: Plan, readings: Readings
+) -> dict[tuple[int, int], np.ndarray]:
+    forecasts = {index: part.forecast for index, part in enumerate(plan.parts)}
+    return read_variances(request, readings, forecasts)

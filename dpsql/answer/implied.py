@@ -95,7 +95,8 @@ Found: TypeAlias = "tuple[tuple[str, ...], Mapping[Place, Reading]]"
 
 def _as_planned(target: Target, part: Part) -> Found | None:
     """Return the target's own readings, if the part was planned on the same cells."""
-    for layout in (*target.layouts, target.spread_out):
+    together = () if target.units or target.together is None else (target.together,)
+    for layout in (*target.layouts, target.spread_out, *together):
         if dict(part.strategy.domain) != layout.workload.domain:
             continue
         if any(

@@ -31,6 +31,9 @@ JOINT_CELLS = 4096
 JOINT_NUMBERS = 1 << 22
 """Most numbers in a matrix over such an attribute, before cells are merged."""
 
+TOGETHER_NUMBERS = 1 << 23
+"""Most numbers in all matrices over one attribute that is made of all columns."""
+
 SEPARATOR = " × "
 
 
@@ -55,6 +58,16 @@ class Layout:
     products: Mapping[Place, tuple[tuple[float, Product], ...]]
     order: tuple[str, ...]
 
+    @property
+    def is_single(self) -> bool:
+        """Whether every answer is one product."""
+        return all(len(reading) == 1 for reading in self.products.values())
+
+    @property
+    def rows(self) -> dict[Place, int]:
+        """How many rows every answer has."""
+        return {place: reading[0][1].rows for place, reading in self.products.items()}
+
 
 def lay_out(
     table: Table, asked: Mapping[Place, Asked], *, joint: bool, all_together: bool = False
@@ -64,6 +77,34 @@ def lay_out(
     ``joint`` makes one attribute of columns that a condition couples, where that is small;
     ``all_together`` allows for blocks over all nodes at once, with coarser weights.
     """
+    layout, nodes = _apart(table, asked, all_together)
+    groups = _coupled(layout, nodes) if joint else []
+    return _join(layout, groups) or layout if groups else layout
+
+
+def lay_out_together(table: Table, asked: Mapping[Place, Asked]) -> Layout | None:
+    """Form the workload on one attribute of all columns that are asked about, cells alike merged.
+
+    None where there are no such columns to join, or too many cells.
+    """
+    layout, nodes = _apart(table, asked, False)
+    workload = layout.workload
+    group = {name for name in workload.attributes if name not in nodes}
+    group = {n for n in group if any(n in product.factors for product in workload.products)}
+    cells = math.prod(workload.domain[name] for name in group)
+    rows = sum(
+        math.prod(f.rows for name, f in product.factors.items() if name in group)
+        for product in workload.products
+    )
+    if len(group) < 2 or cells * rows > TOGETHER_NUMBERS:
+        return None
+    return _join(layout, [tuple(name for name in workload.attributes if name in group)])
+
+
+def _apart(
+    table: Table, asked: Mapping[Place, Asked], all_together: bool
+) -> tuple[Layout, Mapping[str, Nodes]]:
+    """The workload with one attribute per column, or more for nodes; and which have nodes."""
     terms = [term for each in asked.values() for term in each.terms]
     nodes = find_nodes(table, terms, all_together=all_together)
     places, products, scales = [], [], []
@@ -84,12 +125,7 @@ def lay_out(
     found: dict[Place, list[tuple[float, Product]]] = {place: [] for place in asked}
     for place, scale, product in zip(places, scales, workload.products, strict=True):
         found[place].append((scale, product))
-    if joint:
-        groups = _coupled(workload, found, nodes)
-        together = _join(workload, resolutions, found, groups) if groups else None
-        if together is not None:
-            return together
-    return Layout(workload, resolutions, _frozen(found), order)
+    return Layout(workload, resolutions, _frozen(found), order), nodes
 
 
 def _frozen(
@@ -131,12 +167,9 @@ def _product(
     return Product(factors, weight * abs(scale)), scale
 
 
-def _coupled(
-    workload: Workload,
-    found: Mapping[Place, Sequence[tuple[float, Product]]],
-    nodes: Mapping[str, Nodes],
-) -> list[tuple[str, ...]]:
+def _coupled(layout: Layout, nodes: Mapping[str, Nodes]) -> list[tuple[str, ...]]:
     """The attributes that the terms of some answer differ in, as groups small enough to join."""
+    workload, found = layout.workload, layout.products
     sizes = workload.domain
     groups: list[set[str]] = []
     for products in found.values():
@@ -168,13 +201,9 @@ def _fits(workload: Workload, group: set[str]) -> bool:
     )
 
 
-def _join(
-    workload: Workload,
-    resolutions: Mapping[str, Resolution],
-    found: Mapping[Place, Sequence[tuple[float, Product]]],
-    groups: Sequence[tuple[str, ...]],
-) -> Layout | None:
+def _join(layout: Layout, groups: Sequence[tuple[str, ...]]) -> Layout | None:
     """Make one attribute of every group of columns; None where one is large."""
+    workload, resolutions, found = layout.workload, layout.resolutions, layout.products
     sizes = workload.domain
     joint = {SEPARATOR.join(group): group for group in groups}
     inside = {name: key for key, group in joint.items() for name in group}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError
-from dpsql.plan.cache import cached_choice
 from dpsql.plan.cells import Resolution, unit_reach
-from dpsql.plan.convention import unit_error, unit_variances
+from dpsql.plan.choice import Chooser, Chosen
+from dpsql.plan.convention import unit_error
 from dpsql.plan.kinds import AnyBlock, AnyStrategy
 from dpsql.plan.layout import Layout
 from dpsql.plan.memory import check_memory, forecast_memory
@@ -218,16 +218,6 @@ def _checked_plan(request: Request, noise: Noise) -> Planned:
     return planned
 
 
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """A layout of a target with its best strategy; ``error`` is that of a unit at a unit budget."""
-
-    layout: Layout
-    strategy: AnyStrategy
-    lower: float
-    error: float
-
-
 def _plan_with(request: Request, noise: Noise) -> Planned:
     rho = request.rho if noise == "gaussian" else None
     found = [_choose(request, target, noise) for target in request.targets]
@@ -249,32 +239,19 @@ def _plan_with(request: Request, noise: Noise) -> Planned:
     return Planned(plan, tuple(chosen.layout for chosen in found))
 
 
-def _choose(request: Request, target: Target, noise: Noise) -> _Chosen:
+def _choose(request: Request, target: Target, noise: Noise) -> Chosen:
     """The layout and the strategy with the least expected error."""
     if target.units:
         return _count_units(target, noise)
-    found = [_select(request, target, layout, noise) for layout in target.layouts]
-    best = min(found, key=lambda chosen: chosen.error)
-    if not fits(best.strategy, best.layout.resolutions):
-        best = _select(request, target, target.spread_out, noise)
-    return best
-
-
-def _select(request: Request, target: Target, layout: Layout, noise: Noise) -> _Chosen:
     mechanism = FIXED.get(request.mechanism, request.mechanism)
-    chosen = cached_choice(layout.workload, noise, mechanism, float(request.effort))
-    forecast = chosen.strategy.forecast(unit_variances(chosen.strategy))
-    if len(target.layouts) == 1:
-        error = unit_error(chosen.strategy, layout.workload)
-    else:
-        found = reading_variances(forecast, list(layout.products.values()))
-        weights = (target.asked[place].weight for place in layout.products)
-        error = sum(w * w * float(v.sum()) for w, v in zip(weights, found, strict=True))
-    error *= target.rows_per_unit**2
-    return _Chosen(layout, chosen.strategy, chosen.lower, error)
+    chooser = Chooser(target, noise, mechanism, float(request.effort))
+    best = chooser.best()
+    if not fits(best.strategy, best.layout.resolutions):
+        best = chooser.select(target.spread_out)
+    return replace(best, error=best.error * target.rows_per_unit**2)
 
 
-def _count_units(target: Target, noise: Noise) -> _Chosen:
+def _count_units(target: Target, noise: Noise) -> Chosen:
     """One number per union of cells: counts of units do not add up."""
     (layout,) = target.layouts
     workload, resolutions = layout.workload, layout.resolutions
@@ -282,7 +259,7 @@ def _count_units(target: Target, noise: Noise) -> _Chosen:
     strategy = assemble(workload.domain, {}, {names: 1.0}, noise, "one count per group")
     reach = unit_reach([resolutions[name] for name in names], target.rows_per_unit)
     error = unit_error(strategy, workload) * (reach**2 if noise == "laplace" else reach)
-    return _Chosen(layout, strategy, 0.0, error)
+    return Chosen(layout, strategy, 0.0, {}, error)
 
 
 def _used(layout: Layout, strategy: AnyStrategy) -> Mapping[str, Resolution]:

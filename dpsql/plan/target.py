@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpsql.catalog import Table
 from dpsql.plan.cells import TOTAL_BITS, Resolution, block_unit
 from dpsql.plan.kinds import AnyForecast, AnyStrategy
-from dpsql.plan.layout import Asked, Layout, Place, lay_out
+from dpsql.plan.layout import Asked, Layout, Place, lay_out, lay_out_together
 from dpsql.plan.terms import Term
 from dpsql.plan.unions import lay_out_units
 from dpsql.plan.workload import Product
@@ -56,6 +56,15 @@ class Target:
             return (apart,)
         most = max(len(products) for products in apart.products.values())
         return (joint,) if most > MANY_TERMS else (apart, joint)
+
+    @cached_property
+    def together(self) -> Layout | None:
+        """The workload on one attribute of all columns, None where it is too large or the same."""
+        found = lay_out_together(self.table, self.asked)
+        same = found is not None and any(
+            found.workload.domain == each.workload.domain for each in self.layouts
+        )
+        return None if same else found
 
     @property
     def rows_per_unit(self) -> int:
@@ -168,6 +177,22 @@ def reading_variances(
     for k, reading in enumerate(readings):
         if len(reading) > 1:
             out[k] = reading_variance(forecast, reading)
+    return out
+
+
+def mean_variances(forecast: AnyForecast, readings: Mapping[Place, Reading]) -> dict[Place, float]:
+    """The mean variance of the rows of every answer; many rows are not formed."""
+    out: dict[Place, float] = {}
+    single = [p for p, reading in readings.items() if len(reading) == 1 == reading[0][1].rows]
+    found = forecast.variances([readings[place][0][1] for place in single])
+    for place, variance in zip(single, found, strict=True):
+        out[place] = readings[place][0][0] ** 2 * float(variance[0])
+    for place, reading in readings.items():
+        (scale, product), *others = reading
+        if place not in out and others:
+            out[place] = float(reading_variance(forecast, reading).mean())
+        elif place not in out:
+            out[place] = scale**2 * forecast.total(product) / product.rows
     return out
 
 

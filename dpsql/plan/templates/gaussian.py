@@ -9,6 +9,7 @@ import numpy as np
 from dpsql.algebra.operator import Operator
 from dpsql.plan.strategy import Strategy, assemble
 from dpsql.plan.templates.family import Family
+from dpsql.plan.templates.few import few_candidates, read_few
 from dpsql.plan.templates.identity import split_weights
 from dpsql.plan.templates.joint import Objective
 from dpsql.plan.templates.laplace import room
@@ -48,6 +49,11 @@ def gaussian_candidates(
     One attribute has a convex optimum. A single product needs no joint search: its optimum is the
     product of the attributes' optima, which residual blocks with the same rows attain.
     """
+    few = read_few(problem) if problem.d == 1 and mechanism in ("auto", "hdmm", "kron") else None
+    if few is not None:
+        yield from few_candidates(problem, few, effort)
+        if few.is_thin:
+            return
     fits = problem.cells(problem.full) <= limit
     if fits and (mechanism in ("kron", "hdmm") or problem.d == 1):
         yield bounded_kron(problem)

@@ -11,6 +11,7 @@ from dpsql.algebra.operator import Operator
 from dpsql.plan.strategy import Strategy
 from dpsql.plan.templates import p_identity
 from dpsql.plan.templates.family import DENSE_LIMIT, Family
+from dpsql.plan.templates.few import few_candidates, read_few
 from dpsql.plan.templates.identity import identity_unions, split_weights
 from dpsql.plan.templates.joint import (
     Found,
@@ -260,7 +261,12 @@ def polish(space: Room, best: Found) -> Found:
 
 
 def single_candidates(problem: Problem, effort: float) -> Iterator[Strategy]:
-    """Yield OPT_0 of one attribute: the identity and learned rows."""
+    """Yield combinations of few queries, then OPT_0: the identity and learned rows."""
+    few = read_few(problem)
+    if few is not None:
+        yield from (found for found, _ in few_candidates(problem, few, effort))
+        if few.is_thin:
+            return
     factors, components = problem.factors[0], problem.components
     gram: Floats | Operator
     if len(components.weights2) == 1:

@@ -1,0 +1,163 @@
+"""How one table is measured: the layout and the strategy of least expected error.
+
+No answer may be much worse than under plain noise on every number that is asked for. Where the
+least total error would have it so, such answers count for more until it is not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from dpsql.plan.cache import cached_choice
+from dpsql.plan.convention import unit_variances
+from dpsql.plan.kinds import AnyStrategy
+from dpsql.plan.layout import Layout, Place
+from dpsql.plan.plain import plain_sensitivity, plain_variance
+from dpsql.plan.strategy import Noise
+from dpsql.plan.target import Target, mean_variances
+from dpsql.plan.workload import Product, Workload
+
+CAP = 1.1
+"""Largest standard error of an answer, root mean square, as a multiple of plain noise's."""
+
+FEW_ROWS, FEW_CELLS = 256, 256
+"""Most rows, or cells, of a workload on one attribute of all columns that is searched over."""
+
+ROUNDS = 4
+"""Most rounds of weighing answers anew."""
+
+LESS = 0.25
+"""Effort of a round, of that for the whole."""
+
+FAR = 1.5
+"""How much larger an error may be for its layout to be weighed rather than the best one's."""
+
+WORTHWHILE = 2e-3
+"""Relative gain below which columns are not joined."""
+
+NEAR = 0.95
+"""How near to the cap weighted answers must come for the rounds to end."""
+
+STEP = {"laplace": 1.5, "gaussian": 2.0}
+"""Power of a ratio of variances by which to weigh: exact for blocks that share nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A layout of a target with a strategy.
+
+    ``means`` are the mean variances of the rows of every answer at a unit budget, ``error`` the
+    weighted total, ``lower`` a certified bound on it, 0 where none is known.
+    """
+
+    layout: Layout
+    strategy: AnyStrategy
+    lower: float
+    means: Mapping[Place, float]
+    error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Chooser:
+    """What choosing depends on."""
+
+    target: Target
+    noise: Noise
+    mechanism: str
+    effort: float
+
+    def best(self) -> Chosen:
+        """Return the least total error that keeps every answer within the cap."""
+        found = [self.select(layout) for layout in self.layouts()]
+        best = min(found, key=_less)
+        if len(self.target.asked) == 1:
+            return best
+        limits = self.limits()
+        if _worst(best, limits) <= 1:
+            return best
+        within = [chosen for chosen in found if _worst(chosen, limits) <= 1]
+        within += self.weighed(min(found, key=self._ease(best)), limits)
+        return min(within, key=_less, default=best)
+
+    def _ease(self, best: Chosen) -> Callable[[Chosen], tuple[bool, float]]:
+        """What to weigh anew: a strategy on one attribute, quick to plan, if it is not far off."""
+
+        def key(chosen: Chosen) -> tuple[bool, float]:
+            slow = len(chosen.layout.workload.domain) > 1 or chosen.error > FAR * best.error
+            return slow, chosen.error
+
+        return key
+
+    def layouts(self) -> tuple[Layout, ...]:
+        """The layouts to choose from: one attribute of all columns too, where a search pays."""
+        together = self.target.together if self.mechanism in ("auto", "workload") else None
+        if together is None:
+            return self.target.layouts
+        cells = math.prod(together.workload.domain.values())
+        is_small = cells <= FEW_CELLS or together.workload.rows <= FEW_ROWS
+        return (*self.target.layouts, together) if is_small else self.target.layouts
+
+    def limits(self) -> dict[Place, float]:
+        """The largest mean variance of every answer, at a unit budget."""
+        together = self.target.together
+        layouts = [*self.target.layouts, *([] if together is None else [together])]
+        sensitivity, _ = plain_sensitivity(layouts, self.noise)
+        return {
+            place: CAP**2 * plain_variance(sensitivity, asked.weight, self.noise)
+            for place, asked in self.target.asked.items()
+        }
+
+    def select(self, layout: Layout, emphasis: Mapping[Place, float] | None = None) -> Chosen:
+        """Return the strategy of least error; ``emphasis`` multiplies the weights of answers."""
+        workload = layout.workload if emphasis is None else _emphasised(layout, emphasis)
+        effort = self.effort if emphasis is None else self.effort * LESS
+        chosen = cached_choice(workload, self.noise, self.mechanism, effort)
+        return self.rated(layout, chosen.strategy, chosen.lower if emphasis is None else 0.0)
+
+    def rated(self, layout: Layout, strategy: AnyStrategy, lower: float) -> Chosen:
+        """Return a strategy with its errors."""
+        forecast = strategy.forecast(unit_variances(strategy))
+        means = mean_variances(forecast, layout.products)
+        asked, rows = self.target.asked, layout.rows
+        error = sum(asked[p].weight ** 2 * rows[p] * mean for p, mean in means.items())
+        return Chosen(layout, strategy, lower, means, error)
+
+    def weighed(self, start: Chosen, limits: Mapping[Place, float]) -> list[Chosen]:
+        """Return strategies within the limits, for weights that grow where answers are not."""
+        chosen, emphasis, found = start, dict.fromkeys(limits, 1.0), []
+        for _ in range(ROUNDS):
+            for place, mean in chosen.means.items():
+                ratio = mean / (limits[place] * NEAR)
+                power = STEP[self.noise] / 2
+                emphasis[place] = max(1.0, emphasis[place] * ratio**power)
+            chosen = self.select(start.layout, emphasis)
+            if _worst(chosen, limits) <= 1:
+                found.append(chosen)
+                if all(
+                    emphasis[p] == 1 or mean >= NEAR**2 * limits[p]
+                    for p, mean in chosen.means.items()
+                ):
+                    break
+        return found
+
+
+def _less(chosen: Chosen) -> float:
+    """The error; what is measured on joined columns answers little else and has to be worth it."""
+    joined = any(len(each.columns) > 1 for each in chosen.layout.resolutions.values())
+    return chosen.error * (1 + WORTHWHILE) if joined else chosen.error
+
+
+def _worst(chosen: Chosen, limits: Mapping[Place, float]) -> float:
+    return max(mean / limits[place] for place, mean in chosen.means.items())
+
+
+def _emphasised(layout: Layout, emphasis: Mapping[Place, float]) -> Workload:
+    workload = layout.workload
+    products = [
+        Product(product.factors, product.weight * emphasis[place])
+        for place, reading in layout.products.items()
+        for _, product in reading
+    ]
+    return Workload(workload.domain, products, pinned=workload.pinned)

@@ -6,14 +6,16 @@ cells of a class alike, counts no cell that was left out, and the strategy suppo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.blocks import Total
+from dpsql.algebra.blocks import Dense, Total
 from dpsql.algebra.operator import Operator
 from dpsql.answer.stored import Release
 from dpsql.plan.cells import Cells, Resolution
@@ -128,38 +130,82 @@ def _map_all(target: Target, part: Part) -> Found | None:
     found: dict[Place, Reading] = {}
     for (place, term), product in zip(places, mapped, strict=True):
         found[place] = (*found.get(place, ()), (term.scale, product))
-    order = tuple(name for name in target.table.columns if target.table.columns[name].size)
-    return order, found
+    measured = [
+        column
+        for name in part.strategy.domain
+        if name in part.resolutions
+        for column in part.resolutions[name].columns
+    ]
+    others = [name for name, column in target.table.columns.items() if column.size]
+    return tuple(dict.fromkeys([*measured, *others])), found
 
 
 def _map(products: Iterable[Product], part: Part) -> list[Product] | None:
     """Return products on the merged cells of a part, None when one of them is not supported."""
-    known: dict[tuple[str, object], Operator | None] = {}
-    classes = {
-        name: each.classes[0]
-        for name, each in part.resolutions.items()
-        if isinstance(each, Cells) and each.columns == (name,)
-    }
+    known: dict[tuple[object, ...], Operator | None] = {}
+    cells = {name: each for name, each in part.resolutions.items() if isinstance(each, Cells)}
+    home = {column: name for name, each in cells.items() for column in each.columns}
     left_out = [name for name, each in part.resolutions.items() if each.leaves_out]
     mapped = []
     for product in products:
         asked = {a: f for a, f in product.factors.items() if not isinstance(f, Total)}
-        if not asked.keys() <= classes.keys() or not set(left_out) <= asked.keys():
+        if not asked.keys() <= home.keys():
+            return None
+        names = dict.fromkeys(home[column] for column in asked)
+        if not names.keys() >= set(left_out):
             return None
         factors = {}
-        for name, factor in asked.items():
-            place = (name, factor.key)
-            if place not in known:
-                known[place] = merge_columns(factor, classes[name])
-            merged = known[place]
-            if merged is None:
+        for name in names:
+            factor = _merge(cells[name], asked, known)
+            if factor is None:
                 return None
-            factors[name] = merged
+            factors[name] = factor
         small = Product(factors, product.weight)
         if not part.forecast.supports(small):
             return None
         mapped.append(small)
     return mapped
+
+
+def _merge(
+    cells: Cells,
+    asked: Mapping[str, Operator],
+    known: dict[tuple[object, ...], Operator | None],
+) -> Operator | None:
+    """Return the factors of some columns on the merged cells of these, None where they differ."""
+    pairs = list(zip(cells.columns, cells.classes, strict=True))
+    parts = [_remembered(column, asked.get(column), classes, known) for column, classes in pairs]
+    if cells.labels is None:
+        return parts[0]
+    shape = cells.labels.shape
+    place = (cells.columns, *(None if p is None else p.key for p in parts))
+    if place not in known:
+        if any(p is None for c, p in zip(cells.columns, parts, strict=True) if c in asked):
+            return None
+        count = math.prod(p.rows for p in parts if p is not None)
+        if count * cells.labels.size > DENSE_LIMIT:
+            return None
+        dense = [
+            np.ones((1, n), dtype=np.int64) if p is None else p.dense()
+            for p, n in zip(parts, shape, strict=True)
+        ]
+        known[place] = merge_columns(Dense(reduce(np.kron, dense)), cells.labels.reshape(-1))
+    return known[place]
+
+
+def _remembered(
+    column: str,
+    factor: Operator | None,
+    classes: NDArray[np.int64],
+    known: dict[tuple[object, ...], Operator | None],
+) -> Operator | None:
+    """Return a factor on the merged cells of its column, each worked out once."""
+    if factor is None:
+        return None
+    place = (column, factor.key)
+    if place not in known:
+        known[place] = merge_columns(factor, classes)
+    return known[place]
 
 
 def merge_columns(factor: Operator, classes: NDArray[np.int64]) -> Operator | None:

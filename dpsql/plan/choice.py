@@ -15,7 +15,8 @@ from dpsql.plan.convention import unit_variances
 from dpsql.plan.kinds import AnyStrategy
 from dpsql.plan.layout import Layout, Place
 from dpsql.plan.plain import plain_sensitivity, plain_variance
-from dpsql.plan.strategy import Noise
+from dpsql.plan.select import CELL_LIMIT
+from dpsql.plan.strategy import Noise, Strategy
 from dpsql.plan.target import Target, mean_variances
 from dpsql.plan.workload import Product, Workload
 
@@ -25,7 +26,7 @@ CAP = 1.1
 FEW_ROWS, FEW_CELLS = 256, 256
 """Most rows, or cells, of a workload on one attribute of all columns that is searched over."""
 
-ROUNDS = 4
+ROUNDS = 12
 """Most rounds of weighing answers anew."""
 
 LESS = 0.25
@@ -37,11 +38,17 @@ FAR = 1.5
 WORTHWHILE = 2e-3
 """Relative gain below which columns are not joined."""
 
+HALVINGS = 9
+"""Steps of a search for the least part of plain noise that keeps answers within the cap."""
+
 NEAR = 0.95
 """How near to the cap weighted answers must come for the rounds to end."""
 
-STEP = {"laplace": 1.5, "gaussian": 2.0}
-"""Power of a ratio of variances by which to weigh: exact for blocks that share nothing."""
+STEP = 2.4
+"""Power of a ratio of variances by which squared weights grow at first."""
+
+CALM = 4
+"""Rounds after which weights only grow, ever more slowly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,22 +132,68 @@ class Chooser:
         return Chosen(layout, strategy, lower, means, error)
 
     def weighed(self, start: Chosen, limits: Mapping[Place, float]) -> list[Chosen]:
-        """Return strategies within the limits, for weights that grow where answers are not."""
+        """Return strategies within the limits, for weights that grow where answers are not.
+
+        The weights are found by quick plans; with the last, there is a search in earnest.
+        """
         chosen, emphasis, found = start, dict.fromkeys(limits, 1.0), []
-        for _ in range(ROUNDS):
+        for number in range(ROUNDS):
+            power = STEP / 2 / (1 + number // CALM)
             for place, mean in chosen.means.items():
-                ratio = mean / (limits[place] * NEAR)
-                power = STEP[self.noise] / 2
-                emphasis[place] = max(1.0, emphasis[place] * ratio**power)
-            chosen = self.select(start.layout, emphasis)
-            if _worst(chosen, limits) <= 1:
-                found.append(chosen)
-                if all(
-                    emphasis[p] == 1 or mean >= NEAR**2 * limits[p]
-                    for p, mean in chosen.means.items()
-                ):
-                    break
-        return found
+                grown = emphasis[place] * (mean / (limits[place] * NEAR)) ** power
+                emphasis[place] = max(1.0 if number < CALM else emphasis[place], grown)
+            chosen = self.quick(start, emphasis)
+            found.append(chosen)
+            is_tight = number > CALM or all(
+                emphasis[place] == 1 or mean >= NEAR**2 * limits[place]
+                for place, mean in chosen.means.items()
+            )
+            if is_tight and _worst(chosen, limits) <= 1:
+                break
+        if len(start.layout.workload.domain) > 1:
+            found.append(self.select(start.layout, emphasis))
+        outside = [start, *(chosen for chosen in found if _worst(chosen, limits) > 1)]
+        found += [mended for each in outside for mended in self.mended(each, limits)]
+        return [chosen for chosen in found if _worst(chosen, limits) <= 1]
+
+    def mended(self, chosen: Chosen, limits: Mapping[Place, float]) -> list[Chosen]:
+        """Return a strategy with as little as will do of a block for every query in its place."""
+        strategy, layout = chosen.strategy, chosen.layout
+        if not isinstance(strategy, Strategy) or self.noise == "gaussian":
+            return []
+        from dpsql.plan.templates.shares import blended
+
+        low, high = 0.0, 1.0
+        out: list[Chosen] = []
+        for _ in range(HALVINGS):
+            part = 1.0 if not out else (low + high) / 2
+            mixed = blended(strategy, layout.workload, part)
+            if mixed is None:
+                break
+            rated = self.rated(layout, mixed, 0.0)
+            if _worst(rated, limits) <= 1:
+                out, high = [rated], part
+            elif part == 1.0:
+                break
+            else:
+                low = part
+        return out
+
+    def quick(self, start: Chosen, emphasis: Mapping[Place, float]) -> Chosen:
+        """Return a strategy for other weights without a long search."""
+        layout, strategy = start.layout, start.strategy
+        if len(layout.workload.domain) > 1 and isinstance(strategy, Strategy):
+            from dpsql.plan.templates.shares import share_anew
+
+            workload = _emphasised(layout, emphasis)
+            if self.noise == "laplace":
+                shared = share_anew(strategy, workload, CELL_LIMIT)
+                if shared is not None:
+                    return self.rated(layout, shared, 0.0)
+            elif self.mechanism == "auto":
+                closed = cached_choice(workload, self.noise, "residual", self.effort)
+                return self.rated(layout, closed.strategy, 0.0)
+        return self.select(layout, emphasis)
 
 
 def _less(chosen: Chosen) -> float:

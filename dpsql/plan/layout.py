@@ -85,20 +85,16 @@ def lay_out(
 def lay_out_together(table: Table, asked: Mapping[Place, Asked]) -> Layout | None:
     """Form the workload on one attribute of all columns that are asked about, cells alike merged.
 
-    None where there are no such columns to join, or too many cells.
+    None where there are no such columns to join, nodes among them, or too many cells.
     """
     layout, nodes = _apart(table, asked, False)
     workload = layout.workload
-    group = {name for name in workload.attributes if name not in nodes}
-    group = {n for n in group if any(n in product.factors for product in workload.products)}
+    used = {name for product in workload.products for name in product.factors}
+    group = tuple(name for name in workload.attributes if name in used)
     cells = math.prod(workload.domain[name] for name in group)
-    rows = sum(
-        math.prod(f.rows for name, f in product.factors.items() if name in group)
-        for product in workload.products
-    )
-    if len(group) < 2 or cells * rows > TOGETHER_NUMBERS:
+    if len(group) < 2 or used & nodes.keys() or cells * workload.rows > TOGETHER_NUMBERS:
         return None
-    return _join(layout, [tuple(name for name in workload.attributes if name in group)])
+    return _join(layout, [group])
 
 
 def _apart(

@@ -7,7 +7,7 @@ least total error would have it so, such answers count for more until it is not.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpsql.plan.cache import cached_choice
@@ -16,6 +16,7 @@ from dpsql.plan.kinds import AnyStrategy
 from dpsql.plan.layout import Layout, Place
 from dpsql.plan.plain import plain_sensitivity, plain_variance
 from dpsql.plan.select import CELL_LIMIT
+from dpsql.plan.shares import mix
 from dpsql.plan.strategy import Noise, Strategy
 from dpsql.plan.target import Target, mean_variances
 from dpsql.plan.workload import Product, Workload
@@ -42,7 +43,13 @@ HALVINGS = 9
 """Steps of a search for the least part of plain noise that keeps answers within the cap."""
 
 NEAR = 0.95
-"""How near to the cap weighted answers must come for the rounds to end."""
+"""Part of the cap that weights aim at."""
+
+CLOSE = 0.99
+"""Part of the cap that the last rounds aim at."""
+
+DEAR = 1.1
+"""How much larger than without the cap an error may be before there is another search."""
 
 STEP = 2.4
 """Power of a ratio of variances by which squared weights grow at first."""
@@ -134,43 +141,72 @@ class Chooser:
     def weighed(self, start: Chosen, limits: Mapping[Place, float]) -> list[Chosen]:
         """Return strategies within the limits, for weights that grow where answers are not.
 
-        The weights are found by quick plans; with the last, there is a search in earnest.
+        The weights are found by quick plans, the first of which that is within the limits is
+        mixed with the start; where that costs much, there is a search in earnest with them.
         """
-        chosen, emphasis, found = start, dict.fromkeys(limits, 1.0), []
+        chosen, emphasis, within = start, dict.fromkeys(limits, 1.0), []
         for number in range(ROUNDS):
             power = STEP / 2 / (1 + number // CALM)
             for place, mean in chosen.means.items():
                 grown = emphasis[place] * (mean / (limits[place] * NEAR)) ** power
                 emphasis[place] = max(1.0 if number < CALM else emphasis[place], grown)
             chosen = self.quick(start, emphasis)
-            found.append(chosen)
-            is_tight = number > CALM or all(
-                emphasis[place] == 1 or mean >= NEAR**2 * limits[place]
-                for place, mean in chosen.means.items()
-            )
-            if is_tight and _worst(chosen, limits) <= 1:
+            if _worst(chosen, limits) <= 1:
+                within = [chosen]
                 break
-        if len(start.layout.workload.domain) > 1:
-            found.append(self.select(start.layout, emphasis))
-        outside = [start, *(chosen for chosen in found if _worst(chosen, limits) > 1)]
-        found += [mended for each in outside for mended in self.mended(each, limits)]
-        return [chosen for chosen in found if _worst(chosen, limits) <= 1]
+        within += self.mixed(start, within, limits)
+        if within and self.noise == "laplace":
+            within += self.settled(within[-1], emphasis, limits)
+        least = min((each.error for each in within), default=math.inf)
+        if least > DEAR * start.error and len(start.layout.workload.domain) > 1:
+            within.append(self.select(start.layout, emphasis))
+        return [each for each in within if _worst(each, limits) <= 1]
 
-    def mended(self, chosen: Chosen, limits: Mapping[Place, float]) -> list[Chosen]:
-        """Return a strategy with as little as will do of a block for every query in its place."""
-        strategy, layout = chosen.strategy, chosen.layout
-        if not isinstance(strategy, Strategy) or self.noise == "gaussian":
-            return []
-        from dpsql.plan.templates.shares import blended
+    def settled(
+        self, chosen: Chosen, emphasis: Mapping[Place, float], limits: Mapping[Place, float]
+    ) -> list[Chosen]:
+        """Return strategies of the same blocks with the least weights that keep the limits."""
+        weights, out = dict(emphasis), []
+        for _ in range(ROUNDS):
+            settled = self.shared(chosen, weights, settle=True)
+            if settled is None:
+                break
+            chosen = settled
+            out.append(chosen)
+            for place, mean in chosen.means.items():
+                grown = weights[place] * (mean / (limits[place] * CLOSE)) ** (STEP / 4)
+                weights[place] = max(1.0, grown)
+        return out
 
+    def shared(
+        self, start: Chosen, emphasis: Mapping[Place, float], *, settle: bool
+    ) -> Chosen | None:
+        """Return the strategy with other shares, where those can be found by themselves."""
+        from dpsql.plan.templates.shares import share_anew
+
+        if len(start.layout.workload.domain) == 1 or not isinstance(start.strategy, Strategy):
+            return None
+        workload = _emphasised(start.layout, emphasis)
+        found = share_anew(start.strategy, workload, CELL_LIMIT, settle=settle)
+        return None if found is None else self.rated(start.layout, found, 0.0)
+
+    def mixed(
+        self, start: Chosen, within: Sequence[Chosen], limits: Mapping[Place, float]
+    ) -> list[Chosen]:
+        """Return as little as will do of a strategy within the limits, mixed into the start.
+
+        Without one, a block for every product that is asked stands for it.
+        """
+        layout = start.layout
+        other = within[0].strategy if within else None
         low, high = 0.0, 1.0
         out: list[Chosen] = []
         for _ in range(HALVINGS):
-            part = 1.0 if not out else (low + high) / 2
-            mixed = blended(strategy, layout.workload, part)
-            if mixed is None:
+            part = 1.0 if not within and not out else (low + high) / 2
+            mixture = mix(start.strategy, other, layout.workload, part)
+            if mixture is None:
                 break
-            rated = self.rated(layout, mixed, 0.0)
+            rated = self.rated(layout, mixture, 0.0)
             if _worst(rated, limits) <= 1:
                 out, high = [rated], part
             elif part == 1.0:
@@ -181,19 +217,13 @@ class Chooser:
 
     def quick(self, start: Chosen, emphasis: Mapping[Place, float]) -> Chosen:
         """Return a strategy for other weights without a long search."""
-        layout, strategy = start.layout, start.strategy
-        if len(layout.workload.domain) > 1 and isinstance(strategy, Strategy):
-            from dpsql.plan.templates.shares import share_anew
-
-            workload = _emphasised(layout, emphasis)
-            if self.noise == "laplace":
-                shared = share_anew(strategy, workload, CELL_LIMIT)
-                if shared is not None:
-                    return self.rated(layout, shared, 0.0)
-            elif self.mechanism == "auto":
-                closed = cached_choice(workload, self.noise, "residual", self.effort)
-                return self.rated(layout, closed.strategy, 0.0)
-        return self.select(layout, emphasis)
+        if self.noise == "laplace":
+            return self.shared(start, emphasis, settle=False) or self.select(start.layout, emphasis)
+        if self.mechanism == "auto" and len(start.layout.workload.domain) > 1:
+            workload = _emphasised(start.layout, emphasis)
+            closed = cached_choice(workload, self.noise, "residual", self.effort)
+            return self.rated(start.layout, closed.strategy, 0.0)
+        return self.select(start.layout, emphasis)
 
 
 def _less(chosen: Chosen) -> float:

@@ -109,8 +109,11 @@ def ledger_file(catalog: Catalog) -> Path:
 
 def anchor_folder(catalog: Catalog) -> Path:
     """Where the anchor of a catalog's ledger lies: by default, away from the ledger it guards."""
-    if catalog.anchors is not None:
-        return catalog.anchors
+    return user_folder() if catalog.anchors is None else catalog.anchors
+
+
+def user_folder() -> Path:
+    """Where the anchors of a user's ledgers lie, and what all catalogs note of their sources."""
     home = os.environ.get("XDG_STATE_HOME") or os.path.join(Path.home(), ".local", "state")
     return Path(home) / "dpsql" / "anchors"
 

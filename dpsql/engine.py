@@ -30,7 +30,7 @@ from dpsql.asking import form_request
 from dpsql.catalog import Catalog, Table
 from dpsql.charges import Charges
 from dpsql.clipping import find_clipped, plan_clipping
-from dpsql.curator import Preset, ledger_file, nested_budgets
+from dpsql.curator import Preset, ledger_file, nested_budgets, user_folder
 from dpsql.cutting import chooses, read_level
 from dpsql.errors import DataUnavailable
 from dpsql.faults import told
@@ -41,11 +41,11 @@ from dpsql.plan.plan import Plan
 from dpsql.plan.request import RECONSTRUCTIONS, Planned, Request, make_plan
 from dpsql.plan.target import Readings
 from dpsql.privacy.accounting import gaussian_cost, laplace_cost
-from dpsql.privacy.claims import claim_sources
 from dpsql.privacy.ledger import Entry, Ledger, Receipt, Status
 from dpsql.privacy.look import open_handle, open_sums
-from dpsql.privacy.measure import Vaults, certify, measure, read_public
+from dpsql.privacy.measure import Vaults, certify, measure, read_public, stored_name
 from dpsql.privacy.run import Run
+from dpsql.privacy.sources import Sources
 from dpsql.reuse import foresee_choice, settle
 from dpsql.scripts import OF_A_CREATION, unquoted, workload_of
 from dpsql.sql.bulk import uncollected
@@ -81,7 +81,8 @@ class Engine:
         self.granted = granted
         self.analyst = analyst
         preset = Preset.of(catalog)
-        self._anchors = anchors
+        ledger = Path(os.path.realpath(ledger_file(catalog)))
+        self.sources = Sources(catalog, (anchors, user_folder()), ledger, stored_name)
         self.ledger = Ledger.open_or_create(
             ledger_file(catalog), anchors, preset.policy, preset.policy_hash, preset.nested
         )
@@ -134,6 +135,7 @@ class Engine:
     def _public_rows(self, table: Table) -> dict[str, tuple[str, list[Any]]]:
         """The rows of a public table, read once."""
         if table.name not in self._public:
+            self.sources.check_public(table)
             self._public[table.name] = read_public(table)
         return self._public[table.name]
 
@@ -276,9 +278,8 @@ class Engine:
         self, tables: Sequence[str], epsilon: Fraction, rho: Fraction | None, fingerprint: str
     ) -> AbstractContextManager[Receipt]:
         """Open the data, then charge for what follows: a bad source fails before any charge."""
-        paths = [path for table in dict.fromkeys(tables) for path in self.vaults[table].sources]
-        ledger = Path(os.path.realpath(ledger_file(self.catalog)))
-        claim_sources(self._anchors, paths, ledger, self.ledger.ledger_id)
+        opened = {table: self.vaults[table].sources for table in tables}
+        self.sources.claim(opened, self.ledger.ledger_id)
         self.vaults.prepare(dict.fromkeys(tables))
         policy, version = self.ledger.policy, self.vaults.versions(tables)
         cost = laplace_cost(policy, epsilon) if rho is None else gaussian_cost(policy, rho, epsilon)

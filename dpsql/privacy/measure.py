@@ -125,6 +125,18 @@ def describe_source(path: str) -> list[tuple[str, str]]:
     return describe(path)
 
 
+def stored_name(table: Table) -> str:
+    """The table within a database file that holds the rows; empty for other files.
+
+    Raises: DataUnavailable.
+    """
+    from dpsql.privacy.vault.connect import connect
+    from dpsql.privacy.vault.source import open_source
+
+    with connect() as connection:
+        return open_source(connection, table.source, table.name).table
+
+
 def read_public(table: Table) -> dict[str, tuple[str, list[Any]]]:
     """The DuckDB type and all values of every column of a table that is declared public.
 

@@ -61,6 +61,10 @@ def _rows(axis: Axis, running: Running | None) -> NDArray[np.bool_] | None:
 
 
 def _shape(axis: Axis, running: Running | None) -> Shape:
+    if axis.apart(running):
+        return "apart"
+    if axis.intervals(running) is not None:
+        return "growing"
     rows = _rows(axis, running)
     if rows is None:
         return "overlapping"

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Identity, Prefix
+from dpsql.algebra.groups import Groups
 from dpsql.algebra.operator import Columns, Operator
 from dpsql.algebra.ranges import AllRange, Ranges
 from dpsql.plan.inverses import (
@@ -33,6 +34,12 @@ STRUCTURED_FROM = 512
 SPAN_TOLERANCE = 1e-7
 """Relative size below which the part of a query outside the row space counts as zero."""
 
+LARGE = 1 << 13
+"""Most cells for which matrices of cells by cells are formed."""
+
+WRITTEN = 1 << 26
+"""Most numbers of a query that is compared with the row space."""
+
 ZERO = 1e-9
 """Size below which the mean part of a query row counts as zero."""
 
@@ -42,6 +49,9 @@ WHOLE = 1e-9
 
 WHOLE_NUMBERS = 1 << 26
 """Most products of numbers to find out whether coefficients are whole."""
+
+APART = (Identity, Groups)
+"""Operators whose columns have one entry at most."""
 
 _latest: dict[int, Axis] = {}
 
@@ -54,7 +64,8 @@ class Axis:
     ``u`` is the normalised row sum of the inverse Gram K, ``Kt`` the covariance of the part that
     sums to zero (None for I - J/n). ``total`` is 1'K1 inverted, zero where the rows do not answer
     the sum of all cells. ``gain`` is the precision of residual rows relative to ``Kt``.
-    ``row_space`` projects on what the rows can answer, None for everything.
+    ``row_space`` projects on what the rows can answer, None for everything. Few rows over many
+    cells have ``half`` H (n, r) in place of Kt = HH', and ``basis`` V (n, r) in place of VV'.
     """
 
     size: int
@@ -65,14 +76,22 @@ class Axis:
     total: float
     gain: float
     row_space: Floats | None
+    half: Floats | None = None
+    basis: Floats | None = None
 
     def parts(self, operator: Operator) -> tuple[Floats, Floats, bool]:
         """Return (Qu, diag(Q Kt Q'), answerable) of a query factor, per row."""
         if isinstance(operator, Identity):
-            return self.u, self._cells(), self.row_space is None
+            return self.u, self._cells(), self.row_space is None and self.basis is None
         means = np.asarray(operator.matmat(self.u[:, np.newaxis])[:, 0], dtype=np.float64)
         means = np.where(np.abs(means) > ZERO, means, 0.0)
         chosen = operator.index if isinstance(operator, Columns) else None
+        if self.half is not None:
+            raw = np.square(operator.matmat(self.half)).sum(axis=1)
+            return means, np.where(raw > 1e-18 * raw.max(), raw, 0.0), self._spans(operator)
+        if isinstance(operator, Groups):
+            raw, scale = self._grouped_spread(operator)
+            return means, np.where(raw > 1e-12 * scale, raw, 0.0), self._spans(operator)
         bounds = _intervals(operator.op if isinstance(operator, Columns) else operator)
         if bounds is not None:
             raw, scale = self._interval_spread(*bounds, chosen)
@@ -96,6 +115,8 @@ class Axis:
         return _are_whole(np.asarray(operator.matmat(self.inverse), dtype=np.float64))
 
     def _cells(self) -> Floats:
+        if self.half is not None:
+            return np.asarray(np.square(self.half).sum(axis=1))
         if self.Kt is None:
             return np.full(self.size, 1 - 1 / self.size)
         return np.asarray(self.Kt.diagonal())
@@ -106,6 +127,21 @@ class Axis:
         if self.Kt is None:
             return np.einsum("ij,ij->i", Q, Q) - Q.sum(axis=1) ** 2 / self.size, scale
         return np.einsum("ij,ij->i", Q @ self.Kt, Q), scale
+
+    def _grouped_spread(self, operator: Groups) -> tuple[Floats, Floats]:
+        """Return the spread of sums over disjoint classes of cells."""
+        entries, inside = operator.entries().astype(np.float64), operator.labels >= 0
+        labels = operator.labels[inside]
+
+        def summed(values: Floats) -> Floats:
+            found = np.bincount(labels, values[inside], minlength=operator.count)
+            return found.astype(np.float64)
+
+        scale = summed(entries**2 * self._cells())
+        if self.Kt is None:
+            return summed(entries**2) - summed(entries) ** 2 / self.size, scale
+        alike = operator.labels[:, np.newaxis] == operator.labels
+        return summed(entries * ((self.Kt * alike) @ entries)), scale
 
     def _interval_spread(
         self, lo: Indices, hi: Indices, chosen: Indices | None
@@ -128,10 +164,17 @@ class Axis:
         return spread, cells[hi] - cells[lo]
 
     def _spans(self, operator: Operator) -> bool:
-        if self.row_space is None:
+        if self.row_space is None and self.basis is None:
             return True
+        if self.basis is not None and operator.rows * operator.n > WRITTEN:
+            return False
         Q = np.asarray(operator.dense(), dtype=np.float64)
-        outside = np.abs(Q - Q @ self.row_space)
+        inside = Q
+        if self.row_space is not None:
+            inside = Q @ self.row_space
+        elif self.basis is not None:
+            inside = (Q @ self.basis) @ self.basis.T
+        outside = np.abs(Q - inside)
         return bool((outside <= SPAN_TOLERANCE * (1 + np.abs(Q).max())).all())
 
     def cross(self, left: Operator | None, right: Operator | None) -> tuple[Floats, Floats]:
@@ -140,10 +183,36 @@ class Axis:
             other = left or right
             means = np.ones(1) if other is None else other.matmat(self.u[:, np.newaxis])[:, 0]
             return np.asarray(means, dtype=np.float64), np.zeros(len(means))
+        if self.half is not None:
+            one, two = (op.matmat(np.column_stack([self.u, self.half])) for op in (left, right))
+            return one[:, 0] * two[:, 0], np.einsum("ij,ij->i", one[:, 1:], two[:, 1:])
+        if self.Kt is None and isinstance(left, APART) and isinstance(right, APART):
+            return self._grouped_cross(left, right)
         P = np.asarray(left.dense(), dtype=np.float64)
         Q = np.asarray(right.dense(), dtype=np.float64)
         centred = P - P.mean(axis=1, keepdims=True) if self.Kt is None else P @ self.Kt
         return (P @ self.u) * (Q @ self.u), np.einsum("ij,ij->i", centred, Q)
+
+    def _grouped_cross(
+        self, left: Identity | Groups, right: Identity | Groups
+    ) -> tuple[Floats, Floats]:
+        """Return ``cross`` of rows over disjoint classes, where Kt is I - J/n."""
+        (one, p), (two, q) = _labelled(left), _labelled(right)
+        both = (one == two) & (one >= 0)
+        shared = np.bincount(one[both], (p * q)[both], minlength=left.rows)
+        sums = [
+            np.asarray(op.matmat(np.ones((self.size, 1)))[:, 0], dtype=np.float64)
+            for op in (left, right)
+        ]
+        product = sums[0] * sums[1]
+        return product / self.size**2, shared - product / self.size
+
+
+def _labelled(operator: Identity | Groups) -> tuple[Indices, Floats]:
+    """Return the row of every cell, -1 for none, and its entry there."""
+    if isinstance(operator, Groups):
+        return operator.labels, operator.entries().astype(np.float64)
+    return np.arange(operator.n, dtype=np.int64), np.ones(operator.n)
 
 
 def _are_whole(numbers: Floats) -> bool:
@@ -184,6 +253,8 @@ def full_axis(size: int, rows: Integers | None, mixed: bool) -> Axis:
 
 def _full_axis(size: int, rows: Integers, mixed: bool) -> Axis:
     Q = rows.astype(np.float64)
+    if size > LARGE and not mixed:
+        return _thin_axis(size, rows, Q)
     K, inverse, row_space = _inverse(Q)
     ones = K.sum(axis=1)
     tau = float(ones.sum())
@@ -193,6 +264,22 @@ def _full_axis(size: int, rows: Integers, mixed: bool) -> Axis:
         raise ValueError("full and residual rows of one attribute meet only for the identity")
     Kt = K - np.outer(ones, ones) / tau
     return Axis(size, rows, inverse, ones / tau, Kt, 1 / tau, 1.0, row_space)
+
+
+def _thin_axis(size: int, rows: Integers, Q: Floats) -> Axis:
+    """Return the constants of few rows over many cells; nothing is as large as cells by cells."""
+    values, vectors = np.linalg.eigh(Q @ Q.T)
+    kept = values > 1e-13 * values[-1]
+    roots = np.sqrt(values[kept])
+    V = Q.T @ (vectors[:, kept] / roots)
+    half, inverse = V / roots, (V / roots) @ vectors[:, kept].T
+    w = half.sum(axis=0)
+    tau = float(w @ w)
+    if np.abs(V @ V.sum(axis=0) - 1).max() > SPAN_TOLERANCE:
+        return Axis(size, rows, inverse, np.zeros(size), None, 0.0, 1.0, None, half, V)
+    half, u = half - np.outer(half @ w, w) / tau, half @ w / tau
+    basis = V if len(w) < size else None
+    return Axis(size, rows, inverse, u, None, 1 / tau, 1.0, None, half, basis)
 
 
 def residual_axis(size: int, rows: Integers | None) -> Axis:

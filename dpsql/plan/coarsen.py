@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Identity, IdentityTotal, Prefix
+from dpsql.algebra.groups import Groups
 from dpsql.algebra.operator import Columns, Operator
-from dpsql.algebra.ranges import AllRange
+from dpsql.algebra.ranges import AllRange, Ranges
 from dpsql.plan.workload import Product, Workload
 
 DISTINCT = (Identity, IdentityTotal, Prefix, AllRange)
@@ -79,14 +81,28 @@ def _distinct(factor: Operator) -> bool:
     return isinstance(factor, DISTINCT)
 
 
+def _codes(factor: Groups | Ranges) -> NDArray[Any]:
+    """Return few rows that tell apart the columns of an operator, zero where a column is zero."""
+    if isinstance(factor, Groups):
+        entries = factor.entries()
+        rows = np.where(entries != 0, factor.labels + 1, 0)
+        return rows[None] if factor.weights is None else np.stack([rows, entries])
+    edges = np.unique(np.concatenate([factor.lo, factor.hi]))
+    covered = factor.column_l1() != 0
+    return np.where(covered, np.searchsorted(edges, np.arange(factor.n), side="right"), 0)[None]
+
+
 def _label(factors: tuple[Operator, ...], size: int, may_drop: bool) -> NDArray[np.int64]:
     """Return the class of every cell, numbered by first occurrence, -1 where dropped."""
     if not factors:
         return np.zeros(size, dtype=np.int64)
     if any(_distinct(factor) for factor in factors):
         return np.arange(size, dtype=np.int64)
-    columns = np.concatenate([factor.dense() for factor in factors]).T
-    _, first, inverse = np.unique(columns, axis=0, return_index=True, return_inverse=True)
+    written = [factor.dense() for factor in factors if not isinstance(factor, (Groups, Ranges))]
+    written += [_codes(factor) for factor in factors if isinstance(factor, (Groups, Ranges))]
+    columns = np.concatenate(written).T
+    axis = None if columns.shape[1] == 1 else 0
+    _, first, inverse = np.unique(columns, axis=axis, return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))
     labels: NDArray[np.int64] = rank[inverse.reshape(-1)].astype(np.int64)
     zero = ~columns.any(axis=1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpsql.algebra.blocks import AllRange, Columns, Identity, IdentityTotal, Prefix, Total
+from dpsql.algebra.groups import Groups
 from dpsql.algebra.operator import Array, Floats, Operator
 
 SPECTRUM_LIMIT = 1024
@@ -56,6 +57,8 @@ def points_and_total(op: Operator) -> tuple[float, float] | None:
     """
     if isinstance(op, (Identity, Total, IdentityTotal)):
         return float(not isinstance(op, Total)), float(not isinstance(op, Identity))
+    if isinstance(op, Groups):
+        return (1.0, 0.0) if op.alone else None
     if op.n > SPECTRUM_LIMIT or (isinstance(op, (Prefix, AllRange)) and op.n > 2):
         return None
     gram = op.gram()

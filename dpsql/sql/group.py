@@ -16,23 +16,56 @@ from dpsql.errors import ProgrammingError
 from dpsql.sql.query import Running
 
 Rows = NDArray[np.bool_]
+Indices = NDArray[np.int64]
+
+MAX_RANGES = 1_000_000
+"""Most ranges of the cells of a column, which are rows of a result."""
+
+MAX_DENSE = 1 << 26
+"""Most members of groups that are written out one by one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
     """The groups of one column: which keys it carries, their values, and who is in which group.
 
-    ``members`` has shape (groups, items of the column's source); None for all ranges of cells.
+    ``labels`` has the group of every item of the column's source, -1 for none; where an item may
+    be in several groups ``explicit`` has shape (groups, items). Both are None for all ranges of
+    cells. In a ``growing`` axis every group has the items of the groups before it, too.
     """
 
     column: str
     keys: tuple[int, ...]
     groups: tuple[tuple[Any, ...], ...]
-    members: Rows | None
+    explicit: Rows | None = None
+    labels: NDArray[np.int64] | None = None
+    growing: bool = False
+
+    @property
+    def members(self) -> Rows | None:
+        """Who is in which group, shape (groups, items); None for all ranges of cells.
+
+        Raises: ProgrammingError (E_TOO_LARGE).
+        """
+        if self.labels is None:
+            return self.explicit
+        check_dense(self.column, len(self.groups) * len(self.labels))
+        members = self.labels == np.arange(len(self.groups))[:, np.newaxis]
+        return np.logical_or.accumulate(members, axis=0) if self.growing else members
+
+    def apart(self, running: Running | None) -> bool:
+        """Say whether no item is in two groups, so that labels say all."""
+        if self.labels is None or self.growing:
+            return False
+        return running is None or set(self.keys) <= running.partition
 
     def running(self, running: Running) -> Rows:
-        """The items of every group's peers and, in the order of the key, of those before them."""
-        assert self.members is not None
+        """The items of every group's peers and, in the order of the key, of those before them.
+
+        Raises: ProgrammingError (E_TOO_LARGE).
+        """
+        assert self.labels is not None
+        check_dense(self.column, len(self.groups) * max(len(self.groups), len(self.labels)))
         kept = [i for i, key in enumerate(self.keys) if key in running.partition]
         ordered = [i for i, key in enumerate(self.keys) if key == running.order]
         peers = np.ones((len(self.groups), len(self.groups)), dtype=np.bool_)
@@ -42,7 +75,29 @@ class Axis:
         for i in ordered:
             ranks = _ranks([group[i] for group in self.groups], running.descending)
             peers &= ranks[:, None] >= ranks[None, :]
-        return (peers.astype(np.float32) @ self.members.astype(np.float32)) > 0
+        return np.asarray(peers[:, self.labels] & (self.labels >= 0))
+
+    def intervals(self, running: Running | None) -> tuple[Indices, Indices] | None:
+        """The members of growing or running groups as intervals [lo, hi) of items, if they are.
+
+        So it is where every item is in a group, and the groups follow each other.
+        """
+        if self.labels is None or not self.groups or self.labels.min(initial=0) < 0:
+            return None
+        if self.growing:
+            ranks = np.arange(len(self.groups))
+        elif running is not None and self.keys == (running.order,):
+            ranks = _ranks([group[0] for group in self.groups], running.descending)
+        else:
+            return None
+        placed = ranks[self.labels]
+        if (np.diff(placed) >= 0).all():
+            ends = np.searchsorted(placed, ranks, side="right")
+            return np.zeros(len(ranks), dtype=np.int64), ends
+        if (np.diff(placed) <= 0).all():
+            before = np.searchsorted(placed[::-1], ranks, side="right")
+            return len(placed) - before, np.full(len(ranks), len(placed))
+        return None
 
 
 def partition(
@@ -50,17 +105,37 @@ def partition(
 ) -> Axis:
     """Group the items of a column by the values of its keys; items not ``kept`` are in no group.
 
-    >>> partition("a", [0], [["x", "y", "x"]], None).members.tolist()
-    [[True, False, True], [False, True, False]]
+    >>> partition("a", [0], [["x", "y", "x"]], None).labels.tolist()
+    [0, 1, 0]
     """
-    groups: dict[tuple[Any, ...], list[int]] = {}
+    groups: dict[tuple[Any, ...], int] = {}
+    labels = np.full(len(values[0]), -1, dtype=np.int64)
     for item, value in enumerate(zip(*values, strict=True)):
         if kept is None or kept[item]:
-            groups.setdefault(value, []).append(item)
-    members = np.zeros((len(groups), len(values[0])), dtype=np.bool_)
-    for row, items in zip(members, groups.values(), strict=True):
-        row[items] = True
-    return Axis(column, tuple(keys), tuple(groups), members)
+            labels[item] = groups.setdefault(value, len(groups))
+    return Axis(column, tuple(keys), tuple(groups), labels=labels)
+
+
+def ranked(column: str, values: Sequence[Any], *, growing: bool) -> tuple[Axis, tuple[Any, ...]]:
+    """The axis of a ranked column and its values in order; NULLs are in no group."""
+    distinct = sorted({v for v in values if v is not None})
+    place = {value: k for k, value in enumerate(distinct)}
+    labels = np.array([-1 if v is None else place[v] for v in values], dtype=np.int64)
+    groups = tuple((v,) for v in distinct)
+    return Axis(column, (), groups, labels=labels, growing=growing), tuple(distinct)
+
+
+def check_dense(column: str, numbers: int) -> None:
+    """Refuse rows that are too many numbers to be written out.
+
+    Raises: ProgrammingError (E_TOO_LARGE).
+    """
+    if numbers > MAX_DENSE:
+        raise ProgrammingError(
+            "E_TOO_LARGE",
+            f"overlapping groups of {column} would take {numbers:,} numbers",
+            hint=f"at most {MAX_DENSE:,}: group by the column itself, or declare bins",
+        )
 
 
 def nested(outer: Axis, inner: Axis) -> Axis:
@@ -74,6 +149,7 @@ def nested(outer: Axis, inner: Axis) -> Axis:
             f"a quantile of {inner.column} over all of its ranges is too large",
             hint="group by the column itself, or by an expression over it",
         )
+    check_dense(inner.column, len(outer.groups) * inner.members.size)
     both = outer.members[:, None, :] & inner.members[None, :, :]
     groups = tuple((*one, *two) for one, two in itertools.product(outer.groups, inner.groups))
     return Axis(outer.column, outer.keys, groups, both.reshape(len(groups), both.shape[2]))
@@ -83,6 +159,12 @@ def ranges(column: Column, key: int, kept: Rows | None, dense: int) -> Axis:
     """All ranges of the cells of a column; explicit where they take at most ``dense`` numbers."""
     assert column.domain is not None
     n = column.domain.size
+    if n * (n + 1) // 2 > MAX_RANGES:
+        raise ProgrammingError(
+            "E_TOO_LARGE",
+            f"{column.name} has {n * (n + 1) // 2:,} ranges",
+            hint=f"at most {MAX_RANGES:,}: declare bins, or name the ranges in a VALUES list",
+        )
     pairs = [(lo, hi) for lo in range(n) for hi in range(lo, n)]
     groups = tuple((range_name(column, lo, hi),) for lo, hi in pairs)
     whole = column.size == n and (kept is None or bool(kept.all()))
@@ -104,11 +186,6 @@ def range_name(column: Column, lo: int, hi: int) -> str:
         shown = int(top) if top.denominator == 1 else float(top)
         return f"[{names[lo]}, {shown}{']' if hi + 2 == len(edges) else ')'}"
     return f"[{names[lo]}, {names[hi]}]"
-
-
-def ascending(values: Sequence[Any]) -> list[int]:
-    """The positions of the values that are not NULL, in ascending order."""
-    return sorted((i for i, v in enumerate(values) if v is not None), key=lambda i: values[i])
 
 
 def repeat_keys(axes: Sequence[Axis], keys: int, rows: int) -> list[list[Any]]:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import simplify
 from dpsql.algebra.operator import Operator
-from dpsql.algebra.ranges import AllRange
 from dpsql.catalog import Catalog, Table
 from dpsql.errors import ProgrammingError
 from dpsql.plan.pattern import Pattern, refuse_pattern
@@ -28,7 +27,7 @@ from dpsql.sql.couple import (
     join,
 )
 from dpsql.sql.declared import find_decided
-from dpsql.sql.group import Axis, ascending, nested, partition, ranges
+from dpsql.sql.group import Axis, nested, partition, ranges, ranked
 from dpsql.sql.predicates import Evaluator, Source
 from dpsql.sql.query import (
     Aggregate,
@@ -41,10 +40,9 @@ from dpsql.sql.query import (
     Shell,
     Summand,
 )
+from dpsql.sql.wide import MAX_DENSE, all_ranges, wide_rows
 
 MAX_RESULT_CELLS = 1_000_000
-MAX_DENSE = 1 << 24
-"""Most numbers in an explicit matrix."""
 
 
 class Compiler:
@@ -56,6 +54,7 @@ class Compiler:
         self.known: dict[Hashable, Condition] = {}
         self.forms: set[str] = set()
         self._factors: dict[bytes, Operator] = {}
+        self._implicit: dict[Hashable, Operator] = {}
         self._conditions: dict[bytes, Operator | None] = {}
         self._rehearsed: set[tuple[Shell, tuple[str, ...], tuple[str, ...]]] = set()
 
@@ -88,6 +87,10 @@ class Compiler:
         if key not in self._factors:
             self._factors[key] = simplify(rows)
         return self._factors[key]
+
+    def intern(self, operator: Operator) -> Operator:
+        """Intern an operator that is not explicit rows."""
+        return self._implicit.setdefault(operator.key, operator)
 
     def condition(self, mask: Mask) -> Operator | None:
         """Intern the single row of a mask; None where it holds everywhere."""
@@ -188,7 +191,7 @@ class _Products:
             mask = where.get(name)
             if keys[indices[0]].ranges:
                 axis = ranges(self.table.columns[name], indices[0], mask, MAX_DENSE)
-                axes.append(Axis(name, axis.keys, () if empty else axis.groups, axis.members))
+                axes.append(Axis(name, axis.keys, () if empty else axis.groups, axis.explicit))
                 continue
             values = [self.evaluator.values(source, keys[i])[1] for i in indices]
             kept = np.zeros(len(values[0]), dtype=np.bool_) if empty else mask
@@ -319,14 +322,7 @@ class _Products:
         """The axis of a ranked column: its values in order; sums up to each unless for a mode."""
         name = str(rank.value.column)
         values = self.evaluator.values(self.source(name), rank.value)[1]
-        distinct = sorted({v for v in values if v is not None})
-        place = {value: k for k, value in enumerate(distinct)}
-        members = np.zeros((len(distinct), len(values)), dtype=np.bool_)
-        for item in ascending(values):
-            members[place[values[item]], item] = True
-        if rank.kind != "mode":
-            members = np.logical_or.accumulate(members, axis=0)
-        return Axis(name, (), tuple((v,) for v in distinct), members), tuple(distinct)
+        return ranked(name, values, growing=rank.kind != "mode")
 
     def term(
         self, axes: Sequence[Axis], aggregate: Aggregate, piece: _Piece, hidden: Sequence[Axis]
@@ -352,19 +348,21 @@ class _Products:
             if axis is None:
                 ones = np.ones((1, self.items(name)), dtype=np.int64)
                 rows = ones if mask is None else mask.astype(np.int64)[None, :]
-            elif axis.members is None:
-                if mask is not None and not mask.all():
-                    raise ProgrammingError(
-                        "E_TOO_LARGE",
-                        f"all ranges of {column.name} under a condition on it are too many",
-                        hint=f"at most {MAX_DENSE:,} numbers; leave the condition out",
-                    )
-                factors[name] = AllRange(column.size)
+            elif axis.labels is None and axis.explicit is None:
+                factors[name] = all_ranges(column, mask)
                 continue
             else:
                 running = aggregate.running if axis in axes else None
-                rows = axis.members if running is None else axis.running(running)
-                rows = rows.astype(np.int64)
+                wide = None if name in self.lookups else wide_rows(axis, running, mask, numbers)
+                if wide is not None:
+                    factors[name] = self.compiler.intern(wide.operator)
+                    scale, largest = scale * wide.scale, largest * wide.largest
+                    if not wide.operator.column_l1().any():
+                        return None
+                    continue
+                found = axis.members if running is None else axis.running(running)
+                assert found is not None
+                rows = found.astype(np.int64)
                 if mask is not None:
                     rows = rows * mask
             if numbers is not None:

@@ -23,6 +23,7 @@ from dpsql.algebra.blocks import (
     WidthRanges,
     simplify,
 )
+from dpsql.algebra.groups import EXPLICIT, Groups, grouped
 from dpsql.algebra.kron import Kron, contract, kron_apply
 from dpsql.algebra.operator import Array, Operator, exact
 from dpsql.algebra.stack import Stack
@@ -64,6 +65,14 @@ TWINS: dict[str, tuple[Callable[[int], Operator], Callable[[int], Array]]] = {
     "permuted": (
         lambda n: Permuted(AllRange(n), np.random.RandomState(0).permutation(n)),
         lambda n: all_range_rows(n)[:, np.random.RandomState(0).permutation(n)],
+    ),
+    "groups": (
+        lambda n: Groups(np.arange(n) * 5 % 4 - 1, 3),
+        lambda n: (np.arange(n) * 5 % 4 - 1 == np.arange(3)[:, None]).astype(np.int64),
+    ),
+    "weighted groups": (
+        lambda n: Groups(np.arange(n) % 3 - 1, 4, np.arange(n) - 2),
+        lambda n: (np.arange(n) % 3 - 1 == np.arange(4)[:, None]) * (np.arange(n) - 2),
     ),
     "columns": (
         lambda n: Columns(Prefix(n), np.array([0, n - 1, 0])),
@@ -319,3 +328,21 @@ def test_union_sensitivity_is_exact_for_shared_factors() -> None:
     stack = Stack(blocks)
     assert stack.l1 == sum(weight * op.l1 for weight, op in blocks)
     assert stack.l2sq == sum(weight**2 * op.l2sq for weight, op in blocks)
+
+
+def test_groups_are_recognised_and_written_out_where_they_are_small() -> None:
+    assert isinstance(grouped(np.arange(5), 5), Identity)
+    assert isinstance(grouped(np.zeros(5, dtype=np.int64), 1), Total)
+    assert isinstance(grouped(np.arange(5) // 2, 3), Dense)
+    assert isinstance(grouped(np.arange(5), 5, np.ones(5)), Identity)
+    n = EXPLICIT // 2
+    wide = grouped(np.arange(n) % 3, 3)
+    assert isinstance(wide, Groups)
+    assert isinstance(wide.take_columns(np.arange(3)), Identity)
+    fractions = Groups(np.array([0, -1, 0]), 1, np.array([0.5, 2.0, 0.25]))
+    assert not fractions.integer
+    assert fractions.dense().tolist() == [[0.5, 0.0, 0.25]]
+    assert fractions.key != Groups(np.array([0, -1, 0]), 1).key
+    for labels in ([-2], [3], []):
+        with pytest.raises(ValueError, match="labels"):
+            Groups(np.array(labels, dtype=np.int64), 3)

@@ -54,6 +54,12 @@ def gaussian_candidates(
         yield from few_candidates(problem, few, effort)
         if few.is_thin:
             return
+    if any(factors.large for factors in problem.factors):
+        # Residual rows of so many cells are not written out; identities need no rows at all.
+        known = mechanism in ("auto", "marginals", "hdmm") and problem.d > 1
+        if known and not room(problem, limit, effort).crowded:
+            yield marginals_strategy(problem, limit, effort), 0.0
+        return
     fits = problem.cells(problem.full) <= limit
     if fits and (mechanism in ("kron", "hdmm") or problem.d == 1):
         yield bounded_kron(problem)

@@ -249,7 +249,7 @@ def initial_thetas(problem: Problem, *, trivial: bool = False) -> tuple[Floats |
     thetas: list[Floats | None] = [None] * problem.d
     for group in shared_groups(problem):
         factors = problem.factors[group[0]]
-        if factors.n > 1 and (trivial or not factors.trivial):
+        if factors.n > 1 and not factors.large and (trivial or not factors.trivial):
             if group[0] not in problem.fitted:
                 gram, p = normalised_gram(problem, group[0]), rows_for(problem, group[0])
                 problem.fitted[group[0]] = p_identity.optimise(gram, p=p, restarts=3, ftol=1e-6)

@@ -58,7 +58,8 @@ def search_kron(
 
 def _single(problem: Problem, i: int) -> Floats | None:
     operator = problem.factors[i].operators[0]
-    if problem.sizes[i] == 1 or operator.key == ("identity", problem.sizes[i]):
+    large = problem.factors[i].large
+    if large or problem.sizes[i] == 1 or operator.key == ("identity", problem.sizes[i]):
         return None
     return p_identity.optimise(operator)
 

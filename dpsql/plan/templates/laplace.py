@@ -120,7 +120,8 @@ def laplace_candidates(
     Where both are too many to search over, one block per support replaces the search for weights.
     """
     if problem.d == 1:
-        yield from single_candidates(problem, effort)
+        if not problem.factors[0].large:
+            yield from single_candidates(problem, effort)
         return
     several = len(problem.components.weights2) > 1
     plain = all(factors.trivial for factors in problem.factors)

@@ -12,12 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Dense, Identity, IdentityTotal
+from dpsql.algebra.groups import Groups
 from dpsql.algebra.operator import Operator
 from dpsql.plan.strategy import Noise
 from dpsql.plan.workload import Workload
 
 Floats: TypeAlias = NDArray[np.float64]
 Masks: TypeAlias = NDArray[np.int64]
+
+PLANNED = 1 << 13
+"""Most cells of an attribute for which matrices of cells by cells are formed."""
 
 TRIVIAL = (Identity, IdentityTotal)
 """Factors for which the identity is the matrix of choice within a union of marginals."""
@@ -38,13 +42,20 @@ class FactorSet:
         self.sums2 = np.array([float(np.square(op.row_sums() * 1.0).sum()) for op in operators])
 
     @property
+    def large(self) -> bool:
+        """Say whether there are too many cells to plan anything but the identity."""
+        return self.n > PLANNED
+
+    @property
     def trivial(self) -> bool:
-        """Say whether only cells and totals are asked."""
-        return all(isinstance(op, TRIVIAL) for op in self.operators)
+        """Say whether only cells and totals are asked, or nothing else can be planned."""
+        return self.large or all(isinstance(op, TRIVIAL) or _is_alone(op) for op in self.operators)
 
     @cached_property
     def weight(self) -> float:
         """Return the cost of the tables relative to n^2."""
+        if self.large:
+            return 0.0
         return len(self._stack[0]) / self.n + 2 * len(self._grams)
 
     @cached_property
@@ -117,6 +128,10 @@ class FactorSet:
         for f, G in self._grams:
             out = out + weights[f] * G
         return np.asarray(out)
+
+
+def _is_alone(op: Operator) -> bool:
+    return isinstance(op, Groups) and op.alone
 
 
 @dataclass(frozen=True)

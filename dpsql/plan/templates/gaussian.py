@@ -12,7 +12,7 @@ from dpsql.plan.templates.family import Family
 from dpsql.plan.templates.few import few_candidates, read_few
 from dpsql.plan.templates.identity import split_weights
 from dpsql.plan.templates.joint import Objective
-from dpsql.plan.templates.laplace import room
+from dpsql.plan.templates.laplace import identity_candidates, room
 from dpsql.plan.templates.marginals import search_weights
 from dpsql.plan.templates.pairing import paired_bound
 from dpsql.plan.templates.problem import Floats, Problem
@@ -56,8 +56,9 @@ def gaussian_candidates(
             return
     if any(factors.large for factors in problem.factors):
         # Residual rows of so many cells are not written out; identities need no rows at all.
-        known = mechanism in ("auto", "marginals", "hdmm") and problem.d > 1
-        if known and not room(problem, limit, effort).crowded:
+        if mechanism in ("residual", "joint"):
+            yield from ((found, 0.0) for found in identity_candidates(problem, limit))
+        if mechanism != "kron" and problem.d > 1 and not room(problem, limit, effort).crowded:
             yield marginals_strategy(problem, limit, effort), 0.0
         return
     fits = problem.cells(problem.full) <= limit

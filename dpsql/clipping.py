@@ -86,7 +86,8 @@ class Clipping:
             view = View(summed.levels, summed.spread, summed.within)
         key = self.table.name.casefold()
         unit = self.table.unit.max_rows
-        return Run(key, {}, self.noise, self.amount, unit, self._settings(), values, view)
+        columns = find_views([self.item])[key]
+        return Run(key, {}, self.noise, self.amount, unit, self._settings(), values, view, columns)
 
     @property
     def rho(self) -> Fraction | None:

@@ -42,7 +42,8 @@ class Cutting:
     """The private choice of one threshold for a workload, and what either step costs.
 
     Public facts only. ``amount`` is the epsilon (Laplace) or rho (Gaussian) of the choice, ``rest``
-    that of the answers; together they are the request's, exactly.
+    that of the answers; together they are the request's, exactly. ``columns`` decide which rows
+    count, here as in the answers.
     """
 
     table: Table
@@ -53,6 +54,7 @@ class Cutting:
     amount: Fraction
     rest: Fraction
     delta: Fraction
+    columns: tuple[str, ...]
 
     @property
     def column(self) -> str:
@@ -70,7 +72,8 @@ class Cutting:
         view = View(self.measure.steps(self.values), None, self.within)
         settings = repr(("threshold", repr(self.rule), repr(self.measure), str(self.rest)))
         key, unit = self.table.name.casefold(), self.table.unit.max_rows
-        return Run(key, {}, self.noise, self.amount, unit, settings, self.values, view)
+        run = Run(key, {}, self.noise, self.amount, unit, settings, self.values, view)
+        return replace(run, columns=self.columns)
 
     @property
     def rho(self) -> Fraction | None:
@@ -181,7 +184,9 @@ def plan_cutting(request: Request, noise: Noise) -> Cutting:
     amount = Fraction(units_down(rule.share * whole), UNITS)
     if not amount:
         raise DataError("E_EPSILON", "epsilon is too small to be split", hint="clip = a number")
-    return Cutting(table, measure, within, rule, noise, amount, whole - amount, request.delta)
+    columns = request.views[table.name.casefold()]
+    rest = whole - amount
+    return Cutting(table, measure, within, rule, noise, amount, rest, request.delta, columns)
 
 
 def read_column(item: Compiled) -> tuple[Table, Column]:

@@ -21,6 +21,7 @@ from dpsql.answer.linear import whole_marginal
 from dpsql.answer.modelled import MOST_GROUPS, candidate_of, check_groups
 from dpsql.answer.synthetics import Synthetic, check_name
 from dpsql.catalog import Table
+from dpsql.catalog.view import left_out
 from dpsql.errors import (
     DataError,
     Error,
@@ -33,6 +34,7 @@ from dpsql.plan.explain import Explanation, explain_learned
 from dpsql.plan.request import Planned, Request, expected_error, make_plan
 from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.plan.terms import Term
+from dpsql.plan.views import find_views
 from dpsql.privacy.accounting import rho_for
 from dpsql.privacy.run import Run
 from dpsql.sql.compiled import Answer, Compiled, Select
@@ -51,6 +53,7 @@ class Synthesis:
     """One run: the table, the task and its price.
 
     ``name`` is that of the synthetic table it makes, empty for the model of one workload.
+    ``columns`` are those whose values decide which rows count.
     """
 
     name: str
@@ -58,6 +61,7 @@ class Synthesis:
     task: Task
     epsilon: Fraction
     delta: Fraction
+    columns: tuple[str, ...]
 
     @property
     def run(self) -> Run:
@@ -66,7 +70,8 @@ class Synthesis:
         unit = self.table.unit.max_rows
         task = self.task
         key = self.table.name.casefold()
-        return Run(key, classes, task.noise, task.amount, unit, task.settings())
+        run = Run(key, classes, task.noise, task.amount, unit, task.settings())
+        return replace(run, columns=self.columns)
 
     def synthetic(self, learned: Learned, receipt: tuple[str, int, str]) -> Synthetic:
         """The release that the run ended with."""
@@ -114,6 +119,8 @@ class Synthesis:
         found += [("", f"{n.replace('_', ' ')} {v:.4g}") for n, v in choice.inputs.items()]
         found += [("noise", self.task.noise), *self.task.rounds.declared.items()]
         found += [("warning", facts["warning"])] if "warning" in facts else []
+        standing = left_out(self.table, self.columns)
+        found += [] if standing is None else [("left out", standing)]
         return tuple(found)
 
     def lines(self, remaining: Fraction, assumed: bool) -> tuple[str, ...]:
@@ -158,7 +165,8 @@ def plan_synthesis(
         return _task(table, candidates, noise, amount, model, cast("Metric", metric), terms.rounds)
 
     task = _quietest(under, terms.noise, terms.epsilon, terms.delta, terms.rounds)
-    return Synthesis(creation.name, table, task, terms.epsilon, terms.delta)
+    columns = find_views(workload)[table.name.casefold()]
+    return Synthesis(creation.name, table, task, terms.epsilon, terms.delta, columns)
 
 
 def plan_workload(request: Request) -> Synthesis:
@@ -178,7 +186,8 @@ def plan_workload(request: Request) -> Synthesis:
         return _task(*facts, option="mechanism")
 
     task = _quietest(under, request.noise, request.epsilon, request.delta, request.rounds)
-    return Synthesis("", table, task, request.epsilon, request.delta)
+    columns = request.views[table.name.casefold()]
+    return Synthesis("", table, task, request.epsilon, request.delta, columns)
 
 
 def foresee(request: Request, remaining: Fraction, assumed: bool, entry: int | None) -> Explanation:

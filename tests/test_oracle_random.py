@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import dpsql
 from dpsql.dbapi import Connection, Result
-from tests.support.oracle import ROWS, compare, write_world
-from tests.support.persons import Persons, persons, statements_of_persons, write_persons
+from tests.support.oracle import ROWS, compare, declare_view, grid_of, mentioned, write_world
+from tests.support.persons import UNIT, Persons, persons, statements_of_persons, write_persons
 from tests.support.seam import zero_noise
 from tests.support.statements import Measured, Statement, statements
 
@@ -56,9 +56,12 @@ def test_random_statements_on_random_tables(
             connection.execute(f"SET mechanism = {mechanism}")
             connection.execute("SET delta = 1e-9")
             connection.execute(f"SET noise = {noise}")
+            grid = 2**16
             for statement in wanted:
                 if (result := answer(connection, statement.sql)) is not None:
-                    compare(statement, result, database, len(rows))
+                    declare_view(database, mentioned(connection, statement.sql))
+                    grid = min(grid, grid_of(connection, statement.sql))
+                    compare(statement, result, database, len(rows), grid)
         database.close()
 
 
@@ -85,9 +88,13 @@ def test_random_statements_about_persons(
             connection.execute(f"SET mechanism = {mechanism}")
             connection.execute(f"SET delta = {'0' if noise == 'laplace' else '1e-9'}")
             connection.execute(f"SET noise = {noise}")
+            grid = 2**16
             for statement in wanted:
                 if (result := answer(connection, statement.sql)) is not None:
-                    compare(statement, result, database, len(table.rows))
+                    columns = mentioned(connection, statement.sql)
+                    declare_view(database, columns, UNIT, table.most)
+                    grid = min(grid, grid_of(connection, statement.sql))
+                    compare(statement, result, database, len(table.rows), grid)
         database.close()
 
 

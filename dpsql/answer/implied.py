@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import Dense, Total
 from dpsql.algebra.operator import Operator
 from dpsql.answer.stored import Release
+from dpsql.catalog.view import view_of
 from dpsql.plan.cells import Cells, Resolution
 from dpsql.plan.coarsen import DISTINCT
 from dpsql.plan.layout import Place
@@ -80,6 +81,8 @@ def _read_off(target: Target, parts: Sequence[Part], taken: set[int]) -> Reading
     table = target.table.name.casefold()
     for index, part in enumerate(parts):
         if part.table != table or part.units != target.units or index in taken:
+            continue
+        if view_of(target.table, part.view) != view_of(target.table, target.view):
             continue
         found = _as_planned(target, part)
         if found is None and not target.units:

@@ -49,6 +49,7 @@ def encode(release: Release) -> bytes:
             "amount": str(part.amount),
             "rows_per_unit": part.rows_per_unit,
             "units": part.units,
+            "view": part.view,
             "resolutions": {
                 name: encode_resolution(each, keep) for name, each in part.resolutions.items()
             },
@@ -93,6 +94,7 @@ def decode(body: bytes) -> Release:
                 amount=Fraction(item["amount"]),
                 rows_per_unit=item["rows_per_unit"],
                 units=item["units"],
+                view=None if item.get("view") is None else tuple(item["view"]),
             )
         )
         values.append(tuple(_integers(arrays[key]) for key in item["values"]))

@@ -71,7 +71,9 @@ class Table:
 
     ``columns`` is keyed by case-folded name, in declared order. ``budget`` is the epsilon of
     everything ever released about this table, when it has one of its own. ``row_count_hint`` is a
-    public guess at its number of rows; ``synthetic`` marks a released model instead of rows.
+    public guess at its number of rows; ``complete`` says that columns hold nothing but declared
+    values, so that all of them decide whether a row counts; ``synthetic`` marks a released model
+    instead of rows.
     """
 
     name: str
@@ -82,6 +84,7 @@ class Table:
     budget: Fraction | None = None
     row_count_hint: int | None = None
     synthetic: bool = False
+    complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,4 +158,5 @@ def _facts(table: Table, catalog: Path) -> list[object]:
     ]
     source = os.path.relpath(table.source, catalog.parent)
     facts: list[object] = [source, table.unit.column, table.unit.max_rows, table.public, columns]
+    facts += ["complete"] if table.complete else []
     return facts if table.budget is None else [*facts, str(table.budget)]

@@ -19,7 +19,7 @@ TYPES = ("integer", "number", "text", "date", "boolean")
 COLUMN_KEYS = (
     *("type", "domain", "domain_file", "bins", "bounds", "bounds_are", "by", "other", "null"),
 )
-TABLE_KEYS = ("source", "privacy_unit", "public", "budget", "row_count_hint", "column")
+TABLE_KEYS = ("source", "privacy_unit", "public", "budget", "row_count_hint", "complete", "column")
 BACKENDS = ("dpsql", "opendp")
 LONGEST_ANALYST = 100
 BUDGET_KEYS = ("epsilon", "delta", "max_epsilon_per_request")
@@ -147,6 +147,9 @@ def _read_table(place: Place, name: str, body: Any, whole: Budget) -> Table:
     public = body.get("public", False)
     if not isinstance(public, bool):
         place.fail(f"public = {public!r}", "public = true or public = false")
+    complete = body.get("complete", False)
+    if not isinstance(complete, bool) or (public and complete):
+        place.fail(f"complete = {show(complete)}", "complete = true, of a private table")
     unit = _read_unit(place, body, public)
     size = math.prod(column.size or 1 for column in columns.values())
     if not public and size >= 2**63:
@@ -160,7 +163,8 @@ def _read_table(place: Place, name: str, body: Any, whole: Budget) -> Table:
     hint = body.get("row_count_hint")
     if hint is not None and (isinstance(hint, bool) or not isinstance(hint, int) or hint < 1):
         place.fail(f"row_count_hint = {show(hint)}", "row_count_hint = 50000, a public guess")
-    return Table(name, _read_source(place, body), unit, columns, public, budget, hint)
+    source = _read_source(place, body)
+    return Table(name, source, unit, columns, public, budget, hint, complete=complete)
 
 
 def _read_view(place: Place, name: str, body: Any) -> View:

@@ -24,12 +24,13 @@ def leaves_out(table: Table, column: Column) -> bool:
     return column.domain is not None and (column.other is None or not column.null)
 
 
-def view_of(table: Table, columns: Iterable[str]) -> tuple[str, ...]:
-    """The columns, out of some, that leave out rows: two views of the same ones are the same.
+def view_of(table: Table, columns: Iterable[str] | None = None) -> tuple[str, ...]:
+    """The columns, out of some or of all, that leave out rows: views of the same ones are the same.
 
-    Names are case-folded and sorted.
+    Those of a table that is complete decide whatever is asked. Names are case-folded and sorted.
     """
-    return tuple(sorted(name for name in set(columns) if leaves_out(table, table.columns[name])))
+    names = set(table.columns if columns is None or table.complete else columns)
+    return tuple(sorted(name for name in names if leaves_out(table, table.columns[name])))
 
 
 def left_out(table: Table, columns: Iterable[str]) -> str | None:
@@ -46,15 +47,21 @@ severity are left out
     if table.public or table.synthetic:
         return None
     view = view_of(table, columns)
-    found = [table.columns[name] for name in table.columns if name in view]
+    said = [_of_units(table)] if table.unit.column is not None else []
+    if table.complete and view:
+        said.append("by declaration no row has undeclared values, and any that has is left out")
+    elif view:
+        said.append(_of_columns([table.columns[name] for name in table.columns if name in view]))
+    return f"{printable(table.name)}: {'; '.join(said)}" if said else None
+
+
+def _of_columns(found: Sequence[Column]) -> str:
     listed = [each for each in found if each.domain is not None and each.other is None]
     undeclared = [printable(each.name) for each in listed]
     missing = [printable(each.name) for each in found if each not in listed]
     rows = [f"with undeclared {_names(undeclared)}"] if undeclared else []
     rows += [f"without {_names(missing)}"] if missing else []
-    said = [_of_units(table)] if table.unit.column is not None else []
-    said += [f"rows {', or '.join(rows)} are left out"] if rows else []
-    return f"{printable(table.name)}: {'; '.join(said)}" if said else None
+    return f"rows {', or '.join(rows)} are left out"
 
 
 def _of_units(table: Table) -> str:

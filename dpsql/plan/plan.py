@@ -27,6 +27,7 @@ class Part:
     ``amount`` is the epsilon (Laplace) or rho (Gaussian) this part costs for a
     privacy unit of at most ``rows_per_unit`` rows. ``lower`` is a certified lower bound on the
     error of every strategy at unit cost, 0 where none is known; it is no part of the release.
+    ``view`` are the columns whose values decide which rows count; None for all declared ones.
     """
 
     table: str
@@ -36,6 +37,7 @@ class Part:
     rows_per_unit: int
     lower: float = 0.0
     units: bool = False
+    view: tuple[str, ...] | None = None
 
     @property
     def blocks(self) -> Sequence[AnyBlock]:
@@ -84,7 +86,7 @@ class Part:
         digest = hashlib.sha256()
         facts = (self.table, self.strategy.fingerprint(), self.amount, self.rows_per_unit)
         scales = [str(scale) for scale in self.scales]
-        digest.update(repr((*map(str, facts), scales, self.units)).encode())
+        digest.update(repr((*map(str, facts), scales, self.units, self.view)).encode())
         for name in sorted(self.resolutions):
             resolution = self.resolutions[name]
             shapes = [each.shape for each in resolution.arrays()]

@@ -232,6 +232,7 @@ def _plan_with(request: Request, noise: Noise) -> Planned:
             target.rows_per_unit,
             chosen.lower,
             target.units,
+            target.view,
         )
         for target, chosen, amount in zip(request.targets, found, amounts, strict=True)
     )

@@ -17,6 +17,7 @@ from dpsql.plan.kinds import AnyForecast, AnyStrategy
 from dpsql.plan.layout import Asked, Layout, Place, lay_out, lay_out_together
 from dpsql.plan.terms import Term
 from dpsql.plan.unions import lay_out_units
+from dpsql.plan.views import find_views
 from dpsql.plan.workload import Product
 
 if TYPE_CHECKING:
@@ -34,11 +35,15 @@ Readings: TypeAlias = "Mapping[Place, tuple[int, Reading, tuple[str, ...]]]"
 
 @dataclass(frozen=True)
 class Target:
-    """The answers that one part of a plan is about: all about a table, or the same units."""
+    """The answers that one part of a plan is about: all about a table, or the same units.
+
+    ``view`` are the columns whose values decide which rows count; None for all declared ones.
+    """
 
     table: Table
     asked: Mapping[Place, Asked]
     units: bool = False
+    view: tuple[str, ...] | None = None
 
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
@@ -82,7 +87,8 @@ class Target:
         """A digest of what is asked."""
         layout = self.layouts[0]
         digest = hashlib.sha256()
-        digest.update(repr((self.table.name, self.units, layout.workload.fingerprint())).encode())
+        digest.update(repr((self.table.name, self.units, self.view)).encode())
+        digest.update(layout.workload.fingerprint().encode())
         for name, resolution in layout.resolutions.items():
             digest.update(repr((name, resolution.facts)).encode())
             for array in resolution.arrays():
@@ -108,6 +114,7 @@ def find_targets(statements: Sequence[Compiled]) -> tuple[Target, ...]:
     """
     rows: dict[str, tuple[Table, dict[Place, Asked]]] = {}
     units: dict[object, tuple[Table, dict[Place, Asked]]] = {}
+    views = find_views(statements)
     for i, statement in enumerate(statements):
         for j, (select, answer) in enumerate(statement.answers()):
             if select.table.synthetic or not answer.terms:
@@ -121,8 +128,9 @@ def find_targets(statements: Sequence[Compiled]) -> tuple[Target, ...]:
                 units.setdefault(key, (select.table, {}))[1][i, j] = asked
             else:
                 rows.setdefault(select.query.table, (select.table, {}))[1][i, j] = asked
-    found = [Target(table, asked) for table, asked in rows.values()]
-    return (*found, *(Target(table, asked, units=True) for table, asked in units.values()))
+    found = [Target(table, asked, False, views[key]) for key, (table, asked) in rows.items()]
+    counted = units.values()
+    return (*found, *(Target(t, asked, True, views[t.name.casefold()]) for t, asked in counted))
 
 
 def _content(term: Term) -> tuple[object, ...]:
@@ -132,7 +140,7 @@ def _content(term: Term) -> tuple[object, ...]:
 
 def fingerprint_learned(statements: Sequence[Compiled]) -> str:
     """A digest of what is asked of a model, conditions over several columns in one piece."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(repr(sorted(find_views(statements).items())).encode())
     for i, statement in enumerate(statements):
         for j, (select, answer) in enumerate(statement.answers()):
             if answer.whole and not select.table.synthetic:

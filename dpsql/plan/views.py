@@ -1,4 +1,8 @@
-"""The declared view of a request: which columns decide, table by table, whether a row counts."""
+"""The declared view of a request: which columns decide, table by table, whether a row counts.
+
+All statements that are answered together see the same rows of a table: those with declared values
+in the columns that any of them mentions.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,12 @@ def find_views(statements: Sequence[Compiled]) -> Views:
         for select in item.selects
         if not select.table.synthetic
     }
-    return {key: view_of(table, table.columns) for key, table in tables.items()}
+    mentioned: dict[str, set[str]] = {key: set() for key in tables}
+    for item in statements:
+        for select in item.selects:
+            if not select.table.synthetic:
+                mentioned[select.query.table] |= select.query.mentioned
+    return {key: view_of(table, mentioned[key]) for key, table in tables.items()}
 
 
 def notes_of(item: Compiled, views: Views) -> tuple[str, ...]:

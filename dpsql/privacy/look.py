@@ -89,13 +89,12 @@ class _Looker:
     __slots__ = ("_backend", "_filter", "_reader", "_truth", "_vault")
 
     def __init__(self, run: Run, vaults: Vaults) -> None:
-        self._filter = Filter(run)
-        self._backend = vaults.backend
-        self._vault = vaults[run.table]
+        self._filter, self._backend = Filter(run), vaults.backend
+        self._vault = vaults.narrowed(run.table, run.columns)
         self._reader = Reader(run.domain)
-        self._truth = Truth(vaults[run.table], run.classes)
+        self._truth = Truth(self._vault, run.classes)
         if run.view is not None:
-            self._truth = Tally(vaults[run.table], (run.view.levels, *run.view.within))
+            self._truth = Tally(self._vault, (run.view.levels, *run.view.within))
 
     @property
     def noise(self) -> Noise:

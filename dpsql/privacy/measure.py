@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -77,6 +77,10 @@ class Vaults:
         if table not in self._open:
             self._open[table] = open_vault(self._catalog.tables[table], self._salt)
         return self._open[table]
+
+    def narrowed(self, table: str, columns: Collection[str] | None) -> Vault:
+        """The vault of a table with the view of some columns, None for all that are declared."""
+        return self[table] if columns is None else self[table].within(columns)
 
     def check_unit(self, table: str, rows: int) -> None:
         """Refuse noise for fewer rows of a privacy unit than the catalog declares.
@@ -178,7 +182,8 @@ def measure(plan: Plan, receipt: Receipt, vaults: Vaults) -> tuple[Measurement, 
         vaults.check_unit(part.table, part.rows_per_unit)
     try:
         return tuple(
-            _measure_part(part, plan, vaults[part.table], vaults.backend) for part in plan.parts
+            _measure_part(part, plan, vaults.narrowed(part.table, part.view), vaults.backend)
+            for part in plan.parts
         )
     except Exception:
         pass

@@ -46,7 +46,8 @@ class Run:
     rows to leave out. ``amount`` is the epsilon ("laplace") or rho ("gaussian") of the whole run,
     for a privacy unit of at most ``rows_per_unit`` rows. ``settings`` is the canonical text of
     every public setting of the mechanism. A run over sums has one attribute, and the public
-    ``values`` of its classes, in order; or a ``view`` of the rows in place of classes.
+    ``values`` of its classes, in order; or a ``view`` of the rows in place of classes. ``columns``
+    are those whose values decide which rows count; None for all declared ones.
     """
 
     table: str
@@ -57,6 +58,7 @@ class Run:
     settings: str
     values: tuple[int, ...] = ()
     view: View | None = None
+    columns: tuple[str, ...] | None = None
 
     @property
     def domain(self) -> dict[str, int]:
@@ -70,7 +72,7 @@ class Run:
         """A digest of everything the run was paid for."""
         facts = (self.table, self.noise, str(self.amount), self.rows_per_unit, self.settings)
         names, values = list(self.classes), list(map(int, self.values))
-        digest = hashlib.sha256(repr(("adaptive", *facts, names, values)).encode())
+        digest = hashlib.sha256(repr(("adaptive", *facts, names, values, self.columns)).encode())
         arrays = list(self.classes.values())
         for seen in () if self.view is None else self.view.resolutions:
             digest.update(repr(seen.facts).encode())

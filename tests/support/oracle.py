@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 
 import dpsql
 from dpsql.answer.result import Result
+from dpsql.asking import form_request
+from dpsql.catalog.domain import IntegerRange
 from dpsql.dbapi import Connection
+from dpsql.plan.cells import Nodes
+from dpsql.plan.request import make_plan
+from dpsql.plan.views import find_views
+from dpsql.sql.lexemes import split_statements
+from dpsql.sql.parse import parse
 from tests.support.statements import Statement
 
 CATALOG = """
@@ -50,7 +57,7 @@ name = { type = "text" }
 """
 
 VIEW = """
-CREATE VIEW t AS
+CREATE OR REPLACE VIEW t AS
 SELECT a,
        CASE WHEN b IS NULL OR b IN ('x', 'y', '', 'it''s') THEN b ELSE 'rest' END AS b,
        c,
@@ -62,13 +69,17 @@ SELECT a,
        CASE WHEN q IS NOT NULL THEN least(greatest(q, 0), 100) END AS q,
        least(greatest(r, 0), 2) AS r
 FROM raw
-WHERE a BETWEEN 0 AND 7
-  AND (d IS NULL OR d BETWEEN DATE '2023-11-01' AND DATE '2024-03-31')
-  AND (e IS NULL OR e BETWEEN -2 AND 4)
-  AND n BETWEEN -1.5 AND 10 AND NOT isnan(n)
-  AND (w IS NULL OR isnan(w) OR w BETWEEN -2 AND 10)
-  AND r IS NOT NULL AND NOT isnan(r)
 """
+
+INSIDE = {
+    "a": "a BETWEEN 0 AND 7",
+    "d": "(d IS NULL OR d BETWEEN DATE '2023-11-01' AND DATE '2024-03-31')",
+    "e": "(e IS NULL OR e BETWEEN -2 AND 4)",
+    "n": "n BETWEEN -1.5 AND 10 AND NOT isnan(n)",
+    "w": "(w IS NULL OR isnan(w) OR w BETWEEN -2 AND 10)",
+    "r": "r IS NOT NULL AND NOT isnan(r)",
+}
+"""When a row of ``t`` is inside the view of a column; the others take every row."""
 
 KINDS = (
     "a BIGINT, b VARCHAR, c BOOLEAN, d DATE, e BIGINT, n DOUBLE, w DOUBLE, m DOUBLE, q BIGINT,"
@@ -137,7 +148,7 @@ def write_world(folder: Path, rows: Sequence[tuple[Any, ...]]) -> duckdb.DuckDBP
         database.executemany(f"INSERT INTO raw VALUES ({', '.join('?' * 10)})", list(rows))
     database.execute(f"COPY raw TO '{folder / 't.parquet'}'")
     write_bands(folder, database)
-    database.execute(VIEW)
+    declare_view(database, INSIDE)
     (folder / "t.toml").write_text(CATALOG, encoding="utf-8")
     return database
 
@@ -151,8 +162,51 @@ def write_bands(folder: Path, database: duckdb.DuckDBPyConnection) -> None:
     database.execute(f"COPY bands TO '{folder / 'bands.parquet'}'")
 
 
+def declare_view(
+    database: duckdb.DuckDBPyConnection,
+    columns: Iterable[str],
+    unit: str | None = None,
+    most: int = 1,
+) -> None:
+    """Let ``t`` be the declared view of some columns, with at most so many rows of a unit."""
+    tests = [INSIDE[name] for name in columns if name in INSIDE]
+    if unit is None:
+        database.execute(f"{VIEW} WHERE {' AND '.join([*tests, 'TRUE'])}")
+        return
+    view = VIEW.replace("SELECT a,", f"SELECT {unit}, a,")
+    kept = f"row_number() OVER (PARTITION BY {unit}) <= {most}"
+    tests.append(f"{unit} IS NOT NULL")
+    database.execute(f"{view} WHERE {' AND '.join(tests)} QUALIFY {kept}")
+
+
+def mentioned(connection: Connection, *statements: str) -> tuple[str, ...]:
+    """The columns of ``t`` that statements mention together."""
+    parsed = [parse(split_statements(sql)[0]) for sql in statements]
+    return find_views(connection.engine.compile(parsed)).get("t", ())
+
+
+def grid_of(connection: Connection, sql: str) -> int:
+    """The steps to which the values of real numbers are rounded in a plan for a statement."""
+    compiled = connection.engine.compile([parse(split_statements(sql)[0])])
+    request = form_request(compiled, connection.terms, None)
+    if not request.tables:
+        return 2**16
+    grids = [2**16]
+    for target, part in zip(request.targets, make_plan(request).plan.parts, strict=True):
+        for each in part.resolutions.values():
+            if isinstance(each, Nodes) and not isinstance(
+                target.table.columns[each.column].domain, IntegerRange
+            ):
+                grids.append(each.grid)
+    return min(grids)
+
+
 def compare(
-    statement: Statement, result: Result, database: duckdb.DuckDBPyConnection, rows: int
+    statement: Statement,
+    result: Result,
+    database: duckdb.DuckDBPyConnection,
+    rows: int,
+    grid: int = 2**16,
 ) -> None:
     """Every row of DuckDB's is there; what is there beside them counts nothing."""
     exact = statement.exact or statement.sql
@@ -163,14 +217,14 @@ def compare(
         assert len(found) == len(expected), about
         pairs = list(zip(found, expected, strict=True))
         for one, two in pairs:
-            assert alike(statement, one, two, rows), about
+            assert alike(statement, one, two, rows, grid), about
         return
     keys = statement.keys
     groups: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
     for row in found:
         groups.setdefault(row[:keys], []).append(row)
     for row in expected:
-        fitting = [r for r in groups.get(row[:keys], ()) if alike(statement, r, row, rows)]
+        fitting = [r for r in groups.get(row[:keys], ()) if alike(statement, r, row, rows, grid)]
         assert fitting, f"{row}\n{about}"
         groups[row[:keys]].remove(fitting[0])
     rest = [row for left in groups.values() for row in left]
@@ -182,7 +236,9 @@ def compare(
             assert _is_nothing(row[column], None, kind), f"{row}\n{about}"
 
 
-def alike(statement: Statement, one: tuple[Any, ...], two: tuple[Any, ...], rows: int) -> bool:
+def alike(
+    statement: Statement, one: tuple[Any, ...], two: tuple[Any, ...], rows: int, grid: int
+) -> bool:
     """Whether two rows agree: keys exactly, numbers up to rounding."""
     keys = statement.keys
     if one[:keys] != two[:keys]:
@@ -193,7 +249,7 @@ def alike(statement: Statement, one: tuple[Any, ...], two: tuple[Any, ...], rows
             if not _is_nothing(left, right, statement.measured[column - keys].kind):
                 return False
             continue
-        error = statement.tolerance(rows, column) + 1e-7 * (1 + abs(right))
+        error = statement.tolerance(rows, column, grid) + 1e-7 * (1 + abs(right))
         kind = statement.measured[column - keys].kind
         if kind == "root":
             left, right = left * left, right * right

@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 from hypothesis import strategies as st
 
-from tests.support.oracle import CATALOG, KINDS, VALUES, VIEW, write_bands
+from tests.support.oracle import CATALOG, INSIDE, KINDS, VALUES, declare_view, write_bands
 from tests.support.statements import (
     Measured,
     Statement,
@@ -61,9 +61,7 @@ def write_persons(folder: Path, table: Persons) -> duckdb.DuckDBPyConnection:
         database.executemany(f"INSERT INTO raw VALUES ({', '.join('?' * 11)})", rows)
     database.execute(f"COPY raw TO '{folder / 't.parquet'}'")
     write_bands(folder, database)
-    view = VIEW.replace("SELECT a,", f"SELECT {UNIT}, a,")
-    kept = f"row_number() OVER (PARTITION BY {UNIT}) <= {table.most}"
-    database.execute(f"{view} AND {UNIT} IS NOT NULL QUALIFY {kept}")
+    declare_view(database, INSIDE, UNIT, table.most)
     unit = f'privacy_unit = {{ column = "{UNIT}", max_rows = {table.most} }}'
     text = CATALOG.replace('privacy_unit = "row"', unit)
     (folder / "t.toml").write_text(text, encoding="utf-8")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """An aggregate; ``slack`` bounds one row's addition where it is rounded to 2^-16 of that.
+    """An aggregate; ``slack`` bounds one row's addition where it is rounded to a part of that.
 
     ``kind`` says how errors go on: sum, mean, square (variance) or root (standard deviation).
     """
@@ -40,10 +40,10 @@ class Statement:
     whole: bool = True
     exact: str = ""
 
-    def tolerance(self, rows: int, column: int) -> float:
+    def tolerance(self, rows: int, column: int, grid: int = 2**16) -> float:
         """How far a number in a column may be from DuckDB's, beside relative rounding."""
         each = self.measured[column - self.keys]
-        return rows * 3 * each.slack / 2**16
+        return rows * 3 * each.slack / grid
 
 
 def pick(*texts: str) -> st.SearchStrategy[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -21,8 +21,8 @@ T = TypeVar("T")
 class Vault(Protocol):
     """One private table, read once per version of its data.
 
-    Guarantee: every vector is a marginal of one table of integer codes, the declared view, in
-    which tables that differ by one privacy unit differ by at most ``max_rows`` rows.
+    Guarantee: every vector is a marginal of one table of integer codes, the declared view of some
+    columns, in which tables that differ by one privacy unit differ by at most ``max_rows`` rows.
     """
 
     @property
@@ -55,6 +55,12 @@ class Vault(Protocol):
         Guarantee: whole numbers, the same for any order of the rows; one row adds ``block_unit``
         in total, or nothing.
         Raises: InternalError, with one constant text.
+        """
+
+    def within(self, columns: Collection[str]) -> Vault:
+        """Return this vault with the view of fewer columns than all that are declared.
+
+        A row is in it whose values in these columns are declared, whatever is in the others.
         """
 
     def close(self) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from dpsql.catalog.catalog import Table
@@ -16,6 +17,9 @@ from dpsql.privacy.vault.kinds import ACCEPTED, family
 from dpsql.privacy.vault.load import load_rows
 from dpsql.privacy.vault.rows import Rows, fits, tally, view
 from dpsql.privacy.vault.source import Source, open_source, unavailable
+
+MOST_VIEWS = 16
+"""Views that are remembered, one byte per row each."""
 
 
 class DuckDBVault:
@@ -30,6 +34,7 @@ class DuckDBVault:
         self._table = table
         self._salt = salt.hex()
         self._threads = threads
+        self._columns = frozenset(table.columns)
         self._rows: Rows | None = None
         self._views: dict[frozenset[str], Flags] = {}
         with connect(threads) as connection:
@@ -66,19 +71,29 @@ class DuckDBVault:
         self.load()
         return sealed(lambda: self._tally(resolutions, units))
 
+    def within(self, columns: Collection[str]) -> DuckDBVault:
+        self.load()
+        narrower = copy.copy(self)  # the rows and the views worked out so far are shared
+        narrower._columns = frozenset(name.casefold() for name in columns)
+        if not narrower._columns <= self._table.columns.keys():
+            raise ProgrammingError("E_WORKLOAD", "the view is of columns that the table lacks")
+        return narrower
+
     def close(self) -> None:
         self._rows = None
         self._views.clear()
 
     def _tally(self, resolutions: Sequence[AnyResolution], units: bool) -> Counts:
         assert self._rows is not None
-        kept = self._view(frozenset(self._table.columns))
+        kept = self._view(self._columns)
         return tally(self._rows, kept, self._table, resolutions, units)
 
     def _view(self, columns: frozenset[str]) -> Flags:
         """Return which rows are in the declared view of some columns, worked out once."""
         assert self._rows is not None
         if columns not in self._views:
+            if len(self._views) >= MOST_VIEWS:
+                del self._views[next(iter(self._views))]
             self._views[columns] = view(self._rows, self._table, columns)
         return self._views[columns]
 

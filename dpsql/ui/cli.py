@@ -15,6 +15,7 @@ import click
 
 from dpsql import __version__
 from dpsql.errors import Error, Interrupted
+from dpsql.ui.check import check
 from dpsql.ui.connect import blaming_options, open_connection, sit
 from dpsql.ui.ledger import ACTS, show
 
@@ -27,6 +28,7 @@ EPILOG = """\b
 Commands:
   dpsql run FILE.sql --catalog C --epsilon E   a whole file as one workload, one charge
   dpsql init FILE                              draft a catalog for a data file
+  dpsql check CATALOG [--dp --epsilon E]       which rows never count, for the curator
   dpsql ledger CATALOG                         show the budget and what was charged
   dpsql ledger verify|raise|migrate|adopt CATALOG   acts of the curator
 \b
@@ -196,7 +198,12 @@ def init(file: str, output: str | None, force: bool) -> int:
     return OK
 
 
-SUBCOMMANDS: dict[str, click.Command] = {"run": run, "init": init, "ledger": show}
+SUBCOMMANDS: dict[str, click.Command] = {
+    "run": run,
+    "init": init,
+    "check": check,
+    "ledger": show,
+}
 
 
 def choose_command(arguments: list[str]) -> tuple[click.Command, str, list[str]]:

@@ -1,0 +1,163 @@
+"""``dpsql check``: what a catalog leaves out of its data, told to the curator."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from dpsql.errors import DatabaseError, UsageError, printable
+from dpsql.ui.connect import LARGEST_EPSILON, blaming_options
+from dpsql.ui.tell import describe_error, tell
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from dpsql.catalog import Table
+    from dpsql.checking import Estimate, Figures, Opened
+
+PRIVATE = "private: exact figures of the data, for the curator alone, not for release"
+MOST_VALUES = 20
+"""Undeclared values of a column that are listed."""
+
+
+@click.command(context_settings={"max_content_width": 100})
+@click.argument("catalog")
+@click.option("--table", metavar="NAME", help="This table alone.")
+@click.option("--values", is_flag=True, help="Name the values that are not declared.")
+@click.option("--dp", is_flag=True, help="A private estimate instead, which is paid for.")
+@click.option("-e", "--epsilon", metavar="E", help="Epsilon of the estimate.")
+@click.option("--analyst", metavar="NAME", help="Whose budget is charged, if any is declared.")
+def check(
+    catalog: str,
+    table: str | None,
+    values: bool,
+    dp: bool,
+    epsilon: str | None,
+    analyst: str | None,
+) -> int:
+    """Say whether the sources of CATALOG fit it, and which rows never count.
+
+    The figures are exact and private: they are for whoever has the data, cost nothing, and must
+    not be shown to analysts. With --dp they are noisy, charged to the budget, and may be.
+    """
+    from dpsql.checking import chosen_tables
+
+    if dp == (epsilon is None) or (dp and values):
+        hint = "dpsql check CATALOG --dp --epsilon 0.1, or dpsql check CATALOG [--values]"
+        raise UsageError("E_SETTING", "--dp and --epsilon belong together", hint=hint)
+    tables = chosen_tables(catalog, table)
+    if epsilon is None:
+        return _tell_figures(tables, values)
+    from dpsql import dbapi
+
+    with blaming_options():
+        amount = dbapi.parse_epsilon_text(epsilon, LARGEST_EPSILON)
+    return _tell_estimates(catalog, tables, amount, analyst)
+
+
+def _tell_figures(tables: Sequence[Table], with_values: bool) -> int:
+    from dpsql.checking import Opened, examine
+
+    _print([PRIVATE])
+    status = 0
+    for found in examine(tables):
+        if isinstance(found, DatabaseError):
+            tell(describe_error(found, sys.stderr))
+            status = found.exit_code
+        elif isinstance(found, Opened):
+            _print(_opened_lines(found))
+        else:
+            _print(figures_lines(found, with_values))
+    return status
+
+
+def _opened_lines(found: Opened) -> list[str]:
+    columns = ", ".join(f"{printable(n)} {family}" for n, family in found.families.items())
+    return [f"{printable(found.table.name)}: public, {found.kind}, opens: {columns}"]
+
+
+def figures_lines(found: Figures, with_values: bool) -> list[str]:
+    """The exact figures of one table as text."""
+    files = "1 file" if found.files == 1 else f"{found.files:,} files"
+    lines = [f"{printable(found.table)}: {found.kind}, {files}, opens; {found.rows:,} rows"]
+    if found.unit is not None:
+        unit = printable(found.unit)
+        lines.append(f"  {found.unowned:,} rows without {unit} never count")
+        lines.append(
+            f"  {found.units:,} units, {found.crowded:,} with more than {found.max_rows:,} rows: "
+            f"{found.dropped:,} of their rows do not count"
+        )
+    lines.append(f"  {found.most:,} rows count where no column is mentioned")
+    lines.append(f"  {found.least:,} rows count where all columns are")
+    for column in found.columns:
+        name = f"{printable(column.name)} ({column.stored})"
+        if not column.outside:
+            lines.append(f"  {name}: takes every row")
+            continue
+        lines.append(f"  {name}: leaves out {column.outside:,} rows where it is mentioned")
+        if column.nulls:
+            lines.append(f"    {column.nulls:,} are NULL: null = true would count them")
+        if column.undeclared:
+            kinds = "1 value" if len(column.values) == 1 else f"{len(column.values):,} values"
+            lines.append(f"    {column.undeclared:,} hold {kinds} not declared: {column.remedy}")
+        lines += _value_lines(column.values) if with_values else []
+    return lines
+
+
+def _value_lines(values: Sequence[tuple[str, int]]) -> list[str]:
+    lines = [f"      {printable(value)[:60]!r}: {rows:,}" for value, rows in values[:MOST_VALUES]]
+    more = len(values) - MOST_VALUES
+    return [*lines, f"      and {more:,} more"] if more > 0 else lines
+
+
+def _tell_estimates(
+    catalog: str, tables: Sequence[Table], epsilon: Fraction, analyst: str | None
+) -> int:
+    from dpsql import dbapi
+    from dpsql.checking import estimate_left_out
+
+    connection = dbapi.connect(catalog, analyst=analyst)
+    try:
+        private = [table for table in tables if not table.public]
+        found = connection.told(
+            lambda: estimate_left_out(connection, private, epsilon), "dpsql check --dp"
+        )
+    finally:
+        connection.close()
+    for table in private:
+        mine = [each for each in found.found if each.table == table.name.casefold()]
+        _print(estimate_lines(table, mine))
+    paid = "free: released before" if found.free else f"charged ε {epsilon}"
+    tell(f"a private estimate, which may be shown to anybody; {paid}, entry {found.entry}")
+    return 0
+
+
+def estimate_lines(table: Table, found: Iterable[Estimate]) -> list[str]:
+    """The private estimate of one table as text."""
+    rows = {each.columns: each for each in found if not each.units}
+    whole = rows.pop(())
+    units = [each for each in found if each.units]
+    count = _number(whole.value, whole.stddev)
+    lines = [f"{printable(table.name)}: {count} rows count where no column is mentioned"]
+    for each in units:
+        lines.append(f"  {_number(each.value, each.stddev)} units of {table.unit.column} have rows")
+    for columns, each in rows.items():
+        gap = whole.value - each.value
+        error = math.hypot(whole.stddev, each.stddev)
+        known = whole.value > 3 * whole.stddev
+        percent = f" ({100 * gap / whole.value:.2g} %)" if known else ""
+        names = printable(", ".join(table.columns[name].name for name in columns))
+        lines.append(f"  {names}: {_number(gap, error)}{percent} rows are left out")
+    return lines
+
+
+def _number(value: float, stddev: float) -> str:
+    return f"{value:,.0f} ± {stddev:,.0f}" if stddev >= 10 else f"{value:,.1f} ± {stddev:.2g}"
+
+
+def _print(lines: Iterable[str]) -> None:
+    print(*lines, sep="\n")

@@ -22,10 +22,12 @@ check: $(VENV)/.test
 	$(BIN)/pytest
 
 audit: $(VENV)/.test
-	$(BIN)/pytest tests/audit
+	$(BIN)/pytest tests/audit tests/privacy/test_versions.py tests/privacy/test_claims.py \
+		tests/privacy/test_refusals.py tests/hostile/test_interrupts.py \
+		tests/hostile/test_granted.py tests/hostile/test_files.py
 
 fuzz: $(VENV)/.test
-	GRAMMAR_SENTENCES=3000 ORACLE_TABLES=200 FUZZ_EXAMPLES=1000 $(BIN)/pytest tests/grammar tests/test_oracle_random.py tests/hostile/test_fuzz.py
+	GRAMMAR_SENTENCES=3000 ORACLE_TABLES=200 FUZZ_EXAMPLES=1000 INTERRUPTS=2000 $(BIN)/pytest tests/grammar tests/test_oracle_random.py tests/hostile/test_fuzz.py tests/hostile/test_interrupts.py
 
 docs: $(VENV)/.test
 	$(BIN)/python docs/make.py

@@ -6,8 +6,6 @@ import io
 import signal
 import sys
 
-from dpsql.ui.cli import run_command_line
-
 
 def main() -> None:
     """Run the command line and exit with its documented status.
@@ -16,6 +14,11 @@ def main() -> None:
     """
     _prepare_streams()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        from dpsql.ui.cli import run_command_line
+    except KeyboardInterrupt:
+        print("interrupted: nothing was charged", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
     sys.exit(run_command_line(sys.argv[1:]))
 
 

@@ -29,6 +29,8 @@ from dpsql.privacy import ledger as privacy_ledger
 from dpsql.privacy.ledger import Ledger
 from dpsql.privacy.vault.base import sealed
 from dpsql.sealed import Sealed
+from dpsql.ui.repl import run_prompt
+from dpsql.ui.session import Session
 
 LONG = "SELECT SUM(SQRT(i)) FROM range(20000000000) AS t(i)"
 COUNT = int(os.environ.get("INTERRUPTS", "18"))
@@ -268,3 +270,30 @@ def test_a_request_to_terminate_waits_too(demo: Path) -> None:
     with dpsql.connect(demo / "adult.toml", epsilon=1) as connection:
         assert connection.entries()[-1].state == "released"
         assert connection.execute(sql).result.cost.free  # type: ignore[union-attr]
+
+
+def test_the_prompt_says_it_and_goes_on(
+    adult: Connection, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sql = "SELECT COUNT(*) AS n FROM adult WHERE age > 20;"
+    texts, real, calls = iter([sql, sql]), request.make_plan, iter([True, False])
+
+    def planned(*given: Any) -> Any:
+        if next(calls, False):
+            signal.raise_signal(signal.SIGINT)
+        return real(*given)
+
+    def read(_: Session) -> str:
+        found = next(texts, None)
+        if found is None:
+            raise EOFError
+        return found
+
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr("dpsql.ui.repl.read_plainly", read)
+    monkeypatch.setattr(engine, "make_plan", planned)
+    assert run_prompt(Session(adult, "adult", "csv", bail=False)) == 0
+    said = capsys.readouterr()
+    assert said.err.count("interrupted: nothing was charged") == 1
+    assert said.out.startswith("n\n")
+    assert adult.budget.entries == 1

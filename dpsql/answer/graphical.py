@@ -86,7 +86,7 @@ def _check_part(part: Part) -> None:
         names = [n for n, each in part.resolutions.items() if isinstance(each, Nodes)]
         reason = f"sums of values of {', '.join(names)} were measured, not counts"
     elif not isinstance(part.strategy, Strategy):
-        reason = "orbits of cells were measured, not marginals"
+        reason = "no marginals were measured, but queries or orbits of cells"
     elif not part.forecast.supports(TOTAL):
         reason = "the number of rows was not measured"
     if reason is not None:

@@ -15,6 +15,7 @@ from dpsql.plan.convention import unit_variances
 from dpsql.plan.kinds import AnyStrategy
 from dpsql.plan.layout import Layout, Place
 from dpsql.plan.plain import plain_sensitivity, plain_variance
+from dpsql.plan.queries import measure_queries
 from dpsql.plan.select import CELL_LIMIT
 from dpsql.plan.shares import mix
 from dpsql.plan.strategy import Noise, Strategy
@@ -44,6 +45,9 @@ HALVINGS = 9
 
 NEAR = 0.95
 """Part of the cap that weights aim at."""
+
+STUCK = 0.97
+"""Part of a ratio of variances that two rounds must undercut for there to be more."""
 
 CLOSE = 0.99
 """Part of the cap that the last rounds aim at."""
@@ -85,6 +89,7 @@ class Chooser:
     def best(self) -> Chosen:
         """Return the least total error that keeps every answer within the cap."""
         found = [self.select(layout) for layout in self.layouts()]
+        found += self.queries()
         best = min(found, key=_less)
         if len(self.target.asked) == 1:
             return best
@@ -94,6 +99,14 @@ class Chooser:
         within = [chosen for chosen in found if _worst(chosen, limits) <= 1]
         within += self.weighed(min(found, key=self._ease(best)), limits)
         return min(within, key=_less, default=best)
+
+    def queries(self) -> list[Chosen]:
+        """Return the queries themselves as a strategy, where they are few."""
+        layout = next((each for each in self.target.layouts if each.is_single), None)
+        if layout is None or self.mechanism not in ("auto", "workload"):
+            return []
+        strategy = measure_queries(layout.workload, self.noise)
+        return [] if strategy is None else [self.rated(layout, strategy, 0.0)]
 
     def _ease(self, best: Chosen) -> Callable[[Chosen], tuple[bool, float]]:
         """What to weigh anew: a strategy on one attribute, quick to plan, if it is not far off."""
@@ -145,19 +158,22 @@ class Chooser:
         mixed with the start; where that costs much, there is a search in earnest with them.
         """
         chosen, emphasis, within = start, dict.fromkeys(limits, 1.0), []
+        worst = [_worst(start, limits)]
         for number in range(ROUNDS):
             power = STEP / 2 / (1 + number // CALM)
             for place, mean in chosen.means.items():
                 grown = emphasis[place] * (mean / (limits[place] * NEAR)) ** power
                 emphasis[place] = max(1.0 if number < CALM else emphasis[place], grown)
             chosen = self.quick(start, emphasis)
-            if _worst(chosen, limits) <= 1:
+            worst.append(_worst(chosen, limits))
+            if worst[-1] <= 1:
                 within = [chosen]
+            if within or (number > CALM and worst[-1] > STUCK * worst[-3]):
                 break
         within += self.mixed(start, within, limits)
         if within and self.noise == "laplace":
             within += self.settled(within[-1], emphasis, limits)
-        least = min((each.error for each in within), default=math.inf)
+        least = min((each.error for each in within), default=0.0)
         if least > DEAR * start.error and len(start.layout.workload.domain) > 1:
             within.append(self.select(start.layout, emphasis))
         return [each for each in within if _worst(each, limits) <= 1]

@@ -38,8 +38,9 @@ def unit_variances(strategy: AnyStrategy) -> list[float]:
     """Return per block the squared sensitivity over its share: noise of a unit budget."""
     squared = 2 if strategy.noise == "laplace" else 1
     blocks: Sequence[AnyBlock] = strategy.blocks
-    costs = zip(strategy.sensitivities(), blocks, strict=True)
-    return [float(Fraction(cost) / block.share) ** squared for cost, block in costs]
+    costs: Sequence[int | Fraction] = strategy.sensitivities()
+    pairs = zip(costs, blocks, strict=True)
+    return [float(Fraction(cost) / block.share) ** squared for cost, block in pairs]
 
 
 def unit_variance(noise: Noise, epsilon: float, delta: float) -> float:

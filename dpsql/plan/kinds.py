@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from dpsql.plan.forecast import Forecast
+from dpsql.plan.queries import QueriesStrategy, QueryBlock
+from dpsql.plan.queries_forecast import QueriesForecast
 from dpsql.plan.strategy import Block, Integers, Strategy
 from dpsql.plan.symmetric_forecast import SymmetricForecast
 from dpsql.plan.symmetric_strategy import OrbitBlock, SymmetricStrategy
 
-AnyStrategy: TypeAlias = Strategy | SymmetricStrategy
-AnyBlock: TypeAlias = Block | OrbitBlock
-AnyForecast: TypeAlias = Forecast | SymmetricForecast
+AnyStrategy: TypeAlias = Strategy | SymmetricStrategy | QueriesStrategy
+AnyBlock: TypeAlias = Block | OrbitBlock | QueryBlock
+AnyForecast: TypeAlias = Forecast | SymmetricForecast | QueriesForecast
 
 
 def decode_strategy(facts: Mapping[str, Any], arrays: Mapping[str, Integers]) -> AnyStrategy:
@@ -20,5 +22,8 @@ def decode_strategy(facts: Mapping[str, Any], arrays: Mapping[str, Integers]) ->
 
     Raises ValueError, KeyError or TypeError for anything else.
     """
-    kind = SymmetricStrategy if facts.get("kind") == "symmetric" else Strategy
-    return kind.decode(facts, arrays)
+    kinds: dict[str, type[SymmetricStrategy] | type[QueriesStrategy]] = {
+        "symmetric": SymmetricStrategy,
+        "queries": QueriesStrategy,
+    }
+    return kinds.get(facts.get("kind", ""), Strategy).decode(facts, arrays)

@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.worst import worst_cell
 from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import Table
 from dpsql.errors import InternalError, ProgrammingError
 from dpsql.plan.cells import AnyResolution, Cells, Nodes, Resolution, Unions
 from dpsql.plan.kinds import AnyBlock
 from dpsql.plan.plan import Part, Plan
+from dpsql.plan.queries import QueriesStrategy, QueryBlock
 from dpsql.plan.strategy import Noise
 from dpsql.plan.symmetric_strategy import OrbitBlock
 from dpsql.privacy.entropy import Bits
@@ -202,6 +204,8 @@ def check_cost(plan: Plan, receipt: Receipt) -> None:
 
 
 def _cost(part: Part) -> Fraction:
+    if isinstance(part.strategy, QueriesStrategy):
+        return _joint_cost(part, part.strategy.blocks)
     total = Fraction(0)
     for block, scale in zip(part.blocks, part.scales, strict=True):
         sensitivity = _sensitivity(part, block)
@@ -210,6 +214,32 @@ def _cost(part: Part) -> Fraction:
         else:
             total += sensitivity / (2 * scale)
     return total
+
+
+def _joint_cost(part: Part, blocks: Sequence[QueryBlock]) -> Fraction:
+    """The cost of all blocks of queries together: that of the cell where it is largest, or more.
+
+    Guarantee: computed in exact integers from the rows, the scales and how rows become cells. What
+    one row adds to a block is a mixture of single cells, of which the costs are convex.
+    """
+    noise = part.strategy.noise
+    power = 1 if noise == "laplace" else 2
+    if part.units:
+        raise InternalError("E_INTERNAL", "units are counted one number at a time")
+    costs = [
+        Fraction(_reach(part, block) ** power) / (power * scale)
+        for block, scale in zip(blocks, part.scales, strict=True)
+    ]
+    common = math.lcm(*(cost.denominator for cost in costs))
+    start = np.array([int(cost * common) for cost in costs], dtype=object)
+    names = dict.fromkeys(name for block in blocks for name in block.attributes)
+    tables = []
+    for name in names:
+        ones = np.ones(part.resolutions[name].size, dtype=object)
+        found = [block.factors.get(name) for block in blocks]
+        norms = [ones if rows is None else _column_norms(rows, noise) for rows in found]
+        tables.append(np.array(norms, dtype=object))
+    return Fraction(int(worst_cell(tables, start)[0]), common)
 
 
 def _sensitivity(part: Part, block: AnyBlock) -> int:
@@ -258,6 +288,12 @@ def _row_sum(resolution: Resolution) -> int:
     if not isinstance(resolution, Nodes) or resolution.degree not in (1, 2) or resolution.grid < 1:
         raise InternalError("E_INTERNAL", "nodes have degree 1 or 2")
     return int(resolution.grid**resolution.degree)
+
+
+def _column_norms(rows: NDArray[np.int64], noise: str) -> Values:
+    """The L1 (Laplace) or squared L2 (Gaussian) norm of every column, as Python integers."""
+    exact = rows.astype(object)
+    return np.asarray((np.abs(exact) if noise == "laplace" else exact * exact).sum(axis=0))
 
 
 def _column_norm(rows: NDArray[np.int64], noise: str) -> int:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import csv
+import io
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
@@ -20,14 +23,19 @@ from dpsql.plan.cells import Nodes
 from dpsql.plan.plan import Part
 from dpsql.privacy import exact, measure
 from dpsql.privacy.noise import discrete_laplace
-from dpsql.privacy.vault import encode, load, nodes, units
+from dpsql.privacy.vault import connect, encode, fetch, load, nodes
 from dpsql.privacy.vault import rows as rows_of
+from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.base import Codes
 from dpsql.privacy.vault.cells import Chunk
 from dpsql.privacy.vault.duckdb import DuckDBVault
-from dpsql.privacy.vault.encode import Floats, Values64
-from dpsql.privacy.vault.units import Queue
+from dpsql.privacy.vault.encode import Flags, Floats, Values64
+from dpsql.privacy.vault.fetch import Fetch
+from dpsql.privacy.vault.source import Source
+from dpsql.privacy.vault.units import Digest, Queue
 from tests.audit import tables
+from tests.privacy import additivity
+from tests.privacy.evenness import even_choice
 
 
 def caught(check: Callable[[], None], *also: type[Exception]) -> None:
@@ -44,10 +52,10 @@ def unbounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_of_a_unit_chosen_by_their_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def by_place(salt: str, keys: Codes, content: Sequence[Codes]) -> Codes:
+    def by_place(self: Digest, keys: Codes, content: Sequence[Codes]) -> Codes:
         return np.arange(len(keys), dtype=np.uint64)
 
-    monkeypatch.setattr(units, "_digests", by_place)
+    monkeypatch.setattr(Digest, "of_rows", by_place)
     caught(lambda: tables.units(tmp_path))
 
 
@@ -122,6 +130,91 @@ def test_infinity_is_moved_to_the_nearest_cell(
 
     monkeypatch.setattr(encode, "find_bins", clamping)
     caught(lambda: tables.records(tmp_path))
+
+
+def optimised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave DuckDB its optimiser, and statistics their word."""
+    monkeypatch.setattr(connect, "switch_off", lambda _: None)
+    monkeypatch.setattr(connect, "is_switched_off", lambda _: True)
+    monkeypatch.setattr(sources, "PARQUET", "hive_partitioning = false")
+
+
+def fetched(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
+    """Change the SQL that fetches doubles."""
+    fetch_column = fetch.fetch_column
+
+    def changed(column: Column, raw: str, stored: str, index: int) -> Fetch:
+        found = fetch_column(column, raw, stored, index)
+        return replace(found, value=sql.format(raw)) if stored == "DOUBLE" else found
+
+    monkeypatch.setattr(load, "fetch_column", changed)
+
+
+def test_ranges_decided_in_sql_with_statistics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    optimised(monkeypatch)
+    fetched(monkeypatch, "CASE WHEN {0} BETWEEN -1 AND 10 THEN 5.0 ELSE 1e300 END")
+    caught(lambda: additivity.check_some(tmp_path, range(200), ["polars", "pyarrow"]))
+
+
+def test_missing_values_decided_in_sql_with_statistics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    optimised(monkeypatch)
+    fetched(monkeypatch, "CASE WHEN isnan({0}) THEN 5.0 ELSE 1e300 END")
+    caught(lambda: additivity.check_some(tmp_path, range(200), ["polars", "pyarrow"]))
+
+
+def test_rows_dropped_by_a_condition_in_sql(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    optimised(monkeypatch)
+
+    def select(self: Source, connection: Any, listed: Sequence[str], *_: Any) -> Iterator[Any]:
+        doubles = [name for name, stored in self.columns if stored == "DOUBLE"]
+        kept = " AND ".join(f"NOT isnan({name})" for name in doubles) or "TRUE"
+        chosen = f"SELECT {', '.join(listed)} FROM {sources.parquet_sql('replace')} AS t"
+        yield connection.execute(f"{chosen} WHERE {kept}", [list(self.paths)])
+
+    monkeypatch.setattr(Source, "select", select)
+    rows = [seed for seed in range(200) if seed % 3]
+    caught(lambda: additivity.check_some(tmp_path, rows, ["polars", "pyarrow"]))
+
+
+def test_lines_that_reach_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(path: str, columns: int, wanted: Sequence[int]) -> Iterator[list[Any]]:
+        text = Path(path).read_bytes().decode(errors="replace")
+        found = list(csv.reader(io.StringIO(text, newline="")))[1:]
+        kept = [row for row in found if len(row) == columns]
+        yield [np.array([row[i] for row in kept], dtype=object) for i in wanted]
+
+    monkeypatch.setattr(sources, "read_fields", read)
+    caught(lambda: additivity.check_some(tmp_path, range(60), ["csv"]))
+
+
+def test_rows_of_a_unit_chosen_among_all_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bound(self: Queue, inside: Flags) -> Flags:
+        kept = inside.copy()
+        kept[self.rows[1::2]] = False
+        return kept
+
+    monkeypatch.setattr(Queue, "bound", bound)
+    caught(lambda: additivity.check_some(tmp_path, range(0, 180, 3)))
+
+
+def test_the_hash_of_duckdb_chooses_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hashed(self: Digest, keys: Codes, content: Sequence[Codes]) -> Codes:
+        columns = {"key": keys} | {f"c{i}": each for i, each in enumerate(content)}
+        self.connection.register("content", pd.DataFrame(columns))
+        sql = f"SELECT hash($1, {', '.join(columns)}) AS digest FROM content"
+        found = self.connection.execute(sql, [self.salt]).fetchnumpy()["digest"]
+        return np.asarray(found, dtype=np.uint64)
+
+    monkeypatch.setattr(Digest, "of_rows", hashed)
+    caught(even_choice)
 
 
 def test_rows_of_a_result_that_depend_on_data(

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import gzip
 import os
 import random
+from fractions import Fraction
 from pathlib import Path
 
 import duckdb
 import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values, count_periods
+from dpsql.dbapi import draft_catalog
 from dpsql.errors import DataUnavailable, InternalError
 from dpsql.privacy.vault.base import Counts, open_vault, sealed
-from dpsql.privacy.vault.connect import connect
-from dpsql.privacy.vault.duckdb import describe_source
+from dpsql.privacy.vault.connect import connect, is_switched_off
+from dpsql.privacy.vault.duckdb import DuckDBVault, describe_source
 from dpsql.privacy.vault.source import open_source
 
 SALT = b"0123456789abcdef"
@@ -151,8 +157,6 @@ HOSTILE_CSV = (
 
 
 def test_hostile_csv_rows_are_left_out_silently(tmp_path: Path) -> None:
-    import datetime as dt
-
     path = tmp_path / "t.csv"
     path.write_bytes(HOSTILE_CSV)
     months = Periods(dt.date(2024, 1, 1), "month", 2)
@@ -302,3 +306,71 @@ def test_describing_a_file_gives_names_and_types_only(tmp_path: Path) -> None:
     assert describe_source(str(tmp_path / "t.csv")) == [("a", "text"), ("b", "text")]
     with pytest.raises(DataUnavailable):
         describe_source(str(tmp_path / "gone.csv"))
+
+
+def test_types_never_quote_values(tmp_path: Path) -> None:
+    path = tmp_path / "people.duckdb"
+    with duckdb.connect(str(path)) as database:
+        database.execute("CREATE TYPE who AS ENUM ('Alice Example', 'Bob Example')")
+        database.execute(
+            "CREATE TABLE people (who who, many who[], deep STRUCT(w who), age HUGEINT)"
+        )
+    assert describe_source(str(path)) == [
+        ("who", "text"),
+        ("many", "nested"),
+        ("deep", "nested"),
+        ("age", "integer"),
+    ]
+    assert "Example" not in draft_catalog(path)
+    for name in ("who", "many", "deep"):
+        error = refused(table_of(path, Column(name, "integer", IntegerRange(0, 9))))
+        assert error.code == "E_POLICY"
+        assert "Example" not in f"{error} {error.hint}"
+    whole = open_vault(table_of(path, AGE), SALT)
+    assert isinstance(whole, DuckDBVault)
+    assert "Example" not in repr(whole._source)
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_text_that_is_not_utf8_is_no_declared_value(dictionary: bool, tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    texts = pa.array([b"F", b"\xff", b"F\xff", b"?", None], pa.binary()).view(pa.string())
+    frame = pa.table({"sex": texts, "who": texts})
+    pq.write_table(frame, path, use_dictionary=dictionary)
+    assert count(table_of(path, SEX)).tolist() == [1, 0, 3]
+    others = Column("sex", "text", Values(("F",)), other="?", null=True)
+    assert count(table_of(path, others)).tolist() == [1, 3, 1]
+    # A unit that cannot be told from others is nobody: "F" and "?" are two persons.
+    assert count(table_of(path, others, unit=Unit("who", 1))).tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize("moment", [2**62, -(2**62)])
+def test_a_table_that_a_value_makes_unreadable_is_refused_when_it_is_opened(
+    moment: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "t.parquet"
+    day = Column("day", "date", Periods(dt.date(1970, 1, 1), "day", 9))
+    for moments in ([1, 2], [1, moment]):
+        days = pa.array(moments, pa.int64()).cast(pa.timestamp("ms"))
+        pq.write_table(pa.table({"day": days, "age": [17, 18]}), path)
+        if moment not in moments:
+            assert count(table_of(path, day)).sum() == 2
+    error = refused(table_of(path, day))
+    assert "cannot be read" in error.message
+    assert str(moment) not in f"{error}"
+    assert refused(table_of(path, AGE, unit=Unit("day", 1))).message == error.message
+    assert count(table_of(path, AGE)).sum() == 2
+
+
+def test_nothing_reads_statistics(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    numbers = [float(i % 10) for i in range(1000)] + [float("nan")] * 1000
+    pl.DataFrame({"x": numbers}).write_parquet(path, statistics=True)
+    bins = Column("x", "number", Bins((Fraction(0), Fraction(10))))
+    assert count(table_of(path, bins)).tolist() == [1000]
+    with connect() as connection:
+        open_source(connection, str(path), "people")
+        asked = "SELECT count(*) FILTER (isnan(x)), count(*) FILTER (x BETWEEN 0 AND 10)"
+        sql = f"{asked} FROM read_parquet(?)"
+        assert connection.execute(sql, [str(path)]).fetchall() == [(1000, 1000)]
+        assert is_switched_off(connection)

@@ -14,6 +14,7 @@ import pytest
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange, Values
 from dpsql.privacy.vault.base import Counts, open_vault
+from tests.privacy.evenness import even_choice
 
 SALT = b"0123456789abcdef"
 COLUMNS = {
@@ -113,3 +114,7 @@ def test_neighbouring_tables_differ_by_at_most_c_rows_when_a_unit_changes(tmp_pa
         change = count(write(tmp_path / "b.parquet", more), 2) - base
         assert (change >= 0).all()
         assert change.sum() == min(extra, 2)
+
+
+def test_rows_of_a_unit_are_kept_evenly_over_salts() -> None:
+    even_choice()

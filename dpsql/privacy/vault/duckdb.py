@@ -15,6 +15,7 @@ from dpsql.privacy.vault.connect import connect
 from dpsql.privacy.vault.encode import Flags
 from dpsql.privacy.vault.kinds import ACCEPTED, family
 from dpsql.privacy.vault.load import load_rows
+from dpsql.privacy.vault.readable import check_readable
 from dpsql.privacy.vault.rows import Rows, fits, tally, view
 from dpsql.privacy.vault.source import Source, open_source, unavailable
 
@@ -39,7 +40,8 @@ class DuckDBVault:
         self._views: dict[frozenset[str], Flags] = {}
         with connect(threads) as connection:
             self._source = open_source(connection, table.source, table.name)
-        self._check_columns()
+            self._check_columns()
+            check_readable(connection, self._source, table)
         self._data_version = self._fingerprint()
 
     @property

@@ -18,7 +18,7 @@ from dpsql.privacy.vault.fetch import Fetch, Identity, fetch_column, fetch_unit
 from dpsql.privacy.vault.nodes import find_places
 from dpsql.privacy.vault.rows import Rows, line_up
 from dpsql.privacy.vault.source import Source
-from dpsql.privacy.vault.units import Owners, number_doubles, number_texts, number_whole
+from dpsql.privacy.vault.units import Digest, Owners, number_doubles, number_texts, number_whole
 
 VECTORS = 32
 """How many vectors of 2,048 rows are fetched at once."""
@@ -85,7 +85,7 @@ def load_rows(
     owners = None if question.identity is None else _owners(parts, question.identity)
     codes, places, numbers = _joined(parts.codes), _joined(parts.places), _joined(parts.numbers)
     rows = Rows(sum(parts.counts), codes, places, numbers, owners)
-    return replace(rows, queue=line_up(rows, table, salt))
+    return replace(rows, queue=line_up(rows, table, Digest(connection, salt)))
 
 
 def ask(source: Source, table: Table) -> Question:

@@ -22,7 +22,7 @@ from dpsql.privacy.vault.nodes import (
     fits_steps,
 )
 from dpsql.privacy.vault.nodes import fits as fits_nodes
-from dpsql.privacy.vault.units import Owners, Queue, queue_up
+from dpsql.privacy.vault.units import Digest, Owners, Queue, queue_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Rows:
     queue: Queue | None = None
 
 
-def line_up(rows: Rows, table: Table, salt: str) -> Queue | None:
+def line_up(rows: Rows, table: Table, digest: Digest) -> Queue | None:
     """Return the rows of units with more than they may have, in the order in which they stay.
 
     All that the view shows of a row decides, in declared order: codes, places, clipped values.
@@ -52,7 +52,7 @@ def line_up(rows: Rows, table: Table, salt: str) -> Queue | None:
         return None
     content = [each.astype(np.int64) for each in (*rows.codes.values(), *rows.places.values())]
     content += [find_steps(each, table.columns[key]) for key, each in rows.numbers.items()]
-    return queue_up(salt, rows.owners, table.unit.max_rows, content, list(rows.numbers.values()))
+    return queue_up(digest, rows.owners, table.unit.max_rows, content, list(rows.numbers.values()))
 
 
 def view(rows: Rows, table: Table, columns: Collection[str]) -> Flags:

@@ -21,6 +21,7 @@ import duckdb
 import pandas as pd
 
 from dpsql.errors import DataUnavailable, InternalError
+from dpsql.privacy.vault.connect import is_switched_off
 from dpsql.privacy.vault.kinds import safe_type
 from dpsql.privacy.vault.lines import read_fields, read_header
 
@@ -172,7 +173,7 @@ def open_source(connection: duckdb.DuckDBPyConnection, source: str, table: str) 
         if kind == "duckdb":
             connection.execute(f"ATTACH {literal(paths[0])} AS source (READ_ONLY)")
         harden(connection, paths)
-        return _read_schema(connection, source, kind, paths, table)
+        return read_schema(connection, source, kind, paths, table)
     except DataUnavailable:
         raise
     except PermissionError:
@@ -211,7 +212,8 @@ def harden(connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...]) -> Non
         f"SELECT {', '.join(f'current_setting({literal(name)})' for name in LOCKED)}"
     ).fetchall()
     own = {path + suffix for path in paths for suffix in DATABASE_FILES}
-    if not set(state[0]) <= own or state[1] is not True or any(state[2:]):
+    is_locked = set(state[0]) <= own and state[1] is True and not any(state[2:])
+    if not is_locked or not is_switched_off(connection):
         raise InternalError("E_INTERNAL", "the connection to the data could not be locked")
 
 
@@ -236,13 +238,14 @@ def _kind(path: str) -> str | None:
     return KINDS.get("".join(suffixes)) or KINDS.get(suffixes[-1] if suffixes else "")
 
 
-def _read_schema(
+def read_schema(
     connection: duckdb.DuckDBPyConnection,
     declared: str,
     kind: str,
     paths: tuple[str, ...],
     table: str,
 ) -> Source:
+    """Read the schema of files of one kind; a database file is attached as ``source``."""
     if kind == "duckdb":
         name = _stored_table(connection, paths[0], table)
         columns = _describe(connection, f"source.main.{quote(name)}")

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import duckdb
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -63,6 +64,27 @@ class Queue:
         return kept
 
 
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """Keyed digests of rows, worked out by an engine as a pure function of each row's numbers."""
+
+    connection: duckdb.DuckDBPyConnection
+    salt: str
+
+    def of_rows(self, keys: Codes, content: Sequence[Counts]) -> Codes:
+        """Return the first 16 digits of md5(salt | key | content), as numbers."""
+        columns = {"place": np.arange(len(keys)), "key": keys}
+        columns |= {f"c{i}": each.astype(np.int64) for i, each in enumerate(content)}
+        listed = ", ".join(["$1", "lpad(lower(to_hex(key)), 16, '0')", *list(columns)[2:]])
+        digests = np.zeros(len(keys), dtype=np.uint64)
+        self.connection.register("content", pd.DataFrame(columns))
+        sql = f"SELECT place, md5_number_upper(concat_ws('|', {listed})) AS digest FROM content"
+        found = self.connection.execute(sql, [self.salt]).fetchnumpy()
+        self.connection.unregister("content")
+        digests[found["place"]] = found["digest"]
+        return digests.byteswap()  # DuckDB reads the digest from its last byte
+
+
 def number_whole(identities: Counts, owned: Flags) -> Owners:
     """Number units that are known by whole numbers."""
     names, units = np.unique(np.where(owned, identities, 0), return_inverse=True)
@@ -87,7 +109,7 @@ def number_texts(parts: Sequence[Texts], owned: Flags) -> Owners:
 
 
 def queue_up(
-    salt: str, owners: Owners, max_rows: int, content: Sequence[Counts], ties: Sequence[Floats]
+    digest: Digest, owners: Owners, max_rows: int, content: Sequence[Counts], ties: Sequence[Floats]
 ) -> Queue:
     """Return the rows of units with more than ``max_rows``, in the order in which they are kept.
 
@@ -96,7 +118,8 @@ def queue_up(
     crowded = np.bincount(owners.units[owners.owned], minlength=len(owners.names)) > max_rows
     rows = np.flatnonzero(owners.owned & crowded[owners.units])
     units = owners.units[rows].astype(np.int64)
-    digests = _digests(salt, _keys(salt, owners, crowded)[units], [each[rows] for each in content])
+    keys = _keys(digest.salt, owners, crowded)[units]
+    digests = digest.of_rows(keys, [each[rows] for each in content])
     order = np.lexsort((*(each[rows] for each in reversed(ties)), digests, units))
     return Queue(rows[order], units[order], max_rows)
 
@@ -108,19 +131,3 @@ def _keys(salt: str, owners: Owners, crowded: Flags) -> Codes:
         text = f"{salt}|{owners.names[unit]}"
         keys[unit] = int(hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()[:KEY], 16)
     return keys
-
-
-def _digests(salt: str, keys: Codes, content: Sequence[Counts]) -> Codes:
-    """Return the first 16 digits of md5(salt | key | content), as numbers; row by row."""
-    from dpsql.privacy.vault.connect import connect
-
-    columns = {"place": np.arange(len(keys)), "key": keys}
-    columns |= {f"c{i}": each.astype(np.int64) for i, each in enumerate(content)}
-    listed = ", ".join(["$1", "lpad(lower(to_hex(key)), 16, '0')", *list(columns)[2:]])
-    digests = np.zeros(len(keys), dtype=np.uint64)
-    with connect() as connection:
-        connection.register("content", pd.DataFrame(columns))
-        sql = f"SELECT place, md5_number_upper(concat_ws('|', {listed})) AS digest FROM content"
-        found = connection.execute(sql, [salt]).fetchnumpy()
-    digests[found["place"]] = found["digest"]
-    return digests.byteswap()  # DuckDB reads the digest from its last byte

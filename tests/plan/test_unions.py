@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -16,6 +17,7 @@ from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import ProgrammingError
 from dpsql.plan import unions
 from dpsql.plan.cells import (
+    AnyResolution,
     Cells,
     Nodes,
     Resolution,
@@ -32,6 +34,7 @@ from dpsql.plan.terms import Term
 from dpsql.plan.unions import lay_out_units
 from dpsql.privacy.measure import _sensitivity
 from dpsql.privacy.vault.rows import Rows, fits, tally
+from dpsql.privacy.vault.units import Owners
 
 SIZES = {"a": 5, "b": 3, "c": 4}
 COLUMNS = {name: Column(name, "integer", IntegerRange(0, n - 1)) for name, n in SIZES.items()}
@@ -46,14 +49,24 @@ def rows(draw: np.random.Generator, units: int, most: int) -> Rows:
     owners = np.concatenate([np.full(draw.integers(1, most + 1), i) for i in range(units)])
     owners = draw.permutation(owners).astype(np.uint32)
     codes = {n: draw.integers(0, size, len(owners)).astype(np.uint8) for n, size in SIZES.items()}
-    return Rows(len(owners), codes, units=owners)
+    return Rows(len(owners), codes, owners=owned_by(owners))
+
+
+def owned_by(units: NDArray[np.int64]) -> Owners:
+    """Rows that all have an owner, each known by its number."""
+    return Owners(units.astype(np.uint32), np.ones(len(units), dtype=bool), np.arange(99))
+
+
+def counted(found: Rows, table: Table, parts: Sequence[AnyResolution]) -> NDArray[np.int64]:
+    """Count the units of all rows."""
+    return tally(found, np.ones(found.count, dtype=bool), table, parts, True)
 
 
 def without(found: Rows, unit: int) -> Rows:
-    assert found.units is not None
-    kept = found.units != unit
+    assert found.owners is not None
+    kept = found.owners.units != unit
     codes = {name: code[kept] for name, code in found.codes.items()}
-    return Rows(int(kept.sum()), codes, units=found.units[kept])
+    return Rows(int(kept.sum()), codes, owners=owned_by(found.owners.units[kept]))
 
 
 def random_terms(draw: np.random.Generator) -> tuple[Term, ...]:
@@ -74,8 +87,8 @@ def exact(found: Rows, terms: tuple[Term, ...]) -> NDArray[np.int64]:
     names = [name for name in SIZES if name in terms[0].factors]
     shape = [terms[0].factors[name].rows for name in names]
     seen: list[set[int]] = [set() for _ in range(int(np.prod(shape)))]
-    assert found.units is not None
-    for i, unit in enumerate(found.units.tolist()):
+    assert found.owners is not None
+    for i, unit in enumerate(found.owners.units.tolist()):
         total: Any = np.zeros(shape)
         for term in terms:
             weight: Any = np.ones(())
@@ -112,13 +125,13 @@ def test_every_group_counts_its_units_once_and_one_unit_moves_no_more_than_is_pa
         layout = lay_out_units(table(most), {(0, 0): Asked(terms)})
         parts = list(layout.resolutions.values())
         assert fits(parts, table(most), True)
-        measured = tally(found, table(most), parts, True)
+        measured = counted(found, table(most), parts)
         expected = exact(found, terms)
         np.testing.assert_array_equal(answer(layout, terms, measured), expected, str(seed))
         reach = unit_reach(parts, most)
         shared += any(isinstance(each, Unions) for each in parts)
         for unit in range(12):
-            change = measured - tally(without(found, unit), table(most), parts, True)
+            change = measured - counted(without(found, unit), table(most), parts)
             assert set(np.unique(change)) <= {0, 1}
             assert change.sum() <= reach
     assert shared > 40

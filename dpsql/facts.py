@@ -127,7 +127,7 @@ def describe(catalog: Catalog, models: Mapping[str, Synthetic], statement: State
         )
     rows: list[tuple[Any, ...]] = list(describe_table(table))
     found = listing(("column", "type", "values", "cells"), rows, statement.fragment.body)
-    standing = left_out(table, table.columns)
+    standing = left_out(table)
     return found if standing is None else replace(found, notes=(standing,))
 
 

@@ -516,7 +516,8 @@ def test_an_interrupt_leaves_a_usable_model(world: Connection, model: str) -> No
     result = create(world, f"model = '{model}'", workload)
     assert len(told) == 1
     assert any("interrupted" in note for note in result.notes)
-    (note,) = world.execute("SELECT sex, COUNT(*) FROM s GROUP BY sex").result.notes
+    answer = world.execute("SELECT sex, COUNT(*) FROM s GROUP BY sex").result
+    (note,) = set(answer.notes) - set(answer.standing)
     assert "interrupted" in note
     settled(world, "released")
 

@@ -227,6 +227,8 @@ def test_models_are_of_the_view_of_their_workload(
     )
     found = number(connection.execute("SELECT COUNT(*) FROM s").result)
     assert abs(found - count(database, "severity")) <= 5
+    asked = connection.execute("SELECT ward, COUNT(*) FROM s GROUP BY ward").result
+    assert "rows with undeclared severity are left out" in asked.standing[0]
     facts = dict(connection.execute("DESCRIBE SYNTHETIC TABLE s").result.rows)
     assert "rows with undeclared severity are left out" in facts["left out"]
     connection.execute("SET mechanism = mwem")

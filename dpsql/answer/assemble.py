@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -64,6 +65,8 @@ def assemble_results(
         joint = Joint(index, item, variances, apart, forecasts)
         result = build_result(item, filled, paid, proof, sealed, joint)
         standing = notes_of(item, request.views)
+        learned_from = [model.left_out for model in asked if model.name]
+        standing = tuple(dict.fromkeys(itertools.chain(standing, *learned_from)))
         notes = (*result.notes, *notes, *(model.note for model in asked), *standing)
         biased = bool(changed or asked)
         results.append(replace(result, notes=notes, biased=biased, standing=standing))

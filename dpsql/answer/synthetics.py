@@ -92,6 +92,11 @@ class Synthetic:
             "biased, no standard errors"
         )
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Which rows of the private table it is not about, in words."""
+        return tuple(text for name, text in self.forecast if name == "left out")
+
     def describe(self, table: Table) -> Table:
         """The columns of the private table that the model has, as a table of its own."""
         columns = {key: table.columns[key] for key in table.columns if key in self.model.domain}

@@ -33,8 +33,10 @@ def view_of(table: Table, columns: Iterable[str] | None = None) -> tuple[str, ..
     return tuple(sorted(name for name in names if leaves_out(table, table.columns[name])))
 
 
-def left_out(table: Table, columns: Iterable[str]) -> str | None:
-    """One sentence on the rows that never count where these columns are used; None if all do.
+def left_out(table: Table, columns: Iterable[str] | None = None) -> str | None:
+    """One sentence on the rows that do not count where these columns are used; None if all do.
+
+    Without columns it is about all that a request may mention.
 
     >>> from dpsql.catalog.catalog import Unit
     >>> from dpsql.catalog.domain import IntegerRange
@@ -47,11 +49,13 @@ severity are left out
     if table.public or table.synthetic:
         return None
     view = view_of(table, columns)
+    where = " where these columns are mentioned" if columns is None else ""
     said = [_of_units(table)] if table.unit.column is not None else []
     if table.complete and view:
         said.append("by declaration no row has undeclared values, and any that has is left out")
     elif view:
-        said.append(_of_columns([table.columns[name] for name in table.columns if name in view]))
+        found = [table.columns[name] for name in table.columns if name in view]
+        said.append(_of_columns(found) + where)
     return f"{printable(table.name)}: {'; '.join(said)}" if said else None
 
 

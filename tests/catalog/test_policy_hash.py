@@ -58,6 +58,7 @@ RELEVANT = [
     ("bounds = [0, 10]", "bounds = [0, 11]"),
     ("bounds = [0, 10]", "bounds = [-1, 10]"),
     ("[table.u", "[table.w"),
+    ('privacy_unit = "row"', 'privacy_unit = "row"\ncomplete = true'),
     ("m = { type", "n = { type"),
     ("m = { type", 'e = { type = "text", domain = ["q"] }\nm = { type'),
     ('type = "number", bounds', 'type = "integer", bounds'),
@@ -74,6 +75,7 @@ IRRELEVANT = [
     ("bounds = [0, 10]", "bounds = [0.0, 1e1]"),
     ('domain = [0, 9] }', 'domain = [0, 9], null = false }'),
     ('privacy_unit = "row"', 'privacy_unit = "row"\npublic = false'),
+    ('privacy_unit = "row"', 'privacy_unit = "row"\ncomplete = false'),
     ('{ column = "p", max_rows = 5 }', '{ max_rows = 5, column = "p" }'),
     ('"t.csv"', '"./x/../t.csv"'),
 ]  # fmt: skip

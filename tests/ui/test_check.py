@@ -41,7 +41,7 @@ flag = { type = "boolean", domain = [false, true], null = true }
 notes = { type = "text" }
 
 [table.public]
-source = "visits.parquet"
+source = "public.parquet"
 public = true
 
 [table.public.column]
@@ -80,6 +80,7 @@ def store(folder: Path, rows: list[tuple[Any, ...]]) -> Path:
         )
         database.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         database.execute(f"COPY t TO '{folder / 'visits.parquet'}'")
+        database.execute(f"COPY (SELECT 'a' AS ward) TO '{folder / 'public.parquet'}'")
     path = folder / "visits.toml"
     path.write_text(CATALOG, encoding="utf-8")
     return path
@@ -152,7 +153,7 @@ def test_a_source_that_does_not_open_is_named_and_the_others_follow(
     dpsql: Run, catalog: Path
 ) -> None:
     gone = '[table.gone]\nsource = "gone.csv"\nprivacy_unit = "row"\n[table.gone.column]\n'
-    wrong = '[table.bad]\nsource = "visits.parquet"\nprivacy_unit = "row"\n[table.bad.column]\n'
+    wrong = '[table.bad]\nsource = "public.parquet"\nprivacy_unit = "row"\n[table.bad.column]\n'
     number = 'ward = { type = "number", bounds = [0, 1] }\n'
     catalog.write_text(gone + number + wrong + number + CATALOG, encoding="utf-8")
     done = dpsql("check", catalog)

@@ -168,7 +168,7 @@ class Writer:
         windows = [f"RANK() OVER (ORDER BY COUNT(*), {', '.join(keys)})"]
         windows += [
             f"SUM(COUNT(*)) OVER (ORDER BY {key})",
-            f"ROW_NUMBER() OVER (ORDER BY {', '.join(keys)})",
+            f"DENSE_RANK() OVER (ORDER BY {', '.join(keys)})",
         ]
         if self.rng.random() < 0.4:
             chosen.append(self.rng.choice(windows))

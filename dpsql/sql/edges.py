@@ -50,6 +50,13 @@ _DAYS = {
 
 _WHOLE_STEPS = {"day", "week", "month", "quarter", "year", "decade", "century", "millennium"}
 _INSTANT = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ)
+_READERS = (
+    *(exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ, exp.NEQ, exp.Between, exp.In, exp.Is),
+    *(exp.DateTrunc, exp.TimestampTrunc, exp.Extract, exp.Year, exp.Quarter, exp.Month, exp.Week),
+    *(exp.Day, exp.DayOfWeek, exp.DayOfWeekIso, exp.DayOfYear, exp.Monthname, exp.Dayname),
+)
+"""What may read a day as the instant at which it begins."""
+
 _TIME = re.compile(r"\s*[+-]?\d{1,6}-\d{1,2}-\d{1,2}[ T]+(.*)", re.DOTALL)
 
 
@@ -147,7 +154,7 @@ def _check_days(column: Column, domain: Periods, tree: exp.Expr, locate: Locate)
             case exp.Extract() | exp.TimestampTrunc() | exp.DateTrunc():
                 fine = not node.find(exp.Column) or _unit_of(node) in _DAYS
             case exp.Cast() if node.to.this in _INSTANT and node.find(exp.Column):
-                fine = isinstance(_around(node), exp.Predicate | exp.DateTrunc | exp.TimestampTrunc)
+                fine = isinstance(_around(node), _READERS)
             case _:
                 continue
         if not fine:

@@ -185,7 +185,10 @@ def aggregates(draw: st.DrawFn, others: Others = None) -> Measured:
     kept = f" FILTER (WHERE {draw(conditions())})" if draw(st.booleans()) else ""
     if kind == "count":
         form = draw(
-            pick("COUNT(*)", "COUNT(*)", "COUNT({n})", "COUNT(b)", "COUNT(m)", "COUNT_IF({p})")
+            pick(
+                *("COUNT(*)", "COUNT(*)", "COUNT({n})", "COUNT(b)", "COUNT(m)", "COUNT_IF({p})"),
+                *("COUNT(w)", "COUNT(d)"),
+            )
         )
         text = form.format(n=draw(numbers()), p=draw(conditions()))
         return Measured(text + ("" if "COUNT_IF" in text else kept))

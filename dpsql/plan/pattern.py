@@ -77,15 +77,16 @@ def too_large(count: int, names: Mapping[str, object], span: Span | None) -> Pro
     )
 
 
-def refuse_pattern(pattern: Pattern) -> NoReturn:
-    """Refuse to measure a condition that takes too many products.
+def refuse_pattern(pattern: Pattern, units: bool = False) -> NoReturn:
+    """Refuse to measure a condition that takes too many products; ``units`` cannot be learned.
 
     Raises: ProgrammingError (E_PREDICATE).
     """
     raise ProgrammingError(
         "E_PREDICATE",
         f"the condition over {', '.join(pattern.labels)} takes more than {MAX_PRODUCTS} products",
-        hint="join conditions on single columns by AND, or learn it: mechanism = 'rap'",
+        hint="join conditions on single columns by AND"
+        + ("" if units else ", or learn it: mechanism = 'rap'"),
         span=pattern.span,
     )
 

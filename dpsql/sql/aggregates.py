@@ -142,7 +142,8 @@ class Aggregates:
         if self.scope.table.unit.max_rows == 1 and not self.scope.joined:
             return marked(self.column(shape), True)
         if shape.running is not None:
-            self.scope.refuse(node, "E_WINDOW", "a running count of distinct values")
+            hint = "count in a sub-query: a window over its results works"
+            self.scope.refuse(node, "E_WINDOW", "a running sum of distinct counts", hint)
         return marked(self.column(replace(shape, units=True)), True)
 
     def is_unit(self, node: exp.Column) -> bool:

@@ -41,7 +41,8 @@ class Answer:
     def terms(self) -> tuple[Term, ...]:
         """The products alone. Raises: ProgrammingError (E_PREDICATE) where they are too many."""
         if self.apart is None:
-            refuse_pattern(next(t.pattern for t in self.whole if t.pattern is not None))
+            pattern = next(t.pattern for t in self.whole if t.pattern is not None)
+            refuse_pattern(pattern, self.units)
         return self.apart
 
     def arrange(self, flat: NDArray[np.float64], order: Sequence[str]) -> NDArray[np.float64]:

@@ -185,9 +185,10 @@ def mentioned(connection: Connection, *statements: str) -> tuple[str, ...]:
     return find_views(connection.engine.compile(parsed)).get("t", ())
 
 
-def grid_of(connection: Connection, sql: str) -> int:
-    """The steps to which the values of real numbers are rounded in a plan for a statement."""
-    compiled = connection.engine.compile([parse(split_statements(sql)[0])])
+def grid_of(connection: Connection, *statements: str) -> int:
+    """The steps to which the values of real numbers are rounded in a plan for statements."""
+    parsed = [parse(split_statements(sql)[0]) for sql in statements]
+    compiled = connection.engine.compile(parsed)
     request = form_request(compiled, connection.terms, None)
     if not request.tables:
         return 2**16

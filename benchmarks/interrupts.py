@@ -256,24 +256,29 @@ def calls(send: Callable[[int], None]) -> Iterator[list[int]]:
         sys.setprofile(None)
 
 
-def run(count: int, seed: int | None = None) -> list[Attempt]:
+def run(count: int, seed: int | None = None) -> Iterator[Attempt]:
     """Interrupt so many statements, of every kind in turn."""
-    found: list[Attempt] = []
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(XDG_STATE_HOME=f"{folder}/state", DPSQL_CACHE="off")
         interrupts, kinds = Interrupts(Path(folder), seed), itertools.cycle(STATEMENTS)
-        while len(found) < count:
+        done = 0
+        while done < count:
             attempt = interrupts.interrupt(next(kinds))
             if attempt is not None:
-                found.append(attempt)
-                for what in attempt.wrong:
-                    print(f"WRONG {attempt.kind}: {what}", flush=True)
-    return found
+                done += 1
+                yield attempt
 
 
 def main() -> int:
     """Interrupt, and print what came of it."""
-    found = run(int(sys.argv[1]) if len(sys.argv) > 1 else 200)
+    found = []
+    for attempt in run(int(sys.argv[1]) if len(sys.argv) > 1 else 200):
+        found.append(attempt)
+        for what in attempt.wrong:
+            print(f"WRONG {attempt.kind}: {what}", flush=True)
+        if len(found) % 50 == 0:
+            told = Counter(each.outcome for each in found)
+            print(f"{len(found)} so far: {dict(told)}", file=sys.stderr, flush=True)
     for kind in STATEMENTS:
         mine = [each for each in found if each.kind == kind]
         waits = sorted(each.seconds for each in mine)

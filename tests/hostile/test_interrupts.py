@@ -66,7 +66,9 @@ def few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Interrupts:
 
 def test_interrupts_at_random_moments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interrupts, "ROWS", 500)
-    found = interrupts.run(COUNT)
+    monkeypatch.setenv("XDG_STATE_HOME", "")  # put back what the run sets
+    monkeypatch.setenv("DPSQL_CACHE", "")
+    found = list(interrupts.run(COUNT))
     assert [each for each in found if each.wrong] == []
     assert len(found) == COUNT
 

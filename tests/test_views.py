@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,12 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.answer.implied import imply
 from dpsql.answer.result import Result
+from dpsql.answer.stored import decode, encode
+from dpsql.asking import form_request
 from dpsql.dbapi import Connection
+from dpsql.plan.request import Request, make_plan
 from dpsql.plan.views import find_views
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
@@ -188,6 +193,29 @@ def test_a_release_answers_only_requests_of_its_own_view(connection: Connection)
     assert paid("SELECT COUNT(*) FROM visits WHERE severity < 3 AND kind = 'x'")
     explained = connection.explain("SELECT COUNT(*) FROM visits WHERE kind = 'x'")
     assert not explained.free
+
+
+def test_releases_of_earlier_versions_are_of_all_columns(connection: Connection) -> None:
+    """Stored before parts had a view: they answer requests that mention every column, alone."""
+    everything = "severity > 1 AND kind = 'x' AND age > 3"
+    engine = connection.engine
+
+    def asked(sql: str) -> Request:
+        compiled = engine.compile([parse(split_statements(sql)[0])])
+        return form_request(compiled, connection.terms, None)
+
+    full = asked(f"SELECT ward, SUM(cost), COUNT(*) FROM visits WHERE {everything} GROUP BY ward")
+    some = asked("SELECT COUNT(*) FROM visits WHERE severity > 1")
+    for request, is_answered in ((full, True), (some, False)):
+        plan = make_plan(request).plan
+        release = engine.release(plan, "name")
+        assert imply(request, "name", release) is not None
+        stored = decode(encode(release))
+        assert [part.view for part in stored.plan.parts] == [part.view for part in plan.parts]
+        parts = tuple(replace(part, view=None) for part in plan.parts)
+        old = decode(encode(replace(release, plan=replace(plan, parts=parts))))
+        assert [part.view for part in old.plan.parts] == [None]
+        assert (imply(request, "name", old) is not None) is is_answered
 
 
 def test_complete_tables_have_one_view(path: Path, database: duckdb.DuckDBPyConnection) -> None:

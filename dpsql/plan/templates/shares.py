@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.plan.quantise import column_norm
+from dpsql.plan.quantise import column_norm, rank_of
 from dpsql.plan.strategy import Integers, Strategy, assemble
 from dpsql.plan.templates.family import Family
 from dpsql.plan.templates.gaussian import FixedRows
@@ -29,7 +29,7 @@ def share_anew(
     """Return the rows of a Laplace strategy with the best weights for another workload.
 
     Blocks over other sets of attributes may come in, unless the weights are only to ``settle``.
-    None where residual rows are measured, or some attribute is not.
+    None where residual rows are measured, some attribute is not, or not all of its cells.
     """
     problem = Problem(workload, "laplace")
     if strategy.residual or not set(problem.names) <= strategy.full.keys() or workload.pinned:
@@ -40,6 +40,8 @@ def share_anew(
     shares = {block.attributes: float(block.share) for block in strategy.blocks}
     now = np.array([shares.get(problem.attributes(M), 0.0) for M in space.family.sets])
     full = {name: strategy.full[name] for name in problem.names}
+    if any(rows is not None and rank_of(rows) < rows.shape[1] for rows in full.values()):
+        return None
     rows = [_unit(each) for each in full.values()]
     thetas: tuple[Floats | None, ...] = (None,) * problem.d
     if settle:

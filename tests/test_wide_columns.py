@@ -48,6 +48,7 @@ STATEMENTS = [
     "SELECT s, SUM(a) AS m FROM t GROUP BY s",
     "SELECT a, SUM(COUNT(*)) OVER (ORDER BY a) AS n FROM t GROUP BY a",
     "SELECT a, SUM(COUNT(*)) OVER (ORDER BY a DESC) AS n FROM t GROUP BY a",
+    "SELECT a, COUNT(*) / SUM(COUNT(*)) OVER () AS n FROM t GROUP BY a",
     "SELECT s, MEDIAN(a) AS m FROM t GROUP BY s",
     "SELECT MODE(a) AS m FROM t WHERE a < 3000",
 ]
@@ -121,6 +122,16 @@ def test_groups_take_time_and_memory_in_proportion_to_their_number(tmp_path: Pat
     (few_seconds, few_bytes), (many_seconds, many_bytes) = found
     assert many_bytes < 20 * few_bytes
     assert many_seconds < 40 * few_seconds, "quadratic would be 100 times"
+
+
+def test_a_mechanism_that_writes_rows_out_is_refused_before_the_charge(wide: Connection) -> None:
+    wide.set("mechanism", "rap")
+    try:
+        for ask in (wide.explain, wide.execute):
+            with pytest.raises(dpsql.Error, match="too many to learn"):
+                ask(STATEMENTS[0])
+    finally:
+        wide.set("mechanism", "auto")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,9 @@ from dpsql.errors import ProgrammingError
 from dpsql.plan.pattern import Pattern
 from dpsql.plan.workload import Product
 
+MOST_WRITTEN = 1 << 26
+"""Most numbers in the rows of a query over one attribute."""
+
 MOST_COUNTED = 1 << 24
 """Most cells that are counted at once."""
 
@@ -96,6 +99,25 @@ def expected_noise(size: float, noise: Noise, amount: Fraction) -> float:
     if noise == "laplace":
         return size / float(amount)
     return math.sqrt(2 / math.pi) * math.sqrt(size / (2 * float(amount)))
+
+
+def check_written(queries: Iterable[Query], *, one_by_one: bool) -> None:
+    """Refuse a query whose rows would be too many numbers written out.
+
+    ``one_by_one`` says that every row becomes a query of its own, cells as well.
+
+    Raises ProgrammingError E_TOO_LARGE.
+    """
+    for query in queries:
+        for product in () if isinstance(query, Pattern) else query:
+            for name, op in product.factors.items():
+                written = one_by_one or not isinstance(op, Identity)
+                if written and op.rows * op.n > MOST_WRITTEN:
+                    raise ProgrammingError(
+                        "E_TOO_LARGE",
+                        f"{op.rows:,} queries over {op.n:,} values of {name} are too many to learn",
+                        hint="use mechanism 'auto', or group the values into bins",
+                    )
 
 
 def check_counted(domain: Mapping[str, int], queries: Iterable[Query]) -> None:

@@ -28,7 +28,14 @@ from dpsql.adaptive.auto import (
 from dpsql.adaptive.constants import constants_of
 from dpsql.adaptive.handle import Candidate, Handle, Measured, Model, Noise, Query
 from dpsql.adaptive.learned import Learned
-from dpsql.adaptive.query import attributes_of, check_counted, is_marginal, norm, rows
+from dpsql.adaptive.query import (
+    attributes_of,
+    check_counted,
+    check_written,
+    is_marginal,
+    norm,
+    rows,
+)
 from dpsql.adaptive.schedule import total_share
 from dpsql.adaptive.settings import Settings, check
 from dpsql.adaptive.transcript import Recorder
@@ -194,6 +201,8 @@ def make_task(
         task = replace(task, candidates=products)
     if any(each.mechanism == "mwem" for each in task.possible):
         check(domain, products, Settings(hint=hint))
+    by_row = any(each.mechanism == "rap" for each in task.possible)
+    check_written(task.candidates, one_by_one=by_row)
     check_counted(task.domain, task.candidates)
     if not isinstance(choice, Fork):
         rounds.check(choice.mechanism)

@@ -186,26 +186,15 @@ class Axis:
         if self.half is not None:
             one, two = (op.matmat(np.column_stack([self.u, self.half])) for op in (left, right))
             return one[:, 0] * two[:, 0], np.einsum("ij,ij->i", one[:, 1:], two[:, 1:])
-        if self.Kt is None and isinstance(left, APART) and isinstance(right, APART):
-            return self._grouped_cross(left, right)
+        dots = _row_dots(left, right) if self.Kt is None else None
+        if dots is not None:
+            ones = np.ones((self.size, 1))
+            product = left.matmat(ones)[:, 0] * right.matmat(ones)[:, 0]
+            return product / self.size**2, dots - product / self.size
         P = np.asarray(left.dense(), dtype=np.float64)
         Q = np.asarray(right.dense(), dtype=np.float64)
         centred = P - P.mean(axis=1, keepdims=True) if self.Kt is None else P @ self.Kt
         return (P @ self.u) * (Q @ self.u), np.einsum("ij,ij->i", centred, Q)
-
-    def _grouped_cross(
-        self, left: Identity | Groups, right: Identity | Groups
-    ) -> tuple[Floats, Floats]:
-        """Return ``cross`` of rows over disjoint classes, where Kt is I - J/n."""
-        (one, p), (two, q) = _labelled(left), _labelled(right)
-        both = (one == two) & (one >= 0)
-        shared = np.bincount(one[both], (p * q)[both], minlength=left.rows)
-        sums = [
-            np.asarray(op.matmat(np.ones((self.size, 1)))[:, 0], dtype=np.float64)
-            for op in (left, right)
-        ]
-        product = sums[0] * sums[1]
-        return product / self.size**2, shared - product / self.size
 
 
 def _labelled(operator: Identity | Groups) -> tuple[Indices, Floats]:
@@ -213,6 +202,34 @@ def _labelled(operator: Identity | Groups) -> tuple[Indices, Floats]:
     if isinstance(operator, Groups):
         return operator.labels, operator.entries().astype(np.float64)
     return np.arange(operator.n, dtype=np.int64), np.ones(operator.n)
+
+
+def _row_dots(left: Operator, right: Operator) -> Floats | None:
+    """Return the products of row r with row r, where none has to be written out."""
+    if isinstance(right, APART) and not isinstance(left, APART):
+        left, right = right, left
+    bounds = _intervals(right)
+    if isinstance(left, APART) and (bounds is not None or isinstance(right, APART)):
+        labels, entries = _labelled(left)
+        own = np.maximum(labels, 0)
+        if isinstance(right, APART):
+            others, found = _labelled(right)
+            entries = np.where(others == labels, entries * found, 0.0)
+        elif bounds is not None:
+            cells = np.arange(left.n)
+            inside = (bounds[0][own] <= cells) & (cells < bounds[1][own])
+            entries = np.where(inside, entries, 0.0)
+        inside = labels >= 0
+        return _binned(labels[inside], entries[inside], left.rows)
+    lengths = _intervals(left)
+    if bounds is None or lengths is None:
+        return None
+    shared = np.minimum(bounds[1], lengths[1]) - np.maximum(bounds[0], lengths[0])
+    return np.asarray(np.maximum(shared, 0), dtype=np.float64)
+
+
+def _binned(labels: Indices, numbers: Floats, rows: int) -> Floats:
+    return np.asarray(np.bincount(labels, numbers, rows), dtype=np.float64)
 
 
 def _are_whole(numbers: Floats) -> bool:

@@ -88,6 +88,8 @@ class Axis:
             ranks = np.arange(len(self.groups))
         elif running is not None and self.keys == (running.order,):
             ranks = _ranks([group[0] for group in self.groups], running.descending)
+        elif running is not None and not set(self.keys) & {running.order, *running.partition}:
+            ranks = np.zeros(len(self.groups), dtype=np.int64)
         else:
             return None
         placed = ranks[self.labels]

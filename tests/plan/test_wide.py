@@ -67,7 +67,10 @@ def test_groups_are_asked_as_their_rows_are(
             own.parts(operator), own.parts(Dense(operator.dense())), strict=True
         ):
             assert mine == pytest.approx(known, abs=1e-9)
+    spans = Ranges(CELLS, np.array([0, 2, 5, 1]), np.array([9, 2, 12, 4]))
+    other = Ranges(CELLS, np.array([3, 0, 7, 8]), np.array([5, 12, 9, 12]))
     pairs = [(found[0], found[0]), (found[2], found[3]), (found[3], found[4])]
+    pairs += [(found[1], found[0]), (spans, found[3]), (found[2], spans), (spans, other)]
     for left, right in pairs:
         dense = own.cross(Dense(left.dense()), Dense(right.dense()))
         for mine, known in zip(own.cross(left, right), dense, strict=True):

@@ -260,6 +260,8 @@ def run(count: int, seed: int | None = None) -> Iterator[Attempt]:
     """Interrupt so many statements, of every kind in turn."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(XDG_STATE_HOME=f"{folder}/state", DPSQL_CACHE="off")
+        if not callable(signal.getsignal(signal.SIGINT)):
+            raise RuntimeError("SIGINT is ignored here: nothing would be interrupted")
         interrupts, kinds = Interrupts(Path(folder), seed), itertools.cycle(STATEMENTS)
         done = 0
         while done < count:
@@ -272,6 +274,7 @@ def run(count: int, seed: int | None = None) -> Iterator[Attempt]:
 def main() -> int:
     """Interrupt, and print what came of it."""
     found = []
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore it in the background
     for attempt in run(int(sys.argv[1]) if len(sys.argv) > 1 else 200):
         found.append(attempt)
         for what in attempt.wrong:

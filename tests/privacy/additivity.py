@@ -187,6 +187,8 @@ def _pool(random_: random.Random, kind: Kind) -> list[Any]:
     tame = [value for value in kind.values if value in TAME]
     ordinary = random_.choices(tame, k=random_.randint(0, 3)) if tame else []
     odd = random_.choices(kind.values, k=random_.randint(0, 2) if ordinary else 2)
+    if kind.values is FLOATS and random_.random() < 0.5:  # what writers leave out of statistics
+        odd = [math.nan, *random_.choices([math.inf, -math.inf, 1e300], k=random_.randint(0, 1))]
     return ordinary + odd
 
 

@@ -138,6 +138,7 @@ def estimate_left_out(
     scopes = engine.scopes([part.table for part in plan.parts])
     name = hashlib.sha256(repr((plan.fingerprint, scopes)).encode()).hexdigest()
     engine.status()
+    engine.charges.asked = ("dpsql check --dp",)
     known = engine.releases.find(name)
     release = engine.release(plan, name) if known is None else known
     found = []

@@ -175,6 +175,7 @@ def test_an_estimate_is_an_ordinary_release(
     assert "free" in again.err
     with package.connect(catalog, epsilon=0.1) as connection:
         assert [e.epsilon for e in connection.entries() if e.kind == "debit"] == ["4"]
+        assert "dpsql check --dp" in str(connection.execute("SHOW ledger").fetchall())
         found = connection.execute("SELECT COUNT(*) FROM visits").result
         assert found.cost is not None
         assert found.cost.free  # what was released is public

@@ -62,6 +62,7 @@ EXTRA = [
     "SELECT COUNT(*) FROM t WHERE b = 'its'",
     "SELECT cuont(a) FROM t",
     "SELECT COUNT(DISTINCT ) FROM visits",
+    "SET reuse = sometimes",
     "SELECT SUM(DISTINCT ) FROM t",
 ]
 
@@ -366,7 +367,8 @@ RULES: list[tuple[str, Follow]] = [
             " (SELECT a, COUNT(*) FROM t GROUP BY a)"
         ),
     ),
-    (r"one of on, off|one of .*", nothing),
+    (r"one of (?P<what>auto, always, never)", listed("SET reuse = {}")),
+    (r"one of .*", nothing),
     (
         r"letters and digits|SUM\(x, contribution_bounds_per_group => \(0, 100\)\), x a column",
         nothing,

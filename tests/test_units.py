@@ -145,7 +145,7 @@ def test_one_row_per_unit_is_counted_as_rows_with_the_rows_budget(
         ("SELECT COUNT(DISTINCT CASE WHEN yr > 2019 THEN pid ELSE 'x' END) FROM visits",
          "E_AGGREGATE"),
         ("WITH v AS (SELECT * FROM visits) SELECT pid, COUNT(*) FROM v GROUP BY pid",
-         "E_UNKNOWN_COLUMN"),
+         "E_DOMAIN"),
     ],
 )  # fmt: skip
 def test_other_columns_are_not_taken_for_the_unit(

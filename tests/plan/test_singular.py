@@ -17,6 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql.answer.reconstruct import reconstruct
+from dpsql.answer.reconstruct_queries import reconstruct_queries
 from dpsql.answer.reconstruct_symmetric import reconstruct_symmetric
 from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
@@ -26,7 +27,7 @@ from dpsql.plan.select import MECHANISMS
 from dpsql.plan.strategy import Noise, Strategy
 from dpsql.plan.symmetric_strategy import SymmetricStrategy
 
-ROUNDS = int(os.environ.get("DPSQL_SINGULAR", "34"))
+ROUNDS = int(os.environ.get("DPSQL_SINGULAR", "18"))
 SIZES = [[24], [12], [30], [6, 4], [12, 3], [8, 6], [6, 4, 2], [3, 4, 5]]
 Rows = NDArray[Any]
 
@@ -84,7 +85,7 @@ def measured(workload: Workload, strategy: AnyStrategy, block: AnyBlock) -> Rows
         tensor = strategy.block.matrix().astype(float).reshape(strategy.block.rows, *shape)
         full = np.broadcast_to(tensor, (strategy.block.rows, *workload.domain.values()))
         return full.reshape(strategy.block.rows, -1)
-    names = dict(zip(block.attributes, strategy.matrices(block), strict=True))  # type: ignore[arg-type]
+    names = {name: rows for name, rows in block.factors.items() if isinstance(name, str)}
     given = {n: np.eye(workload.domain[n]) if r is None else r for n, r in names.items()}
     return dense(workload, given)
 
@@ -97,8 +98,10 @@ def check(workload: Workload, strategy: AnyStrategy) -> None:
     values = [np.rint(r @ cells).astype(np.int64) for r in rows]
     if isinstance(strategy, Strategy):
         found: Any = reconstruct(strategy, values, noise)
-    else:
+    elif isinstance(strategy, SymmetricStrategy):
         found = reconstruct_symmetric(strategy, values, noise)
+    else:
+        found = reconstruct_queries(strategy, values, noise)
     stacked = np.concatenate([r / np.sqrt(v) for r, v in zip(rows, noise, strict=True)])
     for product in workload.products:
         asked = dense(workload, {n: op.dense() for n, op in product.factors.items()})

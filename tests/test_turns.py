@@ -97,7 +97,9 @@ def test_one_synthetic_table_of_a_name(demo: Path) -> None:
 
 
 def test_threads_take_turns_and_find(tmp_path: Path) -> None:
-    store, made, found = tmp_path / "x.releases", [], []
+    store = tmp_path / "x.releases"
+    made: list[int] = []
+    found: list[tuple[int, bool]] = []
 
     def ask() -> None:
         def make() -> int:

@@ -35,6 +35,7 @@ from dpsql.errors import (
 )
 from dpsql.faults import told
 from dpsql.granted import NOTHING, Granted, grant, grant_here
+from dpsql.interrupts import check
 from dpsql.plan.explain import Explanation
 from dpsql.privacy.accounting import parse_delta_text, parse_epsilon_text
 from dpsql.privacy.ledger import Entry as LedgerEntry
@@ -252,7 +253,13 @@ class Connection:
         Raises: InternalError; Interrupted, which is a KeyboardInterrupt.
         """
         charges = self._charges
-        return interruptible(lambda: told(work, charges, lambda: Span.whole(text)), charges)
+
+        def run() -> T:
+            found = told(work, charges, lambda: Span.whole(text))
+            check()  # an interrupt that a library has swallowed comes late, and is not lost
+            return found
+
+        return interruptible(run, charges)
 
     def interruptible(self, work: Callable[[], T]) -> T:
         """Run ``work``, statements and what is done with their results; Ctrl-C says what they cost.

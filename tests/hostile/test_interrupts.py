@@ -20,6 +20,7 @@ import dpsql
 from benchmarks import interrupts
 from benchmarks.interrupts import Interrupts
 from dpsql import clipping, engine
+from dpsql.answer.estimate import estimate
 from dpsql.answer.releases import Releases
 from dpsql.answer.synthetics import Synthetics
 from dpsql.dbapi import Connection
@@ -173,6 +174,23 @@ def test_an_interrupt_that_a_library_swallows_comes_before_the_charge(adult: Con
     assert not found.value.charged
     assert adult.budget.entries == 0
     adult.execute("SELECT COUNT(*) FROM adult WHERE age > 20")
+
+
+def test_an_interrupt_that_is_swallowed_after_the_charge_comes_late(adult: Connection) -> None:
+    real, sql = estimate, "SELECT COUNT(*) FROM adult WHERE age > 20"
+
+    def library(*given: Any) -> Any:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return real(*given)
+
+    with mock.patch.object(engine, "estimate", library), pytest.raises(dpsql.Interrupted) as found:
+        adult.execute(sql)
+    assert found.value.charged == 1
+    assert not found.value.lost
+    cost = adult.execute(sql).result.cost
+    assert cost is not None
+    assert cost.free
 
 
 def test_sections_nest_and_give_the_handler_back() -> None:

@@ -215,6 +215,8 @@ def whole_rows(few: Few, matrix: Floats, noise: Noise) -> Integers | None:
     whole = whole[whole.any(axis=1)]
     if np.linalg.matrix_rank(whole) < few.basis.shape[0]:
         return None
+    if float(np.abs(few.basis).max()) * scale >= 2.0**53:
+        return None
     basis = np.rint(few.basis * scale).astype(np.int64)
     basis //= max(1, int(np.gcd.reduce(basis, axis=None)))
     if float(np.abs(whole).sum(axis=1).max()) * float(np.abs(basis).max()) >= 2.0**53:

@@ -10,6 +10,8 @@ PACKAGE = Path(__file__).parent.parent / "dpsql"
 ALLOWED = {
     "faults.py": "failures met on one walk, all held by the first",
     "plan/axis.py": "one read-only matrix; the entry goes with it",
+    "plan/plain.py": "operators that the layout holds",
+    "plan/queries.py": "operators that the workload holds",
     "plan/templates/joint.py": "parameters are shared by being one array; the union holds them",
     "plan/templates/residual.py": "parameters are shared by being one array; the caller holds them",
     "plan/unions.py": "operators that a reading holds; a workload shares equal ones",

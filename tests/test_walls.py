@@ -47,12 +47,12 @@ CIRCLES = {
         *("dpsql.dbapi", "dpsql.cursor", "dpsql.facts"),
     },
     "two-step requests are given the engine that takes the steps": {
-        *("dpsql.engine", "dpsql.scripts", "dpsql.thresholding"),
+        *("dpsql.engine", "dpsql.reuse", "dpsql.scripts", "dpsql.thresholding"),
     },
     "a strategy forecasts itself": {
         *("dpsql.plan.axis", "dpsql.plan.convention", "dpsql.plan.forecast", "dpsql.plan.kinds"),
         *("dpsql.plan.strategy", "dpsql.plan.symmetric_forecast"),
-        "dpsql.plan.symmetric_strategy",
+        *("dpsql.plan.queries", "dpsql.plan.queries_forecast", "dpsql.plan.symmetric_strategy"),
     },
     "Catalog.load is the reader of catalogs": {"dpsql.catalog.catalog", "dpsql.catalog.read"},
     "a session runs commands, and commands act on a session": {

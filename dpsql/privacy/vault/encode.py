@@ -46,7 +46,7 @@ def read_whole(fetched: Counts, per_day: int = 1) -> Values64:
     [1, -1]
     """
     missing, unknown = fetched == MISSING, fetched == UNKNOWN
-    return Values64(fetched // per_day, missing, unknown)
+    return Values64(fetched if per_day == 1 else fetched // per_day, missing, unknown)
 
 
 def read_number(fetched: Floats, state: Codes | None = None) -> Values64:

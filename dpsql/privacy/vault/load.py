@@ -118,10 +118,10 @@ def _chunks(result: duckdb.DuckDBPyConnection) -> Iterator[Mapping[str, Any]]:
 def _add(parts: Parts, question: Question, chunk: Mapping[str, Any]) -> None:
     for i, (key, fetch) in enumerate(question.fetches.items()):
         if fetch.whole:
-            values = read_whole(chunk[f"v{i}"].astype(np.int64), fetch.per_day)
+            values = read_whole(chunk[f"v{i}"].astype(np.int64, copy=False), fetch.per_day)
         else:
             state = chunk[f"s{i}"].astype(np.uint8) if fetch.state else None
-            values = read_number(chunk[f"v{i}"].astype(np.float64), state)
+            values = read_number(chunk[f"v{i}"].astype(np.float64, copy=False), state)
         parts.add(key, question.columns[key], values)
     if question.identity is not None:
         parts.units.append(chunk["u"].astype(question.identity.dtype))

@@ -51,6 +51,7 @@ CIRCLES = {
     },
     "a strategy forecasts itself": {
         *("dpsql.plan.axis", "dpsql.plan.convention", "dpsql.plan.forecast", "dpsql.plan.kinds"),
+        *("dpsql.plan.queries", "dpsql.plan.queries_forecast"),
         *("dpsql.plan.strategy", "dpsql.plan.symmetric_forecast"),
         *("dpsql.plan.queries", "dpsql.plan.queries_forecast", "dpsql.plan.symmetric_strategy"),
     },

@@ -14,7 +14,7 @@ from dpsql.plan.cache import cached_choice
 from dpsql.plan.convention import unit_variances
 from dpsql.plan.kinds import AnyStrategy
 from dpsql.plan.layout import Layout, Place
-from dpsql.plan.plain import plain_sensitivity, plain_variance
+from dpsql.plan.plain import plain_variance
 from dpsql.plan.queries import measure_queries
 from dpsql.plan.select import CELL_LIMIT
 from dpsql.plan.shares import mix
@@ -128,9 +128,7 @@ class Chooser:
 
     def limits(self) -> dict[Place, float]:
         """The largest mean variance of every answer, at a unit budget."""
-        together = self.target.together
-        layouts = [*self.target.layouts, *([] if together is None else [together])]
-        sensitivity, _ = plain_sensitivity(layouts, self.noise)
+        sensitivity = self.target.plain(self.noise)
         return {
             place: CAP**2 * plain_variance(sensitivity, asked.weight, self.noise)
             for place, asked in self.target.asked.items()

@@ -14,6 +14,7 @@ from dpsql.errors import decimal_text
 from dpsql.plan.advice import advise_sums
 from dpsql.plan.convention import unit_error
 from dpsql.plan.layout import Place
+from dpsql.plan.plain import plain_variance
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request
 from dpsql.plan.target import Readings, reading_variances
@@ -38,7 +39,8 @@ class StatementForecast:
     """What one statement will return: its rows, columns and expected standard errors.
 
     ``stddev`` has (column, mean, largest) for every aggregate that is a column of its own;
-    ``derived`` are the columns whose errors depend on the answers, such as means.
+    ``derived`` are the columns whose errors depend on the answers, such as means. ``plain`` are
+    what noise on each number alone would give every column of ``stddev``, None if unknown.
     """
 
     sql: str
@@ -46,6 +48,13 @@ class StatementForecast:
     columns: tuple[str, ...]
     stddev: tuple[tuple[str, float, float], ...]
     derived: tuple[str, ...] = ()
+    plain: tuple[float | None, ...] = ()
+
+    def spreads(self) -> list[str]:
+        """The expected standard errors as text, with those of plain noise where known."""
+        known = self.plain or (None,) * len(self.stddev)
+        pairs = zip(self.stddev, known, strict=True)
+        return [_spread(*each) + _beside(plain) for each, plain in pairs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +119,12 @@ class Explanation:
         if not self.mixed and not self.is_learned:
             lines.append(f"            {self.distance()}")
         if count == 1:
-            spread = self.statements[0].stddev
-            lines += [f"column      {_spread(*item)}" for item in spread]
+            lines += [f"column      {item}" for item in self.statements[0].spreads()]
             derived = self.statements[0].derived
             lines += [f"column      {name}: DP_STDDEV({name}) tells its error" for name in derived]
             return tuple(lines)
         for number, statement in enumerate(self.statements[:SHOWN], start=1):
-            spreads = "; ".join(_spread(*item) for item in statement.stddev)
+            spreads = "; ".join(statement.spreads())
             title = " ".join(statement.sql.split())
             lines.append(f"{number:>9}   {title if len(title) <= 76 else title[:73] + '...'}")
             lines.append(
@@ -160,6 +168,10 @@ def _spread(name: str, mean: float, largest: float) -> str:
     return f"{name} \u00b1 {mean:.4g} on average, {largest:.4g} at most"
 
 
+def _beside(plain: float | None) -> str:
+    return "" if plain is None else f" (plain noise: {plain:.4g})"
+
+
 def explain(
     request: Request,
     planned: Planned | None,
@@ -189,10 +201,11 @@ def explain(
         here = {place: reading for place, (at, reading, _) in readings.items() if at == index}
         found = reading_variances(part.forecast, list(here.values()))
         variances.update(zip(here, found, strict=True))
+    alone = {} if planned is None else _plain_errors(request, planned)
     rows = sum(len(v) for v in variances.values())
     total = sum(float(v.sum()) for v in variances.values())
     return Explanation(
-        tuple(_forecast(request, i, variances) for i in range(len(request.statements))),
+        tuple(_forecast(request, i, variances, alone) for i in range(len(request.statements))),
         " + ".join(dict.fromkeys(part.strategy.method for part in plan.parts)),
         plan.noise,
         plan.epsilon,
@@ -249,10 +262,13 @@ def _reconstruction(request: Request) -> tuple[str, ...]:
 
 
 def _forecast(
-    request: Request, index: int, variances: Mapping[Place, NDArray[np.float64]] | None
+    request: Request,
+    index: int,
+    variances: Mapping[Place, NDArray[np.float64]] | None,
+    alone: Mapping[Place, float] | None = None,
 ) -> StatementForecast:
     item = request.statements[index]
-    spreads = []
+    spreads, beside = [], []
     plain = item.outer is None and variances is not None
     outputs = item.selects[0].query.shell.outputs if plain else ()
     for output in outputs:
@@ -261,11 +277,34 @@ def _forecast(
             for j, (_, answer) in enumerate(item.answers())
             if answer.aggregate == output.aggregate and answer.rank is None
         ]
+        others = [
+            (alone or {}).get((index, j))
+            for j, (_, answer) in enumerate(item.answers())
+            if answer.aggregate == output.aggregate and answer.rank is None
+        ]
         if found:
+            beside.append(others[0])
             errors = np.sqrt(np.concatenate(found))
             spreads.append((output.name, float(errors.mean()), float(errors.max(initial=0))))
     derived = tuple(o.name for o in outputs if o.stddev is not None and o.aggregate is None)
-    return StatementForecast(item.text, item.rows, item.columns, tuple(spreads), derived)
+    known = tuple(beside)
+    return StatementForecast(item.text, item.rows, item.columns, tuple(spreads), derived, known)
+
+
+def _plain_errors(request: Request, planned: Planned) -> dict[Place, float]:
+    """The standard errors of plain noise on each number; nothing where units are counted."""
+    noise = planned.plan.noise
+    asked = [(place, t) for t in request.targets for place in t.asked]
+    if len(asked) < 2 or any(target.units for target in request.targets):
+        return {}
+    power = 1 if noise == "laplace" else 2
+    whole = sum(t.plain(noise) * t.rows_per_unit**power for t in request.targets)
+    laplace = noise == "laplace"
+    unit = 2 / float(request.epsilon) ** 2 if laplace else 1 / (2 * float(request.rho))
+    return {
+        place: math.sqrt(unit * plain_variance(whole, target.asked[place].weight, noise))
+        for place, target in asked
+    }
 
 
 def cheap_bound(workload: Workload) -> float:

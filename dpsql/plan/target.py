@@ -15,6 +15,8 @@ from dpsql.catalog import Table
 from dpsql.plan.cells import TOTAL_BITS, Resolution, block_unit
 from dpsql.plan.kinds import AnyForecast, AnyStrategy
 from dpsql.plan.layout import Asked, Layout, Place, lay_out, lay_out_together
+from dpsql.plan.plain import plain_sensitivity
+from dpsql.plan.strategy import Noise
 from dpsql.plan.terms import Term
 from dpsql.plan.unions import lay_out_units
 from dpsql.plan.views import find_views
@@ -70,6 +72,17 @@ class Target:
             found.workload.domain == each.workload.domain for each in self.layouts
         )
         return None if same else found
+
+    def plain(self, noise: Noise) -> float:
+        """The largest column norm of all answers, weighted: what plain noise on each costs."""
+        if noise not in self._plain:
+            together = [] if self.together is None else [self.together]
+            self._plain[noise], _ = plain_sensitivity([*self.layouts, *together], noise)
+        return self._plain[noise]
+
+    @cached_property
+    def _plain(self) -> dict[Noise, float]:
+        return {}
 
     @property
     def rows_per_unit(self) -> int:

@@ -263,7 +263,6 @@ def test_explain_is_free_and_says_why(people: Connection) -> None:
         (clause("mwem", ", weight = 3") + CUBE, "E_SETTING"),
         (clause("mwem", ", noise = 'gaussian'") + CUBE, "E_DELTA"),
         (clause("magic") + CUBE, "E_SETTING"),
-        (clause("auto", ", metric = 'max'") + CUBE, "E_SETTING"),
         (clause("mwem", ", metric = 'median'") + CUBE, "E_SETTING"),
         (clause("mwem", ", rounds = 0") + CUBE, "E_SETTING"),
         (clause("mwem", ", rounds = 'many'") + CUBE, "E_SETTING"),

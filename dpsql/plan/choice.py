@@ -136,7 +136,7 @@ class Chooser:
 
     def select(self, layout: Layout, emphasis: Mapping[Place, float] | None = None) -> Chosen:
         """Return the strategy of least error; ``emphasis`` multiplies the weights of answers."""
-        workload = layout.workload if emphasis is None else _emphasised(layout, emphasis)
+        workload = layout.workload if emphasis is None else emphasised(layout, emphasis)
         effort = self.effort if emphasis is None else self.effort * LESS
         chosen = cached_choice(workload, self.noise, self.mechanism, effort)
         return self.rated(layout, chosen.strategy, chosen.lower if emphasis is None else 0.0)
@@ -200,7 +200,7 @@ class Chooser:
 
         if len(start.layout.workload.domain) == 1 or not isinstance(start.strategy, Strategy):
             return None
-        workload = _emphasised(start.layout, emphasis)
+        workload = emphasised(start.layout, emphasis)
         found = share_anew(start.strategy, workload, CELL_LIMIT, settle=settle)
         return None if found is None else self.rated(start.layout, found, 0.0)
 
@@ -234,7 +234,7 @@ class Chooser:
         if self.noise == "laplace":
             return self.shared(start, emphasis, settle=False) or self.select(start.layout, emphasis)
         if self.mechanism == "auto" and len(start.layout.workload.domain) > 1:
-            workload = _emphasised(start.layout, emphasis)
+            workload = emphasised(start.layout, emphasis)
             closed = cached_choice(workload, self.noise, "residual", self.effort)
             return self.rated(start.layout, closed.strategy, 0.0)
         return self.select(start.layout, emphasis)
@@ -250,7 +250,8 @@ def _worst(chosen: Chosen, limits: Mapping[Place, float]) -> float:
     return max(mean / limits[place] for place, mean in chosen.means.items())
 
 
-def _emphasised(layout: Layout, emphasis: Mapping[Place, float]) -> Workload:
+def emphasised(layout: Layout, emphasis: Mapping[Place, float]) -> Workload:
+    """Return the workload of a layout with the weights of answers multiplied."""
     workload = layout.workload
     products = [
         Product(product.factors, product.weight * emphasis[place])

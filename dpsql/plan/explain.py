@@ -30,6 +30,9 @@ FROM_MODEL = "answered by a synthetic table: biased, no standard errors, free"
 
 BOUND = "is a lower bound for every strategy"
 
+SAME = 1e-6
+"""Relative difference below which two total errors are the same."""
+
 CLOSE = 0.05
 """Distance to the lower bound below which it is given in per cent."""
 
@@ -323,6 +326,7 @@ def _comparisons(
 ) -> tuple[tuple[str, float], ...]:
     """The same error for simpler mechanisms, when all of the workload is about rows of one table.
 
+    One with less in all is no alternative: some statement would be worse than it may be.
     Nothing is known of others that count privacy units: their numbers are not linear in the cells.
     """
     (part, *others), (layout, *_) = planned.plan.parts, planned.layouts
@@ -342,6 +346,6 @@ def _comparisons(
         ("with noise on each cell (Identity)", identity_error(workload, part.strategy.noise)),
         (BOUND, lower or None),
     ):
-        if error is not None:
+        if error is not None and (name == BOUND or total <= unit * error * (1 + SAME)):
             found.append((name, math.sqrt(unit * error / rows)))
     return tuple(found)

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from dpsql.errors import DataError, ProgrammingError, decimal_text
 from dpsql.plan.plan import Plan
-from dpsql.plan.request import Request, make_plan
+from dpsql.plan.request import Planned, Request, make_plan, rescaled
 from dpsql.plan.target import Readings, reading_variance
 from dpsql.privacy.amounts import MIN_EPSILON
 
@@ -33,9 +33,13 @@ def least_epsilon(request_at: Callable[[Fraction], Request], limit: Fraction) ->
     """
     failed, held = Fraction(0), None
     epsilon = min(Fraction(1), limit)
+    planned: Planned | None = None
     for _ in range(TRIES):
         request = request_at(epsilon)
-        planned = make_plan(request)
+        if planned is None or len(request.noises) > 1:
+            planned = make_plan(request)
+        else:
+            planned = rescaled(request, planned)
         ratio = worst_ratio(request, planned.plan, planned.readings)
         if ratio > 1:
             failed = epsilon
@@ -99,10 +103,7 @@ def worst_ratio(request: Request, plan: Plan, readings: Readings) -> float:
                 "max_stddev needs a column that is a COUNT or a SUM itself",
                 hint="SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_stddev = 5) COUNT(*) ...",
             )
-        for j, (select, answer) in enumerate(item.answers()):
-            shown = {output.aggregate for output in select.query.shell.outputs}
-            if answer.aggregate not in shown or answer.rank is not None:
-                continue
+        for j in item.shown():
             if (i, j) in readings:
                 part, reading, _ = readings[i, j]
                 variance = reading_variance(plan.parts[part].forecast, reading)

@@ -10,11 +10,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError
+from dpsql.plan.aims import aimed
 from dpsql.plan.cells import Resolution, unit_reach
 from dpsql.plan.choice import Chooser, Chosen
 from dpsql.plan.convention import unit_error
 from dpsql.plan.kinds import AnyBlock, AnyStrategy
-from dpsql.plan.layout import Layout
+from dpsql.plan.layout import Layout, Place
 from dpsql.plan.memory import check_memory, forecast_memory
 from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.rounds import AUTO, Rounds
@@ -57,7 +58,7 @@ class Request:
     ``effort`` scales the search. ``reconstruct`` says how answers follow from the release, where
     a statement does not say so itself; it is no part of what is asked. ``part`` is the
     zero-concentrated budget where that is a part of what (epsilon, delta) admits; ``metric`` is
-    the error that a learned model is to keep small, ``rounds`` how often it may look.
+    the error to keep small, ``rounds`` how often a learned model may look.
     A place is a pair (statement, answer).
     Raises: DataError (E_DELTA) for Gaussian noise without a delta; ProgrammingError
     (E_TOO_LARGE) when the results alone would not fit into memory, (E_SETTING) for options that
@@ -84,13 +85,6 @@ class Request:
             self._check_learned()
         elif self.tables and self.rounds.declared:
             self.rounds.check(self.mechanism)
-        elif self.tables and self.metric != "mean":
-            raise ProgrammingError(
-                "E_SETTING",
-                f"metric = '{self.metric}' is for mechanisms that learn a model, and mechanism = "
-                f"'{self.mechanism}' keeps the mean error small",
-                hint="mechanism = 'adaptive', or a larger weight for statements of few cells",
-            )
         rows, fields = self.size
         check_memory(forecast_memory(rows, fields), rows)
 
@@ -103,6 +97,26 @@ class Request:
     def is_learned(self) -> bool:
         """Whether answers come from a model that an adaptive mechanism learns."""
         return self.mechanism in LEARNED
+
+    @cached_property
+    def aims(self) -> dict[Place, float]:
+        """The largest variances that are wanted, up to a common factor; none where means count.
+
+        Those of ``max_stddev`` where a statement has one, else equal ones, weighted, where
+        ``metric`` is max.
+        """
+        if self.is_learned:
+            return {}
+        wanted = {
+            (i, j): item.max_stddev**2
+            for i, item in enumerate(self.statements)
+            if item.max_stddev is not None
+            for j in item.shown()
+        }
+        if wanted or self.metric == "mean":
+            return wanted
+        asked = [pair for target in self.targets for pair in target.asked.items()]
+        return {place: each.weight**-2 for place, each in asked}
 
     def method_of(self, statement: Compiled) -> str:
         """How the answers of a statement follow from the release."""
@@ -163,6 +177,7 @@ class Request:
         terms = [str(self.epsilon), str(self.delta), self.noise, self.mechanism]
         terms += [] if self.part is None else [str(self.part)]
         terms += [] if self.metric == "mean" else [self.metric]
+        terms += [f"{place} within {aim}" for place, aim in sorted(self.aims.items())]
         terms += [f"{name} = {text}" for name, text in self.rounds.declared.items()]
         if self.is_learned:
             asked = [fingerprint_learned(self.statements)]
@@ -218,6 +233,16 @@ def _checked_plan(request: Request, noise: Noise) -> Planned:
     return planned
 
 
+def rescaled(request: Request, planned: Planned) -> Planned:
+    """Return the same strategies for the budget of a request that differs in nothing else."""
+    plan = planned.plan
+    before = plan.epsilon if plan.rho is None else plan.rho
+    rho = None if plan.rho is None else request.rho
+    now = request.epsilon if rho is None else rho
+    parts = tuple(replace(part, amount=part.amount * now / before) for part in plan.parts)
+    return Planned(Plan(parts, plan.noise, request.epsilon, request.delta, rho), planned.layouts)
+
+
 def _plan_with(request: Request, noise: Noise) -> Planned:
     rho = request.rho if noise == "gaussian" else None
     found = [_choose(request, target, noise) for target in request.targets]
@@ -246,7 +271,8 @@ def _choose(request: Request, target: Target, noise: Noise) -> Chosen:
         return _count_units(target, noise)
     mechanism = FIXED.get(request.mechanism, request.mechanism)
     chooser = Chooser(target, noise, mechanism, float(request.effort))
-    best = chooser.best()
+    aims = {place: aim for place, aim in request.aims.items() if place in target.asked}
+    best = aimed(chooser, aims) if aims else chooser.best()
     if not fits(best.strategy, best.layout.resolutions):
         best = chooser.select(target.spread_out)
     return replace(best, error=best.error * target.rows_per_unit**2)

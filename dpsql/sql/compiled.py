@@ -162,6 +162,15 @@ class Compiled:
         """What the declared domains decide by themselves, in words."""
         return tuple(dict.fromkeys(said for select in self.selects for said in select.decided))
 
+    def shown(self) -> list[int]:
+        """The places of the answers that are columns of their own, and no ranks."""
+        out = []
+        for place, (select, answer) in enumerate(self.answers()):
+            columns = {output.aggregate for output in select.query.shell.outputs}
+            if answer.aggregate in columns and answer.rank is None:
+                out.append(place)
+        return out
+
     def answers(self) -> Iterator[tuple[Select, Answer]]:
         """Every answer of every select, in order."""
         for select in self.selects:

@@ -22,7 +22,7 @@ from dpsql.plan.templates.few import Few, few_candidates, gaussian_optimum, read
 from dpsql.plan.templates.problem import Problem
 from dpsql.plan.workload import Workload
 
-COUNT = int(os.environ.get("FLOOR_COUNT", "4"))
+COUNT = int(os.environ.get("FLOOR_COUNT", "1"))
 ALTERNATIVES = ("auto", "identity", "workload", "marginals")
 
 SCATTERED = ";".join(
@@ -73,6 +73,60 @@ def test_a_sum_over_two_columns_costs_its_largest_value(adult: Connection) -> No
     """Before: 339, with 267 for plain noise."""
     (found,) = forecast(adult, "SELECT SUM(age + hours_per_week) FROM adult", "laplace").values()
     assert found <= 189 * math.sqrt(2) * 1.001
+
+
+THREE = (
+    "SELECT {} COUNT(*) FROM adult",
+    "SELECT {} sex, COUNT(*) FROM adult GROUP BY sex",
+    "SELECT {} sex, race, education, COUNT(*) FROM adult GROUP BY sex, race, education",
+)
+WANTED = "WITH DIFFERENTIAL_PRIVACY OPTIONS(max_stddev = 5)"
+
+
+def test_a_wanted_error_is_bought_for_the_least_epsilon(adult: Connection) -> None:
+    """Before: epsilon 1.758; .678 with weights set by hand; .849 for plain noise on each.
+
+    No random weights of statements get there for less, by 2 %.
+    """
+    epsilon = adult.explain(";".join(text.format(WANTED) for text in THREE)).epsilon
+    assert epsilon <= Fraction(68, 100)
+    rng = np.random.default_rng(0)
+    for _ in range(int(os.environ.get("FLOOR_WEIGHTS", "4"))):
+        weights = np.exp(rng.uniform(0, 3, 3))
+        option = "WITH DIFFERENTIAL_PRIVACY OPTIONS(weight = {})"
+        pairs = zip(THREE, weights, strict=True)
+        script = ";".join(text.format(option.format(round(w, 3))) for text, w in pairs)
+        largest = max(forecast(adult, script, "laplace").values())
+        assert largest / 5 >= float(epsilon) * 0.98
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_the_largest_error_is_least_where_it_counts(adult: Connection, noise: Noise) -> None:
+    script = ";".join(text.format("") for text in THREE)
+    delta = Fraction(1, 10**9) if noise == "gaussian" else Fraction(0)
+    compiled = adult.engine.compile(parse_script(script))
+    request = Request(compiled, Fraction(1), delta, noise, metric="max")
+    planned = make_plan(request)
+    forecasts = [planned.plan.parts[at].forecast for at, _, _ in planned.readings.values()]
+    errors = [
+        math.sqrt(float(each.variance(reading[0][1]).max()))
+        for each, (_, reading, _) in zip(forecasts, planned.readings.values(), strict=True)
+    ]
+    assert max(errors) < 0.9 * max(forecast(adult, script, noise).values())
+    assert max(errors) <= 0.88 * 3 ** (1 if noise == "laplace" else 0.5) * math.sqrt(
+        2 if noise == "laplace" else 5.779**2
+    )
+
+
+def test_statements_of_other_wishes_are_other_requests(adult: Connection) -> None:
+    def name(metric: str, text: str) -> str:
+        compiled = adult.engine.compile(parse_script(text))
+        return Request(compiled, Fraction(1), Fraction(0), "laplace", metric=metric).fingerprint()
+
+    wish = THREE[1].format("WITH DIFFERENTIAL_PRIVACY OPTIONS(max_stddev = {})")
+    found = {name("mean", THREE[1].format("")), name("max", THREE[1].format(""))}
+    found |= {name("mean", wish.format(5)), name("mean", wish.format(6))}
+    assert len(found) == 4
 
 
 def test_a_user_may_ask_for_less(adult: Connection) -> None:

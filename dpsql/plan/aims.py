@@ -1,0 +1,87 @@
+"""The least largest error: strategies whose errors, answer by answer, are what was aimed at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dpsql.plan.choice import Chooser, Chosen, emphasised
+from dpsql.plan.convention import unit_variances
+from dpsql.plan.layout import Place
+from dpsql.plan.queries import measure_queries
+from dpsql.plan.target import reading_variances
+
+ROUNDS = 10
+"""Rounds of weighing answers anew by quick plans, and as many in which shares settle."""
+
+STEP = 1.0
+"""Power of a ratio of variances by which weights grow at first."""
+
+CALM = 3
+"""Rounds after which steps become shorter."""
+
+FAINT = 0.1
+"""Weight of answers that nothing is aimed at, relative to the least of the others."""
+
+Aims = Mapping[Place, float]
+
+
+def aimed(chooser: Chooser, aims: Aims) -> Chosen:
+    """Return the strategy with the least largest variance of a row, relative to those aimed at.
+
+    Answers that are nearest to the largest count for more, until all are alike: the weights are
+    the multipliers of the convex problem that this is for given rows.
+    """
+    rows = chooser.target.layouts[0].rows
+    wanted = {place: 1 / (aim * rows[place]) ** 0.5 for place, aim in aims.items()}
+    faint = FAINT * min(wanted.values())
+    weights = {
+        place: wanted.get(place, faint) / asked.weight
+        for place, asked in chooser.target.asked.items()
+    }
+    found = [chooser.select(layout, weights) for layout in chooser.layouts()]
+    ratios = [_ratios(chosen, aims) for chosen in found]
+    start = min(range(len(found)), key=lambda i: max(ratios[i].values()))
+    chosen, ratio = found[start], ratios[start]
+    found += _queries(chooser, aims)
+    for number in range(2 * ROUNDS):
+        if min(ratio.values()) > 0.999 * max(ratio.values()):
+            break
+        power = STEP / (1 + number % ROUNDS // CALM)
+        for place, each in ratio.items():
+            weights[place] *= (each / max(ratio.values())) ** power
+        if number < ROUNDS:
+            chosen = chooser.quick(found[start], weights)
+        else:
+            settled = chooser.shared(_best(found, aims), weights, settle=True)
+            if settled is None:
+                break
+            chosen = settled
+        ratio = _ratios(chosen, aims)
+        found.append(chosen)
+    return _best(found, aims)
+
+
+def _best(found: list[Chosen], aims: Aims) -> Chosen:
+    return min(found, key=lambda chosen: max(_ratios(chosen, aims).values()))
+
+
+def _queries(chooser: Chooser, aims: Aims) -> list[Chosen]:
+    """The queries themselves, with noise in proportion to what is aimed at."""
+    out = []
+    asked = chooser.target.asked
+    weights = {
+        place: aims.get(place, max(aims.values())) ** -0.5 / asked[place].weight for place in asked
+    }
+    for plain in chooser.queries():
+        strategy = measure_queries(emphasised(plain.layout, weights), chooser.noise)
+        if strategy is not None:
+            out.append(chooser.rated(plain.layout, strategy, 0.0))
+    return out
+
+
+def _ratios(chosen: Chosen, aims: Aims) -> dict[Place, float]:
+    """The largest variance of a row of every answer, as a multiple of what is aimed at."""
+    forecast = chosen.strategy.forecast(unit_variances(chosen.strategy))
+    readings = [chosen.layout.products[place] for place in aims]
+    found = reading_variances(forecast, readings)
+    return {place: float(v.max()) / aims[place] for place, v in zip(aims, found, strict=True)}

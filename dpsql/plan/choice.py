@@ -15,7 +15,7 @@ from dpsql.plan.convention import unit_variances
 from dpsql.plan.kinds import AnyStrategy
 from dpsql.plan.layout import Layout, Place
 from dpsql.plan.plain import plain_variance
-from dpsql.plan.queries import measure_queries
+from dpsql.plan.queries import QueriesStrategy, measure_queries
 from dpsql.plan.select import CELL_LIMIT
 from dpsql.plan.shares import mix
 from dpsql.plan.strategy import Noise, Strategy
@@ -45,6 +45,12 @@ HALVINGS = 9
 
 NEAR = 0.95
 """Part of the cap that weights aim at."""
+
+TRIED = 2
+"""Layouts of which strategies are weighed anew."""
+
+SETTLING = 4
+"""Rounds that look for the least weights where a round is a plan of its own."""
 
 STUCK = 0.97
 """Part of a ratio of variances that two rounds must undercut for there to be more."""
@@ -97,7 +103,9 @@ class Chooser:
         if _worst(best, limits) <= 1:
             return best
         within = [chosen for chosen in found if _worst(chosen, limits) <= 1]
-        within += self.weighed(min(found, key=self._ease(best)), limits)
+        for start in sorted(found, key=self._ease(best))[:TRIED]:
+            if not isinstance(start.strategy, QueriesStrategy):
+                within += self.weighed(start, limits)
         return min(within, key=_less, default=best)
 
     def queries(self) -> list[Chosen]:
@@ -169,7 +177,7 @@ class Chooser:
             if within or (number > CALM and worst[-1] > STUCK * worst[-3]):
                 break
         within += self.mixed(start, within, limits)
-        if within and self.noise == "laplace":
+        if within:
             within += self.settled(within[-1], emphasis, limits)
         least = min((each.error for each in within), default=0.0)
         if least > DEAR * start.error and len(start.layout.workload.domain) > 1:
@@ -180,9 +188,12 @@ class Chooser:
         self, chosen: Chosen, emphasis: Mapping[Place, float], limits: Mapping[Place, float]
     ) -> list[Chosen]:
         """Return strategies of the same blocks with the least weights that keep the limits."""
-        weights, out = dict(emphasis), []
+        weights = dict(emphasis)
+        out: list[Chosen] = []
         for _ in range(ROUNDS):
             settled = self.shared(chosen, weights, settle=True)
+            if settled is None and len(out) < SETTLING:
+                settled = self.quick(chosen, weights)
             if settled is None:
                 break
             chosen = settled
@@ -198,7 +209,9 @@ class Chooser:
         """Return the strategy with other shares, where those can be found by themselves."""
         from dpsql.plan.templates.shares import share_anew
 
-        if len(start.layout.workload.domain) == 1 or not isinstance(start.strategy, Strategy):
+        if self.noise == "gaussian" or len(start.layout.workload.domain) == 1:
+            return None
+        if not isinstance(start.strategy, Strategy):
             return None
         workload = emphasised(start.layout, emphasis)
         found = share_anew(start.strategy, workload, CELL_LIMIT, settle=settle)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import reduce
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from dpsql.plan.convention import unit_error
 from dpsql.plan.forecast import noise_variances
 from dpsql.plan.kinds import AnyStrategy
 from dpsql.plan.strategy import Noise, Strategy
+from dpsql.plan.symmetric_strategy import SymmetricStrategy
 
 Matrix = NDArray[Any]
 
@@ -151,7 +152,7 @@ def test_simulated_errors_keep_to_the_forecast(name: str, mechanism: str, noise:
         found: Any = (
             reconstruct(strategy, values, variances)
             if isinstance(strategy, Strategy)
-            else reconstruct_symmetric(strategy, values, variances)
+            else reconstruct_symmetric(cast("SymmetricStrategy", strategy), values, variances)
         )
         answers = np.concatenate([found.answer(product) for product in products])
         squares[k] = np.square(answers - truth).sum()

@@ -51,7 +51,7 @@ sex = {{ type = "text", domain = ["a", "b"] }}
 ward = {{ type = "integer", domain = [0, 4] }}
 
 [table.visits]
-source = "t.parquet"
+source = "visits.parquet"
 privacy_unit = {{ column = "who", max_rows = 3 }}
 
 [table.visits.column]
@@ -71,7 +71,8 @@ def opened(folder: Path, extra: Sequence[Row] = (), low: int = 0) -> Connection:
 def written(folder: Path, extra: tuple[Row, ...] = (), low: int = 0) -> Path:
     """A catalog of its own, and its table."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "t.parquet").write_bytes(parquet(extra))
+    for name in ("t.parquet", "visits.parquet"):
+        (folder / name).write_bytes(parquet(extra))
     (folder / "c.toml").write_text(CATALOG.format(low=low))
     return folder / "c.toml"
 

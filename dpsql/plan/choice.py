@@ -15,7 +15,7 @@ from dpsql.plan.convention import unit_variances
 from dpsql.plan.kinds import AnyStrategy
 from dpsql.plan.layout import Layout, Place
 from dpsql.plan.plain import plain_variance
-from dpsql.plan.queries import QueriesStrategy, measure_queries
+from dpsql.plan.queries import measure_queries
 from dpsql.plan.select import CELL_LIMIT
 from dpsql.plan.shares import mix
 from dpsql.plan.strategy import Noise, Strategy
@@ -45,6 +45,9 @@ HALVINGS = 9
 
 NEAR = 0.95
 """Part of the cap that weights aim at."""
+
+DOUBTFUL = 3.0
+"""Gain over plain noise from which queries measured themselves are not tried."""
 
 TRIED = 2
 """Layouts of which strategies are weighed anew."""
@@ -95,18 +98,26 @@ class Chooser:
     def best(self) -> Chosen:
         """Return the least total error that keeps every answer within the cap."""
         found = [self.select(layout) for layout in self.layouts()]
-        found += self.queries()
         best = min(found, key=_less)
         if len(self.target.asked) == 1:
-            return best
+            return min([best, *self.queries()], key=_less)
         limits = self.limits()
-        if _worst(best, limits) <= 1:
-            return best
         within = [chosen for chosen in found if _worst(chosen, limits) <= 1]
-        for start in sorted(found, key=self._ease(best))[:TRIED]:
-            if not isinstance(start.strategy, QueriesStrategy):
+        if best not in within:
+            for start in sorted(found, key=self._ease(best))[:TRIED]:
                 within += self.weighed(start, limits)
+        if not within or min(each.error for each in within) > self.plain() / DOUBTFUL:
+            within += [each for each in self.queries() if _worst(each, limits) <= 1]
         return min(within, key=_less, default=best)
+
+    def plain(self) -> float:
+        """Return the total error of plain noise at a unit budget."""
+        rows, asked = self.target.layouts[0].rows, self.target.asked
+        sensitivity = self.target.plain(self.noise)
+        return sum(
+            each.weight**2 * rows[place] * plain_variance(sensitivity, each.weight, self.noise)
+            for place, each in asked.items()
+        )
 
     def queries(self) -> list[Chosen]:
         """Return the queries themselves as a strategy, where they are few."""

@@ -21,6 +21,9 @@ FEW_NUMBERS = 1 << 20
 THIN_FROM, THIN = 256, 4
 """From so many cells on, and so many per independent query, queries are thin."""
 
+FULL = 1.5
+"""Cells per independent query below which Laplace strategies are those of the cells."""
+
 BINARY_PLACES = 16
 """Binary places of queries that count as whole, and of combinations of them."""
 
@@ -62,6 +65,11 @@ class Few:
         return bool(n > THIN_FROM and n > THIN * len(self.basis))
 
     @property
+    def is_full(self) -> bool:
+        """Whether queries are so many that combinations of them are hardly fewer than cells."""
+        return bool(FULL * len(self.basis) > self.basis.shape[1])
+
+    @property
     def loss(self) -> Floats:
         """The Gram of the weighted coefficients: what the inverse of a combination costs."""
         weighted = self.coefficients * self.weights2[:, np.newaxis]
@@ -73,6 +81,8 @@ def few_candidates(problem: Problem, found: Few, effort: float) -> Iterator[tupl
 
     Gaussian: the optimum, by a dual fixed point. Laplace: local optima from several starts.
     """
+    if found.is_full and problem.noise == "laplace":
+        return
     matrix, lower = gaussian_optimum(found)
     if problem.noise == "gaussian":
         yield from ((each, lower) for each in _realise(problem, found, matrix))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpsql.plan.cache import cached_choice
 from dpsql.plan.convention import unit_variances
@@ -106,9 +106,17 @@ class Chooser:
         if best not in within:
             for start in sorted(found, key=self._ease(best))[:TRIED]:
                 within += self.weighed(start, limits)
+            within += self.simpler(limits)
         if not within or min(each.error for each in within) > self.plain() / DOUBTFUL:
             within += [each for each in self.queries() if _worst(each, limits) <= 1]
         return min(within, key=_less, default=best)
+
+    def simpler(self, limits: Mapping[Place, float]) -> list[Chosen]:
+        """Return what families that are quick to weigh anew come to within the limits."""
+        if self.mechanism != "auto" or self.noise != "gaussian":
+            return []
+        found = [replace(self, mechanism=name).best() for name in ("marginals", "union")]
+        return [each for each in found if _worst(each, limits) <= 1]
 
     def plain(self) -> float:
         """Return the total error of plain noise at a unit budget."""

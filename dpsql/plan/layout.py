@@ -85,24 +85,31 @@ def lay_out(
 def lay_out_together(table: Table, asked: Mapping[Place, Asked]) -> Layout | None:
     """Form the workload on one attribute of all columns that are asked about, cells alike merged.
 
-    None where there are no such columns to join, nodes among them, or too many cells.
+    Ranges that are summed have cells too. None where there are no such columns to join, measures
+    among them, or too many cells.
     """
-    layout, nodes = _apart(table, asked, False)
+    if any(term.polynomials for each in asked.values() for term in each.terms):
+        return None
+    layout, _ = _apart(table, asked, False, cells_alone=True)
     workload = layout.workload
     used = {name for product in workload.products for name in product.factors}
     group = tuple(name for name in workload.attributes if name in used)
     cells = math.prod(workload.domain[name] for name in group)
-    if len(group) < 2 or used & nodes.keys() or cells * workload.rows > TOGETHER_NUMBERS:
+    if len(group) < 2 or cells * workload.rows > TOGETHER_NUMBERS:
         return None
     return _join(layout, [group])
 
 
 def _apart(
-    table: Table, asked: Mapping[Place, Asked], all_together: bool
+    table: Table,
+    asked: Mapping[Place, Asked],
+    all_together: bool,
+    *,
+    cells_alone: bool = False,
 ) -> tuple[Layout, Mapping[str, Nodes]]:
     """The workload with one attribute per column, or more for nodes; and which have nodes."""
     terms = [term for each in asked.values() for term in each.terms]
-    nodes = find_nodes(table, terms, all_together=all_together)
+    nodes = {} if cells_alone else find_nodes(table, terms, all_together=all_together)
     places, products, scales = [], [], []
     for place, each in asked.items():
         for term in each.terms:

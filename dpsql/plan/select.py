@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsql.errors import ProgrammingError
 from dpsql.plan.bounds import svd_bound
@@ -219,6 +220,9 @@ def _least(problem: Problem) -> Strategy:
 BINARY_PLACES = 16
 """Binary places of the rows of a workload that can be measured themselves."""
 
+ROUNDED_BITS, ROUNDED_CELLS = 22, 4096
+"""Bits of rows that are no whole numbers, where they are measured themselves; and most cells."""
+
 UNEVEN = 1 << 12
 """How much larger one of these rows may be than another: beyond, small ones drown."""
 
@@ -238,6 +242,11 @@ def _workload_itself(problem: Problem) -> Iterator[Strategy]:
         distinct = np.unique(stacked, axis=0)
         whole = np.ldexp(distinct.astype(np.float64), BINARY_PLACES)
         if not np.array_equal(whole, np.rint(whole)) or np.abs(whole).max() >= 2.0**53:
+            if problem.d == 1 and factors.n <= ROUNDED_CELLS:
+                rounded = {name: _rounded(distinct)}
+                weights = {problem.names: 1.0}
+                domain = problem.workload.domain
+                yield assemble(domain, rounded, weights, problem.noise, "workload")
             return
         integers: Integers = whole[distinct.any(axis=1)].astype(np.int64)
         sizes = np.abs(integers).max(axis=1)
@@ -246,6 +255,13 @@ def _workload_itself(problem: Problem) -> Iterator[Strategy]:
         rows[name] = integers // max(1, int(np.gcd.reduce(integers, axis=None)))
     domain = problem.workload.domain
     yield assemble(domain, rows, {problem.names: 1.0}, problem.noise, "workload")
+
+
+def _rounded(rows: NDArray[np.float64]) -> Integers:
+    """Return rows rounded to many bits, and each cell faintly: it answers what rounding left."""
+    scaled = np.rint(rows / np.abs(rows).max() * 2.0**ROUNDED_BITS).astype(np.int64)
+    faint = np.eye(rows.shape[1], dtype=np.int64) << ROUNDED_BITS // 2
+    return np.concatenate([scaled[scaled.any(axis=1)], faint])
 
 
 def _with_pinned(workload: Workload, noise: Noise, mechanism: str, effort: float) -> Strategy:

@@ -88,12 +88,13 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Chooser:
-    """What choosing depends on."""
+    """What choosing depends on; ``apart`` keeps to marginals, for a model to be fitted to."""
 
     target: Target
     noise: Noise
     mechanism: str
     effort: float
+    apart: bool = False
 
     def best(self) -> Chosen:
         """Return the least total error that keeps every answer within the cap."""
@@ -130,7 +131,7 @@ class Chooser:
     def queries(self) -> list[Chosen]:
         """Return the queries themselves as a strategy, where they are few."""
         layout = next((each for each in self.target.layouts if each.is_single), None)
-        if layout is None or self.mechanism not in ("auto", "workload"):
+        if layout is None or self.apart or self.mechanism not in ("auto", "workload"):
             return []
         strategy = measure_queries(layout.workload, self.noise)
         return [] if strategy is None else [self.rated(layout, strategy, 0.0)]
@@ -146,7 +147,8 @@ class Chooser:
 
     def layouts(self) -> tuple[Layout, ...]:
         """The layouts to choose from: one attribute of all columns too, where a search pays."""
-        together = self.target.together if self.mechanism in ("auto", "workload") else None
+        joins = self.mechanism in ("auto", "workload") and not self.apart
+        together = self.target.together if joins else None
         if together is None:
             return self.target.layouts
         cells = math.prod(together.workload.domain.values())

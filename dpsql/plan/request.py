@@ -270,7 +270,8 @@ def _choose(request: Request, target: Target, noise: Noise) -> Chosen:
     if target.units:
         return _count_units(target, noise)
     mechanism = FIXED.get(request.mechanism, request.mechanism)
-    chooser = Chooser(target, noise, mechanism, float(request.effort))
+    modelled = any(request.method_of(item) in ("pgm", "mbi") for item in request.statements)
+    chooser = Chooser(target, noise, mechanism, float(request.effort), modelled)
     aims = {place: aim for place, aim in request.aims.items() if place in target.asked}
     best = aimed(chooser, aims) if aims else chooser.best()
     if not fits(best.strategy, best.layout.resolutions):

@@ -239,3 +239,12 @@ def test_few_gaussian_queries_reach_the_certified_bound() -> None:
             few.weights2 @ np.square(few.queries @ inverse).sum(axis=1)
         )
         assert lower * (1 - 1e-9) <= error <= lower * 1.005
+
+
+def test_a_model_can_be_fitted_where_one_is_asked_for(adult: Connection) -> None:
+    """Queries that are measured themselves have no model: marginals are measured there."""
+    script = floor.make_case(112).script
+    assert "OPTIONS" not in script
+    wanted = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(reconstruct = 'pgm')"
+    assert adult.explain(script).method in ("queries", "few queries")
+    assert adult.explain(script.replace("SELECT", wanted)).method not in ("queries", "few queries")

@@ -42,7 +42,7 @@ age = { type = "integer", domain = [0, 19] }
 pay = { type = "number", bounds = [0, 10] }
 size = { type = "number", domain = [0, 10], bins = 5 }
 [table.homes]
-source = "people.csv"
+source = "homes.csv"
 privacy_unit = "row"
 [table.homes.column]
 town = { type = "text", domain = ["x", "y", "z"] }
@@ -59,7 +59,8 @@ def catalog(tmp_path: Path) -> Path:
     rows = ["person,sex,town,age,pay,size"]
     for i in range(400):
         rows.append(f"{i // 2},{'fm'[i % 3 > 0]},{'xyz'[i % 7 % 3]},{i % 11},{i % 9},{i % 10}")
-    (tmp_path / "people.csv").write_text("\n".join(rows) + "\n")
+    for name in ("people.csv", "homes.csv"):
+        (tmp_path / name).write_text("\n".join(rows) + "\n")
     (tmp_path / "people.toml").write_text(CATALOG)
     return tmp_path / "people.toml"
 

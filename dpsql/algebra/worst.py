@@ -31,7 +31,9 @@ def worst_cell(tables: Sequence[Norms], start: Norms) -> tuple[Any, bool]:
     Integers stay integers; those that could wrap must be Python's.
 
     >>> ones = np.ones(2, dtype=np.int64)
-    >>> worst_cell([np.array([[1, 0, 1], [0, 1, 0]]), np.array([[1, 2], [2, 1]])], ones)
+    >>> tables = [np.array([[1, 0, 1], [0, 1, 0]]), np.array([[1, 2], [2, 1]])]
+    >>> found, exact = worst_cell(tables, ones)
+    >>> int(found), exact
     (2, True)
     """
     kinds = [_kinds(np.asarray(table)) for table in tables]

@@ -80,7 +80,7 @@ def start_up(folder: Path) -> None:
 def accuracy(folder: Path) -> None:
     """Expected errors of the published workloads, and one GROUP BY."""
     with dpsql.connect(folder / "adult.toml", epsilon=1) as connection:
-        for name, target in (("adult_cdf", "<= 5.3"), ("adult_marginals", "<= 15.3")):
+        for name, target in (("adult_cdf", "<= 5.3"), ("adult_marginals", "<= 15.5")):
             text = (folder / f"{name}.sql").read_text()
             start = time.perf_counter()
             explanation = connection.explain(text)

@@ -194,8 +194,8 @@ def check(connection: Connection, stop: BaseException | None, kind: str) -> Iter
     if isinstance(stop, dpsql.Interrupted):
         if (stop.charged, stop.lost) != (charged, lost):
             yield f"told {stop.charged}, {stop.lost} of charges {charged}, {lost}"
-    elif stop is not None:
-        yield f"raised {stop!r}"
+    elif stop is not None and (charged or not isinstance(stop, KeyboardInterrupt)):
+        yield f"raised {stop!r}"  # but for an interrupt before the statement has begun
     if lost:
         if stop is None or kind not in LEARNED:
             yield f"lost {lost}"

@@ -72,12 +72,13 @@ def interruptible(work: Callable[[], T], charges: Charges) -> T:
     Raises: Interrupted.
     """
     before = replace(charges)
-    with Watched() as watch:
-        try:
-            return work()
-        except KeyboardInterrupt:
-            pass
-        except Exception:
-            if not watch.interrupted:
-                raise
+    try:
+        with Watched() as watch:
+            try:
+                return work()
+            except Exception:
+                if not watch.interrupted:
+                    raise
+    except KeyboardInterrupt:
+        pass  # one that comes while the watch begins or ends is told as well
     raise charges.interrupted(before)

@@ -78,7 +78,7 @@ class Cursor:
         if len(check_text(sql)) > MAX_STATEMENT:
             raise ProgrammingError("E_TOO_LARGE", f"a statement of over {MAX_STATEMENT} characters")
         text = bind_parameters(sql, parameters)
-        self._finish(self.connection.told(lambda: self._execute(text, terms), text))
+        self.connection.told(lambda: self._finish(self._execute(text, terms)), text)
         return self
 
     def _execute(self, text: str, terms: Terms) -> list[Result]:
@@ -102,7 +102,7 @@ class Cursor:
         open, the SELECTs of a script are added to it. Raises: as ``execute``.
         """
         check_text(sql)
-        self._finish(self.connection.told(lambda: self._execute_script(sql), sql))
+        self.connection.told(lambda: self._finish(self._execute_script(sql)), sql)
         return self
 
     def _execute_script(self, sql: str) -> list[Result]:

@@ -25,7 +25,7 @@ from dpsql.plan.select import Selection, choose
 from dpsql.plan.strategy import Noise
 from dpsql.plan.workload import Workload
 
-SCHEMA = 4
+SCHEMA = 6
 """Part of every key; a change of the templates or of the file layout raises it."""
 
 WORTH_SECONDS = 0.05

@@ -300,7 +300,10 @@ def _shortened(
     bits = bits_for(max(len(long & set(block.attributes)) for block in blocks))
     for rows_of in sources:
         for name, rows in rows_of.items():
-            if name in long and rows is not None and np.abs(rows).max() > 1 << bits:
+            if name not in long or rows is None or np.abs(rows).max() <= 1 << bits:
+                continue
+            # Rounding tilts rows that do not span all cells: they would no longer give the answers.
+            if len(rows) >= rows.shape[1]:
                 norm = column_norm(rows, noise)
                 unit = norm if noise == "laplace" else math.sqrt(norm)
                 rows_of[name] = quantise(rows / unit, bits, noise)

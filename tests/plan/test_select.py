@@ -14,7 +14,7 @@ from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
 from dpsql.plan.bounds import svd_bound
 from dpsql.plan.coarsen import coarsen
-from dpsql.plan.convention import unit_error
+from dpsql.plan.convention import unit_error, unit_variances
 from dpsql.plan.strategy import Noise, Strategy
 
 CDF = Workload({"age": 74}, [{"age": (np.arange(17, 91) < k).astype(int)} for k in range(20, 81)])
@@ -145,3 +145,17 @@ def test_refusals() -> None:
         with pytest.raises(ProgrammingError) as caught:
             select(MIXED, **arguments)  # type: ignore[arg-type]
         assert caught.value.code == "E_SETTING"
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("seed", range(12))
+def test_pinned_sums_of_few_groups_are_measured(seed: int, noise: Noise) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.integers(1, 100, 5)
+    groups = np.arange(5) >= rng.integers(1, 5)
+    rows = np.array([values * groups, values * ~groups])
+    factors = {"a": rows, "b": "identity"}
+    workload = Workload({"a": 5, "b": 3}, [(factors, 1 / 7)], pinned=["a"])
+    strategy = select(workload, noise)
+    forecast = strategy.forecast(unit_variances(strategy))
+    assert all(forecast.supports(product) for product in workload.products)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dpsql.errors import ProgrammingError
 from dpsql.plan.cache import cached_choice
 from dpsql.plan.convention import unit_variances
 from dpsql.plan.kinds import AnyStrategy
@@ -113,10 +114,16 @@ class Chooser:
         return min(within, key=_less, default=best)
 
     def simpler(self, limits: Mapping[Place, float]) -> list[Chosen]:
-        """Return what families that are quick to weigh anew come to within the limits."""
+        """Return what families that are quick to weigh anew, and fit, come to within the limits."""
         if self.mechanism != "auto" or self.noise != "gaussian":
             return []
-        found = [replace(self, mechanism=name).best() for name in ("marginals", "union")]
+        found: list[Chosen] = []
+        for name in ("marginals", "union"):
+            try:
+                found.append(replace(self, mechanism=name).best())
+            except ProgrammingError as error:
+                if error.code != "E_TOO_LARGE":
+                    raise
         return [each for each in found if _worst(each, limits) <= 1]
 
     def plain(self) -> float:

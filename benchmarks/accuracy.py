@@ -34,8 +34,8 @@ from dpsql.algebra.ranges import AllRange, WidthRanges
 from dpsql.plan import Workload
 from dpsql.plan.coarsen import coarsen
 from dpsql.plan.convention import unit_variance
+from dpsql.plan.noise_law import Noise
 from dpsql.plan.select import choose
-from dpsql.plan.strategy import Noise
 from dpsql.plan.templates.pairing import paired_bound
 from dpsql.plan.templates.problem import Problem
 

@@ -22,11 +22,12 @@ from benchmarks.adaptive_data import (
     repeat,
     simple_rho,
 )
-from dpsql.adaptive.handle import Candidate, Noise
+from dpsql.adaptive.handle import Candidate
 from dpsql.adaptive.mwem import Settings, mwem
 from dpsql.adaptive.query import marginal
 from dpsql.adaptive.sheet import Sheet
 from dpsql.algebra.blocks import Dense
+from dpsql.plan.noise_law import Noise
 from dpsql.plan.workload import Product
 from tests.adaptive.fake import FakeHandle
 

@@ -20,10 +20,10 @@ from benchmarks.adaptive_data import (
     repeat,
 )
 from dpsql.adaptive.design import Algorithm, Batch, prefixes
-from dpsql.adaptive.handle import Noise
 from dpsql.adaptive.sums import answer_sums, check
 from dpsql.adaptive.thresholds import GAUSSIAN_SHARE, METHODS, SINGLE_SHARE, Threshold
 from dpsql.errors import ProgrammingError
+from dpsql.plan.noise_law import Noise
 from tests.adaptive.fake import FakeSums
 
 BINS = 100

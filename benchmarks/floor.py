@@ -29,10 +29,10 @@ import dpsql
 from dpsql.cursor import parse_script
 from dpsql.dbapi import Connection
 from dpsql.errors import Error
+from dpsql.plan.noise_law import Noise
 from dpsql.plan.plain import plain_sensitivity, plain_variance
 from dpsql.plan.request import Planned, Request, make_plan
 from dpsql.plan.select import MECHANISMS
-from dpsql.plan.strategy import Noise
 from dpsql.plan.target import reading_variances
 
 DEMO = Path(__file__).parent.parent / "demo_data"

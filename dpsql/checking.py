@@ -20,6 +20,7 @@ from dpsql.asking import require_epsilon
 from dpsql.catalog import Catalog, Table
 from dpsql.catalog.view import leaves_out
 from dpsql.errors import DatabaseError, ProgrammingError, printable
+from dpsql.plan.noise_law import LAPLACE
 from dpsql.plan.plan import Part, Plan
 from dpsql.plan.request import Request, make_plan
 from dpsql.plan.workload import Product
@@ -105,7 +106,7 @@ def plan_estimate(engine: Engine, tables: Sequence[Table], epsilon: Fraction) ->
     parts = [part for table in tables for part in _parts(engine, table)]
     share = epsilon / len(parts)
     return Plan(
-        tuple(replace(p, amount=share) for p in parts), "laplace", epsilon, Fraction(0), None
+        tuple(replace(p, amount=share) for p in parts), LAPLACE.name, epsilon, Fraction(0), None
     )
 
 
@@ -117,7 +118,7 @@ def _parts(engine: Engine, table: Table) -> list[Part]:
         unit = table.unit.column.replace('"', '""')
         counts.append(f'SELECT COUNT(DISTINCT "{unit}") FROM "{name}"')
     compiled = engine.compile([parse(split_statements(sql)[0]) for sql in counts])
-    request = Request(compiled, Fraction(1), Fraction(0), "laplace")
+    request = Request(compiled, Fraction(1), Fraction(0), LAPLACE.name)
     rows, *units = make_plan(request).plan.parts
     columns = sorted(key for key, each in table.columns.items() if leaves_out(table, each))
     views = dict.fromkeys([(), *((key,) for key in columns), tuple(columns)])

@@ -12,7 +12,7 @@ from typing import NoReturn, cast
 import numpy as np
 
 from dpsql.adaptive.design import Algorithm, Batch
-from dpsql.adaptive.handle import MeasureHandle, Noise
+from dpsql.adaptive.handle import MeasureHandle
 from dpsql.adaptive.measures import answer_sum
 from dpsql.adaptive.summed import Summed, read_summed
 from dpsql.adaptive.sums import SumAnswers, answer_sums
@@ -36,9 +36,10 @@ from dpsql.catalog import Table
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError, decimal_text
 from dpsql.plan.advice import advise_clip
 from dpsql.plan.explain import Explanation, StatementForecast
+from dpsql.plan.noise_law import Noise, admitted, law, needs_delta
 from dpsql.plan.request import LEARNED
 from dpsql.plan.views import find_views, notes_of, view_lines
-from dpsql.privacy.accounting import rho_for
+from dpsql.privacy.accounting import budget_for
 from dpsql.privacy.run import Run, View
 from dpsql.sealed import Sealed
 from dpsql.sql.compiled import Compiled
@@ -92,7 +93,7 @@ class Clipping:
     @property
     def rho(self) -> Fraction | None:
         """The zero-concentrated budget of a run with Gaussian noise."""
-        return self.amount if self.noise == "gaussian" else None
+        return None if law(self.noise).is_pure else self.amount
 
     def _settings(self) -> str:
         """Everything that decides what is looked at and how answers follow."""
@@ -282,13 +283,13 @@ def plan_clipping(item: Compiled, terms: Terms) -> Clipping:
         _refuse_beside(item, "reconstruct")
     table, summed = read_summed(item, item.truncation)
     epsilon = require_epsilon(terms)
-    if terms.noise == "gaussian" and terms.delta == 0:
+    if needs_delta(terms.noise) and terms.delta == 0:
         raise DataError("E_DELTA", "Gaussian noise needs a delta above 0", hint="SET delta = 1e-9")
     algorithm = cast("Algorithm", item.truncation.mechanism or "tamm")
     if not summed.is_batch:
         algorithm = "workload"
     noise = _noise(summed, algorithm, terms, epsilon)
-    amount = rho_for(epsilon, terms.delta) if noise == "gaussian" else epsilon
+    amount = budget_for(noise, epsilon, terms.delta)
     method = "none" if summed.given else item.truncation.rule
     rule = _rule(cast("Method", method), summed, table, noise)
     return Clipping(item, table, summed, algorithm, rule, noise, amount, epsilon, terms.delta)
@@ -318,7 +319,7 @@ def _refuse_beside(item: Compiled, name: str) -> NoReturn:
 def make_rule(method: Method, top: int, cells: int, table: Table, noise: Noise) -> Threshold:
     """A rule for a number of released sums of values up to ``top``."""
     start, unit = max(1, math.ceil(top / REACH)), table.unit.max_rows
-    share = GAUSSIAN_SHARE if noise == "gaussian" else BATCH_SHARE
+    share = BATCH_SHARE if law(noise).is_pure else GAUSSIAN_SHARE
     rows = Fraction(max(cells, QUANTILE_ROWS if method == "quantile" else 1) * unit)
     return Threshold(method, SINGLE_SHARE if cells == 1 else share, rows, start=start)
 
@@ -327,20 +328,21 @@ def _rule(method: Method, summed: Summed, table: Table, noise: Noise) -> Thresho
     found = make_rule(method, summed.top, 1, table, noise)
     if not summed.is_batch:
         return found
-    share = GAUSSIAN_SHARE if noise == "gaussian" else BATCH_SHARE
+    share = BATCH_SHARE if law(noise).is_pure else GAUSSIAN_SHARE
     return replace(found, share=share, rows=BATCH_ROWS * table.unit.max_rows)
 
 
 def _noise(summed: Summed, algorithm: Algorithm, terms: Terms, epsilon: Fraction) -> Noise:
     """The noise law that is asked for, or the one of the smaller expected error."""
-    if terms.noise != "auto" or terms.delta == 0:
-        return "gaussian" if terms.noise == "gaussian" else "laplace"
-    amounts: dict[Noise, Fraction] = {"laplace": epsilon, "gaussian": rho_for(epsilon, terms.delta)}
+    noises = admitted(terms.noise, terms.delta)
+    if len(noises) == 1:
+        return noises[0]
     errors = {
-        noise: _unit_error(summed, algorithm, noise) * _variance(noise, amount, 1)
-        for noise, amount in amounts.items()
+        noise: _unit_error(summed, algorithm, noise)
+        * _variance(noise, budget_for(noise, epsilon, terms.delta), 1)
+        for noise in noises
     }
-    return min(amounts, key=lambda noise: errors[noise])
+    return min(noises, key=lambda noise: errors[noise])
 
 
 def _batch(summed: Summed, noise: Noise) -> Batch:
@@ -357,8 +359,7 @@ def _batch(summed: Summed, noise: Noise) -> Batch:
 
 def _variance(noise: Noise, amount: Fraction, rows_per_unit: int) -> float:
     """The variance of noise for a sensitivity of one per row."""
-    unit = 2 / float(amount) ** 2 if noise == "laplace" else 1 / (2 * float(amount))
-    return rows_per_unit**2 * unit
+    return rows_per_unit**2 * law(noise).unit_variance(float(amount))
 
 
 def _unit_error(summed: Summed, algorithm: Algorithm, noise: Noise) -> float:
@@ -372,4 +373,4 @@ def _unit_error(summed: Summed, algorithm: Algorithm, noise: Noise) -> float:
         return unit * batch.design(algorithm, int(summed.values[-1])).error
     count = len(summed.queries)
     each = (summed.queries * summed.values).max(axis=1).astype(float) ** 2
-    return unit * float(each.sum()) * (count**2 if noise == "laplace" else count)
+    return unit * float(each.sum()) * (law(noise).squared(count))

@@ -16,7 +16,7 @@ from typing import NoReturn, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.adaptive.handle import Noise, SumHandle
+from dpsql.adaptive.handle import SumHandle
 from dpsql.adaptive.measures import Measure
 from dpsql.adaptive.summed import BOUNDS, WORKS, measure_of
 from dpsql.adaptive.thresholds import Method, Threshold, choose, levels, rows_above
@@ -26,6 +26,7 @@ from dpsql.catalog.domain import Bins
 from dpsql.clipping import contradict, describe_choice, make_rule
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError
 from dpsql.plan.cells import Cells, cells_of
+from dpsql.plan.noise_law import Noise, law
 from dpsql.plan.request import Request
 from dpsql.plan.terms import Term
 from dpsql.privacy.accounting import UNITS, epsilon_for, units_down
@@ -78,7 +79,7 @@ class Cutting:
     @property
     def rho(self) -> Fraction | None:
         """The zero-concentrated budget of the choice under Gaussian noise."""
-        return self.amount if self.noise == "gaussian" else None
+        return None if law(self.noise).is_pure else self.amount
 
     @property
     def epsilon(self) -> Fraction:
@@ -180,7 +181,7 @@ def plan_cutting(request: Request, noise: Noise) -> Cutting:
     cells = sum(math.prod(len(axis.groups) for axis in answer.axes) for answer in sums)
     rule = make_rule(cast("Method", rules.pop()), measure.upper, cells, table, noise)
     within = _hull(table, [t for answer in sums for t in answer.terms if key in t.polynomials])
-    whole = request.epsilon if noise == "laplace" else request.rho
+    whole = request.budget(noise)
     amount = Fraction(units_down(rule.share * whole), UNITS)
     if not amount:
         raise DataError("E_EPSILON", "epsilon is too small to be split", hint="clip = a number")

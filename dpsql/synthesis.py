@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 
 from dpsql.adaptive.auto import Metric
-from dpsql.adaptive.handle import Noise, Query
+from dpsql.adaptive.handle import Query
 from dpsql.adaptive.learned import Learned
 from dpsql.adaptive.query import attributes_of
 from dpsql.adaptive.task import Task, make_task
@@ -31,11 +31,12 @@ from dpsql.errors import (
     printable,
 )
 from dpsql.plan.explain import Explanation, explain_learned
+from dpsql.plan.noise_law import Noise, admitted, law
 from dpsql.plan.request import Planned, Request, expected_error, make_plan
 from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.plan.terms import Term
 from dpsql.plan.views import find_views
-from dpsql.privacy.accounting import rho_for
+from dpsql.privacy.accounting import budget_for
 from dpsql.privacy.run import Run
 from dpsql.sql.compiled import Answer, Compiled, Select
 from dpsql.sql.synthetic import Creation
@@ -102,7 +103,7 @@ class Synthesis:
     @property
     def rho(self) -> Fraction | None:
         """The zero-concentrated budget of a run with Gaussian noise."""
-        return self.task.amount if self.task.noise == "gaussian" else None
+        return None if law(self.task.noise).is_pure else self.task.amount
 
     @property
     def forecast(self) -> tuple[tuple[str, str], ...]:
@@ -126,7 +127,7 @@ class Synthesis:
     def lines(self, remaining: Fraction, assumed: bool) -> tuple[str, ...]:
         """The forecast as text: from public facts only."""
         cost = f"epsilon {decimal_text(self.epsilon)}" + (" (assumed)" if assumed else "")
-        if self.task.noise == "gaussian":
+        if not law(self.task.noise).is_pure:
             cost += f", delta {float(self.delta):g}"
         cost += f"; at most {decimal_text(remaining)} can still be asked for"
         return tuple(f"{name:<12}{text}" for name, text in (*self.forecast, ("cost", cost)))
@@ -270,14 +271,13 @@ def _quietest(
     Left to us, that is Gaussian for looks in many rounds, whose costs add up slower then; where
     all may be measured together it is that of the least expected error when it is.
     """
-    if noise == "laplace" or (noise == "auto" and delta == 0):
-        return under("laplace", epsilon)
-    if delta == 0:
+    *others, last = admitted(noise, delta)
+    if not law(last).is_pure and delta == 0:
         raise DataError("E_DELTA", "Gaussian noise needs a delta above 0", hint="delta = 1e-9")
-    many = under("gaussian", rho_for(epsilon, delta))
-    if noise == "gaussian" or rounds.declared:
+    many = under(last, budget_for(last, epsilon, delta))
+    if not others or rounds.declared:
         return many
-    once = under("laplace", epsilon)
+    once = under(others[0], budget_for(others[0], epsilon, delta))
     return once if once.may_look_once and once.variance < many.variance else many
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpsql.errors import DataError, InterfaceError, ProgrammingError, decimal_text, printable
-from dpsql.plan.request import FIXED, LEARNED, METRICS, NOISES
+from dpsql.plan.noise_law import read_noise
+from dpsql.plan.request import FIXED, LEARNED, METRICS
 from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.privacy.accounting import (
     parse_delta,
@@ -54,7 +55,7 @@ class Terms:
         if "delta" in values:
             terms = replace(terms, delta=parse_delta(values["delta"]))
         if "noise" in values:
-            terms = replace(terms, noise=_parse_noise(values["noise"]))
+            terms = replace(terms, noise=read_noise(values["noise"]))
         return terms
 
     def with_text(self, name: str, text: str) -> Terms:
@@ -70,7 +71,7 @@ class Terms:
             case "delta":
                 return replace(self, delta=parse_delta_text(text))
             case "noise":
-                return replace(self, noise=_parse_noise(text.lower()))
+                return replace(self, noise=read_noise(text.lower()))
             case "mechanism":
                 return replace(self, mechanism=_parse_mechanism(text.lower()))
             case "metric":
@@ -114,14 +115,6 @@ class Terms:
             "fresh": "on" if self.fresh else "off",
             "nonnegative": "on" if self.nonnegative else "off",
         }
-
-
-def _parse_noise(value: object) -> str:
-    if not isinstance(value, str) or value not in NOISES:
-        raise DataError(
-            "E_SETTING", f"noise = {printable(str(value))}", hint=f"one of {', '.join(NOISES)}"
-        )
-    return value
 
 
 def _parse_mechanism(text: str) -> str:

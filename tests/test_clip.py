@@ -25,6 +25,7 @@ from dpsql.dbapi import Connection
 from dpsql.privacy import look
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.look import SumLooks, open_sums
+from dpsql.privacy.noise import SAMPLERS
 from dpsql.privacy.receipt import issue
 from dpsql.privacy.run import Filter
 from dpsql.privacy.truth import Truth
@@ -127,7 +128,7 @@ def quiet() -> Iterator[list[Fraction]]:
         return np.zeros(size, dtype=np.int64)
 
     with (
-        mock.patch.dict(look.DRAWS, {"laplace": nothing, "gaussian": nothing}),
+        mock.patch.dict(SAMPLERS, {"laplace": nothing, "gaussian": nothing}),
         mock.patch("dpsql.privacy.selection.discrete_laplace", still),
         mock.patch("dpsql.privacy.look.discrete_laplace", still),
     ):

@@ -21,6 +21,7 @@ from dpsql.dbapi import Connection
 from dpsql.engine import Engine
 from dpsql.privacy.accounting import Policy, laplace_cost, rho_for
 from dpsql.privacy.look import SumLooks, open_sums
+from dpsql.privacy.noise import SAMPLERS
 from dpsql.privacy.receipt import issue
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
@@ -48,8 +49,7 @@ def still() -> Iterator[None]:
 
     with (
         quiet(),
-        mock.patch("dpsql.privacy.measure.discrete_laplace", nothing),
-        mock.patch("dpsql.privacy.measure.discrete_gaussian", nothing),
+        mock.patch.dict(SAMPLERS, {"laplace": nothing, "gaussian": nothing}),
     ):
         yield
 

@@ -15,7 +15,7 @@ import pytest
 import dpsql
 from dpsql.dbapi import Connection
 from dpsql.plan.convention import unit_variance
-from dpsql.plan.forecast import NO_NOISE, laplace_variance
+from dpsql.plan.noise_law import NO_NOISE, laplace_variance
 from dpsql.privacy.amounts import MIN_EPSILON
 
 ROWS = 600

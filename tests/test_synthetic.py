@@ -16,9 +16,9 @@ import pytest
 import dpsql
 from dpsql import engine
 from dpsql.adaptive import task
-from dpsql.adaptive.handle import Noise
 from dpsql.adaptive.rap import run_rap
 from dpsql.dbapi import Connection, verify_ledger
+from dpsql.plan.noise_law import Noise
 from dpsql.privacy.accounting import rho_for
 from dpsql.privacy.look import Looks
 from tests.support.people import ROWS, people

@@ -17,7 +17,8 @@ import dpsql
 from dpsql.answer.reconstruct import reconstruct
 from dpsql.dbapi import Connection
 from dpsql.plan import Workload, select
-from dpsql.plan.strategy import Noise, Strategy
+from dpsql.plan.noise_law import Noise
+from dpsql.plan.strategy import Strategy
 from dpsql.ui.formats import Style, encode
 from dpsql.ui.grid import Grid
 from tests.support.grammar import verdict

@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
-from dpsql.adaptive.handle import Noise, Query
+from dpsql.adaptive.handle import Query
 from dpsql.adaptive.query import attributes_of, expected_noise, is_marginal, norm, rows, spans
 from dpsql.adaptive.schedule import default_rounds
 from dpsql.algebra.blocks import Identity
 from dpsql.answer.predict import best_power, marginal_errors
+from dpsql.plan.noise_law import Noise, law
 from dpsql.plan.pattern import Pattern
 
 Mechanism: TypeAlias = Literal["matrix", "matrix+projection", "mwem", "marginals", "rap"]
@@ -186,9 +187,10 @@ def fork_of_marginals(facts: Facts, model: GraphicalOrMixture | None = None) -> 
     cliques = [clique for clique in cliques if clique] or [()]
     power = best_power(facts.domain, cliques) if facts.metric == "max" else 0.0
     errors = marginal_errors(facts.domain, cliques, power)
-    rho = float(facts.budget if facts.noise == "gaussian" else facts.budget**2 / 2)
+    is_pure = law(facts.noise).is_pure
+    rho = float(facts.budget**2 / 2 if is_pure else facts.budget)
     rmse = facts.matrix_rmse
-    if rmse is None and facts.noise == "laplace":
+    if rmse is None and is_pure:
         rmse = math.sqrt(2) * len(cliques) / float(facts.budget)  # all measured as they are
     scale = 1.0 if rmse is None else rmse / errors.rmse(rho)
     stddevs = [scale * math.sqrt(v) for v in errors.cell_variances(rho)]

@@ -17,7 +17,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from dpsql.adaptive.handle import Floats, Integers, Noise
+from dpsql.adaptive.handle import Floats, Integers
+from dpsql.plan.noise_law import Noise, law
 from dpsql.plan.quantise import column_norm, quantise
 
 Algorithm: TypeAlias = Literal["sqm", "identity", "workload", "timm", "tamm"]
@@ -103,7 +104,7 @@ class Batch:
     def _of(self, rows: Integers, answers: Floats | Integers, counts: Floats | None) -> Design:
         answers = np.asarray(answers, dtype=np.float64)
         norm = float(column_norm(rows, self.noise))
-        norm2 = norm**2 if self.noise == "laplace" else norm
+        norm2 = law(self.noise).squared(norm)
         return Design(rows, answers, counts, norm2 * float(np.square(answers).sum()))
 
     def _integers(self, algorithm: Algorithm, theta: int) -> Integers:
@@ -128,7 +129,7 @@ class Batch:
             from dpsql.plan.greedy import greedy_hierarchy
 
             return np.asarray(greedy_hierarchy(gram).dense(), dtype=np.float64), None
-        if self.noise == "gaussian":
+        if law(self.noise).norm == 2:
             return convex.optimise(gram, tol=1e-4).matrix, None
         start = None
         if theta:

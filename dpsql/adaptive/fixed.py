@@ -11,6 +11,7 @@ import numpy as np
 from dpsql.adaptive.handle import Candidate, Handle, Measured
 from dpsql.algebra.blocks import Dense, Identity
 from dpsql.algebra.operator import Operator
+from dpsql.plan.noise_law import law
 from dpsql.plan.quantise import Integers
 from dpsql.plan.select import select
 from dpsql.plan.strategy import Strategy
@@ -50,7 +51,7 @@ def _weight(strategy: Strategy, index: int) -> float:
     """How precise a block is to be: the inverse of its noise at a unit budget."""
     block = strategy.blocks[index]
     weight = float(block.share) / strategy.sensitivity(block)
-    return weight if strategy.noise == "laplace" else math.sqrt(weight)
+    return weight if law(strategy.noise).norm == 1 else math.sqrt(weight)
 
 
 def _candidate(strategy: Strategy, index: int, weight: int) -> Product:

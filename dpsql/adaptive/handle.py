@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.plan.cells import Nodes
+from dpsql.plan.noise_law import Noise
 from dpsql.plan.pattern import Pattern
 from dpsql.plan.workload import Product
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
-Noise: TypeAlias = Literal["laplace", "gaussian"]
 
 Candidate: TypeAlias = tuple[Product, ...]
 """Products with equal rows whose answers add up; a whole marginal is one product of identities."""
@@ -55,7 +55,7 @@ class Measured:
 class Handle(Protocol):
     """Every look at the data of one adaptive run; it holds the run's budget and nothing more.
 
-    The budget is epsilon (pure) when ``noise`` is "laplace", rho (zCDP) when "gaussian".
+    The budget is epsilon where the law of ``noise`` is pure, rho (zCDP) where it is not.
     Raises BudgetExceeded, and releases nothing, when an amount is above ``remaining()``.
     """
 

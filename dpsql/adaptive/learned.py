@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpsql.adaptive.auto import Choice
-from dpsql.adaptive.handle import Measured, Model, Noise
+from dpsql.adaptive.handle import Measured, Model
 from dpsql.adaptive.statement import error_statements
 from dpsql.adaptive.transcript import Look
+from dpsql.plan.noise_law import Noise
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,9 +17,10 @@ from dpsql.adaptive.handle import Floats, Handle, Measured, Model
 from dpsql.answer.junction import DEFAULT_CAP, Clique, ModelTooLarge
 from dpsql.answer.linear import clique_of, estimate_total, whole_marginal
 from dpsql.errors import ProgrammingError
+from dpsql.plan.noise_law import law
 
 ONE_WAY = Fraction(1, 10)
-SELECT = {"gaussian": Fraction(1, 10), "laplace": Fraction(1, 2)}
+SELECT = {1: Fraction(1, 2), 2: Fraction(1, 10)}
 FIRST_ROUNDS = 16
 """Rounds per attribute if annealing never raised its cost per round."""
 
@@ -148,7 +149,7 @@ class _Loop:
                     amount = left
                 learnt = self._round(amount, last=amount == left)
                 if fixed is None and not learnt:
-                    amount *= 4 if self.handle.noise == "gaussian" else 2
+                    amount *= 2 ** law(self.handle.noise).norm
         except KeyboardInterrupt:
             if self.model is None:
                 raise
@@ -161,24 +162,23 @@ class _Loop:
         amount = self.budget * ONE_WAY
         self.measurements += self.handle.measure([self.candidates[r] for r in singles], amount)
         self.cliques += singles
-        together = len(singles) if self.handle.noise == "laplace" else math.sqrt(len(singles))
+        together = math.sqrt(law(self.handle.noise).squared(len(singles)))
         self.unit = self.measurements[0].stddev / (self._stddev(amount) * together)
         known = self.measurements if counted is None else [counted, *self.measurements]
         self.total = estimate_total(known, self.domain)
 
     def _stddev(self, amount: Fraction) -> float:
         """Return the noise of one whole marginal for unit sensitivity."""
-        if self.handle.noise == "laplace":
-            return math.sqrt(2) / float(amount)
-        return 1 / math.sqrt(2 * float(amount))
+        return math.sqrt(law(self.handle.noise).unit_variance(float(amount)))
 
     def _expected(self, stddev: float) -> float:
         """Return the expected size of the noise in one cell."""
-        return stddev * math.sqrt(0.5 if self.handle.noise == "laplace" else 2 / math.pi)
+        noise = law(self.handle.noise)
+        return noise.mean_size * noise.spread_of(stddev)
 
     def _round(self, amount: Fraction, *, last: bool) -> bool:
         assert self.model is not None
-        choosing = amount * SELECT[self.handle.noise]
+        choosing = amount * SELECT[law(self.handle.noise).norm]
         allowed = self._allowed(
             float((self.budget - self.handle.remaining() + amount) / self.budget)
         )

@@ -9,10 +9,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpsql.adaptive.handle import Floats, Integers, MeasureHandle, Noise
+from dpsql.adaptive.handle import Floats, Integers, MeasureHandle
 from dpsql.adaptive.sums import SumAnswers
 from dpsql.adaptive.thresholds import Threshold, choose, levels, margin
 from dpsql.plan.cells import Nodes, Steps, grid_for
+from dpsql.plan.noise_law import Noise
 
 
 @dataclass(frozen=True, slots=True)

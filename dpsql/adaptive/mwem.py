@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpsql.adaptive.factored import Factored
-from dpsql.adaptive.handle import Candidate, Handle, Measured, Noise
+from dpsql.adaptive.handle import Candidate, Handle, Measured
 from dpsql.adaptive.query import attributes_of, expected_noise, norm, rows
 from dpsql.adaptive.replay import Target, replay, target_of
 from dpsql.adaptive.schedule import (
@@ -32,6 +32,7 @@ from dpsql.adaptive.schedule import (
 from dpsql.adaptive.settings import Settings, check, default_slack, touched
 from dpsql.adaptive.sheet import Sheet
 from dpsql.adaptive.start import histogram_pays, start_from_histogram
+from dpsql.plan.noise_law import Noise, law
 
 __all__ = ["Progress", "Round", "Run", "Settings", "check", "mwem"]
 
@@ -209,7 +210,7 @@ def _number_of_rows(handle: Handle, settings: Settings) -> float:
 def _schedule(
     settings: Settings, noise: Noise, budget: Fraction, best: int, whole: bool, candidates: int
 ) -> Schedule:
-    part = WHOLE if whole and noise == "gaussian" else SINGLE
+    part = WHOLE if whole and not law(noise).is_pure else SINGLE
     kind = settings.rounds
     if kind == "doubling":
         return Doubling(budget, noise)

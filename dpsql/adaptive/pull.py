@@ -14,6 +14,7 @@ from dpsql.adaptive.query import is_marginal, norm, rows
 from dpsql.algebra.kron import kron_apply
 from dpsql.algebra.operator import Array
 from dpsql.answer.project import project_simplex
+from dpsql.plan.noise_law import GAUSSIAN
 
 Step: TypeAlias = Literal["multiplicative", "proportional"]
 
@@ -103,7 +104,7 @@ class _Tables:
     def __init__(self, part: Part, target: Target, total: float, slack: float) -> None:
         self.axes = part.attributes
         self.target, self.total, self.slack = target, total, slack * target.scale
-        self.damp = 2 * total * max(norm(target.candidate, "gaussian"), 1e-300)
+        self.damp = 2 * total * max(norm(target.candidate, GAUSSIAN.name), 1e-300)
         self.products = []
         for product in target.candidate:
             names = [a for a in part.attributes if a in product.factors]

@@ -8,9 +8,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpsql.adaptive.handle import Candidate, Noise, Query
+from dpsql.adaptive.handle import Candidate, Query
 from dpsql.algebra.blocks import Identity
 from dpsql.errors import ProgrammingError
+from dpsql.plan.noise_law import Noise, law
 from dpsql.plan.pattern import Pattern
 from dpsql.plan.workload import Product
 
@@ -59,10 +60,9 @@ def norm(candidate: Query, noise: Noise) -> float:
     """
     if isinstance(candidate, Pattern):
         return 1.0
+    is_l1 = law(noise).norm == 1
     return max(
-        float(
-            math.prod(op.l1 if noise == "laplace" else op.l2sq for op in product.factors.values())
-        )
+        float(math.prod(op.l1 if is_l1 else op.l2sq for op in product.factors.values()))
         for product in candidate
     )
 
@@ -96,9 +96,7 @@ def spans(candidate: Query) -> tuple[float, float]:
 
 def expected_noise(size: float, noise: Noise, amount: Fraction) -> float:
     """Return the expected absolute noise of one answer whose candidate has norm ``size``."""
-    if noise == "laplace":
-        return size / float(amount)
-    return math.sqrt(2 / math.pi) * math.sqrt(size / (2 * float(amount)))
+    return law(noise).mean_size * law(noise).spread(size, float(amount))
 
 
 def check_written(queries: Iterable[Query], *, one_by_one: bool) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpsql.adaptive.adam import Adam
 from dpsql.adaptive.classes import Classes
-from dpsql.adaptive.handle import Floats, Handle, Measured, Noise, Query
+from dpsql.adaptive.handle import Floats, Handle, Measured, Query
 from dpsql.adaptive.query import attributes_of, norm
 from dpsql.adaptive.query import rows as answers_of
 from dpsql.adaptive.relaxed import ProductMixture
@@ -24,6 +24,7 @@ from dpsql.adaptive.targets import Targets
 from dpsql.algebra.blocks import Dense
 from dpsql.algebra.operator import Operator
 from dpsql.errors import ProgrammingError
+from dpsql.plan.noise_law import Noise, law
 from dpsql.plan.pattern import Pattern
 from dpsql.plan.workload import Product
 
@@ -59,7 +60,7 @@ def default_rounds(budget: Fraction, noise: str) -> tuple[int, int]:
     >>> default_rounds(Fraction(1, 10), "laplace"), default_rounds(Fraction(1, 100), "gaussian")
     ((5, 5), (25, 5))
     """
-    small = budget <= (Fraction(1, 5) if noise == "laplace" else Fraction(1, 2000))
+    small = budget <= (Fraction(1, 5) if law(noise).is_pure else Fraction(1, 2000))
     return (5, 5) if small else (25, 5)
 
 

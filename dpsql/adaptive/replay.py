@@ -19,6 +19,7 @@ from dpsql.adaptive.factored import Factored, Part
 from dpsql.adaptive.handle import Measured
 from dpsql.adaptive.pull import FLOOR, TINY, Step, Target, pull_of
 from dpsql.adaptive.query import attributes_of, spans
+from dpsql.plan.noise_law import law
 
 __all__ = ["Step", "Target", "replay", "target_of"]
 
@@ -33,7 +34,7 @@ def target_of(measured: Sequence[Measured], total: float) -> Target:
     precision = [1 / m.stddev**2 for m in measured]
     mean = sum(p * m.values for p, m in zip(precision, measured, strict=True)) / sum(precision)
     stddev = 1 / math.sqrt(sum(precision))
-    scale = stddev / math.sqrt(2) if measured[0].noise == "laplace" else stddev
+    scale = law(measured[0].noise).spread_of(stddev)
     low, high = spans(measured[0].candidate)
     return Target(measured[0].candidate, np.clip(mean, low * total, high * total), scale)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Protocol
 
-from dpsql.adaptive.handle import Noise
+from dpsql.plan.noise_law import Noise, law
 
 SHARE, UNSURE_SHARE = Fraction(1, 20), Fraction(1, 10)
 """Part of the budget for the number of rows; the larger one for small or unknown tables."""
@@ -28,7 +28,7 @@ def total_share(noise: Noise, budget: Fraction, hint: float | None) -> Fraction:
     >>> total_share("laplace", Fraction(1), 1e4), total_share("laplace", Fraction(1), None)
     (Fraction(1, 20), Fraction(1, 10))
     """
-    epsilon = float(budget) if noise == "laplace" else math.sqrt(2 * float(budget))
+    epsilon = float(budget) if law(noise).is_pure else math.sqrt(2 * float(budget))
     return UNSURE_SHARE if hint is None or hint * epsilon < SMALL_PRODUCT else SHARE
 
 
@@ -47,7 +47,7 @@ def default_rounds(
     if queries <= 1:
         return 1
     entropy = math.sqrt(sum(math.log(n) for n in sizes))
-    if noise == "laplace":
+    if law(noise).is_pure:
         best = math.pow(total * float(budget) * entropy / (10 * math.log(queries)), 2 / 3)
         return min(max(round(best), 1), queries)
     a = float(SINGLE)
@@ -125,16 +125,13 @@ class Doubling:
         """Return the phase's amounts, or all that is left when it holds no further round."""
         if left <= 0:
             return None
-        if self.noise == "laplace":
-            self.cost = self.budget * 2**self.phase / 32
-        else:
-            self.cost = self.budget * 4**self.phase / 1024
+        self.cost = self.budget * Fraction(2**self.phase, 32) ** law(self.noise).norm
         return split(left if 2 * self.cost > left else self.cost, SINGLE)
 
     def after(self, outcome: Outcome) -> None:
         """Go to the next phase when the surprise is at most the noise scale of this one."""
         half = float(self.cost / 2)
-        level = 1 / half if self.noise == "laplace" else math.sqrt(1 / (2 * half))
+        level = law(self.noise).spread(1, half)
         if outcome.surprise <= level * outcome.answers:
             self.phase += 1
 
@@ -162,4 +159,4 @@ class Annealing:
     def after(self, outcome: Outcome) -> None:
         """Halve the noise of the next rounds when this one taught little."""
         if outcome.change <= outcome.noise:
-            self.factor *= 2 if self.noise == "laplace" else 4
+            self.factor *= 2 ** law(self.noise).norm

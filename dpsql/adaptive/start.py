@@ -5,15 +5,15 @@ Source: MWEM (Hardt, Ligett, McSherry 2012), section 3.3, "initialisation of wei
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
 from dpsql.adaptive.factored import Factored, Part
-from dpsql.adaptive.handle import Handle, Noise
+from dpsql.adaptive.handle import Handle
 from dpsql.adaptive.query import marginal
+from dpsql.plan.noise_law import Noise, law
 
 LEFT_OVER = 0.05
 """Least part of the rows that is spread over the cells that were not kept."""
@@ -21,9 +21,7 @@ LEFT_OVER = 0.05
 
 def level(noise: Noise, amount: Fraction, cells: int) -> float:
     """Return the noisy count above which a cell is believed, in counts."""
-    if noise == "laplace":
-        return math.log(cells) / float(amount)
-    return math.sqrt(2 * math.log(cells) / (2 * float(amount)))
+    return law(noise).highest(law(noise).spread(1, float(amount)), cells)
 
 
 def histogram_pays(noise: Noise, amount: Fraction, total: float, cells: int) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from dpsql.adaptive.handle import Measured, Model
 from dpsql.answer.linear import clique_of, is_whole
+from dpsql.plan.noise_law import GAUSSIAN, law
 
 CONFIDENCE = 0.95
 
@@ -35,7 +36,7 @@ def error_statements(model: Model, measurements: Sequence[Measured]) -> tuple[St
     """
     groups: dict[tuple[str, ...], list[Measured]] = {}
     for m in measurements:
-        if m.noise == "gaussian" and is_whole(m.candidate):
+        if law(m.noise) is GAUSSIAN and is_whole(m.candidate):
             groups.setdefault(clique_of(m.candidate, model.domain), []).append(m)
     level = math.sqrt(-math.log(1 - CONFIDENCE))
     out = []

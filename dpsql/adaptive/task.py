@@ -26,7 +26,7 @@ from dpsql.adaptive.auto import (
     settled,
 )
 from dpsql.adaptive.constants import constants_of
-from dpsql.adaptive.handle import Candidate, Handle, Measured, Model, Noise, Query
+from dpsql.adaptive.handle import Candidate, Handle, Measured, Model, Query
 from dpsql.adaptive.learned import Learned
 from dpsql.adaptive.query import (
     attributes_of,
@@ -43,6 +43,7 @@ from dpsql.answer.junction import DEFAULT_CAP, model_cells
 from dpsql.answer.linear import estimate_total, whole_marginal
 from dpsql.answer.predict import best_power, marginal_errors
 from dpsql.errors import ProgrammingError
+from dpsql.plan.noise_law import Noise, law
 from dpsql.plan.pattern import Pattern
 from dpsql.plan.rounds import AUTO, Rounds
 
@@ -112,10 +113,9 @@ class Task:
     def variance(self) -> float:
         """The expected squared error of an answer when all candidates are measured together."""
         norms = sum(norm(candidate, self.noise) for candidate in self.candidates)
-        if self.noise == "laplace":
-            return 2 * (norms / float(self.amount)) ** 2
-        plain = norms / (2 * float(self.amount))
-        if not all(map(is_marginal, self.candidates)):
+        noise = law(self.noise)
+        plain = noise.squared(norms) * noise.unit_variance(float(self.amount))
+        if noise.is_pure or not all(map(is_marginal, self.candidates)):
             return plain
         cliques = tuple(map(attributes_of, self.candidates))
         return min(plain, marginal_errors(self.domain, cliques).rmse(float(self.amount)) ** 2)

@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from statistics import NormalDist
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from dpsql.adaptive.handle import Floats, Integers, Measured, Noise, SumHandle
+from dpsql.adaptive.handle import Floats, Integers, Measured, SumHandle
+from dpsql.plan.noise_law import Noise, law
 
 Method: TypeAlias = Literal[
     "none", "svt", "svt-ratio", "recursive", "quantile", "approx-bounds", "sure", "eb", "r2t"
@@ -92,7 +92,7 @@ def grid(start: int, growth: float, upper: int) -> list[int]:
 
 def answer_epsilon(noise: Noise, amount: Fraction) -> float:
     """Return epsilon, or the epsilon whose Laplace noise has the absolute mean of rho's noise."""
-    if noise == "laplace":
+    if law(noise).is_pure:
         return float(amount)
     return math.sqrt(2 * float(amount)) / math.sqrt(2 / math.pi)
 
@@ -155,16 +155,13 @@ def _top_bin(handle: SumHandle, thetas: list[int], amount: Fraction, upto: int |
 
 def _exceeded(measured: Measured, chance: float) -> float:
     """Return what one noise variable is above with a small chance."""
-    if measured.noise == "laplace":
-        return measured.stddev / math.sqrt(2) * -math.log(2 * chance)
-    return -measured.stddev * NormalDist().inv_cdf(chance)
+    return law(measured.noise).exceeded(measured.stddev, chance)
 
 
 def margin(measured: Measured, levels: int) -> float:
     """Return what is taken off every answer of a race, so that few are above the true one."""
-    if measured.noise == "laplace":
-        return measured.stddev / math.sqrt(2) * math.log(levels / OVER)
-    return measured.stddev * math.sqrt(2 * math.log(levels / OVER))
+    noise = law(measured.noise)
+    return noise.highest(noise.spread_of(measured.stddev), levels / OVER)
 
 
 def shrink(

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpsql.adaptive.handle import Floats, Handle, Measured, Noise, Query
+from dpsql.adaptive.handle import Floats, Handle, Measured, Query
 from dpsql.adaptive.query import attributes_of
+from dpsql.plan.noise_law import Noise, law
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,7 +26,7 @@ class Look:
 
     def told(self, noise: Noise) -> str:
         """Return the look in words."""
-        cost = f"{'epsilon' if noise == 'laplace' else 'rho'} {float(self.amount):.4g}"
+        cost = f"{'epsilon' if law(noise).is_pure else 'rho'} {float(self.amount):.4g}"
         if not self.measured:
             return f"chosen {self.chosen} of {self.among:,} candidates, {cost}"
         names = dict.fromkeys(", ".join(attributes_of(m.query)) for m in self.measured)

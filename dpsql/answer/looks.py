@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.adaptive.handle import Measured, Noise, Query
+from dpsql.adaptive.handle import Measured, Query
 from dpsql.adaptive.query import rows
 from dpsql.adaptive.transcript import Look
 from dpsql.algebra import blocks, derived, operator, ranges, wavelet
 from dpsql.algebra.operator import Operator
+from dpsql.plan.noise_law import Noise
 from dpsql.plan.pattern import Pattern
 from dpsql.plan.workload import Product
 

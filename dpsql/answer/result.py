@@ -8,13 +8,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import decimal_text
+from dpsql.plan.noise_law import law
 
 if TYPE_CHECKING:
     import pandas as pd
-
-#: Half width of a 95 % interval in standard errors. Sums of independent Laplace variables have
-#: their 95 % point between the normal one (1.96) and that of a single Laplace variable (2.12).
-INTERVAL_WIDTH = {"laplace": 2.1184, "gaussian": 1.96}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +26,7 @@ class CostInfo:
     def __str__(self) -> str:
         if self.free:
             return "free"
-        delta = f", delta {float(self.delta):g}" if self.noise == "gaussian" else ""
+        delta = "" if law(self.noise).is_pure else f", delta {float(self.delta):g}"
         return f"epsilon {decimal_text(self.epsilon)}{delta} ({self.noise})"
 
 
@@ -69,7 +66,7 @@ class Result:
     @property
     def intervals(self) -> tuple[tuple[tuple[float, float] | None, ...] | None, ...]:
         """95 % intervals, shaped like ``stddev``."""
-        width = INTERVAL_WIDTH[self.cost.noise] if self.cost is not None else 0.0
+        width = law(self.cost.noise).interval if self.cost is not None else 0.0
         return tuple(
             None
             if errors is None

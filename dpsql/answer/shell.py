@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from dpsql.answer.clipped import number_text
 from dpsql.answer.joint import Joint
-from dpsql.answer.result import INTERVAL_WIDTH, CostInfo, ReceiptInfo, Result
+from dpsql.answer.result import CostInfo, ReceiptInfo, Result
+from dpsql.plan.noise_law import law
 from dpsql.sealed import Sealed
 from dpsql.sql.compiled import Compiled, Select, cell_kinds
 
@@ -118,7 +119,7 @@ def _evaluate(
     select: Select, filled: Filled, cost: CostInfo | None, sealed: Sealed, slopes: bool = False
 ) -> _Parts:
     shell = select.query.shell
-    width = INTERVAL_WIDTH[cost.noise] if cost is not None else 0.0
+    width = law(cost.noise).interval if cost is not None else 0.0
     _fill_cells(select, filled, width, sealed)
     known = [index for index, output in enumerate(shell.outputs) if output.stddev is not None]
     kinds, found = sealed.query(shell.text(slopes=slopes))

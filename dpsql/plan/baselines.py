@@ -17,7 +17,7 @@ from dpsql.algebra.blocks import Haar, Hierarchy, Identity
 from dpsql.algebra.kron import outer_sum
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.plan.convention import unit_variance
-from dpsql.plan.strategy import Noise
+from dpsql.plan.noise_law import Noise, law
 from dpsql.plan.workload import Workload
 
 COLUMN_LIMIT = 2.0**27
@@ -51,7 +51,7 @@ def identity_error(workload: Workload, noise: Noise) -> float:
 def workload_error(workload: Workload, noise: Noise) -> float:
     """Return the error of adding noise to every query row, at the workload's own sensitivity."""
     sensitivity = workload_sensitivity(workload, noise).value
-    return workload.rows * (sensitivity**2 if noise == "laplace" else sensitivity)
+    return workload.rows * law(noise).squared(sensitivity)
 
 
 def workload_sensitivity(workload: Workload, noise: Noise) -> Sensitivity:
@@ -64,7 +64,7 @@ def workload_sensitivity(workload: Workload, noise: Noise) -> Sensitivity:
     >>> workload_sensitivity(Workload({"a": 3}, [{"a": "prefix"}, {}]), "laplace")
     Sensitivity(value=4.0, exact=True)
     """
-    power = 1 if noise == "laplace" else 2
+    power = law(noise).norm
     weights = np.array([product.weight**power for product in workload.products])
     tables = [_kinds(workload, name, power) for name in workload.attributes]
     if len(weights) * math.prod(float(table.shape[1]) for table in tables) <= COLUMN_LIMIT:
@@ -95,7 +95,8 @@ def _kinds(workload: Workload, name: str, power: int) -> Floats:
 
 def strategy_error(strategy: Operator, workload: Operator, noise: Noise) -> float:
     """Return the error of an explicit strategy of full column rank for one attribute."""
-    norm2 = float(strategy.l1) ** 2 if noise == "laplace" else float(strategy.l2sq)
+    norm = strategy.l1 if law(noise).norm == 1 else strategy.l2sq
+    norm2 = law(noise).squared(float(norm))
     return norm2 * float(np.trace(np.linalg.solve(strategy.gram(), workload.gram())))
 
 

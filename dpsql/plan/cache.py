@@ -20,9 +20,9 @@ import numpy as np
 
 from dpsql.files import make_folder
 from dpsql.plan.kinds import decode_strategy
+from dpsql.plan.noise_law import LAPLACE, Noise
 from dpsql.plan.quantise import Integers
 from dpsql.plan.select import Selection, choose
-from dpsql.plan.strategy import Noise
 from dpsql.plan.workload import Workload
 
 SCHEMA = 6
@@ -42,7 +42,7 @@ _memory: OrderedDict[str, Selection] = OrderedDict()
 
 def cached_choice(
     workload: Workload,
-    noise: Noise = "laplace",
+    noise: Noise = LAPLACE.name,
     mechanism: str = "auto",
     effort: float = 1.0,
 ) -> Selection:

@@ -15,11 +15,12 @@ from dpsql.plan.cache import cached_choice
 from dpsql.plan.convention import unit_variances
 from dpsql.plan.kinds import AnyStrategy
 from dpsql.plan.layout import Layout, Place
+from dpsql.plan.noise_law import Noise, law
 from dpsql.plan.plain import plain_variance
 from dpsql.plan.queries import measure_queries
 from dpsql.plan.select import CELL_LIMIT
 from dpsql.plan.shares import mix
-from dpsql.plan.strategy import Noise, Strategy
+from dpsql.plan.strategy import Strategy
 from dpsql.plan.target import Target, mean_variances
 from dpsql.plan.workload import Product, Workload
 
@@ -115,7 +116,7 @@ class Chooser:
 
     def simpler(self, limits: Mapping[Place, float]) -> list[Chosen]:
         """Return what families that are quick to weigh anew, and fit, come to within the limits."""
-        if self.mechanism != "auto" or self.noise != "gaussian":
+        if self.mechanism != "auto" or law(self.noise).norm == 1:
             return []
         found: list[Chosen] = []
         for name in ("marginals", "union"):
@@ -237,7 +238,7 @@ class Chooser:
         """Return the strategy with other shares, where those can be found by themselves."""
         from dpsql.plan.templates.shares import share_anew
 
-        if self.noise == "gaussian" or len(start.layout.workload.domain) == 1:
+        if law(self.noise).norm == 2 or len(start.layout.workload.domain) == 1:
             return None
         if not isinstance(start.strategy, Strategy):
             return None
@@ -272,7 +273,7 @@ class Chooser:
 
     def quick(self, start: Chosen, emphasis: Mapping[Place, float]) -> Chosen:
         """Return a strategy for other weights without a long search."""
-        if self.noise == "laplace":
+        if law(self.noise).norm == 1:
             return self.shared(start, emphasis, settle=False) or self.select(start.layout, emphasis)
         if self.mechanism == "auto" and len(start.layout.workload.domain) > 1:
             workload = emphasised(start.layout, emphasis)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from dpsql.plan.kinds import AnyBlock, AnyStrategy
-from dpsql.plan.strategy import Noise
+from dpsql.plan.noise_law import Noise, law
 from dpsql.plan.workload import Product, Workload
 
 
@@ -36,11 +36,11 @@ def unit_error(strategy: AnyStrategy, workload: Workload) -> float:
 
 def unit_variances(strategy: AnyStrategy) -> list[float]:
     """Return per block the squared sensitivity over its share: noise of a unit budget."""
-    squared = 2 if strategy.noise == "laplace" else 1
+    squared = law(strategy.noise).squared
     blocks: Sequence[AnyBlock] = strategy.blocks
     costs: Sequence[int | Fraction] = strategy.sensitivities()
     pairs = zip(costs, blocks, strict=True)
-    return [float(Fraction(cost) / block.share) ** squared for cost, block in pairs]
+    return [squared(float(Fraction(cost) / block.share)) for cost, block in pairs]
 
 
 def unit_variance(noise: Noise, epsilon: float, delta: float) -> float:
@@ -49,7 +49,7 @@ def unit_variance(noise: Noise, epsilon: float, delta: float) -> float:
     >>> unit_variance("laplace", 1.0, 0.0), round(unit_variance("gaussian", 1.0, 1e-6) ** 0.5, 6)
     (2.0, 4.224679)
     """
-    if noise == "laplace":
+    if law(noise).is_pure:
         return 2 / epsilon**2
     low, high = 1e-9, 1e9
     for _ in range(200):

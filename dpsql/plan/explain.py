@@ -14,6 +14,7 @@ from dpsql.errors import decimal_text
 from dpsql.plan.advice import advise_sums
 from dpsql.plan.convention import unit_error
 from dpsql.plan.layout import Place
+from dpsql.plan.noise_law import LAPLACE, law
 from dpsql.plan.plain import plain_variance
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request
@@ -97,7 +98,7 @@ class Explanation:
             return (FROM_MODEL if self.method == MODEL else FROM_CATALOG,)
         count, rows = len(self.statements), sum(s.rows for s in self.statements)
         cost = f"epsilon {decimal_text(self.epsilon)}" + (" (assumed)" if self.assumed else "")
-        if self.noise == "gaussian":
+        if not law(self.noise).is_pure:
             cost += f", delta {float(self.delta):g}"
         if self.entry is not None:
             cost = f"free: from entry {self.entry} of the ledger ({cost})"
@@ -300,10 +301,8 @@ def _plain_errors(request: Request, planned: Planned) -> dict[Place, float]:
     asked = [(place, t) for t in request.targets for place in t.asked]
     if len(asked) < 2 or any(target.units for target in request.targets):
         return {}
-    power = 1 if noise == "laplace" else 2
-    whole = sum(t.plain(noise) * t.rows_per_unit**power for t in request.targets)
-    laplace = noise == "laplace"
-    unit = 2 / float(request.epsilon) ** 2 if laplace else 1 / (2 * float(request.rho))
+    whole = sum(t.plain(noise) * t.rows_per_unit ** law(noise).norm for t in request.targets)
+    unit = law(noise).unit_variance(float(request.budget(noise)))
     return {
         place: math.sqrt(unit * plain_variance(whole, target.asked[place].weight, noise))
         for place, target in asked
@@ -318,7 +317,7 @@ def cheap_bound(workload: Workload) -> float:
 
     by_values = svd_bound(workload) if is_cheap(workload) else 0.0
     paired = is_quick(workload) and len(workload.index) > 1
-    return max(by_values, paired_bound(Problem(workload, "laplace")) if paired else 0.0)
+    return max(by_values, paired_bound(Problem(workload, LAPLACE.name)) if paired else 0.0)
 
 
 def _comparisons(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.operator import Operator
 from dpsql.errors import ProgrammingError
 from dpsql.plan.axis import Axis, Floats, full_axis, residual_axis, unmeasured_axis
+from dpsql.plan.noise_law import law
 from dpsql.plan.strategy import Block, Strategy
 from dpsql.plan.workload import Product
 
@@ -23,31 +23,11 @@ if TYPE_CHECKING:
 CHUNK = 1 << 22
 """Numbers handled at once when many products are forecast together."""
 
-NO_NOISE = 2.0**-100
-"""The least variance that is told from none, so that precisions are finite and can be added up."""
-
 
 def noise_variances(strategy: AnyStrategy, scales: Sequence[Fraction]) -> tuple[float, ...]:
-    """Return per block the variance of one measured number, for the scales of ``strategy``.
-
-    The discrete Laplace law of scale s has variance 2a/(1-a)^2, a = exp(-1/s); the discrete
-    Gaussian's is at most its parameter sigma^2, which is used. Source: CKS20, section 2.
-    """
-    if strategy.noise == "gaussian":
-        return tuple(float(sigma2) for sigma2 in scales)
-    return tuple(laplace_variance(float(s)) for s in scales)
-
-
-def laplace_variance(scale: float) -> float:
-    """Return the variance of the discrete Laplace law of a scale, or NO_NOISE if it has less.
-
-    >>> round(laplace_variance(1.0), 6), round(laplace_variance(1e6) / 2e12, 9)
-    (1.841347, 1.0)
-    >>> laplace_variance(1e-6) == laplace_variance(0.01) == NO_NOISE
-    True
-    """
-    half = min(0.5 / scale, 300.0)
-    return max(0.5 / math.sinh(half) ** 2, NO_NOISE)
+    """Return per block the variance of one measured number, for the scales of ``strategy``."""
+    variance = law(strategy.noise).variance
+    return tuple(variance(float(scale)) for scale in scales)
 
 
 class Forecast:

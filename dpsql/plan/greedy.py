@@ -11,7 +11,7 @@ from dpsql.algebra import marginals
 from dpsql.algebra.blocks import Dense, Identity, IdentityTotal, Total
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.algebra.ranges import split_interval
-from dpsql.plan.strategy import Noise
+from dpsql.plan.noise_law import Noise, law
 from dpsql.plan.workload import Workload
 
 SHARES = np.arange(1, 101) / 100
@@ -94,7 +94,7 @@ def data_cube_error(workload: Workload, noise: Noise) -> float | None:
     for inside, weight2 in requests.items():
         u[inside] = weight2
     traces = marginals.eigenvalues(u, sizes) * marginals.dimensions(sizes)
-    norm2 = len(chosen) ** 2 if noise == "laplace" else len(chosen)
+    norm2 = law(noise).squared(len(chosen))
     return norm2 * marginals.marginal_error(theta2, traces, sizes)
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.operator import Operator
 from dpsql.algebra.worst import worst_cell
 from dpsql.plan.layout import Layout
-from dpsql.plan.strategy import Noise
+from dpsql.plan.noise_law import Noise, law
 
 Floats = NDArray[np.float64]
 
@@ -22,7 +22,7 @@ def plain_sensitivity(layouts: Sequence[Layout], noise: Noise) -> tuple[float, b
     is a single product is used; without one, the norms of the products of an answer are added up.
     """
     layout = next((each for each in layouts if each.is_single), layouts[-1])
-    power = 1 if noise == "laplace" else 2
+    power = law(noise).norm
     summands: dict[tuple[tuple[str, int], ...], float] = {}
     operators: dict[int, Operator] = {}
     for reading in layout.products.values():
@@ -39,7 +39,7 @@ def plain_sensitivity(layouts: Sequence[Layout], noise: Noise) -> tuple[float, b
 
 def plain_variance(sensitivity: float, weight: float, noise: Noise) -> float:
     """Return the variance of every number of a weight at a unit budget, by plain noise."""
-    return (sensitivity**2 if noise == "laplace" else sensitivity) / weight**2
+    return law(noise).squared(sensitivity) / weight**2
 
 
 def _table(

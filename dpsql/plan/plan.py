@@ -13,7 +13,8 @@ import numpy as np
 from dpsql.plan.cells import Resolution, block_unit, unit_reach
 from dpsql.plan.forecast import noise_variances
 from dpsql.plan.kinds import AnyBlock, AnyForecast, AnyStrategy
-from dpsql.plan.strategy import Block, Noise
+from dpsql.plan.noise_law import Noise, law
+from dpsql.plan.strategy import Block
 
 SHARE_GRID = 2**20
 
@@ -64,7 +65,7 @@ class Part:
         Numbers of units grow by one each: where the rows are the cells, squares add up.
         """
         found = [self.resolutions[name] for name in block.attributes]
-        power = 1 if self.strategy.noise == "laplace" else 2
+        power = law(self.strategy.noise).norm
         if not self.units:
             return int((self.rows_per_unit * block_unit(found)) ** power)
         cells = unit_reach(found, self.rows_per_unit)
@@ -127,8 +128,7 @@ def split_amount(amount: Fraction, errors: Sequence[float], noise: Noise) -> lis
     >>> split_amount(Fraction(1), [1.0, 8.0], "laplace")
     [Fraction(349525, 1048576), Fraction(699051, 1048576)]
     """
-    power = 1 / 3 if noise == "laplace" else 1 / 2
-    roots = [max(error, 1e-300) ** power for error in errors]
+    roots = [max(error, 1e-300) ** law(noise).share_power for error in errors]
     grid = [max(1, int(SHARE_GRID * root / sum(roots))) for root in roots]
     shares = [Fraction(units, SHARE_GRID) for units in grid[:-1]]
     return [amount * share for share in (*shares, 1 - sum(shares, Fraction(0)))]

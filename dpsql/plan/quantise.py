@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.plan.inverses import triangular_order
+from dpsql.plan.noise_law import Noise, law
 
 Integers: TypeAlias = NDArray[np.int64]
-Noise: TypeAlias = Literal["laplace", "gaussian"]
 
 LEVEL_PASSES = 4
 """Single-unit corrections per column that bring its squared norm back to its target."""
@@ -36,7 +36,7 @@ def quantise(matrix: NDArray[Any], bits: int, noise: Noise) -> Integers | None:
     for k in range(bits, max(bits, 20) + 1):
         scaled = np.ldexp(matrix, k)
         rows = np.rint(scaled).astype(np.int64)
-        rows = level_l1(rows, scaled) if noise == "laplace" else level_l2(rows, scaled)
+        rows = level_l1(rows, scaled) if law(noise).norm == 1 else level_l2(rows, scaled)
         rows = np.ascontiguousarray(rows[rows.any(axis=1)])
         if len(rows) and rank_of(rows) == rank:
             return rows
@@ -113,7 +113,7 @@ def column_norm(rows: Integers, noise: Noise) -> int:
     """
     largest = int(np.abs(rows).max(initial=0))
     columns = np.abs(rows if largest**2 * len(rows) < 1 << 62 else rows.astype(object))
-    powers = columns if noise == "laplace" else columns * columns
+    powers = law(noise).powers(columns)
     return int(powers.sum(axis=0).max())
 
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.operator import Operator
 from dpsql.algebra.worst import worst_cell
-from dpsql.plan.quantise import Integers, Noise
+from dpsql.plan.noise_law import Noise, is_law, law
+from dpsql.plan.quantise import Integers
 from dpsql.plan.strategy import round_up
 from dpsql.plan.workload import Product, Workload
 
@@ -86,8 +87,8 @@ class QueriesStrategy:
 
     def __post_init__(self) -> None:
         order = list(self.domain)
-        if self.noise not in ("laplace", "gaussian") or not self.blocks:
-            raise ValueError("queries have rows, and Laplace or Gaussian noise")
+        if not is_law(self.noise) or not self.blocks:
+            raise ValueError("queries have rows, and a noise law")
         for block in self.blocks:
             if list(block.attributes) != sorted(block.attributes, key=order.index):
                 raise ValueError(f"block {block.attributes} is not in domain order")
@@ -128,9 +129,9 @@ class QueriesStrategy:
         """
         if amount <= 0 or rows_per_unit < 1:
             raise ValueError(f"amount {amount} and rows per unit {rows_per_unit} must be positive")
-        power = 1 if self.noise == "laplace" else 2
-        times = rows_per_unit**power * self.joint(multipliers or [1] * len(self.blocks))
-        base = round_up(Fraction(times) / (amount * power))
+        noise = law(self.noise)
+        times = rows_per_unit**noise.norm * self.joint(multipliers or [1] * len(self.blocks))
+        base = round_up(noise.scale(times, amount))
         return tuple(base / block.weight for block in self.blocks)
 
     def rows(self, block: QueryBlock) -> int:
@@ -205,9 +206,7 @@ def block_norms(block: QueryBlock, noise: Noise) -> dict[str, NDArray[Any]]:
     out: dict[str, NDArray[Any]] = {}
     for name, rows in block.factors.items():
         if rows is not None:
-            exact = rows.astype(object)
-            powers = np.abs(exact) if noise == "laplace" else exact * exact
-            out[name] = powers.sum(axis=0)
+            out[name] = law(noise).powers(rows.astype(object)).sum(axis=0)
     return out
 
 
@@ -252,7 +251,7 @@ def measure_queries(workload: Workload, noise: Noise) -> QueriesStrategy | None:
             scale *= whole[1]
         key = tuple((n, None if m is None else (m.shape, m.tobytes())) for n, m in factors.items())
         found[key] = (factors, found.get(key, (factors, 0.0))[1] + scale)
-    power = 1 if noise == "laplace" else 2
+    power = law(noise).norm
     largest = max(scale for _, scale in found.values())
     domain = workload.domain
     blocks = tuple(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError
 from dpsql.plan.aims import aimed
@@ -17,9 +17,10 @@ from dpsql.plan.convention import unit_error
 from dpsql.plan.kinds import AnyBlock, AnyStrategy
 from dpsql.plan.layout import Layout, Place
 from dpsql.plan.memory import check_memory, forecast_memory
+from dpsql.plan.noise_law import Noise, admitted, law, needs_delta
 from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.rounds import AUTO, Rounds
-from dpsql.plan.strategy import Noise, assemble
+from dpsql.plan.strategy import assemble
 from dpsql.plan.target import (
     Readings,
     Target,
@@ -33,8 +34,6 @@ from dpsql.privacy.accounting import rho_for
 
 if TYPE_CHECKING:
     from dpsql.sql.compiled import Compiled
-
-NOISES = ("auto", "laplace", "gaussian")
 
 LEARNED = ("mwem", "rap", "marginals", "adaptive")
 """Mechanisms that look several times and answer from a model."""
@@ -77,7 +76,7 @@ class Request:
     rounds: Rounds = AUTO
 
     def __post_init__(self) -> None:
-        if self.noise == "gaussian" and self.delta == 0:
+        if needs_delta(self.noise) and self.delta == 0:
             raise DataError(
                 "E_DELTA", "Gaussian noise needs a delta above 0", hint="SET delta = 1e-9"
             )
@@ -168,9 +167,11 @@ class Request:
     @property
     def noises(self) -> tuple[Noise, ...]:
         """The noise laws to choose from."""
-        if self.noise == "auto":
-            return ("laplace",) if self.delta == 0 else ("laplace", "gaussian")
-        return (cast("Noise", self.noise),)
+        return admitted(self.noise, self.delta)
+
+    def budget(self, noise: Noise) -> Fraction:
+        """The epsilon or rho that a noise law spends."""
+        return self.epsilon if law(noise).is_pure else self.rho
 
     def fingerprint(self) -> str:
         """A digest of what is asked and on what terms, whatever the strategy will be."""
@@ -244,7 +245,7 @@ def rescaled(request: Request, planned: Planned) -> Planned:
 
 
 def _plan_with(request: Request, noise: Noise) -> Planned:
-    rho = request.rho if noise == "gaussian" else None
+    rho = None if law(noise).is_pure else request.rho
     found = [_choose(request, target, noise) for target in request.targets]
     errors = [chosen.error for chosen in found]
     amounts = split_amount(request.epsilon if rho is None else rho, errors, noise)
@@ -286,7 +287,7 @@ def _count_units(target: Target, noise: Noise) -> Chosen:
     names = workload.attributes
     strategy = assemble(workload.domain, {}, {names: 1.0}, noise, "one count per group")
     reach = unit_reach([resolutions[name] for name in names], target.rows_per_unit)
-    error = unit_error(strategy, workload) * (reach**2 if noise == "laplace" else reach)
+    error = unit_error(strategy, workload) * (law(noise).squared(reach))
     return Chosen(layout, strategy, 0.0, {}, error)
 
 

@@ -14,7 +14,8 @@ from dpsql.errors import ProgrammingError
 from dpsql.plan.bounds import svd_bound
 from dpsql.plan.convention import unit_error
 from dpsql.plan.kinds import AnyStrategy
-from dpsql.plan.quantise import Integers, Noise, bits_for, column_norm, quantise
+from dpsql.plan.noise_law import LAPLACE, Noise, is_law, law
+from dpsql.plan.quantise import Integers, bits_for, column_norm, quantise
 from dpsql.plan.strategy import Block, Strategy, assemble
 from dpsql.plan.templates.problem import Problem
 from dpsql.plan.workload import Product, Workload
@@ -61,7 +62,7 @@ class Selection:
 
 def select(
     workload: Workload,
-    noise: Noise = "laplace",
+    noise: Noise = LAPLACE.name,
     mechanism: str = "auto",
     effort: float = 1.0,
 ) -> AnyStrategy:
@@ -81,12 +82,12 @@ def select(
 
 def choose(
     workload: Workload,
-    noise: Noise = "laplace",
+    noise: Noise = LAPLACE.name,
     mechanism: str = "auto",
     effort: float = 1.0,
 ) -> Selection:
     """Return what ``select`` does, with the best lower bound that was found on the way."""
-    if mechanism not in MECHANISMS or noise not in ("laplace", "gaussian"):
+    if mechanism not in MECHANISMS or not is_law(noise):
         raise ProgrammingError(
             "E_SETTING",
             f"no mechanism {mechanism!r} for {noise!r} noise",
@@ -95,7 +96,7 @@ def choose(
     if mechanism == "symmetric":
         return _symmetric(workload, noise, effort)
     strategy, lower = _best_product(workload, noise, mechanism, effort)
-    if mechanism == "auto" and noise == "gaussian":
+    if mechanism == "auto" and law(noise).norm == 2:
         return _with_symmetric(workload, strategy, lower, effort)
     return Selection(strategy, lower)
 
@@ -130,7 +131,7 @@ def _best_product(
 
 def _symmetric(workload: Workload, noise: Noise, effort: float) -> Selection:
     """Return the optimum among all strategies, where the symmetry of the cells is enough."""
-    if noise != "gaussian":
+    if law(noise).norm != 2:
         raise ProgrammingError(
             "E_SETTING", "mechanism 'symmetric' needs gaussian noise", hint="use mechanism 'joint'"
         )
@@ -170,7 +171,7 @@ def candidates(problem: Problem, mechanism: str, effort: float) -> Iterator[tupl
         yield from ((found, 0.0) for found in _workload_itself(problem))
     if mechanism in ("identity", "workload"):
         return
-    if problem.noise == "gaussian":
+    if law(problem.noise).norm == 2:
         from dpsql.plan.templates.gaussian import gaussian_candidates
 
         yield from gaussian_candidates(problem, mechanism, CELL_LIMIT, effort)
@@ -305,7 +306,7 @@ def _shortened(
             # Rounding tilts rows that do not span all cells: they would no longer give the answers.
             if len(rows) >= rows.shape[1]:
                 norm = column_norm(rows, noise)
-                unit = norm if noise == "laplace" else math.sqrt(norm)
+                unit = norm if law(noise).norm == 1 else math.sqrt(norm)
                 rows_of[name] = quantise(rows / unit, bits, noise)
     return sources
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.plan.quantise import Integers, Noise, bits_for, column_norm, quantise
+from dpsql.plan.noise_law import Noise, is_law, law
+from dpsql.plan.quantise import Integers, bits_for, column_norm, quantise
 
 if TYPE_CHECKING:
     from dpsql.plan.forecast import Forecast
@@ -104,8 +105,8 @@ class Strategy:
     )
 
     def __post_init__(self) -> None:
-        if self.noise not in ("laplace", "gaussian"):
-            raise ValueError(f"noise is laplace or gaussian, not {self.noise!r}")
+        if not is_law(self.noise):
+            raise ValueError(f"there is no noise law {self.noise!r}")
         if sum(block.share for block in self.blocks) != 1 or any(b.share <= 0 for b in self.blocks):
             raise ValueError("the shares of a strategy are positive and sum to 1")
         tables = _Tables(self)
@@ -158,15 +159,13 @@ class Strategy:
         """
         if amount <= 0 or rows_per_unit < 1:
             raise ValueError(f"amount {amount} and rows per unit {rows_per_unit} must be positive")
-        scales = []
-        for block, times in zip(self.blocks, multipliers or [1] * len(self.blocks), strict=True):
-            c, delta = rows_per_unit, times * self.sensitivity(block)
-            if self.noise == "laplace":
-                exact = Fraction(c * delta) / (block.share * amount)
-            else:
-                exact = Fraction(c * c * delta) / (2 * block.share * amount)
-            scales.append(round_up(exact))
-        return tuple(scales)
+        noise = law(self.noise)
+        reach = rows_per_unit**noise.norm
+        times = multipliers or [1] * len(self.blocks)
+        return tuple(
+            round_up(noise.scale(reach * each * self.sensitivity(block), block.share * amount))
+            for block, each in zip(self.blocks, times, strict=True)
+        )
 
     def rows(self, block: Block) -> int:
         """Return how many numbers the block measures."""
@@ -247,7 +246,7 @@ class Strategy:
 def _identity_norm(n: int, is_residual: bool, noise: Noise) -> int:
     if not is_residual:
         return 1
-    return 2 * (n - 1) if noise == "laplace" else n * (n - 1)
+    return 2 * (n - 1) if law(noise).norm == 1 else n * (n - 1)
 
 
 def round_up(value: Fraction) -> Fraction:

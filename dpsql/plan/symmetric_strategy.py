@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.plan.noise_law import GAUSSIAN, Noise, is_law, law
 from dpsql.plan.orbits import Floats, Integers, Orbits
-from dpsql.plan.strategy import Noise, round_up
+from dpsql.plan.strategy import round_up
 
 if TYPE_CHECKING:
     from dpsql.plan.symmetric_forecast import SymmetricForecast
@@ -145,7 +146,7 @@ class SymmetricStrategy:
     domain: Mapping[str, int]
     block: OrbitBlock
     method: str = "symmetric"
-    noise: Noise = "gaussian"
+    noise: Noise = GAUSSIAN.name
     norm: list[int] = field(default_factory=list, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -155,8 +156,8 @@ class SymmetricStrategy:
             raise ValueError(f"block {block.attributes} is not in domain order")
         if [o.n for o in block.orbits] != [self.domain[a] for a in block.attributes]:
             raise ValueError("the orbits do not cover the cells of the attributes")
-        if not block.parts or self.noise != "gaussian":
-            raise ValueError("a symmetric strategy has rows, and Gaussian noise")
+        if not block.parts or not is_law(self.noise) or law(self.noise).norm != 2:
+            raise ValueError("a symmetric strategy has rows, and a noise law of the L2 norm")
         if len({part.kinds for part in block.parts}) < len(block.parts):
             raise ValueError("every kind of component is measured by one part")
         for part in block.parts:
@@ -200,7 +201,7 @@ class SymmetricStrategy:
             raise ValueError(f"amount {amount} and rows per unit {rows_per_unit} must be positive")
         (times,) = multipliers or (1,)
         squared = rows_per_unit * rows_per_unit * times * self.sensitivity(self.block)
-        return (round_up(Fraction(squared) / (2 * amount)),)
+        return (round_up(law(self.noise).scale(squared, amount)),)
 
     def rows(self, block: OrbitBlock) -> int:
         """Return how many numbers the block measures."""

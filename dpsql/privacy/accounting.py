@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal
 
 from dpsql.errors import DataError
+from dpsql.plan.noise_law import GAUSSIAN, LAPLACE, LAWS, Noise, law
 from dpsql.privacy.amounts import (
     LIMIT,
     MAX_DELTA,
@@ -37,9 +37,9 @@ __all__ = [
     "MIN_EPSILON",
     "UNITS",
     "Cost",
-    "Noise",
     "Policy",
     "bounded_range_cost",
+    "budget_for",
     "cost_at",
     "epsilon_for",
     "gaussian_cost",
@@ -52,8 +52,6 @@ __all__ = [
     "units_down",
     "units_up",
 ]
-
-Noise = Literal["laplace", "gaussian"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +125,10 @@ class Cost:
         pure = 1 if self.epsilon_units is None else self.epsilon_units
         sound = (
             all(type(units) is int and 0 < units < LIMIT for units in (pure, self.renyi_units))
-            and self.noise in ("laplace", "gaussian")
-            and (self.noise == "gaussian") == (self.epsilon_units is None)
+            and self.noise in LAWS
+            and law(self.noise).is_pure == (self.epsilon_units is not None)
             and _positive(self.epsilon)
-            and (_positive(self.rho) or (self.rho is None and self.noise == "laplace"))
+            and (_positive(self.rho) or (self.rho is None and law(self.noise).is_pure))
         )
         if not sound:
             raise DataError("E_EPSILON", "a cost must be a positive whole number of units")
@@ -152,7 +150,8 @@ def cost_at(policy: Policy, noise: Noise, epsilon: Fraction, rho: Fraction | Non
     """
     bounds: list[int] = []
     order = policy.alpha
-    if noise == "laplace":
+    is_pure = law(noise).is_pure
+    if is_pure:
         bounds.append(units_up(epsilon))
         if order is not None:
             bounds.append(units_up(randomised_response(order, epsilon)))
@@ -165,7 +164,7 @@ def cost_at(policy: Policy, noise: Noise, epsilon: Fraction, rho: Fraction | Non
             hint="use noise = laplace",
         )
     renyi = min(*bounds, LIMIT - 1)  # the limit is above every total, so it is refused
-    return Cost(units_up(epsilon) if noise == "laplace" else None, renyi, noise, epsilon, rho)
+    return Cost(units_up(epsilon) if is_pure else None, renyi, noise, epsilon, rho)
 
 
 def laplace_cost(policy: Policy, epsilon: Fraction) -> Cost:
@@ -175,7 +174,7 @@ def laplace_cost(policy: Policy, epsilon: Fraction) -> Cost:
     500000000000
     """
     _require(epsilon)
-    return cost_at(policy, "laplace", epsilon, None)
+    return cost_at(policy, LAPLACE.name, epsilon, None)
 
 
 def gaussian_cost(policy: Policy, rho: Fraction, epsilon: Fraction) -> Cost:
@@ -185,7 +184,7 @@ def gaussian_cost(policy: Policy, rho: Fraction, epsilon: Fraction) -> Cost:
     """
     _require(epsilon)
     _require(rho)
-    return cost_at(policy, "gaussian", epsilon, rho)
+    return cost_at(policy, GAUSSIAN.name, epsilon, rho)
 
 
 def bounded_range_cost(policy: Policy, epsilon: Fraction) -> Cost:
@@ -194,7 +193,7 @@ def bounded_range_cost(policy: Policy, epsilon: Fraction) -> Cost:
     It is epsilon-DP and epsilon^2/8-zCDP. Source: Cesar and Rogers 2021, Theorem 1.
     """
     _require(epsilon)
-    return cost_at(policy, "laplace", epsilon, epsilon**2 / 8)
+    return cost_at(policy, LAPLACE.name, epsilon, epsilon**2 / 8)
 
 
 def rho_for(epsilon: Fraction, delta: Fraction) -> Fraction:
@@ -211,6 +210,11 @@ def rho_for(epsilon: Fraction, delta: Fraction) -> Fraction:
     _require(epsilon)
     order = best_order(epsilon, delta)
     return _renyi_budget(epsilon, delta, order) / order
+
+
+def budget_for(noise: Noise, epsilon: Fraction, delta: Fraction) -> Fraction:
+    """Return the epsilon or rho that a noise law spends for (epsilon, delta)-DP."""
+    return epsilon if law(noise).is_pure else rho_for(epsilon, delta)
 
 
 def epsilon_for(rho: Fraction, delta: Fraction) -> Fraction:

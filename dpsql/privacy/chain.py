@@ -12,7 +12,8 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from dpsql.errors import DataError
-from dpsql.privacy.accounting import Cost, Noise, Policy
+from dpsql.plan.noise_law import law
+from dpsql.privacy.accounting import Cost, Policy
 from dpsql.privacy.refusals import tampered
 from dpsql.privacy.spent import Spent
 
@@ -205,7 +206,7 @@ class State:
     def remaining(self, cost: Cost, within: tuple[str, ...]) -> Fraction:
         """Return the largest epsilon of the same noise law that all budgets still admit."""
         pairs = [(self.spent[name], self.terms.budgets[name]) for name in (WHOLE, *within)]
-        if cost.noise == "laplace":
+        if law(cost.noise).is_pure:
             return min(spent.largest_pure(policy) for spent, policy in pairs)
         return min(spent.largest_gaussian(policy) for spent, policy in pairs)
 
@@ -291,9 +292,8 @@ def read_cost(entry: Entry) -> Cost:
     """Return the cost that a debit charged. Raises: LedgerError E_LEDGER_TAMPERED."""
     try:
         rho = Fraction(entry.rho) if entry.rho else None
-        noise: Noise = "gaussian" if entry.noise == "gaussian" else "laplace"
         units = entry.epsilon_units, entry.renyi_units or 0
-        return Cost(*units, noise, Fraction(entry.epsilon), rho)
+        return Cost(*units, entry.noise, Fraction(entry.epsilon), rho)
     except (ValueError, ArithmeticError, DataError):
         raise tampered("the cost of an entry cannot be read") from None
 

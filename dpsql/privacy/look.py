@@ -7,7 +7,6 @@ up what every look costs. Only indices and noisy counts leave.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -15,16 +14,17 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.adaptive.handle import Floats, Integers, Measured, Noise, Query
+from dpsql.adaptive.handle import Floats, Integers, Measured, Query
 from dpsql.algebra.blocks import Dense
 from dpsql.errors import InternalError
 from dpsql.plan.cells import Nodes
+from dpsql.plan.noise_law import Noise, law
 from dpsql.plan.strategy import round_up
 from dpsql.plan.workload import Product
 from dpsql.privacy.entropy import Bits
 from dpsql.privacy.ledger import Receipt
 from dpsql.privacy.measure import Vaults
-from dpsql.privacy.noise import discrete_gaussian, discrete_laplace
+from dpsql.privacy.noise import SAMPLERS, discrete_laplace
 from dpsql.privacy.norms import Piece, Reader, joint_norm
 from dpsql.privacy.opendp_noise import certified
 from dpsql.privacy.run import Filter, Run, require_amount
@@ -40,8 +40,6 @@ from dpsql.privacy.whole import (
 )
 
 T = TypeVar("T")
-
-DRAWS = {"laplace": discrete_laplace, "gaussian": discrete_gaussian}
 
 
 def open_handle(run: Run, receipt: Receipt, vaults: Vaults) -> Looks:
@@ -72,7 +70,7 @@ def open_sums(run: Run, receipt: Receipt, vaults: Vaults) -> SumLooks:
 
 def _redeem(run: Run, receipt: Receipt, vaults: Vaults) -> None:
     receipt.redeem(run.fingerprint, vaults.versions([run.table]), run.noise)
-    paid = receipt.epsilon if run.noise == "laplace" else receipt.rho
+    paid = law(run.noise).budget(receipt.epsilon, receipt.rho)
     vaults.check_unit(run.table, run.rows_per_unit)
     if paid is None or run.amount > paid or run.rows_per_unit < 1:
         raise InternalError("E_INTERNAL", "the run costs more than was paid; nothing was measured")
@@ -132,7 +130,7 @@ class _Looker:
 
     def _release(self, what: str, candidates: Sequence[Query], amount: Fraction) -> list[Measured]:
         pieces = self._read(candidates)
-        norm = joint_norm(pieces, self._reader.domain, self.noise)
+        norm = joint_norm(pieces, self._reader.domain, law(self.noise).norm)
         noisy, stddev = self._draw(what, pieces, norm, self._c, self._truth, amount)
         return [
             Measured.of(candidate, np.array(values, dtype=np.float64), stddev, self.noise)
@@ -153,13 +151,10 @@ class _Looker:
         A privacy unit moves the columns of the rows, whose largest norm is given, by ``unit``.
         """
         require_amount(amount)
-        if self.noise == "laplace":
-            sensitivity, scale = unit * norm, round_up(unit * norm / amount)
-            stddev = math.sqrt(2) * float(scale)
-        else:
-            sensitivity = unit**2 * norm
-            scale = round_up(sensitivity / (2 * amount))
-            stddev = math.sqrt(scale)
+        noise = law(self.noise)
+        sensitivity = unit**noise.norm * norm
+        scale = round_up(noise.scale(sensitivity, amount))
+        stddev = noise.stddev(float(scale))
         backend = certified(self.noise, sensitivity, scale) if self._backend == "opendp" else None
         self._filter.spend(what, amount)
 
@@ -167,7 +162,7 @@ class _Looker:
             true = [truth.answer(each) for each in pieces]
             if backend is not None:
                 return [backend.release(each) for each in true]
-            draw, bits = DRAWS[self.noise], Bits()
+            draw, bits = SAMPLERS[self.noise], Bits()
             return [each + draw(bits, scale, each.size) for each in true]
 
         return sealed_look(look), stddev
@@ -224,7 +219,7 @@ class Looks(_Looker):
         spread = 2 * self._c * max(1, reach)
         self._filter.spend("select", amount)
         each = amount / count
-        epsilon = each if self.noise == "laplace" else root_down(8 * each)
+        epsilon = each if law(self.noise).is_pure else root_down(8 * each)
 
         def choose() -> list[int]:
             gaps = self._truth.distances(pieces, rounded)
@@ -351,7 +346,7 @@ class SumLooks(_Looker):
         reader = Reader({name: nodes.size})
         candidate = (Product({name: Dense(given.astype(np.int64))}),)
         pieces = [reader.read(candidate)]
-        norm = joint_norm(pieces, reader.domain, self.noise)
+        norm = joint_norm(pieces, reader.domain, law(self.noise).norm)
         truth = Tally(self._vault, (nodes, *view.within))
         unit = self._c * nodes.unit
         (noisy,), stddev = self._draw("measure", pieces, norm, unit, truth, amount)
@@ -361,7 +356,7 @@ class SumLooks(_Looker):
     def _charge(self, what: str, amount: Fraction, rate: int) -> Fraction:
         """Spend an amount and return its epsilon; under zCDP epsilon^2 / rate costs it."""
         self._filter.spend(what, amount)
-        return amount if self.noise == "laplace" else root_down(rate * amount)
+        return amount if law(self.noise).is_pure else root_down(rate * amount)
 
     def _levels(self, thresholds: Sequence[int], upto: int | None) -> Integers:
         size = len(self._filter.run.values)

@@ -23,9 +23,9 @@ from dpsql.catalog.catalog import Table
 from dpsql.errors import InternalError, ProgrammingError
 from dpsql.plan.cells import AnyResolution, Cells, Nodes, Resolution, Unions
 from dpsql.plan.kinds import AnyBlock
+from dpsql.plan.noise_law import Noise, law
 from dpsql.plan.plan import Part, Plan
 from dpsql.plan.queries import QueriesStrategy, QueryBlock
-from dpsql.plan.strategy import Noise
 from dpsql.plan.symmetric_strategy import OrbitBlock
 from dpsql.privacy.entropy import Bits
 from dpsql.privacy.exact import (
@@ -39,7 +39,7 @@ from dpsql.privacy.exact import (
     wrapped,
 )
 from dpsql.privacy.ledger import Receipt
-from dpsql.privacy.noise import discrete_gaussian, discrete_laplace
+from dpsql.privacy.noise import SAMPLERS
 from dpsql.privacy.opendp_noise import certified
 from dpsql.privacy.vault.base import Vault, open_vault
 from dpsql.privacy.vault.rows import fits
@@ -197,7 +197,7 @@ def check_cost(plan: Plan, receipt: Receipt) -> None:
 
     Raises: InternalError (E_INTERNAL). Guarantee: sensitivities come from the integer matrices.
     """
-    paid = receipt.cost.epsilon if plan.noise == "laplace" else receipt.cost.rho
+    paid = law(plan.noise).budget(receipt.cost.epsilon, receipt.cost.rho)
     total = sum((_cost(part) for part in plan.parts), Fraction(0))
     if receipt.cost.noise != plan.noise or paid is None or total > paid:
         raise InternalError("E_INTERNAL", "the plan costs more than was paid; nothing was measured")
@@ -206,14 +206,10 @@ def check_cost(plan: Plan, receipt: Receipt) -> None:
 def _cost(part: Part) -> Fraction:
     if isinstance(part.strategy, QueriesStrategy):
         return _joint_cost(part, part.strategy.blocks)
-    total = Fraction(0)
-    for block, scale in zip(part.blocks, part.scales, strict=True):
-        sensitivity = _sensitivity(part, block)
-        if part.strategy.noise == "laplace":
-            total += sensitivity / scale
-        else:
-            total += sensitivity / (2 * scale)
-    return total
+    noise = law(part.strategy.noise)
+    pairs = zip(part.blocks, part.scales, strict=True)
+    costs = (noise.cost(_sensitivity(part, block), scale) for block, scale in pairs)
+    return sum(costs, Fraction(0))
 
 
 def _joint_cost(part: Part, blocks: Sequence[QueryBlock]) -> Fraction:
@@ -223,11 +219,10 @@ def _joint_cost(part: Part, blocks: Sequence[QueryBlock]) -> Fraction:
     one row adds to a block is a mixture of single cells, of which the costs are convex.
     """
     noise = part.strategy.noise
-    power = 1 if noise == "laplace" else 2
     if part.units:
         raise InternalError("E_INTERNAL", "units are counted one number at a time")
     costs = [
-        Fraction(_reach(part, block) ** power) / (power * scale)
+        law(noise).cost(_reach(part, block) ** law(noise).norm, scale)
         for block, scale in zip(blocks, part.scales, strict=True)
     ]
     common = math.lcm(*(cost.denominator for cost in costs))
@@ -255,7 +250,7 @@ def _sensitivity(part: Part, block: AnyBlock) -> int:
         norm = math.prod(_column_norm(rows, noise) for rows in matrices if rows is not None)
         if part.units and all(rows is None for rows in matrices):
             return c  # so many different numbers grow by one each
-    return c * norm if noise == "laplace" else c * c * norm
+    return int(c ** law(noise).norm * norm)
 
 
 def _reach(part: Part, block: AnyBlock) -> int:
@@ -292,16 +287,14 @@ def _row_sum(resolution: Resolution) -> int:
 
 def _column_norms(rows: NDArray[np.int64], noise: str) -> Values:
     """The L1 (Laplace) or squared L2 (Gaussian) norm of every column, as Python integers."""
-    exact = rows.astype(object)
-    return np.asarray((np.abs(exact) if noise == "laplace" else exact * exact).sum(axis=0))
+    return np.asarray(law(noise).powers(rows.astype(object)).sum(axis=0))
 
 
 def _column_norm(rows: NDArray[np.int64], noise: str) -> int:
     """The largest L1 (Laplace) or squared L2 (Gaussian) norm of a column, as a Python int."""
     magnitude = max(abs(int(rows.max(initial=0))), abs(int(rows.min(initial=0))))
     exact: NDArray[Any] = rows if magnitude**2 * len(rows) < 2**62 else rows.astype(object)
-    norms = np.abs(exact) if noise == "laplace" else exact * exact
-    return int(norms.sum(axis=0).max())
+    return int(law(noise).powers(exact).sum(axis=0).max())
 
 
 def _measure_part(part: Part, plan: Plan, vault: Vault, backend: str) -> Measurement:
@@ -342,14 +335,13 @@ def _is_wide(part: Part, block: AnyBlock, noise: Noise, scale: Fraction) -> bool
         entry = math.isqrt(block.sensitivity()) + 1
     else:
         entry = largest(block.factors.values())
-    spread = scale if noise == "laplace" else math.isqrt(math.ceil(scale))
+    spread = scale if law(noise).norm == 1 else math.isqrt(math.ceil(scale))
     return entry * _reach(part, block) * MANY_ROWS >= WRAPS or spread >= WIDE_NOISE
 
 
 def _add_noise(exact: Values, noise: Noise, scale: Fraction, wide: bool) -> Values:
     """Add noise to exact integers, in place and in pieces: as Python integers, or modulo 2^64."""
-    draw = discrete_laplace if noise == "laplace" else discrete_gaussian
-    bits = Bits()
+    draw, bits = SAMPLERS[noise], Bits()
     exact = exact.astype(object if wide else np.int64, copy=False)
     for start in range(0, exact.size, PIECE):
         drawn = draw(bits, scale, min(PIECE, exact.size - start))

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.errors import InternalError
+from dpsql.plan.noise_law import GAUSSIAN, LAPLACE, Noise
 from dpsql.privacy.entropy import Bits
 from dpsql.privacy.series import exp_bounds, inverse_e_word
 
@@ -48,6 +49,12 @@ def discrete_gaussian(bits: Bits, sigma2: Fraction, size: int) -> Integers:
     root = isqrt(a // b)
     t = root if root * root * b == a else root + 1
     return _fill(size, lambda lanes: _gaussian(bits, a, b, t, lanes))
+
+
+Sampler = Callable[[Bits, Fraction, int], Integers]
+"""Bits, a scale and a size give independent integers of a law, shape (size,)."""
+
+SAMPLERS: dict[Noise, Sampler] = {LAPLACE.name: discrete_laplace, GAUSSIAN.name: discrete_gaussian}
 
 
 def uniform_below(bits: Bits, n: int, size: int) -> Integers:

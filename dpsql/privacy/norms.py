@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,10 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.operator import Operator
 from dpsql.errors import InternalError
+from dpsql.plan.noise_law import Norm
 from dpsql.plan.pattern import MAX_CELLS, Pattern
 from dpsql.plan.workload import Product
 
-Norm = Literal["laplace", "gaussian"]
-"""The L1 norm, or the squared L2 norm."""
 Integers = NDArray[Any]
 
 LISTED = 1 << 20
@@ -170,7 +169,7 @@ def column_norms(rows: NDArray[np.int64], norm: Norm) -> Integers:
     """Return the L1 or squared L2 norm of every column; Python integers where int64 could wrap."""
     largest = max(abs(int(rows.max())), abs(int(rows.min())))
     exact: Integers = rows if largest**2 * len(rows) < 2**62 else rows.astype(object)
-    found = np.abs(exact) if norm == "laplace" else exact * exact
+    found = np.abs(exact) if norm == 1 else exact * exact
     return np.asarray(found.sum(axis=0))
 
 
@@ -181,14 +180,14 @@ def joint_norm(
 
     Exact when products of a candidate touch different cells and all attributes whose columns
     differ have at most LISTED cells together.
-    Guarantee: never less than what one row of data can change, in the L1 norm ("laplace") or the
-    squared L2 norm ("gaussian"), computed in integers from the rows that are measured.
+    Guarantee: never less than what one row of data can change, in the L1 norm (1) or the squared
+    L2 norm (2), computed in integers from the rows that are measured.
     """
     constant = 0
     groups: dict[tuple[str, ...], list[tuple[int, list[Integers]]]] = {}
     for pieces in candidates:
         # Columns of k products in one cell: |a+..+b| <= |a|+..+|b|, (a+..+b)^2 <= k(a^2+..+b^2).
-        factor = 1 if norm == "laplace" or are_disjoint(pieces) else len(pieces)
+        factor = 1 if norm == 1 or are_disjoint(pieces) else len(pieces)
         for piece in pieces:
             norms = piece.norms(norm)
             if all(each.min() == each.max() for each in norms):
@@ -202,10 +201,10 @@ def joint_norm(
 def largest_column(pieces: tuple[Piece, ...], domain: Mapping[str, int]) -> int:
     """Return the largest L1 norm of a column of one candidate, exact as ``joint_norm`` is."""
     if len(pieces) > 1:
-        return joint_norm([pieces], domain, "laplace")
+        return joint_norm([pieces], domain, 1)
     if pieces[0].cell is not None:
         return 1
-    return math.prod(int(each.max()) for each in pieces[0].norms("laplace"))
+    return math.prod(int(each.max()) for each in pieces[0].norms(1))
 
 
 def are_disjoint(pieces: Sequence[Piece]) -> bool:

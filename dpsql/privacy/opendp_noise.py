@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.errors import OperationalError
-from dpsql.privacy.accounting import Noise
+from dpsql.plan.noise_law import LAPLACE, Noise, law
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 STEPS = 12
@@ -54,10 +54,10 @@ def certified(noise: Noise, sensitivity: int, scale: Fraction) -> Certified:
     """
     if sensitivity <= 0 or scale <= 0:
         raise _refusal("a sensitivity and a scale are positive")
-    paid = sensitivity / scale if noise == "laplace" else sensitivity / (2 * scale)
+    paid, is_l1 = law(noise).cost(sensitivity, scale), law(noise).norm == 1
     try:
-        distance = sensitivity if noise == "laplace" else _root_up(Fraction(sensitivity))
-        first = _float_up(scale) if noise == "laplace" else _root_up(scale)
+        distance = sensitivity if is_l1 else _root_up(Fraction(sensitivity))
+        first = _float_up(scale) if is_l1 else _root_up(scale)
     except OverflowError:
         raise _refusal("a scale is out of range") from None
     if distance > HIGHEST:
@@ -86,7 +86,7 @@ def _make(noise: Noise, scale: float) -> Any:
     dp.enable_features("contrib")
     cells = dp.vector_domain(dp.atom_domain(T="i64"))
     try:
-        if noise == "laplace":
+        if law(noise) is LAPLACE:
             return dp.m.make_laplace(cells, dp.l1_distance(T="i64"), scale=scale)
         return dp.m.make_gaussian(cells, dp.l2_distance(T="f64"), scale=scale)
     except Exception:

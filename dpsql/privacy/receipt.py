@@ -9,7 +9,8 @@ from fractions import Fraction
 from typing import NoReturn
 
 from dpsql.errors import LedgerError
-from dpsql.privacy.accounting import Cost, Noise
+from dpsql.plan.noise_law import Noise
+from dpsql.privacy.accounting import Cost
 
 _TOKEN = object()
 _lock = threading.Lock()

@@ -13,10 +13,10 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.adaptive.handle import Noise
 from dpsql.errors import BudgetExceeded, InternalError
 from dpsql.interrupts import check
 from dpsql.plan.cells import AnyResolution, Cells, Nodes, Steps
+from dpsql.plan.noise_law import Noise, law
 from dpsql.privacy.whole import misused
 
 
@@ -43,7 +43,7 @@ class Run:
     """The public facts of one adaptive run, fixed before it is paid.
 
     ``classes`` gives, per attribute in domain order, the class of every declared cell, or -1 for
-    rows to leave out. ``amount`` is the epsilon ("laplace") or rho ("gaussian") of the whole run,
+    rows to leave out. ``amount`` is the epsilon or rho, by the noise law, of the whole run,
     for a privacy unit of at most ``rows_per_unit`` rows. ``settings`` is the canonical text of
     every public setting of the mechanism. A run over sums has one attribute, and the public
     ``values`` of its classes, in order; or a ``view`` of the rows in place of classes. ``columns``
@@ -126,7 +126,7 @@ class Filter:
         check()
         with self._lock:
             if amount > self._left:
-                kind = "epsilon" if self.noise == "laplace" else "rho"
+                kind = "epsilon" if law(self.noise).is_pure else "rho"
                 raise BudgetExceeded(amount, self._left, f"{kind} of this run")
             self._left -= amount
             self._spent.append((what, amount))

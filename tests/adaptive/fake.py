@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.adaptive.diagrams import products_of
-from dpsql.adaptive.handle import Candidate, Floats, Integers, Measured, Noise, Query
+from dpsql.adaptive.handle import Candidate, Floats, Integers, Measured, Query
 from dpsql.adaptive.query import norm
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.kron import kron_apply
 from dpsql.algebra.operator import Operator
 from dpsql.errors import BudgetExceeded
+from dpsql.plan.noise_law import Noise
 from dpsql.plan.pattern import Pattern
 from dpsql.plan.workload import Product
 

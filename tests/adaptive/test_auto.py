@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from dpsql.adaptive.auto import THRESHOLDS, Choice, Facts, Fork, Metric, decide
-from dpsql.adaptive.handle import Candidate, Noise
+from dpsql.adaptive.handle import Candidate
 from dpsql.adaptive.query import marginal
 from dpsql.adaptive.task import make_task, run_task
 from dpsql.algebra.blocks import Dense
+from dpsql.plan.noise_law import Noise
 from dpsql.plan.rounds import Rounds
 from dpsql.plan.workload import Product
 from tests.adaptive.fake import FakeHandle

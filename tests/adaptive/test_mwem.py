@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql.adaptive.factored import Factored, Part
-from dpsql.adaptive.handle import Candidate, Measured, Model, Noise
+from dpsql.adaptive.handle import Candidate, Measured, Model
 from dpsql.adaptive.mwem import Settings, mwem
 from dpsql.adaptive.query import attributes_of, marginal, norm, rows, spans
 from dpsql.adaptive.replay import Target, replay, target_of
@@ -20,6 +20,7 @@ from dpsql.adaptive.schedule import Annealing, Doubling, Outcome, default_rounds
 from dpsql.adaptive.sheet import Sheet
 from dpsql.algebra.blocks import Dense, Prefix
 from dpsql.errors import BudgetExceeded, ProgrammingError
+from dpsql.plan.noise_law import Noise
 from dpsql.plan.workload import Product
 from tests.adaptive.fake import FakeHandle
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from dpsql.adaptive.design import ALGORITHMS, Algorithm, Batch, padded, prefixes
-from dpsql.adaptive.handle import Noise
 from dpsql.adaptive.shrinkage import draw_in, smooth_tail
 from dpsql.adaptive.sums import answer_sums
 from dpsql.adaptive.thresholds import (
@@ -26,6 +25,7 @@ from dpsql.adaptive.thresholds import (
     shrink,
 )
 from dpsql.errors import ProgrammingError
+from dpsql.plan.noise_law import Noise
 from dpsql.plan.templates import p_identity
 from tests.adaptive.fake import FakeSums
 

@@ -14,7 +14,8 @@ from dpsql.algebra.ranges import AllRange
 from dpsql.answer.reconstruct import reconstruct
 from dpsql.errors import ProgrammingError
 from dpsql.plan.forecast import Forecast
-from dpsql.plan.quantise import Integers, Noise, quantise
+from dpsql.plan.noise_law import Noise
+from dpsql.plan.quantise import Integers, quantise
 from dpsql.plan.strategy import Block, Strategy
 from dpsql.plan.workload import Product
 

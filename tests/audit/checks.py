@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpsql.errors import BudgetExceeded, LedgerError
-from dpsql.plan.strategy import Noise
+from dpsql.plan.noise_law import Noise
 from dpsql.privacy.accounting import Policy, laplace_cost
 from dpsql.privacy.ledger import Ledger
 from tests.audit.door import empty, plan_for, with_unit

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.plan.cells import Resolution, cells_of
+from dpsql.plan.noise_law import Noise
 from dpsql.plan.plan import Part, Plan
-from dpsql.plan.strategy import Block, Noise, Strategy
+from dpsql.plan.strategy import Block, Strategy
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.measure import Vaults, measure
 from dpsql.privacy.receipt import Receipt, issue

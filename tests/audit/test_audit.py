@@ -13,7 +13,7 @@ from scipy import stats
 
 import dpsql
 from dpsql.dbapi import Connection
-from dpsql.plan.strategy import Noise
+from dpsql.plan.noise_law import Noise
 from dpsql.privacy.entropy import Bits
 from tests.audit import checks
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.adaptive.handle import Noise
+from dpsql.plan.noise_law import Noise
 from dpsql.privacy import look
 from dpsql.privacy.norms import joint_norm
 from tests.audit.lower_bound import epsilon_lower_bound

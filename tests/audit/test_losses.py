@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.adaptive.handle import Candidate, Measured, Noise
+from dpsql.adaptive.handle import Candidate, Measured
 from dpsql.adaptive.task import Task, make_task, run_task
 from dpsql.algebra.blocks import Dense, Prefix
+from dpsql.plan.noise_law import Noise
 from dpsql.plan.workload import Product
 from dpsql.privacy import look, norms
 from dpsql.privacy.look import Looks
+from dpsql.privacy.noise import SAMPLERS
 from dpsql.privacy.run import Filter
 from dpsql.privacy.selection import top_choices
 from tests.privacy.looks import World, dense, whole
@@ -140,7 +142,7 @@ def recorded() -> Iterator[list[Fraction]]:
         return watch
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(look, "DRAWS", {name: of(draw) for name, draw in look.DRAWS.items()})
+        patch.setattr(look, "SAMPLERS", {name: of(draw) for name, draw in SAMPLERS.items()})
         yield scales
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from dpsql.adaptive.task import make_task, run_task
 from dpsql.privacy import look
+from dpsql.privacy.noise import SAMPLERS
 from tests.audit.lower_bound import epsilon_lower_bound
 from tests.privacy.looks import World, whole
 
@@ -59,6 +60,6 @@ def test_models_without_noise_are_found(model: str, monkeypatch: pytest.MonkeyPa
     def best(bits: Any, scores: Any, epsilon: Any, spread: int, count: int) -> list[int]:
         return list(np.argsort([-int(each) for each in scores], kind="stable")[:count])
 
-    monkeypatch.setitem(look.DRAWS, "laplace", nothing)
+    monkeypatch.setitem(SAMPLERS, "laplace", nothing)
     monkeypatch.setattr(look, "top_choices", best)
     assert audit(model) > EPSILON

@@ -19,7 +19,7 @@ from dpsql.privacy import exact, measure, truth
 from dpsql.privacy.accounting import Cost, Policy, cost_at
 from dpsql.privacy.entropy import Bits
 from dpsql.privacy.ledger import Ledger
-from dpsql.privacy.noise import discrete_gaussian, discrete_laplace
+from dpsql.privacy.noise import SAMPLERS, discrete_gaussian, discrete_laplace
 from dpsql.privacy.receipt import Receipt, issue
 from tests.audit import checks, widths
 from tests.audit.test_audit import watch_order
@@ -35,8 +35,8 @@ def caught(check: Callable[[], None]) -> None:
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, laplace: Draw, gaussian: Draw | None = None) -> None:
-    monkeypatch.setattr(measure, "discrete_laplace", laplace)
-    monkeypatch.setattr(measure, "discrete_gaussian", gaussian or laplace)
+    monkeypatch.setitem(SAMPLERS, "laplace", laplace)
+    monkeypatch.setitem(SAMPLERS, "gaussian", gaussian or laplace)
 
 
 @pytest.mark.parametrize("factor", [Fraction(1, 2), Fraction(99, 100), Fraction(101, 100)], ids=str)

@@ -11,9 +11,9 @@ import pytest
 
 from dpsql.errors import InternalError
 from dpsql.plan.cells import Cells, Nodes, cells_of
+from dpsql.plan.noise_law import Noise
 from dpsql.plan.plan import Part, Plan
 from dpsql.plan.queries import QueriesStrategy, QueryBlock
-from dpsql.plan.strategy import Noise
 from dpsql.privacy import measure
 from dpsql.privacy.exact import apply_rows
 from tests.audit.door import empty, with_unit

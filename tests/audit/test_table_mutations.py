@@ -22,7 +22,7 @@ from dpsql.catalog.catalog import Column
 from dpsql.plan.cells import Nodes
 from dpsql.plan.plan import Part
 from dpsql.privacy import exact, measure
-from dpsql.privacy.noise import discrete_laplace
+from dpsql.privacy.noise import SAMPLERS, discrete_laplace
 from dpsql.privacy.vault import connect, encode, fetch, load, nodes
 from dpsql.privacy.vault import rows as rows_of
 from dpsql.privacy.vault import source as sources
@@ -244,7 +244,7 @@ def test_half_the_noise_in_a_statement(
     def half(bits: Any, scale: Fraction, size: int) -> NDArray[Any]:
         return discrete_laplace(bits, scale / 2, size)
 
-    monkeypatch.setattr(measure, "discrete_laplace", half)
+    monkeypatch.setitem(SAMPLERS, "laplace", half)
     caught(lambda: tables.statement(quick, sql, runs=600))
 
 

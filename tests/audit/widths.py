@@ -26,6 +26,7 @@ from dpsql.plan.cells import cells_of
 from dpsql.plan.plan import Part, Plan
 from dpsql.plan.workload import Product
 from dpsql.privacy import look
+from dpsql.privacy.noise import SAMPLERS
 from tests.audit.checks import matrix
 from tests.audit.door import Door, plan_for
 from tests.audit.tables import folder
@@ -157,7 +158,7 @@ def looks() -> None:
     candidates += [(Product({"a": Dense(row), "b": Dense(np.array([[1, 1]]))}),)]
     zeros = [np.zeros(2)] * len(candidates)
     draws = {"laplace": lambda bits, scale, size: np.zeros(size, dtype=np.int64)}
-    with mock.patch.object(look, "DRAWS", draws), mock.patch.object(look, "top_choices", choose):
+    with mock.patch.dict(SAMPLERS, draws), mock.patch.object(look, "top_choices", choose):
         for rows in sizes():
             counts = np.zeros((3, 2), dtype=np.int64)
             counts[0, 0], counts[2, 1] = rows, 1

@@ -24,6 +24,7 @@ from dpsql.dbapi import Connection
 from dpsql.plan.request import Request, make_plan
 from dpsql.privacy.accounting import laplace_cost
 from dpsql.privacy.measure import measure
+from dpsql.privacy.noise import SAMPLERS
 from tests.support.world import ROOT, catalog_text, ledger_state, refusal, watching
 
 COUNT = "SELECT COUNT(*) FROM adult"
@@ -141,7 +142,7 @@ def test_a_failure_while_measuring_keeps_the_debit(connection: Connection) -> No
     def fail(*_: object) -> None:
         raise ValueError("secret 12345")
 
-    with mock.patch("dpsql.privacy.measure.discrete_laplace", fail):
+    with mock.patch.dict(SAMPLERS, {"laplace": fail}):
         error = refusal(lambda: connection.execute(COUNT))
     assert error.code == "E_INTERNAL"
     assert "12345" not in str(error)

@@ -18,7 +18,8 @@ from dpsql.plan.bounds import svd_bound
 from dpsql.plan.convention import unit_error
 from dpsql.plan.forecast import noise_variances
 from dpsql.plan.kinds import AnyStrategy
-from dpsql.plan.strategy import Noise, Strategy
+from dpsql.plan.noise_law import Noise
+from dpsql.plan.strategy import Strategy
 from dpsql.plan.symmetric_strategy import SymmetricStrategy
 
 Matrix = NDArray[Any]

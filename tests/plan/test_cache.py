@@ -10,7 +10,7 @@ import pytest
 
 from dpsql.plan import Workload, cache
 from dpsql.plan.kinds import AnyStrategy
-from dpsql.plan.strategy import Noise
+from dpsql.plan.noise_law import Noise
 
 WORKLOAD = Workload({"a b/c": 6, "d": 3}, [{"a b/c": "prefix", "d": "identity"}, {"d": "identity"}])
 

@@ -18,7 +18,8 @@ from dpsql.plan.cells import (
     encode_resolution,
     grid_for,
 )
-from dpsql.plan.strategy import Block, Noise, Strategy
+from dpsql.plan.noise_law import Noise
+from dpsql.plan.strategy import Block, Strategy
 
 ALL: list[Resolution] = [
     cells_of("a", np.array([0, 1, -1])),

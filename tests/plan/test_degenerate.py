@@ -11,8 +11,9 @@ import pytest
 
 from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
+from dpsql.plan.noise_law import Noise
 from dpsql.plan.select import MECHANISMS
-from dpsql.plan.strategy import Noise, Strategy
+from dpsql.plan.strategy import Strategy
 
 EDGES: dict[str, Workload] = {
     "no attribute": Workload({}, [{}]),

@@ -15,9 +15,9 @@ from dpsql.algebra.worst import worst_cell
 from dpsql.cursor import parse_script
 from dpsql.dbapi import Connection
 from dpsql.plan.convention import unit_error
+from dpsql.plan.noise_law import Noise
 from dpsql.plan.plain import plain_sensitivity
 from dpsql.plan.request import Request, make_plan
-from dpsql.plan.strategy import Noise
 from dpsql.plan.target import reading_variance
 from dpsql.plan.templates.few import Few, few_candidates, gaussian_optimum, read_few
 from dpsql.plan.templates.problem import Problem

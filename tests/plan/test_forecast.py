@@ -12,7 +12,8 @@ from dpsql.algebra.blocks import Dense, Identity, Prefix
 from dpsql.algebra.derived import Permuted
 from dpsql.algebra.ranges import AllRange, WidthRanges
 from dpsql.plan.convention import unit_error, unit_variances
-from dpsql.plan.forecast import NO_NOISE, Forecast, laplace_variance, noise_variances
+from dpsql.plan.forecast import Forecast, noise_variances
+from dpsql.plan.noise_law import NO_NOISE, laplace_variance
 from dpsql.plan.strategy import Block, Strategy, assemble
 from dpsql.plan.workload import Product, Workload
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsql.plan.strategy import Noise
+from dpsql.plan.noise_law import Noise
 from dpsql.plan.templates.family import Family
 from dpsql.plan.templates.joint import Objective, Union, descend
 from dpsql.plan.templates.marginals import WeightSearch, search_weights

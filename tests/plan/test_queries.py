@@ -13,8 +13,8 @@ from dpsql.algebra.blocks import Dense, Total
 from dpsql.answer.reconstruct_queries import reconstruct_queries
 from dpsql.errors import ProgrammingError
 from dpsql.plan.kinds import decode_strategy
+from dpsql.plan.noise_law import Noise
 from dpsql.plan.queries import QueriesStrategy, QueryBlock, measure_queries
-from dpsql.plan.strategy import Noise
 from dpsql.plan.workload import Product, Workload
 
 DOMAIN = {"a": 3, "b": 4, "c": 2}

@@ -15,7 +15,8 @@ from dpsql.plan import Workload, select
 from dpsql.plan.bounds import svd_bound
 from dpsql.plan.coarsen import coarsen
 from dpsql.plan.convention import unit_error, unit_variances
-from dpsql.plan.strategy import Noise, Strategy
+from dpsql.plan.noise_law import Noise
+from dpsql.plan.strategy import Strategy
 
 CDF = Workload({"age": 74}, [{"age": (np.arange(17, 91) < k).astype(int)} for k in range(20, 81)])
 MIXED = Workload(

@@ -23,8 +23,9 @@ from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
 from dpsql.plan.convention import unit_variances
 from dpsql.plan.kinds import AnyBlock, AnyStrategy
+from dpsql.plan.noise_law import Noise
 from dpsql.plan.select import MECHANISMS
-from dpsql.plan.strategy import Noise, Strategy
+from dpsql.plan.strategy import Strategy
 from dpsql.plan.symmetric_strategy import SymmetricStrategy
 
 ROUNDS = int(os.environ.get("DPSQL_SINGULAR", "18"))

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsql.plan.quantise import Integers, Noise, column_norm, level_l2, quantise
+from dpsql.plan.noise_law import Noise
+from dpsql.plan.quantise import Integers, column_norm, level_l2, quantise
 from dpsql.plan.strategy import (
     Block,
     Strategy,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpsql.plan.strategy import Noise
+from dpsql.plan.noise_law import Noise
 from dpsql.plan.templates.family import Family
 from dpsql.plan.templates.identity import identity_unions, maximal, split_weights
 from dpsql.plan.templates.joint import Objective

@@ -14,7 +14,7 @@ from dpsql.plan import Workload, axis, coarsen, select
 from dpsql.plan.axis import _full_axis, _thin_axis, full_axis
 from dpsql.plan.coarsen import _codes
 from dpsql.plan.forecast import Forecast
-from dpsql.plan.strategy import Noise
+from dpsql.plan.noise_law import Noise
 from dpsql.plan.templates.problem import PLANNED
 
 CELLS = 12

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.adaptive.handle import Candidate, Noise
+from dpsql.adaptive.handle import Candidate
 from dpsql.algebra.blocks import Dense, Identity, Prefix
 from dpsql.algebra.operator import Operator
+from dpsql.plan.noise_law import Noise
 from dpsql.plan.workload import Product
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.look import Looks, SumLooks, open_handle, open_sums

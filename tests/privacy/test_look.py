@@ -18,10 +18,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from dpsql.adaptive.handle import Candidate, Handle, Noise
+from dpsql.adaptive.handle import Candidate, Handle
 from dpsql.algebra.blocks import Dense
 from dpsql.catalog import Catalog
 from dpsql.errors import BudgetExceeded, Error, InternalError, LedgerError
+from dpsql.plan.noise_law import Noise
 from dpsql.plan.workload import Product
 from dpsql.privacy import look, truth
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
@@ -265,7 +266,7 @@ def test_the_noise_that_is_drawn_costs_no_more_than_the_amount(
         scales.append(scale)
         return np.zeros(size, dtype=np.int64)
 
-    monkeypatch.setattr(look, "DRAWS", dict.fromkeys(NOISES, silent))
+    monkeypatch.setattr(look, "SAMPLERS", dict.fromkeys(NOISES, silent))
     for _ in range(40):
         asked = [some_candidate(rng, DOMAIN) for _ in range(rng.integers(1, 4))]
         amount, c = Fraction(int(rng.integers(1, 10**6)), 10**6), int(rng.integers(1, 4))

@@ -22,8 +22,9 @@ from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import InternalError, LedgerError, ProgrammingError
 from dpsql.plan.cells import AnyResolution, Nodes, Resolution, cells_of
+from dpsql.plan.noise_law import Noise
 from dpsql.plan.plan import Part, Plan, split_amount
-from dpsql.plan.strategy import Block, Noise, Strategy
+from dpsql.plan.strategy import Block, Strategy
 from dpsql.plan.workload import Product
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.exact import apply_orbits, apply_rows, apply_rows_unbounded
@@ -320,7 +321,7 @@ def test_measured_noise_follows_the_declared_law(tmp_path: Path, noise: Noise) -
 def test_a_budget_is_split_exactly_and_best() -> None:
     for noise, power in (("laplace", 2), ("gaussian", 1)):
         errors = [3.0, 1.0, 20.0]
-        amounts = split_amount(Fraction(7, 3), errors, noise)  # type: ignore[arg-type]
+        amounts = split_amount(Fraction(7, 3), errors, noise)
         assert sum(amounts) == Fraction(7, 3)
         best = sum(e / float(a) ** power for e, a in zip(errors, amounts, strict=True))
         for shift in (-0.01, 0.01):

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsql.adaptive.handle import Noise
 from dpsql.errors import InternalError
+from dpsql.plan.noise_law import Noise
 from dpsql.plan.pattern import Pattern
 from dpsql.privacy import look, truth
+from dpsql.privacy.noise import SAMPLERS
 from tests.privacy.looks import World, dense, some_candidate
 
 DOMAIN = {"a": 3, "c": 4, "b": 2}
@@ -39,7 +40,7 @@ def silent(bits: object, scale: Fraction, size: int) -> NDArray[np.int64]:
 def test_a_pattern_is_counted_with_sensitivity_one(
     noise: Noise, c: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(look.DRAWS, noise, silent)
+    monkeypatch.setitem(SAMPLERS, noise, silent)
     handle = World(DOMAIN, COUNTS).opened(1, noise, c)
     amount = Fraction(1, 4)
     both = PATTERN.within({"b": np.array([True, False])})
@@ -89,7 +90,7 @@ def test_what_is_no_pattern_costs_nothing(bad: Pattern) -> None:
 def test_wide_products_are_counted_by_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
     monkeypatch.setattr(truth, "LISTED", 1)
-    monkeypatch.setitem(look.DRAWS, "laplace", silent)
+    monkeypatch.setitem(SAMPLERS, "laplace", silent)
     for _ in range(40):
         candidate = some_candidate(rng, DOMAIN)
         exact = dense(candidate, DOMAIN) @ COUNTS.ravel()

@@ -10,6 +10,8 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.privacy.noise import SAMPLERS
+
 
 def _nothing(bits: object, scale: Fraction, size: int) -> NDArray[np.int64]:
     assert scale > 0
@@ -19,8 +21,5 @@ def _nothing(bits: object, scale: Fraction, size: int) -> NDArray[np.int64]:
 @contextmanager
 def zero_noise() -> Iterator[None]:
     """Measure without noise, so that answers can be compared with the database's own."""
-    with (
-        mock.patch("dpsql.privacy.measure.discrete_laplace", _nothing),
-        mock.patch("dpsql.privacy.measure.discrete_gaussian", _nothing),
-    ):
+    with mock.patch.dict(SAMPLERS, dict.fromkeys(SAMPLERS, _nothing)):
         yield

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra import marginals
-from dpsql.plan.strategy import Noise
+from dpsql.plan.noise_law import Noise, law
 from dpsql.plan.templates.problem import Floats
 
 DENSE_LIMIT = 14
@@ -121,7 +121,7 @@ def _summed(places: NDArray[np.intp], values: Floats, size: int) -> Floats:
 
 def _cost(w: Floats, noise: Noise) -> tuple[float, Floats]:
     """Return the squared sensitivity of unit-sensitivity blocks and its gradient."""
-    if noise == "laplace":
+    if law(noise).norm == 1:
         total = float(w.sum())
         return total**2, np.full(len(w), 2 * total)
     return float(w @ w), 2 * w

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpsql.plan.quantise import Integers, Noise
+from dpsql.plan.noise_law import Noise, law
+from dpsql.plan.quantise import Integers
 from dpsql.plan.strategy import Strategy, assemble
 from dpsql.plan.templates.problem import Floats, Problem
 from dpsql.plan.templates.projected import minimise
@@ -81,10 +82,10 @@ def few_candidates(problem: Problem, found: Few, effort: float) -> Iterator[tupl
 
     Gaussian: the optimum, by a dual fixed point. Laplace: local optima from several starts.
     """
-    if found.is_full and problem.noise == "laplace":
+    if found.is_full and law(problem.noise).norm == 1:
         return
     matrix, lower = gaussian_optimum(found)
-    if problem.noise == "gaussian":
+    if law(problem.noise).norm == 2:
         yield from ((each, lower) for each in _realise(problem, found, matrix))
         return
     starts = [found.coefficients * np.cbrt(found.weights2)[:, np.newaxis], matrix]

@@ -115,7 +115,7 @@ def bounded_kron(problem: Problem) -> tuple[Strategy, float]:
         last = error
     factors_of = dict(zip(problem.names, rows, strict=True))
     domain = problem.workload.domain
-    return assemble(domain, factors_of, {problem.names: 1.0}, "gaussian", "kron"), lower
+    return assemble(domain, factors_of, {problem.names: 1.0}, problem.noise, "kron"), lower
 
 
 def weighted_gram(problem: Problem, i: int, others: Floats) -> Floats | Operator:
@@ -192,4 +192,4 @@ def _weighted(
         if x > 0
     }
     factors = dict(zip(problem.names, rows, strict=True))
-    return assemble(problem.workload.domain, factors, weights, "gaussian", method)
+    return assemble(problem.workload.domain, factors, weights, problem.noise, method)

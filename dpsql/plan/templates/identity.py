@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dpsql.plan.noise_law import law
 from dpsql.plan.templates.family import Family
 from dpsql.plan.templates.joint import Found, Objective, Union
 from dpsql.plan.templates.problem import Floats, Problem
@@ -64,6 +65,6 @@ def split_weights(objective: Objective, thetas: tuple[Floats | None, ...]) -> Fl
         inside = sum(log_totals[i] for i in problem.axes(extra))
         values = problem.components.group_values(group, t, r)
         errors[home] += float((values * over[group.positions]).sum() / np.exp(inside))
-    power = 1 / 3 if problem.noise == "laplace" else 1 / 4
+    power = law(problem.noise).share_power / law(problem.noise).norm
     weights = np.maximum(errors, 1e-300) ** power
     return np.where(errors > 0, weights, 1e-3 * weights.max())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.plan.strategy import Noise
+from dpsql.plan.noise_law import Noise, law
 from dpsql.plan.templates.family import Family
 from dpsql.plan.templates.joint import Found, Objective, Union
 from dpsql.plan.templates.problem import Floats
@@ -111,7 +111,7 @@ class WeightSearch:
         precision = (state.w * state.w) @ self.rows[state.active]
         found = np.full((len(STEPS), len(self.rows)), np.inf)
         for k, step in enumerate(STEPS):
-            cost = (1 + step) ** 2 if self.noise == "laplace" else 1 + step**2
+            cost = (1 + step) ** 2 if law(self.noise).norm == 1 else 1 + step**2
             for start in range(0, len(self.rows), 256):
                 added = self.rows[start : start + 256] * step**2
                 added += precision

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpsql.plan.strategy import Noise
+from dpsql.plan.noise_law import Noise, law
 from dpsql.plan.templates.problem import Floats
 
 FLOOR = 1e-12
@@ -57,14 +57,15 @@ def evaluate(w: Floats, rows: Floats, R: Floats, noise: Noise) -> tuple[Floats, 
     total = parts.sum(axis=1)
     pull = np.matmul(rows, (parts / precision)[:, :, np.newaxis])[:, :, 0]
     q = squares * pull / total[:, np.newaxis]
-    norm = w.sum(axis=1) if noise == "laplace" else squares.sum(axis=1)
-    p = (w if noise == "laplace" else squares) / norm[:, np.newaxis]
-    return np.asarray((norm**2 if noise == "laplace" else norm) * total), p, np.asarray(q)
+    is_l1 = law(noise).norm == 1
+    norm = w.sum(axis=1) if is_l1 else squares.sum(axis=1)
+    p = (w if is_l1 else squares) / norm[:, np.newaxis]
+    return np.asarray((norm**2 if is_l1 else norm) * total), p, np.asarray(q)
 
 
 def _step(w: Floats, p: Floats, q: Floats, noise: Noise) -> Floats:
     ratio = np.maximum(q, 1e-200) / np.maximum(p, 1e-200)
-    return _scaled(w * (np.cbrt(ratio) if noise == "laplace" else ratio**0.25))
+    return _scaled(w * (np.cbrt(ratio) if law(noise).norm == 1 else ratio**0.25))
 
 
 def _scaled(w: Floats) -> Floats:

@@ -14,6 +14,7 @@ import numpy as np
 
 from dpsql.plan.axis import Axis, residual_axis
 from dpsql.plan.bounds import operator_bound
+from dpsql.plan.noise_law import GAUSSIAN
 from dpsql.plan.quantise import Integers, bits_for, quantise
 from dpsql.plan.strategy import Block, Strategy, shares
 from dpsql.plan.templates.joint import minimise_log, normalised_gram, shared_groups
@@ -200,7 +201,7 @@ def realise_residual(problem: Problem, rows: Sequence[Floats | None], method: st
     domain = problem.workload.domain
     used = {a for block in draft for a in block.attributes}
     residual = {a: m for a, m in residual.items() if a in used}
-    measured = Strategy(domain, {}, residual, tuple(draft), "gaussian", method)
+    measured = Strategy(domain, {}, residual, tuple(draft), problem.noise, method)
     price = [
         measured.sensitivity(block) / np.prod(gain[inside[c]])
         for c, block in zip(keep, draft, strict=True)
@@ -210,7 +211,7 @@ def realise_residual(problem: Problem, rows: Sequence[Floats | None], method: st
         Block(block.attributes, block.residual, part)
         for block, part in zip(draft, parts_of, strict=True)
     )
-    return Strategy(domain, {}, residual, blocks, "gaussian", method)
+    return Strategy(domain, {}, residual, blocks, problem.noise, method)
 
 
 def _rounded(A: Floats, bits: int) -> Axis:
@@ -231,7 +232,7 @@ def _mixed_axis(A: Floats, bits: int, part: float) -> Axis:
     n = A.shape[1]
     if part:
         A = np.linalg.cholesky((1 - part) * A.T @ A + part * np.eye(n)).T.astype(np.float64)
-    return residual_axis(n, quantise(residual_matrix(A), bits, "gaussian"))
+    return residual_axis(n, quantise(residual_matrix(A), bits, GAUSSIAN.name))
 
 
 def residual_matrix(A: Floats) -> Floats:

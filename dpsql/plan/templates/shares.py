@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.plan.noise_law import LAPLACE
 from dpsql.plan.quantise import column_norm, rank_of
 from dpsql.plan.strategy import Integers, Strategy, assemble
 from dpsql.plan.templates.family import Family
@@ -31,7 +32,7 @@ def share_anew(
     Blocks over other sets of attributes may come in, unless the weights are only to ``settle``.
     None where residual rows are measured, some attribute is not, or not all of its cells.
     """
-    problem = Problem(workload, "laplace")
+    problem = Problem(workload, strategy.noise)
     if strategy.residual or not set(problem.names) <= strategy.full.keys() or workload.pinned:
         return None
     space = room(problem, limit, 1.0)
@@ -60,7 +61,7 @@ def share_anew(
         for M, x in zip(family.sets, found.union.w, strict=True)
         if x > 0
     }
-    return assemble(workload.domain, full, weights, "laplace", strategy.method)
+    return assemble(workload.domain, full, weights, strategy.noise, strategy.method)
 
 
 def _are_short(problem: Problem, strategy: Strategy, sets: list[int]) -> NDArray[np.bool_]:
@@ -75,4 +76,4 @@ def _are_short(problem: Problem, strategy: Strategy, sets: list[int]) -> NDArray
 
 
 def _unit(rows: Integers | None) -> Floats | None:
-    return None if rows is None else np.asarray(rows / column_norm(rows, "laplace"))
+    return None if rows is None else np.asarray(rows / column_norm(rows, LAPLACE.name))

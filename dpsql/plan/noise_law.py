@@ -1,0 +1,187 @@
+"""Noise laws as numbers: what noise costs, how large it is, how budgets are shared under it.
+
+Nothing here draws noise: samplers are in ``dpsql.privacy.noise``, tied to a law by its name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.errors import DataError, printable
+
+Noise: TypeAlias = str
+"""The name of a noise law, as settings and stored files write it."""
+
+Norm: TypeAlias = Literal[1, 2]
+"""The L1 norm, or the squared L2 norm."""
+
+AUTO = "auto"
+"""The setting that leaves the law to dpsql: that of the least expected error."""
+
+NO_NOISE = 2.0**-100
+"""The least variance that is told from none, so that precisions are finite and can be added up."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseLaw:
+    """What integer noise of a law costs, and how large it is.
+
+    Under norm 1 a sensitivity is the largest L1 norm of a column, a budget is epsilon, and
+    ``scale`` is a length; under norm 2 it is the largest squared L2 norm, a budget is rho, and
+    ``scale`` is a variance. ``rate`` is what noise of scale one costs at a sensitivity of one.
+    ``variance`` gives the variance of noise of a scale; a 95 % interval is ``interval`` standard
+    errors wide on either side.
+    Guarantee: noise of a scale on integers of a sensitivity costs rate * sensitivity / scale, in
+    exact fractions; under norm 1, that P(z) and P(z + 1) differ by a factor of at most
+    exp(rate / scale) for every integer z is all that this needs.
+    """
+
+    name: Noise
+    norm: Norm
+    rate: Fraction
+    variance: Callable[[float], float]
+    interval: float
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether budgets are epsilons, without a delta; else they are rhos."""
+        return self.norm == 1
+
+    def budget(self, epsilon: Fraction, rho: Fraction | None) -> Fraction | None:
+        """Return the one of the two that this law spends."""
+        return epsilon if self.is_pure else rho
+
+    def cost(self, sensitivity: int | Fraction, scale: Fraction) -> Fraction:
+        """Return the exact epsilon or rho that noise of a scale costs.
+
+        >>> LAPLACE.cost(6, Fraction(3)), GAUSSIAN.cost(6, Fraction(3))
+        (Fraction(2, 1), Fraction(1, 1))
+        """
+        return self.rate * sensitivity / scale
+
+    def scale(self, sensitivity: int | Fraction, amount: Fraction) -> Fraction:
+        """Return the exact scale that costs an amount of budget; larger ones cost less."""
+        return self.rate * sensitivity / amount
+
+    def powers(self, entries: NDArray[Any]) -> NDArray[Any]:
+        """Return what entries, of any shape, add to the norm of their column."""
+        return np.asarray(np.abs(entries) if self.norm == 1 else entries * entries)
+
+    def stddev(self, scale: float) -> float:
+        """Return the standard error of noise of a scale, in the limit of fine integers."""
+        return math.sqrt(2) * scale if self.norm == 1 else math.sqrt(scale)
+
+    def squared(self, sensitivity: float) -> float:
+        """Return a sensitivity, or a sensitivity over a share of the budget, as a variance.
+
+        >>> LAPLACE.squared(3.0), GAUSSIAN.squared(3.0)
+        (9.0, 3.0)
+        """
+        return sensitivity**2 if self.norm == 1 else sensitivity
+
+    @property
+    def share_power(self) -> float:
+        """Shares in proportion to this power of the errors make their sum least."""
+        return 1 / 3 if self.norm == 1 else 1 / 2
+
+    def unit_variance(self, amount: float) -> float:
+        """Return the variance at a sensitivity of one, in the limit of fine integers."""
+        return 2 / amount**2 if self.norm == 1 else 1 / (2 * amount)
+
+    def spread(self, sensitivity: float, amount: float) -> float:
+        """Return the Laplace scale, or the standard error under norm 2, in that limit."""
+        return sensitivity / amount if self.norm == 1 else math.sqrt(sensitivity / (2 * amount))
+
+    def spread_of(self, stddev: float) -> float:
+        """Return the spread of noise of a standard error."""
+        return stddev / math.sqrt(2) if self.norm == 1 else stddev
+
+    @property
+    def mean_size(self) -> float:
+        """The expected absolute noise at a spread of one."""
+        return 1.0 if self.norm == 1 else math.sqrt(2 / math.pi)
+
+    def highest(self, spread: float, count: float) -> float:
+        """Return what the largest of so many noise variables is about."""
+        return spread * (math.log(count) if self.norm == 1 else math.sqrt(2 * math.log(count)))
+
+    def exceeded(self, stddev: float, chance: float) -> float:
+        """Return what one noise variable is above with a chance below one half."""
+        if self.norm == 1:
+            return self.spread_of(stddev) * -math.log(2 * chance)
+        return -stddev * NormalDist().inv_cdf(chance)
+
+
+def laplace_variance(scale: float) -> float:
+    """Return the variance of the discrete Laplace law of a scale, or NO_NOISE if it has less.
+
+    It is 2a/(1-a)^2 with a = exp(-1/scale).
+
+    >>> round(laplace_variance(1.0), 6), round(laplace_variance(1e6) / 2e12, 9)
+    (1.841347, 1.0)
+    >>> laplace_variance(1e-6) == laplace_variance(0.01) == NO_NOISE
+    True
+    """
+    half = min(0.5 / scale, 300.0)
+    return max(0.5 / math.sinh(half) ** 2, NO_NOISE)
+
+
+def gaussian_variance(scale: float) -> float:
+    """Return sigma^2, which the variance of the discrete Gaussian is at most.
+
+    Source: Canonne, Kamath and Steinke 2020, section 2.
+    """
+    return scale
+
+
+# Sums of independent Laplace variables have their 95 % point between the normal one (1.96) and
+# that of a single Laplace variable (2.12), which is taken.
+LAPLACE = NoiseLaw("laplace", 1, Fraction(1), laplace_variance, 2.1184)
+GAUSSIAN = NoiseLaw("gaussian", 2, Fraction(1, 2), gaussian_variance, 1.96)
+
+LAWS = {each.name: each for each in (LAPLACE, GAUSSIAN)}
+
+
+def law(name: object) -> NoiseLaw:
+    """Return the noise law of a name. Raises: DataError (E_SETTING)."""
+    if not isinstance(name, str) or name not in LAWS:
+        raise DataError(
+            "E_SETTING",
+            f"noise = {printable(str(name))}",
+            hint=f"one of {', '.join((AUTO, *LAWS))}",
+        )
+    return LAWS[name]
+
+
+def read_noise(value: object) -> Noise:
+    """Return a setting of the noise: the name of a law, or AUTO. Raises: DataError (E_SETTING)."""
+    return AUTO if value == AUTO else law(value).name
+
+
+def is_law(name: object) -> bool:
+    """Say whether there is a noise law of a name."""
+    return isinstance(name, str) and name in LAWS
+
+
+def needs_delta(name: Noise) -> bool:
+    """Say whether a setting asks for noise that is not drawn at a delta of 0."""
+    return name != AUTO and not law(name).is_pure
+
+
+def admitted(name: Noise, delta: Fraction) -> tuple[Noise, ...]:
+    """Return the laws that a setting leaves open, at a delta.
+
+    >>> admitted(AUTO, Fraction(0)), admitted(GAUSSIAN.name, Fraction(0))
+    (('laplace',), ('gaussian',))
+    """
+    if name != AUTO:
+        return (name,)
+    return tuple(each.name for each in LAWS.values() if delta or each.is_pure)

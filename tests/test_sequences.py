@@ -33,7 +33,7 @@ from tests.support.oracle import (
     write_world,
 )
 from tests.support.seam import zero_noise
-from tests.support.sequences import Step, pairs, sequences
+from tests.support.sequences import Step, pairs, sequences, twins
 from tests.support.statements import Statement
 
 SEQUENCES = int(os.environ.get("SEQUENCES", "5"))
@@ -229,26 +229,32 @@ def test_no_sequence_of_statements_spoils_an_answer() -> None:
     searched(SEQUENCES, "SEQUENCES" not in os.environ)()
 
 
-def ask_pairs(count: int, derandomize: bool = True) -> Counter[str]:
-    """Ask random pairs of requests, ten to a table; return how often what came of them."""
+def ask_many(
+    requests: st.SearchStrategy[list[Step]], tables: int, each: int, derandomize: bool = True
+) -> Counter[str]:
+    """Ask random groups of requests, ``each`` of a table; return how often what came of them."""
     seen: Counter[str] = Counter()
 
     def ask(rows: list[tuple[Any, ...]], wanted: list[list[Step]]) -> None:
         with tempfile.TemporaryDirectory() as folder, zero_noise(), ExitStack() as stack:
             session = Session(Path(folder), rows, complete=True)
             stack.callback(session.close)
-            for step in (step for pair in wanted for step in pair):
+            for step in (step for group in wanted for step in group):
                 session.do(step)
             seen.update(session.seen)
 
     table = st.lists(st.tuples(*map(st.sampled_from, VALUES)), min_size=20, max_size=40)
-    search = given(rows=table, wanted=st.lists(pairs(), min_size=10, max_size=10))
-    _settings(count // 10, derandomize)(search(ask))()
+    search = given(rows=table, wanted=st.lists(requests, min_size=each, max_size=each))
+    _settings(tables, derandomize)(search(ask))()
     return seen
 
 
+def test_requests_that_are_alike_are_told_apart() -> None:
+    ask_many(twins(), SEQUENCES, 2, "SEQUENCES" not in os.environ)
+
+
 def test_no_free_answer_is_less_accurate_than_a_new_one() -> None:
-    seen = ask_pairs(PAIRS, "PAIRS" not in os.environ)
+    seen = ask_many(pairs(), PAIRS // 10, 10, "PAIRS" not in os.environ)
     print(f"{PAIRS} pairs of requests, none with an error above that of a new one:", dict(seen))
     assert all(seen[outcome] > PAIRS // 20 for outcome in OUTCOMES), seen
 
@@ -303,15 +309,14 @@ def forms_kept_by_length() -> Iterator[None]:
         yield
 
 
-@pytest.mark.skipif("SEQUENCES" not in os.environ, reason="a part of make fuzz")
 @pytest.mark.parametrize(
-    ("fault", "search"),
+    ("fault", "requests"),
     [
-        (a_plan_kept_for_the_same_content, lambda: searched(60)()),
-        (forms_kept_by_length, lambda: searched(60)()),
-        (any_release_that_determines, lambda: ask_pairs(50)),
+        (a_plan_kept_for_the_same_content, twins()),
+        (forms_kept_by_length, twins()),
+        (any_release_that_determines, pairs()),
     ],
 )
-def test_planted_faults_are_found(fault: Callable[[], Any], search: Callable[[], Any]) -> None:
+def test_planted_faults_are_found(fault: Callable[[], Any], requests: Any) -> None:
     with fault(), pytest.raises(AssertionError):
-        search()
+        ask_many(requests, 20, 2)

@@ -200,6 +200,25 @@ def pairs(draw: st.DrawFn) -> list[Step]:
     return steps
 
 
+@st.composite
+def twins(draw: st.DrawFn) -> list[Step]:
+    """Requests that are hard to tell apart: the same in another order, or texts of equal length."""
+    keys = draw(st.lists(st.sampled_from(COLUMNS), max_size=1))
+    measured = draw(st.lists(st.sampled_from(SUMS[1:]), min_size=2, max_size=3, unique=True))
+    least, other = draw(st.permutations(range(1, 5)))[:2]
+    first = _of(keys, measured, f" WHERE a > {least}")
+    again = _of(keys, measured[::-1], f" WHERE a > {least}")
+    apart = _of(keys, measured, f" WHERE a > {other}")
+    asked = [Step(draw(pick("ask", "explain")), 0, (each,)) for each in (first, apart)]
+    fresh = Step("set", 0, setting=draw(pick("fresh = on", "fresh = off")))
+    return [
+        fresh,
+        *draw(st.permutations(asked)),
+        Step("ask", 0, (again,)),
+        Step("ask", 0, (apart,)),
+    ]
+
+
 def _of(keys: Sequence[str], measured: Sequence[Measured], where: str) -> Statement:
     items = [f"{key} AS k{i}" for i, key in enumerate(keys)]
     items += [f"{m.sql} AS x{i}" for i, m in enumerate(measured)]

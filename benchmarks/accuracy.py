@@ -32,12 +32,12 @@ from dpsql.algebra.derived import Permuted
 from dpsql.algebra.operator import Operator
 from dpsql.algebra.ranges import AllRange, WidthRanges
 from dpsql.plan import Workload
-from dpsql.plan.coarsen import coarsen
-from dpsql.plan.convention import unit_variance
 from dpsql.plan.noise_law import Noise
-from dpsql.plan.select import choose
-from dpsql.plan.templates.pairing import paired_bound
-from dpsql.plan.templates.problem import Problem
+from dpsql.search.pairing import paired_bound
+from dpsql.search.problem import Problem
+from dpsql.search.select import choose
+from dpsql.strategy.convention import unit_variance
+from dpsql.workload.coarsen import coarsen
 
 REFERENCE = Path(__file__).parent / "reference"
 """Published workloads and values."""

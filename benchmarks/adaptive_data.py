@@ -16,9 +16,9 @@ import duckdb
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpsql.adaptive.handle import Candidate, Integers
 from dpsql.algebra.blocks import Dense
-from dpsql.plan.workload import Product
+from dpsql.learn.handle import Candidate, Integers
+from dpsql.workload.workload import Product
 
 DEMO = Path(__file__).parent.parent / "demo_data"
 EPSILONS = ("0.01", "0.1", "1")

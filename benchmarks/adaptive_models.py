@@ -26,17 +26,16 @@ from benchmarks.adaptive_data import (
     generator,
     simple_rho,
 )
-from dpsql.adaptive.backends import Backend, Graphical, Mixture
-from dpsql.adaptive.handle import Candidate, Floats, Measured, Model
-from dpsql.adaptive.marginals import run_marginals
-from dpsql.adaptive.mixture import fit_mixture
-from dpsql.adaptive.rap import run_rap
 from dpsql.algebra.blocks import Dense
-from dpsql.answer.linear import whole_marginal
-from dpsql.answer.predict import marginal_errors, subsets
-from dpsql.answer.project import project_marginals
-from dpsql.plan.workload import Product
-from tests.adaptive.fake import FakeHandle
+from dpsql.learn.handle import Candidate, Floats, Measured, Model
+from dpsql.learn.rap import run_rap
+from dpsql.learn.relaxed import fit_mixture
+from dpsql.learn.whole_marginals import Backend, Graphical, Mixture, run_marginals
+from dpsql.pgm.linear import whole_marginal
+from dpsql.pgm.predict import marginal_errors, subsets
+from dpsql.pgm.project import project_marginals
+from dpsql.workload.workload import Product
+from tests.learn.fake import FakeHandle
 
 DELTA = 4.192e-10
 PROJECTED = {

@@ -22,14 +22,13 @@ from benchmarks.adaptive_data import (
     repeat,
     simple_rho,
 )
-from dpsql.adaptive.handle import Candidate
-from dpsql.adaptive.mwem import Settings, mwem
-from dpsql.adaptive.query import marginal
-from dpsql.adaptive.sheet import Sheet
 from dpsql.algebra.blocks import Dense
+from dpsql.learn.candidates import Sheet, marginal
+from dpsql.learn.handle import Candidate
+from dpsql.learn.mwem import Settings, mwem
 from dpsql.plan.noise_law import Noise
-from dpsql.plan.workload import Product
-from tests.adaptive.fake import FakeHandle
+from dpsql.workload.workload import Product
+from tests.learn.fake import FakeHandle
 
 PURE = {
     "capital-loss": {"0.0125": 8.0e5, "0.025": 5.4e5, "0.05": 1.6e5, "0.1": 6.6e4},

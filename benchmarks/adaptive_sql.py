@@ -23,12 +23,12 @@ from benchmarks.adaptive_data import (
     boxes,
     draw_triples,
 )
-from dpsql.adaptive.sums import check
-from dpsql.adaptive.thresholds import METHODS, Threshold
 from dpsql.catalog import Table
 from dpsql.catalog.domain import Bins
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 from dpsql.errors import Error
+from dpsql.learn.batches import check
+from dpsql.learn.thresholds import METHODS, Threshold
 
 CATALOG = """
 [budget]

@@ -19,12 +19,12 @@ from benchmarks.adaptive_data import (
     rand_incomes,
     repeat,
 )
-from dpsql.adaptive.design import Algorithm, Batch, prefixes
-from dpsql.adaptive.sums import answer_sums, check
-from dpsql.adaptive.thresholds import GAUSSIAN_SHARE, METHODS, SINGLE_SHARE, Threshold
 from dpsql.errors import ProgrammingError
+from dpsql.learn.batches import answer_sums, check
+from dpsql.learn.design import Algorithm, Batch, prefixes
+from dpsql.learn.thresholds import GAUSSIAN_SHARE, METHODS, SINGLE_SHARE, Threshold
 from dpsql.plan.noise_law import Noise
-from tests.adaptive.fake import FakeSums
+from tests.learn.fake import FakeSums
 
 BINS = 100
 ALGORITHMS: tuple[Algorithm, ...] = ("tamm", "timm", "identity", "workload", "sqm")

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import dpsql
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 
 DEMO = Path(__file__).parent.parent / "demo_data"
 RUNS = 200

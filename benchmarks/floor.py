@@ -26,14 +26,14 @@ from pathlib import Path
 import numpy as np
 
 import dpsql
-from dpsql.cursor import parse_script
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
+from dpsql.dbapi.cursor import parse_script
 from dpsql.errors import Error
+from dpsql.plan.baselines import plain_sensitivity, plain_variance
 from dpsql.plan.noise_law import Noise
-from dpsql.plan.plain import plain_sensitivity, plain_variance
 from dpsql.plan.request import Planned, Request, make_plan
-from dpsql.plan.select import MECHANISMS
-from dpsql.plan.target import reading_variances
+from dpsql.search.select import MECHANISMS
+from dpsql.workload.target import reading_variances
 
 DEMO = Path(__file__).parent.parent / "demo_data"
 COUNT = 200

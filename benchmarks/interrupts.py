@@ -29,10 +29,10 @@ import duckdb
 
 import dpsql
 from dpsql.answer.clipped import decode_clipped
-from dpsql.answer.stored import decode
+from dpsql.answer.codec import decode
 from dpsql.answer.synthetics import Synthetics
-from dpsql.dbapi import Connection
-from dpsql.plan import cache
+from dpsql.dbapi.connection import Connection
+from dpsql.search import cache
 
 CATALOG = """
 [budget]

@@ -17,16 +17,16 @@ from pathlib import Path
 
 import numpy as np
 
-from dpsql.answer.estimate import estimate
-from dpsql.plan.cells import Cells, Resolution
 from dpsql.plan.plan import Part, Plan
-from dpsql.plan.select import select
-from dpsql.plan.workload import Product, Workload
 from dpsql.privacy.accounting import Policy, laplace_cost
 from dpsql.privacy.ledger import Ledger
 from dpsql.privacy.measure import Vaults, measure
-from dpsql.privacy.vault.base import Counts
-from dpsql.privacy.vault.cells import axis_of_cells, tally_rows
+from dpsql.privacy.vault.tally import axis_of_cells, tally_rows
+from dpsql.privacy.vault.vault import Counts
+from dpsql.search.select import select
+from dpsql.strategy.solve import estimate
+from dpsql.workload.cells import Cells, Resolution
+from dpsql.workload.workload import Product, Workload
 
 ROWS = 1_000_000
 TARGET = 3.0

@@ -17,14 +17,15 @@ from itertools import combinations
 
 import numpy as np
 
+from benchmarks.reference.symmetric_sums import plan_all_marginals
 from dpsql.algebra.blocks import AllRange, Prefix, WidthRanges
 from dpsql.algebra.kron import kron_apply
 from dpsql.algebra.operator import Array, Floats
 from dpsql.plan.baselines import published_rmse
-from dpsql.plan.select import select
-from dpsql.plan.templates import convex, p_identity
-from dpsql.plan.templates.symmetric_sums import plan_all_marginals
-from dpsql.plan.workload import Workload
+from dpsql.search import dual as convex
+from dpsql.search import opt0 as p_identity
+from dpsql.search.select import select
+from dpsql.workload.workload import Workload
 
 
 def milliseconds(call: Callable[[], object], repeats: int = 3) -> float:

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 import dpsql
 from dpsql.algebra.operator import Floats
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 from dpsql.privacy.accounting import epsilon_for
 
 DEMO = Path(__file__).parent.parent / "demo_data"

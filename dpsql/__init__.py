@@ -23,7 +23,7 @@ from dpsql.errors import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dpsql.dbapi import connect
+    from dpsql.dbapi.connection import connect
 
 __version__ = "0.1.0"
 
@@ -69,11 +69,11 @@ _TYPES = (
 
 def __getattr__(name: str) -> object:
     if name == "connect":
-        from dpsql.dbapi import connect
+        from dpsql.dbapi.connection import connect
 
         return connect
     if name in _TYPES:
-        from dpsql import types
+        from dpsql.dbapi import types
 
         return getattr(types, name)
     raise AttributeError(f"module 'dpsql' has no attribute {name!r}")

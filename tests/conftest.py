@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 
 DEMO = Path(__file__).parent.parent / "demo_data"
 

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 import dpsql
-import dpsql.adaptive.mwem as mwem_module
-import dpsql.engine as engine_module
+import dpsql.engine.engine as engine_module
+import dpsql.learn.mwem as mwem_module
 from dpsql.answer.result import Result
 from dpsql.answer.synthetics import Synthetics
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 from dpsql.errors import LedgerError
 from dpsql.privacy.accounting import rho_for
 
@@ -287,7 +287,7 @@ def test_refusals_cost_nothing(people: Connection, text: str, code: str) -> None
 def test_a_table_too_large_for_mwem_is_refused_before_the_charge(
     people: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpsql.adaptive.task.Settings", lambda hint: mwem_module.Settings(cap=4))
+    monkeypatch.setattr("dpsql.learn.task.Settings", lambda hint: mwem_module.Settings(cap=4))
     with pytest.raises(dpsql.ProgrammingError) as error:
         ask(people, "mwem", "sex, town, COUNT(*) FROM people GROUP BY sex, town")
     assert error.value.code == "E_TOO_LARGE"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.dbapi import Connection, Cursor, Result
+from dpsql.dbapi.connection import Connection, Cursor, Result
 from tests.support.seam import zero_noise
 
 DEMO = Path(__file__).parents[1] / "demo_data"

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from dpsql.catalog import Catalog
-from dpsql.plan.terms import Term
 from dpsql.sql.bind import no_public_rows
 from dpsql.sql.compose import compile_statement
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
 from dpsql.sql.products import Compiler
+from dpsql.workload.term import Term
 
 DEMO = Path(__file__).parents[1] / "demo_data"
 SIZES = {"sex": 2, "hispanic": 2, "race": 64, "age": 115}

@@ -20,18 +20,18 @@ from numpy.typing import NDArray
 
 import dpsql
 from dpsql.catalog import Catalog
-from dpsql.clipping import Clipping, plan_clipping
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
+from dpsql.engine.clip import Clipping, plan_clipping
+from dpsql.engine.terms import Terms
 from dpsql.privacy import look
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
+from dpsql.privacy.filter import Filter
 from dpsql.privacy.look import SumLooks, open_sums
 from dpsql.privacy.noise import SAMPLERS
 from dpsql.privacy.receipt import issue
-from dpsql.privacy.run import Filter
 from dpsql.privacy.truth import Truth
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
-from dpsql.terms import Terms
 from tests.audit.lower_bound import epsilon_lower_bound
 
 ROWS = [(v * v, v % 12, (v % 40) / 4, "ab"[v % 2], v % 5) for v in range(90)]

@@ -15,17 +15,16 @@ import pytest
 from numpy.typing import NDArray
 
 import dpsql
-from dpsql.asking import form_request
-from dpsql.cutting import Cutting, plan_cutting
-from dpsql.dbapi import Connection
-from dpsql.engine import Engine
+from dpsql.dbapi.connection import Connection
+from dpsql.engine.cut import Cutting, plan_cutting
+from dpsql.engine.engine import Engine
+from dpsql.engine.terms import Terms, form_request
 from dpsql.privacy.accounting import Policy, laplace_cost, rho_for
 from dpsql.privacy.look import SumLooks, open_sums
 from dpsql.privacy.noise import SAMPLERS
 from dpsql.privacy.receipt import issue
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
-from dpsql.terms import Terms
 from tests.audit.lower_bound import epsilon_lower_bound
 from tests.test_clip import NOISES, answer, asked, opened, quiet, true, written
 

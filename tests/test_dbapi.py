@@ -15,8 +15,8 @@ import polars as pl
 import pytest
 
 import dpsql
-import dpsql.types
-from dpsql.dbapi import Connection
+import dpsql.dbapi.types
+from dpsql.dbapi.connection import Connection
 from tests.conftest import DEMO
 
 
@@ -39,8 +39,8 @@ def test_rows_errors_and_description(adult: Connection) -> None:
     cursor = adult.execute("SELECT sex, COUNT(*) AS people FROM adult GROUP BY sex")
     assert cursor.description is not None
     assert [column[0] for column in cursor.description] == ["sex", "people"]
-    assert cursor.description[0][1] == dpsql.types.STRING
-    assert cursor.description[1][1] == dpsql.types.NUMBER
+    assert cursor.description[0][1] == dpsql.dbapi.types.STRING
+    assert cursor.description[1][1] == dpsql.dbapi.types.NUMBER
     assert cursor.rowcount == 2
     rows = cursor.fetchall()
     exact = dict(truth("SELECT sex, COUNT(*) FROM adult GROUP BY sex"))

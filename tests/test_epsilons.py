@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.dbapi import Connection
-from dpsql.plan.convention import unit_variance
+from dpsql.dbapi.connection import Connection
 from dpsql.plan.noise_law import NO_NOISE, laplace_variance
 from dpsql.privacy.amounts import MIN_EPSILON
+from dpsql.strategy.convention import unit_variance
 
 ROWS = 600
 CATALOG = """

@@ -10,10 +10,10 @@ from unittest import mock
 import pytest
 
 import dpsql
-from dpsql.charges import Charges
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
+from dpsql.engine.charges import Charges
+from dpsql.engine.faults import told
 from dpsql.errors import InternalError
-from dpsql.faults import told
 from dpsql.privacy.accounting import laplace_cost
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
@@ -23,9 +23,9 @@ COUNT = "SELECT COUNT(*) FROM adult WHERE age > 30"
 OTHER = "SELECT sex, COUNT(*) FROM adult GROUP BY sex"
 SCRIPT = f"{COUNT};\n  {OTHER}"
 SECRET = "secret 12345"
-BEFORE = ("dpsql.cursor.parse", "dpsql.engine.compile_statement", "dpsql.engine.form_request",
-          "dpsql.engine.make_plan")  # fmt: skip
-AFTER = ("dpsql.engine.estimate", "dpsql.engine.assemble_results")
+BEFORE = ("dpsql.dbapi.cursor.parse", "dpsql.engine.engine.compile_statement", "dpsql.engine.engine.form_request",
+          "dpsql.engine.engine.make_plan")  # fmt: skip
+AFTER = ("dpsql.engine.engine.estimate", "dpsql.engine.engine.assemble_results")
 FAULTS = (KeyError(SECRET), RecursionError(SECRET), AssertionError(SECRET), OSError(5, SECRET))
 
 
@@ -80,7 +80,7 @@ def test_a_fault_in_a_script_is_at_its_statement(adult: Connection) -> None:
             raise LookupError(SECRET)
         return compile_statement(statement, *rest)
 
-    with mock.patch("dpsql.engine.compile_statement", fail_second):
+    with mock.patch("dpsql.engine.engine.compile_statement", fail_second):
         for action in (adult.executescript, adult.explain):
             error = caught(lambda action=action: action(SCRIPT))  # type: ignore[misc]
             assert error.span is not None
@@ -91,7 +91,7 @@ def test_a_fault_in_a_script_is_at_its_statement(adult: Connection) -> None:
 
 
 def test_a_fault_about_a_whole_script_is_at_the_script(adult: Connection) -> None:
-    with planted("dpsql.engine.assemble_results", ZeroDivisionError(SECRET)):
+    with planted("dpsql.engine.engine.assemble_results", ZeroDivisionError(SECRET)):
         error = caught(lambda: adult.executescript(f"\n{SCRIPT}"))
     assert error.message.endswith("; the charge stands")
     assert error.span is not None

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 from dpsql.errors import ProgrammingError
 from dpsql.plan import request
 from tests.support.seam import zero_noise

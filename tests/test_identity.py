@@ -8,17 +8,17 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent / "dpsql"
 
 ALLOWED = {
-    "faults.py": "failures met on one walk, all held by the first",
-    "plan/axis.py": "one read-only matrix; the entry goes with it",
-    "plan/plain.py": "operators that the layout holds",
-    "plan/queries.py": "operators that the workload holds",
-    "plan/templates/joint.py": "parameters are shared by being one array; the union holds them",
-    "plan/templates/residual.py": "parameters are shared by being one array; the caller holds them",
-    "plan/unions.py": "operators that a reading holds; a workload shares equal ones",
-    "plan/workload.py": "operators that the products, or the cache itself, hold",
-    "privacy/norms.py": "candidates, pieces and operators that the cache itself holds",
+    "engine/faults.py": "failures met on one walk, all held by the first",
+    "strategy/axis.py": "one read-only matrix; the entry goes with it",
+    "plan/baselines.py": "operators that the layout holds",
+    "strategy/queries.py": "operators that the workload holds",
+    "search/joint.py": "parameters are shared by being one array; the union holds them",
+    "search/residual.py": "parameters are shared by being one array; the caller holds them",
+    "workload/unions.py": "operators that a reading holds; a workload shares equal ones",
+    "workload/workload.py": "operators that the products, or the cache itself, hold",
+    "privacy/sensitivity.py": "candidates, pieces and operators that the cache itself holds",
     "privacy/truth.py": "pieces that the cache itself holds",
-    "sql/scope.py": "nodes of one tree, all held by it",
+    "sql/names.py": "nodes of one tree, all held by it",
     "sql/sources.py": "relations of one statement, all held by its scope",
 }
 """Modules that call ``id``, and why an id cannot be taken for another object's there."""

@@ -9,7 +9,7 @@ import pytest
 
 import dpsql
 from dpsql.catalog import Catalog
-from dpsql.dbapi import inspect, migrate_ledger, raise_budget
+from dpsql.dbapi.connection import inspect, migrate_ledger, raise_budget
 from dpsql.ui.cli import run_command_line
 
 COUNT = "SELECT COUNT(*) AS n FROM {}"

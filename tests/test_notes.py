@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import dpsql
 from dpsql.answer.result import Result
 from dpsql.catalog import Catalog
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 from dpsql.sql.bind import bind
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 from tests.support.seam import zero_noise
 
 DEMO = Path(__file__).parents[1] / "demo_data"

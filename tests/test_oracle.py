@@ -139,7 +139,9 @@ def mentioned(sql: str) -> list[str]:
     return [name for name in INSIDE if re.search(rf"\b{name}\b", text)]
 
 
-def compare(sql: str, result: dpsql.dbapi.Result, database: duckdb.DuckDBPyConnection) -> None:
+def compare(
+    sql: str, result: dpsql.dbapi.connection.Result, database: duckdb.DuckDBPyConnection
+) -> None:
     """Equal as rows where the statement filters; else up to keys that DuckDB has no rows of."""
     expected = database.execute(sql).fetchall()
     noisy = [index for index, errors in enumerate(result.stddev) if errors is not None]

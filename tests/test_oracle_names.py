@@ -21,8 +21,8 @@ from sqlglot import exp
 
 import dpsql
 from dpsql.catalog.domain import Bins
-from dpsql.dbapi import Connection
-from dpsql.sql.shell_layers import Column, Layers
+from dpsql.dbapi.connection import Connection
+from dpsql.sql.layers import Column, Layers
 from dpsql.sql.sums import _Amounts
 from tests.support.seam import zero_noise
 from tests.test_oracle_shapes import settle
@@ -270,7 +270,7 @@ def _by_carrier(amounts: _Amounts, name: str, node: exp.Expr) -> bool:
 FAULTS = {
     "columns before aliases": ("dpsql.sql.outer.find_alias", None),
     "public columns taken for private ones": ("dpsql.sql.edges._compared", _any_literal),
-    "positions before the star": ("dpsql.sql.shell_layers.Layers.column_at", _written_item),
+    "positions before the star": ("dpsql.sql.layers.Layers.column_at", _written_item),
     "public columns summed as bins": ("dpsql.sql.sums._Amounts.is_measure", _by_carrier),
 }
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import dpsql
-from dpsql.dbapi import Connection, Result
+from dpsql.dbapi.connection import Connection, Result
 from tests.support.oracle import ROWS, compare, declare_view, grid_of, mentioned, write_world
 from tests.support.persons import UNIT, Persons, persons, statements_of_persons, write_persons
 from tests.support.seam import zero_noise

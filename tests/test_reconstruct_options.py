@@ -13,7 +13,7 @@ import pytest
 import dpsql
 import dpsql.answer.graphical as graphical
 from dpsql.answer.result import Result
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 
 VISITS = """
 [budget]

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 import dpsql
 from dpsql.answer.accuracy import TIE, Compared
-from dpsql.dbapi import Connection, Cursor, Result
-from dpsql.engine import Engine
+from dpsql.dbapi.connection import Connection, Cursor, Result
+from dpsql.engine.engine import Engine
 from dpsql.plan.request import make_plan
 from tests.support.oracle import (
     INSIDE,
@@ -276,7 +276,7 @@ def any_release_that_determines() -> Iterator[None]:
     """The fault that was: whatever an earlier release determines is answered from it."""
     with (
         mock.patch.object(Compared, "is_no_worse", True),
-        mock.patch("dpsql.reuse.shown_ratio", return_value=0.0),
+        mock.patch("dpsql.engine.reuse.shown_ratio", return_value=0.0),
     ):
         yield
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import dpsql
 from dpsql.answer.result import Result
-from dpsql.cursor import parse_script
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
+from dpsql.dbapi.cursor import parse_script
 from dpsql.sql.query import Output
 from tests.support.seam import zero_noise
 from tests.support.world import BUILT, cases, catalog_text, write_data

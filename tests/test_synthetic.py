@@ -14,10 +14,10 @@ from unittest import mock
 import pytest
 
 import dpsql
-from dpsql import engine
-from dpsql.adaptive import task
-from dpsql.adaptive.rap import run_rap
-from dpsql.dbapi import Connection, verify_ledger
+from dpsql.dbapi.connection import Connection, verify_ledger
+from dpsql.engine import engine
+from dpsql.learn import task
+from dpsql.learn.rap import run_rap
 from dpsql.plan.noise_law import Noise
 from dpsql.privacy.accounting import rho_for
 from dpsql.privacy.look import Looks
@@ -32,7 +32,9 @@ PAIRS = (
 CREATE = "CREATE SYNTHETIC TABLE s FROM people OPTIONS (epsilon = 1{more}) {workload}"
 
 
-def create(connection: Connection, more: str = "", workload: str = PAIRS) -> dpsql.dbapi.Result:
+def create(
+    connection: Connection, more: str = "", workload: str = PAIRS
+) -> dpsql.dbapi.connection.Result:
     """Make the synthetic table s for epsilon 1."""
     sql = CREATE.format(more=more and ", " + more, workload=workload)
     return connection.execute(sql).result

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.adaptive.relaxed import ProductMixture
 from dpsql.answer.modelled import answer_from, candidate_of
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
+from dpsql.learn.relaxed import ProductMixture
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse_select
 
@@ -85,7 +85,7 @@ def test_whole_conditions_equal_their_products(
 def test_five_of_twelve_is_learned(
     asked: Connection, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpsql.adaptive.marginals.FIRST_ROUNDS", 1 / 6)
+    monkeypatch.setattr("dpsql.learn.whole_marginals.FIRST_ROUNDS", 1 / 6)
     workload = f"SELECT COUNT(*) FROM t WHERE {FIVE} >= 5"
     more = f"SELECT q3, COUNT(*) FROM t WHERE {FIVE} >= 7 GROUP BY q3; SELECT COUNT(*) FROM t"
     asked.execute(

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.adaptive.rap import run_rap
-from dpsql.answer.stored import zipped
+from dpsql.answer.codec import zipped
 from dpsql.answer.synthetics import Synthetic
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
+from dpsql.learn.rap import run_rap
 from dpsql.privacy.accounting import rho_for
 from tests.support.people import people
 

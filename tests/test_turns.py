@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 import dpsql
+from dpsql.engine.turns import once, turn
 from dpsql.errors import LedgerError
-from dpsql.turns import once, turn
 
 ASK = """
 import json, sys

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 from tests.support.oracle import compare
 from tests.support.seam import zero_noise
 from tests.support.statements import Measured, Statement

@@ -11,15 +11,15 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.answer.codec import decode, encode
 from dpsql.answer.implied import imply
 from dpsql.answer.result import Result
-from dpsql.answer.stored import decode, encode
-from dpsql.asking import form_request
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
+from dpsql.engine.terms import form_request
 from dpsql.plan.request import Request, make_plan
-from dpsql.plan.views import find_views
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
+from dpsql.workload.target import find_views
 from tests.support.seam import zero_noise
 
 CATALOG = """

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.answer.reconstruct import reconstruct
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 from dpsql.plan import Workload, select
 from dpsql.plan.noise_law import Noise
-from dpsql.plan.strategy import Strategy
+from dpsql.strategy.product import Strategy
+from dpsql.strategy.solve import reconstruct
 from dpsql.ui.formats import Style, encode
 from dpsql.ui.grid import Grid
 from tests.support.grammar import verdict

@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 from tests.support.seam import zero_noise
 
 ROWS = 3000

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpsql.answer.assemble import find_errors, read_variances
-from dpsql.answer.estimate import estimate
 from dpsql.answer.implied import Implied
 from dpsql.answer.synthetics import Synthetic
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request
-from dpsql.plan.target import Readings
 from dpsql.sealed import Sealed
+from dpsql.strategy.solve import estimate
+from dpsql.workload.target import Readings
 
 TIE = 1e-6
 """Relative difference of standard errors that means nothing: strategies are found numerically."""

@@ -3,31 +3,79 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.answer.estimate import AnyEstimate
+from dpsql.answer.covariance import Joint
 from dpsql.answer.graphical import Models
-from dpsql.answer.joint import Joint
 from dpsql.answer.modelled import answer_from
-from dpsql.answer.ranks import read_rank
 from dpsql.answer.releases import Release
 from dpsql.answer.reprocess import reprocess
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.answer.shell import Filled, build_result
 from dpsql.answer.synthetics import Synthetic
-from dpsql.plan.kinds import AnyForecast
-from dpsql.plan.layout import Place
 from dpsql.plan.request import Request
-from dpsql.plan.target import Reading, Readings, reading_covariance, reading_variances
-from dpsql.plan.views import notes_of
 from dpsql.sealed import Sealed
 from dpsql.sql.compiled import Answer, Compiled, Select
+from dpsql.strategy.kinds import AnyForecast
+from dpsql.strategy.solve import AnyEstimate
+from dpsql.workload.layout import Place
+from dpsql.workload.target import Reading, Readings, notes_of, reading_covariance, reading_variances
 
-Column = NDArray[np.float64]
+Floats = NDArray[np.float64]
+
+
+def read_rank(answer: Answer, counts: Floats, groups: int) -> list[Any]:
+    """The quantile or mode of every group; NULL where the noisy total is below a half.
+
+    ``counts`` has shape (groups * values,): running totals over the values, plain ones for a mode.
+    """
+    assert answer.rank is not None
+    table = counts.reshape(groups, len(answer.values))
+    if answer.rank.kind == "mode":
+        return [_mode(row, answer.values) for row in table]
+    interpolate = answer.rank.kind == "cont"
+    return [quantile(row, answer.values, answer.rank.quantile, interpolate) for row in table]
+
+
+def _mode(row: Floats, values: tuple[Any, ...]) -> Any:
+    best = int(np.argmax(row)) if len(row) else 0
+    return values[best] if len(row) and row[best] >= 0.5 else None
+
+
+def quantile(row: Floats, values: tuple[Any, ...], place: float, interpolate: bool) -> Any:
+    """The value at a quantile of a distribution given by noisy running totals.
+
+    The totals are made monotone first: the mean of the least monotone sequence above and the
+    largest below. Positions follow SQL: q (n - 1) interpolated, or the ceiling of q n.
+
+    >>> quantile(np.array([1.0, 1.0, 2.0]), (10, 20, 30), 0.5, True)
+    20.0
+    """
+    if not len(row):
+        return None
+    above = np.maximum.accumulate(row)
+    below = np.minimum.accumulate(row[::-1])[::-1]
+    totals = np.maximum((above + below) / 2, 0)
+    count = float(totals[-1])
+    if count < 0.5:
+        return None
+    if not interpolate:
+        return values[_find(totals, max(math.ceil(place * count - 1e-9), 1))]
+    position = max(place * (count - 1), 0.0)
+    lower = math.floor(position + 1e-9)
+    low, high = (float(values[_find(totals, k + 1)]) for k in (lower, math.ceil(position - 1e-9)))
+    return low + max(position - lower, 0.0) * (high - low)
+
+
+def _find(totals: Floats, rank: float) -> int:
+    """The first value up to which there are ``rank`` rows, half a row short at most."""
+    return min(int(np.searchsorted(totals, rank - 0.5)), len(totals) - 1)
 
 
 def assemble_results(
@@ -84,8 +132,8 @@ def _ask_models(
     item: Compiled,
     synthetics: Mapping[str, Synthetic],
     learned: Synthetic | None,
-    answers: dict[Place, Column],
-    variances: dict[Place, Column],
+    answers: dict[Place, Floats],
+    variances: dict[Place, Floats],
 ) -> list[Synthetic]:
     """Answer what models are about and return those; nothing is known about the errors."""
     asked = []
@@ -130,9 +178,9 @@ def find_errors(
 
 def read_variances(
     request: Request, readings: Readings, forecasts: Mapping[int, AnyForecast]
-) -> dict[Place, Column]:
+) -> dict[Place, Floats]:
     """The variance of every number that is read off a release, in result order."""
-    variances: dict[Place, Column] = {}
+    variances: dict[Place, Floats] = {}
     asked = _asked(request)
     for index, forecast in forecasts.items():
         here = {place: r for place, (at, r, _) in readings.items() if at == index}
@@ -152,9 +200,9 @@ def _asked(request: Request) -> dict[Place, Answer]:
 
 def read_answers(
     request: Request, readings: Readings, estimates: Mapping[int, AnyEstimate]
-) -> dict[Place, Column]:
+) -> dict[Place, Floats]:
     """The answers, in result order."""
-    answers: dict[Place, Column] = {}
+    answers: dict[Place, Floats] = {}
     asked = _asked(request)
     for index, estimate in estimates.items():
         here = {place: r for place, (at, r, _) in readings.items() if at == index}
@@ -167,7 +215,7 @@ def read_answers(
     return answers
 
 
-def _sum(reading: Reading, values: Sequence[Column]) -> Column:
+def _sum(reading: Reading, values: Sequence[Floats]) -> Floats:
     if len(reading) == 1 and reading[0][0] == 1:
         return values[0]
     return np.asarray(sum(s * v for (s, _), v in zip(reading, values, strict=True)))
@@ -176,8 +224,8 @@ def _sum(reading: Reading, values: Sequence[Column]) -> Column:
 def _fill(
     index: int,
     item: Compiled,
-    answers: Mapping[Place, Column],
-    variances: Mapping[Place, Column],
+    answers: Mapping[Place, Floats],
+    variances: Mapping[Place, Floats],
     readings: Readings,
     forecasts: Mapping[int, AnyForecast],
 ) -> tuple[Filled, ...]:
@@ -192,7 +240,7 @@ def _fill(
             for place, answer in zip(places, select.answers, strict=True)
         ]
         columns = tuple(_stacked(select, found, j) for j in range(len(select.query.aggregates)))
-        spreads: dict[tuple[int, int], Column] = {}
+        spreads: dict[tuple[int, int], Floats] = {}
         for i, j in _pairs(select):
             pairs = []
             for k, other in _matching(select, i, j):
@@ -205,7 +253,7 @@ def _fill(
     return tuple(filled)
 
 
-def _stacked(select: Select, found: Sequence[Column], aggregate: int) -> list[object]:
+def _stacked(select: Select, found: Sequence[Floats], aggregate: int) -> list[object]:
     """One aggregate over all grouping sets."""
     out: list[object] = []
     for answer, values in zip(select.answers, found, strict=True):
@@ -215,7 +263,7 @@ def _stacked(select: Select, found: Sequence[Column], aggregate: int) -> list[ob
     return out
 
 
-def _or_zero(select: Select, answer: Answer, known: Column | None) -> Column:
+def _or_zero(select: Select, answer: Answer, known: Floats | None) -> Floats:
     """What is known of an answer; nothing was measured where no row can be."""
     if known is not None:
         return known
@@ -242,10 +290,10 @@ def _covariance(
     answer: Answer,
     one: Place,
     two: Place,
-    variances: Mapping[Place, Column],
+    variances: Mapping[Place, Floats],
     readings: Readings,
     forecasts: Mapping[int, AnyForecast],
-) -> Column | None:
+) -> Floats | None:
     """The covariance of two answers in result order; NaN where a model or projection answered."""
     if one == two:
         return variances.get(one)

@@ -10,25 +10,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.adaptive.handle import Measured
 from dpsql.algebra.blocks import Dense, Identity
 from dpsql.algebra.operator import Operator
-from dpsql.answer.estimate import AnyEstimate
-from dpsql.answer.junction import (
+from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.learn.handle import Measured
+from dpsql.pgm.linear import clique_of
+from dpsql.pgm.model import GraphicalModel, check, fit, fit_apart, model_of
+from dpsql.pgm.tree import (
     DEFAULT_CAP,
     JunctionTree,
     ModelTooLarge,
     junction_tree,
     model_cells,
 )
-from dpsql.answer.linear import clique_of
-from dpsql.answer.pgm import GraphicalModel, check, fit, fit_apart, model_of
-from dpsql.errors import NotSupportedError, ProgrammingError
-from dpsql.plan.cells import Nodes
 from dpsql.plan.plan import Part, Plan
-from dpsql.plan.strategy import Strategy
-from dpsql.plan.target import Reading
-from dpsql.plan.workload import Product
+from dpsql.strategy.product import Strategy
+from dpsql.strategy.solve import AnyEstimate
+from dpsql.workload.cells import Nodes
+from dpsql.workload.target import Reading
+from dpsql.workload.workload import Product
 
 Floats = NDArray[np.float64]
 
@@ -57,7 +57,7 @@ def check_models(plan: Plan, readings: Iterable[tuple[int, Reading]], method: st
     (E_BACKEND) where mbi is asked for and absent.
     """
     if method == "mbi":
-        from dpsql.answer.mbi_backend import load_mbi
+        from dpsql.pgm.mbi_backend import load_mbi
 
         load_mbi()
     by_part: dict[int, list[Product]] = {}
@@ -164,7 +164,7 @@ def _fit(
     cells = model_cells(domain, [clique_of(m.candidate, domain) for m in measured])
     steps = min(STEPS[1], max(STEPS[0], WORK // cells))
     if method == "mbi":
-        from dpsql.answer.mbi_backend import fit_mbi
+        from dpsql.pgm.mbi_backend import fit_mbi
 
         return fit_mbi(domain, measured, total, iterations=steps)
     apart = fit_apart(domain, measured, total)

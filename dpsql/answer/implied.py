@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Dense, Total
 from dpsql.algebra.operator import Operator
-from dpsql.answer.stored import Release
+from dpsql.answer.codec import Release
 from dpsql.catalog.view import view_of
-from dpsql.plan.cells import Cells, Resolution
-from dpsql.plan.coarsen import DISTINCT
-from dpsql.plan.layout import Place
 from dpsql.plan.plan import Part
 from dpsql.plan.request import Request
-from dpsql.plan.target import Reading, Readings, Target, reading_variances
-from dpsql.plan.workload import Product
+from dpsql.workload.cells import Cells, Resolution
+from dpsql.workload.coarsen import DISTINCT
+from dpsql.workload.layout import Place
+from dpsql.workload.target import Reading, Readings, Target, reading_variances
+from dpsql.workload.workload import Product
 
 DENSE_LIMIT = 1 << 24
 """Largest factor that is compared column by column."""

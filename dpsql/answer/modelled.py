@@ -13,17 +13,16 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.adaptive.handle import Candidate, Model
 from dpsql.algebra.blocks import simplify
 from dpsql.algebra.operator import Operator
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins, Periods, add_periods
 from dpsql.errors import NotSupportedError, OperationalError, ProgrammingError, printable
 from dpsql.files import new_file
-from dpsql.plan.pattern import Pattern
-from dpsql.plan.terms import Polynomial, Term
-from dpsql.plan.workload import Product
+from dpsql.learn.handle import Candidate, Model
 from dpsql.sql.compiled import Answer
+from dpsql.workload.term import Pattern, Polynomial, Term
+from dpsql.workload.workload import Product
 
 Floats = NDArray[np.float64]
 

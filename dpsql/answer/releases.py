@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dpsql.answer.clipped import ClippedSums, decode_clipped
-from dpsql.answer.stored import Release, decode, encode
+from dpsql.answer.codec import Release, decode, encode
 from dpsql.errors import LedgerError
 from dpsql.files import keep_private
 

@@ -1,21 +1,152 @@
-"""Answers of a statement as its ``reconstruct`` option wants them: free post-processing."""
+"""Answers as the ``reconstruct`` option wants them: what counts can be, by free post-processing."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.answer.graphical import MODELLED, Models, check_models
-from dpsql.answer.nonnegative import PROJECTED, UNTOUCHED, project_answer
-from dpsql.plan.layout import Place
+from dpsql.catalog import Column, Table
+from dpsql.catalog.domain import Bins, IntegerRange
+from dpsql.pgm.project import project_monotone, project_orthant, project_simplex
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Request
-from dpsql.plan.target import Readings
+from dpsql.sql.compiled import Answer, Select
+from dpsql.sql.group import Axis
+from dpsql.sql.query import Aggregate, Running
+from dpsql.workload.layout import Place
+from dpsql.workload.target import Readings
+from dpsql.workload.term import Polynomial, Term
 
-Column = NDArray[np.float64]
-Columns: TypeAlias = "dict[Place, Column]"
+Floats = NDArray[np.float64]
+Shape = Literal["apart", "growing", "overlapping"]
+
+PROJECTED = (
+    "projected: counts are non-negative and those of disjoint groups keep their estimated total; "
+    "biased, no standard errors (reconstruct = 'gls' has them)"
+)
+UNTOUCHED = "sums of values of either sign are left as they were estimated"
+
+
+def project_answer(
+    select: Select, answer: Answer, values: Floats, variances: Floats
+) -> Floats | None:
+    """Return answers in result order, projected; None for sums that may be negative.
+
+    Counts of disjoint groups move to the simplex of their own estimated total, running totals to
+    the nearest non-decreasing ones, all else that cannot be negative to zero at least. Which is
+    which is a public fact of the statement.
+    """
+    aggregate = select.query.aggregates[answer.aggregate]
+    counts = _is_count(aggregate)
+    if not counts and not all(_cannot_be_negative(term, select.table) for term in answer.terms):
+        return None
+    shapes = [_shape(axis, running) for axis, running in _axes(answer, aggregate.running)]
+    if counts and not answer.units and all(shape == "apart" for shape in shapes):
+        return project_simplex(values, max(float(values.sum()), 0.0))
+    growing = [k for k, shape in enumerate(shapes) if shape == "growing"]
+    if not growing or answer.units:
+        return project_orthant(values)
+    return _make_monotone(answer, aggregate.running, growing, values, variances)
+
+
+def _axes(answer: Answer, running: Running | None) -> list[tuple[Axis, Running | None]]:
+    """The axes of an answer; the hidden one of a ranked column, the last, runs by itself."""
+    last = len(answer.axes) - (answer.rank is not None)
+    return [(axis, running if k < last else None) for k, axis in enumerate(answer.axes)]
+
+
+def _rows(axis: Axis, running: Running | None) -> NDArray[np.bool_] | None:
+    if axis.members is None or running is None:
+        return axis.members
+    return axis.running(running)
+
+
+def _shape(axis: Axis, running: Running | None) -> Shape:
+    if axis.apart(running):
+        return "apart"
+    if axis.intervals(running) is not None:
+        return "growing"
+    rows = _rows(axis, running)
+    if rows is None:
+        return "overlapping"
+    if int(rows.sum(axis=0).max(initial=0)) <= 1:
+        return "apart"
+    ordered = rows[_order(rows)]
+    return "growing" if (ordered[:-1] <= ordered[1:]).all() else "overlapping"
+
+
+def _order(rows: NDArray[np.bool_]) -> NDArray[np.intp]:
+    return np.argsort(rows.sum(axis=1), kind="stable")
+
+
+def _make_monotone(
+    answer: Answer,
+    running: Running | None,
+    growing: Sequence[int],
+    values: Floats,
+    variances: Floats,
+) -> Floats:
+    """Make answers monotone along the axis with the most different groups."""
+    found = _axes(answer, running)
+    rows = {k: _rows(*found[k]) for k in growing}
+    sizes = {k: len(np.unique(r.sum(axis=1))) for k, r in rows.items() if r is not None}
+    axis = max(sizes, key=lambda k: sizes[k])
+    chosen = rows[axis]
+    assert chosen is not None
+    order = _order(chosen)
+    shape = [len(each.groups) for each in answer.axes]
+    lines = np.moveaxis(values.reshape(shape), axis, -1)
+    spreads = np.moveaxis(variances.reshape(shape), axis, -1)
+    out = np.empty_like(lines)
+    for place in np.ndindex(*lines.shape[:-1]):
+        known = spreads[place][order]
+        out[(*place, order)] = project_monotone(
+            lines[place][order], known if (known > 0).all() else None
+        )
+    return np.moveaxis(out, -1, axis).ravel()
+
+
+def _is_count(aggregate: Aggregate) -> bool:
+    """Whether a row adds one or nothing."""
+    if len(aggregate.summands) != 1 or aggregate.summands[0].factors:
+        return False
+    known = [(1.0, 0.0, 0.0)]
+    return all(p.coefficients in known and not p.null for p in aggregate.summands[0].polynomials)
+
+
+def _cannot_be_negative(term: Term, table: Table) -> bool:
+    if term.scale < 0 or any(_least(table.columns[p.column], p) < 0 for p in _polynomials(term)):
+        return False
+    return all(float(np.min(f.dense(), initial=0)) >= 0 for f in term.factors.values())
+
+
+def _polynomials(term: Term) -> list[Polynomial]:
+    return list(term.polynomials.values())
+
+
+def _least(column: Column, polynomial: Polynomial) -> float:
+    """The least value of a polynomial over a column, NULL included."""
+    low, high = polynomial.clip or _ends(column)
+    a, b, c = polynomial.coefficients
+    turn = [-b / (2 * c)] if c and low < -b / (2 * c) < high else []
+    return min(polynomial.null, *(a + b * v + c * v * v for v in (low, high, *turn)))
+
+
+def _ends(column: Column) -> tuple[float, float]:
+    match column.domain:
+        case IntegerRange(lo, hi):
+            return float(lo), float(hi)
+        case Bins() as bins:
+            return float(bins.edges[0]), float(bins.edges[-1])
+    low, high = column.bounds or (-np.inf, np.inf)
+    return float(low), float(high)
+
+
+Columns: TypeAlias = "dict[Place, Floats]"
 
 
 def check_methods(request: Request, plan: Plan, readings: Readings) -> None:

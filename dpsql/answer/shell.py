@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.answer.clipped import number_text
-from dpsql.answer.joint import Joint
+from dpsql.answer.covariance import Joint
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.plan.noise_law import law
 from dpsql.sealed import Sealed

@@ -23,20 +23,19 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.adaptive.handle import Model
-from dpsql.adaptive.transcript import Look
-from dpsql.answer.looks import decode_looks, encode_looks
-from dpsql.answer.stored import zipped
+from dpsql.answer.codec import decode_looks, encode_looks, zipped
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Unit
 from dpsql.errors import LedgerError, ProgrammingError, printable
 from dpsql.files import keep_private
+from dpsql.learn.handle import Model
+from dpsql.learn.transcript import Look
 
 _KINDS = {
-    "factored": "dpsql.adaptive.factored:Factored",
-    "graphical": "dpsql.answer.pgm:GraphicalModel",
-    "mixture": "dpsql.adaptive.relaxed:ProductMixture",
-    "rap": "dpsql.adaptive.relaxed:ProductMixture",
+    "factored": "dpsql.learn.factored:Factored",
+    "graphical": "dpsql.pgm.model:GraphicalModel",
+    "mixture": "dpsql.learn.relaxed:ProductMixture",
+    "rap": "dpsql.learn.relaxed:ProductMixture",
 }
 """Where the models of each kind are decoded; imported on use."""
 

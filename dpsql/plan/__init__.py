@@ -13,8 +13,8 @@ sensitivity / share times the variance at unit sensitivity, costs ``share`` of t
 [(('sex',), {'sex': None}, '1')]
 """
 
-from dpsql.plan.select import select
-from dpsql.plan.strategy import Strategy
-from dpsql.plan.workload import Product, Workload
+from dpsql.search.select import select
+from dpsql.strategy.product import Strategy
+from dpsql.workload.workload import Product, Workload
 
 __all__ = ["Product", "Strategy", "Workload", "select"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dpsql.plan.choice import Chooser, Chosen, emphasised
-from dpsql.plan.convention import unit_variances
-from dpsql.plan.layout import Place
-from dpsql.plan.queries import measure_queries
-from dpsql.plan.target import reading_variances
+from dpsql.strategy.convention import unit_variances
+from dpsql.strategy.queries import measure_queries
+from dpsql.workload.layout import Place
+from dpsql.workload.target import reading_variances
 
 ROUNDS = 10
 """Rounds of weighing answers anew by quick plans, and as many in which shares settle."""

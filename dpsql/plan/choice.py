@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dpsql.errors import ProgrammingError
-from dpsql.plan.cache import cached_choice
-from dpsql.plan.convention import unit_variances
-from dpsql.plan.kinds import AnyStrategy
-from dpsql.plan.layout import Layout, Place
+from dpsql.plan.baselines import plain_variance
 from dpsql.plan.noise_law import Noise, law
-from dpsql.plan.plain import plain_variance
-from dpsql.plan.queries import measure_queries
-from dpsql.plan.select import CELL_LIMIT
-from dpsql.plan.shares import mix
-from dpsql.plan.strategy import Strategy
-from dpsql.plan.target import Target, mean_variances
-from dpsql.plan.workload import Product, Workload
+from dpsql.search.cache import cached_choice
+from dpsql.search.select import CELL_LIMIT
+from dpsql.strategy.convention import unit_variances
+from dpsql.strategy.kinds import AnyStrategy
+from dpsql.strategy.mix import mix
+from dpsql.strategy.product import Strategy
+from dpsql.strategy.queries import measure_queries
+from dpsql.workload.layout import Layout, Place
+from dpsql.workload.target import Target, mean_variances
+from dpsql.workload.workload import Product, Workload
 
 CAP = 1.1
 """Largest standard error of an answer, root mean square, as a multiple of plain noise's."""
@@ -236,7 +236,7 @@ class Chooser:
         self, start: Chosen, emphasis: Mapping[Place, float], *, settle: bool
     ) -> Chosen | None:
         """Return the strategy with other shares, where those can be found by themselves."""
-        from dpsql.plan.templates.shares import share_anew
+        from dpsql.search.shares import share_anew
 
         if law(self.noise).norm == 2 or len(start.layout.workload.domain) == 1:
             return None

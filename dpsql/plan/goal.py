@@ -9,8 +9,8 @@ from fractions import Fraction
 from dpsql.errors import DataError, ProgrammingError, decimal_text
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request, make_plan, rescaled
-from dpsql.plan.target import Readings, reading_variance
 from dpsql.privacy.amounts import MIN_EPSILON
+from dpsql.workload.target import Readings, reading_variance
 
 DIGITS = 4
 """Significant digits of the epsilon that is found; it is rounded up."""

@@ -12,7 +12,7 @@ from dpsql.algebra.blocks import Dense, Identity, IdentityTotal, Total
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.algebra.ranges import split_interval
 from dpsql.plan.noise_law import Noise, law
-from dpsql.plan.workload import Workload
+from dpsql.workload.workload import Workload
 
 SHARES = np.arange(1, 101) / 100
 """Weights GreedyH tries for the rows below a node; the node itself keeps the rest."""

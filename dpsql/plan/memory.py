@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dpsql.errors import ProgrammingError
-from dpsql.plan.kinds import AnyStrategy
-from dpsql.plan.strategy import Strategy
+from dpsql.strategy.kinds import AnyStrategy
+from dpsql.strategy.product import Strategy
 
 NUMBER = 8
 """Bytes of a number in an array."""

@@ -10,11 +10,11 @@ from functools import cached_property
 
 import numpy as np
 
-from dpsql.plan.cells import Resolution, block_unit, unit_reach
-from dpsql.plan.forecast import noise_variances
-from dpsql.plan.kinds import AnyBlock, AnyForecast, AnyStrategy
 from dpsql.plan.noise_law import Noise, law
-from dpsql.plan.strategy import Block
+from dpsql.strategy.forecast import noise_variances
+from dpsql.strategy.kinds import AnyBlock, AnyForecast, AnyStrategy
+from dpsql.strategy.product import Block
+from dpsql.workload.cells import Resolution, block_unit, unit_reach
 
 SHARE_GRID = 2**20
 

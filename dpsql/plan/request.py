@@ -11,26 +11,27 @@ from typing import TYPE_CHECKING
 
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError
 from dpsql.plan.aims import aimed
-from dpsql.plan.cells import Resolution, unit_reach
 from dpsql.plan.choice import Chooser, Chosen
-from dpsql.plan.convention import unit_error
-from dpsql.plan.kinds import AnyBlock, AnyStrategy
-from dpsql.plan.layout import Layout, Place
 from dpsql.plan.memory import check_memory, forecast_memory
 from dpsql.plan.noise_law import Noise, admitted, law, needs_delta
 from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.rounds import AUTO, Rounds
-from dpsql.plan.strategy import assemble
-from dpsql.plan.target import (
+from dpsql.privacy.accounting import rho_for
+from dpsql.strategy.convention import unit_error
+from dpsql.strategy.kinds import AnyBlock, AnyStrategy
+from dpsql.strategy.product import assemble
+from dpsql.workload.cells import Resolution, unit_reach
+from dpsql.workload.layout import Layout, Place
+from dpsql.workload.target import (
     Readings,
     Target,
+    Views,
     find_targets,
+    find_views,
     fingerprint_learned,
     fits,
     reading_variances,
 )
-from dpsql.plan.views import Views, find_views
-from dpsql.privacy.accounting import rho_for
 
 if TYPE_CHECKING:
     from dpsql.sql.compiled import Compiled

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.kron import kron_apply
 
 if TYPE_CHECKING:
-    from dpsql.plan.symmetric_strategy import OrbitBlock
+    from dpsql.strategy.symmetric import OrbitBlock
 
 Values = NDArray[Any]
 Matrices = list[NDArray[np.int64] | None]

@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.domain import Values
-from dpsql.privacy.vault.base import open_vault, sealed
-from dpsql.privacy.vault.connect import connect
 from dpsql.privacy.vault.encode import OUTSIDE
-from dpsql.privacy.vault.kinds import family
+from dpsql.privacy.vault.hardened import connect
 from dpsql.privacy.vault.load import load_rows
 from dpsql.privacy.vault.rows import Rows
-from dpsql.privacy.vault.source import Source, open_source
+from dpsql.privacy.vault.source import Source, family, open_source
+from dpsql.privacy.vault.vault import open_vault, sealed
 
 Flags = NDArray[np.bool_]
 

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Literal
 
 from dpsql.errors import BudgetExceeded, LedgerError
-from dpsql.files import make_folder
+from dpsql.files import exclusive, make_folder, on_network_disk
 from dpsql.plan.noise_law import law
 from dpsql.privacy import store
 from dpsql.privacy.accounting import Cost, Policy
-from dpsql.privacy.anchor import Anchor, anchor_path, read_anchor
 from dpsql.privacy.chain import (
     WHOLE,
     Entry,
@@ -33,7 +32,7 @@ from dpsql.privacy.chain import (
     first_state,
     terms_for,
 )
-from dpsql.privacy.durable import exclusive, on_network_disk
+from dpsql.privacy.claims import Anchor, anchor_path, read_anchor
 from dpsql.privacy.receipt import Receipt, issue
 from dpsql.privacy.refusals import (
     changed_meanwhile,

@@ -14,30 +14,32 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.adaptive.handle import Floats, Integers, Measured, Query
 from dpsql.algebra.blocks import Dense
 from dpsql.errors import InternalError
-from dpsql.plan.cells import Nodes
+from dpsql.learn.handle import Floats, Integers, Measured, Query
 from dpsql.plan.noise_law import Noise, law
-from dpsql.plan.strategy import round_up
-from dpsql.plan.workload import Product
 from dpsql.privacy.entropy import Bits
+from dpsql.privacy.filter import Filter, Run, require_amount
 from dpsql.privacy.ledger import Receipt
 from dpsql.privacy.measure import Vaults
 from dpsql.privacy.noise import SAMPLERS, discrete_laplace
-from dpsql.privacy.norms import Piece, Reader, joint_norm
 from dpsql.privacy.opendp_noise import certified
-from dpsql.privacy.run import Filter, Run, require_amount
 from dpsql.privacy.selection import above_threshold, exponential_mechanism, top_choices
-from dpsql.privacy.truth import Tally, Truth
-from dpsql.privacy.whole import (
+from dpsql.privacy.sensitivity import (
+    Piece,
+    Reader,
     cut_score,
+    joint_norm,
     misused,
     root_down,
     whole_lists,
     whole_penalties,
     whole_weights,
 )
+from dpsql.privacy.truth import Tally, Truth
+from dpsql.strategy.product import round_up
+from dpsql.workload.cells import Nodes
+from dpsql.workload.workload import Product
 
 T = TypeVar("T")
 
@@ -169,7 +171,7 @@ class _Looker:
 
 
 class Looks(_Looker):
-    """A ``dpsql.adaptive.handle.Handle`` over one private table; made by ``open_handle`` alone."""
+    """A ``dpsql.learn.handle.Handle`` over one private table; made by ``open_handle`` alone."""
 
     __slots__ = ()
 
@@ -231,7 +233,7 @@ class Looks(_Looker):
 
 
 class SumLooks(_Looker):
-    """A ``dpsql.adaptive.handle.SumHandle`` over the bins of one column; made by ``open_sums``.
+    """A ``dpsql.learn.handle.SumHandle`` over the bins of one column; made by ``open_sums``.
 
     A choice of threshold that is epsilon-DP costs epsilon, or epsilon^2/2 of rho (Bun and Steinke
     2016); ``quantile`` costs epsilon^2/8 of rho (Cesar and Rogers 2021).

@@ -21,12 +21,8 @@ from dpsql.algebra.worst import worst_cell
 from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import Table
 from dpsql.errors import InternalError, ProgrammingError
-from dpsql.plan.cells import AnyResolution, Cells, Nodes, Resolution, Unions
-from dpsql.plan.kinds import AnyBlock
 from dpsql.plan.noise_law import Noise, law
 from dpsql.plan.plan import Part, Plan
-from dpsql.plan.queries import QueriesStrategy, QueryBlock
-from dpsql.plan.symmetric_strategy import OrbitBlock
 from dpsql.privacy.entropy import Bits
 from dpsql.privacy.exact import (
     MANY_ROWS,
@@ -41,8 +37,12 @@ from dpsql.privacy.exact import (
 from dpsql.privacy.ledger import Receipt
 from dpsql.privacy.noise import SAMPLERS
 from dpsql.privacy.opendp_noise import certified
-from dpsql.privacy.vault.base import Vault, open_vault
 from dpsql.privacy.vault.rows import fits
+from dpsql.privacy.vault.vault import Vault, open_vault
+from dpsql.strategy.kinds import AnyBlock
+from dpsql.strategy.queries import QueriesStrategy, QueryBlock
+from dpsql.strategy.symmetric import OrbitBlock
+from dpsql.workload.cells import AnyResolution, Cells, Nodes, Resolution, Unions
 
 Values = NDArray[Any]
 WIDE_NOISE = 2**55
@@ -136,7 +136,7 @@ def stored_name(table: Table) -> str:
 
     Raises: DataUnavailable.
     """
-    from dpsql.privacy.vault.connect import connect
+    from dpsql.privacy.vault.hardened import connect
     from dpsql.privacy.vault.source import open_source
 
     with connect() as connection:

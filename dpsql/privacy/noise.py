@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from math import gcd, isqrt
 from typing import Any
 
@@ -18,7 +19,64 @@ from numpy.typing import NDArray
 from dpsql.errors import InternalError
 from dpsql.plan.noise_law import GAUSSIAN, LAPLACE, Noise
 from dpsql.privacy.entropy import Bits
-from dpsql.privacy.series import exp_bounds, inverse_e_word
+
+
+def exp_bounds(num: int, den: int, bits: int) -> tuple[int, int]:
+    """Return integers lo <= exp(-num/den) * 2^bits <= hi that are nearly equal.
+
+    ``num`` >= 0 and ``den`` > 0. Every rounding is directed, so the bounds hold exactly.
+
+    >>> exp_bounds(0, 1, 8)
+    (255, 256)
+    """
+    whole, rest = divmod(num, den)
+    if whole > bits:
+        return 0, 1
+    guard = bits + 2 * whole.bit_length() + 32
+    low, high = _fraction_bounds(rest, den, guard)
+    one_low, one_high = _one_bounds(guard)
+    for _ in range(whole):
+        low, high = low * one_low >> guard, (high * one_high >> guard) + 1
+    shift = guard - bits
+    return low >> shift, min(1 << bits, (high >> shift) + 1)
+
+
+@cache
+def inverse_e_word(index: int) -> int:
+    """Return the 64 bits of 1/e after the first 64 * index bits.
+
+    >>> hex(inverse_e_word(0))
+    '0x5e2d58d8b3bcdf1a'
+    """
+    bits = 64 * (index + 1)
+    extra = 64
+    while True:
+        low, high = exp_bounds(1, 1, bits + extra)
+        if low >> extra == high >> extra:
+            return (low >> extra) & (2**64 - 1)
+        extra += 64
+
+
+@cache
+def _one_bounds(bits: int) -> tuple[int, int]:
+    return _fraction_bounds(1, 1, bits)
+
+
+def _fraction_bounds(num: int, den: int, bits: int) -> tuple[int, int]:
+    """Bound exp(-num/den) * 2^bits for 0 <= num <= den by its alternating series.
+
+    Each term is rounded down once and passes less than all of its own error on, so no term is
+    off by more than 2; the terms left out add less than the first of them.
+    """
+    term = total = 1 << bits
+    count = 0
+    while term:
+        count += 1
+        term = term * num // (den * count)
+        total += term if count % 2 == 0 else -term
+    slack = 2 * count + 4
+    return max(0, total - slack), min(1 << bits, total + slack)
+
 
 Integers = NDArray[Any]
 """An array of int64, or of Python integers where int64 could be too narrow."""

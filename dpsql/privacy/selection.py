@@ -19,10 +19,10 @@ from dpsql.privacy.noise import (
     Integers,
     below_exp,
     discrete_laplace,
+    exp_bounds,
     exp_coins,
     uniform_below,
 )
-from dpsql.privacy.series import exp_bounds
 
 
 def exponential_mechanism(bits: Bits, scores: Sequence[int], epsilon: Fraction, spread: int) -> int:

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.plan.cells import AnyResolution, block_unit
-from dpsql.plan.pattern import Pattern
 from dpsql.privacy.exact import MANY_ROWS, apply_rows_unbounded
-from dpsql.privacy.norms import LISTED, Piece
-from dpsql.privacy.vault.base import Vault
-from dpsql.privacy.whole import misused
+from dpsql.privacy.sensitivity import LISTED, Piece, misused
+from dpsql.privacy.vault.vault import Vault
+from dpsql.workload.cells import AnyResolution, block_unit
+from dpsql.workload.term import Pattern
 
 Integers = NDArray[Any]
 HALF = 31

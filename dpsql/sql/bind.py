@@ -9,15 +9,14 @@ from sqlglot import exp
 from dpsql.catalog import Catalog, Table
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.aggregates import Aggregates
-from dpsql.sql.clips import Clips
+from dpsql.sql.clauses import Clips, Cut
 from dpsql.sql.conditions import condition
 from dpsql.sql.keys import Keys
 from dpsql.sql.lexemes import Fragment
+from dpsql.sql.names import PublicRows, Scope, locate
 from dpsql.sql.outer import Outer
 from dpsql.sql.query import Condition, Query
-from dpsql.sql.scope import PublicRows, Scope, locate
 from dpsql.sql.sources import lookups, open_scope
-from dpsql.sql.truncation import Cut
 
 CLAUSES = {
     "expressions",

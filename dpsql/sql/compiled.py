@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.catalog import Table
-from dpsql.plan.pattern import refuse_pattern
-from dpsql.plan.terms import Term
+from dpsql.sql.clauses import Truncation
 from dpsql.sql.group import Axis, repeat_keys
 from dpsql.sql.query import Outside, Query, Rank, Shell
-from dpsql.sql.truncation import Truncation
+from dpsql.workload.term import Term, refuse_pattern
 
 
 @dataclass(frozen=True, slots=True, eq=False)

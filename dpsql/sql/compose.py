@@ -9,10 +9,10 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.bind import bind
 from dpsql.sql.compiled import Compiled
+from dpsql.sql.names import PublicRows
 from dpsql.sql.parse import FORM, Statement
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import Leaf, Rows
-from dpsql.sql.scope import PublicRows
 from dpsql.sql.shape import Shape
 
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from dpsql.catalog.describe import describe_values
 from dpsql.errors import Span, printable
-from dpsql.plan.pattern import Pattern
-from dpsql.sql.predicates import Evaluator, Source
+from dpsql.sql.evaluate import Evaluator, Source
 from dpsql.sql.query import Condition, Coupled, Expression, Query
+from dpsql.workload.term import Pattern
 
 LONGEST = 60
 """Characters of a condition that are repeated."""

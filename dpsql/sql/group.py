@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.blocks import AllRange, Prefix, Ranges
+from dpsql.algebra.groups import EXPLICIT, grouped
+from dpsql.algebra.operator import Operator
 from dpsql.catalog import Column
 from dpsql.catalog.domain import Bins
 from dpsql.errors import ProgrammingError
 from dpsql.sql.query import Running
+from dpsql.workload.term import normalise
 
 Rows = NDArray[np.bool_]
 Indices = NDArray[np.int64]
@@ -213,3 +217,56 @@ def _ranks(values: Sequence[Any], descending: bool) -> NDArray[np.int64]:
     known = sorted({value for value in values if value is not None}, reverse=descending)
     rank = {value: place for place, value in enumerate(known)}
     return np.array([len(known) if value is None else rank[value] for value in values])
+
+
+MAX_WIDE = 1 << 24
+"""Most numbers in an explicit matrix of ranges."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wide:
+    """Rows over the items of a column, what to multiply them by, and their largest number."""
+
+    operator: Operator
+    scale: float = 1.0
+    largest: float = 1.0
+
+
+def wide_rows(
+    axis: Axis,
+    running: Running | None,
+    mask: NDArray[np.bool_] | None,
+    numbers: NDArray[Any] | None,
+) -> Wide | None:
+    """Return the rows of an axis where they would be many numbers and need not be written out.
+
+    None for few numbers, and for groups that neither are apart nor follow each other.
+    """
+    if axis.labels is None or len(axis.groups) * len(axis.labels) <= EXPLICIT:
+        return None
+    if axis.apart(running):
+        labels = axis.labels if mask is None else np.where(mask, axis.labels, -1)
+        if numbers is None:
+            return Wide(grouped(labels, len(axis.groups)))
+        used = np.where(labels < 0, 0, numbers)
+        weights, scale = normalise(used)
+        operator = grouped(labels, len(axis.groups), weights)
+        return Wide(operator, scale, float(np.abs(used).max(initial=0)))
+    bounds = axis.intervals(running)
+    if bounds is None or numbers is not None or not (mask is None or mask.all()):
+        return None
+    lo, hi = bounds
+    if not lo.any() and np.array_equal(hi, np.arange(1, len(axis.labels) + 1)):
+        return Wide(Prefix(len(hi)))
+    return Wide(Ranges(len(axis.labels), lo, hi))
+
+
+def all_ranges(column: Column, mask: NDArray[np.bool_] | None) -> Operator:
+    """Return all ranges of the cells of a column. Raises: ProgrammingError (E_TOO_LARGE)."""
+    if mask is not None and not mask.all():
+        raise ProgrammingError(
+            "E_TOO_LARGE",
+            f"all ranges of {column.name} under a condition on it are too many",
+            hint=f"at most {MAX_WIDE:,} numbers; leave the condition out",
+        )
+    return AllRange(column.size)

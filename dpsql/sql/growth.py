@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from dpsql.catalog import Column
 from dpsql.errors import ProgrammingError
-from dpsql.sql.allowed import Locate
+from dpsql.sql.language import Locate
 
 MAX_LENGTH = 100_000
 _NUMBER = 400

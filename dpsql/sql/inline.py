@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
-from dpsql.sql.allowed import Locate
 from dpsql.sql.conditions import conjuncts
+from dpsql.sql.language import Locate
 from dpsql.sql.relations import Field, Names, Rows, column_of, find_alias, renamed_fields
 
 MAX_SIZE = 20_000

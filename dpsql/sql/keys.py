@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.edges import check_edges
+from dpsql.sql.names import Scope
 from dpsql.sql.query import Expression
-from dpsql.sql.scope import Scope
 
 MAX_SETS = 256
 Sets = tuple[tuple[int, ...], ...]

@@ -10,13 +10,13 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.aggregates import Aggregates
-from dpsql.sql.allowed import Locate, check_node, check_window
 from dpsql.sql.derivative import guard, slopes_of, stddev_sql
 from dpsql.sql.growth import check_growth
 from dpsql.sql.keys import UNCERTAINTY, Keys
+from dpsql.sql.language import Locate, check_node, check_window
+from dpsql.sql.names import Scope
 from dpsql.sql.query import Output, Running, Shell
 from dpsql.sql.relations import find_alias
-from dpsql.sql.scope import Scope
 from dpsql.sql.whole import is_whole, marked, settled
 
 MOST_ROWS = 2**62

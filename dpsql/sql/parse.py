@@ -19,9 +19,8 @@ from sqlglot.errors import SqlglotError
 
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.plan.rounds import AUTO, NAMES
-from dpsql.sql.clips import Clips, take_clips
+from dpsql.sql.clauses import OPTIONS, SHARED, Clips, Cut, Options, take_clips, take_options
 from dpsql.sql.lexemes import Fragment, Lexeme, lex, split_statements
-from dpsql.sql.options import OPTIONS, SHARED, Options, take_options
 from dpsql.sql.synthetic import (
     Creation,
     Materialisation,
@@ -29,7 +28,6 @@ from dpsql.sql.synthetic import (
     parse_materialize,
     refuse_change,
 )
-from dpsql.sql.truncation import Cut
 
 MAX_TEXT = 64 * 1024
 MAX_DEPTH = 50

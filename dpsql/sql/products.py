@@ -13,10 +13,8 @@ from dpsql.algebra.blocks import simplify
 from dpsql.algebra.operator import Operator
 from dpsql.catalog import Catalog, Table
 from dpsql.errors import ProgrammingError
-from dpsql.plan.pattern import Pattern, refuse_pattern
-from dpsql.plan.terms import Polynomial, Term, gather, normalise
 from dpsql.sql.compiled import Answer, Branch, Select, cell_kinds
-from dpsql.sql.couple import (
+from dpsql.sql.conditions import (
     Classes,
     Mask,
     check_combinations,
@@ -27,8 +25,8 @@ from dpsql.sql.couple import (
     join,
 )
 from dpsql.sql.declared import find_decided
-from dpsql.sql.group import Axis, nested, partition, ranges, ranked
-from dpsql.sql.predicates import Evaluator, Source
+from dpsql.sql.evaluate import Evaluator, Source
+from dpsql.sql.group import MAX_WIDE, Axis, all_ranges, nested, partition, ranges, ranked, wide_rows
 from dpsql.sql.query import (
     Aggregate,
     Condition,
@@ -40,7 +38,7 @@ from dpsql.sql.query import (
     Shell,
     Summand,
 )
-from dpsql.sql.wide import MAX_DENSE, all_ranges, wide_rows
+from dpsql.workload.term import Pattern, Polynomial, Term, gather, normalise, refuse_pattern
 
 MAX_RESULT_CELLS = 1_000_000
 
@@ -190,7 +188,7 @@ class _Products:
             source = self.source(name)
             mask = where.get(name)
             if keys[indices[0]].ranges:
-                axis = ranges(self.table.columns[name], indices[0], mask, MAX_DENSE)
+                axis = ranges(self.table.columns[name], indices[0], mask, MAX_WIDE)
                 axes.append(Axis(name, axis.keys, () if empty else axis.groups, axis.explicit))
                 continue
             values = [self.evaluator.values(source, keys[i])[1] for i in indices]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from dpsql.errors import Span
-from dpsql.plan.terms import Polynomial
+from dpsql.workload.term import Polynomial
 
 
 @dataclass(frozen=True, slots=True)

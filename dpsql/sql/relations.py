@@ -10,9 +10,9 @@ from sqlglot import exp
 
 from dpsql.catalog import Table
 from dpsql.errors import ProgrammingError, printable
-from dpsql.sql.allowed import Locate
+from dpsql.sql.language import Locate
+from dpsql.sql.names import suggest
 from dpsql.sql.query import Query
-from dpsql.sql.scope import suggest
 from dpsql.sql.whole import INTEGERS
 
 

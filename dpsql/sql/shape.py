@@ -13,10 +13,13 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.sql.bind import bind
+from dpsql.sql.expressions import Expressions, Placed, has_aggregates
 from dpsql.sql.inline import Flat, Source
+from dpsql.sql.layers import Layers
+from dpsql.sql.literals import as_literal, as_values
+from dpsql.sql.names import PublicRows, locate, suggest_table
 from dpsql.sql.parse import Statement, parse_view
 from dpsql.sql.products import Compiler
-from dpsql.sql.public import as_literal, as_values
 from dpsql.sql.relations import (
     Field,
     Known,
@@ -30,11 +33,8 @@ from dpsql.sql.relations import (
     renamed,
     renamed_fields,
 )
-from dpsql.sql.scope import PublicRows, locate, suggest_table
-from dpsql.sql.shell_expressions import Expressions, Placed, has_aggregates
-from dpsql.sql.shell_layers import Layers
-from dpsql.sql.shell_tables import Tables
 from dpsql.sql.split import needs_split, split
+from dpsql.sql.tables import Tables
 from dpsql.sql.union import union
 
 MAX_LIST = 1_000

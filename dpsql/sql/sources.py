@@ -10,12 +10,12 @@ from sqlglot import exp
 from dpsql.catalog import Catalog, Table
 from dpsql.catalog.domain import Bins, Periods
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
-from dpsql.sql.allowed import check_scalar
 from dpsql.sql.conditions import conjuncts
 from dpsql.sql.edges import check_edges
+from dpsql.sql.language import check_scalar
 from dpsql.sql.lexemes import Fragment
+from dpsql.sql.names import Joined, PublicRows, Scope, locate, suggest_table
 from dpsql.sql.query import Lookup
-from dpsql.sql.scope import Joined, PublicRows, Scope, locate, suggest_table
 
 MAX_PAIRS = 1 << 22
 """Most combinations of a cell and a public row that a join is evaluated on."""

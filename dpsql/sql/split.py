@@ -10,9 +10,9 @@ from typing import Any
 
 from sqlglot import exp
 
+from dpsql.sql.expressions import has_aggregates
 from dpsql.sql.inline import Flat, aliased, default_name
 from dpsql.sql.relations import find_alias
-from dpsql.sql.shell_expressions import has_aggregates
 
 _SHELL = ("having", "qualify", "order", "limit", "offset")
 _DP = ("dp_stddev", "dp_interval_low", "dp_interval_high")

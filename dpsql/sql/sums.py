@@ -15,13 +15,13 @@ from sqlglot import exp
 
 from dpsql.catalog.domain import Bins
 from dpsql.errors import NotSupportedError, ProgrammingError, Span
-from dpsql.plan.terms import Polynomial
-from dpsql.sql.allowed import check_scalar
 from dpsql.sql.conditions import condition, negation
 from dpsql.sql.edges import check_constant
 from dpsql.sql.growth import check_growth
+from dpsql.sql.language import check_scalar
+from dpsql.sql.names import Scope
 from dpsql.sql.query import Condition, Expression, Summand
-from dpsql.sql.scope import Scope
+from dpsql.workload.term import Polynomial
 
 MAX_SUMMANDS = 64
 MAX_DEGREE = 2

@@ -11,8 +11,8 @@ from typing import NoReturn
 
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.plan.rounds import NAMES
+from dpsql.sql.clauses import read_options
 from dpsql.sql.lexemes import Fragment, Lexeme, split_statements
-from dpsql.sql.options import read_options
 
 CREATE_OPTIONS = ("epsilon", "delta", "noise", "model", "metric", *NAMES)
 MODELS = ("auto", "mwem", "marginals", "mixture", "pgm", "rap")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError
-from dpsql.sql.allowed import Locate
+from dpsql.sql.language import Locate
 from dpsql.sql.relations import Known, Trait
 
 _KINDS: dict[type[exp.Expr], str] = {

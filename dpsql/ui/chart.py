@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpsql.errors import ProgrammingError, printable
-from dpsql.ui.grid import Grid, clip, pad, text_width
-from dpsql.ui.numbers import decimals_for, fixed, plain
+from dpsql.ui.grid import Grid, clip, decimals_for, fixed, pad, plain, text_width
 
 Z95 = 1.959963984540054
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from dpsql.catalog import Table
-    from dpsql.checking import Estimate, Figures, Opened
+    from dpsql.dbapi.checking import Estimate, Figures, Opened
 
 PRIVATE = "private: exact figures of the data, for the curator alone, not for release"
 MOST_VALUES = 20
@@ -44,7 +44,7 @@ def check(
     The figures are exact and private: they are for whoever has the data, cost nothing, and must
     not be shown to analysts. With --dp they are noisy, charged to the budget, and may be.
     """
-    from dpsql.checking import chosen_tables
+    from dpsql.dbapi.checking import chosen_tables
 
     if dp == (epsilon is None) or (dp and values):
         hint = "dpsql check CATALOG --dp --epsilon 0.1, or dpsql check CATALOG [--values]"
@@ -52,7 +52,7 @@ def check(
     tables = chosen_tables(catalog, table)
     if epsilon is None:
         return _tell_figures(tables, values)
-    from dpsql import dbapi
+    from dpsql.dbapi import connection as dbapi
 
     with blaming_options():
         amount = dbapi.parse_epsilon_text(epsilon, LARGEST_EPSILON)
@@ -60,7 +60,7 @@ def check(
 
 
 def _tell_figures(tables: Sequence[Table], with_values: bool) -> int:
-    from dpsql.checking import Opened, examine
+    from dpsql.dbapi.checking import Opened, examine
 
     _print([PRIVATE])
     status = 0
@@ -117,8 +117,8 @@ def _value_lines(values: Sequence[tuple[str, int]]) -> list[str]:
 def _tell_estimates(
     catalog: str, tables: Sequence[Table], epsilon: Fraction, analyst: str | None
 ) -> int:
-    from dpsql import dbapi
-    from dpsql.checking import estimate_left_out
+    from dpsql.dbapi import connection as dbapi
+    from dpsql.dbapi.checking import estimate_left_out
 
     connection = dbapi.connect(catalog, analyst=analyst)
     try:

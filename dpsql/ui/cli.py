@@ -17,7 +17,7 @@ from dpsql import __version__
 from dpsql.errors import Error, Interrupted
 from dpsql.ui.check import check
 from dpsql.ui.connect import blaming_options, open_connection, sit
-from dpsql.ui.ledger import ACTS, show
+from dpsql.ui.curate import ACTS, show
 
 if TYPE_CHECKING:
     from dpsql.ui.session import Session
@@ -87,8 +87,8 @@ def query(
     """
     if catalog is None:
         raise click.UsageError("name a catalog, or see dpsql --help", ctx)
-    from dpsql.ui.inputs import read_text
     from dpsql.ui.session import Session, choose_format
+    from dpsql.ui.streams import read_text
 
     chosen = choose_format(format_)
     texts = []
@@ -184,12 +184,12 @@ def run(
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 def init(file: str, output: str | None, force: bool) -> int:
     """Draft a catalog for a data FILE from its column names and types only."""
-    from dpsql.dbapi import draft_catalog
+    from dpsql.dbapi.connection import draft_catalog
 
     if output is None:
         print(draft_catalog(file), end="")
         return OK
-    from dpsql.ui.output import OutputFile
+    from dpsql.ui.streams import OutputFile
     from dpsql.ui.tell import tell
 
     with OutputFile(Path(output), force) as target:
@@ -239,7 +239,7 @@ def run_command_line(arguments: list[str]) -> int:
         print(f"error: {(error.strerror or 'input or output failed').lower()}", file=sys.stderr)
         return _close_stdout(USAGE)
     except Exception as error:
-        from dpsql.faults import unexpected
+        from dpsql.engine.faults import unexpected
 
         return _report_error(unexpected(error))
 
@@ -247,7 +247,7 @@ def run_command_line(arguments: list[str]) -> int:
 def _describe_interrupt(stop: BaseException) -> str:
     if isinstance(stop, Interrupted):
         return stop.message
-    before = "dpsql.dbapi" not in sys.modules  # nothing can have been charged yet
+    before = "dpsql.dbapi.connection" not in sys.modules  # nothing can have been charged yet
     return "interrupted: nothing was charged" if before else "interrupted"
 
 

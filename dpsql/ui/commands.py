@@ -12,11 +12,11 @@ from pathlib import Path
 
 from dpsql.errors import ProgrammingError, UsageError, printable
 from dpsql.files import open_output
+from dpsql.ui.budget import budget_lines, ledger_grid
 from dpsql.ui.chart import bars_of, draw_bars
-from dpsql.ui.describe import budget_lines, ledger_grid
 from dpsql.ui.formats import FORMATS, find_format
-from dpsql.ui.inputs import read_text
 from dpsql.ui.session import Quit, Session
+from dpsql.ui.streams import read_text
 from dpsql.ui.tell import speaks_unicode, tell
 
 Action = Callable[[Session, str], None]

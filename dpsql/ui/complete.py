@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dpsql.ui.numbers import plain
+from dpsql.ui.grid import plain
 
 if TYPE_CHECKING:
     from dpsql.catalog import Catalog, Column

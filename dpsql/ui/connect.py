@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from dpsql.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from dpsql.dbapi import Connection
+    from dpsql.dbapi.connection import Connection
 
 T = TypeVar("T")
 
@@ -31,10 +31,10 @@ def open_connection(
 
     Raises: UsageError for a malformed option; other errors of ``dpsql.connect``; Interrupted.
     """
-    from dpsql.charges import Charges, interruptible
+    from dpsql.engine.charges import Charges, interruptible
 
     def connect() -> Connection:
-        from dpsql import dbapi
+        from dpsql.dbapi import connection as dbapi
 
         connection = dbapi.connect(
             catalog,

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpsql.errors import UsageError
-from dpsql.ui.grid import Grid, Shown, clip, pad, shown_columns, text_width
-from dpsql.ui.numbers import plain
+from dpsql.ui.grid import Grid, Shown, clip, pad, plain, shown_columns, text_width
 
 
 @dataclass(frozen=True, slots=True)

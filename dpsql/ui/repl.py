@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from dpsql.errors import Error, Interrupted
 from dpsql.files import keep_private, make_folder
-from dpsql.ui.describe import gauge
-from dpsql.ui.inputs import is_command
-from dpsql.ui.numbers import floor_text
+from dpsql.ui.budget import gauge
+from dpsql.ui.grid import floor_text
 from dpsql.ui.session import Quit, Session
+from dpsql.ui.streams import is_command
 from dpsql.ui.tell import speaks_unicode, tell
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def answer_input(session: Session, text: str) -> None:
         raise Quit
     if is_command(text):
         return session.run_piece(text.strip(), session.run_statement)
-    from dpsql.dbapi import split_script
+    from dpsql.dbapi.connection import split_script
 
     statements, rest = split_script(text)
     for statement in [*statements, rest]:
@@ -79,7 +79,7 @@ def is_complete(text: str) -> bool:
     stripped = text.strip()
     if not stripped or is_command(text) or stripped.lower() in WORDS_TO_LEAVE:
         return True
-    from dpsql.dbapi import split_script
+    from dpsql.dbapi.connection import split_script
 
     return not split_script(text)[1].strip()
 

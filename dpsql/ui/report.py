@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from dpsql.errors import Error, printable
 from dpsql.ui.chart import Bar, bars_of
 from dpsql.ui.formats import Style, render_html
-from dpsql.ui.grid import Grid, clip
-from dpsql.ui.numbers import decimals_for, fixed, short
+from dpsql.ui.grid import Grid, clip, decimals_for, fixed, short
 from dpsql.ui.summary import Answer, Batch, batch_facts, comparison_label
 
 if TYPE_CHECKING:
-    from dpsql.dbapi import Explanation
+    from dpsql.dbapi.connection import Explanation
 
 MAX_BARS = 120
 MAX_ROWS = 1000

@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING
 
 from dpsql.errors import UsageError, printable
 from dpsql.ui.formats import FORMATS, Style, encode, find_format
-from dpsql.ui.grid import Grid
-from dpsql.ui.inputs import read_text
-from dpsql.ui.numbers import floor_text
-from dpsql.ui.output import OutputDirectory, OutputFile
-from dpsql.ui.progress import Progress
+from dpsql.ui.grid import Grid, floor_text
 from dpsql.ui.session import choose_format, list_results, stdout_style
+from dpsql.ui.streams import OutputDirectory, OutputFile, read_text
 from dpsql.ui.summary import Answer, Batch, name_answer, summary_json, summary_markdown
-from dpsql.ui.tell import tell, tell_cost, tell_note
+from dpsql.ui.tell import Progress, tell, tell_cost, tell_note
 
 if TYPE_CHECKING:
-    from dpsql.dbapi import Connection, Explanation, Result
+    from dpsql.dbapi.connection import Connection, Explanation, Result
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,16 +12,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
+from dpsql.engine.faults import unexpected
 from dpsql.errors import Error, UsageError
-from dpsql.faults import unexpected
 from dpsql.ui.formats import FORMATS, Style, encode, find_format
 from dpsql.ui.grid import Grid
-from dpsql.ui.inputs import count_results, is_command, split_input
-from dpsql.ui.progress import Progress
-from dpsql.ui.tell import colour_wanted, describe_error, speaks_unicode, tell, tell_cost, tell_note
+from dpsql.ui.streams import count_results, is_command, split_input
+from dpsql.ui.tell import (
+    Progress,
+    colour_wanted,
+    describe_error,
+    speaks_unicode,
+    tell,
+    tell_cost,
+    tell_note,
+)
 
 if TYPE_CHECKING:
-    from dpsql.dbapi import Connection, Cursor, Result
+    from dpsql.dbapi.connection import Connection, Cursor, Result
 
 
 MAX_DEPTH = 8

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 from dpsql.errors import printable
 from dpsql.ui.formats import Style, json_value, render_markdown
-from dpsql.ui.grid import Grid
-from dpsql.ui.numbers import floor_text, short
+from dpsql.ui.grid import Grid, floor_text, short
 
 if TYPE_CHECKING:
     from dpsql.answer.result import ReceiptInfo
-    from dpsql.dbapi import Explanation, Result
+    from dpsql.dbapi.connection import Explanation, Result
 
 MAX_NAME = 40
 

@@ -26,7 +26,7 @@ from dpsql.algebra.blocks import (
 from dpsql.algebra.groups import EXPLICIT, Groups, grouped
 from dpsql.algebra.kron import Kron, contract, kron_apply
 from dpsql.algebra.operator import Array, Operator, exact
-from dpsql.algebra.stack import Stack
+from tests.support.stack import Stack
 
 
 def all_range_rows(n: int) -> Array:

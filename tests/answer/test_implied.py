@@ -13,7 +13,7 @@ import dpsql
 from dpsql.algebra.blocks import Dense, Identity, Prefix
 from dpsql.answer.implied import merge_columns
 from dpsql.answer.result import Result
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 
 CUBE = "SELECT sex, race, income, COUNT(*) AS n FROM adult GROUP BY sex, race, income"
 BY_SEX = "SELECT sex, COUNT(*) AS n FROM adult GROUP BY sex"
@@ -179,7 +179,7 @@ def test_other_data_and_other_catalogs_determine_nothing(demo: Path) -> None:
         assert not is_free(ask(connection, BY_SEX))
     text = (demo / "adult.toml").read_text()
     (demo / "adult.toml").write_text(text.replace("[17, 90]", "[17, 91]"))
-    dpsql.dbapi.migrate_ledger(demo / "adult.toml")
+    dpsql.dbapi.connection.migrate_ledger(demo / "adult.toml")
     with dpsql.connect(demo / "adult.toml", epsilon=1) as connection:
         assert not is_free(ask(connection, BY_SEX))
 

@@ -12,20 +12,20 @@ import pytest
 from dpsql.algebra.blocks import Identity, Prefix
 from dpsql.algebra.ranges import AllRange
 from dpsql.answer.assemble import read_answers
-from dpsql.answer.estimate import estimate
-from dpsql.answer.joint import _rows
+from dpsql.answer.covariance import _rows
 from dpsql.answer.result import Result
 from dpsql.answer.shell import UNKNOWN
-from dpsql.dbapi import Connection
-from dpsql.plan.forecast import Forecast
-from dpsql.plan.kinds import AnyForecast
+from dpsql.dbapi.connection import Connection
 from dpsql.plan.plan import Part
 from dpsql.plan.request import Request
-from dpsql.plan.symmetric_forecast import SymmetricForecast
-from dpsql.plan.workload import Product
 from dpsql.privacy.noise import discrete_gaussian, discrete_laplace
-from tests.plan.test_forecast import worked_example
+from dpsql.strategy.forecast import Forecast
+from dpsql.strategy.kinds import AnyForecast
+from dpsql.strategy.solve import estimate
+from dpsql.strategy.symmetric_forecast import SymmetricForecast
+from dpsql.workload.workload import Product
 from tests.privacy.seam import SeededBits
+from tests.strategy.test_forecast import worked_example
 from tests.support.seam import zero_noise
 from tests.support.symmetric import UNIONS, strategy_of
 
@@ -80,7 +80,7 @@ def test_reported_errors_are_those_of_many_draws(adult: Connection, noise: str) 
     with (
         zero_noise(),
         mock.patch("dpsql.answer.assemble.read_answers", noticed),
-        mock.patch("dpsql.engine.estimate", captured),
+        mock.patch("dpsql.engine.engine.estimate", captured),
     ):
         cursor = adult.executescript(";".join(sql for sql, _ in STATEMENTS))
     request, readings = seen

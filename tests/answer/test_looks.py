@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsql.adaptive.handle import Measured, Query
-from dpsql.adaptive.query import rows
-from dpsql.adaptive.transcript import Look
 from dpsql.algebra.blocks import (
     AllRange,
     Columns,
@@ -24,9 +21,12 @@ from dpsql.algebra.blocks import (
     Total,
     Weighted,
 )
-from dpsql.answer.looks import OPERATORS, decode_looks, encode_looks
-from dpsql.plan.pattern import Pattern
-from dpsql.plan.workload import Product
+from dpsql.answer.codec import OPERATORS, decode_looks, encode_looks
+from dpsql.learn.candidates import rows
+from dpsql.learn.handle import Measured, Query
+from dpsql.learn.transcript import Look
+from dpsql.workload.term import Pattern
+from dpsql.workload.workload import Product
 
 TWO = np.array([[0, 1, 300, 0], [0.5, 0, 0, 0]])
 BLOCKS = [

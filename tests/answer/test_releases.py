@@ -13,9 +13,9 @@ import pytest
 import dpsql
 from dpsql.answer.releases import Release, Releases
 from dpsql.errors import LedgerError
-from dpsql.plan.cells import Cells, cells_of
 from dpsql.plan.plan import Part, Plan
-from dpsql.plan.strategy import Block, Strategy
+from dpsql.strategy.product import Block, Strategy
+from dpsql.workload.cells import Cells, cells_of
 
 
 def example() -> Release:

@@ -9,7 +9,7 @@ import pytest
 
 import dpsql
 from dpsql.answer.result import Result
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 from tests.support.seam import zero_noise
 
 WIDE = "SELECT education, race, sex, income, COUNT(*) AS n FROM adult GROUP BY ALL"

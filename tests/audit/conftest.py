@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.adaptive import backends, marginals
-from dpsql.adaptive.rap import run_rap
+from dpsql.learn import whole_marginals as backends
+from dpsql.learn import whole_marginals as marginals
+from dpsql.learn.rap import run_rap
 
 ROOT = str(Path(__file__).parents[2])
 if ROOT not in sys.path:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.plan.cells import Resolution, cells_of
 from dpsql.plan.noise_law import Noise
 from dpsql.plan.plan import Part, Plan
-from dpsql.plan.strategy import Block, Strategy
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.measure import Vaults, measure
 from dpsql.privacy.receipt import Receipt, issue
+from dpsql.strategy.product import Block, Strategy
+from dpsql.workload.cells import Resolution, cells_of
 
 Counts = NDArray[np.int64]
 POLICY = Policy(Fraction(10**5), Fraction(1, 10**9))

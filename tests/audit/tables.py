@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 import dpsql
 from dpsql.catalog import Catalog
-from dpsql.dbapi import Connection
-from dpsql.plan.cells import Nodes
+from dpsql.dbapi.connection import Connection
 from dpsql.privacy import exact
-from dpsql.privacy.vault.base import open_vault
+from dpsql.privacy.vault.vault import open_vault
+from dpsql.workload.cells import Nodes
 from tests.audit.lower_bound import epsilon_lower_bound
 
 Row = tuple[str | None, float | None, str | None]

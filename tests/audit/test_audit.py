@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 import dpsql
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 from dpsql.plan.noise_law import Noise
 from dpsql.privacy.entropy import Bits
 from tests.audit import checks

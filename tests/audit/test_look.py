@@ -11,7 +11,7 @@ import pytest
 
 from dpsql.plan.noise_law import Noise
 from dpsql.privacy import look
-from dpsql.privacy.norms import joint_norm
+from dpsql.privacy.sensitivity import joint_norm
 from tests.audit.lower_bound import epsilon_lower_bound
 from tests.privacy.looks import World, whole
 

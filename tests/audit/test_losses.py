@@ -16,16 +16,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.adaptive.handle import Candidate, Measured
-from dpsql.adaptive.task import Task, make_task, run_task
 from dpsql.algebra.blocks import Dense, Prefix
+from dpsql.learn.handle import Candidate, Measured
+from dpsql.learn.task import Task, make_task, run_task
 from dpsql.plan.noise_law import Noise
-from dpsql.plan.workload import Product
-from dpsql.privacy import look, norms
+from dpsql.privacy import look
+from dpsql.privacy import sensitivity as norms
+from dpsql.privacy.filter import Filter
 from dpsql.privacy.look import Looks
 from dpsql.privacy.noise import SAMPLERS
-from dpsql.privacy.run import Filter
 from dpsql.privacy.selection import top_choices
+from dpsql.workload.workload import Product
 from tests.privacy.looks import World, dense, whole
 
 DOMAIN = {"a": 2, "b": 3}

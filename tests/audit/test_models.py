@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.adaptive.task import make_task, run_task
+from dpsql.learn.task import make_task, run_task
 from dpsql.privacy import look
 from dpsql.privacy.noise import SAMPLERS
 from tests.audit.lower_bound import epsilon_lower_bound

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 import dpsql
 from dpsql.errors import InternalError, LedgerError
-from dpsql.plan.strategy import Block, Strategy
 from dpsql.privacy import exact, measure, truth
 from dpsql.privacy.accounting import Cost, Policy, cost_at
 from dpsql.privacy.entropy import Bits
 from dpsql.privacy.ledger import Ledger
 from dpsql.privacy.noise import SAMPLERS, discrete_gaussian, discrete_laplace
 from dpsql.privacy.receipt import Receipt, issue
+from dpsql.strategy.product import Block, Strategy
 from tests.audit import checks, widths
 from tests.audit.test_audit import watch_order
 

@@ -15,24 +15,26 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from dpsql import engine
 from dpsql.answer.assemble import assemble_results
 from dpsql.answer.result import Result
 from dpsql.catalog.catalog import Column
-from dpsql.plan.cells import Nodes
+from dpsql.engine import engine
 from dpsql.plan.plan import Part
 from dpsql.privacy import exact, measure
 from dpsql.privacy.noise import SAMPLERS, discrete_laplace
-from dpsql.privacy.vault import connect, encode, fetch, load, nodes
+from dpsql.privacy.vault import encode, fetch, load
+from dpsql.privacy.vault import hardened as connect
 from dpsql.privacy.vault import rows as rows_of
 from dpsql.privacy.vault import source as sources
-from dpsql.privacy.vault.base import Codes
-from dpsql.privacy.vault.cells import Chunk
+from dpsql.privacy.vault import tally as nodes
 from dpsql.privacy.vault.duckdb import DuckDBVault
 from dpsql.privacy.vault.encode import Flags, Floats, Values64
 from dpsql.privacy.vault.fetch import Fetch
+from dpsql.privacy.vault.rows import Digest, Queue
 from dpsql.privacy.vault.source import Source
-from dpsql.privacy.vault.units import Digest, Queue
+from dpsql.privacy.vault.tally import Chunk
+from dpsql.privacy.vault.vault import Codes
+from dpsql.workload.cells import Nodes
 from tests.audit import tables
 from tests.privacy import additivity
 from tests.privacy.evenness import even_choice

@@ -11,10 +11,10 @@ import pytest
 
 from dpsql.algebra.blocks import Dense
 from dpsql.errors import InternalError
-from dpsql.plan import unions as plan
-from dpsql.plan.cells import Unions
 from dpsql.privacy import measure
-from dpsql.privacy.vault import cells
+from dpsql.privacy.vault import tally as cells
+from dpsql.workload import unions as plan
+from dpsql.workload.cells import Unions
 from tests.audit import unions
 
 
@@ -62,6 +62,6 @@ def test_units_told_apart_by_where_their_rows_are(
 def test_equal_groups_of_different_conditions_taken_for_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpsql.plan.target._content", lambda term: tuple(term.factors))
+    monkeypatch.setattr("dpsql.workload.target._content", lambda term: tuple(term.factors))
     with pytest.raises(AssertionError):
         unions.numbers(tmp_path)

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 import dpsql
 from dpsql.algebra.blocks import Dense
-from dpsql.plan.cells import cells_of
 from dpsql.plan.plan import Part, Plan
-from dpsql.plan.workload import Product
 from dpsql.privacy import look
 from dpsql.privacy.noise import SAMPLERS
+from dpsql.workload.cells import cells_of
+from dpsql.workload.workload import Product
 from tests.audit.checks import matrix
 from tests.audit.door import Door, plan_for
 from tests.audit.tables import folder
@@ -188,7 +188,7 @@ def statements(place: Path) -> None:
 
 def _stored(catalog: Path, sql: str, runs: list[tuple[int, list[Event]]], rows: int) -> list[Event]:
     """Ask, note what ran at the door, and return the types and shapes of what was stored."""
-    from dpsql.answer import stored
+    from dpsql.answer import codec as stored
     from dpsql.privacy import measure
 
     kept: list[Event] = []

@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 from dpsql.sql.compiled import Compiled
 from tests.support.grammar import (
     Sampler,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import dpsql
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 from tests.support.grammar import Sampler, emitted, mutated, read_cases, verdict
 from tests.support.oracle import open_world
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import dpsql
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 from tests.support.oracle import open_world
 from tests.support.world import ledger_state, watching
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 from tests.support.world import catalog_text, write_data
 
 

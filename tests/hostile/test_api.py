@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.cursor import parse_script
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
+from dpsql.dbapi.cursor import parse_script
 from dpsql.plan.request import Request, make_plan
 from dpsql.privacy.accounting import laplace_cost
 from dpsql.privacy.measure import measure
@@ -124,7 +124,7 @@ def test_a_failure_after_the_charge_has_one_text(connection: Connection) -> None
     def fail(*_: object) -> None:
         raise MemoryError("secret 12345")
 
-    with mock.patch("dpsql.engine.assemble_results", fail):
+    with mock.patch("dpsql.engine.engine.assemble_results", fail):
         errors = [refusal(lambda: connection.execute(COUNT)) for _ in range(2)]
         errors.append(refusal(lambda: connection.execute("SELECT COUNT(*) FROM visits")))
     assert {error.code for error in errors} == {"E_UNEXPECTED"}

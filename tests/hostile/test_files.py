@@ -14,11 +14,12 @@ from unittest import mock
 import pytest
 
 import dpsql
-from dpsql import curator, files
+from dpsql import files
 from dpsql.answer import modelled, releases
 from dpsql.answer.releases import Releases, _Store
-from dpsql.plan import cache
-from dpsql.privacy.durable import replace_file
+from dpsql.files import replace_file
+from dpsql.privacy import curator
+from dpsql.search import cache
 from dpsql.ui import repl
 
 ROOT = Path(__file__).parents[2] / "dpsql"
@@ -137,15 +138,14 @@ def test_a_name_that_is_taken_meanwhile_is_not_replaced(tmp_path: Path) -> None:
 
 
 OPENERS = {
-    "files.py": "the one place",
-    "curator.py": "the catalog: opened as new, with the rights that it had",
-    "plan/cache.py": "from a descriptor that is new",
-    "privacy/durable.py": "lock files: never truncated, never through a link",
+    "files.py": "the one place; lock files: never truncated, never through a link",
+    "privacy/curator.py": "the catalog: opened as new, with the rights that it had",
+    "search/cache.py": "from a descriptor that is new",
     "privacy/store.py": "SQLite, over a file made before",
     "answer/releases.py": "SQLite, over a file made before",
     "answer/synthetics.py": "SQLite, over a file made before",
-    "answer/stored.py": "an archive in memory",
-    "ui/output.py": "files with new names beside the wanted ones",
+    "answer/codec.py": "an archive in memory",
+    "ui/streams.py": "files with new names beside the wanted ones",
     "ui/cli.py": "the null device",
 }
 

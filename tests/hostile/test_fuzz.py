@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import dpsql
 from dpsql.catalog import Catalog
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 from tests.support.world import BOOK, cases
 
 CATALOG = """

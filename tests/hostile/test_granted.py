@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
+from dpsql.engine.granted import Granted
 from dpsql.errors import UsageError
-from dpsql.granted import Granted
 from tests.support.people import people
 
 SECRET = "s3cret"
@@ -158,7 +158,7 @@ def test_errors_quote_nothing_of_a_file(
 def test_errors_that_quote_a_file_are_found(
     world: Connection, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpsql.engine.unquoted", lambda *_: nullcontext())
+    monkeypatch.setattr("dpsql.engine.engine.unquoted", lambda *_: nullcontext())
     with pytest.raises(AssertionError):
         test_errors_quote_nothing_of_a_file(world, own, WRONG[0], "")
 

@@ -19,17 +19,18 @@ import pytest
 import dpsql
 from benchmarks import interrupts
 from benchmarks.interrupts import Interrupts
-from dpsql import clipping, engine
-from dpsql.answer.estimate import estimate
 from dpsql.answer.releases import Releases
 from dpsql.answer.synthetics import Synthetics
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
+from dpsql.engine import clip as clipping
+from dpsql.engine import engine
 from dpsql.interrupts import Allowed, Held, Watched, check
 from dpsql.plan import request
 from dpsql.privacy import ledger as privacy_ledger
 from dpsql.privacy.ledger import Ledger
-from dpsql.privacy.vault.base import sealed
+from dpsql.privacy.vault.vault import sealed
 from dpsql.sealed import Sealed
+from dpsql.strategy.solve import estimate
 from dpsql.ui.repl import run_prompt
 from dpsql.ui.session import Session
 
@@ -131,7 +132,7 @@ def test_from_the_debit_to_the_release_an_interrupt_waits(
 def test_a_step_that_does_not_wait_is_found(
     few: Interrupts, step: tuple[Any, str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpsql.charges.Held", nullcontext)
+    monkeypatch.setattr("dpsql.engine.charges.Held", nullcontext)
     assert interrupt_at(few, step, before=True).wrong
 
 

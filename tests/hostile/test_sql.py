@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 from tests.support.world import BOOK, ROOT, ROWS, Case, cases, ledger_state, refusal, watching
 
 SQL = cases("sql")

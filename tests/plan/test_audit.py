@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsql.answer.reconstruct import reconstruct
-from dpsql.answer.reconstruct_symmetric import reconstruct_symmetric
 from dpsql.plan import Workload, select
-from dpsql.plan.bounds import svd_bound
-from dpsql.plan.convention import unit_error
-from dpsql.plan.forecast import noise_variances
-from dpsql.plan.kinds import AnyStrategy
 from dpsql.plan.noise_law import Noise
-from dpsql.plan.strategy import Strategy
-from dpsql.plan.symmetric_strategy import SymmetricStrategy
+from dpsql.search.bounds import svd_bound
+from dpsql.strategy.convention import unit_error
+from dpsql.strategy.forecast import noise_variances
+from dpsql.strategy.kinds import AnyStrategy
+from dpsql.strategy.product import Strategy
+from dpsql.strategy.solve import reconstruct
+from dpsql.strategy.symmetric import SymmetricStrategy
+from dpsql.strategy.symmetric_solve import reconstruct_symmetric
 
 Matrix = NDArray[Any]
 

@@ -13,7 +13,7 @@ from dpsql.algebra.operator import Array, Operator
 from dpsql.plan import baselines
 from dpsql.plan.greedy import data_cube_error, greedy_hierarchy
 from dpsql.plan.noise_law import Noise
-from dpsql.plan.workload import Product, Workload
+from dpsql.workload.workload import Product, Workload
 
 LAPLACE: Noise = "laplace"
 GAUSSIAN: Noise = "gaussian"

@@ -12,8 +12,8 @@ import pytest
 from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
 from dpsql.plan.noise_law import Noise
-from dpsql.plan.select import MECHANISMS
-from dpsql.plan.strategy import Strategy
+from dpsql.search.select import MECHANISMS
+from dpsql.strategy.product import Strategy
 
 EDGES: dict[str, Workload] = {
     "no attribute": Workload({}, [{}]),

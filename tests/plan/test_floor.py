@@ -12,16 +12,16 @@ import pytest
 
 from benchmarks import floor
 from dpsql.algebra.worst import worst_cell
-from dpsql.cursor import parse_script
-from dpsql.dbapi import Connection
-from dpsql.plan.convention import unit_error
+from dpsql.dbapi.connection import Connection
+from dpsql.dbapi.cursor import parse_script
+from dpsql.plan.baselines import plain_sensitivity
 from dpsql.plan.noise_law import Noise
-from dpsql.plan.plain import plain_sensitivity
 from dpsql.plan.request import Request, make_plan
-from dpsql.plan.target import reading_variance
-from dpsql.plan.templates.few import Few, few_candidates, gaussian_optimum, read_few
-from dpsql.plan.templates.problem import Problem
-from dpsql.plan.workload import Workload
+from dpsql.search.few import Few, few_candidates, gaussian_optimum, read_few
+from dpsql.search.problem import Problem
+from dpsql.strategy.convention import unit_error
+from dpsql.workload.target import reading_variance
+from dpsql.workload.workload import Workload
 
 COUNT = int(os.environ.get("FLOOR_COUNT", "1"))
 ALTERNATIVES = ("auto", "identity", "workload", "marginals")

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from dpsql.errors import ProgrammingError
-from dpsql.plan import Workload, cache, select
-from dpsql.plan.coarsen import coarsen
-from dpsql.plan.convention import unit_error
-from dpsql.plan.select import CERTIFIED, Selection, choose
-from dpsql.plan.strategy import Strategy
-from dpsql.plan.symmetric_strategy import SymmetricStrategy
+from dpsql.plan import Workload, select
+from dpsql.search import cache
+from dpsql.search.select import CERTIFIED, Selection, choose
+from dpsql.strategy.convention import unit_error
+from dpsql.strategy.product import Strategy
+from dpsql.strategy.symmetric import SymmetricStrategy
+from dpsql.workload.coarsen import coarsen
 from tests.support.symmetric import UNIONS
 
 MIXED = UNIONS["mixed"]

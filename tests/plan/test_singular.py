@@ -16,17 +16,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsql.answer.reconstruct import reconstruct
-from dpsql.answer.reconstruct_queries import reconstruct_queries
-from dpsql.answer.reconstruct_symmetric import reconstruct_symmetric
 from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
-from dpsql.plan.convention import unit_variances
-from dpsql.plan.kinds import AnyBlock, AnyStrategy
 from dpsql.plan.noise_law import Noise
-from dpsql.plan.select import MECHANISMS
-from dpsql.plan.strategy import Strategy
-from dpsql.plan.symmetric_strategy import SymmetricStrategy
+from dpsql.search.select import MECHANISMS
+from dpsql.strategy.convention import unit_variances
+from dpsql.strategy.kinds import AnyBlock, AnyStrategy
+from dpsql.strategy.product import Strategy
+from dpsql.strategy.queries_solve import reconstruct_queries
+from dpsql.strategy.solve import reconstruct
+from dpsql.strategy.symmetric import SymmetricStrategy
+from dpsql.strategy.symmetric_solve import reconstruct_symmetric
 
 ROUNDS = int(os.environ.get("DPSQL_SINGULAR", "18"))
 SIZES = [[24], [12], [30], [6, 4], [12, 3], [8, 6], [6, 4, 2], [3, 4, 5]]

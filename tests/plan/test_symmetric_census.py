@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from dpsql.algebra.blocks import IdentityTotal
-from dpsql.plan.coarsen import coarsen
-from dpsql.plan.templates.symmetric import symmetric_optimum
-from dpsql.plan.workload import Workload
+from dpsql.search.interchange import symmetric_optimum
+from dpsql.workload.coarsen import coarsen
+from dpsql.workload.workload import Workload
 
 
 def census(states: int = 1) -> Workload:

@@ -7,11 +7,11 @@ from itertools import combinations
 
 import pytest
 
-from dpsql.plan.bounds import svd_bound
-from dpsql.plan.convention import unit_error
-from dpsql.plan.select import select
-from dpsql.plan.templates.symmetric_sums import plan_all_marginals
-from dpsql.plan.workload import Workload
+from benchmarks.reference.symmetric_sums import plan_all_marginals
+from dpsql.search.bounds import svd_bound
+from dpsql.search.select import select
+from dpsql.strategy.convention import unit_error
+from dpsql.workload.workload import Workload
 
 
 @pytest.mark.parametrize("sizes", [(3, 3, 3, 3), (2, 5, 2, 4, 5), (7,)])

@@ -26,12 +26,12 @@ import pyarrow.parquet as pq
 
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
-from dpsql.plan.cells import AnyResolution, Nodes, cells_of
 from dpsql.privacy.vault import source as sources
-from dpsql.privacy.vault.base import Counts
-from dpsql.privacy.vault.connect import connect
+from dpsql.privacy.vault.hardened import connect
 from dpsql.privacy.vault.load import load_rows
 from dpsql.privacy.vault.rows import Rows, tally, view
+from dpsql.privacy.vault.vault import Counts
+from dpsql.workload.cells import AnyResolution, Nodes, cells_of
 
 SALT = "00112233445566778899aabbccddeeff"
 DAY = 86_400 * 10**6

@@ -13,7 +13,7 @@ import sys
 import threading
 
 import dpsql
-from dpsql.dbapi import connect
+from dpsql.dbapi.connection import connect
 
 
 def ask(catalog: str, epsilon: float, sql: str, gate: threading.Barrier, out: int) -> None:

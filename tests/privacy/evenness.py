@@ -11,9 +11,8 @@ import numpy as np
 
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Periods
-from dpsql.privacy.vault.connect import connect
-from dpsql.privacy.vault.rows import Rows, line_up
-from dpsql.privacy.vault.units import Digest, number_texts
+from dpsql.privacy.vault.hardened import connect
+from dpsql.privacy.vault.rows import Digest, Rows, line_up, number_texts
 
 SALTS = 200
 PEOPLE = 80

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.adaptive.handle import Candidate
 from dpsql.algebra.blocks import Dense, Identity, Prefix
 from dpsql.algebra.operator import Operator
+from dpsql.learn.handle import Candidate
 from dpsql.plan.noise_law import Noise
-from dpsql.plan.workload import Product
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
+from dpsql.privacy.filter import Run
 from dpsql.privacy.look import Looks, SumLooks, open_handle, open_sums
 from dpsql.privacy.measure import Vaults
 from dpsql.privacy.receipt import Receipt, issue
-from dpsql.privacy.run import Run
+from dpsql.workload.workload import Product
 
 Counts = NDArray[np.int64]
 POLICY = Policy(Fraction(10**5), Fraction(1, 10**9))

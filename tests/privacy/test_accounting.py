@@ -14,15 +14,18 @@ from dpsql.errors import DataError
 from dpsql.privacy.accounting import (
     Cost,
     Policy,
+    best_order,
+    conversion,
     cost_at,
     epsilon_for,
     gaussian_cost,
     laplace_cost,
+    order_for_rho,
+    randomised_response,
     rho_for,
 )
 from dpsql.privacy.amounts import LIMIT, UNITS, units_up
-from dpsql.privacy.renyi import best_order, conversion, order_for_rho, randomised_response
-from dpsql.privacy.spent import Spent
+from dpsql.privacy.chain import Spent
 
 TENTH, HUNDREDTH = Fraction(1, 10), Fraction(1, 100)
 NANO = Fraction(1, 10**9)

@@ -9,10 +9,10 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 from dpsql.errors import ProgrammingError
-from dpsql.plan.cells import Cells, Resolution
 from dpsql.plan.request import Planned, Request, make_plan
+from dpsql.workload.cells import Cells, Resolution
 
 Change = Callable[[Mapping[str, Resolution]], Mapping[str, Resolution]]
 BY_SEX = "SELECT sex, COUNT(*) FROM adult GROUP BY sex"
@@ -39,7 +39,7 @@ def run(adult: Connection, change: Change) -> None:
         part = replace(part, resolutions=change(part.resolutions))
         return replace(planned, plan=replace(planned.plan, parts=(part,)))
 
-    with mock.patch("dpsql.engine.make_plan", changed):
+    with mock.patch("dpsql.engine.engine.make_plan", changed):
         adult.execute(BY_SEX)
 
 

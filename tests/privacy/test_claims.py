@@ -11,10 +11,9 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql import engine
+from dpsql.engine import engine
 from dpsql.errors import LedgerError
-from dpsql.privacy.claims import claim_sources
-from dpsql.privacy.sources import Sources
+from dpsql.privacy.claims import Sources, claim_sources
 
 
 def test_a_source_belongs_to_one_ledger(tmp_path: Path) -> None:
@@ -189,7 +188,7 @@ def test_claims_beside_the_anchors_alone_are_not_enough(
 def test_public_tables_that_are_not_checked_are_found(
     demo: Path, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpsql.privacy.sources.refuse_claimed", lambda *_: None)
+    monkeypatch.setattr("dpsql.privacy.claims.refuse_claimed", lambda *_: None)
     second_budget(demo, way)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dpsql import files as durable
 from dpsql.errors import BudgetExceeded
-from dpsql.privacy import durable
 from dpsql.privacy.accounting import Policy
 from dpsql.privacy.ledger import Ledger
 from tests.privacy.place import POLICY, PURE, TENTH, Place, refused, spend

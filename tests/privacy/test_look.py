@@ -18,19 +18,19 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from dpsql.adaptive.handle import Candidate, Handle
 from dpsql.algebra.blocks import Dense
 from dpsql.catalog import Catalog
 from dpsql.errors import BudgetExceeded, Error, InternalError, LedgerError
+from dpsql.learn.handle import Candidate, Handle
 from dpsql.plan.noise_law import Noise
-from dpsql.plan.workload import Product
 from dpsql.privacy import look, truth
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.exact import apply_rows_unbounded
+from dpsql.privacy.filter import Run
 from dpsql.privacy.ledger import Ledger
 from dpsql.privacy.look import Looks, open_handle
 from dpsql.privacy.measure import Vaults
-from dpsql.privacy.run import Run
+from dpsql.workload.workload import Product
 from tests.privacy.judge import agrees, chi_square, gaussian_masses, laplace_masses
 from tests.privacy.looks import World, cell, dense, some_candidate, whole
 

@@ -17,15 +17,11 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpsql.algebra.blocks import Dense, Identity
-from dpsql.answer.estimate import estimate
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import InternalError, LedgerError, ProgrammingError
-from dpsql.plan.cells import AnyResolution, Nodes, Resolution, cells_of
 from dpsql.plan.noise_law import Noise
 from dpsql.plan.plan import Part, Plan, split_amount
-from dpsql.plan.strategy import Block, Strategy
-from dpsql.plan.workload import Product
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.exact import apply_orbits, apply_rows, apply_rows_unbounded
 from dpsql.privacy.ledger import Ledger, Receipt
@@ -36,7 +32,11 @@ from dpsql.privacy.measure import (
     measure,
     read_public,
 )
-from dpsql.privacy.vault.base import Vault, open_vault
+from dpsql.privacy.vault.vault import Vault, open_vault
+from dpsql.strategy.product import Block, Strategy
+from dpsql.strategy.solve import estimate
+from dpsql.workload.cells import AnyResolution, Nodes, Resolution, cells_of
+from dpsql.workload.workload import Product
 from tests.support.seam import zero_noise
 from tests.support.symmetric import strategy_of
 

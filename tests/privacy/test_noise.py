@@ -22,10 +22,11 @@ from dpsql.privacy.noise import (
     bern_exp_one,
     discrete_gaussian,
     discrete_laplace,
+    exp_bounds,
     geometric_e,
+    inverse_e_word,
     uniform_below,
 )
-from dpsql.privacy.series import exp_bounds, inverse_e_word
 from tests.privacy.judge import (
     agrees,
     chi_square,

@@ -8,9 +8,9 @@ import pytest
 from dpsql.algebra.blocks import Dense, Identity, Weighted
 from dpsql.errors import InternalError
 from dpsql.plan.noise_law import Norm
-from dpsql.plan.workload import Product
-from dpsql.privacy import norms
-from dpsql.privacy.norms import Reader, are_disjoint, joint_norm, largest_column
+from dpsql.privacy import sensitivity as norms
+from dpsql.privacy.sensitivity import Reader, are_disjoint, joint_norm, largest_column
+from dpsql.workload.workload import Product
 from tests.privacy.looks import cell, dense, some_candidate, whole
 
 DOMAIN = {"a": 3, "b": 4, "c": 2}

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from dpsql.errors import InternalError
 from dpsql.plan.noise_law import Noise
-from dpsql.plan.pattern import Pattern
 from dpsql.privacy import look, truth
 from dpsql.privacy.noise import SAMPLERS
+from dpsql.workload.term import Pattern
 from tests.privacy.looks import World, dense, some_candidate
 
 DOMAIN = {"a": 3, "c": 4, "b": 2}

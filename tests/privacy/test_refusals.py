@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from dpsql.dbapi import Connection, verify_ledger
+from dpsql.dbapi.connection import Connection, verify_ledger
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.privacy.accounting import Cost, Policy, gaussian_cost, laplace_cost, rho_for
 from dpsql.privacy.chain import LONGEST_SQL, WHOLE, State

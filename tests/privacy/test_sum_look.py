@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.adaptive.handle import SumHandle
 from dpsql.errors import BudgetExceeded, InternalError, LedgerError
+from dpsql.learn.handle import SumHandle
 from dpsql.plan.noise_law import Noise
 from dpsql.privacy import look
 from dpsql.privacy.look import SumLooks, open_sums

@@ -16,7 +16,7 @@ import pytest
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
 from dpsql.errors import ProgrammingError
-from dpsql.privacy.vault.base import Classes, Counts, open_vault
+from dpsql.privacy.vault.vault import Classes, Counts, open_vault
 
 SALT = b"0123456789abcdef"
 DAY = dt.date(2024, 1, 1)
@@ -282,7 +282,7 @@ def test_all_classes_dropped_gives_no_cells(tmp_path: Path) -> None:
 
 
 def test_many_rows_in_many_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpsql.privacy.vault.cells.CHUNK", 7)
+    monkeypatch.setattr("dpsql.privacy.vault.tally.CHUNK", 7)
     rows = random_rows(["flag", "bit"], 300, 5)
     table = table_of(["flag", "bit"], write(tmp_path / "t.parquet", ["flag", "bit"], rows))
     got = count(table, ["bit", "flag"])

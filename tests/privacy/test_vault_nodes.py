@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Values
 from dpsql.errors import ProgrammingError
-from dpsql.plan.cells import Cells, Nodes, Resolution, block_unit, cells_of, grid_for
-from dpsql.privacy.vault.base import Vault, open_vault
-from dpsql.privacy.vault.nodes import to_grid
+from dpsql.privacy.vault.tally import to_grid
+from dpsql.privacy.vault.vault import Vault, open_vault
+from dpsql.workload.cells import Cells, Nodes, Resolution, block_unit, cells_of, grid_for
 
 SALT = b"0123456789abcdef"
 Integers = NDArray[np.int64]

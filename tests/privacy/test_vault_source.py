@@ -18,12 +18,12 @@ import pytest
 
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values, count_periods
-from dpsql.dbapi import draft_catalog
+from dpsql.dbapi.connection import draft_catalog
 from dpsql.errors import DataUnavailable, InternalError
-from dpsql.privacy.vault.base import Counts, open_vault, sealed
-from dpsql.privacy.vault.connect import connect, is_switched_off
 from dpsql.privacy.vault.duckdb import DuckDBVault, describe_source
+from dpsql.privacy.vault.hardened import connect, is_switched_off
 from dpsql.privacy.vault.source import open_source
+from dpsql.privacy.vault.vault import Counts, open_vault, sealed
 
 SALT = b"0123456789abcdef"
 AGE = Column("age", "integer", IntegerRange(17, 19), null=True)

@@ -13,7 +13,7 @@ import pytest
 
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange, Values
-from dpsql.privacy.vault.base import Counts, open_vault
+from dpsql.privacy.vault.vault import Counts, open_vault
 from tests.privacy.evenness import even_choice
 
 SALT = b"0123456789abcdef"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 from dpsql.privacy.measure import Vaults
 
 SQL = "SELECT sex, COUNT(*) FROM adult GROUP BY sex"

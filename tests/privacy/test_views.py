@@ -17,10 +17,10 @@ import pytest
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange, Values
 from dpsql.errors import ProgrammingError
-from dpsql.plan.cells import Nodes, cells_of
-from dpsql.privacy.vault.base import Counts, Vault, open_vault
 from dpsql.privacy.vault.encode import Flags
-from dpsql.privacy.vault.units import Queue
+from dpsql.privacy.vault.rows import Queue
+from dpsql.privacy.vault.vault import Counts, Vault, open_vault
+from dpsql.workload.cells import Nodes, cells_of
 
 TABLES = int(os.environ.get("VIEW_TABLES", "12"))
 SALT = b"0123456789abcdef"

@@ -8,7 +8,7 @@ import pytest
 
 import dpsql
 from dpsql.catalog import Catalog
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 from dpsql.errors import Error
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.lexemes import split_statements

@@ -19,7 +19,7 @@ import pytest
 
 import dpsql
 from dpsql.catalog.domain import Bins, Periods, add_periods
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 from tests.support.grammar import verdict
 
 STATEMENTS = int(os.environ.get("EDGE_STATEMENTS", "120"))

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from dpsql.errors import Error
+from dpsql.sql.clauses import read_truncation
 from dpsql.sql.lexemes import lex, split_script, split_statements
 from dpsql.sql.parameters import bind_parameters, render_literal
 from dpsql.sql.parse import MAX_TEXT, Statement, parse
-from dpsql.sql.truncation import read_truncation
 
 
 def parse_one(text: str) -> Statement:

@@ -19,12 +19,12 @@ from lark.grammar import NonTerminal, Rule
 import dpsql
 from dpsql.answer.modelled import check_target
 from dpsql.answer.synthetics import check_name, find_synthetic
-from dpsql.dbapi import Connection
-from dpsql.facts import describe
-from dpsql.scripts import plan_offered
+from dpsql.dbapi.connection import Connection
+from dpsql.dbapi.script import plan_offered
+from dpsql.dbapi.show import describe
+from dpsql.sql.clauses import SHARED
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.lexemes import split_statements
-from dpsql.sql.options import SHARED
 from dpsql.sql.parse import Statement, parse
 from dpsql.sql.synthetic import Creation
 

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 import dpsql
 from dpsql.answer.result import Result
-from dpsql.asking import form_request
 from dpsql.catalog.domain import IntegerRange
-from dpsql.dbapi import Connection
-from dpsql.plan.cells import Nodes
+from dpsql.dbapi.connection import Connection
+from dpsql.engine.terms import form_request
 from dpsql.plan.request import make_plan
-from dpsql.plan.views import find_views
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
+from dpsql.workload.cells import Nodes
+from dpsql.workload.target import find_views
 from tests.support.statements import Statement
 
 CATALOG = """

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import IdentityTotal, Total
-from dpsql.plan.symmetric_strategy import SymmetricStrategy
-from dpsql.plan.templates.symmetric import symmetric_optimum
-from dpsql.plan.workload import Product, Workload
+from dpsql.search.interchange import symmetric_optimum
+from dpsql.strategy.symmetric import SymmetricStrategy
+from dpsql.workload.workload import Product, Workload
 
 BINS = [[1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 1, 1]]
 ONE = [[1, 0, 0, 0]]

@@ -18,7 +18,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.dbapi import Connection
+from dpsql.dbapi.connection import Connection
 from dpsql.privacy.vault.duckdb import DuckDBVault
 
 ROOT = Path(__file__).parents[2]

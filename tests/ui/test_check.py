@@ -15,11 +15,12 @@ import duckdb
 import pytest
 
 import dpsql as package
-from dpsql import checking, dbapi
 from dpsql.catalog import Catalog
+from dpsql.dbapi import checking
+from dpsql.dbapi import connection as dbapi
 from dpsql.errors import DataError
-from dpsql.plan.workload import Product
 from dpsql.privacy.inspect import Figures, inspect_rows
+from dpsql.workload.workload import Product
 
 Run = Callable[..., Any]
 

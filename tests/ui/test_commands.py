@@ -16,7 +16,7 @@ import pytest
 
 from dpsql.errors import UsageError
 from dpsql.ui.commands import COMMANDS, find_command
-from dpsql.ui.inputs import split_input
+from dpsql.ui.streams import split_input
 
 Run = Callable[..., Any]
 
@@ -134,7 +134,7 @@ def test_a_fault_of_dpsql_is_told_without_its_text(
     def fail(*arguments: object) -> None:
         raise ValueError("secret 42")
 
-    monkeypatch.setattr("dpsql.dbapi.Connection.executescript", fail)
+    monkeypatch.setattr("dpsql.dbapi.connection.Connection.executescript", fail)
     done = dpsql(adult, "-c", COUNT)
     assert done.status == 3
     assert "ValueError" in done.err

@@ -39,7 +39,7 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     status, modules = json.loads(done.stderr)
     assert status == 0
     assert not HEAVY & set(modules)
-    assert "dpsql.dbapi" not in modules
+    assert "dpsql.dbapi.connection" not in modules
 
 
 def test_the_main_module_prints_help() -> None:

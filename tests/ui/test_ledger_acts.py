@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dpsql.dbapi import connect
+from dpsql.dbapi.connection import connect
 from dpsql.errors import LedgerError
 
 Run = Callable[..., Any]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.errors import UsageError
-from dpsql.ui.output import OutputDirectory, OutputFile
+from dpsql.ui.streams import OutputDirectory, OutputFile
 
 
 def names(folder: Path) -> list[str]:

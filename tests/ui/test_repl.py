@@ -191,7 +191,7 @@ def test_no_colour_is_honoured(adult: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_long_wait_shows_progress(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from io import StringIO
 
-    from dpsql.ui.progress import Progress
+    from dpsql.ui.tell import Progress
 
     class Screen(StringIO):
         encoding = "utf-8"

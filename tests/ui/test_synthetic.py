@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import dpsql as package
-from dpsql.dbapi import verify_ledger
+from dpsql.dbapi.connection import verify_ledger
 from dpsql.ui.complete import Vocabulary, complete_sql
 from tests.ui.conftest import Run
 from tests.ui.test_repl import Terminal
@@ -131,7 +131,7 @@ def test_progress_says_what_a_run_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     from io import StringIO
 
-    from dpsql.ui.progress import Progress
+    from dpsql.ui.tell import Progress
 
     class Screen(StringIO):
         encoding = "utf-8"

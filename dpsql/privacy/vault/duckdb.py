@@ -9,22 +9,21 @@ from pathlib import Path
 
 from dpsql.catalog.catalog import Table
 from dpsql.errors import ProgrammingError
-from dpsql.plan.cells import AnyResolution, cells_of
-from dpsql.privacy.vault.base import Classes, Counts, sealed
-from dpsql.privacy.vault.connect import connect
 from dpsql.privacy.vault.encode import Flags
-from dpsql.privacy.vault.kinds import ACCEPTED, family
+from dpsql.privacy.vault.hardened import connect
 from dpsql.privacy.vault.load import load_rows
 from dpsql.privacy.vault.readable import check_readable
 from dpsql.privacy.vault.rows import Rows, fits, tally, view
-from dpsql.privacy.vault.source import Source, open_source, unavailable
+from dpsql.privacy.vault.source import ACCEPTED, Source, family, open_source, unavailable
+from dpsql.privacy.vault.vault import Classes, Counts, sealed
+from dpsql.workload.cells import AnyResolution, cells_of
 
 MOST_VIEWS = 16
 """Views that are remembered, one byte per row each."""
 
 
 class DuckDBVault:
-    """A table in Parquet, CSV or DuckDB files; see :class:`dpsql.privacy.vault.base.Vault`.
+    """A table in Parquet, CSV or DuckDB files; see :class:`dpsql.privacy.vault.vault.Vault`.
 
     Guarantee: rows outside the declared view are dropped, then each unit keeps at most
     ``max_rows`` rows, chosen by a salted hash of the unit's own rows alone. What a row is, is a

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
-from dpsql.privacy.vault.base import Codes, Counts
 from dpsql.privacy.vault.fetch import MISSING, UNKNOWN
+from dpsql.privacy.vault.vault import Codes, Counts
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins, Values
-from dpsql.privacy.vault.kinds import SHORT, family
+from dpsql.privacy.vault.source import SHORT, family
 
 MISSING = -(1 << 63)
 UNKNOWN = MISSING + 1

@@ -11,14 +11,21 @@ import numpy as np
 
 from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.domain import Bins
-from dpsql.privacy.vault.base import Codes
-from dpsql.privacy.vault.connect import create_enum
 from dpsql.privacy.vault.encode import Floats, Values64, clip, encode, read_number, read_whole
 from dpsql.privacy.vault.fetch import Fetch, Identity, fetch_column, fetch_unit
-from dpsql.privacy.vault.nodes import find_places
-from dpsql.privacy.vault.rows import Rows, line_up
+from dpsql.privacy.vault.hardened import create_enum
+from dpsql.privacy.vault.rows import (
+    Digest,
+    Owners,
+    Rows,
+    line_up,
+    number_doubles,
+    number_texts,
+    number_whole,
+)
 from dpsql.privacy.vault.source import Source
-from dpsql.privacy.vault.units import Digest, Owners, number_doubles, number_texts, number_whole
+from dpsql.privacy.vault.tally import find_places
+from dpsql.privacy.vault.vault import Codes
 
 VECTORS = 32
 """How many vectors of 2,048 rows are fetched at once."""

@@ -9,7 +9,7 @@ import duckdb
 
 from dpsql.catalog.catalog import Table
 from dpsql.errors import InternalError, ProgrammingError
-from dpsql.privacy.vault.connect import connect
+from dpsql.privacy.vault.hardened import connect
 from dpsql.privacy.vault.source import Source, open_source, stored_types, unavailable
 
 MOST_ROWS = 100_000

@@ -1,0 +1,143 @@
+"""Standard errors of what is computed from several noisy numbers of one release.
+
+The delta method: the variance of a smooth function is, to first order, that of the linear one with
+the same slopes, and the covariances of the noisy numbers are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.algebra.blocks import Dense
+from dpsql.algebra.operator import Operator
+from dpsql.sql.compiled import Compiled
+from dpsql.sql.query import Influence
+from dpsql.strategy.kinds import AnyForecast
+from dpsql.workload.layout import Place
+from dpsql.workload.target import Reading, Readings
+from dpsql.workload.workload import Product
+
+Column = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+CHUNK = 1 << 22
+"""Numbers handled at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """The noisy numbers of one statement: how they are read off a release, and its errors.
+
+    ``variances`` are NaN where a model or a projection answered; such places have no reading.
+    """
+
+    index: int
+    item: Compiled
+    variances: Mapping[Place, Column]
+    readings: Readings
+    forecasts: Mapping[int, AnyForecast]
+
+    def errors(
+        self, influences: Sequence[Influence], rows: Sequence[tuple[Any, ...]]
+    ) -> tuple[float | None, ...]:
+        """The standard error of a column in every row; None where it or a slope is not known."""
+        slopes = np.ones((len(influences), len(rows)))
+        cells = np.empty((len(influences), len(rows)))
+        for p, each in enumerate(influences):
+            cells[p] = [np.nan if row[each.cell] is None else row[each.cell] for row in rows]
+            if each.slope is not None:
+                slopes[p] = [np.nan if row[each.slope] is None else row[each.slope] for row in rows]
+        out = np.full(len(rows), np.nan)
+        known = np.isfinite(slopes).all(axis=0) & np.isfinite(cells).all(axis=0)
+        out[known] = self._variance(influences, cells[:, known].astype(np.int64), slopes[:, known])
+        return tuple(float(np.sqrt(max(v, 0.0))) if np.isfinite(v) else None for v in out.tolist())
+
+    def _variance(self, influences: Sequence[Influence], cells: Rows, slopes: Column) -> Column:
+        total = np.zeros(cells.shape[1])
+        for p, one in enumerate(influences):
+            for q, two in enumerate(influences[: p + 1]):
+                shared = self.covariance(one, cells[p], two, cells[q])
+                total += (1 if p == q else 2) * slopes[p] * slopes[q] * shared
+        return total
+
+    def covariance(self, one: Influence, left: Rows, two: Influence, right: Rows) -> Column:
+        """The covariance of cells ``left`` of one aggregate with cells ``right`` of another."""
+        out = np.zeros(len(left))
+        for place, here, rows in self._places(one, left):
+            for other, there, others in self._places(two, right):
+                both = here & there
+                if both.any():
+                    out[both] = self._paired(place, rows[both], other, others[both])
+        return out
+
+    def _places(
+        self, influence: Influence, cells: Rows
+    ) -> list[tuple[Place, NDArray[np.bool_], Rows]]:
+        """The answers of an aggregate, one by grouping set, and which cells are rows of each."""
+        first = sum(len(select.answers) for select in self.item.selects[: influence.select])
+        select = self.item.selects[influence.select]
+        count, start, found = len(select.query.aggregates), 0, []
+        for branch, each in enumerate(select.branches):
+            rows = cells - start
+            place = (self.index, first + branch * count + influence.aggregate)
+            found.append((place, (rows >= 0) & (rows < each.rows), rows))
+            start += each.rows
+        return found
+
+    def _paired(self, one: Place, left: Rows, two: Place, right: Rows) -> Column:
+        if one not in self.variances or two not in self.variances:
+            return np.zeros(len(left))
+        for place, rows in ((one, left), (two, right)):
+            if place not in self.readings:
+                return np.asarray(self.variances[place][rows])
+        if self.readings[one][0] != self.readings[two][0]:
+            return np.zeros(len(left))
+        pairs, back = np.unique(np.stack([left, right]), axis=1, return_inverse=True)
+        flat = [self._flat(place, rows) for place, rows in ((one, pairs[0]), (two, pairs[1]))]
+        part, first, _ = self.readings[one]
+        found = self._covariances(part, first, flat[0], self.readings[two][1], flat[1])
+        return found[back.reshape(-1)]
+
+    def _flat(self, place: Place, rows: Rows) -> Rows:
+        """Where result rows stand in the order of the columns of a reading."""
+        answer = [answer for _, answer in self.item.answers()][place[1]]
+        whole = np.arange(len(self.variances[place]), dtype=np.float64)
+        return answer.arrange(whole, self.readings[place][2])[rows].astype(np.int64)
+
+    def _covariances(
+        self, part: int, first: Reading, left: Rows, second: Reading, right: Rows
+    ) -> Column:
+        forecast = self.forecasts[part]
+        domain = forecast.strategy.domain
+        step = max(1, CHUNK // max([1 << len(domain), *domain.values()]))
+        out = np.zeros(len(left))
+        for start in range(0, len(out), step):
+            chunk = slice(start, start + step)
+            for s, one in first:
+                for t, two in second:
+                    pair = (_rows(one, left[chunk], domain), _rows(two, right[chunk], domain))
+                    out[chunk] += s * t * forecast.paired(*pair)
+        return out
+
+
+def _rows(product: Product, flat: Rows, domain: Mapping[str, int]) -> Product:
+    """Chosen rows of a product: row r of every factor belongs to ``flat[r]``."""
+    names = sorted(product.factors, key=list(domain).index)
+    places = np.unravel_index(flat, [product.factors[name].rows for name in names] or [1])
+    return Product(
+        {n: Dense(_take(product.factors[n], p)) for n, p in zip(names, places, strict=False)}
+    )
+
+
+def _take(factor: Operator, rows: NDArray[np.intp]) -> Column:
+    if factor.rows * factor.n <= CHUNK:
+        return np.asarray(factor.dense(), dtype=np.float64)[rows]
+    kept, back = np.unique(rows, return_inverse=True)
+    chosen = np.zeros((factor.rows, len(kept)))
+    chosen[kept, np.arange(len(kept))] = 1
+    return np.asarray(factor.rmatmat(chosen), dtype=np.float64).T[back]

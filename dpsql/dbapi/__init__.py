@@ -1,0 +1,1 @@
+"""PEP 249: connections and cursors, and what the surfaces need beside them."""

@@ -1,0 +1,151 @@
+"""``dpsql check``: whether the sources fit the catalog, and what the declared views leave out.
+
+For the curator. The exact figures are private and cost nothing; the private estimate is an
+ordinary release that is paid for, and may be shown to anybody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpsql.catalog import Catalog, Table
+from dpsql.catalog.view import leaves_out
+from dpsql.engine.terms import require_epsilon
+from dpsql.errors import DatabaseError, ProgrammingError, printable
+from dpsql.plan.noise_law import LAPLACE
+from dpsql.plan.plan import Part, Plan
+from dpsql.plan.request import Request, make_plan
+from dpsql.sql.lexemes import split_statements
+from dpsql.sql.parse import parse
+from dpsql.strategy.solve import estimate
+from dpsql.workload.workload import Product
+
+if TYPE_CHECKING:
+    from dpsql.dbapi.connection import Connection
+    from dpsql.engine.engine import Engine
+    from dpsql.privacy.inspect import Figures as Figures
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What is known of a source once it opens: its kind, and the type family of every column."""
+
+    table: Table
+    kind: str
+    files: int
+    families: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A noisy number of rows, or of units, with its standard error.
+
+    ``columns`` are those whose values decide which rows count: () for none of them.
+    """
+
+    table: str
+    columns: tuple[str, ...]
+    units: bool
+    value: float
+    stddev: float
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """A private estimate of what the views of some tables leave out, and what it cost."""
+
+    found: tuple[Estimate, ...]
+    epsilon: Fraction
+    entry: int
+    free: bool
+
+
+def chosen_tables(path: str | os.PathLike[str], name: str | None) -> tuple[Table, ...]:
+    """The tables of a catalog, or one of them.
+
+    Raises: CatalogError; ProgrammingError (E_UNKNOWN_TABLE).
+    """
+    tables = Catalog.load(Path(path)).tables
+    if name is None:
+        return tuple(tables.values())
+    if name.casefold() not in tables:
+        raise ProgrammingError(
+            "E_UNKNOWN_TABLE",
+            f"there is no table {printable(name)!r} in the catalog",
+            hint=f"tables: {', '.join(table.name for table in tables.values())}",
+        )
+    return (tables[name.casefold()],)
+
+
+def examine(tables: Sequence[Table]) -> Iterator[Opened | Figures | DatabaseError]:
+    """Open every source, and read those of private tables: their exact figures.
+
+    A source that does not open gives the reason, and the others follow.
+    """
+    from dpsql.privacy.inspect import inspect_rows, inspect_source
+
+    for table in tables:
+        try:
+            yield Opened(table, *inspect_source(table)) if table.public else inspect_rows(table)
+        except DatabaseError as error:
+            yield error
+
+
+def plan_estimate(engine: Engine, tables: Sequence[Table], epsilon: Fraction) -> Plan:
+    """One count of rows for each column and for none and all of them, and one of units.
+
+    All have the same share of the budget. A unit has at most ``max_rows`` rows in each view.
+    """
+    parts = [part for table in tables for part in _parts(engine, table)]
+    share = epsilon / len(parts)
+    return Plan(
+        tuple(replace(p, amount=share) for p in parts), LAPLACE.name, epsilon, Fraction(0), None
+    )
+
+
+def _parts(engine: Engine, table: Table) -> list[Part]:
+    """What is measured of one table."""
+    name = table.name.replace('"', '""')
+    counts = [f'SELECT COUNT(*) FROM "{name}"']
+    if table.unit.column is not None:
+        unit = table.unit.column.replace('"', '""')
+        counts.append(f'SELECT COUNT(DISTINCT "{unit}") FROM "{name}"')
+    compiled = engine.compile([parse(split_statements(sql)[0]) for sql in counts])
+    request = Request(compiled, Fraction(1), Fraction(0), LAPLACE.name)
+    rows, *units = make_plan(request).plan.parts
+    columns = sorted(key for key, each in table.columns.items() if leaves_out(table, each))
+    views = dict.fromkeys([(), *((key,) for key in columns), tuple(columns)])
+    return [*(replace(rows, view=view) for view in views), *(replace(u, view=()) for u in units)]
+
+
+def estimate_left_out(
+    connection: Connection, tables: Sequence[Table], epsilon: Fraction
+) -> Estimates:
+    """Release noisy numbers of rows; the same question again is free.
+
+    Raises: BudgetExceeded, LedgerError, DataUnavailable; nothing is charged by a refusal.
+    Guarantee: an ordinary release, charged to the ledger before noise is drawn.
+    """
+    engine = connection.engine
+    terms = connection.terms.with_values({"epsilon": epsilon})
+    plan = plan_estimate(engine, tables, require_epsilon(terms))
+    scopes = engine.scopes([part.table for part in plan.parts])
+    name = hashlib.sha256(repr((plan.fingerprint, scopes)).encode()).hexdigest()
+    engine.status()
+    engine.charges.asked = ("dpsql check --dp",)
+    known = engine.releases.find(name)
+    release = engine.release(plan, name) if known is None else known
+    found = []
+    for part, values in zip(plan.parts, release.values, strict=True):
+        (answer,) = estimate(part, values).answers([Product({})])
+        stddev = math.sqrt(float(part.forecast.variance(Product({}))[0]))
+        view = () if part.view is None else part.view
+        found.append(Estimate(part.table, view, part.units, float(answer[0]), stddev))
+    return Estimates(tuple(found), plan.epsilon, release.seq, known is not None)

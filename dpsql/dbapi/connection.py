@@ -1,0 +1,306 @@
+"""PEP 249: connections over one catalog, and what the surfaces need beside them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from dpsql.answer.result import Result
+from dpsql.answer.synthetics import Synthetic, find_synthetic
+from dpsql.catalog import Catalog
+from dpsql.dbapi.cursor import Cursor, check_text, parse_script, refuse_unknown
+from dpsql.dbapi.script import explain_script, joint_terms
+from dpsql.engine.charges import Charges, interruptible
+from dpsql.engine.engine import Engine
+from dpsql.engine.explain import Explanation
+from dpsql.engine.faults import told
+from dpsql.engine.granted import NOTHING, Granted, grant, grant_here
+from dpsql.engine.terms import Terms
+from dpsql.errors import (
+    DataUnavailable,
+    InterfaceError,
+    LedgerError,
+    ProgrammingError,
+    Span,
+    UsageError,
+)
+from dpsql.interrupts import check
+from dpsql.privacy.accounting import parse_delta_text, parse_epsilon_text
+from dpsql.privacy.curator import (
+    adopt_ledger,
+    anchor_folder,
+    find_analyst,
+    find_entry,
+    largest_request,
+    migrate_ledger,
+    raise_budget,
+    verify_ledger,
+)
+from dpsql.privacy.ledger import Entry as LedgerEntry
+from dpsql.privacy.ledger import Status as BudgetStatus
+from dpsql.sql.lexemes import split_script as _split_script
+from dpsql.sql.parameters import bind_parameters
+from dpsql.sql.parse import Statement
+
+T = TypeVar("T")
+
+__all__ = [
+    "BudgetStatus",
+    "Connection",
+    "Cursor",
+    "Explanation",
+    "LedgerEntry",
+    "Result",
+    "adopt_ledger",
+    "connect",
+    "draft_catalog",
+    "find_entry",
+    "inspect",
+    "migrate_ledger",
+    "parse_delta_text",
+    "parse_epsilon_text",
+    "raise_budget",
+    "split_script",
+    "verify_ledger",
+]
+
+
+def connect(
+    catalog: str | os.PathLike[str],
+    *,
+    epsilon: object = None,
+    delta: object = None,
+    noise: str | None = None,
+    analyst: str | None = None,
+    files: str | os.PathLike[str] | None = None,
+    **unknown: object,
+) -> Connection:
+    """Open a connection to the tables of a catalog.
+
+    ``epsilon`` and ``delta`` are what each request costs (int, float, Decimal or Fraction);
+    ``noise`` is "laplace", "gaussian" or "auto". All three can be changed by SET. ``analyst`` says
+    whose budget requests are charged to as well, where the catalog declares analysts. ``files`` is
+    the one folder whose files SQL may name, for workloads and drawn rows; by default there is none.
+    Raises: CatalogError, LedgerError, DataError (E_EPSILON, E_DELTA, E_SETTING, E_ANALYST);
+    UsageError (E_FILES) for a folder in which sources, the catalog or its anchor lie.
+    Guarantee: everything ever released from the catalog together is (epsilon, delta)-differentially
+    private for one privacy unit, with the epsilon and delta of the catalog's [budget].
+    """
+    refuse_unknown(unknown)
+    options = {"epsilon": epsilon, "delta": delta, "noise": noise}
+    loaded = Catalog.load(_path(catalog))
+    terms = Terms(loaded.budget.max_epsilon_per_request)
+    given = {name: value for name, value in options.items() if value is not None}
+    found = find_analyst(loaded, analyst)
+    granted = grant(files, loaded, anchor_folder(loaded))
+    return Connection(loaded, terms.with_values(given), found, granted)
+
+
+def inspect(catalog: str | os.PathLike[str]) -> Connection:
+    """Open a connection for the curator, who sees the budget and every charge.
+
+    Where analysts are declared it belongs to none of them, and every charge is refused.
+    Raises: CatalogError, LedgerError.
+    """
+    loaded = Catalog.load(_path(catalog))
+    return Connection(loaded, Terms(loaded.budget.max_epsilon_per_request))
+
+
+def _path(catalog: object) -> Path:
+    try:
+        return Path(catalog)  # type: ignore[arg-type]
+    except TypeError:
+        what = f"a catalog is named by a path, not by {type(catalog).__name__}"
+        raise InterfaceError("E_POLICY", what) from None
+
+
+def split_script(text: str) -> tuple[list[str], str]:
+    """The complete statements of a script and the unfinished rest."""
+    fragments, rest = _split_script(text)
+    return [fragment.body for fragment in fragments], rest
+
+
+def draft_catalog(path: str | os.PathLike[str]) -> str:
+    """Draft a TOML catalog for a data file from its column names and types only.
+
+    Raises: UsageError (E_DATA) when the file cannot be read as data.
+    """
+    from dpsql.catalog.draft import draft
+    from dpsql.privacy.measure import describe_source
+
+    try:
+        columns = describe_source(str(path))
+    except DataUnavailable as error:
+        remedy = "give a Parquet, CSV, TSV or DuckDB file"
+        raise UsageError(error.code, error.message, hint=remedy) from None
+    return draft(Path(path), columns)
+
+
+class Connection:
+    """A session on one catalog (PEP 249); threads may share the module, not connections.
+
+    ``report``, when set, is told how a long run goes on: one line of text at a time.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        terms: Terms,
+        analyst: str | None = None,
+        granted: Granted = NOTHING,
+    ) -> None:
+        self._catalog = catalog
+        self.analyst = analyst
+        self.terms = terms
+        self.collected: list[Statement] | None = None
+        self.report: Callable[[str], None] | None = None
+        self._engine: Engine | None = Engine(catalog, anchor_folder(catalog), analyst, granted)
+        self._process = os.getpid()
+
+    @property
+    def engine(self) -> Engine:
+        """The engine. Raises: InterfaceError once the connection is closed, LedgerError E_FORK."""
+        if os.getpid() != self._process:  # before anything is worked out: threads are not copied
+            what = "a connection cannot be used in a forked process"
+            raise LedgerError("E_FORK", what, hint="connect again there")
+        if self._engine is None:
+            raise InterfaceError("E_CLOSED", "the connection is closed")
+        return self._engine
+
+    @property
+    def catalog(self) -> Catalog:
+        """The public facts."""
+        return self._catalog
+
+    @property
+    def known(self) -> Catalog:
+        """The public facts with the synthetic tables made so far."""
+        return self.engine.known
+
+    @property
+    def budget(self) -> BudgetStatus:
+        """What is left of the catalog's budget."""
+        return self.engine.status()
+
+    @property
+    def askable(self) -> tuple[Fraction, Fraction]:
+        """The largest epsilon of one more request here, on any table, and what it was at first."""
+        return largest_request(self.catalog, self.budget, self.analyst)
+
+    @property
+    def workload(self) -> int | None:
+        """How many statements BEGIN WORKLOAD has collected, or None outside a workload."""
+        return None if self.collected is None else len(self.collected)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The session settings, as SHOW prints them."""
+        return self.terms.display()
+
+    def entries(self) -> tuple[LedgerEntry, ...]:
+        """Every charge so far, oldest first."""
+        return self.engine.entries()
+
+    def synthetic(self, name: str) -> Synthetic:
+        """A synthetic table: its model, and every look with its noisy answers and its cost.
+
+        Raises: ProgrammingError (E_UNKNOWN_TABLE).
+        """
+        return find_synthetic(self.engine.models, name)
+
+    def cursor(self) -> Cursor:
+        """A new cursor. Raises: InterfaceError (E_CLOSED)."""
+        self._check_open()
+        return Cursor(self)
+
+    def execute(self, sql: str, parameters: Sequence[object] = (), **options: object) -> Cursor:
+        """Execute one statement on a new cursor."""
+        return self.cursor().execute(sql, parameters, **options)
+
+    def executescript(self, sql: str) -> Cursor:
+        """Answer all SELECTs of a script as one workload, on a new cursor."""
+        return self.cursor().executescript(sql)
+
+    def explain(self, sql: str, parameters: Sequence[object] = ()) -> Explanation:
+        """The forecast of a statement or script: free, from public facts only."""
+        text = bind_parameters(check_text(sql), parameters)
+        return self.told(lambda: self._explain(text), text)
+
+    def _explain(self, text: str) -> Explanation:
+        terms = self.terms
+        statements = parse_script(text)
+        for statement in statements:
+            if statement.kind == "set":
+                terms = terms.with_text(*statement.words)
+        if any(s.creation is not None and not s.explain for s in statements):
+            return explain_script(self.engine, statements, terms)
+        selects = [statement for statement in statements if statement.kind == "select"]
+        if not selects:
+            raise ProgrammingError("E_PARSE", "there is no SELECT to explain")
+        return self.engine.explain(self.engine.compile(selects), joint_terms(terms, selects))
+
+    def grant_here(self) -> None:
+        """Grant SQL the working directory, unless data lie there, as a terminal does."""
+        self.engine.granted = grant_here(self.catalog, anchor_folder(self.catalog))
+
+    def told(self, work: Callable[[], T], text: str) -> T:
+        """Run ``work`` for a text of SQL; a fault of dpsql, or Ctrl-C, says what was charged.
+
+        Raises: InternalError; Interrupted, which is a KeyboardInterrupt.
+        """
+        charges = self._charges
+
+        def run() -> T:
+            found = told(work, charges, lambda: Span.whole(text))
+            check()  # an interrupt that a library has swallowed comes late, and is not lost
+            return found
+
+        return interruptible(run, charges)
+
+    def interruptible(self, work: Callable[[], T]) -> T:
+        """Run ``work``, statements and what is done with their results; Ctrl-C says what they cost.
+
+        Raises: Interrupted.
+        """
+        return interruptible(work, self._charges)
+
+    @property
+    def _charges(self) -> Charges:
+        return Charges() if self._engine is None else self.engine.charges
+
+    def set(self, name: str, value: str) -> None:
+        """SET a session setting from its text."""
+        self.terms = self.terms.with_text(name, value)
+
+    def _check_open(self) -> None:
+        _ = self.engine
+
+    def commit(self) -> None:
+        """Does nothing: every answer is final when it is returned."""
+        self._check_open()
+
+    def rollback(self) -> None:
+        """Forget an open workload; what was released stays released and is never refunded."""
+        self._check_open()
+        self.collected = None
+
+    def close(self) -> None:
+        """Close the connection; a second close does nothing."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

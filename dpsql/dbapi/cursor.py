@@ -1,0 +1,337 @@
+"""Cursors: execute statements and walk their results (PEP 249)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dpsql.answer.assemble import released
+from dpsql.answer.modelled import check_target, write_rows
+from dpsql.answer.result import Result, listing, message
+from dpsql.dbapi.script import (
+    about_created,
+    check_synthetics,
+    joint_terms,
+    plan_offered,
+    remaining_for,
+)
+from dpsql.dbapi.show import describe, facts_of, show
+from dpsql.engine.terms import Terms
+from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError
+from dpsql.sql.bulk import uncollected
+from dpsql.sql.lexemes import split_statements
+from dpsql.sql.parameters import bind_parameters
+from dpsql.sql.parse import MAX_TEXT, Statement, parse
+
+if TYPE_CHECKING:
+    from dpsql.dbapi.connection import Connection
+
+MAX_STATEMENT = 4 * MAX_TEXT
+"""Longest text of one statement, with its comments, that is looked at."""
+
+INTERRUPTED = (
+    "interrupted: the table holds what was learned by then, and the whole budget stays charged"
+)
+
+OPTIONS = ("epsilon", "delta", "noise")
+
+
+def refuse_unknown(options: dict[str, object]) -> None:
+    """Refuse keyword arguments that do not exist, and say why seeds and true answers do not.
+
+    Raises: ProgrammingError (E_SEED, E_DEBUG); TypeError for any other name.
+    """
+    for name in options:
+        if name in ("seed", "rng", "random_state", "generator"):
+            raise ProgrammingError("E_SEED", "noise has no seed: a known seed subtracts the noise")
+        if name in ("debug", "include_true", "true", "exact", "raw"):
+            raise ProgrammingError("E_DEBUG", "true answers cannot be asked for")
+        raise TypeError(f"unexpected keyword argument {name!r}")
+
+
+def parse_script(sql: str) -> list[Statement]:
+    """Parse every statement of a script before any of them runs."""
+    with uncollected():
+        return [parse(fragment) for fragment in split_statements(sql)]
+
+
+class Cursor:
+    """Executes statements and walks their results (PEP 249)."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.arraysize = 1
+        self._results: list[Result] = []
+        self._position = 0
+        self._row = 0
+        self._closed = False
+
+    def execute(self, sql: str, parameters: Sequence[object] = (), **options: object) -> Cursor:
+        """Execute one statement; ``?`` marks are bound as literals before planning.
+
+        ``epsilon``, ``delta`` and ``noise`` override the session for this statement.
+        Raises: ProgrammingError, NotSupportedError, BudgetExceeded, OperationalError; InternalError
+        for a defect of dpsql, which says what was charged.
+        """
+        terms = self._terms_with(options)
+        if len(check_text(sql)) > MAX_STATEMENT:
+            raise ProgrammingError("E_TOO_LARGE", f"a statement of over {MAX_STATEMENT} characters")
+        text = bind_parameters(sql, parameters)
+        self.connection.told(lambda: self._finish(self._execute(text, terms)), text)
+        return self
+
+    def _execute(self, text: str, terms: Terms) -> list[Result]:
+        fragments = split_statements(text)
+        if not fragments:
+            raise ProgrammingError("E_PARSE", "the statement is empty", hint="write a SELECT")
+        if len(fragments) > 1:
+            raise ProgrammingError(
+                "E_MULTI_STATEMENT",
+                "more than one statement",
+                hint="executescript() answers several statements as one workload",
+                span=fragments[1].whole(),
+            )
+        return self._run(parse(fragments[0]), terms)
+
+    def executescript(self, sql: str) -> Cursor:
+        """Answer all SELECTs of a script as one workload with one charge; see ``nextset``.
+
+        SET statements must come before the first SELECT. Every statement is checked before any
+        of them runs. BEGIN WORKLOAD and RUN WORKLOAD may enclose the script; while a workload is
+        open, the SELECTs of a script are added to it. Raises: as ``execute``.
+        """
+        check_text(sql)
+        self.connection.told(lambda: self._finish(self._execute_script(sql)), sql)
+        return self
+
+    def _execute_script(self, sql: str) -> list[Result]:
+        connection = self.connection
+        statements = parse_script(sql)
+        if not statements:
+            raise ProgrammingError("E_PARSE", "the script is empty")
+        _check_order(statements, connection.collected is not None)
+        terms = connection.terms
+        for statement in statements:
+            if statement.kind == "set":
+                terms = terms.with_text(*statement.words)
+        engine = connection.engine
+        made = {s.creation.name.casefold() for s in statements if s.creation and not s.explain}
+        for statement in statements:
+            if statement.kind == "describe" and statement.words[0].casefold() not in made:
+                describe(engine.known, engine.models, statement)
+        later = about_created(statements)
+        check_synthetics(connection.engine, statements, terms)
+        connection.engine.compile([s for s in statements if s.kind == "select" and s not in later])
+        kinds = [statement.kind for statement in statements]
+        whole = ("begin" in kinds) == ("run" in kinds) and kinds[-2:] != ["begin", "run"]
+        if connection.collected is not None or not whole:
+            return [r for s in statements for r in self._run(s, connection.terms)]
+        selects = [s for s in statements if s.kind == "select" and not s.explain and s not in later]
+        compiled = connection.engine.compile(selects)
+        terms = joint_terms(terms, selects)
+        report = connection.report
+        found = connection.engine.answer(compiled, terms, report) if compiled else ()
+        answers = iter(found)
+        results: list[Result] = []
+        for statement in statements:
+            if statement in selects:
+                results.append(next(answers))
+            elif statement.kind not in ("begin", "run"):
+                results += self._run(statement, connection.terms)
+        return results
+
+    def executemany(self, sql: str, parameters: Sequence[Sequence[object]]) -> Cursor:
+        """Not supported: a workload is asked for in one script."""
+        raise NotSupportedError(
+            "E_STATEMENT",
+            "executemany is not supported",
+            hint="executescript() answers several statements as one workload",
+        )
+
+    def _terms_with(self, options: dict[str, object]) -> Terms:
+        known = {key: value for key, value in options.items() if key in OPTIONS}
+        refuse_unknown({key: value for key, value in options.items() if key not in known})
+        return self.connection.terms.with_values(known)
+
+    def _run(self, statement: Statement, terms: Terms) -> list[Result]:
+        connection = self.connection
+        text = statement.fragment.body
+        match statement.kind:
+            case "set":
+                connection.set(*statement.words)
+                name = statement.words[0]
+                return [message(f"{name} = {connection.settings[name]}", text)]
+            case "show":
+                return [show(connection, statement.words[0], text)]
+            case "describe":
+                return [describe(connection.engine.known, connection.engine.models, statement)]
+            case "begin":
+                if connection.collected is not None:
+                    raise ProgrammingError("E_STATEMENT", "a workload is already open")
+                connection.collected = []
+                return [message("workload open; RUN WORKLOAD answers it", text)]
+            case "run":
+                return self._run_workload()
+            case "create":
+                return [self._create(statement, terms)]
+            case "materialize":
+                return [self._materialize(statement)]
+        compiled = connection.engine.compile([statement])
+        terms = joint_terms(terms, [statement])
+        if statement.explain:
+            lines = connection.engine.explain(compiled, terms).lines()
+            return [listing(("explain",), [(line,) for line in lines], text)]
+        if connection.collected is not None:
+            connection.collected.append(statement)
+            return [message(f"collected; {connection.workload} statements so far", text)]
+        return list(connection.engine.answer(compiled, terms, connection.report))
+
+    def _create(self, statement: Statement, terms: Terms) -> Result:
+        """CREATE SYNTHETIC TABLE, or its forecast."""
+        connection, text = self.connection, statement.fragment.body
+        creation = statement.creation
+        assert creation is not None
+        if statement.explain:
+            planned, assumed = plan_offered(connection.engine, creation, terms)
+            lines = planned.lines(remaining_for(connection.engine, planned), assumed)
+            return listing(("explain",), [(line,) for line in lines], text)
+        made = connection.engine.synthesise(creation, terms, connection.report)
+        cost, receipt = released(made)
+        result = listing(("synthetic", made.name), facts_of(made), text)
+        notes = (INTERRUPTED,) if made.interrupted else ()
+        if made.name != creation.name:
+            notes = (*notes, f"another process made {creation.name}: this one is {made.name}")
+        return replace(result, cost=replace(cost, free=False), receipt=receipt, notes=notes)
+
+    def _materialize(self, statement: Statement) -> Result:
+        """Draw rows of a synthetic table into a file."""
+        wanted = statement.rows
+        assert wanted is not None
+        path = self.connection.engine.granted.find(wanted.path)
+        check_target(path)
+        columns = self.connection.engine.draw(wanted)
+        write_rows(columns, path)
+        count = len(next(iter(columns.values())))
+        return message(f"{count:,} rows in {wanted.path}", statement.fragment.body)
+
+    def _run_workload(self) -> list[Result]:
+        connection = self.connection
+        if not connection.collected:
+            what = "no workload is open" if connection.collected is None else "it is empty"
+            raise ProgrammingError("E_STATEMENT", what, hint="BEGIN WORKLOAD; SELECT ...;")
+        compiled = connection.engine.compile(connection.collected)
+        terms = joint_terms(connection.terms, connection.collected)
+        results = connection.engine.answer(compiled, terms, connection.report)
+        connection.collected = None
+        return list(results)
+
+    def _finish(self, results: Sequence[Result]) -> None:
+        self._results = list(results)
+        self._position = self._row = 0
+
+    @property
+    def result(self) -> Result:
+        """The current result; raises InterfaceError before the first execute."""
+        self._check_open()
+        if not self._results:
+            raise InterfaceError("E_NO_RESULT", "nothing has been executed")
+        return self._results[self._position]
+
+    @property
+    def stddev(self) -> tuple[tuple[float | None, ...] | None, ...]:
+        """The standard errors of the current result, column by column."""
+        return self.result.stddev
+
+    @property
+    def description(self) -> list[tuple[Any, ...]] | None:
+        """PEP 249 column descriptions: name and type code, then five times None."""
+        if not self._results or not self.result.columns:
+            return None
+        pairs = zip(self.result.columns, self.result.types, strict=True)
+        return [(name, kind, None, None, None, None, None) for name, kind in pairs]
+
+    @property
+    def rowcount(self) -> int:
+        """Number of rows of the current result, or -1."""
+        return len(self.result.rows) if self._results else -1
+
+    def nextset(self) -> bool | None:
+        """Move on to the result of the next statement; None when there is none."""
+        self._check_open()
+        if self._position + 1 >= len(self._results):
+            return None
+        self._position += 1
+        self._row = 0
+        return True
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row, or None."""
+        rows = self.fetchmany(1)
+        return rows[0] if rows else None
+
+    def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
+        """The next ``size`` rows (``arraysize`` by default)."""
+        count = self.arraysize if size is None else size
+        rows = list(self.result.rows[self._row : self._row + count])
+        self._row += len(rows)
+        return rows
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All remaining rows."""
+        return self.fetchmany(len(self.result.rows))
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        while (row := self.fetchone()) is not None:
+            yield row
+
+    def setinputsizes(self, sizes: object) -> None:
+        """Does nothing (PEP 249)."""
+
+    def setoutputsize(self, size: object, column: object = None) -> None:
+        """Does nothing (PEP 249)."""
+
+    def close(self) -> None:
+        """Forget the results."""
+        self._closed = True
+        self._results = []
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InterfaceError("E_CLOSED", "the cursor is closed")
+
+    def __enter__(self) -> Cursor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def check_text(sql: object) -> str:
+    if not isinstance(sql, str):
+        raise InterfaceError("E_PARSE", f"SQL must be text, not {type(sql).__name__}")
+    return sql
+
+
+def _check_order(statements: list[Statement], is_open: bool) -> None:
+    """A script is one workload with one budget: settings precede it, markers enclose it."""
+    seen_select = False
+    for position, statement in enumerate(statements):
+        if statement.kind == "set" and seen_select:
+            raise ProgrammingError(
+                "E_SETTING",
+                "SET must come before the first SELECT of a script",
+                hint="one script is one workload with one budget",
+                span=statement.fragment.span(0, 3),
+            )
+        seen_select |= statement.kind == "select" and not statement.explain
+        last = position == len(statements) - 1
+        stray_run = statement.kind == "run" and not (last and is_open)
+        stray_begin = statement.kind == "begin" and (is_open or seen_select)
+        is_open |= statement.kind == "begin"
+        if stray_run or stray_begin:
+            raise ProgrammingError(
+                "E_STATEMENT",
+                "a script is one workload: BEGIN WORKLOAD and RUN WORKLOAD can only enclose it",
+                span=statement.fragment.span(0, 5),
+            )

@@ -1,0 +1,373 @@
+"""SELECT ... OPTIONS(clip = ...): from a sum, or a batch of sums, to one run that clips values."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import NoReturn, cast
+
+import numpy as np
+
+from dpsql.answer.clipped import ClippedSums, number_text
+from dpsql.answer.result import Result
+from dpsql.answer.shell import Filled, build_result
+from dpsql.catalog import Table
+from dpsql.engine.explain import Explanation, StatementForecast, advise_clip
+from dpsql.engine.terms import Terms, require_epsilon
+from dpsql.errors import DataError, NotSupportedError, ProgrammingError, decimal_text
+from dpsql.learn.batches import SumAnswers, answer_sum, answer_sums
+from dpsql.learn.design import Algorithm, Batch
+from dpsql.learn.handle import MeasureHandle
+from dpsql.learn.summed import Summed, read_summed
+from dpsql.learn.thresholds import (
+    BATCH_ROWS,
+    BATCH_SHARE,
+    FREE,
+    GAUSSIAN_SHARE,
+    SINGLE_SHARE,
+    UNKNOWN,
+    Method,
+    Threshold,
+    levels,
+    rows_above,
+)
+from dpsql.plan.noise_law import Noise, admitted, law, needs_delta
+from dpsql.plan.request import LEARNED
+from dpsql.privacy.accounting import budget_for
+from dpsql.privacy.filter import Run, View
+from dpsql.sealed import Sealed
+from dpsql.sql.compiled import Compiled
+from dpsql.workload.target import find_views, notes_of, view_lines
+
+REACH = 4096
+"""The first threshold of a grid is the largest value over this."""
+MANY_ROWS = 100
+"""Rows above a threshold from which a budget is small, where nothing is known of the table."""
+REMEMBERED = 8
+"""Batches whose strategies are kept: functions of public facts only."""
+QUANTILE_ROWS = Fraction(5)
+"""Rows that a private quantile leaves above one sum, in units of 1 / epsilon: it has no order."""
+BIAS = "bias        values above the threshold are clipped: sums are biased downwards"
+MARGIN = 10
+"""A table is large enough when it has this many times the rows above its threshold."""
+
+_batches: dict[bytes, Batch] = {}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clipping:
+    """One run that clips and sums, and its price: public facts only."""
+
+    item: Compiled
+    table: Table
+    summed: Summed
+    algorithm: Algorithm
+    rule: Threshold
+    noise: Noise
+    amount: Fraction
+    epsilon: Fraction
+    delta: Fraction
+
+    @property
+    def run(self) -> Run:
+        """What the membrane is paid for."""
+        summed = self.summed
+        if summed.measure is not None:
+            values = tuple(summed.measure.thresholds(self.rule, self.noise, self.amount))
+            view = View(summed.measure.steps(values), None, summed.within)
+        else:
+            assert summed.levels is not None
+            values = tuple(map(int, summed.values))
+            view = View(summed.levels, summed.spread, summed.within)
+        key = self.table.name.casefold()
+        unit = self.table.unit.max_rows
+        columns = find_views([self.item])[key]
+        return Run(key, {}, self.noise, self.amount, unit, self._settings(), values, view, columns)
+
+    @property
+    def rho(self) -> Fraction | None:
+        """The zero-concentrated budget of a run with Gaussian noise."""
+        return None if law(self.noise).is_pure else self.amount
+
+    def _settings(self) -> str:
+        """Everything that decides what is looked at and how answers follow."""
+        queries = hashlib.sha256(np.ascontiguousarray(self.summed.queries).tobytes()).hexdigest()
+        facts = (repr(self.rule), self.algorithm, repr(self.summed.measure), queries)
+        return repr(("sums", *facts))
+
+    def name(self, scopes: Sequence[str]) -> str:
+        """What identical requests on the same data have in common."""
+        return hashlib.sha256(repr((self.run.fingerprint, tuple(scopes))).encode()).hexdigest()
+
+    def learn(self, handle: MeasureHandle, receipt: tuple[str, int, str]) -> ClippedSums:
+        """Choose, measure and answer, through the handle alone."""
+        return self._released(self._sums(handle), receipt)
+
+    def _sums(self, handle: MeasureHandle) -> SumAnswers:
+        if self.summed.measure is not None:
+            return answer_sum(handle, self.summed.measure, self.rule)
+        edges, unit = self.summed.spread is not None, float(self.summed.unit)
+        batch = _batch(self.summed, self.noise)
+        ordered = None if self.summed.is_batch else False
+        found = answer_sums(
+            handle, batch, self.algorithm, self.rule, ordered=ordered, on_values=edges
+        )
+        return replace(found, values=found.values * unit, stddev=found.stddev * unit)
+
+    def _released(self, found: SumAnswers, receipt: tuple[str, int, str]) -> ClippedSums:
+        """The release that the run ended with, answers in result order."""
+        back = np.argsort(self.summed.order)
+        cut_at = tuple(self.summed.level(theta) for theta in found.thetas)
+        summed = self.summed
+        top = (summed.top,)
+        if len(cut_at) > 1:
+            cut_at = tuple(cut_at[i] for i in back)
+            top = tuple((summed.queries * summed.values).max(axis=1).tolist())
+        cuts = any(theta < most for theta, most in zip(found.thetas, top, strict=True))
+        return ClippedSums(
+            tuple(found.values[back].tolist()),
+            tuple(found.stddev[back].tolist()),
+            cut_at,
+            self.rule.method not in ("none", *UNKNOWN),
+            cuts or summed.upper < summed.largest,
+            found.ordered,
+            self.epsilon,
+            self.delta,
+            self.noise,
+            receipt,
+            self.rule.method,
+        )
+
+    def result(self, found: ClippedSums, free: bool, sealed: Sealed) -> Result:
+        """The answer to the statement, with what has to be said about it."""
+        variance = np.square(found.stddev)
+        filled = Filled((list(found.values),), {(0, 0): variance})
+        plain = build_result(self.item, [filled], found.cost(free), found.proof, sealed)
+        standing = notes_of(self.item, find_views([self.item]))
+        notes = (*found.notes(self.summed.column, free), *self.item.decided, *standing)
+        return replace(plain, notes=notes, biased=found.is_unknown, standing=standing)
+
+    def explain(self, assumed: bool, remaining: Fraction, entry: int | None) -> Explanation:
+        """The forecast: from public facts only."""
+        rmse = math.sqrt(self._error() / len(self.summed.queries))
+        name = self.item.columns[-1]
+        single = not self.summed.is_batch
+        shown = single and self.rule.method not in UNKNOWN
+        statement = StatementForecast(
+            self.item.text, self.item.rows, self.item.columns, ((name, rmse, rmse),) * shown
+        )
+        method = "one clipped sum" if single else f"{self.algorithm} on {self._bins()}"
+        return Explanation(
+            (statement,),
+            method,
+            self.noise,
+            self.epsilon,
+            self.delta,
+            rmse,
+            (),
+            entry is not None,
+            assumed,
+            remaining,
+            entry,
+            details=(*self._details(), *view_lines([self.item])),
+        )
+
+    def _bins(self) -> str:
+        bins = len(self.summed.values)
+        return f"{bins:,} nodes of bins" if self.summed.spread is not None else f"{bins:,} values"
+
+    def _error(self) -> float:
+        """The total squared noise of the answers when no value is clipped but by what is given."""
+        answering = self.amount if self.rule.free else (1 - self.rule.share) * self.amount
+        if self.rule.method == "r2t":
+            answering /= len(levels(self.rule, self.noise, self.amount, self.summed.top))
+        return _unit_error(self.summed, self.algorithm, self.noise) * _variance(
+            self.noise, answering, self.table.unit.max_rows
+        )
+
+    def _details(self) -> tuple[str, ...]:
+        rule, top = self.rule, number_text(self.summed.largest)
+        column = self.summed.column
+        if self.summed.given:
+            return (f"threshold   {number_text(self.summed.upper)}, as given, free", BIAS)
+        if rule.method == "none":
+            none = f"threshold   none: {column} is clipped to the declared {top}"
+            return (none, *advise_clip(self.table, [column.casefold()]))
+        if rule.method == "eb":
+            drawn = "threshold   eb: none; counts are drawn towards a smooth tail, free"
+            without = "            the error above is without that; answers have no standard errors"
+            return (drawn, without, "bias        of either sign")
+        if rule.method == "r2t":
+            count = len(levels(rule, self.noise, self.amount, self.summed.top))
+            among = f"threshold   r2t: {count} levels up to {top}, 1/{count} of the budget for each"
+            largest = "            the largest answer, less a margin; it has no standard error"
+            return (among, largest, BIAS)
+        if rule.method == "sure":
+            error = f"            the error above is at a threshold of {top}; noise shrinks with it"
+            free = "threshold   sure: of least estimated risk, after measuring, free"
+            return (free, error, BIAS)
+        rows = rows_above(rule, self.noise, (1 - rule.share) * self.amount)
+        size = None if self.summed.is_batch else len(self.run.values)
+        return describe_choice(rule, size, self.summed.largest, rows, self.table.row_count_hint)
+
+
+def describe_choice(
+    rule: Threshold, size: int | None, largest: Fraction, rows: int, hint: int | None
+) -> tuple[str, ...]:
+    """What a forecast says about a threshold that is chosen privately, before measuring."""
+    top = number_text(largest)
+    among = f"up to {top}" if size is None else f"{size} public levels up to {top}"
+    above = f"about {rows:,} rows stay above it"
+    if rule.method == "svt-ratio":
+        above = f"about {decimal_text((1 - rule.ratio) * 100)} % of the rows stay above it"
+    if rule.method == "recursive":
+        above = "about as many rows stay above it as levels lie below it"
+    if rule.method == "approx-bounds":
+        above = "the highest level with rows that stand out from the noise"
+    lines = (
+        f"threshold   {rule.method}, {among}; {decimal_text(rule.share * 100)} % of the budget",
+        f"            {above}",
+        f"            the error above is at a threshold of {top}; noise shrinks with it",
+        BIAS,
+    )
+    counts = rule.method in ("svt", "quantile")
+    return (*lines, *(_usefulness(rows, hint) if counts else ()))
+
+
+def _usefulness(rows: int, hint: int | None) -> tuple[str, ...]:
+    """What is known from the number of rows above a threshold alone."""
+    needed = MARGIN * rows
+    text = f"needs       a table of many more than {needed:,} rows"
+    if (rows >= MANY_ROWS) if hint is None else (hint < needed):
+        known = "" if hint is None else f"; it has about {hint:,}"
+        text = (
+            "warning     budget too small to be useful for a table of fewer than "
+            f"{needed:,} rows{known}"
+        )
+    return (text,)
+
+
+def find_clipped(workload: Sequence[Compiled]) -> Compiled | None:
+    """The statement with a clip that one run of its own answers; None where there is none.
+
+    That is one sum of a column, or sums over groups of the column itself, and nothing beside.
+    Raises: NotSupportedError, ProgrammingError for one that nothing could answer.
+    """
+    if len(workload) != 1 or workload[0].truncation is None or workload[0].is_static:
+        return None
+    item, clip = workload[0], workload[0].truncation
+    needs_batch = clip.mechanism is not None or clip.rule in FREE - {"none"}
+    try:
+        read_summed(item, clip)
+    except NotSupportedError as error:
+        if error.code != "E_AGGREGATE" or needs_batch:
+            raise
+        return None
+    return item
+
+
+def plan_clipping(item: Compiled, terms: Terms) -> Clipping:
+    """Read a statement with a clip and choose noise, rule and shares of the budget.
+
+    Raises: NotSupportedError, ProgrammingError; DataError (E_EPSILON, E_DELTA).
+    """
+    assert item.truncation is not None
+    contradict(item, terms.mechanism)
+    if item.reconstruct is not None:
+        _refuse_beside(item, "reconstruct")
+    table, summed = read_summed(item, item.truncation)
+    epsilon = require_epsilon(terms)
+    if needs_delta(terms.noise) and terms.delta == 0:
+        raise DataError("E_DELTA", "Gaussian noise needs a delta above 0", hint="SET delta = 1e-9")
+    algorithm = cast("Algorithm", item.truncation.mechanism or "tamm")
+    if not summed.is_batch:
+        algorithm = "workload"
+    noise = _noise(summed, algorithm, terms, epsilon)
+    amount = budget_for(noise, epsilon, terms.delta)
+    method = "none" if summed.given else item.truncation.rule
+    rule = _rule(cast("Method", method), summed, table, noise)
+    return Clipping(item, table, summed, algorithm, rule, noise, amount, epsilon, terms.delta)
+
+
+def contradict(item: Compiled, mechanism: str = "auto") -> None:
+    """Refuse what a threshold that is chosen privately leaves no meaning for.
+
+    Raises: ProgrammingError (E_SETTING).
+    """
+    if item.max_stddev is not None:
+        _refuse_beside(item, "max_stddev")
+    if mechanism in LEARNED:
+        _refuse_beside(item, f"mechanism = '{mechanism}'")
+
+
+def _refuse_beside(item: Compiled, name: str) -> NoReturn:
+    assert item.truncation is not None
+    raise ProgrammingError(
+        "E_SETTING",
+        f"{name} contradicts a clip, which has a mechanism of its own",
+        hint=f"leave {name} out, or bound values in the statement",
+        span=item.truncation.span,
+    )
+
+
+def make_rule(method: Method, top: int, cells: int, table: Table, noise: Noise) -> Threshold:
+    """A rule for a number of released sums of values up to ``top``."""
+    start, unit = max(1, math.ceil(top / REACH)), table.unit.max_rows
+    share = BATCH_SHARE if law(noise).is_pure else GAUSSIAN_SHARE
+    rows = Fraction(max(cells, QUANTILE_ROWS if method == "quantile" else 1) * unit)
+    return Threshold(method, SINGLE_SHARE if cells == 1 else share, rows, start=start)
+
+
+def _rule(method: Method, summed: Summed, table: Table, noise: Noise) -> Threshold:
+    found = make_rule(method, summed.top, 1, table, noise)
+    if not summed.is_batch:
+        return found
+    share = BATCH_SHARE if law(noise).is_pure else GAUSSIAN_SHARE
+    return replace(found, share=share, rows=BATCH_ROWS * table.unit.max_rows)
+
+
+def _noise(summed: Summed, algorithm: Algorithm, terms: Terms, epsilon: Fraction) -> Noise:
+    """The noise law that is asked for, or the one of the smaller expected error."""
+    noises = admitted(terms.noise, terms.delta)
+    if len(noises) == 1:
+        return noises[0]
+    errors = {
+        noise: _unit_error(summed, algorithm, noise)
+        * _variance(noise, budget_for(noise, epsilon, terms.delta), 1)
+        for noise in noises
+    }
+    return min(noises, key=lambda noise: errors[noise])
+
+
+def _batch(summed: Summed, noise: Noise) -> Batch:
+    """The batch of queries, with the strategies that were found for it before."""
+    shape = str((noise, summed.queries.shape)).encode()
+    arrays = (np.ascontiguousarray(summed.values), np.ascontiguousarray(summed.queries))
+    key = hashlib.sha256(b"".join([shape, *(each.tobytes() for each in arrays)])).digest()
+    if key not in _batches:
+        if len(_batches) >= REMEMBERED:
+            _batches.clear()
+        _batches[key] = Batch(summed.values, summed.queries, noise)
+    return _batches[key]
+
+
+def _variance(noise: Noise, amount: Fraction, rows_per_unit: int) -> float:
+    """The variance of noise for a sensitivity of one per row."""
+    return rows_per_unit**2 * law(noise).unit_variance(float(amount))
+
+
+def _unit_error(summed: Summed, algorithm: Algorithm, noise: Noise) -> float:
+    """The total squared error at a noise of variance one, nothing clipped."""
+    unit = float(summed.unit) ** 2
+    if summed.measure is not None:
+        reach = max(abs(summed.measure.low), abs(summed.measure.high))
+        return float(reach) ** 2
+    batch = _batch(summed, noise)
+    if algorithm != "sqm":
+        return unit * batch.design(algorithm, int(summed.values[-1])).error
+    count = len(summed.queries)
+    each = (summed.queries * summed.values).max(axis=1).astype(float) ** 2
+    return unit * float(each.sum()) * (law(noise).squared(count))

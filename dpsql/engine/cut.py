@@ -1,0 +1,263 @@
+"""A workload whose measure is clipped: first a threshold, released on its own, then the plan.
+
+The threshold costs a fixed part of the budget and is kept, so the same choice is free later; what
+follows is the ordinary plan with values clipped there, for the rest of the budget.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import NoReturn, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.answer.clipped import ClippedSums
+from dpsql.catalog import Column, Table
+from dpsql.catalog.domain import Bins
+from dpsql.engine.clip import contradict, describe_choice, make_rule
+from dpsql.errors import DataError, NotSupportedError, ProgrammingError
+from dpsql.learn.batches import Measure
+from dpsql.learn.handle import SumHandle
+from dpsql.learn.summed import BOUNDS, WORKS, measure_of
+from dpsql.learn.thresholds import Method, Threshold, choose, levels, rows_above
+from dpsql.plan.noise_law import Noise, law
+from dpsql.plan.request import Request
+from dpsql.privacy.accounting import UNITS, epsilon_for, units_down
+from dpsql.privacy.filter import Run, View
+from dpsql.sql.clauses import Cut
+from dpsql.sql.compiled import Answer, Compiled
+from dpsql.workload.cells import Cells, cells_of
+from dpsql.workload.term import Term
+
+CHOSEN = ("svt", "svt-ratio", "recursive", "quantile", "approx-bounds")
+"""Rules that choose a threshold before anything is measured."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cutting:
+    """The private choice of one threshold for a workload, and what either step costs.
+
+    Public facts only. ``amount`` is the epsilon (Laplace) or rho (Gaussian) of the choice, ``rest``
+    that of the answers; together they are the request's, exactly. ``columns`` decide which rows
+    count, here as in the answers.
+    """
+
+    table: Table
+    measure: Measure
+    within: tuple[Cells, ...]
+    rule: Threshold
+    noise: Noise
+    amount: Fraction
+    rest: Fraction
+    delta: Fraction
+    columns: tuple[str, ...]
+
+    @property
+    def column(self) -> str:
+        """The name of the clipped column."""
+        return self.table.columns[self.measure.column].name
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """The public thresholds, in units of the measure."""
+        return tuple(levels(self.rule, self.noise, self.amount, self.measure.upper))
+
+    @property
+    def run(self) -> Run:
+        """What the membrane is paid for."""
+        view = View(self.measure.steps(self.values), None, self.within)
+        settings = repr(("threshold", repr(self.rule), repr(self.measure), str(self.rest)))
+        key, unit = self.table.name.casefold(), self.table.unit.max_rows
+        run = Run(key, {}, self.noise, self.amount, unit, settings, self.values, view)
+        return replace(run, columns=self.columns)
+
+    @property
+    def rho(self) -> Fraction | None:
+        """The zero-concentrated budget of the choice under Gaussian noise."""
+        return None if law(self.noise).is_pure else self.amount
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The epsilon of the choice, at the request's delta."""
+        return self.amount if self.rho is None else epsilon_for(self.amount, self.delta)
+
+    def name(self, scopes: Sequence[str]) -> str:
+        """What identical choices on the same data have in common."""
+        return hashlib.sha256(repr((self.run.fingerprint, tuple(scopes))).encode()).hexdigest()
+
+    def learn(self, handle: SumHandle, receipt: tuple[str, int, str]) -> ClippedSums:
+        """Choose the threshold, through the handle alone."""
+        theta = choose(handle, self.rule, self.amount, self.rest)
+        level, cuts = self.measure.level(theta), theta < self.measure.upper
+        facts = (self.epsilon, self.delta, self.noise, receipt)
+        return ClippedSums((), (), (level,), True, cuts, False, *facts)
+
+    def cut(self, level: Fraction) -> Cut:
+        """How the statements are compiled for the second step."""
+        return Cut(self.table.name.casefold(), self.measure.column, float(level))
+
+    def following(self, request: Request, statements: Sequence[Compiled]) -> Request:
+        """The second step: the answers for the rest of the budget."""
+        if self.rho is None:
+            return replace(
+                request, statements=tuple(statements), epsilon=self.rest, noise=self.noise
+            )
+        return replace(
+            request,
+            statements=tuple(statements),
+            epsilon=epsilon_for(self.rest, self.delta),
+            noise=self.noise,
+            part=self.rest,
+        )
+
+    def details(self) -> tuple[str, ...]:
+        """What a forecast says about the choice."""
+        rows = rows_above(self.rule, self.noise, self.rest)
+        return describe_choice(
+            self.rule, len(self.values), self.measure.high, rows, self.table.row_count_hint
+        )
+
+
+def chooses(item: Compiled) -> bool:
+    """Whether a statement has a clip that is chosen privately."""
+    return item.truncation is not None and item.truncation.rule in CHOSEN and not item.is_static
+
+
+def read_level(item: Compiled) -> Cut | None:
+    """Where the values of a statement are clipped by a number that it gives.
+
+    Raises: NotSupportedError, ProgrammingError, with a hint.
+    """
+    clip = item.truncation
+    if clip is None or item.is_static:
+        return None
+    if clip.rule in CHOSEN:
+        contradict(item)
+    if clip.rule not in ("given", *CHOSEN) or clip.mechanism is not None:
+        if clip.rule == "none" and clip.mechanism is None:
+            return None
+        what = f"clip = '{clip.rule}'" if clip.mechanism is None else "sum_mechanism"
+        refuse(item, f"{what} is not supported here", f"it is for one statement: {WORKS}")
+    if clip.level is None:
+        return None
+    table, column = read_column(item)
+    bounds = column.number_bounds
+    if bounds is None or float(clip.level) <= bounds[0]:
+        hint = f"a number above the least value of {column.name}"
+        what = "the clip leaves nothing to add up"
+        raise ProgrammingError("E_DEGENERATE_BOUNDS", what, hint=hint, span=clip.span)
+    return Cut(table.name.casefold(), column.name.casefold(), float(clip.level))
+
+
+def plan_cutting(request: Request, noise: Noise) -> Cutting:
+    """Read the workload's measure and split its budget between the threshold and the answers.
+
+    Raises: NotSupportedError, ProgrammingError, with a hint; DataError (E_EPSILON).
+    """
+    asked = [item for item in request.statements if chooses(item)]
+    for item in asked:
+        contradict(item, request.mechanism)
+    found = {(table.name, column.name) for table, column in map(read_column, asked)}
+    rules = {item.truncation.rule for item in asked if item.truncation is not None}
+    if len(found) > 1 or len(rules) > 1:
+        what = "two columns" if len(found) > 1 else "two rules"
+        refuse(asked[-1], f"clip of {what} is not supported", "ask in requests of their own")
+    table, column = read_column(asked[0])
+    if column.bounds is None:
+        what = f"a threshold for {column.name}, which has a domain, is not supported here"
+        refuse(asked[0], what, f"clip = a number, bounds in the catalog, or {WORKS}")
+    low, high = column.bounds
+    if low < 0:
+        what = f"clip with values below 0, as {column.name} may have, is not supported"
+        refuse(asked[0], what, "clip = a number works", "E_SETTING")
+    key = column.name.casefold()
+    measure = measure_of(key, column, high)
+    sums = [answer for item in asked for answer in _summing(item, key)]
+    cells = sum(math.prod(len(axis.groups) for axis in answer.axes) for answer in sums)
+    rule = make_rule(cast("Method", rules.pop()), measure.upper, cells, table, noise)
+    within = _hull(table, [t for answer in sums for t in answer.terms if key in t.polynomials])
+    whole = request.budget(noise)
+    amount = Fraction(units_down(rule.share * whole), UNITS)
+    if not amount:
+        raise DataError("E_EPSILON", "epsilon is too small to be split", hint="clip = a number")
+    columns = request.views[table.name.casefold()]
+    rest = whole - amount
+    return Cutting(table, measure, within, rule, noise, amount, rest, request.delta, columns)
+
+
+def read_column(item: Compiled) -> tuple[Table, Column]:
+    """The one column whose values a statement with a clip sums: a measure, else one with a domain.
+
+    Raises: NotSupportedError (E_AGGREGATE) for none or several, and for columns in bins.
+    """
+    measures: dict[tuple[str, str], tuple[Table, Column]] = {}
+    others: dict[tuple[str, str], tuple[Table, Column]] = {}
+    for table, name, is_measure in _summed(item):
+        place = (table.name.casefold(), name)
+        (measures if is_measure else others)[place] = table, table.columns[name]
+    found = list((measures or others).values())
+    if len(found) > 1:
+        names = " and ".join(column.name for _, column in found[:2])
+        refuse(item, f"clip of two columns, {names}, is not supported", f"one of them, or {BOUNDS}")
+    if not found:
+        refuse(item, "clip without a sum of values is not supported", "leave clip out, or SUM(x)")
+    table, column = found[0]
+    if isinstance(column.domain, Bins):
+        what = f"clip of {column.name}, a column in bins, is not supported here"
+        refuse(item, what, f"bounds in the catalog in place of bins, or {WORKS}")
+    if table.synthetic:
+        refuse(item, "clip with a synthetic table is not supported", "it is free: leave clip out")
+    return table, column
+
+
+def _summed(item: Compiled) -> Iterator[tuple[Table, str, bool]]:
+    """The columns whose values are summed, and whether each has bounds; some twice."""
+    for select, answer in item.answers():
+        for term in answer.terms if answer.rank is None else ():
+            for name, polynomial in term.polynomials.items():
+                bounded = select.table.columns[name].bounds is not None
+                if polynomial.clip is not None and item.truncation is not None:
+                    what = "clip beside contribution_bounds_per_group is not supported"
+                    refuse(item, what, "one or the other", "E_SETTING")
+                if any(polynomial.coefficients[1:]):
+                    yield select.table, name, bounded
+            for name, factor in term.factors.items() if term.largest != 1 else ():
+                if not np.isin(factor.dense(), (0, 1)).all():
+                    yield select.table, name, False
+
+
+def _summing(item: Compiled, key: str) -> list[Answer]:
+    """The sums of a measure; those of its squares only where there are no others."""
+    plain, squares = [], []
+    for _, answer in item.answers():
+        found = [t.polynomials[key].coefficients for t in answer.terms if key in t.polynomials]
+        if any(square for _, _, square in found):
+            squares.append(answer)
+        elif any(once for _, once, _ in found):
+            plain.append(answer)
+    return plain or squares
+
+
+def _hull(table: Table, terms: Sequence[Term]) -> tuple[Cells, ...]:
+    """Conditions, column by column, that hold for every row that any of the terms counts."""
+    found = []
+    for name, column in table.columns.items():
+        if column.domain is None or any(name not in term.factors for term in terms):
+            continue
+        used: NDArray[np.bool_] = np.zeros(column.size, dtype=np.bool_)
+        for term in terms:
+            used |= np.asarray(term.factors[name].column_l1() > 0)
+        if not used.all():
+            found.append(cells_of(name, np.where(used, 0, -1).astype(np.int64)))
+    return tuple(found)
+
+
+def refuse(item: Compiled, what: str, hint: str, code: str = "E_AGGREGATE") -> NoReturn:
+    """Refuse a clip by name."""
+    assert item.truncation is not None
+    raise NotSupportedError(code, what, hint=hint, span=item.truncation.span)

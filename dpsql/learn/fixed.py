@@ -1,0 +1,73 @@
+"""A strategy of the matrix mechanism measured through a handle: one joint release, no choices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dpsql.algebra.blocks import Dense, Identity
+from dpsql.algebra.operator import Operator
+from dpsql.learn.handle import Candidate, Handle, Measured
+from dpsql.plan.noise_law import law
+from dpsql.search.select import select
+from dpsql.strategy.product import Strategy
+from dpsql.strategy.quantise import Integers
+from dpsql.workload.workload import Product, Workload
+
+STEPS = 1 << 16
+"""Largest integer weight of a block relative to the lightest: noise is shared among all blocks."""
+
+
+def measure_strategy(
+    handle: Handle, candidates: Sequence[Candidate], power: float
+) -> list[Measured]:
+    """Measure the best strategy for a workload with all that the handle has left.
+
+    ``power`` weights every product by its number of rows to minus this power. All blocks share
+    one noise scale, so each gets a whole weight for its share of the budget.
+    Source: HDMM, sections 6 and 7.
+    """
+    products = [
+        replace(product, weight=float(product.rows) ** -power)
+        for candidate in candidates
+        for product in candidate
+    ]
+    workload = Workload(dict(handle.domain), products)
+    strategy = select(workload, handle.noise, "joint")
+    assert isinstance(strategy, Strategy)
+    weights = [_weight(strategy, k) for k in range(len(strategy.blocks))]
+    least = min(weights)
+    blocks = [
+        (_candidate(strategy, k, max(1, round(min(STEPS, w / least)))),)
+        for k, w in enumerate(weights)
+    ]
+    return handle.measure(blocks, handle.remaining())
+
+
+def _weight(strategy: Strategy, index: int) -> float:
+    """How precise a block is to be: the inverse of its noise at a unit budget."""
+    block = strategy.blocks[index]
+    weight = float(block.share) / strategy.sensitivity(block)
+    return weight if law(strategy.noise).norm == 1 else math.sqrt(weight)
+
+
+def _candidate(strategy: Strategy, index: int, weight: int) -> Product:
+    """The rows of a block, times a whole weight."""
+    block = strategy.blocks[index]
+    factors: dict[str, Operator] = {}
+    for name, rows in zip(block.attributes, strategy.matrices(block), strict=True):
+        factors[name] = Identity(strategy.domain[name]) if rows is None else Dense(rows)
+    if weight > 1:
+        name = block.attributes[0] if block.attributes else next(iter(strategy.domain))
+        known = factors.get(name)
+        factors[name] = Dense(_dense(known, strategy.domain[name]) * weight)
+    return Product(factors)
+
+
+def _dense(factor: Operator | None, size: int) -> Integers:
+    if factor is None:
+        return np.ones((1, size), dtype=np.int64)
+    return np.asarray(factor.dense(), dtype=np.int64)

@@ -1,0 +1,1 @@
+"""Graphical models of noisy marginals: numpy only, and nothing private."""

@@ -1,0 +1,344 @@
+"""Exact tallies from integer codes: mixed-radix cell numbers, whole weights, no floats.
+
+Values of measures are kept as doubles, clipped to the declared bounds, so that narrower bounds of a
+request lose no precision; the place of a value in its bin is kept in steps of 2^-24.
+
+Guarantee: whatever the value of a row is, its weights are non-negative integers that sum to the
+``unit`` of the nodes: the place is a whole number 0..grid, and Bernstein polynomials sum to one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.catalog.catalog import Column
+from dpsql.catalog.domain import Bins, IntegerRange
+from dpsql.privacy.vault.vault import Classes, Codes, Counts
+from dpsql.workload.cells import Cells, Nodes, Steps, Unions
+
+Flags = npt.NDArray[np.bool_]
+
+CHUNK = 1 << 18
+"""Rows, or rows times the unions that share a cell, that are looked at together."""
+
+MARKS = 1 << 24
+"""Most pairs of a privacy unit and a cell that are marked one by one, not sorted."""
+
+OUTSIDE = -(1 << 48)
+
+
+Chunk = slice | Counts
+"""Some rows: a range of them, or their places."""
+
+Spread = Callable[[Chunk], list[tuple[Counts, Counts | None]]]
+"""For some rows, the cells that each adds to and how much (one, if None); outside is < 0."""
+
+Axis = Callable[[int], Spread]
+"""Where rows fall along one axis of a tally, in cell numbers times the stride of the axis."""
+
+
+def axis_of_cells(codes: Sequence[Codes], cells: Cells) -> Axis:
+    """Return the axis of cells of one column or of several; ``codes`` has one array per column."""
+    found = [np.append(classes, -1) for classes in cells.classes]  # the last code is "outside"
+    if cells.labels is None:
+        return lambda stride: _looked_up([strided(found[0], stride)], codes)
+    # One more slot per column, for its rows that are in no class.
+    labels = np.pad(cells.labels, [(1, 0)] * cells.labels.ndim, constant_values=-1)
+    steps = [math.prod(labels.shape[i + 1 :]) for i in range(labels.ndim)]
+    pairs = zip(found, steps, strict=True)
+    lookups = [(classes.astype(np.int64) + 1) * step for classes, step in pairs]
+    return lambda stride: _looked_up(lookups, codes, strided(labels.ravel(), stride))
+
+
+def _looked_up(
+    lookups: list[Counts], codes: Sequence[Codes], joint: Counts | None = None
+) -> Spread:
+    def spread(rows: Chunk) -> list[tuple[Counts, Counts | None]]:
+        found = lookups[0][codes[0][rows]]
+        for lookup, code in zip(lookups[1:], codes[1:], strict=True):
+            found += lookup[code[rows]]
+        return [(found if joint is None else joint[found], None)]
+
+    return spread
+
+
+def axis_of_unions(codes: Sequence[Codes], unions: Unions) -> Axis:
+    """Return the axis of unions of cells: for every row, all the places that share its cell."""
+    cells = axis_of_cells(codes, unions.cells)(1)
+    inside = [np.flatnonzero(column) for column in unions.members.T]
+    found = np.full((len(inside) + 1, max([1, *map(len, inside)])), -1)
+    for cell, members in enumerate(inside):
+        found[cell, : len(members)] = members
+
+    def axis(stride: int) -> Spread:
+        places = strided(found, stride)
+
+        def spread(rows: Chunk) -> list[tuple[Counts, Counts | None]]:
+            ((cell, _),) = cells(rows)
+            return [(places[np.maximum(cell, -1)], None)]  # the last one is outside
+
+        return spread
+
+    return axis
+
+
+def strided(classes: Classes, stride: int) -> Counts:
+    """Return class numbers times a stride, and OUTSIDE for -1.
+
+    >>> strided(np.array([0, 2, -1]), 10).tolist() == [0, 20, OUTSIDE]
+    True
+    """
+    return np.where(classes < 0, OUTSIDE, classes.astype(np.int64) * stride)
+
+
+def tally_rows(axes: Sequence[Axis], shape: tuple[int, ...], kept: Flags) -> Counts:
+    """Add up what the rows that are kept add to every cell; every row is looked at.
+
+    >>> codes = [np.array([0, 1, 2, 1], np.uint8), np.array([0, 0, 1, 1], np.uint8)]
+    >>> cells = [Cells(("a",), (np.array([0, 1, -1]),)), Cells(("b",), (np.array([0, 1]),))]
+    >>> axes = [axis_of_cells([code], each) for code, each in zip(codes, cells)]
+    >>> tally_rows(axes, (2, 2), np.ones(4, dtype=bool))
+    array([[1, 0],
+           [1, 1]])
+    """
+    if not axes:
+        return np.array(np.count_nonzero(kept), dtype=np.int64)
+    tally = np.zeros(math.prod(shape), dtype=np.int64)
+    spreads = _spreads(axes, shape)
+    for chunk in _chunks(len(kept)):
+        for terms in itertools.product(*(spread(chunk) for spread in spreads)):
+            places = _flat([place for place, _ in terms], chunk)
+            inside = (places >= 0) & kept[chunk]
+            weight: Counts | int = 1
+            for each in (each[inside] for _, each in terms if each is not None):
+                weight = weight * each
+            np.add.at(tally, places[inside], weight)
+    return tally.reshape(shape)
+
+
+def tally_units(axes: Sequence[Axis], shape: tuple[int, ...], kept: Flags, units: Codes) -> Counts:
+    """Count the different units among the rows that are kept, by cell or union of cells.
+
+    All rows of a unit are looked at together, so that it counts once wherever they are.
+
+    >>> cells = Cells(("a",), (np.array([0, 1]),))
+    >>> axis = axis_of_cells([np.array([0, 0, 1], np.uint8)], cells)
+    >>> every = np.ones(3, dtype=bool)
+    >>> tally_units([axis], (2,), every, np.array([4, 4, 4], np.uint32)).tolist()
+    [1, 1]
+    >>> both = Unions(cells, np.array([[True, True], [False, True]]))
+    >>> axis = axis_of_unions([np.array([0, 0, 1], np.uint8)], both)
+    >>> tally_units([axis], (2,), every, np.array([4, 4, 5], np.uint32)).tolist()
+    [2, 1]
+    """
+    spreads, size = _spreads(axes, shape), math.prod(shape)
+    rows = np.flatnonzero(kept)
+    order = rows[np.argsort(units[rows], kind="stable")]
+    owners = units[order].astype(np.int64)
+    tally = np.zeros(size, dtype=np.int64)
+    shared = math.prod(_places(spread, order[:0]).shape[1] for spread in spreads)
+    for chunk in _chunks_of_units(owners, max(1, CHUNK // shared)):
+        rows, owner = order[chunk], owners[chunk] - owners[chunk.start]
+        places = np.zeros((len(rows), 1), dtype=np.int64)
+        for spread in spreads:
+            both = places[:, :, np.newaxis] + _places(spread, rows)[:, np.newaxis, :]
+            places = both.reshape(len(rows), -1)
+        inside = places >= 0
+        who = np.broadcast_to(owner[:, np.newaxis], places.shape)
+        tally += _different(places[inside], who[inside], size)
+    return tally.reshape(shape)
+
+
+def _places(spread: Spread, rows: Chunk) -> Counts:
+    """Return where some rows fall on one axis, a row for each: in one place, or in several."""
+    ((places, _),) = spread(rows)
+    return places[:, np.newaxis] if places.ndim == 1 else places
+
+
+def _chunks_of_units(owners: Counts, length: int) -> Iterator[slice]:
+    """Ranges of about so many rows that are sorted by unit: whole units."""
+    start = 0
+    while start < len(owners):
+        last = min(start + length, len(owners)) - 1
+        stop = int(np.searchsorted(owners, owners[last], side="right"))
+        yield slice(start, stop)
+        start = stop
+
+
+def _different(places: Counts, owners: Counts, size: int) -> Counts:
+    """Count the different owners of every place."""
+    count = int(owners.max(initial=-1)) + 1
+    if count * size <= MARKS:
+        marks = np.zeros((count, size), dtype=np.bool_)
+        marks[owners, places] = True
+        return np.asarray(marks.sum(axis=0, dtype=np.int64))
+    pairs = np.unique(places * count + owners)
+    return np.bincount(pairs // count, minlength=size).astype(np.int64)
+
+
+def _spreads(axes: Sequence[Axis], shape: tuple[int, ...]) -> list[Spread]:
+    return [axis(math.prod(shape[i + 1 :])) for i, axis in enumerate(axes)]
+
+
+def _chunks(rows: int) -> list[slice]:
+    return [slice(start, min(start + CHUNK, rows)) for start in range(0, rows, CHUNK)]
+
+
+def _flat(places: Sequence[Counts], rows: slice) -> Counts:
+    """Return the flat cell of every row of a chunk; negative where it is outside on any axis."""
+    return sum(places, start=np.zeros(rows.stop - rows.start, dtype=np.int64))
+
+
+Floats = npt.NDArray[np.float64]
+
+PLACES = 1 << 24
+"""Steps to which the place of a value in its bin is kept."""
+
+
+def fits(nodes: Nodes, column: Column) -> bool:
+    """Say whether nodes are those of a number column as the catalog declares it."""
+    declared = column.null + (column.other is not None)
+    if nodes.degree not in (1, 2) or nodes.grid < 1 or len(nodes.others) != declared:
+        return False
+    match column.domain:
+        case IntegerRange():
+            return nodes.intervals == 1 and nodes.low is nodes.high is None
+        case Bins() as bins:
+            return nodes.intervals == bins.size and nodes.low is nodes.high is None
+        case None if column.bounds is not None:
+            low, high = clip_bounds(nodes, column)
+            least, most = map(float, column.bounds)
+            return nodes.intervals == 1 and least <= low < high <= most
+    return False
+
+
+def fits_steps(steps: Steps, column: Column) -> bool:
+    """Say whether steps are those of a measure: increasing numbers that doubles keep apart."""
+    levels = [float(level) for level in steps.levels]
+    increase = all(one < two for one, two in itertools.pairwise(levels))
+    return column.bounds is not None and bool(levels) and increase
+
+
+def clip_bounds(nodes: Nodes, column: Column) -> tuple[float, float]:
+    """Return the bounds that the values of a measure are clipped to."""
+    if column.bounds is None:
+        raise ValueError("a column without bounds is no measure")
+    low = column.bounds[0] if nodes.low is None else nodes.low
+    high = column.bounds[1] if nodes.high is None else nodes.high
+    return float(low), float(high)
+
+
+def find_places(numbers: Floats, cells: Codes, edges: Sequence[float]) -> Codes:
+    """Return where numbers lie in their bins, in 0..PLACES; 0 where there is no bin.
+
+    >>> numbers, cells = np.array([0.0, 2.5, 10.0, np.inf]), np.array([0, 0, 0, 1])
+    >>> (find_places(numbers, cells, (0.0, 10.0)) / PLACES).tolist()
+    [0.0, 0.25, 1.0, 0.0]
+    """
+    is_bin = cells < len(edges) - 1
+    found = np.where(is_bin, cells, 0)
+    part = np.where(is_bin, numbers, edges[0]) - np.array(edges)[found]
+    return to_grid(part, np.diff(edges)[found], PLACES).astype(np.uint32)
+
+
+def find_steps(numbers: Floats, column: Column) -> Counts:
+    """Return where values of a measure lie in its bounds, in 0..PLACES; -1 for NULL, -2 outside."""
+    low, high = map(float, column.bounds or (0, 0))
+    steps = to_grid(numbers - low, high - low, PLACES)
+    return np.where(np.isnan(numbers), -1, np.where(numbers == np.inf, -2, steps))
+
+
+def to_grid(part: Floats, width: Floats | float, grid: int) -> Counts:
+    """Return part/width in whole steps of 1/grid, 0..grid whatever the numbers are.
+
+    >>> to_grid(np.array([-1.0, 0.0, 2.0, 5.0, np.inf, np.nan]), 4.0, 8).tolist()
+    [0, 0, 4, 8, 8, 0]
+    """
+    with np.errstate(all="ignore"):
+        steps = np.rint(part * float(grid) / width)
+    return np.fmin(np.fmax(steps, 0.0), float(grid)).astype(np.int64)
+
+
+def axis_of_range(code: Codes, nodes: Nodes, size: int) -> Axis:
+    """Return the axis of nodes of a range of ``size`` integers, from the cells of its column."""
+    last, others = max(1, size - 1), len(nodes.others)
+    steps = (2 * np.arange(size) * nodes.grid + last) // (2 * last)
+    kinds = np.concatenate([np.zeros(size, dtype=np.int64), 1 + np.arange(others + 1)])
+    steps = np.concatenate([steps, np.zeros(others + 1, dtype=np.int64)])
+    return _axis(nodes, lambda rows: kinds[code[rows]], lambda rows: steps[code[rows]])
+
+
+def axis_of_bins(code: Codes, places: Codes, nodes: Nodes) -> Axis:
+    """Return the axis of nodes of a binned column, from its bins and the places in them."""
+
+    def steps(rows: Chunk) -> Counts:
+        return (2 * places[rows].astype(np.int64) * nodes.grid + PLACES) // (2 * PLACES)
+
+    return _axis(nodes, lambda rows: code[rows], steps)
+
+
+def axis_of_measure(numbers: Floats, nodes: Nodes, column: Column) -> Axis:
+    """Return the axis of nodes of a measure, from its values; see OUTSIDE of encode."""
+    low, high = clip_bounds(nodes, column)
+    outside = nodes.intervals + len(nodes.others)
+
+    def steps(rows: Chunk) -> Counts:
+        clipped = np.fmin(np.fmax(numbers[rows], low), high)
+        return to_grid(clipped - low, high - low, nodes.grid)
+
+    def interval(rows: Chunk) -> Codes:
+        is_outside = numbers[rows] == np.inf
+        return np.where(is_outside, outside, np.isnan(numbers[rows])).astype(np.uint32)
+
+    return _axis(nodes, interval, steps)
+
+
+def axis_of_steps(numbers: Floats, steps: Steps) -> Axis:
+    """Return the axis of steps of a measure; NULL and what is outside have no step."""
+    levels = np.array([float(level) for level in steps.levels[:-1]])
+
+    def spread_for(stride: int) -> Spread:
+        def spread(rows: Chunk) -> list[tuple[Counts, Counts | None]]:
+            found = np.searchsorted(levels, numbers[rows], side="left") * stride
+            return [(np.where(np.isfinite(numbers[rows]), found, OUTSIDE), None)]
+
+        return spread
+
+    return spread_for
+
+
+def _axis(
+    nodes: Nodes, interval: Callable[[Chunk], Codes], steps: Callable[[Chunk], Counts]
+) -> Axis:
+    """Return the axis of nodes; intervals beyond the last are the other cells, then "outside".
+
+    The node of an interval's row gets its Bernstein weight; other cells get all in one go.
+    """
+    first = nodes.intervals * (nodes.degree + 1)
+    others = [first + other if other >= 0 else -1 for other in nodes.others] + [-1]
+    starts = np.arange(nodes.intervals) * (nodes.degree + 1)
+    places = [np.concatenate([starts + t, np.array(others, dtype=np.int64)]) for t in range(3)]
+
+    def spread_for(stride: int) -> Spread:
+        lookups = [strided(each, stride) for each in places]
+
+        def spread(rows: Chunk) -> list[tuple[Counts, Counts | None]]:
+            where = interval(rows)
+            is_value = where < nodes.intervals
+            weights = _bernstein(np.where(is_value, steps(rows), 0), nodes)
+            return [(lookups[t][where], weight) for t, weight in enumerate(weights)]
+
+        return spread
+
+    return spread_for
+
+
+def _bernstein(steps: Counts, nodes: Nodes) -> list[Counts]:
+    """Return the weights of all nodes of an interval, for places in it of steps/grid."""
+    rest = nodes.grid - steps
+    return [rest, steps] if nodes.degree == 1 else [rest * rest, 2 * steps * rest, steps * steps]

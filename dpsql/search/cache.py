@@ -1,0 +1,127 @@
+"""Planned strategies, remembered in the process and on disk by what was asked.
+
+Strategies are functions of public facts only, so a file in the cache holds nothing private. What
+is read back is checked in full; anything else is ignored and planned again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpsql.files import make_folder
+from dpsql.plan.noise_law import LAPLACE, Noise
+from dpsql.search.select import Selection, choose
+from dpsql.strategy.kinds import decode_strategy
+from dpsql.strategy.quantise import Integers
+from dpsql.workload.workload import Workload
+
+SCHEMA = 6
+"""Part of every key; a change of the templates or of the file layout raises it."""
+
+WORTH_SECONDS = 0.05
+"""Strategies that were planned faster than this are not written to disk."""
+
+FILE_LIMIT = 1 << 28
+"""Largest file in bytes that is read back."""
+
+REMEMBERED = 64
+"""Strategies kept in the process."""
+
+_memory: OrderedDict[str, Selection] = OrderedDict()
+
+
+def cached_choice(
+    workload: Workload,
+    noise: Noise = LAPLACE.name,
+    mechanism: str = "auto",
+    effort: float = 1.0,
+) -> Selection:
+    """Return ``choose`` of the same arguments, instantly if it was planned before.
+
+    The environment variable DPSQL_CACHE names the directory; "off" keeps everything in memory.
+    """
+    key = cache_key(workload, noise, mechanism, effort)
+    if key in _memory:
+        _memory.move_to_end(key)
+        return _memory[key]
+    directory = cache_directory()
+    found = None if directory is None else read(directory / f"{key}.npz", workload, noise)
+    if found is None:
+        start = time.perf_counter()
+        found = choose(workload, noise, mechanism, effort)
+        if directory is not None and time.perf_counter() - start > WORTH_SECONDS:
+            write(directory / f"{key}.npz", found)
+    _memory[key] = found
+    while len(_memory) > REMEMBERED:
+        _memory.popitem(last=False)
+    return found
+
+
+def cache_key(workload: Workload, noise: Noise, mechanism: str, effort: float) -> str:
+    """Return the digest under which a strategy is remembered."""
+    text = repr((SCHEMA, workload.fingerprint(), noise, mechanism, float(effort)))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def cache_directory() -> Path | None:
+    """Return where strategies are kept, None for nowhere."""
+    chosen = os.environ.get("DPSQL_CACHE")
+    if chosen is not None:
+        return None if chosen in ("", "off") else Path(chosen)
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(home) / "dpsql" / "strategies"
+
+
+def write(path: Path, found: Selection) -> None:
+    """Write a selection under a temporary name and rename it; failures are of no consequence."""
+    arrays: dict[str, Any] = {}
+
+    def keep(array: Integers) -> str:
+        name = f"x{len(arrays)}"
+        arrays[name] = array
+        return name
+
+    facts = {
+        **found.strategy.encode(keep),
+        "lower": found.lower,
+        "fingerprint": found.strategy.fingerprint(),
+    }
+    text = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
+    with contextlib.suppress(OSError):
+        make_folder(path.parent)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez_compressed(file, facts=text, **arrays)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+
+
+def read(path: Path, workload: Workload, noise: Noise) -> Selection | None:
+    """Return the selection in a file, None if it is absent, damaged or not for this workload."""
+    try:
+        if path.stat().st_size > FILE_LIMIT:
+            return None
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            facts = json.loads(stored["facts"].tobytes())
+            arrays = {key: stored[key] for key in stored.files if key != "facts"}
+        strategy, lower = decode_strategy(facts, arrays), float(facts["lower"])
+        known = facts["fingerprint"]
+    except Exception:
+        # A cache may hold anything at all: whatever cannot be read is planned again.
+        return None
+    if strategy.noise != noise or list(strategy.domain.items()) != list(workload.domain.items()):
+        return None
+    return Selection(strategy, lower) if strategy.fingerprint() == known else None

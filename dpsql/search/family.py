@@ -1,0 +1,135 @@
+"""Unions of Kronecker blocks that share one matrix per attribute: error, cost and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.algebra import marginals
+from dpsql.plan.noise_law import Noise, law
+from dpsql.search.problem import Floats
+
+DENSE_LIMIT = 14
+"""Most attributes for which every subset is a candidate block."""
+
+
+class Family:
+    """Candidate attribute sets M and components c; every block is written w_M.
+
+    ``sup`` sums over the sets that contain a component, ``sub`` over the components within a set.
+    The precision of component c is lambda_c = sum of w_M^2 prod 1/tau_i over M containing c, with
+    i in M but not in c. Source: HDMM, section 6.3, extended from marginals to any shared factors.
+    """
+
+    def __init__(self, d: int, sets: Sequence[int] | None, components: Sequence[int]) -> None:
+        self.d = d
+        self.dense = sets is None
+        self.sets = list(range(1 << d)) if sets is None else list(sets)
+        self.components = list(components)
+        self._member = _bits(self.sets, d)
+        self._inside = _bits(self.components, d)
+        if self.dense:
+            self._at = np.array(self.components, dtype=np.int64)
+        else:
+            pairs = _contained(self.sets, self.components)
+            self._of_set, self._of_component = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+
+    def sup(self, x: Floats) -> Floats:
+        """Return per component the sum of x over the sets that contain it."""
+        if not self.dense:
+            return _summed(self._of_component, x[self._of_set], len(self.components))
+        sums = marginals.sup(x.reshape((2,) * self.d))
+        return np.asarray(sums.reshape(-1)[self._at])
+
+    def sub(self, y: Floats) -> Floats:
+        """Return per set the sum of y over the components within it."""
+        if not self.dense:
+            return _summed(self._of_set, y[self._of_component], len(self.sets))
+        out = np.zeros(len(self.sets))
+        out[self._at] = y
+        return np.asarray(marginals.sub(out.reshape((2,) * self.d)).reshape(-1))
+
+    def rows(self, totals: Floats, sets: NDArray[np.intp], components: NDArray[np.intp]) -> Floats:
+        """Return the precision that a unit weight of each set gives to each component."""
+        over_sets, over_components = self.measure(totals)
+        member, inside = self._member[sets], self._inside[components]
+        contains = member @ inside.T == inside.sum(axis=1)
+        return np.where(contains, over_sets[sets, np.newaxis] / over_components[components], 0.0)
+
+    def measure(self, totals: Floats) -> tuple[Floats, Floats]:
+        """Return prod of 1/tau_i over each set and over each component; totals are 1/tau."""
+        # Rounding may take a total below zero where columns nearly cancel.
+        logs = np.log(np.maximum(totals, 1e-300))
+        return np.exp(self._member @ logs), np.exp(self._inside @ logs)
+
+    def error(
+        self, w: Floats, R: Floats, totals: Floats, noise: Noise
+    ) -> tuple[float, Floats, Floats, Floats]:
+        """Return (error, d/dw, d/dR, d/dlog(1/tau)) of unit-sensitivity factors.
+
+        The error is infinite where some R_c > 0 has no precision, or where numbers overflow.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self._error(w, R, totals, noise)
+        if all(np.isfinite(part).all() for part in found):
+            return found
+        return np.inf, np.zeros_like(w), np.zeros_like(R), np.zeros(self.d)
+
+    def _error(
+        self, w: Floats, R: Floats, totals: Floats, noise: Noise
+    ) -> tuple[float, Floats, Floats, Floats]:
+        over_sets, over_components = self.measure(totals)
+        cost, dcost = _cost(w, noise)
+        u = w * w * over_sets
+        precision = self.sup(u) / over_components
+        asked = R > 0
+        if not (precision[asked] > 0).all():
+            return np.inf, np.zeros_like(w), np.zeros_like(R), np.zeros(self.d)
+        inverse = np.zeros_like(R)
+        inverse[asked] = 1 / precision[asked]
+        parts = R * inverse
+        total = float(parts.sum())
+        s = self.sub(parts * inverse / over_components)
+        dw = cost * (-2 * w * over_sets * s) + dcost * total
+        dtotals = -cost * (self._member.T @ (u * s) - self._inside.T @ parts)
+        return cost * total, dw, cost * inverse, dtotals
+
+
+def _contained(sets: list[int], components: list[int]) -> list[tuple[int, int]]:
+    """Return the pairs (position of a set, position of a component within it)."""
+    place = {mask: c for c, mask in enumerate(components)}
+    pairs = []
+    for m, M in enumerate(sets):
+        if 1 << M.bit_count() <= len(components):
+            inside = [0]
+            rest = M
+            while rest:
+                bit = rest & -rest
+                inside += [mask | bit for mask in inside]
+                rest ^= bit
+            pairs += [(m, place[mask]) for mask in inside if mask in place]
+        else:
+            pairs += [(m, c) for c, mask in enumerate(components) if mask & ~M == 0]
+    return pairs
+
+
+def _summed(places: NDArray[np.intp], values: Floats, size: int) -> Floats:
+    return np.asarray(np.bincount(places, values, minlength=size), dtype=np.float64)
+
+
+def _cost(w: Floats, noise: Noise) -> tuple[float, Floats]:
+    """Return the squared sensitivity of unit-sensitivity blocks and its gradient."""
+    if law(noise).norm == 1:
+        total = float(w.sum())
+        return total**2, np.full(len(w), 2 * total)
+    return float(w @ w), 2 * w
+
+
+def _bits(masks: Sequence[int], d: int) -> Floats:
+    shifts = range(d - 1, -1, -1)
+    if d <= 62:
+        table = np.array(masks, dtype=np.int64)[:, np.newaxis] >> np.array(list(shifts)) & 1
+        return np.asarray(table, dtype=np.float64)
+    return np.array([[mask >> k & 1 for k in shifts] for mask in masks], dtype=np.float64)

@@ -1,0 +1,237 @@
+"""Few queries over many cells of one attribute: strategies within the span of the queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpsql.plan.noise_law import Noise, law
+from dpsql.search.opt0 import minimise
+from dpsql.search.problem import Floats, Problem
+from dpsql.strategy.product import Strategy, assemble
+from dpsql.strategy.quantise import Integers
+
+FEW_ROWS = 256
+"""Most distinct queries."""
+
+FEW_NUMBERS = 1 << 20
+"""Most numbers in their matrix."""
+
+THIN_FROM, THIN = 256, 4
+"""From so many cells on, and so many per independent query, queries are thin."""
+
+FULL = 1.5
+"""Cells per independent query below which Laplace strategies are those of the cells."""
+
+BINARY_PLACES = 16
+"""Binary places of queries that count as whole, and of combinations of them."""
+
+ROUNDS = 400
+"""Most steps of the dual fixed point."""
+
+GAP = 1e-4
+"""Relative distance to the certified bound at which they end."""
+
+SINGULAR = 1e-12
+"""Relative size below which an eigenvalue counts as zero."""
+
+STAGES = ((1e-2, 8), (1e-3, 32), (1e-4, 128), (1e-5, 512))
+"""Rounding of the corners of |x|, and the power that stands for the maximum: ever sharper."""
+
+WORK = 4e9
+"""Multiplications that the descents of one workload may take, for effort 1."""
+
+MOST_STEPS = 150
+"""Most steps of one descent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Few:
+    """Distinct whole queries (m, n), and the sum of the squared weights of each.
+
+    ``basis`` are independent ones among them, and ``queries = coefficients @ basis``.
+    """
+
+    queries: Floats
+    weights2: Floats
+    basis: Floats
+    coefficients: Floats
+
+    @property
+    def is_thin(self) -> bool:
+        """Whether cells are so many more than queries that no search over cells is worth it."""
+        n = self.basis.shape[1]
+        return bool(n > THIN_FROM and n > THIN * len(self.basis))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether queries are so many that combinations of them are hardly fewer than cells."""
+        return bool(FULL * len(self.basis) > self.basis.shape[1])
+
+    @property
+    def loss(self) -> Floats:
+        """The Gram of the weighted coefficients: what the inverse of a combination costs."""
+        weighted = self.coefficients * self.weights2[:, np.newaxis]
+        return np.asarray(self.coefficients.T @ weighted)
+
+
+def few_candidates(problem: Problem, found: Few, effort: float) -> Iterator[tuple[Strategy, float]]:
+    """Yield strategies of combinations of few queries, each with a lower bound on any strategy.
+
+    Gaussian: the optimum, by a dual fixed point. Laplace: local optima from several starts.
+    """
+    if found.is_full and law(problem.noise).norm == 1:
+        return
+    matrix, lower = gaussian_optimum(found)
+    if law(problem.noise).norm == 2:
+        yield from ((each, lower) for each in _realise(problem, found, matrix))
+        return
+    starts = [found.coefficients * np.cbrt(found.weights2)[:, np.newaxis], matrix]
+    for start in starts:
+        yield from ((e, lower) for e in _realise(problem, found, descend(found, start, effort)))
+
+
+def read_few(problem: Problem) -> Few | None:
+    """Return the distinct queries of one attribute, None where they are many or not whole."""
+    factors, components = problem.factors[0], problem.components
+    if sum(op.rows for op in factors.operators) * factors.n > FEW_NUMBERS:
+        return None
+    rows, weights = [], []
+    for (which,), weight2 in zip(components.index, components.weights2, strict=True):
+        part = np.ones((1, factors.n)) if which < 0 else factors.operators[which].dense()
+        rows.append(np.asarray(part, dtype=np.float64))
+        weights.append(np.full(len(part), weight2))
+    stacked = np.concatenate(rows)
+    queries, inverse = np.unique(stacked, axis=0, return_inverse=True)
+    weights2: Floats = np.bincount(inverse.reshape(-1), np.concatenate(weights)).astype(np.float64)
+    asked = queries.any(axis=1)
+    queries, weights2 = queries[asked], weights2[asked]
+    whole = np.ldexp(queries, BINARY_PLACES)
+    if not 0 < len(queries) <= FEW_ROWS or not np.array_equal(whole, np.rint(whole)):
+        return None
+    chosen = _independent(queries)
+    basis = queries[chosen]
+    coefficients = np.asarray(np.linalg.lstsq(basis.T, queries.T, rcond=None)[0].T)
+    coefficients[np.abs(coefficients) < 1e-9] = 0
+    return Few(queries, weights2, basis, coefficients)
+
+
+def _independent(rows: Floats) -> list[int]:
+    """Return the places of independent rows that span all, those of the fewest cells first."""
+    chosen: list[int] = []
+    left = rows / np.linalg.norm(rows, axis=1)[:, np.newaxis]
+    for place in np.argsort(np.abs(rows).sum(axis=1), kind="stable"):
+        size = float(np.linalg.norm(left[place]))
+        if size > 1e-7:
+            unit = left[place] / size
+            chosen.append(int(place))
+            left = left - np.outer(left @ unit, unit)
+    return chosen
+
+
+def gaussian_optimum(few: Few) -> tuple[Floats, float]:
+    """Return the optimal combinations of the basis for Gaussian noise, and a bound on any error.
+
+    The dual fixed point of ``convex.optimise``, on matrices of the size of the queries: for
+    weights D of the cells, the strategy is Gamma^(-1/4) U' B with B the weighted basis and
+    U Gamma U' = B D B'. Its columns converge to unit norm where their cells matter.
+    """
+    values, vectors = np.linalg.eigh(few.loss)
+    root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+    rows = root @ few.basis
+    n = rows.shape[1]
+    D, power, lower, last = np.ones(n), 2.0, 0.0, 0.0
+    best, least = np.eye(len(rows)), np.inf
+    for _ in range(ROUNDS):
+        values, vectors = np.linalg.eigh((rows * D) @ rows.T)
+        values = np.maximum(values, SINGULAR * values[-1])
+        matrix = (vectors * values**-0.25) @ vectors.T @ root
+        x = np.square(matrix @ few.basis).sum(axis=0)
+        total = float(np.sqrt(values).sum())
+        bound = total**2 / float(D.sum())
+        lower = max(lower, bound)
+        if total * x.max() < least:
+            best, least = matrix, total * float(x.max())
+        if least <= lower * (1 + GAP):
+            break
+        if bound < last:
+            power = max(power / 2, 0.5)
+        last = bound
+        D = np.maximum(D * x**power, 1e-300)
+        D *= n / D.sum()
+    return np.asarray(best), lower * (1 - 1e-9)
+
+
+def descend(few: Few, start: Floats, effort: float = 1.0) -> Floats:
+    """Return combinations of the basis whose error under Laplace noise is a local minimum.
+
+    Minimises the log of (largest L1 norm of a column)^2 times the cost of the inverse, with
+    corners rounded ever less. Source: LRM (Yuan et al. 2012) asks for the same optimum.
+    """
+    cost = 4.0 * start.size * few.basis.shape[1]
+    steps = int(np.clip(effort * WORK / (2 * len(STAGES) * cost), 5, MOST_STEPS))
+    matrix: Floats = start / np.abs(start @ few.basis).sum(axis=0).max()
+    for smooth, power in STAGES:
+        loss = _Loss(few, matrix.shape, smooth, power)
+        _, flat = minimise(loss, matrix.ravel(), ftol=1e-7, maxiter=steps, signed=True)
+        found = flat.reshape(matrix.shape)
+        matrix = found / np.abs(found @ few.basis).sum(axis=0).max()
+    return matrix
+
+
+class _Loss:
+    """The log of the smoothed error of combinations of the basis, with its gradient."""
+
+    def __init__(self, few: Few, shape: tuple[int, ...], smooth: float, power: int) -> None:
+        self.basis, self.cost, self.shape = few.basis, few.loss, shape
+        self.smooth, self.power = smooth, power
+
+    def __call__(self, flat: Floats) -> tuple[float, Floats]:
+        L = flat.reshape(self.shape)
+        A = L @ self.basis
+        size = np.sqrt(A * A + self.smooth**2)
+        columns = size.sum(axis=0)
+        largest = float(columns.max())
+        powers = (columns / largest) ** (self.power - 1)
+        sum_of = float((powers * columns).sum()) / largest
+        try:
+            inverse = np.linalg.inv(L.T @ L)
+        except np.linalg.LinAlgError:
+            return np.inf, np.zeros_like(flat)
+        spread = self.cost @ inverse
+        total = float(np.trace(spread))
+        if not total > 0:
+            return np.inf, np.zeros_like(flat)
+        value = 2 * (np.log(largest) + np.log(sum_of) / self.power) + np.log(total)
+        share = powers / (largest * sum_of)
+        slope = 2 * ((A / size) * share) @ self.basis.T - (2 / total) * (L @ inverse @ spread)
+        return float(value), np.asarray(slope).ravel()
+
+
+def _realise(problem: Problem, few: Few, matrix: Floats) -> Iterator[Strategy]:
+    """Yield the strategy of whole combinations of the basis."""
+    rows = whole_rows(few, matrix, problem.noise)
+    if rows is not None:
+        name = problem.names[0]
+        domain = problem.workload.domain
+        yield assemble(domain, {name: rows}, {problem.names: 1.0}, problem.noise, "few queries")
+
+
+def whole_rows(few: Few, matrix: Floats, noise: Noise) -> Integers | None:
+    """Return integer combinations of the basis, None where rounding loses one of them."""
+    scale = float(2**BINARY_PLACES)
+    whole = np.rint(np.ldexp(matrix / np.abs(matrix).max(), BINARY_PLACES)).astype(np.int64)
+    whole = whole[whole.any(axis=1)]
+    if np.linalg.matrix_rank(whole) < few.basis.shape[0]:
+        return None
+    if float(np.abs(few.basis).max()) * scale >= 2.0**53:
+        return None
+    basis = np.rint(few.basis * scale).astype(np.int64)
+    basis //= max(1, int(np.gcd.reduce(basis, axis=None)))
+    if float(np.abs(whole).sum(axis=1).max()) * float(np.abs(basis).max()) >= 2.0**53:
+        return None
+    rows: Integers = whole @ basis
+    rows //= max(1, int(np.gcd.reduce(rows, axis=None)))
+    return rows

@@ -1,0 +1,281 @@
+"""The Laplace templates in the order of their planning cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpsql.algebra.operator import Operator
+from dpsql.search import opt0 as p_identity
+from dpsql.search.family import DENSE_LIMIT, Family
+from dpsql.search.few import few_candidates, read_few
+from dpsql.search.joint import (
+    Found,
+    Objective,
+    Union,
+    descend,
+    initial_thetas,
+    random_thetas,
+    realise,
+)
+from dpsql.search.opt_kron import identity_unions, search_kron, search_union, split_weights
+from dpsql.search.opt_m import search_weights
+from dpsql.search.problem import Floats, Problem
+from dpsql.strategy.product import Strategy
+
+BLOCK_LIMIT = 1 << 22
+"""Largest extended block that a search may add beyond the supports of the workload."""
+
+EXTRA_SETS = 4000
+"""Most unions of supports that are candidates when not every subset is."""
+
+OPEN_SETS = 256
+"""Most candidate sets over which a joint descent runs at once."""
+
+WEIGHT_SECONDS = 2.0
+"""Most nominal seconds of a search over weights, for effort 1."""
+
+CROWD = 1 << 24
+"""Most pairs of a candidate set and a component for a search over weights."""
+
+ROUNDS = 4
+"""Most alternations of a weight search and a joint descent."""
+
+IDLE_STARTS, IDLE_GAIN = 3, 1e-4
+"""Joint descents in a row without gain after which no more are started."""
+
+SECOND = 1.0
+"""Planning time, in seconds on an ordinary core, that one search aims at for effort 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What one search may use: candidate sets, which of them fit, and how much work to do."""
+
+    problem: Problem
+    family: Family
+    allowed: Floats
+    effort: float
+
+    @property
+    def open(self) -> bool:
+        """Say whether the sets are few enough to descend over all of them at once."""
+        return len(self.family.sets) <= OPEN_SETS
+
+    @property
+    def crowded(self) -> bool:
+        """Say whether sets and components are too many to search over."""
+        return len(self.family.sets) * len(self.family.components) > CROWD
+
+    def around_full(self) -> Floats:
+        """Return weights on the full set, and small ones elsewhere."""
+        rng = np.random.default_rng(2)
+        w = 0.01 * rng.random(len(self.family.sets)) * self.allowed
+        w[self.family.sets.index(self.problem.full)] = 1.0
+        return w
+
+    def weight_seconds(self) -> float:
+        """Return the nominal time of a search over weights alone."""
+        return self.effort * WEIGHT_SECONDS
+
+    def joint_starts(self, thetas: tuple[Floats | None, ...]) -> int:
+        """Return how many joint descents to start."""
+        count = len(self.family.sets) if self.open else 100
+        cost = 3e-4 + count * len(self.family.components) * 2e-9
+        for theta, factors in zip(thetas, self.problem.factors, strict=True):
+            if theta is not None:
+                cost += factors.n**2 * (len(theta) + 4 * factors.weight) * 1e-9
+        cost += len(self.problem.components.weights2) * 1e-7 * self.problem.d
+        return int(np.clip(self.effort * SECOND / (cost * 300), 1, 12 * self.effort + 1))
+
+
+def room(problem: Problem, limit: int, effort: float) -> Room:
+    """Return the candidate sets: all subsets for few attributes, else those near the supports."""
+    components = problem.components
+    largest = max(problem.cells(M) for M in components.supports)
+    bound = min(limit, max(BLOCK_LIMIT, largest))
+    sets: list[int] | None = None
+    if problem.d > DENSE_LIMIT:
+        known = dict.fromkeys(components.masks)
+        supports = sorted(set(components.supports))
+        for k, left in enumerate(supports):
+            for right in supports[:k]:
+                if len(known) - len(components.masks) < EXTRA_SETS:
+                    known.setdefault(left | right)
+        sets = sorted(M for M in known if problem.cells(M) <= bound)
+    family = Family(problem.d, sets, components.masks)
+    allowed = np.array([float(problem.cells(M) <= bound) for M in family.sets])
+    return Room(problem, family, allowed, effort)
+
+
+def laplace_candidates(
+    problem: Problem, mechanism: str, limit: int, effort: float
+) -> Iterator[Strategy]:
+    """Yield the strategies of a mechanism.
+
+    Where both are too many to search over, one block per support replaces the search for weights.
+    """
+    if problem.d == 1:
+        if not problem.factors[0].large:
+            yield from single_candidates(problem, effort)
+        return
+    several = len(problem.components.weights2) > 1
+    plain = all(factors.trivial for factors in problem.factors)
+    auto = mechanism == "auto"
+    crowded = auto and room(problem, limit, effort).crowded
+    if several and (mechanism in ("hdmm", "union") or crowded):
+        yield from union_candidates(problem)
+    if mechanism in ("hdmm", "marginals") or (auto and not crowded):
+        yield from marginals_candidates(problem, limit, effort / (4 if auto and not plain else 1))
+    if mechanism in ("hdmm", "kron") or (auto and not several):
+        yield from kron_candidates(problem, limit, effort)
+    if mechanism == "joint" or (auto and not plain and not crowded):
+        yield from joint_candidates(problem, limit, effort)
+
+
+def identity_candidates(problem: Problem, limit: int) -> Iterator[Strategy]:
+    """Yield the best union of identities."""
+    family, found = min(identity_unions(problem, limit), key=lambda pair: pair[1].error)
+    yield realise(problem, family, found.union, "identity")
+
+
+def kron_candidates(problem: Problem, limit: int, effort: float) -> Iterator[Strategy]:
+    """Yield the best Kronecker strategy, if the whole domain fits."""
+    if problem.cells(problem.full) <= limit:
+        cost = sum(f.n**2 * (f.n // 16 + 2 + 4 * f.weight) for f in problem.factors) * 1e-9
+        restarts = int(np.clip(effort * SECOND / (300 * (cost + 5e-4)), 1, 20 * effort))
+        family, found = search_kron(problem, restarts=restarts)
+        yield realise(problem, family, found.union, "kron")
+
+
+def union_candidates(problem: Problem) -> Iterator[Strategy]:
+    """Yield the best union of one block per support."""
+    family, found = search_union(problem)
+    yield realise(problem, family, found.union, "union")
+
+
+def marginals_candidates(problem: Problem, limit: int, effort: float) -> Iterator[Strategy]:
+    """Yield the best weighted union of identities."""
+    space = room(problem, limit, effort)
+    if space.crowded:
+        return
+    objective = Objective(problem, space.family)
+    thetas: tuple[Floats | None, ...] = (None,) * problem.d
+    found = search_weights(
+        objective,
+        thetas,
+        seconds=space.weight_seconds(),
+        effort=effort,
+        starts=[split_weights(objective, thetas)],
+        allowed=space.allowed,
+    )
+    yield realise(problem, space.family, found.union, "marginals")
+
+
+def joint_candidates(problem: Problem, limit: int, effort: float) -> Iterator[Strategy]:
+    """Yield the best union with factors and weights optimised together.
+
+    Starts: the best weights for OPT_0 of each attribute's own factors, the Kronecker optimum
+    with all other sets nearly free to enter, and random ones where a descent is cheap.
+    """
+    space = room(problem, limit, effort)
+    if space.crowded:
+        yield from union_candidates(problem)
+        return
+    base = initial_thetas(problem)
+    found = [_weights_then_joint(space, base, seed=0)]
+    if problem.cells(problem.full) <= limit and space.open:
+        _, block = search_kron(problem, restarts=1 + int(2 * effort), rough=True)
+        found.append(_joint(space, Union(block.union.thetas, space.around_full()), 1e-6))
+    rng = np.random.default_rng(1)
+    best, idle = min(found, key=lambda f: f.error), 0
+    for seed in range(1, space.joint_starts(base)):
+        thetas = random_thetas(base, rng)
+        if space.open:
+            w = rng.random(len(space.family.sets)) ** 2 * space.allowed
+            other = _joint(space, Union(thetas, w), 1e-6)
+        else:
+            other = _weights_then_joint(space, thetas, seed)
+        idle = 0 if other.error < best.error * (1 - IDLE_GAIN) else idle + 1
+        best = min(best, other, key=lambda f: f.error)
+        if idle >= IDLE_STARTS * max(1.0, effort):
+            break
+    best = polish(space, best)
+    yield realise(problem, space.family, best.union, "joint")
+
+
+def _weights_then_joint(space: Room, thetas: tuple[Floats | None, ...], seed: int) -> Found:
+    objective = Objective(space.problem, space.family)
+    weighted = search_weights(
+        objective,
+        thetas,
+        seconds=space.weight_seconds() / 6,
+        effort=space.effort / 4,
+        seed=seed,
+        starts=[split_weights(objective, thetas)],
+        allowed=space.allowed,
+    )
+    return _joint(space, weighted.union, 1e-6)
+
+
+def _joint(space: Room, start: Union, ftol: float, maxiter: int = 300) -> Found:
+    """Descend over factors and weights: over all sets if few, else over those already in use."""
+    chosen = np.flatnonzero(space.allowed > 0 if space.open else start.w > 0)
+    sets = [space.family.sets[m] for m in chosen]
+    family = Family(space.problem.d, sets, space.family.components)
+    found = descend(
+        Objective(space.problem, family),
+        Union(start.thetas, start.w[chosen]),
+        ftol=ftol,
+        maxiter=maxiter,
+    )
+    w = np.zeros(len(space.family.sets))
+    w[chosen] = found.union.w
+    return Found(found.error, Union(found.union.thetas, w))
+
+
+def polish(space: Room, best: Found) -> Found:
+    """Alternate: search the weights with the factors frozen, then descend over both."""
+    objective = Objective(space.problem, space.family)
+    for seed in range(1, 1 + ROUNDS):
+        share = 1 if seed == 1 else 3
+        weighted = search_weights(
+            objective,
+            best.union.thetas,
+            seconds=space.weight_seconds() / share,
+            effort=space.effort / share,
+            seed=seed,
+            starts=[best.union.w],
+            allowed=space.allowed,
+        )
+        start = weighted if weighted.error < best.error else best
+        again = _joint(space, start.union, 1e-8, 500)
+        gain = 1 - again.error / best.error
+        best = min(best, weighted, again, key=lambda f: f.error)
+        if gain < 1e-3:
+            break
+    return best
+
+
+def single_candidates(problem: Problem, effort: float) -> Iterator[Strategy]:
+    """Yield combinations of few queries, then OPT_0: the identity and learned rows."""
+    few = read_few(problem)
+    if few is not None:
+        yield from (found for found, _ in few_candidates(problem, few, effort))
+        if few.is_thin:
+            return
+    factors, components = problem.factors[0], problem.components
+    gram: Floats | Operator
+    if len(components.weights2) == 1:
+        gram = factors.operators[0]
+    else:
+        which = components.index[:, 0]
+        asked = which >= 0
+        count = len(factors.operators)
+        share = np.bincount(which[asked], components.weights2[asked], minlength=count)
+        gram = factors.gram(share.astype(np.float64)) + components.weights2[~asked].sum()
+    theta = p_identity.optimise(gram, effort=effort)
+    family = Family(1, [1], components.masks)
+    yield realise(problem, family, Union((theta,), np.ones(1)), "opt_0")

@@ -1,0 +1,361 @@
+"""OPT_0: p-Identity strategies for one attribute, by quasi-Newton descent.
+
+Searches here are many and short, or over very many variables: a step costs a few passes over the
+memory, and bounds need no setting up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from dpsql.algebra.blocks import Columns, Dense
+from dpsql.algebra.operator import Array, Floats, Operator
+
+SUFFICIENT = 1e-4
+"""Part of the predicted decrease that a step must reach."""
+SMALL = 2
+"""Small steps in a row that end a descent."""
+HALVED_FROM = 1 << 14
+"""From this many variables on, directions are computed in single precision: half the traffic."""
+TRIES = 20
+"""Most step lengths tried on one line."""
+
+
+def minimise(
+    function: Callable[[Floats], tuple[float, Floats]],
+    start: Floats,
+    *,
+    ftol: float,
+    maxiter: int,
+    signed: bool = False,
+    memory: int = 10,
+) -> tuple[float, Floats]:
+    """Return (value, x) of a local minimum over x >= 0, or over all x if ``signed``.
+
+    Ends when steps in a row lower the value by less than ``ftol`` relative to the larger of it
+    and one.
+    Variables at zero whose derivative is positive stay there for the step; the others move along
+    the quasi-Newton direction and are projected.
+
+    Source: Bertsekas 1982, two-metric projection, with the two-loop recursion of Nocedal 1980.
+
+    >>> value, x = minimise(
+    ...     lambda x: (float(((x - [1, -1]) ** 2).sum()), 2 * (x - [1, -1])),
+    ...     np.ones(2), ftol=1e-12, maxiter=50)
+    >>> round(value, 9), x.round(9).tolist()
+    (1.0, [1.0, 0.0])
+    """
+    least = -np.inf if signed else 0.0
+    x = np.maximum(start, least)
+    value, gradient = function(x)
+    pairs: deque[tuple[Array, Array, float]] = deque(maxlen=memory)
+    kind = np.float32 if len(x) >= HALVED_FROM else np.float64
+    small = 0
+    for _ in range(maxiter):
+        free = (x > least) | (gradient < 0)
+        direction = _direction(gradient * free, pairs)
+        direction *= free
+        if not float(direction @ gradient) < 0:
+            pairs.clear()
+            direction = -gradient * free
+        found = _step(function, x, value, gradient, direction, 1.0 if pairs else None, least)
+        if found is None:
+            if not pairs:
+                break
+            pairs.clear()
+            continue
+        new_value, new_x, new_gradient = found
+        s, y = new_x - x, new_gradient - gradient
+        curvature = float(s @ y)
+        if curvature > 1e-10 * float(y @ y):
+            pairs.append((s.astype(kind), y.astype(kind), 1 / curvature))
+        gain = value - new_value
+        value, x, gradient = new_value, new_x, new_gradient
+        small = small + 1 if gain <= ftol * max(abs(value), abs(value + gain), 1.0) else 0
+        if small == SMALL:
+            break
+    return value, x
+
+
+def _direction(gradient: Floats, pairs: deque[tuple[Array, Array, float]]) -> Floats:
+    q = -gradient.astype(pairs[0][0].dtype if pairs else gradient.dtype)
+    parts = []
+    for s, y, inverse in reversed(pairs):
+        part = inverse * float(s @ q)
+        q -= part * y
+        parts.append(part)
+    if pairs:
+        _, y, inverse = pairs[-1]
+        q *= 1 / (inverse * float(y @ y))
+    for (s, y, inverse), part in zip(pairs, reversed(parts), strict=True):
+        q += (part - inverse * float(y @ q)) * s
+    return q.astype(np.float64)
+
+
+def _step(
+    function: Callable[[Floats], tuple[float, Floats]],
+    x: Floats,
+    value: float,
+    gradient: Floats,
+    direction: Floats,
+    length: float | None,
+    least: float,
+) -> tuple[float, Floats, Floats] | None:
+    """Return (value, x, gradient) after a step that lowers the value enough, None without one."""
+    if length is None:
+        length = 1 / max(float(np.sqrt(direction @ direction)), 1e-300)
+    for _ in range(TRIES):
+        moved = np.maximum(x + length * direction, least)
+        slope = float(gradient @ (moved - x))
+        new_value, new_gradient = function(moved)
+        if new_value <= value + SUFFICIENT * min(slope, 0.0):
+            return new_value, moved, new_gradient
+        curve = new_value - value - slope
+        length *= float(np.clip(-slope / (2 * curve), 0.1, 0.5)) if curve > 0 else 0.5
+    return None
+
+
+STRUCTURED_FROM = 512
+"""From this domain size on, the Gram of an implicit workload is applied and never formed."""
+TILED_ABOVE = 1024
+"""Above this size, without p, the only start repeats the solution on a quarter of the cells."""
+TILES, GROUPS = 4, 64
+"""Tiles of a tiled start, and groups of cells over which its rows join them."""
+SCALES = (0.03, 0.1, 0.3, 1.0)
+"""Scales tried for the rows that join tiles."""
+TILE_TOLERANCE = 1e-4
+"""Relative decrease per step at which the search on one tile ends."""
+STAGES = (1e-3, 1e-5)
+"""Relative decrease per step at which the early stages of a search with several starts stop."""
+WARM_STAGE = 3e-3
+"""The same of the first stage from a single start."""
+STEEPEST = 1 << 12
+"""Largest sum of the entries of a column: more could not be told from it in integer rows."""
+OFFSET = 1e-6
+"""Added to every entry before late stages, which descend over the roots of the entries."""
+MEMORY, SHORT_MEMORY = 10, 6
+"""Steps that a descent remembers; late stages over ``STRUCTURED_FROM`` cells or more, fewer."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Gram:
+    """What the loss asks of a Gram V: its diagonal and V X."""
+
+    diagonal: Floats
+    apply: Callable[[Array], Array]
+
+
+def matrix(theta: Floats) -> Floats:
+    """Return A = [I; Theta] diag(1/s), shape (n + p, n); every column has L1 norm exactly 1.
+
+    Source: HDMM, definition 13 (p-Identity strategies).
+
+    >>> matrix(np.array([[1.0, 0.0]])).tolist()
+    [[0.5, 0.0], [0.0, 1.0], [0.5, 0.0]]
+    """
+    theta = np.asarray(theta, dtype=np.float64)
+    scaled: Floats = np.vstack([np.eye(theta.shape[1]), theta]) / (1 + theta.sum(axis=0))
+    return scaled
+
+
+def inverse_gram(theta: Floats) -> Floats:
+    """Return K = (A'A)^-1 = diag(s) (I - Theta'(I + Theta Theta')^-1 Theta) diag(s)."""
+    theta = np.asarray(theta, dtype=np.float64)
+    s = 1 + theta.sum(axis=0)
+    Q = np.eye(theta.shape[1]) - theta.T @ (_small_inverse(theta) @ theta)
+    return np.asarray(s[:, None] * Q * s, dtype=np.float64)
+
+
+def loss_and_grad(theta: Floats, gram: Floats | Operator) -> tuple[float, Floats]:
+    """Return tr(V K) and its gradient in Theta, in O(p n^2), or O(p^2 n) for a structured Gram.
+
+    Source: HDMM, section 4.3 (OPT_0), in the lean form that never builds an n x n inverse.
+    """
+    return _evaluate(np.asarray(theta, dtype=np.float64), _wrap(gram))
+
+
+def chain(theta: Floats, gamma: Floats) -> Floats:
+    """Return df/dTheta of any differentiable f(K), where gamma = df/dK is symmetric (n, n)."""
+    return _evaluate(np.asarray(theta, dtype=np.float64), _wrap(gamma))[1]
+
+
+def default_p(gram: Floats | Operator) -> int:
+    """Return how many learned rows to allow: 1 for points and totals, else ceil(n / 16)."""
+    V = _wrap(gram)
+    n = len(V.diagonal)
+    probe = np.zeros((n, 2))
+    probe[0, 0] = 1
+    probe[:, 1] = np.linspace(-1, 2, n)
+    first, image = V.apply(probe).T
+    b = first[-1]
+    expected = (first[0] - b) * probe[:, 1] + b * probe[:, 1].sum()
+    points = n == 1 or np.allclose(image, expected, rtol=1e-9, atol=1e-9 * abs(first[0]))
+    return 1 if points else math.ceil(n / 16)
+
+
+def optimise(
+    gram: Floats | Operator,
+    *,
+    p: int | None = None,
+    seed: int = 0,
+    restarts: int | None = None,
+    init: Floats | None = None,
+    ftol: float | None = None,
+    maxiter: int = 1000,
+    effort: float = 1.0,
+) -> Floats:
+    """Return Theta >= 0 of shape (p, n) with the least tr(V K) found.
+
+    Many starts are run loosely and the best few tightly. ``init`` warm-starts the search, and is
+    then the only start unless ``restarts`` asks for more. Without ``p``, starts vary it too.
+    ``ftol`` is the relative decrease of the loss per step at which a search ends; ``effort`` above
+    1 asks for more starts and a smaller decrease. The result is never worse than the identity,
+    which it is when Theta is all zero. Same arguments, same result.
+
+    Source: HDMM, section 4.3 (OPT_0).
+    """
+    if isinstance(gram, Columns) and gram.permutes:
+        moved = None if init is None else np.asarray(init)[:, np.argsort(gram.index)]
+        search = partial(optimise, p=p, seed=seed, restarts=restarts, ftol=ftol, maxiter=maxiter)
+        return search(gram.op, init=moved, effort=effort)[:, gram.index]
+    V = _wrap(gram)
+    n = len(V.diagonal)
+    if ftol is None:
+        ftol = 1e-8 if n < STRUCTURED_FROM else 2e-5 if n <= TILED_ABOVE else 1e-4
+        ftol /= max(1.0, effort) ** 2
+    if restarts is None:
+        restarts = int(_default_restarts(n) * max(1.0, effort)) if init is None else 0
+    starts = [] if init is None else [np.maximum(np.asarray(init, dtype=np.float64), 0)]
+    base = p or default_p(gram)
+    starts += _random_starts(n, base, p is not None, restarts, seed)
+    if n > TILED_ABOVE and restarts and p is None:
+        starts = [*starts[: init is not None], _tiled_start(V, seed)]
+    stages = [tol for tol in (STAGES if len(starts) > 1 else (WARM_STAGE,)) if tol > ftol] + [ftol]
+    for stage, tolerance in enumerate(stages):
+        found = [_descend(theta, V, tolerance, maxiter) for theta in starts]
+        found.sort(key=lambda pair: pair[0])
+        starts = [theta for _, theta in found[: _survivors(len(found), n, stage)]]
+    value, theta = found[0]
+    theta = theta * (STEEPEST / np.maximum(theta.sum(axis=0), STEEPEST))
+    return theta if value < V.diagonal.sum() else np.zeros_like(theta)
+
+
+def _wrap(gram: Floats | Operator) -> _Gram:
+    if isinstance(gram, Operator):
+        if gram.n >= STRUCTURED_FROM and not isinstance(gram, Dense):
+            return _Gram(gram.column_l2sq().astype(np.float64), gram.gram_apply)
+        gram = gram.gram()
+    explicit = np.ascontiguousarray(gram, dtype=np.float64)
+    return _Gram(explicit.diagonal(), explicit.__matmul__)
+
+
+def _small_inverse(theta: Floats) -> Floats:
+    return np.asarray(np.linalg.inv(np.eye(len(theta)) + theta @ theta.T))
+
+
+def _evaluate(theta: Floats, V: _Gram) -> tuple[float, Floats]:
+    # With C = diag(s) V diag(s), B = (I + Theta Theta')^-1 and X = C Theta':
+    # C Q = C - X B Theta and Theta Q C Q = B X' - B (Theta X) B Theta, with one product with V.
+    s = 1 + theta.sum(axis=0)
+    Xt = V.apply((theta * s).T).T * s
+    B = _small_inverse(theta)
+    first = B @ Xt
+    diagonal = V.diagonal * s * s - np.einsum("pn,pn->n", theta, first)
+    first -= (B @ (theta @ Xt.T) @ B) @ theta
+    return float(diagonal.sum()), 2 * (diagonal / s - first)
+
+
+def _descend(theta: Floats, V: _Gram, ftol: float, maxiter: int) -> tuple[float, Floats]:
+    """Return (loss, Theta) where steps gain less than ``ftol``.
+
+    Early stages descend over the entries themselves, which sets most of them to zero. Late ones
+    descend over their roots: without bounds, and better scaled where entries differ in size.
+    """
+    shape, points = theta.shape, float(V.diagonal.sum())
+    # No strategy of unit columns is better than the largest squared column of the workload;
+    # rounding makes huge entries seem so.
+    least = float(V.diagonal.max())
+    late = ftol < STAGES[0]
+    memory = SHORT_MEMORY if late and shape[1] >= STRUCTURED_FROM else MEMORY
+
+    def log_loss(flat: Floats) -> tuple[float, Floats]:
+        x = flat.reshape(shape)
+        value, gradient = _evaluate(x * x if late else x, V)
+        slope = gradient * (2 * x) if late else gradient
+        if not value > (1 - 1e-9) * least:
+            return math.inf, slope.ravel()
+        return math.log(value / points), slope.ravel() / value
+
+    start = np.sqrt(theta + OFFSET) if late else theta
+    value, flat = minimise(
+        log_loss, start.ravel(), ftol=ftol, maxiter=maxiter, signed=late, memory=memory
+    )
+    found = flat.reshape(shape)
+    return points * math.exp(value), found * found if late else found
+
+
+def _default_restarts(n: int) -> int:
+    return 16 if n <= 96 else 8 if n <= 256 else 4 if n < STRUCTURED_FROM else 2
+
+
+def _survivors(count: int, n: int, stage: int) -> int:
+    """Return how many starts go on to the next, tighter stage."""
+    share = 2 if n <= 256 else 3
+    return min(count, max(1, count // share) if stage == 0 else 1 + (n <= 96))
+
+
+def _random_starts(n: int, base: int, fixed: bool, count: int, seed: int) -> Iterator[Floats]:
+    """Yield dense starts of several scales, and starts on disjoint windows of cells.
+
+    A single scale can end at a useless point; windows suit workloads of short ranges.
+    """
+    rng = np.random.default_rng(seed)
+    if n <= 96:
+        scales: tuple[float | None, ...] = (1.0, 0.3, None, 0.1)
+    elif n < STRUCTURED_FROM:
+        scales = (0.2, None, 0.5, 1.0)
+    else:
+        scales = (None, 0.2)
+    widths = (1.0,) if fixed or n <= 16 or base == 1 else (1.0, 1.5, 1.0, 2.0)
+    for k in range(count):
+        p = math.ceil(widths[k // len(scales) % len(widths)] * base)
+        scale = scales[k % len(scales)]
+        start = rng.random((p, n))
+        yield 0.5 * start * _windows(p, n) if scale is None else scale * start
+
+
+def _tiled_start(V: _Gram, seed: int) -> Floats:
+    """Return a start from the search on one tile of cells, and on groups of cells of all tiles.
+
+    The tile is repeated; rows over groups, which join the tiles, get the best of some scales.
+    """
+    n = len(V.diagonal)
+    size = -(-n // TILES)
+    tile = _block(V, n // 2 - size, size)
+    local = optimise(tile - tile.min(), seed=seed, ftol=TILE_TOLERANCE)
+    start = np.kron(np.eye(TILES), local)[:, :n]
+    groups = _windows(GROUPS, n)
+    wide = optimise(groups @ V.apply(groups.T), seed=seed, restarts=4) @ groups
+    wide *= 1 + start.sum(axis=0)
+    starts = [np.vstack([start, scale * wide]) for scale in SCALES]
+    return min(starts, key=lambda theta: _evaluate(theta, V)[0])
+
+
+def _block(V: _Gram, begin: int, size: int) -> Floats:
+    """Return a diagonal block of V, a few columns at a time."""
+    out = np.empty((size, size))
+    for first in range(0, size, 128):
+        unit = np.zeros((len(V.diagonal), min(128, size - first)))
+        unit[begin + first + np.arange(unit.shape[1]), np.arange(unit.shape[1])] = 1
+        out[:, first : first + 128] = V.apply(unit)[begin : begin + size]
+    return out
+
+
+def _windows(p: int, n: int) -> Floats:
+    return np.asarray(np.arange(p)[:, None] == np.arange(n) * p // n, dtype=np.float64)

@@ -1,0 +1,183 @@
+"""One Kronecker block (OPT_kron), one block per support (OPT_plus), unions of identities."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpsql.plan.noise_law import law
+from dpsql.search import opt0 as p_identity
+from dpsql.search.family import Family
+from dpsql.search.joint import (
+    Found,
+    Objective,
+    Union,
+    descend,
+    initial_thetas,
+    random_thetas,
+)
+from dpsql.search.problem import Floats, Problem
+
+SWEEPS = 20
+
+
+def kron_family(problem: Problem) -> Family:
+    """Return the family of the one block over all active attributes."""
+    return Family(problem.d, [problem.full], problem.components.masks)
+
+
+def search_kron(
+    problem: Problem, *, restarts: int, seed: int = 0, rough: bool = False
+) -> tuple[Family, Found]:
+    """Return the best Kronecker strategy found.
+
+    A single product decouples into one search per attribute. Otherwise block-cyclic descent from
+    OPT_0 of each attribute's own factors, and joint descents from there and from random starts;
+    ``rough`` ends early, for a search that goes on from there.
+
+    Source: HDMM, section 6.1 (OPT_kron).
+    """
+    family = kron_family(problem)
+    objective = Objective(problem, family)
+    one = np.ones(1)
+    if len(problem.components.weights2) == 1:
+        thetas = tuple(_single(problem, i) for i in range(problem.d))
+        return family, Found(objective.error(Union(thetas, one)), Union(thetas, one))
+    base = initial_thetas(problem, trivial=True)
+    rng = np.random.default_rng(seed)
+    starts = [cycle(problem, base)]
+    starts += [random_thetas(base, rng) for _ in range(restarts)]
+    loose = [
+        descend(objective, Union(s, one), ftol=1e-5, maxiter=60 if rough else 300, thetas_only=True)
+        for s in starts
+    ]
+    loose.sort(key=lambda found: found.error)
+    if rough:
+        return family, loose[0]
+    tight = [descend(objective, f.union, ftol=1e-9, thetas_only=True) for f in loose[:2]]
+    return family, min(tight, key=lambda found: found.error)
+
+
+def _single(problem: Problem, i: int) -> Floats | None:
+    operator = problem.factors[i].operators[0]
+    large = problem.factors[i].large
+    if large or problem.sizes[i] == 1 or operator.key == ("identity", problem.sizes[i]):
+        return None
+    return p_identity.optimise(operator)
+
+
+def cycle(problem: Problem, thetas: tuple[Floats | None, ...]) -> tuple[Floats | None, ...]:
+    """Return the factors after block-cyclic descent: each attribute given all others."""
+    index, weights2 = problem.components.index, problem.components.weights2
+    current = list(thetas)
+    traces = np.ones((problem.d, len(weights2)))
+    for i, theta in enumerate(current):
+        traces[i] = _trace_table(problem, i, theta)[index[:, i]]
+    last = np.inf
+    for _ in range(SWEEPS):
+        for i, theta in enumerate(current):
+            if theta is None:
+                continue
+            others = weights2 * np.delete(traces, i, axis=0).prod(axis=0)
+            factors, which = problem.factors[i], index[:, i]
+            asked = which >= 0
+            count = len(factors.operators)
+            share = np.bincount(which[asked], others[asked], minlength=count).astype(np.float64)
+            gram = factors.gram(share) + others[~asked].sum()
+            current[i] = p_identity.optimise(gram, init=theta, ftol=1e-6, maxiter=200)
+            traces[i] = _trace_table(problem, i, current[i])[which]
+        error = float(weights2 @ traces.prod(axis=0))
+        if error > last * (1 - 1e-4):
+            break
+        last = error
+    return tuple(current)
+
+
+def _trace_table(problem: Problem, i: int, theta: Floats | None) -> Floats:
+    """Return tr(G K) per factor, and 1'K1 for Total."""
+    factors = problem.factors[i]
+    if theta is None:
+        return np.append(factors.frobenius, float(factors.n))
+    K = p_identity.inverse_gram(theta)
+    t, r = factors.tables(K)
+    return np.asarray(r + K.sum() * t)
+
+
+MANY = 1000
+"""Supports above which no set is compared with every other."""
+
+
+def maximal(masks: list[int]) -> list[int]:
+    """Return the masks that are contained in no other; very many masks are all kept.
+
+    >>> maximal([1, 3, 4])
+    [3, 4]
+    """
+    masks = sorted(set(masks))
+    if len(masks) > MANY:
+        return masks
+    return sorted({m for m in masks if not any(m != o and m & ~o == 0 for o in masks)})
+
+
+def identity_unions(problem: Problem, limit: int) -> list[tuple[Family, Found]]:
+    """Return the histogram of all attributes (if it fits) and one per (maximal) support.
+
+    Shares follow the cube-root (Laplace) or square-root (Gaussian) rule on the errors of the
+    supports; the error is that of least squares over all of them. Source: HDMM, section 6.2.
+    """
+    supports = problem.components.supports
+    families = [maximal(supports), sorted(set(supports))]
+    union = int(np.bitwise_or.reduce(np.array(supports, dtype=object)))
+    if problem.cells(union) <= limit:
+        families.insert(0, [union])
+    out = []
+    for sets in [f for k, f in enumerate(families) if f not in families[:k]]:
+        family = Family(problem.d, sets, problem.components.masks)
+        objective = Objective(problem, family)
+        union_of = Union((None,) * problem.d, split_weights(objective, (None,) * problem.d))
+        out.append((family, Found(objective.error(union_of), union_of)))
+    return out
+
+
+def split_weights(objective: Objective, thetas: tuple[Floats | None, ...]) -> Floats:
+    """Return the OPT_+ weights: each support is answered by the smallest set that contains it."""
+    problem, family = objective.problem, objective.family
+    t, r, totals = objective.values(thetas)
+    errors = np.zeros(len(family.sets))
+    _, over = family.measure(totals)
+    sizes = [problem.cells(M) for M in family.sets]
+    log_totals = np.log(totals)
+    place = {M: m for m, M in enumerate(family.sets)}
+    for support, group in zip(problem.components.supports, problem.components.groups, strict=True):
+        home = place.get(support, -1)
+        if home < 0:
+            holders = [m for m, M in enumerate(family.sets) if support & ~M == 0]
+            if not holders:
+                continue
+            home = min(holders, key=sizes.__getitem__)
+        extra = family.sets[home]
+        inside = sum(log_totals[i] for i in problem.axes(extra))
+        values = problem.components.group_values(group, t, r)
+        errors[home] += float((values * over[group.positions]).sum() / np.exp(inside))
+    power = law(problem.noise).share_power / law(problem.noise).norm
+    weights = np.maximum(errors, 1e-300) ** power
+    return np.where(errors > 0, weights, 1e-3 * weights.max())
+
+
+def search_union(
+    problem: Problem, thetas: tuple[Floats | None, ...] | None = None, *, maxiter: int = 600
+) -> tuple[Family, Found]:
+    """Return the best union of one block per support, or per maximal support.
+
+    The budget starts at the cube-root split and is then optimised together with the factors.
+    Source: HDMM, section 6.2 (OPT_+).
+    """
+    base = initial_thetas(problem) if thetas is None else thetas
+    supports = sorted(set(problem.components.supports))
+    choices = [supports] if maximal(supports) == supports else [supports, maximal(supports)]
+    out = []
+    for sets in choices:
+        family = Family(problem.d, sets, problem.components.masks)
+        objective = Objective(problem, family)
+        start = Union(base, split_weights(objective, base))
+        out.append((family, descend(objective, start, ftol=1e-7, maxiter=maxiter)))
+    return min(out, key=lambda pair: pair[1].error)

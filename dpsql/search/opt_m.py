@@ -1,0 +1,341 @@
+"""Weights of a union whose factors are fixed: OPT_M when the factors are identities and totals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.plan.noise_law import Noise, law
+from dpsql.search.family import Family
+from dpsql.search.joint import Found, Objective, Union
+from dpsql.search.problem import Floats
+
+FLOOR = 1e-12
+"""Least weight relative to the largest: small weights fall to it and then count for nothing."""
+
+LONGEST = 64.0
+"""Longest extrapolation, in steps."""
+
+
+def relax(
+    w: Floats, rows: Floats, R: Floats, noise: Noise, *, cycles: int, tol: float
+) -> tuple[Floats, Floats, int]:
+    """Return (errors, weights, evaluations) of a batch of starts after a number of cycles.
+
+    ``w`` has shape (batch, sets) and ``rows`` (batch, sets, components): the precision that a unit
+    squared weight gives. At an optimum the shares p of the sensitivity are the shares q of the
+    error, and w (q/p)^(1/3) (Laplace; 1/4 for Gaussian) is the exact optimum for disjoint
+    supports. Two such steps in log w give the direction and length of an extrapolated third,
+    which is taken where the error falls. Ends early when every predicted decrease is below tol.
+
+    Source: HDMM, section 6.3 (the objective); Varadhan and Roland 2008 (the extrapolation).
+    """
+    w = np.maximum(w / w.max(axis=1, keepdims=True), FLOOR)
+    errors, p, q = evaluate(w, rows, R, noise)
+    count = 1
+    for _ in range(cycles):
+        gap = (p - q) * np.log(np.maximum(p, FLOOR) / np.maximum(q, FLOOR))
+        if not (gap.sum(axis=1) > tol).any():
+            break
+        first = _step(w, p, q, noise)
+        middle, p1, q1 = evaluate(first, rows, R, noise)
+        second = _step(first, p1, q1, noise)
+        tried = _extrapolated(w, first, second, p)
+        errors, p, q = evaluate(tried, rows, R, noise)
+        count += 2
+        worse = ~(errors <= middle)
+        w = tried
+        if worse.any():
+            w[worse] = second[worse]
+            errors[worse], p[worse], q[worse] = evaluate(w[worse], rows[worse], R, noise)
+            count += 1
+    return errors, w, count
+
+
+def evaluate(w: Floats, rows: Floats, R: Floats, noise: Noise) -> tuple[Floats, Floats, Floats]:
+    """Return the errors, and per set its shares of the sensitivity and of the error."""
+    squares = w * w
+    precision = np.matmul(squares[:, np.newaxis, :], rows)[:, 0]
+    parts = R / precision
+    total = parts.sum(axis=1)
+    pull = np.matmul(rows, (parts / precision)[:, :, np.newaxis])[:, :, 0]
+    q = squares * pull / total[:, np.newaxis]
+    is_l1 = law(noise).norm == 1
+    norm = w.sum(axis=1) if is_l1 else squares.sum(axis=1)
+    p = (w if is_l1 else squares) / norm[:, np.newaxis]
+    return np.asarray((norm**2 if is_l1 else norm) * total), p, np.asarray(q)
+
+
+def _step(w: Floats, p: Floats, q: Floats, noise: Noise) -> Floats:
+    ratio = np.maximum(q, 1e-200) / np.maximum(p, 1e-200)
+    return _scaled(w * (np.cbrt(ratio) if law(noise).norm == 1 else ratio**0.25))
+
+
+def _scaled(w: Floats) -> Floats:
+    return np.asarray(np.maximum(w / w.max(axis=1, keepdims=True), FLOOR))
+
+
+def _extrapolated(w: Floats, first: Floats, second: Floats, p: Floats) -> Floats:
+    z, z1 = np.log(w), np.log(first)
+    change = z1 - z
+    turn = np.log(second) - z1 - change
+    lengths = (p * change * change).sum(axis=1) / np.maximum((p * turn * turn).sum(axis=1), 1e-300)
+    a = np.clip(np.sqrt(lengths), 1.0, LONGEST)[:, np.newaxis]
+    moved = z + 2 * a * change + a * a * turn
+    moved -= moved.max(axis=1, keepdims=True)
+    return np.asarray(np.exp(np.maximum(moved, np.log(FLOOR))))
+
+
+STEPS = np.array([0.003, 0.01, 0.03, 0.1, 0.3])
+"""Weights at which a set that is not measured yet is tried, relative to the sum of all."""
+
+SHORTLIST = 200
+"""How many of the most promising new sets are drawn from."""
+
+STALE = 3e-4
+"""Relative gain after which the shortlist is drawn up again."""
+
+RANDOM_STARTS = 3
+"""Random starts of one search; four times as many where each covers all sets."""
+
+RANDOM_SETS = 512
+"""Most sets that a random start spreads over."""
+
+BATCH, CHUNK = 16, 1 << 17
+"""Most hops tried at once, and most numbers they may hold together."""
+
+OVERHEAD, TOUCH = 5e-5, 1e-9
+"""Nominal seconds of one evaluation, and of one number it touches."""
+
+ADDED = np.array([1, 1, 2, 3, 6])
+SHAKES = np.array([0.0, 0.1, 0.5, 1.0])
+DROPS = np.array([0.0, 0.02, 0.1])
+SPREADS = np.array([0.2, 0.05, 0.02])
+"""What a hop draws from: sets added, scale of the shake, part dropped, reach in the shortlist."""
+
+NEGLIGIBLE = 1e-6
+"""Weights below this part of the largest are dropped."""
+
+PROMISING = 0.01
+"""Relative distance to the best at which a half-finished hop is still worth finishing."""
+
+GAIN = 1e-4
+"""Relative gain below which a hop counts as idle."""
+
+PATIENCE, PER_SET = 40, 2
+"""Idle hops in a row that end a climb, and more per measured set; more still in later rounds."""
+
+Indices = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A local optimum: its error, the sets it measures and their weights, which sum to one."""
+
+    error: float
+    active: Indices
+    w: Floats
+
+
+class WeightSearch:
+    """Local descents over few active sets, and informed hops between them, several at a time.
+
+    ``rows`` has shape (sets, components): the precision that a unit squared weight of a set gives
+    to each component. Work is counted in nominal seconds, so equal arguments give equal results.
+    """
+
+    def __init__(
+        self, family: Family, R: Floats, totals: Floats, noise: Noise, allowed: Floats
+    ) -> None:
+        asked = np.flatnonzero(1e-13 * R.max(initial=0) < R)
+        self.count = len(family.sets)
+        self.usable = np.flatnonzero(allowed > 0)
+        self.rows = family.rows(totals, self.usable, asked)
+        self.R = R[asked]
+        self.noise = noise
+        self.spent = 0.0
+        self.state = State(np.inf, np.arange(len(self.usable)), np.ones(len(self.usable)))
+
+    def descend(self, active: Indices, w: Floats, tol: float = 1e-7) -> State:
+        """Return the local optimum reached from weights over some sets, without idle sets."""
+        active, w = active[w > 0], w[w > 0]
+        if not (self.rows[active].max(axis=0, initial=0.0) > 0).all():
+            return State(np.inf, active, w / w.sum())
+        return self._finished(active, w[np.newaxis], tol)
+
+    def _finished(self, active: Indices, w: Floats, tol: float) -> State:
+        for _ in range(3):
+            w = self._relax(w, self.rows[active][np.newaxis], 12, tol)[1]
+            kept = w[0] > NEGLIGIBLE
+            if kept.all():
+                break
+            active, w = active[kept], w[:, kept]
+        errors, _, _ = evaluate(w, self.rows[active][np.newaxis], self.R, self.noise)
+        return State(float(errors[0]), active, w[0] / w[0].sum())
+
+    def _relax(self, w: Floats, rows: Floats, cycles: int, tol: float) -> tuple[Floats, Floats]:
+        errors, w, count = relax(w, rows, self.R, self.noise, cycles=cycles, tol=tol)
+        self.spent += count * (OVERHEAD + TOUCH * rows.size)
+        return errors, w
+
+    def shortlist(self, state: State) -> tuple[Indices, Floats]:
+        """Return the sets whose addition alone helps most, best first, and with which weight."""
+        precision = (state.w * state.w) @ self.rows[state.active]
+        found = np.full((len(STEPS), len(self.rows)), np.inf)
+        for k, step in enumerate(STEPS):
+            cost = (1 + step) ** 2 if law(self.noise).norm == 1 else 1 + step**2
+            for start in range(0, len(self.rows), 256):
+                added = self.rows[start : start + 256] * step**2
+                added += precision
+                found[k, start : start + 256] = cost * ((1 / added) @ self.R)
+        self.spent += 2 * TOUCH * len(STEPS) * self.rows.size
+        found[:, state.active] = np.inf
+        best = found.min(axis=0)
+        order = np.argsort(best, kind="stable")[:SHORTLIST]
+        order = order[np.isfinite(best[order])]
+        return order, STEPS[found[:, order].argmin(axis=0)]
+
+    def hops(
+        self, state: State, rng: np.random.Generator, order: Indices, steps: Floats
+    ) -> tuple[Indices, Floats]:
+        """Return a batch of starts near a state, shape (batch, sets): which sets, which weights.
+
+        Each adds a few sets, promising or random ones, drops some and shakes the weights.
+        """
+        k, extra = len(state.active), max(ADDED)
+        batch = max(1, min(BATCH, CHUNK // ((k + extra) * max(1, len(self.R)))))
+        shake = rng.choice(SHAKES, size=(batch, 1)) * rng.normal(size=(batch, k))
+        dropped = rng.random((batch, k)) < rng.choice(DROPS, size=(batch, 1))
+        old = state.w * np.exp(shake) * np.where(dropped, 1e-4, 1.0)
+        place = rng.geometric(rng.choice(SPREADS, size=(batch, 1)), size=(batch, extra)) - 1
+        place = np.minimum(place, max(0, len(order) - 1))
+        random = (rng.random((batch, 1)) < 0.3) | (len(order) == 0)
+        anywhere = rng.integers(len(self.rows), size=(batch, extra))
+        sets = np.where(random, anywhere, order[place] if len(order) else anywhere)
+        size = steps[place] * rng.choice([1.0, 2.0], size=(batch, 1)) if len(order) else 0.0
+        size = np.where(random, rng.choice([0.03, 0.1], size=(batch, 1)), size)
+        used = np.arange(extra) < rng.choice(ADDED, size=(batch, 1))
+        used &= ~np.isin(sets, state.active)
+        for column in range(1, extra):
+            used[:, column] &= (sets[:, column, np.newaxis] != sets[:, :column]).all(axis=1)
+        active = np.concatenate([np.broadcast_to(state.active, (batch, k)), sets], axis=1)
+        return active, np.concatenate([old, np.where(used, size, 0.0)], axis=1)
+
+    def best_hop(self, active: Indices, w: Floats, error: float) -> State:
+        """Return where the best of a batch of starts ends; hopeless ones are not finished."""
+        rows = self.rows[active]
+        errors, w = self._relax(w, rows, 2, GAIN * 1e-2)
+        chosen = np.flatnonzero(errors < error * (1 + PROMISING))
+        if not len(chosen):
+            return State(np.inf, active[0], w[0])
+        if len(chosen) < len(w):
+            active, w, rows = active[chosen], w[chosen], rows[chosen]
+        errors, w = self._relax(w, rows, 2, GAIN * 1e-2)
+        best = int(errors.argmin())
+        if errors[best] > error * (1 + GAIN):
+            return State(np.inf, active[best], w[best])
+        kept = w[best] > NEGLIGIBLE
+        return self._finished(active[best][kept], w[best][np.newaxis, kept], 1e-7)
+
+    def climb(
+        self, state: State, rng: np.random.Generator, seconds: float, patience: float
+    ) -> State:
+        """Hop from a local optimum to better ones, for some nominal time or while it pays."""
+        end = self.spent + seconds
+        order, steps = self.shortlist(state)
+        listed = mark = state.error
+        idle = 0
+        while self.spent < end and len(self.usable) > 1:
+            active, w = self.hops(state, rng, order, steps)
+            idle += len(w)
+            if idle > patience * min(PATIENCE + PER_SET * len(state.active), 4 * len(self.rows)):
+                break
+            other = self.best_hop(active, w, state.error)
+            if other.error < state.error * (1 - 1e-9):
+                state = other
+                if state.error < mark * (1 - GAIN):
+                    mark, idle = state.error, 0
+                if state.error < listed * (1 - STALE):
+                    listed = state.error
+                    order, steps = self.shortlist(state)
+        return state
+
+    def run(self, starts: Sequence[Floats], seconds: float, seed: int, effort: float) -> None:
+        """Search once for every whole unit of effort, each time from other random starts."""
+        rounds = max(1, int(effort))
+        for k in range(rounds):
+            rng = np.random.default_rng([seed, k])
+            found = self._tournament(starts, rng, self.spent, seconds / rounds, effort / rounds)
+            tight = self.descend(found.active, found.w, 1e-11)
+            self.state = min(self.state, found, tight, key=lambda state: state.error)
+
+    def _tournament(
+        self,
+        starts: Sequence[Floats],
+        rng: np.random.Generator,
+        began: float,
+        seconds: float,
+        patience: float,
+    ) -> State:
+        """Climb a little from every start, more from the better half, and most from the best."""
+        size = len(self.usable)
+        found = []
+        for start in starts:
+            w = start[self.usable]
+            found.append(self.descend(np.flatnonzero(w > 0), w[w > 0]))
+        for _ in range(RANDOM_STARTS if size > RANDOM_SETS else min(size, 4 * RANDOM_STARTS)):
+            chosen = np.union1d(rng.permutation(size)[:RANDOM_SETS], found[0].active)
+            w = rng.random(len(chosen)) ** rng.choice([1.0, 2.0]) + 1e-9
+            found.append(self.descend(chosen, w))
+        while len(found) > 1:
+            share = seconds / 4 / len(found)
+            found = [self.climb(state, rng, share, patience) for state in found]
+            found.sort(key=lambda state: state.error)
+            found = found[: len(found) // 2]
+            patience *= 2
+        left = seconds - min(self.spent - began, 3 * seconds / 4)
+        return self.climb(found[0], rng, left, 2 * patience)
+
+    def weights(self) -> Floats:
+        """Return the best weights over all sets of the family."""
+        w = np.zeros(self.count)
+        w[self.usable[self.state.active]] = self.state.w
+        return w
+
+
+def search_weights(
+    objective: Objective,
+    thetas: tuple[Floats | None, ...],
+    *,
+    seconds: float,
+    effort: float = 1.0,
+    seed: int = 0,
+    starts: Sequence[Floats] = (),
+    allowed: Floats | None = None,
+) -> Found:
+    """Return the best weights found for fixed factors: many starts, then hops from the best.
+
+    ``allowed`` marks with one the sets that may be measured; ``seconds`` is nominal, and
+    ``effort`` scales how many idle hops in a row end a climb.
+
+    Source: HDMM, section 6.3 (OPT_M); many starts and hops because local minima dominate.
+    """
+    R, totals = objective.tables(thetas)
+    family = objective.family
+    mask = np.ones(len(family.sets)) if allowed is None else allowed
+    search = WeightSearch(family, R, totals, objective.problem.noise, mask)
+    search.run([np.ones(len(mask)), *starts, _root_start(family, R)], seconds, seed, effort)
+    return Found(search.state.error, Union(thetas, search.weights()))
+
+
+def _root_start(family: Family, R: Floats) -> Floats:
+    """Return weights proportional to the cube root of what each component is asked for."""
+    place = {mask: m for m, mask in enumerate(family.sets)}
+    w = np.full(len(family.sets), 1e-3)
+    for mask, value in zip(family.components, R, strict=True):
+        if mask in place:
+            w[place[mask]] += value ** (1 / 3)
+    return w

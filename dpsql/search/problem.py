@@ -1,0 +1,308 @@
+"""What the optimisers see of a workload: per attribute factor tables, and which products meet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.algebra.blocks import Dense, Identity, IdentityTotal
+from dpsql.algebra.groups import Groups
+from dpsql.algebra.operator import Operator
+from dpsql.strategy.product import Noise
+from dpsql.workload.workload import Workload
+
+Floats: TypeAlias = NDArray[np.float64]
+Masks: TypeAlias = NDArray[np.int64]
+
+PLANNED = 1 << 13
+"""Most cells of an attribute for which matrices of cells by cells are formed."""
+
+TRIVIAL = (Identity, IdentityTotal)
+"""Factors for which the identity is the matrix of choice within a union of marginals."""
+
+
+class FactorSet:
+    """The distinct factors of one attribute, ready for traces against any inverse Gram K.
+
+    Tables have one entry per factor and a last one for Total. Few explicit rows are kept as rows,
+    everything else as Gram matrices, whichever is smaller.
+    """
+
+    def __init__(self, name: str, operators: Sequence[Operator]) -> None:
+        self.name = name
+        self.operators = tuple(operators)
+        self.n = operators[0].n
+        self.frobenius = np.array([op.frobenius2() for op in operators])
+        self.sums2 = np.array([float(np.square(op.row_sums() * 1.0).sum()) for op in operators])
+
+    @property
+    def large(self) -> bool:
+        """Say whether there are too many cells to plan anything but the identity."""
+        return self.n > PLANNED
+
+    @property
+    def trivial(self) -> bool:
+        """Say whether only cells and totals are asked, or nothing else can be planned."""
+        return self.large or all(isinstance(op, TRIVIAL) or _is_alone(op) for op in self.operators)
+
+    @cached_property
+    def weight(self) -> float:
+        """Return the cost of the tables relative to n^2."""
+        if self.large:
+            return 0.0
+        return len(self._stack[0]) / self.n + 2 * len(self._grams)
+
+    @cached_property
+    def _few(self) -> NDArray[np.bool_]:
+        return np.array([isinstance(op, Dense) and op.rows <= op.n for op in self.operators])
+
+    @cached_property
+    def _stack(self) -> tuple[Floats, NDArray[np.intp]]:
+        """Return all explicit rows (m, n) and the factor each belongs to."""
+        chosen = [f for f in range(len(self.operators)) if self._few[f]]
+        if not chosen:
+            return np.zeros((0, self.n)), np.zeros(0, dtype=np.intp)
+        rows = [np.asarray(self.operators[f].dense(), dtype=np.float64) for f in chosen]
+        return np.concatenate(rows), np.repeat(chosen, [len(r) for r in rows])
+
+    @cached_property
+    def _grams(self) -> list[tuple[int, Floats]]:
+        return [(f, op.gram()) for f, op in enumerate(self.operators) if not self._few[f]]
+
+    def identity_tables(self) -> tuple[Floats, Floats]:
+        """Return (t, r) for K = I: the parts answered by the total and by what sums to zero."""
+        t = self.sums2 / self.n**2
+        r = np.maximum(self.frobenius - self.sums2 / self.n, 0)
+        r[r < 1e-13 * self.frobenius] = 0
+        return np.append(t, 1.0), np.append(r, 0.0)
+
+    def tables(self, K: Floats) -> tuple[Floats, Floats]:
+        """Return (t, r) for an inverse Gram K: t = u'Gu and r = tr(G Kt).
+
+        Source: generalised residual planner; K = I gives the marginals of HDMM, section 6.3.
+        """
+        k = K.sum(axis=1)
+        tau = k.sum()
+        h, trace = self._traces(K, k)
+        r = trace - h / tau
+        r[r < 1e-12 * trace] = 0
+        return np.append(h / tau**2, 1.0), np.append(r, 0.0)
+
+    def _traces(self, K: Floats, k: Floats) -> tuple[Floats, Floats]:
+        """Return per factor 1'K G K1 and tr(G K)."""
+        F = len(self.operators)
+        Q, owner = self._stack
+        h = np.bincount(owner, np.square(Q @ k), minlength=F).astype(np.float64)
+        trace = np.bincount(owner, np.einsum("ij,ij->i", Q @ K, Q), F).astype(np.float64)
+        for f, G in self._grams:
+            h[f] = k @ G @ k
+            trace[f] = np.vdot(G, K)
+        return h, trace
+
+    def pull(self, K: Floats, gt: Floats, gr: Floats, gtau: float) -> Floats:
+        """Return df/dK, symmetric (n, n), from the derivatives by t, r (no Total) and tau."""
+        k = K.sum(axis=1)
+        tau = k.sum()
+        h, _ = self._traces(K, k)
+        line = gt / tau**2 - gr / tau
+        level = float((gr * h / tau**2 - 2 * gt * h / tau**3).sum()) + gtau
+        Q, owner = self._stack
+        gamma = Q.T @ (gr[owner, np.newaxis] * Q)
+        y = Q.T @ (line[owner] * (Q @ k))
+        for f, G in self._grams:
+            gamma += gr[f] * G
+            y += line[f] * (G @ k)
+        gamma += y[:, np.newaxis] + y + level
+        return gamma
+
+    def gram(self, weights: Floats) -> Floats:
+        """Return the weighted sum of the factor Grams, shape (n, n)."""
+        Q, owner = self._stack
+        out = Q.T @ (weights[owner, np.newaxis] * Q)
+        for f, G in self._grams:
+            out = out + weights[f] * G
+        return np.asarray(out)
+
+
+def _is_alone(op: Operator) -> bool:
+    return isinstance(op, Groups) and op.alone
+
+
+@dataclass(frozen=True)
+class Group:
+    """The merged products over one support: where their components lie."""
+
+    axes: tuple[int, ...]
+    members: NDArray[np.intp]
+    positions: NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Groups of equal shape: G supports of e attributes with m products each.
+
+    ``which`` (G, m, e) points into the concatenated tables of all attributes, ``weights2`` has
+    shape (G, m) and ``positions`` (G, 2^e).
+    """
+
+    which: NDArray[np.intp]
+    weights2: Floats
+    positions: NDArray[np.intp]
+
+    def before(self, pairs: Floats) -> list[Floats]:
+        """Return per product the weights times the first k pairs, (G, m, 2^k) for k = 0..e."""
+        out = [self.weights2[:, :, np.newaxis]]
+        for k in range(self.which.shape[2]):
+            out.append(_kron(out[-1], pairs[:, :, k]))
+        return out
+
+
+class Components:
+    """All subsets of supports, and the weight R_c the workload puts on each of them.
+
+    Masks have the first attribute as their most significant bit.
+    """
+
+    def __init__(self, index: Masks, weights2: Floats) -> None:
+        self.index = index
+        self.weights2 = weights2
+        self.d = int(index.shape[1])
+        supports: dict[tuple[int, ...], list[int]] = {}
+        for j, row in enumerate(index.tolist()):
+            axes = tuple(i for i, f in enumerate(row) if f >= 0)
+            supports.setdefault(axes, []).append(j)
+        lists = {axes: _subsets([self.bit(i) for i in axes]) for axes in supports}
+        self.masks = sorted({mask for masks in lists.values() for mask in masks})
+        place = {mask: c for c, mask in enumerate(self.masks)}
+        self.groups = [
+            Group(axes, np.array(members), np.array([place[m] for m in lists[axes]]))
+            for axes, members in supports.items()
+        ]
+        self.supports = [sum(self.bit(i) for i in group.axes) for group in self.groups]
+
+    def bit(self, i: int) -> int:
+        """Return the mask of one attribute."""
+        return 1 << (self.d - 1 - i)
+
+    def values(self, t: Sequence[Floats], r: Sequence[Floats]) -> Floats:
+        """Return R_c = sum_j w_j^2 prod r_ij (i in c) prod t_ij (others), shape (C,)."""
+        tables = np.stack([np.concatenate(t), np.concatenate(r)], axis=-1)
+        R = np.zeros(len(self.masks))
+        for batch in self._batches:
+            part = batch.before(tables[batch.which])[-1].sum(axis=1)
+            R += np.bincount(batch.positions.ravel(), part.ravel(), len(R))
+        return R
+
+    @cached_property
+    def _batches(self) -> list[Batch]:
+        """All groups; those with as many attributes and products together."""
+        used = self.index.max(axis=0, initial=-1) + 2
+        ends = np.cumsum(used)
+        flat = np.where(self.index < 0, ends - 1, self.index + ends - used)
+        shapes: dict[tuple[int, int], list[Group]] = {}
+        for group in self.groups:
+            shapes.setdefault((len(group.axes), len(group.members)), []).append(group)
+        return [
+            Batch(
+                np.array([flat[g.members][:, list(g.axes)] for g in alike], dtype=np.intp),
+                np.array([self.weights2[g.members] for g in alike]),
+                np.array([g.positions for g in alike]),
+            )
+            for alike in shapes.values()
+        ]
+
+    def group_values(self, group: Group, t: Sequence[Floats], r: Sequence[Floats]) -> Floats:
+        """Return the R_c of one support alone, in the order of its positions."""
+        part = self.weights2[group.members][:, np.newaxis]
+        for i in group.axes:
+            which = self.index[group.members, i]
+            part = _kron(part, np.stack([t[i][which], r[i][which]], axis=-1))
+        return np.asarray(part.sum(axis=0))
+
+    def pull(
+        self, g: Floats, t: Sequence[Floats], r: Sequence[Floats]
+    ) -> tuple[list[Floats], list[Floats]]:
+        """Return the derivatives by t and r (without Total) of a function with df/dR = g."""
+        tables = np.stack([np.concatenate(t), np.concatenate(r)], axis=-1)
+        out = np.zeros_like(tables)
+        for batch in self._batches:
+            pairs = tables[batch.which]
+            before = batch.before(pairs)
+            right = np.ones((*batch.weights2.shape, 1))
+            for k in range(batch.which.shape[2] - 1, -1, -1):
+                left = before[k]
+                G = g[batch.positions].reshape(len(left), left.shape[2], -1)
+                partial = np.matmul(left, G).reshape(*left.shape[:2], 2, -1)
+                both = (partial * right[:, :, np.newaxis]).sum(axis=3)
+                for side in (0, 1):
+                    found = both[:, :, side].ravel()
+                    out[:, side] += np.bincount(batch.which[:, :, k].ravel(), found, len(out))
+                right = _kron(pairs[:, :, k], right)
+        ends = np.cumsum([len(x) for x in t])
+        parts = [out[end - len(x) : end - 1] for end, x in zip(ends, t, strict=True)]
+        return [part[:, 0] for part in parts], [part[:, 1] for part in parts]
+
+
+class Problem:
+    """A workload reduced to its active attributes.
+
+    ``fitted`` remembers the first factors of an attribute, which several searches start from.
+    """
+
+    def __init__(self, workload: Workload, noise: Noise) -> None:
+        active = [i for i, factors in enumerate(workload.factors) if factors]
+        self.workload = workload
+        self.noise: Noise = noise
+        self.names = tuple(workload.attributes[i] for i in active)
+        self.sizes = tuple(workload.domain[name] for name in self.names)
+        self.factors = [FactorSet(workload.attributes[i], workload.factors[i]) for i in active]
+        self.components = Components(
+            np.ascontiguousarray(workload.index[:, active]), workload.weights2
+        )
+        self.d = len(active)
+        self.fitted: dict[int, Floats] = {}
+
+    def identity_tables(self) -> tuple[list[Floats], list[Floats]]:
+        """Return (t, r) of every attribute for K = I."""
+        pairs = [factors.identity_tables() for factors in self.factors]
+        return [t for t, _ in pairs], [r for _, r in pairs]
+
+    def axes(self, mask: int) -> list[int]:
+        """Return the positions of the attributes of a mask, in domain order."""
+        axes = []
+        while mask:
+            axes.append(self.d - mask.bit_length())
+            mask ^= 1 << (mask.bit_length() - 1)
+        return axes
+
+    def attributes(self, mask: int) -> tuple[str, ...]:
+        """Return the attributes of a mask in domain order."""
+        return tuple(self.names[i] for i in self.axes(mask))
+
+    def cells(self, mask: int) -> int:
+        """Return the size of the extended tensor over a mask: prod (n_i + 1)."""
+        return math.prod(self.sizes[i] + 1 for i in self.axes(mask))
+
+    @property
+    def full(self) -> int:
+        """Return the mask of all active attributes."""
+        return (1 << self.d) - 1
+
+
+def _subsets(bits: list[int]) -> list[int]:
+    masks = [0]
+    for bit in bits:
+        masks = [m for mask in masks for m in (mask, mask | bit)]
+    return masks
+
+
+def _kron(left: Floats, right: Floats) -> Floats:
+    """Return the Kronecker products of vectors (..., a) and (..., b), shape (..., a b)."""
+    product = left[..., :, np.newaxis] * right[..., np.newaxis, :]
+    return np.asarray(product.reshape(*left.shape[:-1], -1))

@@ -1,0 +1,244 @@
+"""Residual planner: uncorrelated components, each measured once (Gaussian noise).
+
+Source: ResidualPlanner for the marginals of identities; generalised here to any product workload
+by one inverse Gram K per attribute, which may be optimised together with the shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from dpsql.plan.noise_law import GAUSSIAN
+from dpsql.search.bounds import operator_bound
+from dpsql.search.joint import minimise_log, normalised_gram, shared_groups
+from dpsql.search.problem import Floats, Problem
+from dpsql.strategy.axis import Axis, residual_axis
+from dpsql.strategy.product import Block, Strategy, shares
+from dpsql.strategy.quantise import Integers, bits_for, quantise
+
+MIXED = (0.0, 1e-5, 1e-4, 1e-3, 1e-2)
+"""Parts of the identity mixed into rows that degenerate when they are rounded."""
+
+RIDGE = 1e-6
+"""Part of the identity that makes a start invertible where the optimum is singular."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Per attribute the traces of all factors, the inverse Gram and 1'K1."""
+
+    t: list[Floats]
+    r: list[Floats]
+    tau: Floats
+
+
+def identity_tables(problem: Problem) -> Tables:
+    """Return the tables of K = I everywhere."""
+    t, r = problem.identity_tables()
+    return Tables(t, r, np.array(problem.sizes, dtype=np.float64))
+
+
+def prices(problem: Problem, tau: Floats) -> Floats:
+    """Return p_c = prod over i in c of (1 - 1/tau_i): the cost of unit precision."""
+    return np.array([np.prod((1 - 1 / tau)[inside]) for inside in _inside(problem)])
+
+
+def _inside(problem: Problem) -> list[list[int]]:
+    return [problem.axes(mask) for mask in problem.components.masks]
+
+
+def planned_error(problem: Problem, tables: Tables) -> float:
+    """Return the least error at unit budget, (sum_c sqrt(R_c p_c))^2."""
+    R = problem.components.values(tables.t, tables.r)
+    return float(np.sqrt(R * prices(problem, tables.tau)).sum() ** 2)
+
+
+def initial_rows(problem: Problem, tol: float = 1e-3) -> list[Floats | None]:
+    """Return per attribute the OPT_0 rows of its normalised factors, None where K = I."""
+    return bounded_rows(problem, tol)[0]
+
+
+def bounded_rows(problem: Problem, tol: float) -> tuple[list[Floats | None], float]:
+    """Return ``initial_rows`` and, for a single product, a lower bound on every strategy."""
+    rows: list[Floats | None] = [None] * problem.d
+    weights2 = problem.components.weights2
+    lower = float(weights2[0]) if len(weights2) == 1 else 0.0
+    for group in shared_groups(problem):
+        factors = problem.factors[group[0]]
+        bound = operator_bound(factors.operators[0]) if factors.trivial else 0.0
+        if not factors.trivial:
+            from dpsql.search import dual as convex
+
+            gram = normalised_gram(problem, group[0])
+            found = convex.optimise(gram, tol=tol)
+            bound, n = found.lower * float(factors.frobenius[0]), len(gram)
+            X = found.matrix.T @ found.matrix
+            scale = 1 / np.sqrt(np.diag(X))
+            X = X * scale * scale[:, np.newaxis]
+            start = np.linalg.cholesky((1 - RIDGE) * X + RIDGE * np.eye(n)).T.astype(np.float64)
+            for i in group:
+                rows[i] = start if n > 1 else None  # a single cell has no residual
+        lower *= bound ** len(group)
+    return rows, lower
+
+
+def optimise_rows(
+    problem: Problem, rows: Sequence[Floats | None], *, maxiter: int = 500, ftol: float = 1e-9
+) -> list[Floats | None]:
+    """Return the rows after joint descent on the log of the planned error.
+
+    The rows A_i have unit L2 columns; attributes that share a start share the result.
+    """
+    search = _Joint(problem, rows)
+    x = minimise_log(search.evaluate, search.start, ftol, maxiter, signed=True)
+    return search.unpack(x)
+
+
+class _Joint:
+    """The planned error as a function of the rows, columns of any length."""
+
+    def __init__(self, problem: Problem, rows: Sequence[Floats | None]) -> None:
+        self.problem = problem
+        self.base = identity_tables(problem)
+        self.inside = _inside(problem)
+        self.member = np.zeros((len(self.inside), problem.d))
+        for c, attributes in enumerate(self.inside):
+            self.member[c, attributes] = 1
+        self.groups: list[tuple[list[int], slice, int]] = []
+        parts: list[Floats] = []
+        known: dict[int, int] = {}  # by identity, which is what shared means; ``rows`` holds all
+        size = 0
+        for i, B in enumerate(rows):
+            if B is None:
+                continue
+            if id(B) in known:
+                self.groups[known[id(B)]][0].append(i)
+                continue
+            known[id(B)] = len(self.groups)
+            self.groups.append(([i], slice(size, size + B.size), B.shape[1]))
+            parts.append(B.ravel())
+            size += B.size
+        self.start = np.concatenate(parts) if parts else np.zeros(0)
+
+    def unpack(self, x: Floats) -> list[Floats | None]:
+        rows: list[Floats | None] = [None] * self.problem.d
+        for members, place, n in self.groups:
+            A = _unit_columns(x[place].reshape(-1, n))
+            for i in members:
+                rows[i] = A
+        return rows
+
+    def evaluate(self, x: Floats) -> tuple[float, Floats]:
+        """Return the planned error and its gradient."""
+        problem, components = self.problem, self.problem.components
+        t, r, tau = list(self.base.t), list(self.base.r), self.base.tau.copy()
+        inverses: dict[int, Floats] = {}
+        for members, place, n in self.groups:
+            A = _unit_columns(x[place].reshape(-1, n))
+            try:
+                K = np.asarray(np.linalg.inv(A.T @ A), dtype=np.float64)
+            except np.linalg.LinAlgError:
+                return np.inf, np.zeros_like(x)
+            for i in members:
+                inverses[i] = K
+                t[i], r[i] = problem.factors[i].tables(K)
+                tau[i] = K.sum()
+        if not (tau > 0).all():
+            return np.inf, np.zeros_like(x)
+        R = components.values(t, r)
+        rest = 1 - 1 / tau
+        p = np.exp(self.member @ np.log(np.maximum(rest, 1e-300)))
+        root = np.sqrt(R * p)
+        T = float(root.sum())
+        asked = 1e-14 * R.max() < R
+        dR = np.zeros_like(R)
+        dR[asked] = T * np.sqrt(p[asked] / R[asked])
+        gt, gr = components.pull(dR, t, r)
+        gtau = (self.member.T @ (T * root)) / np.maximum(rest, 1e-300) / tau**2
+        out = np.zeros_like(x)
+        for members, place, n in self.groups:
+            B = x[place].reshape(-1, n)
+            K = inverses[members[0]]
+            gamma = sum(problem.factors[i].pull(K, gt[i], gr[i], float(gtau[i])) for i in members)
+            norms = np.sqrt(np.square(B).sum(axis=0))
+            A = B / norms
+            g = -2 * A @ (K @ gamma @ K)
+            out[place] = ((g - A * (A * g).sum(axis=0)) / norms).ravel()
+        return T**2, out
+
+
+def _unit_columns(B: Floats) -> Floats:
+    return np.asarray(B / np.sqrt(np.square(B).sum(axis=0)))
+
+
+def realise_residual(problem: Problem, rows: Sequence[Floats | None], method: str) -> Strategy:
+    """Return the integer strategy: residual rows per attribute, shares planned from these.
+
+    The shares are the exact optimum for the rounded rows, not for those they approximate.
+    """
+    components = problem.components
+    inside = _inside(problem)
+    nontrivial = {i for i, A in enumerate(rows) if A is not None}
+    bits = bits_for(max(len(nontrivial & set(c)) for c in inside))
+    residual: dict[str, Integers | None] = {}
+    t, r = problem.identity_tables()
+    gain = np.ones(problem.d)
+    for i, (name, A) in enumerate(zip(problem.names, rows, strict=True)):
+        axis = residual_axis(problem.sizes[i], None) if A is None else _rounded(A, bits)
+        residual[name] = axis.rows
+        gain[i] = axis.gain
+        parts = [axis.parts(op)[:2] for op in problem.factors[i].operators]
+        t[i] = np.append([means @ means for means, _ in parts], 1.0)
+        r[i] = np.append([spread.sum() for _, spread in parts], 0.0)
+    R = components.values(t, r)
+    keep = [c for c in range(len(inside)) if R[c] > 0]
+    names = [problem.attributes(components.masks[c]) for c in keep]
+    draft = [Block(a, frozenset(a), Fraction(1, len(keep))) for a in names]
+    domain = problem.workload.domain
+    used = {a for block in draft for a in block.attributes}
+    residual = {a: m for a, m in residual.items() if a in used}
+    measured = Strategy(domain, {}, residual, tuple(draft), problem.noise, method)
+    price = [
+        measured.sensitivity(block) / np.prod(gain[inside[c]])
+        for c, block in zip(keep, draft, strict=True)
+    ]
+    parts_of = shares(list(np.sqrt(R[keep] * np.array(price))), negligible=0.0)
+    blocks = tuple(
+        Block(block.attributes, block.residual, part)
+        for block, part in zip(draft, parts_of, strict=True)
+    )
+    return Strategy(domain, {}, residual, blocks, problem.noise, method)
+
+
+def _rounded(A: Floats, bits: int) -> Axis:
+    """Return the axis of the rounded residual rows, mixed with the identity if they degenerate.
+
+    A workload that cannot tell some cells apart is planned with rows that barely do, and rounding
+    may lose that.
+    """
+    for part in MIXED[:-1]:
+        try:
+            return _mixed_axis(A, bits, part)
+        except ValueError:
+            continue
+    return _mixed_axis(A, bits, MIXED[-1])
+
+
+def _mixed_axis(A: Floats, bits: int, part: float) -> Axis:
+    n = A.shape[1]
+    if part:
+        A = np.linalg.cholesky((1 - part) * A.T @ A + part * np.eye(n)).T.astype(np.float64)
+    return residual_axis(n, quantise(residual_matrix(A), bits, GAUSSIAN.name))
+
+
+def residual_matrix(A: Floats) -> Floats:
+    """Return rows B with B'B = A'A - J/tau, as n - 1 rows scaled to a largest column of one."""
+    S = A.T @ A
+    tau = np.linalg.inv(S).sum()
+    values, vectors = np.linalg.eigh(S - 1 / tau)
+    B = np.sqrt(np.maximum(values[1:], 0))[:, np.newaxis] * vectors[:, 1:].T
+    return np.asarray(B / np.sqrt(np.square(B).sum(axis=0).max()))

@@ -1,0 +1,321 @@
+"""Selection: try the templates that fit and keep the least expected error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.errors import ProgrammingError
+from dpsql.plan.noise_law import LAPLACE, Noise, is_law, law
+from dpsql.search.bounds import svd_bound
+from dpsql.search.problem import Problem
+from dpsql.strategy.convention import unit_error
+from dpsql.strategy.kinds import AnyStrategy
+from dpsql.strategy.product import Block, Strategy, assemble
+from dpsql.strategy.quantise import Integers, bits_for, column_norm, quantise
+from dpsql.workload.workload import Product, Workload
+
+MECHANISMS = (
+    "auto",
+    "identity",
+    "workload",
+    "kron",
+    "union",
+    "marginals",
+    "residual",
+    "joint",
+    "symmetric",
+    "hdmm",
+)
+
+CELL_LIMIT = 1 << 27
+"""Largest product of (cells + 1) over the attributes of one block or one answer."""
+
+CERTIFIED = 1e-4
+"""Relative distance to the lower bound at which the search stops."""
+
+WORTHWHILE = 5e-3
+"""Relative gain below which rows on orbits of cells are not worth counting all cells jointly."""
+
+LONG = 1 << 6
+"""Entries above this are roundings of real-valued rows rather than small integers."""
+
+ROWS_LIMIT = 1 << 22
+"""Largest explicit matrix (entries) for which the workload itself is tried as a strategy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A strategy, and a lower bound on the unit error of every strategy for the same noise.
+
+    ``lower`` is certified, and 0 where selection needed no bound.
+    """
+
+    strategy: AnyStrategy
+    lower: float = 0.0
+
+
+def select(
+    workload: Workload,
+    noise: Noise = LAPLACE.name,
+    mechanism: str = "auto",
+    effort: float = 1.0,
+) -> AnyStrategy:
+    """Return the strategy of least expected error among the templates that fit.
+
+    Templates are tried in the order of their planning cost; the search stops early at a certified
+    optimum. What is compared is the error of the integer strategy that would be measured. Equal
+    arguments give equal strategies; ``effort`` scales the work.
+
+    Raises ProgrammingError E_TOO_LARGE or E_SETTING.
+
+    >>> select(Workload({"sex": 2, "age": 3}, [{"sex": "identity", "age": "identity"}])).method
+    'identity'
+    """
+    return choose(workload, noise, mechanism, effort).strategy
+
+
+def choose(
+    workload: Workload,
+    noise: Noise = LAPLACE.name,
+    mechanism: str = "auto",
+    effort: float = 1.0,
+) -> Selection:
+    """Return what ``select`` does, with the best lower bound that was found on the way."""
+    if mechanism not in MECHANISMS or not is_law(noise):
+        raise ProgrammingError(
+            "E_SETTING",
+            f"no mechanism {mechanism!r} for {noise!r} noise",
+            hint=f"mechanisms: {', '.join(MECHANISMS)}; noise: laplace or gaussian",
+        )
+    if mechanism == "symmetric":
+        return _symmetric(workload, noise, effort)
+    strategy, lower = _best_product(workload, noise, mechanism, effort)
+    if mechanism == "auto" and law(noise).norm == 2:
+        return _with_symmetric(workload, strategy, lower, effort)
+    return Selection(strategy, lower)
+
+
+def _best_product(
+    workload: Workload, noise: Noise, mechanism: str, effort: float
+) -> tuple[Strategy, float]:
+    """Return the best union of Kronecker products and a lower bound on any strategy."""
+    problem = Problem(workload, noise)
+    if workload.pinned and problem.d > 1:
+        return _with_pinned(workload, noise, mechanism, effort), 0.0
+    check_sizes(problem)
+    if problem.d == 0 or not _asks(problem):
+        return _least(problem), 0.0
+    known = len(problem.components.weights2) == 1 or all(f.trivial for f in problem.factors)
+    bound = svd_bound(workload) if known else 0.0
+    best, least = None, math.inf
+    for strategy, lower in candidates(problem, mechanism, effort):
+        bound = max(bound, lower)
+        error = unit_error(strategy, workload)
+        if error < least:
+            best, least = strategy, error
+        if mechanism in ("auto", "hdmm") and least <= bound * (1 + CERTIFIED):
+            break
+    if best is None:
+        raise _too_large(
+            f"mechanism {mechanism!r} does not fit this workload",
+            "use mechanism 'auto'",
+        )
+    return best, bound
+
+
+def _symmetric(workload: Workload, noise: Noise, effort: float) -> Selection:
+    """Return the optimum among all strategies, where the symmetry of the cells is enough."""
+    if law(noise).norm != 2:
+        raise ProgrammingError(
+            "E_SETTING", "mechanism 'symmetric' needs gaussian noise", hint="use mechanism 'joint'"
+        )
+    from dpsql.search.interchange import symmetric_optimum
+
+    found = symmetric_optimum(workload, effort)
+    if found is None:
+        raise _too_large(
+            "mechanism 'symmetric' does not fit this workload", "use mechanism 'auto' or 'joint'"
+        )
+    return Selection(found.strategy, found.lower)
+
+
+def _with_symmetric(
+    workload: Workload, product: Strategy, lower: float, effort: float
+) -> Selection:
+    """Return the symmetric optimum where it gains enough, else the product with its bound."""
+    error = unit_error(product, workload)
+    if sum(map(bool, workload.factors)) < 2 or error <= lower * (1 + CERTIFIED):
+        return Selection(product, lower)
+    from dpsql.search.interchange import symmetric_optimum
+
+    found = symmetric_optimum(workload, effort)
+    if found is None:
+        return Selection(product, lower)
+    gains = unit_error(found.strategy, workload) * (1 + WORTHWHILE) < error
+    return Selection(found.strategy if gains else product, max(lower, found.lower))
+
+
+def candidates(problem: Problem, mechanism: str, effort: float) -> Iterator[tuple[Strategy, float]]:
+    """Yield the strategies of a mechanism and lower bounds on any, cheapest to plan first."""
+    if mechanism in ("auto", "identity"):
+        from dpsql.search.laplace import identity_candidates
+
+        yield from ((found, 0.0) for found in identity_candidates(problem, CELL_LIMIT))
+    if mechanism in ("auto", "workload"):
+        yield from ((found, 0.0) for found in _workload_itself(problem))
+    if mechanism in ("identity", "workload"):
+        return
+    if law(problem.noise).norm == 2:
+        from dpsql.search.gaussian import gaussian_candidates
+
+        yield from gaussian_candidates(problem, mechanism, CELL_LIMIT, effort)
+    else:
+        yield from ((found, 0.0) for found in _laplace(problem, mechanism, effort))
+
+
+def _laplace(problem: Problem, mechanism: str, effort: float) -> Iterator[Strategy]:
+    if mechanism == "residual":
+        raise ProgrammingError(
+            "E_SETTING", "mechanism 'residual' needs gaussian noise", hint="use mechanism 'joint'"
+        )
+    from dpsql.search.laplace import laplace_candidates
+
+    yield from laplace_candidates(problem, mechanism, CELL_LIMIT, effort)
+
+
+def check_sizes(problem: Problem) -> None:
+    """Refuse a workload with an answer over too many cells, and say what would fit."""
+    for mask in problem.components.supports:
+        if problem.cells(mask) > CELL_LIMIT:
+            names = problem.attributes(mask)
+            raise _too_large(
+                f"one product over {', '.join(names)} spans {problem.cells(mask)} cells,"
+                f" the limit is {CELL_LIMIT}",
+                "ask for fewer attributes at once, or group their values into bins",
+            )
+
+
+def _too_large(message: str, hint: str) -> ProgrammingError:
+    return ProgrammingError("E_TOO_LARGE", message, hint=hint)
+
+
+def _asks(problem: Problem) -> bool:
+    t, r = problem.identity_tables()
+    return bool((problem.components.values(t, r) > 0).any())
+
+
+def _least(problem: Problem) -> Strategy:
+    """Return the strategy for a workload that asks at most for the total."""
+    pinned = tuple(a for a in problem.workload.attributes if a in problem.workload.pinned)
+    full: dict[str, Integers | None] = dict.fromkeys(pinned)
+    block = Block(pinned, frozenset(), Fraction(1))
+    return Strategy(problem.workload.domain, full, {}, (block,), problem.noise, "identity")
+
+
+BINARY_PLACES = 16
+"""Binary places of the rows of a workload that can be measured themselves."""
+
+ROUNDED_BITS, ROUNDED_CELLS = 22, 4096
+"""Bits of rows that are no whole numbers, where they are measured themselves; and most cells."""
+
+UNEVEN = 1 << 12
+"""How much larger one of these rows may be than another: beyond, small ones drown."""
+
+
+def _workload_itself(problem: Problem) -> Iterator[Strategy]:
+    """Yield the distinct query rows as a strategy, for one product or one attribute."""
+    if problem.d > 1 and len(problem.components.weights2) > 1:
+        return
+    rows: dict[str, Integers | None] = {}
+    for name, factors in zip(problem.names, problem.factors, strict=True):
+        operators = [op for op in factors.operators if op.rows * op.n <= ROWS_LIMIT]
+        if len(operators) < len(factors.operators):
+            return
+        stacked = np.concatenate([op.dense() for op in operators])
+        if (problem.components.index < 0).any():
+            stacked = np.concatenate([stacked, np.ones((1, factors.n), dtype=stacked.dtype)])
+        distinct = np.unique(stacked, axis=0)
+        whole = np.ldexp(distinct.astype(np.float64), BINARY_PLACES)
+        if not np.array_equal(whole, np.rint(whole)) or np.abs(whole).max() >= 2.0**53:
+            if problem.d == 1 and factors.n <= ROUNDED_CELLS:
+                rounded = {name: _rounded(distinct)}
+                weights = {problem.names: 1.0}
+                domain = problem.workload.domain
+                yield assemble(domain, rounded, weights, problem.noise, "workload")
+            return
+        integers: Integers = whole[distinct.any(axis=1)].astype(np.int64)
+        sizes = np.abs(integers).max(axis=1)
+        if sizes.max() > UNEVEN * sizes.min():
+            return
+        rows[name] = integers // max(1, int(np.gcd.reduce(integers, axis=None)))
+    domain = problem.workload.domain
+    yield assemble(domain, rows, {problem.names: 1.0}, problem.noise, "workload")
+
+
+def _rounded(rows: NDArray[np.float64]) -> Integers:
+    """Return rows rounded to many bits, and each cell faintly: it answers what rounding left."""
+    scaled = np.rint(rows / np.abs(rows).max() * 2.0**ROUNDED_BITS).astype(np.int64)
+    faint = np.eye(rows.shape[1], dtype=np.int64) << ROUNDED_BITS // 2
+    return np.concatenate([scaled[scaled.any(axis=1)], faint])
+
+
+def _with_pinned(workload: Workload, noise: Noise, mechanism: str, effort: float) -> Strategy:
+    """Plan pinned attributes on their own and resolve them in every block of the rest."""
+    domain, pinned = workload.domain, workload.pinned
+    rest = Workload(domain, [_without(p, pinned) for p in workload.products])
+    base, _ = _best_product(rest, noise, mechanism, effort)
+    full = dict(base.full)
+    for name in sorted(pinned):
+        asked = [({name: p.factors[name]}, p.weight) for p in workload.products]
+        one = Workload({name: domain[name]}, asked, pinned=[name])
+        alone, _ = _best_product(one, noise, "auto", effort)
+        full[name] = alone.full[name]
+    order = list(domain)
+    blocks = tuple(
+        Block(_ordered([*b.attributes, *pinned], order), b.residual, b.share) for b in base.blocks
+    )
+    full, residual = _shortened(blocks, full, base.residual, noise)
+    return Strategy(domain, full, residual, blocks, noise, base.method)
+
+
+def _shortened(
+    blocks: tuple[Block, ...],
+    full: Mapping[str, Integers | None],
+    residual: Mapping[str, Integers | None],
+    noise: Noise,
+) -> tuple[dict[str, Integers | None], dict[str, Integers | None]]:
+    """Return the rows with fewer bits where more factors now meet in one block than before."""
+    sources = (dict(full), dict(residual))
+    long = {
+        name
+        for rows_of in sources
+        for name, rows in rows_of.items()
+        if rows is not None and np.abs(rows).max() > LONG
+    }
+    bits = bits_for(max(len(long & set(block.attributes)) for block in blocks))
+    for rows_of in sources:
+        for name, rows in rows_of.items():
+            if name not in long or rows is None or np.abs(rows).max() <= 1 << bits:
+                continue
+            # Rounding tilts rows that do not span all cells: they would no longer give the answers.
+            if len(rows) >= rows.shape[1]:
+                norm = column_norm(rows, noise)
+                unit = norm if law(noise).norm == 1 else math.sqrt(norm)
+                rows_of[name] = quantise(rows / unit, bits, noise)
+    return sources
+
+
+def _without(product: Product, names: Iterable[str]) -> Product:
+    dropped = set(names)
+    kept = {name: op for name, op in product.factors.items() if name not in dropped}
+    return Product(kept, product.weight)
+
+
+def _ordered(names: Iterable[str], order: list[str]) -> tuple[str, ...]:
+    return tuple(sorted(names, key=order.index))

@@ -1,0 +1,326 @@
+"""SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) and clips: terms of one statement.
+
+answered.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
+from dpsql.plan.rounds import AUTO, NAMES
+from dpsql.sql.lexemes import Fragment, Lexeme
+
+Options = tuple[tuple[str, str], ...]
+
+SHARED = ("epsilon", "delta", "noise", "mechanism", "metric", *NAMES, "effort")
+"""Options that all statements of a workload have in common."""
+
+OPTIONS = (*SHARED, "weight", "max_stddev", "reconstruct", "clip", "sum_mechanism")
+ALIKE = {"mechanism": ["model"], "model": ["mechanism"]}
+"""How to learn goes by one name for a SELECT and by another for a synthetic table."""
+
+CLAUSE = ["with", "differential_privacy", "options", "("]
+
+
+def take_options(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, Options]:
+    """Cut the clause out of a SELECT; blanks take its place, so that positions stay.
+
+    It stands in the outermost SELECT, after the CTEs if there are any.
+    Raises: ProgrammingError (E_PARSE, E_SETTING); NotSupportedError (E_SETTING).
+
+    >>> text = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = .5) COUNT(*) FROM t"
+    >>> from dpsql.sql.lexemes import lex
+    >>> solid = [item for item in lex(text) if item.kind != "space"]
+    >>> body, options = take_options(Fragment(text, 0, len(text)), solid)
+    >>> " ".join(body.split()), options
+    ('SELECT COUNT(*) FROM t', (('epsilon', '.5'),))
+    """
+    body = fragment.body
+    words = [lexeme.text.lower() for lexeme in lexemes]
+    places = [i for i in range(len(words)) if words[i : i + 2] == CLAUSE[:2]]
+    if not places:
+        return body, ()
+    start = places[0]
+    for place in places:
+        problem = _misplaced(words, place, place == start)
+        if problem is not None:
+            raise _refused(fragment, lexemes[place : place + 2], *problem)
+    if words[start : start + 4] != CLAUSE or ")" not in words[start:]:
+        example = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.5) COUNT(*) FROM t"
+        found = lexemes[start : start + 2]
+        raise _refused(fragment, found, "the OPTIONS clause is malformed", example)
+    end = words.index(")", start)
+    options = read_options(fragment, lexemes[start + 4 : end + 1], OPTIONS)
+    first, last = lexemes[start].start, lexemes[end].start + 1
+    blank = "".join("\n" if char == "\n" else " " for char in body[first:last])
+    return body[:first] + blank + body[last:], tuple(options.items())
+
+
+def _misplaced(words: Sequence[str], place: int, is_first: bool) -> tuple[str, str] | None:
+    """Why a clause cannot stand where it does, and what would work; None where it can."""
+    clause = "WITH DIFFERENTIAL_PRIVACY OPTIONS(...)"
+    if not is_first:
+        return f"{clause} is given twice", "once, in the outermost SELECT: it is for all of it"
+    depth, tops = 0, []
+    for i, word in enumerate(words):
+        if i == place and depth > 0:
+            why = f"{clause} holds for a whole statement, not for an inner SELECT"
+            return why, f"WITH c AS (SELECT ...) SELECT {clause} ... FROM c"
+        depth += (word == "(") - (word == ")")
+        if depth == 0:
+            tops.append(word)
+    if not {"union", "intersect", "except"}.isdisjoint(tops):
+        why = f"{clause} holds for a whole statement, not for one SELECT of a set operation"
+        return why, f"SELECT {clause} * FROM (SELECT ... UNION ALL SELECT ...) AS d"
+    if words[place - 1] != "select":
+        return f"{clause} stands right after SELECT", f"SELECT {clause} COUNT(*) FROM t"
+    return None
+
+
+def read_options(
+    fragment: Fragment, lexemes: Sequence[Lexeme], known: Sequence[str]
+) -> dict[str, str]:
+    """Read name = value, ...) with its parenthesis: every name must be known, and given once.
+
+    Raises: ProgrammingError (E_PARSE, E_SETTING); NotSupportedError (E_SETTING); DataError
+    (E_SETTING) for rounds that are none.
+    """
+    options: dict[str, str] = {}
+    words = [lexeme.text for lexeme in lexemes]
+    start, end = 0, len(lexemes) - 1
+    while start <= end:
+        comma = words.index(",", start) if "," in words[start:] else end
+        name, value = _option(fragment, lexemes[start : comma + 1], known)
+        if name in options:
+            place = lexemes[start].start
+            raise ProgrammingError(
+                "E_SETTING",
+                f"the option {name} is given twice",
+                hint=f"give {name} one value",
+                span=fragment.span(place, place + len(name)),
+            )
+        options[name] = value
+        start = comma + 1
+    return options
+
+
+def _refused(
+    fragment: Fragment, lexemes: Sequence[Lexeme], what: str, hint: str
+) -> ProgrammingError:
+    first, last = lexemes[0], lexemes[-1]
+    span = fragment.span(first.start, last.start + len(last.text))
+    return ProgrammingError("E_PARSE", what, hint=hint, span=span)
+
+
+def _option(fragment: Fragment, lexemes: Sequence[Lexeme], known: Sequence[str]) -> tuple[str, str]:
+    """Read name = value and what ends it."""
+    lexemes, after = lexemes[:-1], lexemes[-1]
+    signed = len(lexemes) == 4 and lexemes[2].text in "+-"
+    if (len(lexemes) != 3 and not signed) or lexemes[1].text != "=":
+        what = "the OPTIONS clause is malformed" if lexemes else "an option is missing before this"
+        raise _refused(fragment, lexemes or [after], what, "OPTIONS(epsilon = 0.5, ...)")
+    name = lexemes[0].text.lower()
+    if name not in known:
+        near = ALIKE.get(name, difflib.get_close_matches(name, known, n=1))
+        near = [each for each in near if each in known]
+        raise NotSupportedError(
+            "E_SETTING",
+            f"there is no option {printable(name)!r}",
+            hint=f"did you mean {near[0]}?" if near else f"options: {', '.join(known)}",
+            span=fragment.span(lexemes[0].start, lexemes[0].start + len(name)),
+        )
+    last = lexemes[-1]
+    text = fragment.body[lexemes[2].start : last.start + len(last.text)]
+    if len(lexemes) == 3 and last.kind in ("string", "quoted"):
+        text = text[1:-1].replace(text[0] * 2, text[0])
+    if name in NAMES:
+        AUTO.with_text(name, text, fragment.span(lexemes[2].start, last.start + len(last.text)))
+    return name, text
+
+
+def read_positive(options: Options, name: str) -> float | None:
+    """The value of an option that is a positive number; None where it is not given.
+
+    Raises: ProgrammingError (E_SETTING).
+    """
+    text = dict(options).get(name)
+    if text is None:
+        return None
+    if re.fullmatch(r"\d{0,12}\.?\d{1,12}(e[+-]?\d{1,2})?", text, re.ASCII | re.IGNORECASE):
+        value = float(text)
+        if 0 < value < math.inf:
+            return value
+    raise ProgrammingError(
+        "E_SETTING", f"{name} = {printable(text)}", hint=f"a positive number: {name} = 2"
+    )
+
+
+def read_choice(options: Options, name: str, known: Sequence[str]) -> str | None:
+    """The value of an option that is one of a few words; None where it is not given.
+
+    Raises: ProgrammingError (E_SETTING).
+
+    >>> read_choice((("reconstruct", "PGM"),), "reconstruct", ("gls", "pgm"))
+    'pgm'
+    """
+    text = dict(options).get(name)
+    if text is None or text.lower() in known:
+        return None if text is None else text.lower()
+    raise ProgrammingError(
+        "E_SETTING", f"{name} = {printable(text)}", hint=f"one of {', '.join(known)}"
+    )
+
+
+Clips = dict[int, tuple[float, float]]
+WORD = "contribution_bounds_per_group"
+TAKERS = {"sum", "avg", "var_pop", "var_samp", "variance", "stddev", "stddev_pop", "stddev_samp"}
+
+
+def take_clips(fragment: Fragment, text: str, lexemes: Sequence[Lexeme]) -> tuple[str, Clips]:
+    """Cut the named arguments out of a SELECT; blanks take their place, so that positions stay.
+
+    Returns the text, and the bounds by where in the script the argument stood.
+    Raises: ProgrammingError (E_PARSE, E_DEGENERATE_BOUNDS).
+
+    >>> from dpsql.sql.lexemes import lex
+    >>> text = "SELECT SUM(x, contribution_bounds_per_group => (0, 9.5)) FROM t"
+    >>> solid = [item for item in lex(text) if item.kind != "space"]
+    >>> body, clips = take_clips(Fragment(text, 0, len(text)), text, solid)
+    >>> " ".join(body.split()), clips
+    ('SELECT SUM(x ) FROM t', {12: (0.0, 9.5)})
+    """
+    clips: Clips = {}
+    for index, lexeme in enumerate(lexemes):
+        if lexeme.text.lower() != WORD or lexeme.kind != "word":
+            continue
+        comma, rest = lexemes[index - 1], lexemes[index + 1 :]
+        found = _bounds([item.text for item in rest[:9]])
+        span = fragment.span(lexeme.start, lexeme.start + len(lexeme.text))
+        if comma.text != "," or found is None or not _is_of_column(lexemes[: index - 1]):
+            raise ProgrammingError(
+                "E_PARSE",
+                f"{WORD} is malformed",
+                hint=f"SUM(x, {WORD} => (0, 100)), x a column",
+                span=span,
+            )
+        low, high, used = found
+        if not low < high:
+            raise ProgrammingError(
+                "E_DEGENERATE_BOUNDS",
+                f"the bounds ({low:g}, {high:g}) leave nothing between them",
+                hint=f"{WORD} => (0, 100)",
+                span=span,
+            )
+        clips[fragment.start + comma.start] = (low, high)
+        last = rest[used - 1]
+        start, end = comma.start, last.start + len(last.text)
+        blank = "".join("\n" if char == "\n" else " " for char in text[start:end])
+        text = text[:start] + blank + text[end:]
+    return text, clips
+
+
+def _is_of_column(lexemes: Sequence[Lexeme]) -> bool:
+    """Whether these end in the name of an aggregate, an open parenthesis and a column."""
+    words = [lexeme.text.lower() for lexeme in lexemes[-5:]]
+    if len(words) == 5 and words[3] == ".":
+        words = [*words[:2], words[4]]
+    return len(words) >= 3 and words[-3] in TAKERS and words[-2] == "("
+
+
+def _bounds(words: Sequence[str]) -> tuple[float, float, int] | None:
+    """The two numbers of ``=> (low, high)`` and how many words it takes."""
+    match list(words):
+        case ["=", ">", "(", low, ",", high, ")", *_]:
+            used = 7
+        case ["=", ">", "(", "-", low, ",", high, ")", *_]:
+            low, used = "-" + low, 8
+        case ["=", ">", "(", low, ",", "-", high, ")", *_]:
+            high, used = "-" + high, 8
+        case ["=", ">", "(", "-", low, ",", "-", high, ")", *_]:
+            low, high, used = "-" + low, "-" + high, 9
+        case _:
+            return None
+    try:
+        return float(low), float(high), used
+    except ValueError:
+        return None
+
+
+CLIPS = (
+    *("none", "svt", "svt-ratio", "recursive", "quantile", "approx-bounds"),
+    *("sure", "eb", "r2t"),
+)
+"""How a threshold may be chosen; a number is one that is given."""
+
+SUM_MECHANISMS = ("tamm", "timm", "identity", "workload", "sqm")
+
+_NUMBER = re.compile(r"\d{1,18}(\.\d{1,9})?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Values of a column of a table, both case-folded, count as ``level`` where they are above it.
+
+    It holds for all SUM, AVG and variances of a statement.
+    """
+
+    table: str
+    column: str
+    level: float
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """The rule that chooses a threshold, or the given ``level``; how a batch is answered.
+
+    ``mechanism`` is None where it was not named.
+    """
+
+    rule: str
+    level: Fraction | None
+    mechanism: str | None
+    span: Span = field(compare=False)
+
+
+def read_truncation(fragment: Fragment, options: Options) -> Truncation | None:
+    """Read the options about clipping; None where there are none.
+
+    Raises: ProgrammingError (E_SETTING).
+    """
+    given = dict(options)
+    clip, mechanism = given.get("clip"), given.get("sum_mechanism")
+    if clip is None and mechanism is None:
+        return None
+    if mechanism is not None and mechanism.lower() not in SUM_MECHANISMS:
+        raise _unknown(fragment, "sum_mechanism", mechanism, f"one of {', '.join(SUM_MECHANISMS)}")
+    named = None if mechanism is None else mechanism.lower()
+    if clip is None:
+        return Truncation("none", None, named, _span(fragment, "sum_mechanism"))
+    span = _span(fragment, "clip")
+    if clip.lower() in CLIPS:
+        return Truncation(clip.lower(), None, named, span)
+    level = Fraction(clip) if _NUMBER.fullmatch(clip) else None
+    if not level:
+        known = ", ".join(f"'{each}'" for each in CLIPS)
+        raise _unknown(fragment, "clip", clip, f"one of {known}, or a number above 0")
+    return Truncation("given", level, named, span)
+
+
+def _unknown(fragment: Fragment, name: str, text: str, hint: str) -> ProgrammingError:
+    return ProgrammingError(
+        "E_SETTING", f"{name} = {printable(text)}", hint=hint, span=_span(fragment, name)
+    )
+
+
+def _span(fragment: Fragment, name: str) -> Span:
+    """Where an option stands in its statement."""
+    option = rf"options\s*\([^)]*?\b({name}\s*=\s*('[^']*'|[^\s,()']+))"
+    found = re.search(option, fragment.body, re.IGNORECASE)
+    start, end = (0, len(fragment.body)) if found is None else found.span(1)
+    return fragment.span(start, end)

@@ -1,0 +1,356 @@
+"""Least-squares constants of one attribute, from the integer rows that are really measured."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.algebra.blocks import Identity, Prefix
+from dpsql.algebra.groups import Groups
+from dpsql.algebra.operator import Columns, Operator
+from dpsql.algebra.ranges import AllRange, Ranges
+from dpsql.strategy.product import Integers
+from dpsql.strategy.quantise import (
+    extended_diagonal_inverse,
+    is_diagonal,
+    triangular_order,
+    upper_inverse,
+)
+
+Floats: TypeAlias = NDArray[np.float64]
+Indices: TypeAlias = NDArray[np.int64]
+
+REMEMBERED_FROM = 1024
+"""From this domain size on, the constants of the latest matrix are remembered."""
+
+STRUCTURED_FROM = 512
+"""From this domain size on, p-Identity and triangular rows are inverted as such."""
+
+SPAN_TOLERANCE = 1e-7
+"""Relative size below which the part of a query outside the row space counts as zero."""
+
+LARGE = 1 << 13
+"""Most cells for which matrices of cells by cells are formed."""
+
+WRITTEN = 1 << 26
+"""Most numbers of a query that is compared with the row space."""
+
+ZERO = 1e-9
+"""Size below which the mean part of a query row counts as zero."""
+
+
+WHOLE = 1e-9
+"""How far a coefficient that is a whole number may be from it, by rounding."""
+
+WHOLE_NUMBERS = 1 << 26
+"""Most products of numbers to find out whether coefficients are whole."""
+
+APART = (Identity, Groups)
+"""Operators whose columns have one entry at most."""
+
+_latest: dict[int, Axis] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The least-squares constants of one attribute, from the rows that are really measured.
+
+    ``rows`` is None for the identity and its residual rows, ``inverse`` their pseudo-inverse.
+    ``u`` is the normalised row sum of the inverse Gram K, ``Kt`` the covariance of the part that
+    sums to zero (None for I - J/n). ``total`` is 1'K1 inverted, zero where the rows do not answer
+    the sum of all cells. ``gain`` is the precision of residual rows relative to ``Kt``.
+    ``row_space`` projects on what the rows can answer, None for everything. Few rows over many
+    cells have ``half`` H (n, r) in place of Kt = HH', and ``basis`` V (n, r) in place of VV'.
+    """
+
+    size: int
+    rows: Integers | None
+    inverse: Floats | None
+    u: Floats
+    Kt: Floats | None
+    total: float
+    gain: float
+    row_space: Floats | None
+    half: Floats | None = None
+    basis: Floats | None = None
+
+    def parts(self, operator: Operator) -> tuple[Floats, Floats, bool]:
+        """Return (Qu, diag(Q Kt Q'), answerable) of a query factor, per row."""
+        if isinstance(operator, Identity):
+            return self.u, self._cells(), self.row_space is None and self.basis is None
+        means = np.asarray(operator.matmat(self.u[:, np.newaxis])[:, 0], dtype=np.float64)
+        means = np.where(np.abs(means) > ZERO, means, 0.0)
+        chosen = operator.index if isinstance(operator, Columns) else None
+        if self.half is not None:
+            raw = np.square(operator.matmat(self.half)).sum(axis=1)
+            return means, np.where(raw > 1e-18 * raw.max(), raw, 0.0), self._spans(operator)
+        if isinstance(operator, Groups):
+            raw, scale = self._grouped_spread(operator)
+            return means, np.where(raw > 1e-12 * scale, raw, 0.0), self._spans(operator)
+        bounds = _intervals(operator.op if isinstance(operator, Columns) else operator)
+        if bounds is not None:
+            raw, scale = self._interval_spread(*bounds, chosen)
+        else:
+            raw, scale = self._spread(np.asarray(operator.dense(), dtype=np.float64))
+        return means, np.where(raw > 1e-12 * scale, raw, 0.0), self._spans(operator)
+
+    def is_whole(self, operator: Operator | None) -> bool:
+        """Whether what is measured gives the rows of a factor with whole coefficients.
+
+        None is the sum of all cells. Rows that take too many numbers count as not whole.
+        """
+        if self.inverse is None:
+            return self.rows is None and (operator is None or operator.integer)
+        if operator is None:
+            return _are_whole(self.inverse.sum(axis=0))
+        if isinstance(operator, Identity):
+            return _are_whole(self.inverse)
+        if operator.rows * self.inverse.size > WHOLE_NUMBERS:
+            return False
+        return _are_whole(np.asarray(operator.matmat(self.inverse), dtype=np.float64))
+
+    def _cells(self) -> Floats:
+        if self.half is not None:
+            return np.asarray(np.square(self.half).sum(axis=1))
+        if self.Kt is None:
+            return np.full(self.size, 1 - 1 / self.size)
+        return np.asarray(self.Kt.diagonal())
+
+    def _spread(self, Q: Floats) -> tuple[Floats, Floats]:
+        """Return diag(Q Kt Q') and the size of the terms it is the sum of."""
+        scale = Q**2 @ self._cells()
+        if self.Kt is None:
+            return np.einsum("ij,ij->i", Q, Q) - Q.sum(axis=1) ** 2 / self.size, scale
+        return np.einsum("ij,ij->i", Q @ self.Kt, Q), scale
+
+    def _grouped_spread(self, operator: Groups) -> tuple[Floats, Floats]:
+        """Return the spread of sums over disjoint classes of cells."""
+        entries, inside = operator.entries().astype(np.float64), operator.labels >= 0
+        labels = operator.labels[inside]
+
+        def summed(values: Floats) -> Floats:
+            found = np.bincount(labels, values[inside], minlength=operator.count)
+            return found.astype(np.float64)
+
+        scale = summed(entries**2 * self._cells())
+        if self.Kt is None:
+            return summed(entries**2) - summed(entries) ** 2 / self.size, scale
+        alike = operator.labels[:, np.newaxis] == operator.labels
+        return summed(entries * ((self.Kt * alike) @ entries)), scale
+
+    def _interval_spread(
+        self, lo: Indices, hi: Indices, chosen: Indices | None
+    ) -> tuple[Floats, Floats]:
+        """Return the spread of interval sums, of all cells or of chosen ones."""
+        length = (hi - lo).astype(np.float64)
+        if self.Kt is None and chosen is None:
+            return length * (1 - length / self.size), length
+        Kt = np.eye(self.size) - 1 / self.size if self.Kt is None else self.Kt
+        size = self.size
+        if chosen is not None:
+            size = int(max(hi.max(), chosen.max() + 1))
+            placed = np.zeros((size, size))
+            np.add.at(placed, np.ix_(chosen, chosen), Kt)
+            Kt = placed
+        sums = np.zeros((size + 1, size + 1))
+        sums[1:, 1:] = Kt.cumsum(axis=0).cumsum(axis=1)
+        cells = np.concatenate([[0.0], Kt.diagonal().cumsum()])
+        spread = sums[hi, hi] - sums[lo, hi] - sums[hi, lo] + sums[lo, lo]
+        return spread, cells[hi] - cells[lo]
+
+    def _spans(self, operator: Operator) -> bool:
+        if self.row_space is None and self.basis is None:
+            return True
+        if self.basis is not None and operator.rows * operator.n > WRITTEN:
+            return False
+        Q = np.asarray(operator.dense(), dtype=np.float64)
+        inside = Q
+        if self.row_space is not None:
+            inside = Q @ self.row_space
+        elif self.basis is not None:
+            inside = (Q @ self.basis) @ self.basis.T
+        outside = np.abs(Q - inside)
+        return bool((outside <= SPAN_TOLERANCE * (1 + np.abs(Q).max())).all())
+
+    def cross(self, left: Operator | None, right: Operator | None) -> tuple[Floats, Floats]:
+        """Return per pair of rows (q'u q''u, q'Kt q''); None is Total."""
+        if left is None or right is None:
+            other = left or right
+            means = np.ones(1) if other is None else other.matmat(self.u[:, np.newaxis])[:, 0]
+            return np.asarray(means, dtype=np.float64), np.zeros(len(means))
+        if self.half is not None:
+            one, two = (op.matmat(np.column_stack([self.u, self.half])) for op in (left, right))
+            return one[:, 0] * two[:, 0], np.einsum("ij,ij->i", one[:, 1:], two[:, 1:])
+        dots = _row_dots(left, right) if self.Kt is None else None
+        if dots is not None:
+            ones = np.ones((self.size, 1))
+            product = left.matmat(ones)[:, 0] * right.matmat(ones)[:, 0]
+            return product / self.size**2, dots - product / self.size
+        P = np.asarray(left.dense(), dtype=np.float64)
+        Q = np.asarray(right.dense(), dtype=np.float64)
+        centred = P - P.mean(axis=1, keepdims=True) if self.Kt is None else P @ self.Kt
+        return (P @ self.u) * (Q @ self.u), np.einsum("ij,ij->i", centred, Q)
+
+
+def _labelled(operator: Identity | Groups) -> tuple[Indices, Floats]:
+    """Return the row of every cell, -1 for none, and its entry there."""
+    if isinstance(operator, Groups):
+        return operator.labels, operator.entries().astype(np.float64)
+    return np.arange(operator.n, dtype=np.int64), np.ones(operator.n)
+
+
+def _row_dots(left: Operator, right: Operator) -> Floats | None:
+    """Return the products of row r with row r, where none has to be written out."""
+    if isinstance(right, APART) and not isinstance(left, APART):
+        left, right = right, left
+    bounds = _intervals(right)
+    if isinstance(left, APART) and (bounds is not None or isinstance(right, APART)):
+        labels, entries = _labelled(left)
+        own = np.maximum(labels, 0)
+        if isinstance(right, APART):
+            others, found = _labelled(right)
+            entries = np.where(others == labels, entries * found, 0.0)
+        elif bounds is not None:
+            cells = np.arange(left.n)
+            inside = (bounds[0][own] <= cells) & (cells < bounds[1][own])
+            entries = np.where(inside, entries, 0.0)
+        inside = labels >= 0
+        return _binned(labels[inside], entries[inside], left.rows)
+    lengths = _intervals(left)
+    if bounds is None or lengths is None:
+        return None
+    shared = np.minimum(bounds[1], lengths[1]) - np.maximum(bounds[0], lengths[0])
+    return np.asarray(np.maximum(shared, 0), dtype=np.float64)
+
+
+def _binned(labels: Indices, numbers: Floats, rows: int) -> Floats:
+    return np.asarray(np.bincount(labels, numbers, rows), dtype=np.float64)
+
+
+def _are_whole(numbers: Floats) -> bool:
+    return bool((np.abs(numbers - np.rint(numbers)) < WHOLE).all())
+
+
+def _intervals(operator: Operator) -> tuple[Indices, Indices] | None:
+    """Return the half-open intervals [lo, hi) whose sums the operator asks, if it does."""
+    if isinstance(operator, Prefix):
+        return np.zeros(operator.size, dtype=np.int64), np.arange(1, operator.size + 1)
+    if isinstance(operator, Ranges):
+        return operator.lo, operator.hi
+    if isinstance(operator, AllRange):
+        lo, last = np.triu_indices(operator.size)
+        return lo.astype(np.int64), last.astype(np.int64) + 1
+    return None
+
+
+def full_axis(size: int, rows: Integers | None, mixed: bool) -> Axis:
+    """Return the constants of an attribute measured with full rows.
+
+    Those of the latest large matrix are remembered for as long as the matrix is in use.
+    """
+    if rows is None:
+        return _identity_axis(size)
+    if size < REMEMBERED_FROM or mixed:
+        return _full_axis(size, rows, mixed)
+    # By identity: the matrix is read-only, and the entry goes when it does, before its id is used
+    # again. What is found is held here, since another thread may clear the cache meanwhile.
+    found = _latest.get(id(rows))
+    if found is None:
+        _latest.clear()
+        # Without its rows: a cache that held them would keep itself in use.
+        found = _latest[id(rows)] = replace(_full_axis(size, rows, mixed), rows=None)
+        weakref.finalize(rows, _latest.pop, id(rows), None)
+    return replace(found, rows=rows)
+
+
+def _full_axis(size: int, rows: Integers, mixed: bool) -> Axis:
+    Q = rows.astype(np.float64)
+    if size > LARGE and not mixed:
+        return _thin_axis(size, rows, Q)
+    K, inverse, row_space = _inverse(Q)
+    ones = K.sum(axis=1)
+    tau = float(ones.sum())
+    if row_space is not None and np.abs(row_space.sum(axis=1) - 1).max() > SPAN_TOLERANCE:
+        return Axis(size, rows, inverse, np.zeros(size), K, 0.0, 1.0, row_space)
+    if mixed:
+        raise ValueError("full and residual rows of one attribute meet only for the identity")
+    Kt = K - np.outer(ones, ones) / tau
+    return Axis(size, rows, inverse, ones / tau, Kt, 1 / tau, 1.0, row_space)
+
+
+def _thin_axis(size: int, rows: Integers, Q: Floats) -> Axis:
+    """Return the constants of few rows over many cells; nothing is as large as cells by cells."""
+    values, vectors = np.linalg.eigh(Q @ Q.T)
+    kept = values > 1e-13 * values[-1]
+    roots = np.sqrt(values[kept])
+    V = Q.T @ (vectors[:, kept] / roots)
+    half, inverse = V / roots, (V / roots) @ vectors[:, kept].T
+    w = half.sum(axis=0)
+    tau = float(w @ w)
+    if np.abs(V @ V.sum(axis=0) - 1).max() > SPAN_TOLERANCE:
+        return Axis(size, rows, inverse, np.zeros(size), None, 0.0, 1.0, None, half, V)
+    half, u = half - np.outer(half @ w, w) / tau, half @ w / tau
+    basis = V if len(w) < size else None
+    return Axis(size, rows, inverse, u, None, 1 / tau, 1.0, None, half, basis)
+
+
+def residual_axis(size: int, rows: Integers | None) -> Axis:
+    """Return the constants of an attribute that is measured with residual rows only."""
+    if rows is None:
+        return _identity_axis(size)
+    B = rows.astype(np.float64)
+    left, singular, right = np.linalg.svd(B, full_matrices=True)
+    rank = int((singular > 1e-9 * singular[0]).sum())
+    null = right[-1]
+    if rank != size - 1 or abs(null.sum()) < 1e-9 * math.sqrt(size):
+        raise ValueError("residual rows must leave exactly one direction, and not the total")
+    u = null / null.sum()
+    inverse = (right[:rank].T / singular[:rank]) @ left[:, :rank].T
+    inverse = inverse - np.outer(u, inverse.sum(axis=0))
+    return Axis(size, rows, inverse, u, inverse @ inverse.T, 0.0, 1.0, None)
+
+
+def _identity_axis(size: int) -> Axis:
+    u = np.full(size, 1 / size)
+    return Axis(size, None, None, u, None, 1 / size, float(size) ** 2, None)
+
+
+def _inverse(Q: Floats) -> tuple[Floats, Floats, Floats | None]:
+    """Return (K, pseudo-inverse, projector on the row space or None for full rank)."""
+    n = Q.shape[1]
+    if n >= STRUCTURED_FROM and len(Q) >= n:
+        if len(Q) <= n + n // 4 and is_diagonal(Q[:n]):
+            return *extended_diagonal_inverse(Q), None
+        order = triangular_order(Q) if len(Q) == n else None
+        if order is not None:
+            inverse = np.empty_like(Q)
+            inverse[order] = upper_inverse(Q[:, order])
+            return inverse @ inverse.T, inverse, None
+    if len(Q) >= n:
+        try:
+            L = np.linalg.cholesky(Q.T @ Q)
+        except np.linalg.LinAlgError:
+            pass
+        else:
+            pivots = L.diagonal()
+            if pivots.min() > 1e-3 * pivots.max():
+                half = np.linalg.inv(L)
+                K = half.T @ half
+                return K, K @ Q.T, None
+    left, singular, right = np.linalg.svd(Q, full_matrices=False)
+    rank = int((singular > 1e-9 * singular[0]).sum())
+    basis = right[:rank].T
+    inverse = (basis / singular[:rank]) @ left[:, :rank].T
+    K = (basis / singular[:rank] ** 2) @ basis.T
+    return K, inverse, None if rank == n else basis @ basis.T
+
+
+def unmeasured_axis(size: int) -> Axis:
+    """Return the constants of an attribute that no block resolves: only its total is known."""
+    u = np.full(size, 1 / size)
+    return Axis(size, None, None, u, None, 0.0, 1.0, None)

@@ -1,0 +1,79 @@
+"""Error and noise in the convention of the published tables, for comparison only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from dpsql.plan.noise_law import Noise, law
+from dpsql.strategy.kinds import AnyBlock, AnyStrategy
+from dpsql.workload.workload import Product, Workload
+
+
+def rmse(strategy: AnyStrategy, workload: Workload, epsilon: float, delta: float) -> float:
+    """Return the root mean squared error over all rows, in the convention of the literature."""
+    unit = unit_variance(strategy.noise, epsilon, delta)
+    return math.sqrt(unit * unit_error(strategy, workload) / workload.rows)
+
+
+def unit_error(strategy: AnyStrategy, workload: Workload) -> float:
+    """Return the weighted total variance of a workload at noise ||A|| per unit budget."""
+    forecast = strategy.forecast(unit_variances(strategy))
+    asked: list[tuple[Product, float]] = []
+    for row, weight2 in zip(workload.index.tolist(), workload.weights2.tolist(), strict=True):
+        factors = {
+            name: workload.factors[i][j]
+            for i, (name, j) in enumerate(zip(workload.attributes, row, strict=True))
+            if j >= 0
+        }
+        asked.append((Product(factors), weight2))
+    single = [(p, w) for p, w in asked if p.rows == 1]
+    variances = forecast.variances(p for p, _ in single)
+    total = sum(w * float(v[0]) for (_, w), v in zip(single, variances, strict=True))
+    return total + sum(w * forecast.total(p) for p, w in asked if p.rows > 1)
+
+
+def unit_variances(strategy: AnyStrategy) -> list[float]:
+    """Return per block the squared sensitivity over its share: noise of a unit budget."""
+    squared = law(strategy.noise).squared
+    blocks: Sequence[AnyBlock] = strategy.blocks
+    costs: Sequence[int | Fraction] = strategy.sensitivities()
+    pairs = zip(costs, blocks, strict=True)
+    return [squared(float(Fraction(cost) / block.share)) for cost, block in pairs]
+
+
+def unit_variance(noise: Noise, epsilon: float, delta: float) -> float:
+    """Return the variance of one number of unit sensitivity, analytic for Gaussian noise.
+
+    >>> unit_variance("laplace", 1.0, 0.0), round(unit_variance("gaussian", 1.0, 1e-6) ** 0.5, 6)
+    (2.0, 4.224679)
+    """
+    if law(noise).is_pure:
+        return 2 / epsilon**2
+    low, high = 1e-9, 1e9
+    for _ in range(200):
+        middle = math.sqrt(low * high)
+        if _gaussian_delta(middle, epsilon) > delta:
+            low = middle
+        else:
+            high = middle
+    return high**2
+
+
+def _gaussian_delta(sigma: float, epsilon: float) -> float:
+    """Return delta of the Gaussian mechanism. Source: Balle and Wang 2018, theorem 8."""
+    half, far = 1 / (2 * sigma), epsilon * sigma
+    beyond = math.exp(-0.5 * (half - far) ** 2) * 0.5 * _erfcx((half + far) / math.sqrt(2))
+    return 0.5 * math.erfc((far - half) / math.sqrt(2)) - beyond
+
+
+def _erfcx(x: float) -> float:
+    """Return exp(x^2) erfc(x) for x >= 0, which neither overflows nor vanishes.
+
+    >>> round(_erfcx(24.999) / _erfcx(25.0), 4), 0 < _erfcx(1e9) < 1e-9
+    (1.0, True)
+    """
+    if x < 25:
+        return math.exp(x * x) * math.erfc(x)
+    return (1 - 1 / (2 * x * x)) / (x * math.sqrt(math.pi))

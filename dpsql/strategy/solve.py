@@ -1,0 +1,254 @@
+"""Reconstruction: noisy integers to one consistent estimate, by exact generalised least squares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.algebra.kron import contract
+from dpsql.algebra.operator import Operator
+from dpsql.plan.plan import Part
+from dpsql.strategy.axis import Axis
+from dpsql.strategy.forecast import Forecast, group_single_rows
+from dpsql.strategy.product import Block, Strategy
+from dpsql.strategy.queries import QueriesStrategy
+from dpsql.strategy.queries_solve import QueriesEstimate, reconstruct_queries
+from dpsql.strategy.symmetric_solve import SymmetricEstimate, reconstruct_symmetric
+from dpsql.workload.workload import Product
+
+Floats: TypeAlias = NDArray[np.float64]
+
+GRID_LIMIT = 1 << 24
+"""Largest table of all combinations of distinct rows that is filled to answer one-row products."""
+
+CHUNK = 1 << 22
+"""Numbers handled at once when one-row products are answered one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a release says: mutually uncorrelated components, and the forecast of their errors.
+
+    ``components[c]`` has the shape of the cells of the attributes in bit mask c and sums to zero
+    along each of them; every answer is linear in these, so all answers agree with each other.
+    ``integers`` says that what was measured are integers.
+    """
+
+    forecast: Forecast
+    components: dict[int, Floats]
+    integers: bool = False
+
+    def is_whole(self, product: Product) -> bool:
+        """Whether the answers are sums of measured integers with whole weights.
+
+        A function of the strategy alone: one block, each of whose axes gives the rows of the
+        product with whole coefficients.
+        """
+        blocks = self.forecast.strategy.blocks
+        if not self.integers or len(blocks) != 1 or blocks[0].residual:
+            return False
+        factors = product.factors
+        return all(
+            self.forecast.axis(name).is_whole(factors.get(name)) for name in blocks[0].attributes
+        )
+
+    def answer(self, product: Product) -> Floats:
+        """Return the answers to a product, flat and row-major over its factors' rows.
+
+        Raises ProgrammingError E_NOT_MEASURED where the release does not support it.
+        """
+        names = self.forecast.check(product)
+        tensor = self._extended(names)
+        for position, name in enumerate(names):
+            tensor = self._ask(tensor, position, name, product.factors[name])
+        return tensor.reshape(-1)
+
+    def answers(self, products: Iterable[Product]) -> list[Floats]:
+        """Return ``answer`` of many products; one-row products are answered together."""
+        items = list(products)
+        out: list[Floats] = [np.empty(0)] * len(items)
+        for names, members in group_single_rows(items).items():
+            values = self._single_rows(names, [items[j] for j in members])
+            for j, value in zip(members, values, strict=True):
+                out[j] = np.array([value])
+        for j, product in enumerate(items):
+            if not len(out[j]):
+                out[j] = self.answer(product)
+        return out
+
+    def _extended(self, names: Sequence[str]) -> Floats:
+        """Return all components over names in one tensor: slot 0 of an axis is "not in it"."""
+        sizes = [self.forecast.strategy.domain[name] for name in names]
+        bits = [self.forecast.bit[name] for name in names]
+        tensor = np.zeros([n + 1 for n in sizes])
+        for subset in range(1 << len(names)):
+            inside = [bool(subset >> k & 1) for k in range(len(names))]
+            part = self.components.get(sum(b for b, i in zip(bits, inside, strict=True) if i))
+            if part is not None:
+                where = tuple(slice(1, None) if i else slice(0, 1) for i in inside)
+                shape = [n if i else 1 for n, i in zip(sizes, inside, strict=True)]
+                tensor[where] = part.reshape(shape)
+        return tensor
+
+    def _ask(self, tensor: Floats, position: int, name: str, operator: Operator) -> Floats:
+        """Contract one axis of an extended tensor with [Qu, Q]."""
+        means, _, _ = self.forecast.parts(name, operator)
+        lead = (slice(None),) * position
+        out = np.array(operator.apply(tensor[(*lead, slice(1, None))], position), dtype=np.float64)
+        out += (
+            means.reshape((-1,) + (1,) * (tensor.ndim - position - 1)) * tensor[(*lead, slice(1))]
+        )
+        return out
+
+    def _single_rows(self, names: tuple[str, ...], products: list[Product]) -> Floats:
+        self.forecast.variances(products)
+        tensor = self._extended(names)
+        rows, places = [], []
+        for name in names:
+            table, place = self._distinct(name, [p.factors[name] for p in products])
+            rows.append(table)
+            places.append(place)
+        sizes = list(tensor.shape)
+        largest = tensor.size
+        for position, table in enumerate(rows):
+            sizes[position] = len(table)
+            largest = max(largest, math.prod(sizes))
+        if largest <= max(GRID_LIMIT, tensor.size):
+            for position, table in enumerate(rows):
+                tensor = contract(table, tensor, position)
+            return np.broadcast_to(tensor[tuple(places)], len(products))
+        return _one_by_one(tensor, rows, places)
+
+    def _distinct(self, name: str, operators: list[Operator]) -> tuple[Floats, NDArray[np.intp]]:
+        """Return the distinct rows [q'u, q'] of one-row factors, and which one each uses."""
+        known: dict[Hashable, int] = {}
+        table: list[Floats] = []
+        places = np.empty(len(operators), dtype=np.intp)
+        for j, operator in enumerate(operators):
+            places[j] = known.setdefault(operator.key, len(table))
+            if places[j] == len(table):
+                means, _, _ = self.forecast.parts(name, operator)
+                table.append(np.concatenate([means, operator.dense()[0]]))
+        return np.array(table), places
+
+
+def reconstruct(
+    strategy: Strategy,
+    values: Sequence[NDArray[Any]],
+    variances: Sequence[float],
+    integers: bool = False,
+) -> Estimate:
+    """Return the least-squares estimate of a release.
+
+    ``values`` are the noisy integers of each block (int64 or Python integers), in the order of
+    the block's rows; ``variances`` the noise variance of one number of each block; ``integers``
+    says that values are integers still. Only tensors over the attributes of one block are ever
+    formed.
+
+    Source: section 7 of HDMM, in the form that is exact for unions with shared factors.
+    """
+    forecast = Forecast(strategy, variances)
+    components: dict[int, Floats] = {}
+    for block, value, variance in zip(strategy.blocks, values, variances, strict=True):
+        axes = [forecast.axis(name) for name in block.attributes]
+        tensor = _local(strategy, block, axes, value)
+        _add_components(forecast, block, axes, tensor, 1 / variance, components)
+    return Estimate(forecast, components, integers)
+
+
+def _local(strategy: Strategy, block: Block, axes: list[Axis], value: NDArray[Any]) -> Floats:
+    """Return the block's own least squares; each summable axis gets its sum as slot 0."""
+    lengths = [
+        strategy.domain[name] if axis.rows is None else len(axis.rows)
+        for name, axis in zip(block.attributes, axes, strict=True)
+    ]
+    tensor: Floats = np.asarray(value).astype(np.float64).reshape(lengths)
+    for position, (name, axis) in enumerate(zip(block.attributes, axes, strict=True)):
+        tensor = _solve(tensor, position, axis, name in block.residual)
+    return tensor
+
+
+def _solve(tensor: Floats, position: int, axis: Axis, residual: bool) -> Floats:
+    """Return the least squares along one axis, in one pass; may use up the tensor it is given."""
+    summable = not residual and axis.total > 0
+    if axis.inverse is not None:
+        sums = axis.inverse.sum(axis=0)
+        centred = axis.inverse - np.outer(axis.u, sums)
+        matrix = np.concatenate([sums[np.newaxis], centred]) if summable else axis.inverse
+        return contract(matrix, tensor, position)
+    means = tensor.mean(axis=position, keepdims=True)
+    if summable:
+        shape = list(tensor.shape)
+        shape[position] += 1
+        out, lead = np.empty(shape), (slice(None),) * position
+        np.multiply(means, axis.size, out=out[(*lead, slice(1))])
+        np.subtract(tensor, means, out=out[(*lead, slice(1, None))])
+        return out
+    if residual:
+        tensor -= means
+        tensor /= axis.size
+    return tensor
+
+
+def _add_components(
+    forecast: Forecast,
+    block: Block,
+    axes: list[Axis],
+    tensor: Floats,
+    precision: float,
+    components: dict[int, Floats],
+) -> None:
+    """Add the block's estimate of every component it measures, weighted by its precision."""
+    parts: list[tuple[int, float, tuple[int | slice, ...]]] = [(0, precision, ())]
+    for name, axis in zip(block.attributes, axes, strict=True):
+        bit = forecast.bit[name]
+        if name in block.residual:
+            parts = [(m | bit, p * axis.gain, (*w, slice(None))) for m, p, w in parts]
+        elif not axis.total:
+            parts = [(m | bit, p, (*w, slice(None))) for m, p, w in parts]
+        else:
+            parts = [(m, p * axis.total, (*w, 0)) for m, p, w in parts] + [
+                (m | bit, p, (*w, slice(1, None))) for m, p, w in parts
+            ]
+    for mask, part, where in parts:
+        share = part / forecast.precision[mask]
+        view = tensor[where] if share > 1 - 1e-15 else share * tensor[where]
+        components[mask] = components[mask] + view if mask in components else np.asarray(view)
+
+
+def _one_by_one(tensor: Floats, rows: list[Floats], places: list[NDArray[np.intp]]) -> Floats:
+    """Contract every axis with its own row per product, a few products at a time."""
+    count = len(places[0])
+    step = max(1, CHUNK // max(1, tensor.size // tensor.shape[0]))
+    out = np.empty(count)
+    for start in range(0, count, step):
+        chosen = [place[start : start + step] for place in places]
+        part = rows[0][chosen[0]] @ tensor.reshape(tensor.shape[0], -1)
+        part = part.reshape(-1, *tensor.shape[1:])
+        for table, place in zip(rows[1:], chosen[1:], strict=True):
+            flat = part.reshape(len(part), part.shape[1], -1)
+            part = np.einsum("nij,ni->nj", flat, table[place]).reshape(len(part), *part.shape[2:])
+        out[start : start + step] = part.reshape(-1)
+    return out
+
+
+AnyEstimate: TypeAlias = Estimate | SymmetricEstimate | QueriesEstimate
+
+
+def estimate(part: Part, values: Sequence[NDArray[Any]]) -> AnyEstimate:
+    """Return what the noisy integers of a part say, one flat array per block.
+
+    Cells are in rows, or privacy units: integers are divided by what one row adds to the block.
+    """
+    noise = part.forecast.noise
+    rows = [v if u == 1 else v / u for v, u in zip(values, part.block_units, strict=True)]
+    if isinstance(part.strategy, Strategy):
+        return reconstruct(part.strategy, rows, noise, all(u == 1 for u in part.block_units))
+    if isinstance(part.strategy, QueriesStrategy):
+        return reconstruct_queries(part.strategy, rows, noise)
+    return reconstruct_symmetric(part.strategy, rows, noise)

@@ -1,0 +1,1 @@
+"""What is asked, as a weighted union of Kronecker products over few cells (stage 4)."""

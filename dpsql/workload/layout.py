@@ -1,0 +1,320 @@
+"""Terms of answers -> the attributes to measure and the products over them, on the fewest cells.
+
+A column becomes cells, or nodes where its values are summed; columns that a condition couples
+become one attribute where that is small.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.algebra.blocks import simplify
+from dpsql.algebra.operator import Operator
+from dpsql.catalog import Table
+from dpsql.workload.cells import Cells, Nodes, Resolution, cells_of
+from dpsql.workload.coarsen import coarsen
+from dpsql.workload.nodes import find_nodes, node_name, node_rows, whole
+from dpsql.workload.term import Term, normalise
+from dpsql.workload.workload import Product, Workload
+
+Place: TypeAlias = "tuple[int, int]"
+
+JOINT_CELLS = 4096
+"""Most cells of an attribute that is made of several columns, alike cells merged."""
+
+JOINT_NUMBERS = 1 << 22
+"""Most numbers in a matrix over such an attribute, before cells are merged."""
+
+TOGETHER_NUMBERS = 1 << 23
+"""Most numbers in all matrices over one attribute that is made of all columns."""
+
+SEPARATOR = " × "
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The terms of one answer and how much its error counts."""
+
+    terms: tuple[Term, ...]
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A workload on the fewest cells, and what its attributes are.
+
+    ``products`` gives every answer as a weighted sum of products of the workload; ``order`` is the
+    order of the columns in the rows of products.
+    """
+
+    workload: Workload
+    resolutions: Mapping[str, Resolution]
+    products: Mapping[Place, tuple[tuple[float, Product], ...]]
+    order: tuple[str, ...]
+
+    @property
+    def is_single(self) -> bool:
+        """Whether every answer is one product."""
+        return all(len(reading) == 1 for reading in self.products.values())
+
+    @property
+    def rows(self) -> dict[Place, int]:
+        """How many rows every answer has."""
+        return {place: reading[0][1].rows for place, reading in self.products.items()}
+
+
+def lay_out(
+    table: Table, asked: Mapping[Place, Asked], *, joint: bool, all_together: bool = False
+) -> Layout:
+    """Form the workload of all answers about one table.
+
+    ``joint`` makes one attribute of columns that a condition couples, where that is small;
+    ``all_together`` allows for blocks over all nodes at once, with coarser weights.
+    """
+    layout, nodes = _apart(table, asked, all_together)
+    groups = _coupled(layout, nodes) if joint else []
+    return _join(layout, groups) or layout if groups else layout
+
+
+def lay_out_together(table: Table, asked: Mapping[Place, Asked]) -> Layout | None:
+    """Form the workload on one attribute of all columns that are asked about, cells alike merged.
+
+    Ranges that are summed have cells too. None where there are no such columns to join, measures
+    among them, or too many cells.
+    """
+    if any(term.polynomials for each in asked.values() for term in each.terms):
+        return None
+    layout, _ = _apart(table, asked, False, cells_alone=True)
+    workload = layout.workload
+    used = {name for product in workload.products for name in product.factors}
+    group = tuple(name for name in workload.attributes if name in used)
+    cells = math.prod(workload.domain[name] for name in group)
+    if len(group) < 2 or cells * workload.rows > TOGETHER_NUMBERS:
+        return None
+    return _join(layout, [group])
+
+
+def _apart(
+    table: Table,
+    asked: Mapping[Place, Asked],
+    all_together: bool,
+    *,
+    cells_alone: bool = False,
+) -> tuple[Layout, Mapping[str, Nodes]]:
+    """The workload with one attribute per column, or more for nodes; and which have nodes."""
+    terms = [term for each in asked.values() for term in each.terms]
+    nodes = {} if cells_alone else find_nodes(table, terms, all_together=all_together)
+    places, products, scales = [], [], []
+    for place, each in asked.items():
+        for term in each.terms:
+            product, scale = _product(table, nodes, term, each.weight)
+            places.append(place)
+            scales.append(scale)
+            products.append(product)
+    domain = _domain(table, nodes)
+    coarse = coarsen(Workload(domain, products), keep=nodes)
+    workload, classes = coarse.workload, dict(coarse.classes)
+    resolutions: dict[str, Resolution] = {
+        name: nodes[name] if name in nodes else cells_of(name, classes[name])
+        for name in workload.attributes
+    }
+    order = tuple(resolutions[name].columns[0] for name in workload.attributes)
+    found: dict[Place, list[tuple[float, Product]]] = {place: [] for place in asked}
+    for place, scale, product in zip(places, scales, workload.products, strict=True):
+        found[place].append((scale, product))
+    return Layout(workload, resolutions, _frozen(found), order), nodes
+
+
+def _frozen(
+    found: Mapping[Place, Sequence[tuple[float, Product]]],
+) -> dict[Place, tuple[tuple[float, Product], ...]]:
+    return {place: tuple(products) for place, products in found.items()}
+
+
+def _domain(table: Table, nodes: Mapping[str, Nodes]) -> dict[str, int]:
+    """Every attribute with its number of cells: columns in declared order."""
+    domain = {}
+    for name, column in table.columns.items():
+        if column.size and name not in nodes:
+            domain[name] = column.size
+        domain.update({key: each.size for key, each in nodes.items() if each.column == name})
+    return domain
+
+
+def _product(
+    table: Table, nodes: Mapping[str, Nodes], term: Term, weight: float
+) -> tuple[Product, float]:
+    """A term over all cells, measures as rows over nodes, and what to multiply it by."""
+    factors: dict[str, Operator] = {}
+    scale = term.scale
+    by_column = {p.column: p for p in term.polynomials.values()}
+    for name in table.columns:
+        keys = [key for key, each in nodes.items() if each.column == name]
+        factor, polynomial = term.factors.get(name), by_column.get(name)
+        if not keys:
+            if factor is not None:
+                factors[name] = factor
+            continue
+        for key in keys:
+            used = None if polynomial is None or node_name(polynomial) != key else polynomial
+            if factor is not None or used is not None:
+                rows, part = normalise(node_rows(table.columns[name], nodes[key], factor, used))
+                factors[key] = simplify(rows)
+                scale *= part
+    return Product(factors, weight * abs(scale)), scale
+
+
+def _coupled(layout: Layout, nodes: Mapping[str, Nodes]) -> list[tuple[str, ...]]:
+    """The attributes that the terms of some answer differ in, as groups small enough to join."""
+    workload, found = layout.workload, layout.products
+    sizes = workload.domain
+    groups: list[set[str]] = []
+    for products in found.values():
+        differing = {
+            name
+            for name in sizes
+            if len({_key(product.factors.get(name)) for _, product in products}) > 1
+        }
+        if len(differing) > 1 and not differing & nodes.keys():
+            apart = [group for group in groups if not group & differing]
+            groups = [*apart, differing.union(*(g for g in groups if g & differing))]
+    return [
+        tuple(name for name in workload.attributes if name in group)
+        for group in groups
+        if _fits(workload, group)
+    ]
+
+
+def _key(factor: Operator | None) -> Hashable:
+    return None if factor is None else factor.key
+
+
+def _fits(workload: Workload, group: set[str]) -> bool:
+    cells = math.prod(workload.domain[name] for name in group)
+    return all(
+        cells * math.prod(f.rows for name, f in product.factors.items() if name in group)
+        <= JOINT_NUMBERS
+        for product in workload.products
+    )
+
+
+def _join(layout: Layout, groups: Sequence[tuple[str, ...]]) -> Layout | None:
+    """Make one attribute of every group of columns; None where one is large."""
+    workload, resolutions, found = layout.workload, layout.resolutions, layout.products
+    sizes = workload.domain
+    joint = {SEPARATOR.join(group): group for group in groups}
+    inside = {name: key for key, group in joint.items() for name in group}
+    domain: dict[str, int] = {}
+    for name in workload.attributes:
+        key = inside.get(name, name)
+        domain[key] = domain.get(key, 1) * sizes[name]
+    shared: dict[tuple[object, ...], Operator] = {}
+    merged: list[tuple[Place, float, Product]] = []
+    for place, products in found.items():
+        for scale, product in _merge(products, joint, sizes, shared):
+            merged.append((place, scale, product))
+    kept = {name: each for name, each in resolutions.items() if isinstance(each, Nodes)}
+    pinned = {inside.get(name, name) for name in workload.pinned}
+    coarse = coarsen(Workload(domain, [p for _, _, p in merged], pinned=pinned), keep=kept)
+    if any(coarse.workload.domain[key] > JOINT_CELLS for key in joint):
+        return None
+    settled: dict[str, Resolution] = {}
+    order: list[str] = []
+    for key in coarse.workload.attributes:
+        labels = coarse.classes[key]
+        group = joint.get(key, (key,))
+        parts = [resolutions[name] for name in group]
+        order += [part.columns[0] for part in parts]
+        if key in kept:
+            settled[key] = kept[key]
+            continue
+        cells = [part.classes[0] for part in parts if isinstance(part, Cells)]
+        if len(group) == 1:
+            dropped = np.where(cells[0] < 0, -1, labels[np.maximum(cells[0], 0)])
+            settled[key] = cells_of(parts[0].columns[0], dropped)
+        else:
+            columns = tuple(part.columns[0] for part in parts)
+            shape = [sizes[name] for name in group]
+            settled[key] = Cells(columns, tuple(cells), labels.reshape(shape))
+    answers: dict[Place, list[tuple[float, Product]]] = {place: [] for place in found}
+    for (place, scale, _), product in zip(merged, coarse.workload.products, strict=True):
+        answers[place].append((scale, product))
+    return Layout(coarse.workload, settled, _frozen(answers), tuple(order))
+
+
+def _merge(
+    products: Sequence[tuple[float, Product]],
+    joint: Mapping[str, tuple[str, ...]],
+    sizes: Mapping[str, int],
+    shared: dict[tuple[object, ...], Operator],
+) -> list[tuple[float, Product]]:
+    """Terms over joint attributes; those that differ in one joint factor only are added up."""
+    inside = {name for group in joint.values() for name in group}
+    lifted: list[_Lifted] = []
+    for scale, product in products:
+        outside = {name: f for name, f in product.factors.items() if name not in inside}
+        dense = {
+            key: _kron(product, group, sizes)
+            for key, group in joint.items()
+            if any(name in product.factors for name in group)
+        }
+        lifted.append(_Lifted(scale, outside, dense, product.weight))
+    for key in {key for each in lifted for key in each.dense}:
+        if len(lifted) > 1:
+            lifted = _add_up(lifted, key, math.prod(sizes[name] for name in joint[key]))
+    out = []
+    for each in lifted:
+        factors = dict(each.outside)
+        for key, rows in each.dense.items():
+            name = (key, rows.shape, rows.dtype.kind, rows.tobytes())
+            factors[key] = shared.setdefault(name, simplify(rows))
+        out.append((each.scale, Product(factors, each.weight)))
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Lifted:
+    """A term of which some factors are explicit rows over joint attributes."""
+
+    scale: float
+    outside: dict[str, Operator]
+    dense: dict[str, NDArray[Any]]
+    weight: float
+
+
+def _add_up(lifted: Sequence[_Lifted], key: str, cells: int) -> list[_Lifted]:
+    """Add up terms that differ in their rows over one joint attribute only."""
+    sums: dict[tuple[object, ...], _Lifted] = {}
+    for each in lifted:
+        rest = {k: rows for k, rows in each.dense.items() if k != key}
+        name = (
+            frozenset((a, f.key) for a, f in each.outside.items()),
+            tuple(sorted((k, rows.tobytes()) for k, rows in rest.items())),
+        )
+        rows = each.scale * each.dense.get(key, np.ones((1, cells)))
+        weight = each.weight / abs(each.scale)
+        known = sums.get(name)
+        if known is not None:
+            rows, weight = rows + known.dense[key], max(weight, known.weight)
+        sums[name] = _Lifted(1.0, each.outside, {**rest, key: whole(rows)}, weight)
+    out = []
+    for each in sums.values():
+        rows, scale = normalise(each.dense[key])
+        dense = {**each.dense, key: rows}
+        out.append(_Lifted(scale, each.outside, dense, each.weight * scale))
+    return out
+
+
+def _kron(product: Product, group: Sequence[str], sizes: Mapping[str, int]) -> NDArray[Any]:
+    out: NDArray[Any] = np.ones((1, 1), dtype=np.int64)
+    for name in group:
+        factor = product.factors.get(name)
+        rows = np.ones((1, sizes[name]), dtype=np.int64) if factor is None else factor.dense()
+        out = np.kron(out, rows)
+    return out

@@ -1,0 +1,184 @@
+"""Columns whose values are summed, as nodes: which they are, and polynomials as rows over them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.algebra.operator import Operator
+from dpsql.catalog import Column, Table
+from dpsql.catalog.domain import Bins, IntegerRange
+from dpsql.workload.cells import Nodes, grid_for
+from dpsql.workload.term import Polynomial, Term
+
+Floats = NDArray[np.float64]
+
+
+def find_nodes(
+    table: Table, terms: Sequence[Term], *, all_together: bool = False
+) -> dict[str, Nodes]:
+    """The attributes that are nodes: measures, binned columns and ranges that are summed."""
+    degrees: dict[str, int] = {}
+    clips: dict[str, Polynomial] = {}
+    for term in terms:
+        for polynomial in term.polynomials.values():
+            key = node_name(polynomial)
+            clips[key] = polynomial
+            degrees[key] = max(degrees.get(key, 1), _degree(polynomial))
+    for name, column in table.columns.items():
+        if isinstance(column.domain, IntegerRange):
+            degree = _range_degree(column, [t.factors[name] for t in terms if name in t.factors])
+            if degree is not None:
+                degrees[name] = degree
+    together = max(
+        (sum(degrees[k] for k in _node_keys(term, degrees)) for term in terms), default=0
+    )
+    if all_together:
+        together = sum(degrees.values())
+    return {
+        key: _nodes(table, key, clips.get(key), degree, together) for key, degree in degrees.items()
+    }
+
+
+def node_name(polynomial: Polynomial) -> str:
+    """The name of the attribute that a polynomial is about."""
+    clip = polynomial.clip
+    return polynomial.column if clip is None else f"{polynomial.column}[{clip[0]}, {clip[1]}]"
+
+
+def _node_keys(term: Term, degrees: Mapping[str, int]) -> set[str]:
+    keys = {node_name(polynomial) for polynomial in term.polynomials.values()}
+    return keys | {name for name in term.factors if name in degrees}
+
+
+def _degree(polynomial: Polynomial) -> int:
+    return 2 if polynomial.coefficients[2] else 1
+
+
+def _nodes(
+    table: Table, key: str, polynomial: Polynomial | None, degree: int, together: int
+) -> Nodes:
+    name = key if polynomial is None else polynomial.column
+    column = table.columns[name]
+    others = tuple(range((column.other is not None) + column.null))
+    low = high = None
+    if polynomial is not None and polynomial.clip is not None:
+        low, high = (Fraction(bound) for bound in polynomial.clip)
+    span, intervals = None, 1
+    match column.domain:
+        case IntegerRange(lo, hi):
+            span = hi - lo
+        case Bins() as bins:
+            intervals = bins.size
+        case _ if column.type == "integer" and column.bounds is not None:
+            least, most = column.bounds if low is None or high is None else (low, high)
+            if least.denominator == most.denominator == 1:
+                span = int(most - least)
+    return Nodes(name, degree, intervals, grid_for(span, degree, together), others, low, high)
+
+
+def _range_degree(column: Column, factors: Sequence[Operator]) -> int | None:
+    """1 or 2 when every factor on a range of integers is a polynomial of at most that degree.
+
+    None where a factor is not, where no factor but a constant is, or where nodes are no fewer.
+    """
+    distinct = {factor.key: factor for factor in factors}
+    n = 0 if column.domain is None else column.domain.size
+    if not distinct or any(factor.rows > 64 for factor in distinct.values()) or n < 4:
+        return None
+    degree = 0
+    for factor in distinct.values():
+        rows = np.asarray(factor.dense(), dtype=np.float64)[:, :n]
+        for row in rows:
+            found = _row_degree(row)
+            if found is None:
+                return None
+            degree = max(degree, found)
+    return degree or None
+
+
+def _row_degree(row: Floats) -> int | None:
+    steps = row
+    slack = 1e-12 * float(np.abs(row).max())
+    for degree in range(3):
+        if np.allclose(steps, steps[0], rtol=0, atol=slack):
+            return degree
+        steps = np.diff(steps)
+    return None
+
+
+def node_rows(
+    column: Column, nodes: Nodes, factor: Operator | None, polynomial: Polynomial | None
+) -> NDArray[Any]:
+    """Rows over nodes and other cells: a polynomial in its Bernstein basis, times a factor."""
+    if isinstance(column.domain, IntegerRange):
+        assert factor is not None
+        return _range_rows(column, nodes, np.asarray(factor.dense()))
+    used = polynomial or Polynomial(nodes.column, (1.0, 0.0, 0.0), 1.0)
+    values = [b for lo, hi in _intervals(column, nodes) for b in bernstein(used, lo, hi, nodes)]
+    rest = ([0.0] if column.other is not None else []) + ([used.null] if column.null else [])
+    if polynomial is None and column.other is not None:
+        rest[0] = 1.0
+    row = np.array([*values, *rest])
+    if factor is None:
+        return whole(row[np.newaxis])
+    masks = np.asarray(factor.dense())
+    repeated = np.repeat(masks[:, : nodes.intervals], nodes.degree + 1, axis=1)
+    return whole(np.hstack([repeated, masks[:, nodes.intervals :]]) * row)
+
+
+def _intervals(column: Column, nodes: Nodes) -> list[tuple[float, float]]:
+    if isinstance(column.domain, Bins):
+        edges = [float(edge) for edge in column.domain.edges]
+        return list(itertools.pairwise(edges))
+    assert column.bounds is not None
+    low, high = column.bounds
+    return [
+        (
+            float(low if nodes.low is None else nodes.low),
+            float(high if nodes.high is None else nodes.high),
+        )
+    ]
+
+
+def bernstein(polynomial: Polynomial, lo: float, hi: float, nodes: Nodes) -> list[float]:
+    """The coefficients of a polynomial on [lo, hi] in the basis of the nodes.
+
+    >>> nodes = Nodes("v", 2, 1, 16)
+    >>> bernstein(Polynomial("v", (0.0, 0.0, 1.0)), 1.0, 3.0, nodes)
+    [1.0, 3.0, 9.0]
+    """
+    c0, c1, c2 = polynomial.coefficients
+    ends = [c0 + c1 * v + c2 * v * v for v in (lo, hi)]
+    if nodes.degree == 1:
+        return ends
+    return [ends[0], c0 + c1 * (lo + hi) / 2 + c2 * lo * hi, ends[1]]
+
+
+def _range_rows(column: Column, nodes: Nodes, rows: NDArray[Any]) -> NDArray[Any]:
+    assert column.domain is not None
+    n = column.domain.size
+    inside = rows[:, :n].astype(np.float64)
+    first, last = inside[:, :1], inside[:, -1:]
+    parts = [first, last]
+    if nodes.degree == 2:
+        w = 1 / (n - 1)
+        # p(w) = first + b w + c w^2 with p(1) = last
+        second = inside[:, 1:2]
+        c = ((second - first) / w - (last - first)) / (w - 1)
+        b = last - first - c
+        parts = [first, first + b / 2, last]
+    return whole(np.hstack([*parts, rows[:, n:]]))
+
+
+def whole(rows: NDArray[Any]) -> NDArray[Any]:
+    """Whole numbers as integers."""
+    near = np.rint(rows)
+    if (np.abs(near) < 2.0**53).all() and np.allclose(rows, near, rtol=1e-12, atol=0):
+        return np.asarray(near.astype(np.int64))
+    return rows

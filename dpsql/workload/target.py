@@ -1,0 +1,270 @@
+"""What has to be measured: the answers about one table, and how they are read off its cells.
+
+All statements that are answered together see the same rows of a table: those with declared values
+in the columns that any of them mentions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.catalog import Table
+from dpsql.catalog.view import left_out, view_of
+from dpsql.plan.baselines import plain_sensitivity
+from dpsql.strategy.kinds import AnyForecast, AnyStrategy
+from dpsql.strategy.product import Noise
+from dpsql.workload.cells import TOTAL_BITS, Resolution, block_unit
+from dpsql.workload.layout import Asked, Layout, Place, lay_out, lay_out_together
+from dpsql.workload.term import Term
+from dpsql.workload.unions import lay_out_units
+from dpsql.workload.workload import Product
+
+if TYPE_CHECKING:
+    from dpsql.sql.compiled import Compiled
+
+MANY_TERMS = 8
+"""Terms of an answer above which joint attributes, where they fit, are not compared with others."""
+
+Reading: TypeAlias = "tuple[tuple[float, Product], ...]"
+"""An answer as a weighted sum of products over the cells of a part."""
+
+Readings: TypeAlias = "Mapping[Place, tuple[int, Reading, tuple[str, ...]]]"
+"""Every answer: the part it is read off, how, and the order of the columns in its rows."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The answers that one part of a plan is about: all about a table, or the same units.
+
+    ``view`` are the columns whose values decide which rows count; None for all declared ones.
+    """
+
+    table: Table
+    asked: Mapping[Place, Asked]
+    units: bool = False
+    view: tuple[str, ...] | None = None
+
+    @cached_property
+    def layouts(self) -> tuple[Layout, ...]:
+        """The workload on single columns and, if columns are coupled, with joint attributes.
+
+        Raises: ProgrammingError (E_TOO_LARGE).
+        """
+        if self.units:
+            return (lay_out_units(self.table, self.asked),)
+        apart = lay_out(self.table, self.asked, joint=False)
+        if all(len(products) == 1 for products in apart.products.values()):
+            return (apart,)
+        joint = lay_out(self.table, self.asked, joint=True)
+        if joint.workload.domain == apart.workload.domain:
+            return (apart,)
+        most = max(len(products) for products in apart.products.values())
+        return (joint,) if most > MANY_TERMS else (apart, joint)
+
+    @cached_property
+    def together(self) -> Layout | None:
+        """The workload on one attribute of all columns, None where it is too large or the same."""
+        found = lay_out_together(self.table, self.asked)
+        same = found is not None and any(
+            found.workload.domain == each.workload.domain for each in self.layouts
+        )
+        return None if same else found
+
+    def plain(self, noise: Noise) -> float:
+        """The largest column norm of all answers, weighted: what plain noise on each costs."""
+        if noise not in self._plain:
+            together = [] if self.together is None else [self.together]
+            self._plain[noise], _ = plain_sensitivity([*self.layouts, *together], noise)
+        return self._plain[noise]
+
+    @cached_property
+    def _plain(self) -> dict[Noise, float]:
+        return {}
+
+    @property
+    def rows_per_unit(self) -> int:
+        """The rows that one privacy unit can contribute."""
+        return self.table.unit.max_rows
+
+    @cached_property
+    def spread_out(self) -> Layout:
+        """The first layout, with weights small enough for blocks over all measures at once."""
+        if self.units:
+            return self.layouts[0]
+        return lay_out(self.table, self.asked, joint=False, all_together=True)
+
+    def fingerprint(self) -> str:
+        """A digest of what is asked."""
+        layout = self.layouts[0]
+        digest = hashlib.sha256()
+        digest.update(repr((self.table.name, self.units, self.view)).encode())
+        digest.update(layout.workload.fingerprint().encode())
+        for name, resolution in layout.resolutions.items():
+            digest.update(repr((name, resolution.facts)).encode())
+            for array in resolution.arrays():
+                digest.update(np.ascontiguousarray(array).tobytes())
+        for place, reading in layout.products.items():
+            terms = [(scale, p.weight, _keys(p)) for scale, p in reading]
+            if len(terms) > 1 or terms[0][0] != 1:
+                digest.update(repr((place, terms)).encode())
+        return digest.hexdigest()
+
+
+def _keys(product: Product) -> list[tuple[str, str]]:
+    return [
+        (name, hashlib.sha256(repr(factor.key).encode()).hexdigest())
+        for name, factor in product.factors.items()
+    ]
+
+
+def find_targets(statements: Sequence[Compiled]) -> tuple[Target, ...]:
+    """Collect the answers that have to be measured, table by table.
+
+    Counts of privacy units are measured one by one, since they do not add up; the same ones once.
+    """
+    rows: dict[str, tuple[Table, dict[Place, Asked]]] = {}
+    units: dict[object, tuple[Table, dict[Place, Asked]]] = {}
+    views = find_views(statements)
+    for i, statement in enumerate(statements):
+        for j, (select, answer) in enumerate(statement.answers()):
+            if select.table.synthetic or not answer.terms:
+                continue
+            largest = max(term.largest for term in answer.terms)
+            sums = any(term.polynomials or term.largest != 1 for term in answer.terms)
+            weight = statement.weight / (largest if sums and largest else 1.0)
+            asked = Asked(answer.terms, weight)
+            if answer.units:
+                key = (select.query.table, *map(_content, answer.terms))
+                units.setdefault(key, (select.table, {}))[1][i, j] = asked
+            else:
+                rows.setdefault(select.query.table, (select.table, {}))[1][i, j] = asked
+    found = [Target(table, asked, False, views[key]) for key, (table, asked) in rows.items()]
+    counted = units.values()
+    return (*found, *(Target(t, asked, True, views[t.name.casefold()]) for t, asked in counted))
+
+
+def _content(term: Term) -> tuple[object, ...]:
+    """What a term counts, without the order in which it is arranged."""
+    return (term.scale, *((name, factor.key) for name, factor in term.factors.items()))
+
+
+def fingerprint_learned(statements: Sequence[Compiled]) -> str:
+    """A digest of what is asked of a model, conditions over several columns in one piece."""
+    digest = hashlib.sha256(repr(sorted(find_views(statements).items())).encode())
+    for i, statement in enumerate(statements):
+        for j, (select, answer) in enumerate(statement.answers()):
+            if answer.whole and not select.table.synthetic:
+                digest.update(repr((i, j, select.query.table, answer.units)).encode())
+            for term in () if select.table.synthetic else answer.whole:
+                factors = [(name, factor.key) for name, factor in term.factors.items()]
+                pattern = None if term.pattern is None else term.pattern.key
+                digest.update(repr((factors, term.polynomials, term.scale, pattern)).encode())
+    return digest.hexdigest()
+
+
+def reading_variance(forecast: AnyForecast, reading: Reading) -> NDArray[np.float64]:
+    """The variance of every row of an answer, covariances of its terms included."""
+    if len(reading) == 1:
+        ((scale, product),) = reading
+        return scale * scale * forecast.variance(product)
+    return reading_covariance(forecast, reading, reading)
+
+
+def reading_covariance(forecast: AnyForecast, left: Reading, right: Reading) -> NDArray[np.float64]:
+    """The covariance of paired rows of two answers."""
+    total: Any = 0.0
+    for i, (s, one) in enumerate(left):
+        for j, (t, two) in enumerate(right):
+            if left is right and j < i:
+                continue
+            twice = 2 if left is right and j > i else 1
+            total = total + twice * s * t * forecast.covariance(one, two)
+    return np.asarray(total)
+
+
+def reading_variances(
+    forecast: AnyForecast, readings: Sequence[Reading]
+) -> list[NDArray[np.float64]]:
+    """``reading_variance`` of many answers; those of one product are handled together."""
+    out: list[NDArray[np.float64]] = [np.empty(0)] * len(readings)
+    single = [k for k, reading in enumerate(readings) if len(reading) == 1]
+    found = forecast.variances([readings[k][0][1] for k in single])
+    for k, variance in zip(single, found, strict=True):
+        scale = readings[k][0][0]
+        out[k] = variance if scale == 1 else scale * scale * variance
+    for k, reading in enumerate(readings):
+        if len(reading) > 1:
+            out[k] = reading_variance(forecast, reading)
+    return out
+
+
+def mean_variances(forecast: AnyForecast, readings: Mapping[Place, Reading]) -> dict[Place, float]:
+    """The mean variance of the rows of every answer; many rows are not formed."""
+    out: dict[Place, float] = {}
+    single = [p for p, reading in readings.items() if len(reading) == 1 == reading[0][1].rows]
+    found = forecast.variances([readings[place][0][1] for place in single])
+    for place, variance in zip(single, found, strict=True):
+        out[place] = readings[place][0][0] ** 2 * float(variance[0])
+    for place, reading in readings.items():
+        (scale, product), *others = reading
+        if place not in out and others:
+            out[place] = float(reading_variance(forecast, reading).mean())
+        elif place not in out:
+            out[place] = scale**2 * forecast.total(product) / product.rows
+    return out
+
+
+def fits(strategy: AnyStrategy, resolutions: Mapping[str, Resolution]) -> bool:
+    """Whether the weights of one row stay within their bits in every block of a strategy."""
+    return all(
+        block_unit([resolutions[name] for name in block.attributes]) <= 1 << TOTAL_BITS
+        for block in strategy.blocks
+    )
+
+
+Views: TypeAlias = "Mapping[str, tuple[str, ...]]"
+"""By case-folded name of a private table, the columns that leave out rows."""
+
+
+def find_views(statements: Sequence[Compiled]) -> Views:
+    """The view of every private table that statements which are answered together ask about."""
+    tables = {
+        select.query.table: select.table
+        for item in statements
+        for select in item.selects
+        if not select.table.synthetic
+    }
+    mentioned: dict[str, set[str]] = {key: set() for key in tables}
+    for item in statements:
+        for select in item.selects:
+            if not select.table.synthetic:
+                mentioned[select.query.table] |= select.query.mentioned
+    return {key: view_of(table, mentioned[key]) for key, table in tables.items()}
+
+
+def notes_of(item: Compiled, views: Views) -> tuple[str, ...]:
+    """What the views leave out of the tables of a statement, in words."""
+    found = {
+        left_out(select.table, views[select.query.table]): None
+        for select in item.selects
+        if select.query.table in views
+    }
+    return tuple(note for note in found if note is not None)
+
+
+def view_lines(statements: Sequence[Compiled]) -> tuple[str, ...]:
+    """What a forecast says about the rows that count, and what the domains decide."""
+    views = find_views(statements)
+    standing = dict.fromkeys(note for item in statements for note in notes_of(item, views))
+    decided = dict.fromkeys(note for item in statements for note in item.decided)
+    return (
+        *(f"left out    {note}" for note in standing),
+        *(f"declared    {note}" for note in decided),
+    )

@@ -1,0 +1,255 @@
+"""RAP: projection on simplices, fits, adaptive rounds, budgets and edge cases."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpsql.algebra.blocks import Dense
+from dpsql.errors import ProgrammingError
+from dpsql.learn.candidates import rows
+from dpsql.learn.handle import Query
+from dpsql.learn.predicates import Classes
+from dpsql.learn.rap import fit_relaxed, random_rows, run_rap, single_rows
+from dpsql.learn.relaxed import ProductMixture, sparsemax
+from dpsql.learn.targets import Targets
+from dpsql.pgm.linear import apply, whole_marginal
+from dpsql.pgm.project import project_simplex
+from dpsql.workload.term import at_least
+from dpsql.workload.workload import Product
+from tests.learn.fake import FakeHandle
+
+DOMAIN = {"a": 3, "b": 4, "c": 2}
+COUNTS = np.random.default_rng(0).multinomial(2000, np.random.default_rng(1).dirichlet([0.4] * 24))
+
+
+def handle(budget: str = "1", rng: np.random.Generator | None = None) -> FakeHandle:
+    return FakeHandle.of_histogram(DOMAIN, COUNTS, budget, noise="gaussian", rng=rng)
+
+
+def cells() -> list[Query]:
+    found: list[Query] = []
+    for names in ("ab", "bc", "ac"):
+        for i in range(DOMAIN[names[0]]):
+            for j in range(DOMAIN[names[1]]):
+                rows = {
+                    names[0]: Dense(np.eye(DOMAIN[names[0]], dtype=np.int64)[[i]]),
+                    names[1]: Dense(np.eye(DOMAIN[names[1]], dtype=np.int64)[[j]]),
+                }
+                found.append((Product(rows),))
+    found.append(at_least({"a": np.array([1, 0, 0]), "b": np.array([1, 1, 0, 0])}, 1))
+    return found
+
+
+def worst(model: object, h: FakeHandle) -> float:
+    answer = model.answer  # type: ignore[attr-defined]
+    pairs = [whole_marginal(DOMAIN, names) for names in ("ab", "bc", "ac")]
+    return max(float(np.abs(answer(c) - h.true(c)).max()) for c in pairs)
+
+
+def test_sparsemax_is_the_projection() -> None:
+    rng = np.random.default_rng(2)
+    for width in (1, 2, 7, 100):
+        z = rng.normal(size=(50, width)) * rng.choice([0.01, 1, 50], size=(50, 1))
+        assert np.abs(sparsemax(z) - project_simplex(z)).max() < 1e-12
+
+
+def test_sparsemax_of_columns_that_stand_for_many() -> None:
+    rng = np.random.default_rng(14)
+    sizes = np.array([1, 4, 2, 7])
+    z = rng.normal(size=(50, 4)) * 0.3
+    assert (
+        np.abs(sparsemax(z, sizes) - sparsemax(z.repeat(sizes, axis=1))[:, [0, 1, 5, 7]]).max()
+        < 1e-12
+    )
+
+
+def boxes() -> list[Query]:
+    rows = {name: Dense(row[np.newaxis]) for name, row in (("a", A), ("b", B), ("c", C))}
+    pairs: list[Query] = [(Product({x: rows[x], y: rows[y]}),) for x, y in ("ab", "bc", "ac")]
+    always = Dense(np.ones((1, 5), dtype=np.int64))
+    last: Query = (Product({"b": rows["b"], "d": always}),)
+    return [*pairs, at_least({"a": A, "b": 1 - B}, 2), last]
+
+
+WIDE = {"a": 9, "b": 6, "c": 2, "d": 5}
+A, B, C = np.array([0, 1] * 4 + [0]), np.array([0, 0, 1, 1, 1, 0]), np.array([0, 1])
+
+
+def test_cells_that_no_query_tells_apart_are_fitted_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(15)
+    start = random_rows(WIDE, boxes(), 900, 30, rng)
+    classes = Classes.read(WIDE, boxes())
+    assert classes.domain == {"a": 2, "b": 2, "c": 2, "d": 1}
+    values = [rng.uniform(0, 900, 1) for _ in boxes()]
+
+    def fitted() -> ProductMixture:
+        return fit_relaxed(
+            WIDE, boxes(), values, [5.0] * 5, 900, warm=start, steps=40, rate=0.02, rng=rng
+        )
+
+    one = fitted()
+    again = Targets.read(WIDE, boxes(), values, [5.0] * 5, 900)
+    assert one.loss == pytest.approx(again.value_and_gradient(one.table)[0] ** 0.5, rel=1e-3)
+    apart = Classes({name: np.arange(size) for name, size in WIDE.items()})
+    monkeypatch.setattr("dpsql.learn.rap.Classes.read", lambda *_: apart)
+    other = fitted()
+    assert other.loss == pytest.approx(one.loss, rel=1e-3)
+    assert np.abs(one.table - other.table).max() < 1e-3
+    assert np.abs(one.table - start.table).max() > 0.05
+    even = classes.spread(classes.masses(one.table), np.ones_like(one.table))
+    assert one.table == pytest.approx(even)
+
+
+def test_classes_of_columns_that_share_their_factors() -> None:
+    """Operators are interned, so columns of equally many values hold the very same ones."""
+    rng = np.random.default_rng(18)
+    domain = {"a": 6, "b": 6, "c": 6}
+    for _ in range(200):
+        pool = [Dense(row[np.newaxis]) for row in rng.integers(0, 2, (3, 6))]
+        queries: list[Query] = [
+            (Product({name: pool[rng.integers(3)] for name in rng.permutation(list(domain))[:2]}),)
+            for _ in range(3)
+        ]
+        classes = Classes.read(domain, queries)
+        start = random_rows(domain, [whole_marginal(domain, "abc")], 1, 4, rng)
+        zeros = [np.zeros(1)] * 3
+        fine = Targets.read(domain, queries, zeros, [1.0] * 3, 1.0)
+        merged = Targets.read(classes.domain, classes.merged(queries), zeros, [1.0] * 3, 1.0)
+        assert merged.shares(classes.masses(start.table)) == pytest.approx(fine.shares(start.table))
+
+
+def test_classes_answer_as_cells_do() -> None:
+    rng = np.random.default_rng(16)
+    swapped: list[Query] = [
+        (Product({"a": Dense(np.eye(9)[::-1][:1]), "c": Dense(np.eye(2)[[1]])}),)
+    ]
+    for queries in (boxes(), swapped, [*boxes(), whole_marginal(WIDE, "bd")]):
+        classes = Classes.read(WIDE, queries)
+        start, like = (random_rows(WIDE, [whole_marginal(WIDE, "abcd")], 1, 8, rng) for _ in "ab")
+        zeros = [np.zeros(rows(q)) for q in queries]
+        fine = Targets.read(WIDE, queries, zeros, [1.0] * len(zeros), 1.0)
+        coarse = Targets.read(
+            classes.domain, classes.merged(queries), zeros, [1.0] * len(zeros), 1.0
+        )
+        masses = classes.masses(start.table)
+        assert coarse.shares(masses) == pytest.approx(fine.shares(start.table))
+        assert classes.masses(classes.spread(masses, like.table)) == pytest.approx(masses)
+        assert classes.spread(masses, start.table) == pytest.approx(start.table)
+
+
+def test_converges_without_noise_and_spends_everything() -> None:
+    h = handle()
+    run = run_rap(
+        h, cells(), count=6, rounds=5, rows=200, rate=0.02, steps=400, rng=np.random.default_rng(3)
+    )
+    assert h.remaining() == 0
+    # the last round needs no choice: what is left is measured
+    assert [what for what, _ in h.spent] == ["total", *["select", "measure"] * 4, "measure"]
+    assert len(set(run.chosen)) == len(run.chosen) == len(run.measurements) == 27
+    assert worst(run.model, h) < 0.01 * 2000
+    assert not run.interrupted
+
+
+def test_projection_mode_measures_once() -> None:
+    h = handle()
+    marginals: list[Query] = [whole_marginal(DOMAIN, s) for s in ("ab", "bc", "ac")]
+    run = run_rap(
+        h, marginals, rounds=1, rows=200, rate=0.02, steps=500, rng=np.random.default_rng(4)
+    )
+    assert [what for what, _ in h.spent] == ["total", "measure"]
+    assert h.remaining() == 0
+    assert worst(run.model, h) < 0.01 * 2000
+
+
+def test_a_public_total_is_free_and_one_query_is_measured_directly() -> None:
+    h = handle("1/2")
+    run = run_rap(
+        h,
+        [whole_marginal(DOMAIN, "b")],
+        total=2000,
+        steps=50,
+        rows=20,
+        rng=np.random.default_rng(5),
+    )
+    assert h.spent == [("measure", Fraction(1, 2))]
+    assert run.model.total == 2000
+
+
+def test_an_interrupt_returns_the_last_model() -> None:
+    class Impatient(FakeHandle):
+        def measure(self, candidates, amount):  # type: ignore[no-untyped-def]
+            if len(self.spent) > 4:
+                raise KeyboardInterrupt
+            return super().measure(candidates, amount)
+
+    h = Impatient.of_histogram(DOMAIN, COUNTS, "1", noise="gaussian")
+    run = run_rap(h, cells(), count=4, rounds=5, rows=30, steps=20, rng=np.random.default_rng(6))
+    assert run.interrupted
+    assert len(run.measurements) == 8
+    assert np.isfinite(run.model.marginal(("a", "c"))).all()
+
+
+@pytest.mark.parametrize("settings", [{"count": 0}, {"rounds": 0}, {"rows": 0}])
+def test_bad_settings_spend_nothing(settings: dict[str, int]) -> None:
+    h = handle()
+    with pytest.raises(ProgrammingError):
+        run_rap(h, cells(), rng=np.random.default_rng(7), **settings)  # type: ignore[arg-type]
+    with pytest.raises(ProgrammingError):
+        run_rap(h, [], rng=np.random.default_rng(7))
+    assert h.spent == []
+
+
+def test_tiny_budgets_and_empty_tables_give_numbers() -> None:
+    empty = FakeHandle.of_histogram(
+        DOMAIN, np.zeros(24), Fraction(1, 10**6), rng=np.random.default_rng(8)
+    )
+    run = run_rap(empty, cells(), rows=10, steps=10, rng=np.random.default_rng(9))
+    assert np.isfinite(run.model.marginal(("a", "b", "c"))).all()
+    assert run.model.total >= 1
+
+
+def test_the_best_iterate_is_returned() -> None:
+    rng = np.random.default_rng(10)
+    x = rng.dirichlet(np.ones(24)).reshape(3, 4, 2) * 500
+    query = whole_marginal(DOMAIN, "abc")
+    values = apply(query, x, tuple(DOMAIN))
+    losses: list[float] = []
+    model = fit_relaxed(
+        DOMAIN,
+        [query],
+        [values],
+        [3.0],
+        500.0,
+        rows=40,
+        rate=0.05,
+        steps=200,
+        rng=rng,
+        progress=lambda _, loss: losses.append(loss),
+    )
+    assert model.loss == min(losses)
+    again = Targets.read(DOMAIN, [query], [values], [3.0], 500.0)
+    assert model.loss == pytest.approx(again.value_and_gradient(model.table)[0] ** 0.5, rel=1e-3)
+
+
+def test_what_is_much_is_chosen_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    marginals: list[Query] = [whole_marginal(DOMAIN, s) for s in ("ab", "bc", "ac")]
+    marginals.append(at_least({"a": np.array([1, 0, 0]), "b": np.array([1, 1, 0, 0])}, 1))
+    h = handle()
+    run_rap(h, marginals, rows=50, steps=100, rng=np.random.default_rng(12))
+    assert [what for what, _ in h.spent] == ["total", "measure"]
+    monkeypatch.setattr("dpsql.learn.rap.MOST_FITTED", 10)
+    monkeypatch.setattr("dpsql.learn.rap.default_rounds", lambda *_: (5, 4))
+    h = handle()
+    run = run_rap(h, marginals, rows=200, rate=0.02, steps=400, rng=np.random.default_rng(13))
+    assert [what for what, _ in h.spent] == ["total"] + ["select", "measure"] * 4
+    assert h.remaining() == 0
+    assert [m.values.size for m in run.measurements] == [1] * 20
+    split = single_rows(marginals)
+    assert len(split) == 12 + 8 + 6 + 1
+    flat = np.concatenate([run.model.answer(m) for m in marginals[:3]])  # type: ignore[arg-type]
+    each = [run.model.answer(s)[0] for s in split[:26]]  # type: ignore[arg-type]
+    assert flat == pytest.approx(each)
+    assert worst(run.model, h) < 0.02 * 2000

@@ -1,0 +1,249 @@
+"""Batches of sums: published errors, dominance, thresholds, budgets."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+from dpsql.errors import ProgrammingError
+from dpsql.learn.batches import answer_sums, draw_in, smooth_tail
+from dpsql.learn.design import ALGORITHMS, Algorithm, Batch, padded, prefixes
+from dpsql.learn.thresholds import (
+    AFTERWARDS,
+    METHODS,
+    SINGLE_SHARE,
+    UNKNOWN,
+    Method,
+    Threshold,
+    choose,
+    grid,
+    shrink,
+)
+from dpsql.plan.noise_law import Noise
+from dpsql.search import opt0 as p_identity
+from tests.learn.fake import FakeSums
+
+DEMO = Path(__file__).parents[2] / "demo_data"
+NOISES: tuple[Noise, ...] = ("laplace", "gaussian")
+VALUES = np.arange(1, 21, dtype=np.int64) * 500
+COUNTS = np.array([3000 // (1 + j) ** 2 for j in range(20)], dtype=np.int64)
+
+
+@pytest.fixture(scope="module")
+def batches() -> dict[Noise, Batch]:
+    return {noise: Batch(VALUES, prefixes(20), noise) for noise in ("laplace", "gaussian")}
+
+
+def test_published_errors_of_one_hundred_prefixes() -> None:
+    values, queries = np.arange(1, 101, dtype=np.int64) * 10_000, prefixes(100)
+    pure, gaussian = Batch(values, queries, "laplace"), Batch(values, queries, "gaussian")
+    expected: dict[Algorithm, tuple[float, float]] = {
+        "identity": (1.76e6, 1.24e6),
+        "workload": (2.29e7, 1.80e6),
+        "timm": (1.19e6, 4.47e5),
+        "tamm": (1.06e6, 4.02e5),
+    }
+    for algorithm, (laplace, normal) in expected.items():
+        error = pure.design(algorithm, 200_000).error
+        assert math.sqrt(2 * error / 100) == pytest.approx(laplace, rel=0.03)
+        error = gaussian.design(algorithm, 200_000).error
+        assert math.sqrt(error / 100) == pytest.approx(normal, rel=0.03)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_padded_start_makes_tamm_at_most_timm(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    queries = rng.integers(0, 2, (8, 9)).astype(np.float64)
+    values = rng.uniform(0, 1, 9)
+    values[-1] = 1
+    theta = p_identity.optimise(queries.T @ queries, p=2, restarts=2, ftol=1e-4)
+    A = p_identity.matrix(theta) * values
+    weighted = queries * values
+    plain = np.square(weighted @ np.linalg.pinv(A)).sum() * np.abs(A).sum(axis=0).max() ** 2
+    start = padded(theta, values)
+    assert p_identity.loss_and_grad(start, weighted.T @ weighted)[0] <= plain * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_tamm_dominates_at_every_threshold(batches: dict[Noise, Batch], noise: Noise) -> None:
+    others: tuple[Algorithm, ...] = ("identity", "workload", "timm")
+    for theta in (10_000, 3000, 500):
+        best = batches[noise].design("tamm", theta).error
+        for other in others:
+            assert best <= batches[noise].design(other, theta).error * 1.002
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_pair_spends_exactly_its_budget(
+    batches: dict[Noise, Batch], algorithm: Algorithm, method: str, noise: Noise
+) -> None:
+    rule = Threshold(method, start=500)  # type: ignore[arg-type]
+    handle = FakeSums(VALUES, COUNTS, "0.7", noise=noise, rng=np.random.default_rng(0))
+    reshaped = algorithm in ("identity", "tamm")
+    if (method in AFTERWARDS and not reshaped) or (method == "r2t" and algorithm != "workload"):
+        with pytest.raises(ProgrammingError):
+            answer_sums(handle, batches[noise], algorithm, rule)
+        assert handle.spent == []
+        return
+    found = answer_sums(handle, batches[noise], algorithm, rule)
+    assert handle.remaining() == 0
+    assert found.values.shape == found.stddev.shape == (20,)
+    assert np.isfinite(found.values).all()
+    assert np.isnan(found.stddev).all() if method in UNKNOWN else (found.stddev > 0).all()
+    if found.ordered:
+        assert (np.diff(found.values) >= 0).all()
+        assert found.values[0] >= 0
+    assert found.ordered == (algorithm != "sqm" or method == "none")
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_without_noise_answers_are_clipped_sums(
+    batches: dict[Noise, Batch], algorithm: Algorithm
+) -> None:
+    handle = FakeSums(VALUES, COUNTS, 10)
+    exact = answer_sums(handle, batches["laplace"], algorithm)
+    truth = prefixes(20) @ (VALUES * COUNTS)
+    assert exact.values == pytest.approx(truth, rel=1e-6)
+    handle = FakeSums(VALUES, COUNTS, 10)
+    rule = Threshold("svt", rows=Fraction(1000), start=500)
+    clipped = answer_sums(handle, batches["laplace"], algorithm, rule)
+    theta = clipped.thetas[-1]
+    assert theta < 10_000
+    if algorithm != "sqm":
+        expected = prefixes(20) @ (np.minimum(VALUES, theta) * COUNTS)
+        assert clipped.values == pytest.approx(expected, rel=1e-6)
+
+
+def test_realised_errors_are_those_foretold(batches: dict[Noise, Batch]) -> None:
+    batch = batches["laplace"]
+    truth = prefixes(20) @ (VALUES * COUNTS)
+    for algorithm in ("identity", "timm", "tamm"):
+        squares = []
+        for seed in range(200):
+            handle = FakeSums(VALUES, COUNTS, 1, rng=np.random.default_rng(seed))
+            found = answer_sums(handle, batch, algorithm, ordered=False)
+            squares.append(np.square(found.values - truth).sum())
+        expected = 2 * batch.design(algorithm, 10_000).error
+        assert np.mean(squares) == pytest.approx(expected, rel=0.25)
+        assert float(np.square(found.stddev).sum()) == pytest.approx(expected, rel=1e-9)
+
+
+def test_thresholds_leave_the_rows_they_should() -> None:
+    def above(theta: int) -> int:
+        return int(COUNTS[theta < VALUES].sum())
+
+    handle = FakeSums(VALUES, COUNTS, 10)
+    for method in ("svt", "quantile"):
+        rule = Threshold(method, rows=Fraction(60), start=500)
+        theta = choose(handle, rule, Fraction(1), Fraction(1))
+        assert 30 <= above(theta) <= 90
+    rule = Threshold("svt-ratio", ratio=Fraction(9, 10), start=500)
+    theta = choose(handle, rule, Fraction(1), Fraction(1))
+    assert above(theta) <= 0.1 * COUNTS.sum()
+    assert choose(handle, Threshold("recursive", start=500), Fraction(1), Fraction(1)) <= 10_000
+    assert choose(handle, Threshold("none"), Fraction(1), Fraction(1)) == 10_000
+
+
+def test_the_recursive_index_moves_by_at_most_one() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        counts = rng.integers(0, 4, 20)
+        more = counts + (np.arange(20) == rng.integers(20))
+        thetas = sorted(int(v) for v in rng.integers(0, 10_000, 15))
+        before, after = (
+            FakeSums(VALUES, c, 1).recursive(thetas, Fraction(1)) for c in (counts, more)
+        )
+        assert after - before in (0, 1)
+
+
+def test_the_free_threshold_trades_bias_for_noise() -> None:
+    queries = np.tril(np.ones((4, 4)))
+    values = np.array([10, 20, 30, 1000])
+    plenty = np.array([50.0, 40.0, 30.0, 20.0])
+    assert shrink(values, queries, plenty, np.eye(4), 1.0) == 1000
+    empty = np.array([50.0, 40.0, 30.0, 0.2])
+    assert shrink(values, queries, empty, np.eye(4), 4.0) < 1000
+
+
+def test_misuse_is_refused() -> None:
+    with pytest.raises(ValueError, match="is not one of"):
+        Threshold("best")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        Threshold("svt", share=Fraction(1))
+    with pytest.raises(ValueError, match="non-decreasing"):
+        Batch(np.array([2, 1]), prefixes(2), "laplace")
+    assert grid(1000, 0.2, 900) == [900]
+    assert grid(1, 0.2, 5) == [1, 2, 3, 4, 5]
+
+
+def test_counts_drawn_in_are_nearer_where_bins_are_empty() -> None:
+    values = np.arange(1, 101, dtype=np.int64) * 1000
+    counts = np.zeros(100, dtype=np.int64)
+    counts[:8] = [4000, 9000, 5000, 2500, 1200, 500, 150, 40]
+    batch = Batch(values, prefixes(100), "laplace")
+    truth = batch.queries @ (values * counts)
+
+    def error(method: Method, epsilon: str) -> float:
+        found = []
+        for seed in range(40):
+            handle = FakeSums(values, counts, epsilon, rng=np.random.default_rng(seed))
+            answers = answer_sums(handle, batch, "identity", Threshold(method)).values
+            found.append(np.abs(answers - truth).mean())
+        return float(np.mean(found))
+
+    assert error("eb", "0.1") < 0.95 * error("none", "0.1")
+    assert error("eb", "1") < 1.05 * error("none", "1")
+
+
+def test_drawing_in_leaves_what_is_sure_and_takes_the_tail_for_the_rest() -> None:
+    counts = np.array([900.0, 500.0, 100.0, 20.0, 5.0, 1.0])
+    assert draw_in(counts, np.eye(6), 1e-12) == pytest.approx(counts, abs=1e-6)
+    tail = smooth_tail(counts, 1e12 * np.eye(6))
+    assert draw_in(counts, np.eye(6), 1e12) == pytest.approx(tail, rel=1e-4)
+    assert (tail >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        ("approx-bounds", {"0.01": 1.0, "0.1": 0.40, "1": 0.0074}),
+        ("r2t", {"0.1": 0.68, "1": 0.18}),
+    ],
+)
+def test_one_sum_of_capital_gains_reaches_the_published_errors(
+    method: Method, expected: dict[str, float]
+) -> None:
+    query = "SELECT CAST(capital_gain AS BIGINT) FROM read_parquet(?) LIMIT 32561"
+    with duckdb.connect() as db:
+        gains = np.array(db.execute(query, [str(DEMO / "adult.parquet")]).fetchall())[:, 0]
+    present, counts = np.unique(gains, return_counts=True)
+    values, counts = np.append(present, 1_000_000), np.append(counts, 0)
+    batch = Batch(values, np.ones((1, len(values)), dtype=np.int64), "laplace")
+    truth = float(values @ counts)
+    for epsilon, limit in expected.items():
+        errors = []
+        for seed in range(200):
+            handle = FakeSums(values, counts, epsilon, rng=np.random.default_rng(seed))
+            rule = Threshold(method, SINGLE_SHARE)
+            answer = answer_sums(handle, batch, "workload", rule).values[0]
+            errors.append(abs(answer - truth) / truth)
+        assert np.mean(errors) == pytest.approx(limit, rel=0.25)
+
+
+def test_a_race_stays_below_the_sum_nine_times_in_ten() -> None:
+    batch = Batch(VALUES, np.ones((1, 20), dtype=np.int64), "laplace")
+    truth, above = float(VALUES @ COUNTS), 0
+    for seed in range(200):
+        for noise in NOISES:
+            handle = FakeSums(VALUES, COUNTS, "0.5", noise=noise, rng=np.random.default_rng(seed))
+            found = answer_sums(handle, batch, "workload", Threshold("r2t"))
+            above += found.values[0] > truth
+            assert handle.remaining() == 0
+    assert above <= 80

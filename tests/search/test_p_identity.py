@@ -1,0 +1,164 @@
+"""p-Identity strategies against dense algebra, finite differences and published figures."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dpsql.algebra.blocks import (
+    AllRange,
+    Dense,
+    Identity,
+    IdentityTotal,
+    Permuted,
+    Prefix,
+    Total,
+    WidthRanges,
+)
+from dpsql.algebra.operator import Floats, Operator
+from dpsql.search import opt0 as p_identity
+
+
+def rmse(theta: Floats, workload: Operator) -> float:
+    """Return the error of a strategy in the convention of the published tables."""
+    A = p_identity.matrix(theta)
+    total = np.trace(workload.gram() @ np.linalg.inv(A.T @ A))
+    sensitivity = np.abs(A).sum(axis=0).max()
+    return math.sqrt(2 * sensitivity**2 * total / workload.rows)
+
+
+def start(p: int, n: int, seed: int = 0) -> Floats:
+    theta = np.random.default_rng(seed).random((p, n))
+    theta[0, n // 2] = 0
+    return theta
+
+
+def finite_differences(theta: Floats, workload: Floats) -> Floats:
+    gradient = np.zeros_like(theta)
+    for cell in np.ndindex(theta.shape):
+        step = np.zeros_like(theta)
+        step[cell] = 1e-6
+        above, _ = p_identity.loss_and_grad(theta + step, workload)
+        below, _ = p_identity.loss_and_grad(theta - step, workload)
+        gradient[cell] = (above - below) / 2e-6
+    return gradient
+
+
+@pytest.mark.parametrize(("p", "n"), [(1, 1), (1, 5), (3, 7), (9, 4)])
+def test_columns_inverse_and_loss(p: int, n: int) -> None:
+    theta, V = start(p, n), AllRange(n).gram()
+    A = p_identity.matrix(theta)
+    np.testing.assert_allclose(np.abs(A).sum(axis=0), 1, rtol=1e-14)
+    K = np.linalg.inv(A.T @ A)
+    np.testing.assert_allclose(p_identity.inverse_gram(theta), K, rtol=1e-10, atol=1e-10)
+    value, gradient = p_identity.loss_and_grad(theta, V)
+    assert value == pytest.approx(np.trace(V @ K), rel=1e-10)
+    np.testing.assert_allclose(gradient, finite_differences(theta, V), rtol=1e-5, atol=1e-5)
+
+
+def test_chain_rule_of_a_nonlinear_function() -> None:
+    theta = start(2, 6)
+    n = theta.shape[1]
+    G, H = AllRange(n).gram(), Prefix(n).gram()
+
+    def f(at: Floats) -> float:
+        K = p_identity.inverse_gram(at)
+        return float(np.log(np.trace(G @ K)) * np.trace(H @ K @ H @ K) + 1 / K.sum())
+
+    K = p_identity.inverse_gram(theta)
+    gamma = np.trace(H @ K @ H @ K) / np.trace(G @ K) * G
+    gamma = gamma + np.log(np.trace(G @ K)) * 2 * H @ K @ H - np.ones((n, n)) / K.sum() ** 2
+    gradient = p_identity.chain(theta, gamma)
+    for cell in np.ndindex(theta.shape):
+        step = np.zeros_like(theta)
+        step[cell] = 1e-6
+        assert gradient[cell] == pytest.approx((f(theta + step) - f(theta - step)) / 2e-6, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", [Prefix, AllRange])
+def test_structured_gram_agrees_with_dense(kind: type[Prefix] | type[AllRange]) -> None:
+    n = p_identity.STRUCTURED_FROM
+    op, theta = kind(n), start(4, n)
+    value, gradient = p_identity.loss_and_grad(theta, op)
+    dense_value, dense_gradient = p_identity.loss_and_grad(theta, op.gram())
+    assert value == pytest.approx(dense_value, rel=1e-9)
+    np.testing.assert_allclose(gradient, dense_gradient, rtol=1e-6, atol=1e-9 * value)
+
+
+@pytest.mark.parametrize(
+    ("workload", "p"),
+    [
+        (Identity(9), 1),
+        (Total(9), 1),
+        (IdentityTotal(40), 1),
+        (Prefix(1), 1),
+        (Prefix(64), 4),
+        (AllRange(65), 5),
+        (IdentityTotal(600), 1),
+        (Prefix(600), 38),
+    ],
+)
+def test_default_p(workload: Operator, p: int) -> None:
+    assert p_identity.default_p(workload) == p
+
+
+@pytest.mark.parametrize(
+    ("workload", "published"),
+    [(AllRange(64), 5.5525), (Prefix(64), 5.3222), (WidthRanges(64, 32), 5.8820)],
+)
+def test_published_figures(workload: Operator, published: float) -> None:
+    assert rmse(p_identity.optimise(workload), workload) <= published
+
+
+def test_prefix_of_61_cells() -> None:
+    workload = Prefix(61)
+    assert rmse(p_identity.optimise(workload, restarts=6), workload) < 5.26
+
+
+def test_permuted_ranges_reach_the_same_optimum() -> None:
+    workload = Permuted(AllRange(64), np.random.RandomState(0).permutation(64))
+    assert rmse(p_identity.optimise(workload), workload) == pytest.approx(5.5524, abs=1e-3)
+    theta = p_identity.optimise(workload, init=start(4, 64), maxiter=3)
+    assert rmse(theta, workload) < rmse(start(4, 64), workload)
+
+
+def test_points_need_no_learned_rows() -> None:
+    assert not p_identity.optimise(Identity(16)).any()
+    assert rmse(p_identity.optimise(Identity(16)), Identity(16)) == pytest.approx(math.sqrt(2))
+
+
+def test_same_arguments_same_result() -> None:
+    first = p_identity.optimise(Prefix(20), seed=3)
+    np.testing.assert_array_equal(first, p_identity.optimise(Prefix(20).gram(), seed=3))
+    assert first.shape[1] == 20
+
+
+def test_warm_start_is_the_only_start() -> None:
+    workload = Prefix(32)
+    theta = p_identity.optimise(workload, p=2, maxiter=5)
+    better = p_identity.optimise(workload, init=theta)
+    assert better.shape == theta.shape
+    assert rmse(better, workload) <= rmse(theta, workload)
+
+
+def test_never_worse_than_the_identity() -> None:
+    V = Dense(np.eye(5)[:2]).gram()
+    theta = p_identity.optimise(V, p=2, restarts=1, maxiter=1)
+    assert p_identity.loss_and_grad(theta, V)[0] <= 2 + 1e-12
+
+
+def test_large_structured_search_improves_on_the_identity() -> None:
+    workload = AllRange(2048)
+    theta = p_identity.optimise(workload, p=8, restarts=1, ftol=1e-2, maxiter=10)
+    assert p_identity.loss_and_grad(theta, workload)[0] < workload.frobenius2() / 2
+
+
+def test_large_domains_start_from_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of the cells, repeated and joined, leads to what two random starts find."""
+    plain = p_identity.loss_and_grad(p_identity.optimise(Prefix(512)), Prefix(512))[0]
+    monkeypatch.setattr(p_identity, "TILED_ABOVE", 256)
+    theta = p_identity.optimise(Prefix(510), ftol=1e-5)
+    assert theta.shape == (36, 510)
+    assert p_identity.loss_and_grad(theta, Prefix(510))[0] < 1.02 * plain

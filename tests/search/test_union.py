@@ -1,0 +1,64 @@
+"""OPT_plus: the budget split and least squares over all blocks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from dpsql.plan.noise_law import Noise
+from dpsql.search.family import Family
+from dpsql.search.joint import Objective
+from dpsql.search.opt_kron import identity_unions, maximal, search_union, split_weights
+from dpsql.search.problem import Floats, Problem
+from dpsql.workload.workload import Workload
+
+DISJOINT = Workload(
+    {"a": 5, "b": 9, "c": 4}, [{"a": "identity"}, {"b": "prefix"}, {"c": "identity"}]
+)
+
+
+@pytest.mark.parametrize(("noise", "power"), [("laplace", 1), ("gaussian", 2)])
+def test_split_is_the_minimiser(noise: Noise, power: int) -> None:
+    """For disjoint groups the split minimises sum e_g / l_g^2 under the norm of the noise."""
+    problem = Problem(DISJOINT, noise)
+    sets = sorted(problem.components.supports)
+    family = Family(3, sets, problem.components.masks)
+    objective = Objective(problem, family)
+    thetas: tuple[Floats | None, ...] = (None,) * 3
+    w = split_weights(objective, thetas)
+    w = w / (w**power).sum() ** (1 / power)
+    errors = np.array([9 * 10 / 2 if mask == 2 else {4: 5.0, 1: 4.0}[mask] for mask in sets])
+
+    def split_error(x: Floats) -> float:
+        share = np.exp(x) / (np.exp(x) ** power).sum() ** (1 / power)
+        return float(np.log((errors / share**2).sum()))
+
+    found = minimize(split_error, np.zeros(3), method="BFGS", options={"gtol": 1e-9})
+    best = np.exp(found.x) / (np.exp(found.x) ** power).sum() ** (1 / power)
+    assert w == pytest.approx(best, rel=1e-4)
+
+
+def test_square_root_split_beats_cube_root_for_gaussian_noise() -> None:
+    e = np.array([1.0, 30.0, 500.0])
+    right = np.sqrt(e).sum() ** 2
+    l3 = np.cbrt(e) / np.cbrt(e).sum()
+    assert right < (e / l3**2).sum() * (l3**2).sum()
+
+
+def test_search_union_improves_on_identities() -> None:
+    problem = Problem(DISJOINT, "laplace")
+    _, found = search_union(problem)
+    least = min(found.error for _, found in identity_unions(problem, 1 << 20))
+    assert found.error < least
+
+
+def test_disjoint_statements_need_no_joint_domain() -> None:
+    domain = dict.fromkeys("abcdefgh", 5000)
+    problem = Problem(Workload(domain, [{name: "identity"} for name in domain]), "laplace")
+    families = [family.sets for family, _ in identity_unions(problem, 1 << 26)]
+    assert families == [sorted(1 << k for k in range(8))]
+
+
+def test_maximal() -> None:
+    assert maximal([1, 2, 3, 4, 12, 8]) == [3, 12]

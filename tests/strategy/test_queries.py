@@ -1,0 +1,150 @@
+"""Queries that are measured themselves: sensitivity, least squares and storage."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import reduce
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dpsql.algebra.blocks import Dense, Total
+from dpsql.errors import ProgrammingError
+from dpsql.plan.noise_law import Noise
+from dpsql.strategy.kinds import decode_strategy
+from dpsql.strategy.queries import QueriesStrategy, QueryBlock, measure_queries
+from dpsql.strategy.queries_solve import reconstruct_queries
+from dpsql.workload.workload import Product, Workload
+
+DOMAIN = {"a": 3, "b": 4, "c": 2}
+NOISES: tuple[Noise, ...] = ("laplace", "gaussian")
+
+
+def random_workload(rng: np.random.Generator, count: int) -> Workload:
+    products = []
+    for _ in range(count):
+        factors: dict[str, object] = {}
+        for name, n in DOMAIN.items():
+            shape = rng.random()
+            if shape < 0.3:
+                factors[name] = "identity"
+            elif shape < 0.7:
+                rows = rng.integers(-1, 3, (int(rng.integers(1, 3)), n))
+                rows[:, 0] += 1 - np.abs(rows).sum(axis=1).clip(0, 1)
+                factors[name] = rows
+        products.append((factors, float(rng.choice([0.5, 1.0, 3.0]))))
+    return Workload(DOMAIN, products)
+
+
+def dense(factors: dict[str, NDArray[np.int64] | None] | Product) -> NDArray[np.float64]:
+    if isinstance(factors, Product):
+        parts = [(factors.factors.get(n) or Total(s)).dense() for n, s in DOMAIN.items()]
+    else:
+        parts = []
+        for name, n in DOMAIN.items():
+            rows = factors.get(name, np.ones((1, n)))
+            parts.append(np.eye(n) if rows is None else rows)
+    return np.asarray(reduce(np.kron, parts), dtype=np.float64)
+
+
+def strategy_of(workload: Workload, noise: Noise) -> QueriesStrategy:
+    found = measure_queries(workload, noise)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("seed", range(8))
+def test_all_blocks_together_cost_what_is_given(seed: int, noise: Noise) -> None:
+    strategy = strategy_of(random_workload(np.random.default_rng(seed), 5), noise)
+    multipliers = [1 + i % 3 for i in range(len(strategy.blocks))]
+    amount = Fraction(1, 3)
+    scales = strategy.scales(amount, 1, multipliers)
+    power = 1 if noise == "laplace" else 2
+    cost = sum(
+        m * (np.abs(dense(b.factors)) ** power).sum(axis=0) / (power * float(scale))
+        for m, b, scale in zip(multipliers, strategy.blocks, scales, strict=True)
+    )
+    assert float(np.max(cost)) <= float(amount) * (1 + 1e-12)
+    assert float(np.max(cost)) >= float(amount) * (1 - 1e-8)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_least_squares_is_that_of_dense_algebra(seed: int) -> None:
+    rng = np.random.default_rng(100 + seed)
+    workload = random_workload(rng, 6)
+    strategy = strategy_of(workload, "gaussian")
+    variances = rng.uniform(0.5, 4, len(strategy.blocks)).tolist()
+    rows = [dense(block.factors) for block in strategy.blocks]
+    scaled = np.concatenate([r / v**0.5 for r, v in zip(rows, variances, strict=True)])
+    noisy = [rng.normal(size=len(r)) for r in rows]
+    measured = np.concatenate([y / v**0.5 for y, v in zip(noisy, variances, strict=True)])
+    inverse = np.linalg.pinv(scaled)
+    estimate = reconstruct_queries(strategy, noisy, variances)
+    forecast = estimate.forecast
+    for product in workload.products:
+        Q = dense(product)
+        assert forecast.supports(product)
+        assert estimate.answer(product) == pytest.approx(Q @ inverse @ measured, abs=1e-8)
+        spread = np.square(Q @ inverse).sum(axis=1)
+        assert forecast.variance(product) == pytest.approx(spread, abs=1e-9)
+        assert forecast.total(product) == pytest.approx(spread.sum())
+    total = Product({})
+    wide = workload.products[0]
+    both = (dense(wide) @ inverse) @ (dense(total) @ inverse)[0]
+    if forecast.supports(total):
+        assert forecast.covariance(wide, total) == pytest.approx(both, abs=1e-9)
+    picked = rng.integers(0, wide.rows, 5)
+    places = np.unravel_index(picked, [f.rows for f in wide.factors.values()] or [1])
+    pairs = Product(
+        {
+            name: Dense(factor.dense()[place])
+            for (name, factor), place in zip(wide.factors.items(), places, strict=False)
+        }
+    )
+    if wide.factors:
+        expected = np.square(dense(wide) @ inverse).sum(axis=1)[picked]
+        assert forecast.paired(pairs, pairs) == pytest.approx(expected, abs=1e-9)
+
+
+def test_what_is_not_measured_is_refused() -> None:
+    workload = Workload(DOMAIN, [{"a": [[1, 0, 0]], "b": [[1, 1, 0, 0]]}, {"c": "identity"}])
+    forecast = strategy_of(workload, "laplace").forecast([1.0, 1.0])
+    assert forecast.supports(Product({}))
+    with pytest.raises(ProgrammingError, match="does not measure enough"):
+        forecast.variance(Product({"a": Dense(np.array([[1, 0, 0]]))}))
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_a_strategy_is_read_back_as_it_was(noise: Noise) -> None:
+    strategy = strategy_of(random_workload(np.random.default_rng(5), 4), noise)
+    arrays: dict[str, NDArray[np.int64]] = {}
+
+    def keep(rows: NDArray[np.int64]) -> str:
+        arrays[f"x{len(arrays)}"] = rows
+        return f"x{len(arrays) - 1}"
+
+    again = decode_strategy(strategy.encode(keep), arrays)
+    assert again.fingerprint() == strategy.fingerprint()
+    assert again.scales(Fraction(1)) == strategy.scales(Fraction(1))
+
+
+def test_equal_queries_are_measured_once_and_fractions_not_at_all() -> None:
+    twice = Workload(DOMAIN, [{"a": "identity"}, ({"a": "identity"}, 2.0), {"b": [[1, 2, 0, 2]]}])
+    blocks = strategy_of(twice, "laplace").blocks
+    assert [block.attributes for block in blocks] == [("a",), ("b",)]
+    assert blocks[0].weight == 3 * blocks[1].weight
+    assert measure_queries(Workload(DOMAIN, [{"b": [[0.1, 1, 1, 1]]}]), "laplace") is None
+
+
+def test_malformed_blocks_are_refused() -> None:
+    rows = np.ones((1, 3), dtype=np.int64)
+    for wrong in (
+        QueryBlock(("a",), (3,), (rows,), 0),
+        QueryBlock(("a",), (4,), (rows,), 1),
+        QueryBlock(("a",), (3,), (rows,), 1, Fraction(1, 2)),
+        QueryBlock(("b", "a"), (4, 3), (None, rows), 1),
+    ):
+        with pytest.raises(ValueError, match=r"weights|integers|order"):
+            QueriesStrategy(DOMAIN, (wrong,), "laplace")

@@ -1,0 +1,87 @@
+"""Resolutions: stored and read back, compared by content, and the units of their blocks."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dpsql.plan.noise_law import Noise
+from dpsql.strategy.product import Block, Strategy
+from dpsql.workload.cells import (
+    Cells,
+    Nodes,
+    Resolution,
+    block_unit,
+    cells_of,
+    decode_resolution,
+    encode_resolution,
+    grid_for,
+)
+
+ALL: list[Resolution] = [
+    cells_of("a", np.array([0, 1, -1])),
+    cells_of("b", np.array([0, 1, -1])),
+    cells_of("a", np.array([0, 1, 1])),
+    Cells(("a", "b"), (np.array([0, 1]), np.array([1, 0])), np.array([[0, -1], [1, 2]])),
+    Cells(("a", "b"), (np.array([0, 1]), np.array([1, 0])), np.array([[0, 1], [1, 2]])),
+    Nodes("a", 1, 1, 100),
+    Nodes("a", 2, 3, 100, (0, -1)),
+    Nodes("a", 2, 3, 100, (0, 1)),
+    Nodes("a", 1, 1, 100, (0,), Fraction(1, 3), Fraction(2)),
+]
+
+
+@pytest.mark.parametrize("resolution", ALL, ids=repr)
+def test_a_resolution_survives_storage(resolution: Resolution) -> None:
+    arrays: dict[str, NDArray[np.int64]] = {}
+
+    def keep(array: NDArray[np.int64]) -> str:
+        arrays[f"x{len(arrays)}"] = array
+        return f"x{len(arrays) - 1}"
+
+    stored = encode_resolution(resolution, keep)
+    found = decode_resolution(stored, arrays)
+    assert found == resolution
+    assert hash(found) == hash(resolution)
+    assert (found.size, found.unit, found.facts) == (
+        resolution.size,
+        resolution.unit,
+        resolution.facts,
+    )
+
+
+def test_resolutions_are_equal_only_to_themselves() -> None:
+    for i, one in enumerate(ALL):
+        assert [one == other for other in ALL] == [i == j for j in range(len(ALL))]
+
+
+def test_sizes_units_and_what_is_left_out() -> None:
+    assert [each.size for each in ALL] == [2, 2, 2, 3, 3, 2, 10, 11, 3]
+    assert [each.unit for each in ALL] == [1, 1, 1, 1, 1, 100, 10_000, 10_000, 100]
+    left = [True, True, False, True, False, False, True, False, False]
+    assert [each.leaves_out for each in ALL] == left
+    assert block_unit([]) == 1
+    assert block_unit([ALL[0], ALL[5], ALL[6]]) == 10**6
+
+
+def test_grids_keep_the_steps_of_integers_where_they_fit() -> None:
+    assert grid_for(1 << 24, 1, 1) == 1 << 24
+    assert grid_for((1 << 24) + 1, 1, 1) == 1 << 16
+    assert grid_for(1 << 12, 2, 2) == 1 << 12
+    assert grid_for(0, 1, 1) == 1
+    assert grid_for(None, 1, 2) == grid_for(None, 2, 2) == 1 << 12
+    assert grid_for(None, 2, 3) == 1 << 8
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_multipliers_enter_the_scales_of_their_blocks(noise: Noise) -> None:
+    blocks = (Block(("a",), frozenset(), Fraction(1, 2)), Block((), frozenset(), Fraction(1, 2)))
+    strategy = Strategy({"a": 3}, {"a": None}, {}, blocks, noise, "example")
+    plain, more = strategy.scales(Fraction(1)), strategy.scales(Fraction(1), 2, [3, 1])
+    rows = 2 if noise == "laplace" else 4
+    assert [b / a for a, b in zip(plain, more, strict=True)] == [3 * rows, rows]
+    with pytest.raises(ValueError, match="zip"):
+        strategy.scales(Fraction(1), 1, [1])

@@ -23,8 +23,10 @@ COUNT = "SELECT COUNT(*) FROM adult WHERE age > 30"
 OTHER = "SELECT sex, COUNT(*) FROM adult GROUP BY sex"
 SCRIPT = f"{COUNT};\n  {OTHER}"
 SECRET = "secret 12345"
-BEFORE = ("dpsql.dbapi.cursor.parse", "dpsql.engine.engine.compile_statement", "dpsql.engine.engine.form_request",
-          "dpsql.engine.engine.make_plan")  # fmt: skip
+BEFORE = (
+    *("dpsql.dbapi.cursor.parse", "dpsql.engine.engine.compile_statement"),
+    *("dpsql.engine.engine.form_request", "dpsql.engine.engine.make_plan"),
+)
 AFTER = ("dpsql.engine.engine.estimate", "dpsql.engine.engine.assemble_results")
 FAULTS = (KeyError(SECRET), RecursionError(SECRET), AssertionError(SECRET), OSError(5, SECRET))
 

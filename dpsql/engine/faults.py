@@ -12,7 +12,7 @@ from dpsql.errors import Error, InternalError, Span
 
 T = TypeVar("T")
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent.parent
 HINT = "this is a defect of dpsql; please report it with the statement"
 
 

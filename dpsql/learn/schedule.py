@@ -164,11 +164,11 @@ class Annealing:
 
 
 MODULES = {
-    "mwem": ("mwem", "replay", "schedule", "settings", "start"),
+    "mwem": ("mwem", "replay", "schedule"),
     "rap": ("rap", "schedule"),
-    "marginals": ("backends", "marginals", "mixture"),
-    "matrix": ("backends", "fixed", "mixture", "schedule"),
-    "matrix+projection": ("backends", "fixed", "mixture", "schedule"),
+    "marginals": ("relaxed", "whole_marginals"),
+    "matrix": ("fixed", "relaxed", "schedule", "whole_marginals"),
+    "matrix+projection": ("fixed", "relaxed", "schedule", "whole_marginals"),
 }
 """Where the constants of each mechanism are."""
 
@@ -177,7 +177,7 @@ def constants_of(mechanism: str) -> tuple[tuple[str, str], ...]:
     """Return the constants that a mechanism runs with, by module and name, as text."""
     found = []
     for each in MODULES[mechanism]:
-        module = importlib.import_module(f"dpsql.adaptive.{each}")
+        module = importlib.import_module(f"dpsql.learn.{each}")
         values = sorted((name, repr(value)) for name, value in vars(module).items())
         found += [(f"{each}.{name}", text) for name, text in values if name.isupper()]
     return tuple(found)

@@ -8,6 +8,7 @@ up what every look costs. Only indices and noisy counts leave.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -389,8 +390,6 @@ def whole(number: int) -> int:
 
 def sealed_look(look: Callable[[], T]) -> T:
     """Run a look; whatever it raises becomes one constant error that carries no trace of it."""
-    try:
+    with suppress(Exception):
         return look()
-    except Exception:
-        pass
     raise InternalError("E_INTERNAL", "the look failed; what it costs stays spent")

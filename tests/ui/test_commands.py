@@ -145,7 +145,7 @@ def test_a_fault_of_dpsql_is_told_without_its_text(
 def test_an_interrupted_run_leaves_nothing(adult: Path, number: int, status: int) -> None:
     Path("slow.sql").write_text(COUNT)
     slow = (
-        "import sys, time\nfrom dpsql import dbapi\n"
+        "import sys, time\nfrom dpsql.dbapi import connection as dbapi\n"
         "def wait(*arguments):\n    print('waiting', flush=True)\n    time.sleep(60)\n"
         "dbapi.Connection.explain = wait\n"
         "sys.argv = ['dpsql', 'run', 'slow.sql', '--catalog', 'adult.toml', '-e', '1',"

@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 export OMP_NUM_THREADS ?= 2
+WORKERS ?= auto
+TESTS  := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
 .PHONY: demo test check format bench audit fuzz docs clean
 
@@ -12,24 +14,24 @@ demo: $(VENV)/.demo
 	$(BIN)/dpsql run build/demo/adult_tour.sql --catalog build/demo/adult.toml --epsilon 1 --format box
 
 test: $(VENV)/.test
-	$(BIN)/pytest
+	$(TESTS)
 
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest
+	$(TESTS)
 
 audit: $(VENV)/.test
-	$(BIN)/pytest tests/audit tests/privacy/test_versions.py tests/privacy/test_claims.py \
+	$(TESTS) tests/audit tests/privacy/test_versions.py tests/privacy/test_claims.py \
 		tests/privacy/test_refusals.py tests/hostile/test_interrupts.py \
 		tests/hostile/test_granted.py tests/hostile/test_files.py
 
 fuzz: $(VENV)/.test
 	GRAMMAR_SENTENCES=3000 ORACLE_TABLES=200 FUZZ_EXAMPLES=1000 INTERRUPTS=2000 ADDITIVITY_TABLES=20000 \
 		VIEW_TABLES=2000 SEQUENCES=2000 PAIRS=500 \
-		$(BIN)/pytest tests/grammar tests/test_oracle_random.py tests/hostile/test_fuzz.py \
+		$(TESTS) tests/grammar tests/test_oracle_random.py tests/hostile/test_fuzz.py \
 		tests/hostile/test_interrupts.py tests/privacy/test_additivity.py \
 		tests/privacy/test_views.py tests/test_sequences.py
 

@@ -44,7 +44,7 @@ def test_text_that_is_not_an_epsilon(text: str) -> None:
     assert caught.value.code == "E_EPSILON"
 
 
-@pytest.mark.parametrize("value", REFUSED_VALUES, ids=repr)
+@pytest.mark.parametrize("value", REFUSED_VALUES, ids=lambda value: repr(value).split(" at ")[0])
 def test_values_that_are_not_an_epsilon(value: object) -> None:
     with pytest.raises(DataError) as caught:
         parse_epsilon(value)

@@ -1,1 +1,56 @@
-"""PEP 249: connections and cursors, and what the surfaces need beside them."""
+"""PEP 249: connections and cursors, and what the surfaces need beside them.
+
+Its names are loaded on use: ``dpsql --help`` needs none of them, and they need the whole engine.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BudgetStatus",
+    "Connection",
+    "Cursor",
+    "Explanation",
+    "LedgerEntry",
+    "Result",
+    "adopt_ledger",
+    "connect",
+    "draft_catalog",
+    "find_entry",
+    "inspect",
+    "migrate_ledger",
+    "parse_delta_text",
+    "parse_epsilon_text",
+    "raise_budget",
+    "split_script",
+    "verify_ledger",
+]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dpsql.dbapi.connection import (
+        BudgetStatus,
+        Connection,
+        Cursor,
+        Explanation,
+        LedgerEntry,
+        Result,
+        adopt_ledger,
+        connect,
+        draft_catalog,
+        find_entry,
+        inspect,
+        migrate_ledger,
+        parse_delta_text,
+        parse_epsilon_text,
+        raise_budget,
+        split_script,
+        verify_ledger,
+    )
+
+
+def __getattr__(name: str) -> object:
+    if name in __all__:
+        from dpsql.dbapi import connection
+
+        return getattr(connection, name)
+    raise AttributeError(f"module 'dpsql.dbapi' has no attribute {name!r}")

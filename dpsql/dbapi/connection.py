@@ -42,6 +42,7 @@ from dpsql.privacy.curator import (
 )
 from dpsql.privacy.ledger import Entry as LedgerEntry
 from dpsql.privacy.ledger import Status as BudgetStatus
+from dpsql.privacy.measure import describe_source, refuse_unreadable
 from dpsql.sql.lexemes import split_script as _split_script
 from dpsql.sql.parameters import bind_parameters
 from dpsql.sql.parse import Statement
@@ -86,18 +87,20 @@ def connect(
     whose budget requests are charged to as well, where the catalog declares analysts. ``files`` is
     the one folder whose files SQL may name, for workloads and drawn rows; by default there is none.
     Raises: CatalogError, LedgerError, DataError (E_EPSILON, E_DELTA, E_SETTING, E_ANALYST);
-    UsageError (E_FILES) for a folder in which sources, the catalog or its anchor lie.
+    UsageError (E_FILES) for a folder in which sources, the catalog or its anchor lie;
+    DataUnavailable (E_DATA) for a table of which one stored value could stop every statement.
     Guarantee: everything ever released from the catalog together is (epsilon, delta)-differentially
     private for one privacy unit, with the epsilon and delta of the catalog's [budget].
     """
     refuse_unknown(unknown)
     options = {"epsilon": epsilon, "delta": delta, "noise": noise}
     loaded = Catalog.load(_path(catalog))
-    terms = Terms(loaded.budget.max_epsilon_per_request)
     given = {name: value for name, value in options.items() if value is not None}
+    terms = Terms(loaded.budget.max_epsilon_per_request).with_values(given)
     found = find_analyst(loaded, analyst)
     granted = grant(files, loaded, anchor_folder(loaded))
-    return Connection(loaded, terms.with_values(given), found, granted)
+    refuse_unreadable(loaded)
+    return Connection(loaded, terms, found, granted)
 
 
 def inspect(catalog: str | os.PathLike[str]) -> Connection:
@@ -130,7 +133,6 @@ def draft_catalog(path: str | os.PathLike[str]) -> str:
     Raises: UsageError (E_DATA) when the file cannot be read as data.
     """
     from dpsql.catalog.draft import draft
-    from dpsql.privacy.measure import describe_source
 
     try:
         columns = describe_source(str(path))

@@ -131,6 +131,16 @@ def describe_source(path: str) -> list[tuple[str, str]]:
     return describe(path)
 
 
+def refuse_unreadable(catalog: Catalog) -> None:
+    """Refuse private tables of which one stored value could stop every statement.
+
+    From the types that Parquet files declare, never from a row. Raises: DataUnavailable (E_DATA).
+    """
+    from dpsql.privacy.vault.readable import refuse_unreadable as refuse
+
+    refuse(catalog.tables.values())
+
+
 def stored_name(table: Table) -> str:
     """The table within a database file that holds the rows; empty for other files.
 

@@ -7,13 +7,16 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dpsql
+from dpsql.dbapi.connection import inspect
 from dpsql.privacy.vault.duckdb import DuckDBVault
 from tests.hostile.conftest import own_copy
 from tests.support.seam import zero_noise
-from tests.support.world import ROWS, refusal
+from tests.support.world import ROWS, refusal, watching
 
 CATALOG = """
 [budget]
@@ -158,3 +161,23 @@ def test_infinite_dates_are_no_dates(tmp_path: Path) -> None:
     catalog = write_catalog(tmp_path, line, "duckdb")
     rows = answers(catalog, "SELECT d, COUNT(*) FROM t GROUP BY d")
     assert [row[1] for row in rows] == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("moment", [10**7, 2**62])
+def test_a_column_that_one_value_can_make_unreadable_is_refused_at_connect(
+    moment: int, tmp_path: Path
+) -> None:
+    """By its type, whatever it holds; no row is loaded, no vault opened and nothing written."""
+    days = pa.array([0, moment], pa.int64()).cast(pa.timestamp("ms"))
+    pq.write_table(pa.table({"day": days}), tmp_path / "t.parquet")
+    day = 'day = { type = "date", domain = ["1970-01-01", "1970-01-09"] }'
+    catalog = write_catalog(tmp_path, day)
+    before = sorted(tmp_path.iterdir())
+    with watching() as watch:
+        error = refusal(lambda: dpsql.connect(catalog, epsilon=1))
+        assert watch.opened == watch.loaded == 0
+    assert error.code == "E_DATA"
+    assert f"{moment}" not in f"{error}".replace(f"{tmp_path}", "")
+    assert sorted(tmp_path.iterdir()) == before
+    with inspect(catalog) as connection:
+        assert connection.budget.entries == 0

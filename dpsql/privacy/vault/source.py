@@ -233,6 +233,11 @@ def open_source(connection: duckdb.DuckDBPyConnection, source: str, table: str) 
     unavailable(table, source, problem)
 
 
+def is_parquet(source: str) -> bool:
+    """Say whether files match ``source`` and all are Parquet, by their names."""
+    return {_kind(path) for path in _match(source)} == {"parquet"}
+
+
 def parquet_sql(utf8: str = "strict") -> str:
     """Return a table function over Parquet files, their paths being a parameter.
 

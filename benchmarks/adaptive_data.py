@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsql.algebra.blocks import Dense
-from dpsql.learn.handle import Candidate, Integers
+from dpsql.algebra.operator import Integers
+from dpsql.learn.handle import Candidate
 from dpsql.workload.workload import Product
 
 DEMO = Path(__file__).parent.parent / "demo_data"

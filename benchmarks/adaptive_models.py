@@ -27,7 +27,8 @@ from benchmarks.adaptive_data import (
     simple_rho,
 )
 from dpsql.algebra.blocks import Dense
-from dpsql.learn.handle import Candidate, Floats, Measured, Model
+from dpsql.algebra.operator import Floats
+from dpsql.learn.handle import Candidate, Measured, Model
 from dpsql.learn.rap import run_rap
 from dpsql.learn.relaxed import fit_mixture
 from dpsql.learn.whole_marginals import Backend, Graphical, Mixture, run_marginals

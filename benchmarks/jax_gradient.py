@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from dpsql.algebra.operator import Floats
 from dpsql.errors import OperationalError
-from dpsql.learn.handle import Floats
 from dpsql.learn.targets import Targets
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[Any]
 Floats: TypeAlias = NDArray[np.float64]
+Integers: TypeAlias = NDArray[np.int64]
 
 
 class Operator(ABC):

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpsql.algebra.operator import Floats
 from dpsql.answer.covariance import Joint
 from dpsql.answer.graphical import Models
 from dpsql.answer.modelled import answer_from
@@ -26,8 +26,6 @@ from dpsql.strategy.kinds import AnyForecast
 from dpsql.strategy.solve import AnyEstimate
 from dpsql.workload.layout import Place
 from dpsql.workload.target import Reading, Readings, notes_of, reading_covariance, reading_variances
-
-Floats = NDArray[np.float64]
 
 
 def read_rank(answer: Answer, counts: Floats, groups: int) -> list[Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Dense, Identity
-from dpsql.algebra.operator import Operator
+from dpsql.algebra.operator import Floats, Operator
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.learn.handle import Measured
 from dpsql.pgm.linear import clique_of
@@ -29,8 +29,6 @@ from dpsql.strategy.solve import AnyEstimate
 from dpsql.workload.cells import Nodes
 from dpsql.workload.target import Reading
 from dpsql.workload.workload import Product
-
-Floats = NDArray[np.float64]
 
 MODELLED = (
     "answers of a graphical model fitted to the release (reconstruct = '{}'): biased, no standard "

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import simplify
-from dpsql.algebra.operator import Operator
+from dpsql.algebra.operator import Floats, Operator
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins, Periods, add_periods
 from dpsql.errors import NotSupportedError, OperationalError, ProgrammingError, printable
@@ -23,8 +23,6 @@ from dpsql.learn.handle import Candidate, Model
 from dpsql.sql.compiled import Answer
 from dpsql.workload.term import Pattern, Polynomial, Term
 from dpsql.workload.workload import Product
-
-Floats = NDArray[np.float64]
 
 MOST_GROUPS = 4096
 """Most groups by columns of a pattern; each is a pattern of its own."""

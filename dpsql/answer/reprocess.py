@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.operator import Floats
 from dpsql.answer.graphical import MODELLED, Models, check_models
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins, IntegerRange
@@ -21,7 +22,6 @@ from dpsql.workload.layout import Place
 from dpsql.workload.target import Readings
 from dpsql.workload.term import Polynomial, Term
 
-Floats = NDArray[np.float64]
 Shape = Literal["apart", "growing", "overlapping"]
 
 PROJECTED = (

@@ -12,9 +12,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpsql.algebra.operator import Floats, Integers
 from dpsql.errors import ProgrammingError
 from dpsql.learn.design import Algorithm, Batch, Design
-from dpsql.learn.handle import Floats, Integers, Measured, MeasureHandle, SumHandle
+from dpsql.learn.handle import Measured, MeasureHandle, SumHandle
 from dpsql.learn.thresholds import (
     AFTERWARDS,
     UNKNOWN,

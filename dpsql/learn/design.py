@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from dpsql.learn.handle import Floats, Integers
+from dpsql.algebra.operator import Floats, Integers
 from dpsql.plan.noise_law import Noise, law
 from dpsql.strategy.quantise import column_norm, quantise
 

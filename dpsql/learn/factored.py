@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.kron import kron_apply
-from dpsql.algebra.operator import Array
+from dpsql.algebra.operator import Array, Floats, Integers
 from dpsql.learn.candidates import is_marginal, norm, rows
-from dpsql.learn.handle import Candidate, Floats, Integers
+from dpsql.learn.handle import Candidate
 from dpsql.pgm.project import project_simplex
 from dpsql.plan.noise_law import GAUSSIAN
 from dpsql.workload.workload import Product

@@ -9,12 +9,11 @@ from dataclasses import replace
 import numpy as np
 
 from dpsql.algebra.blocks import Dense, Identity
-from dpsql.algebra.operator import Operator
+from dpsql.algebra.operator import Integers, Operator
 from dpsql.learn.handle import Candidate, Handle, Measured
 from dpsql.plan.noise_law import law
 from dpsql.search.select import select
 from dpsql.strategy.product import Strategy
-from dpsql.strategy.quantise import Integers
 from dpsql.workload.workload import Product, Workload
 
 STEPS = 1 << 16

@@ -10,13 +10,11 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.operator import Floats, Integers
 from dpsql.plan.noise_law import Noise
 from dpsql.workload.cells import Nodes
 from dpsql.workload.term import Pattern
 from dpsql.workload.workload import Product
-
-Floats: TypeAlias = NDArray[np.float64]
-Integers: TypeAlias = NDArray[np.int64]
 
 Candidate: TypeAlias = tuple[Product, ...]
 """Products with equal rows whose answers add up; a whole marginal is one product of identities."""

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Dense, Identity
-from dpsql.algebra.operator import Operator
-from dpsql.learn.handle import Floats, Integers, Query
+from dpsql.algebra.operator import Floats, Integers, Operator
+from dpsql.learn.handle import Query
 from dpsql.workload.term import Pattern
 from dpsql.workload.workload import Product
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from dpsql.algebra.blocks import Dense
-from dpsql.algebra.operator import Operator
+from dpsql.algebra.operator import Floats, Operator
 from dpsql.errors import ProgrammingError
 from dpsql.learn.candidates import attributes_of, norm
 from dpsql.learn.candidates import rows as answers_of
-from dpsql.learn.handle import Floats, Handle, Measured, Query
+from dpsql.learn.handle import Handle, Measured, Query
 from dpsql.learn.predicates import Classes, layout
 from dpsql.learn.relaxed import Adam, ProductMixture, project_blocks
 from dpsql.learn.schedule import total_share

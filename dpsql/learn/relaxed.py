@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Identity
-from dpsql.learn.handle import Candidate, Floats, Integers, Measured
+from dpsql.algebra.operator import Floats, Integers
+from dpsql.learn.handle import Candidate, Measured
 from dpsql.learn.predicates import layout, row_outer
 from dpsql.learn.targets import Diagrams, Targets
 from dpsql.pgm.linear import clique_of, whole_marginal

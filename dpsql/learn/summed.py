@@ -16,11 +16,11 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.operator import Integers
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.learn.batches import RESHAPED, Measure
-from dpsql.learn.handle import Integers
 from dpsql.learn.thresholds import AFTERWARDS
 from dpsql.sql.clauses import Truncation
 from dpsql.sql.compiled import Answer, Compiled

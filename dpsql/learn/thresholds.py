@@ -17,7 +17,8 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from dpsql.learn.handle import Floats, Integers, Measured, SumHandle
+from dpsql.algebra.operator import Floats, Integers
+from dpsql.learn.handle import Measured, SumHandle
 from dpsql.plan.noise_law import Noise, law
 
 Method: TypeAlias = Literal[

@@ -9,9 +9,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpsql.algebra.operator import Floats
 from dpsql.learn.candidates import attributes_of
 from dpsql.learn.choose import Choice
-from dpsql.learn.handle import Floats, Handle, Measured, Model, Query
+from dpsql.learn.handle import Handle, Measured, Model, Query
 from dpsql.pgm.linear import clique_of, is_whole
 from dpsql.plan.noise_law import GAUSSIAN, Noise, law
 

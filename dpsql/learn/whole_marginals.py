@@ -13,8 +13,9 @@ from typing import Protocol
 
 import numpy as np
 
+from dpsql.algebra.operator import Floats
 from dpsql.errors import ProgrammingError
-from dpsql.learn.handle import Floats, Handle, Measured, Model
+from dpsql.learn.handle import Handle, Measured, Model
 from dpsql.learn.relaxed import COMPONENTS, STEPS, ProductMixture, fit_mixture
 from dpsql.pgm.linear import clique_of, estimate_total, whole_marginal
 from dpsql.pgm.model import GraphicalModel, fit

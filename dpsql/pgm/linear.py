@@ -9,9 +9,9 @@ from functools import lru_cache
 import numpy as np
 
 from dpsql.algebra.blocks import Identity
-from dpsql.algebra.operator import Operator
+from dpsql.algebra.operator import Floats, Operator
 from dpsql.errors import ProgrammingError
-from dpsql.learn.handle import Candidate, Floats, Measured
+from dpsql.learn.handle import Candidate, Measured
 from dpsql.workload.workload import Product
 
 DENSE_CELLS = 4096

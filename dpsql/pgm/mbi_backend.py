@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from dpsql.algebra.blocks import Identity
+from dpsql.algebra.operator import Floats
 from dpsql.errors import OperationalError
-from dpsql.learn.handle import Candidate, Floats, Measured
+from dpsql.learn.handle import Candidate, Measured
 from dpsql.pgm.linear import is_whole, norm2
 from dpsql.pgm.model import GraphicalModel, Progress, check, model_of
 from dpsql.pgm.tree import DEFAULT_CAP, Clique

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Identity
+from dpsql.algebra.operator import Floats, Integers
 from dpsql.errors import ProgrammingError
-from dpsql.learn.handle import Candidate, Floats, Integers, Measured
+from dpsql.learn.handle import Candidate, Measured
 from dpsql.pgm.linear import adjoint, apply, clique_of, norm2, whole_marginal
 from dpsql.pgm.project import project_simplex
 from dpsql.pgm.sample import tree_rows

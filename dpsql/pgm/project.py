@@ -6,12 +6,12 @@ All of it is post-processing, free and biased: intervals of the raw answers do n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
+from dpsql.algebra.operator import Floats
 
 
 def project_simplex(values: NDArray[Any], total: float | NDArray[Any] = 1.0) -> Floats:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dpsql.learn.handle import Floats, Integers
+from dpsql.algebra.operator import Floats, Integers
 from dpsql.pgm.tree import Beliefs, JunctionTree
 
 

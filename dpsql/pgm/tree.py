@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from dpsql.algebra.operator import Floats
 from dpsql.errors import ProgrammingError
-from dpsql.learn.handle import Floats
 
 Clique: TypeAlias = tuple[str, ...]
 

@@ -8,13 +8,36 @@ or squared L2 norm (Gaussian) of a column; noise of variance 2 (sensitivity / sh
 sensitivity / share times the variance at unit sensitivity, costs ``share`` of the budget, and
 ``strategy.rmse`` is the error of least squares over all blocks.
 
+>>> from dpsql.plan import Workload, select
 >>> strategy = select(Workload({"sex": 2, "age": 3}, [{"sex": "identity"}]))
 >>> [(block.attributes, block.factors, str(block.share)) for block in strategy.blocks]
 [(('sex',), {'sex': None}, '1')]
 """
 
-from dpsql.search.select import select
-from dpsql.strategy.product import Strategy
-from dpsql.workload.workload import Product, Workload
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpsql.search.select import select
+    from dpsql.strategy.product import Strategy
+    from dpsql.workload.workload import Product, Workload
 
 __all__ = ["Product", "Strategy", "Workload", "select"]
+
+
+def __getattr__(name: str) -> Any:
+    """Return what the package exports, on use: search and strategies import ``plan.noise_law``."""
+    if name == "select":
+        from dpsql.search.select import select
+
+        return select
+    if name == "Strategy":
+        from dpsql.strategy.product import Strategy
+
+        return Strategy
+    if name in ("Product", "Workload"):
+        from dpsql.workload import workload
+
+        return getattr(workload, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

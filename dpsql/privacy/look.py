@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Dense
+from dpsql.algebra.operator import Floats, Integers
 from dpsql.errors import InternalError
-from dpsql.learn.handle import Floats, Integers, Measured, Query
+from dpsql.learn.handle import Measured, Query
 from dpsql.plan.noise_law import Noise, law
 from dpsql.privacy.entropy import Bits
 from dpsql.privacy.filter import Filter, Run, require_amount

@@ -32,7 +32,7 @@ NEGLIGIBLE = 1e-13
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class CellBasis:
     """An orthonormal basis of one attribute's cells, in groups that its Grams treat alike.
 
     With G_f the Gram of factor f divided by the number of cells, and e any vector of group g:
@@ -89,7 +89,7 @@ def clipped(values: Array) -> Floats:
     return np.asarray(np.where(kept, values, 0.0), dtype=np.float64)
 
 
-def common_axis(operators: tuple[Operator, ...]) -> Axis | None:
+def common_axis(operators: tuple[Operator, ...]) -> CellBasis | None:
     """Return a basis for the factors of one attribute, None when they are too large to analyse."""
     n = operators[0].n
     points = [points_and_total(op) for op in operators]
@@ -97,16 +97,16 @@ def common_axis(operators: tuple[Operator, ...]) -> Axis | None:
         pairs = np.array([p for p in points if p is not None])
         values = np.stack([pairs[:, 0] / n + pairs[:, 1], pairs[:, 0] / n], axis=1)
         sizes = np.array([1.0, n - 1.0])
-        return Axis(values[:, : min(n, 2)], sizes[: min(n, 2)])
+        return CellBasis(values[:, : min(n, 2)], sizes[: min(n, 2)])
     if len(operators) == 1:
         values = spectrum(operators[0]) / n
-        return Axis(values[None], np.ones(len(values))) if len(values) == n else None
+        return CellBasis(values[None], np.ones(len(values))) if len(values) == n else None
     if n > SPECTRUM_LIMIT // 2 or len(operators) ** 2 * n > 2**24:
         return None
     return _mixed_axis(operators)
 
 
-def _mixed_axis(operators: tuple[Operator, ...]) -> Axis:
+def _mixed_axis(operators: tuple[Operator, ...]) -> CellBasis:
     """Return the eigenvectors of the normalised sum of the Grams, beside 1 if one is Total."""
     n = operators[0].n
     grams = [op.gram() / n for op in operators]
@@ -125,8 +125,8 @@ def _mixed_axis(operators: tuple[Operator, ...]) -> Axis:
     products = np.einsum("fne,hne->fhe", images, images, optimize=True)
     squares = np.einsum("fe,he->fhe", values, values)
     if np.allclose(products, squares, rtol=1e-9, atol=1e-12 * squares.max()):
-        return Axis(values, np.ones(n))
-    return Axis(values, np.ones(n), products)
+        return CellBasis(values, np.ones(n))
+    return CellBasis(values, np.ones(n), products)
 
 
 WORK_LIMIT = 2.0**27
@@ -149,7 +149,7 @@ def svd_bound(workload: Workload) -> float:
     mechanism"; HDMM, Theorem 12 for marginals.
     """
     used = [i for i, factors in enumerate(workload.factors) if factors]
-    union = _Union(
+    union = _Merged(
         tuple(workload.factors[i] for i in used),
         workload.index[:, used],
         np.asarray(workload.weights2, dtype=np.float64),
@@ -188,7 +188,7 @@ def operator_bound(workload: Operator) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Union:
+class _Merged:
     """Merged products: per attribute its factors, and which one each product uses (-1: Total)."""
 
     factors: tuple[tuple[Operator, ...], ...]
@@ -196,7 +196,7 @@ class _Union:
     weights2: Floats
     sizes: tuple[int, ...]
 
-    def axes(self) -> list[Axis] | None:
+    def axes(self) -> list[CellBasis] | None:
         """Return the basis of every attribute; the last factor of each is Total where used."""
         axes = []
         for i, factors in enumerate(self.factors):
@@ -226,7 +226,7 @@ class _Union:
             V += weight2 * reduce(_kron, terms, np.ones((1, 1)))
         return float(np.sqrt(clipped(np.linalg.eigvalsh(V))).sum() ** 2) / cells
 
-    def commuting_bound(self, axes: Sequence[Axis]) -> float | None:
+    def commuting_bound(self, axes: Sequence[CellBasis]) -> float | None:
         """Return the exact bound when every basis vector is an eigenvector, None if too long."""
         groups = math.prod(float(len(axis.sizes)) for axis in axes)
         if len(self.index) * groups <= WORK_LIMIT:
@@ -238,7 +238,7 @@ class _Union:
             return None
         return self.basis_bound(axes)
 
-    def basis_bound(self, axes: Sequence[Axis]) -> float:
+    def basis_bound(self, axes: Sequence[CellBasis]) -> float:
         """Return the bound of the module's docstring for the product of the attributes' bases.
 
         Basis vectors that differ from 1 on the attributes c see only the products that have no
@@ -249,7 +249,7 @@ class _Union:
         total = 0.0
         for component in self._components():
             inside = (self.index[:, list(component)] >= 0).all(axis=1)
-            seen = _Union(self.factors, self.index[inside], self.weights2[inside], self.sizes)
+            seen = _Merged(self.factors, self.index[inside], self.weights2[inside], self.sizes)
             total += seen._component_sum(axes, component)
         return total**2
 
@@ -261,7 +261,7 @@ class _Union:
         found = {c for support in supports for c in _subsets(support)}
         return iter(sorted(found))
 
-    def _component_sum(self, axes: Sequence[Axis], component: tuple[int, ...]) -> float:
+    def _component_sum(self, axes: Sequence[CellBasis], component: tuple[int, ...]) -> float:
         """Return the sum of (e'Ve)^(3/2) / ||Ve|| over the vectors of one component."""
         count = len(self.index)
         cells = math.prod(float(len(axes[i].sizes) - 1) for i in component)
@@ -281,14 +281,14 @@ class _Union:
             if products is None:
                 products = axis.values[:, None] * axis.values
             tables.append(products.reshape(f * f, -1))
-        both = _Union(self.factors, pairs, self.weights2[left] * self.weights2[right], self.sizes)
+        both = _Merged(self.factors, pairs, self.weights2[left] * self.weights2[right], self.sizes)
         squares = both._moments(axes, component, tables, pairs)
         kept = values > 0
         return float(sizes[kept] @ (values[kept] ** 1.5 / np.sqrt(squares[kept])))
 
     def _moments(
         self,
-        axes: Sequence[Axis],
+        axes: Sequence[CellBasis],
         component: tuple[int, ...],
         tables: Sequence[Floats],
         index: NDArray[np.int64],

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra import marginals
+from dpsql.algebra.operator import Floats
 from dpsql.plan.noise_law import Noise, law
-from dpsql.search.problem import Floats
 
 DENSE_LIMIT = 14
 """Most attributes for which every subset is a candidate block."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpsql.algebra.operator import Floats, Integers
 from dpsql.plan.noise_law import Noise, law
 from dpsql.search.opt0 import minimise
-from dpsql.search.problem import Floats, Problem
+from dpsql.search.problem import Problem
 from dpsql.strategy.product import Strategy, assemble
-from dpsql.strategy.quantise import Integers
 
 FEW_ROWS = 256
 """Most distinct queries."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dpsql.algebra.operator import Operator
+from dpsql.algebra.operator import Floats, Operator
 from dpsql.search.family import Family
 from dpsql.search.few import few_candidates, read_few
 from dpsql.search.joint import Objective
@@ -14,7 +14,7 @@ from dpsql.search.laplace import identity_candidates, room
 from dpsql.search.opt_kron import split_weights
 from dpsql.search.opt_m import search_weights
 from dpsql.search.pairing import paired_bound
-from dpsql.search.problem import Floats, Problem
+from dpsql.search.problem import Problem
 from dpsql.search.residual import (
     bounded_rows,
     initial_rows,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.operator import Floats, Integers
 from dpsql.search.invariant import Invariant, optimise
 from dpsql.search.reduction import (
     Reduction,
@@ -20,7 +21,7 @@ from dpsql.search.reduction import (
     reduce_group,
     size_of,
 )
-from dpsql.strategy.orbits import Floats, Integers, Orbits
+from dpsql.strategy.orbits import Orbits
 from dpsql.strategy.symmetric import CONSTANT, OrbitBlock, OrbitPart, SymmetricStrategy
 from dpsql.strategy.symmetric_forecast import invert
 from dpsql.workload.workload import Workload
@@ -60,7 +61,7 @@ class Symmetric:
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
+class _Solved:
     """The solution over some attributes, by their positions in the strategy."""
 
     axes: tuple[int, ...]
@@ -105,7 +106,7 @@ def _solve(
         steps = WORK_LIMIT * effort / size_of(orbits)[1] * STEPS[0]
         found = optimise(reduction, tol=tol, maxiter=int(np.clip(steps, *STEPS)))
         places = tuple(names.index(name) for name in reduction.names)
-        solved.append(_Group(places, reduction, found))
+        solved.append(_Solved(places, reduction, found))
         lower, upper = lower * found.lower, upper * found.upper
     block = _realise(tuple(names), solved)
     if block is None:
@@ -126,7 +127,7 @@ def _plan(
     return plan if tuples <= TUPLES_LIMIT and work <= WORK_LIMIT * effort else None
 
 
-def _realise(names: tuple[str, ...], solved: Sequence[_Group]) -> OrbitBlock | None:
+def _realise(names: tuple[str, ...], solved: Sequence[_Solved]) -> OrbitBlock | None:
     """Return integer rows near the solution, None where no grid keeps them independent."""
     orbits: list[Orbits] = [Orbits(np.zeros(1, dtype=np.int64))] * len(names)
     for group in solved:
@@ -158,7 +159,7 @@ def _independent(part: OrbitPart, orbits: Sequence[Orbits]) -> bool:
 
 
 def _combined(
-    solved: Sequence[_Group], orbits: Sequence[Orbits]
+    solved: Sequence[_Solved], orbits: Sequence[Orbits]
 ) -> Iterator[tuple[tuple[int, ...], Floats]]:
     """Yield the kinds and rows of all products of components, on raw sums and residual rows."""
     fills = [group.reduction.room() for group in solved]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpsql.algebra.operator import Floats, Integers
 from dpsql.search.reduction import Reduction
-from dpsql.strategy.orbits import Floats, Integers
 
 FLOOR = 1e-7
 """Least relative weight of an orbit tuple whose constraint is slack."""
@@ -49,7 +49,7 @@ class Invariant:
 
 
 @dataclass(frozen=True, slots=True)
-class _Batch:
+class _EqualSizes:
     """Components of equal size K: Grams (b, K, K), positions (b, K), copies (b,).
 
     ``roots`` (b, K, K) are the symmetric roots of the Grams.
@@ -74,7 +74,7 @@ def optimise(
     """
     batches, cells, room = _batches(reduction), reduction.cells, reduction.room()
     D = np.ones(len(cells)) if start is None else np.array(start, dtype=np.float64)
-    steps, lower = _Steps(), 0.0
+    steps, lower = _Acceleration(), 0.0
     best: Invariant | None = None
     for iteration in range(maxiter):
         spectra = [_spectrum(batch, D) for batch in batches]
@@ -92,7 +92,7 @@ def optimise(
     return Invariant(best.grams, min(lower, best.upper), best.upper, best.weights)
 
 
-class _Steps:
+class _Acceleration:
     """Anderson's acceleration of u <- u + 2 log x, u = log D, over the last few steps.
 
     A step that loses is taken back: a plain step from the best point follows, half as long if
@@ -137,7 +137,7 @@ def _normal(u: Floats, cells: Floats) -> Floats:
 
 
 def _dual(
-    batches: Sequence[_Batch],
+    batches: Sequence[_EqualSizes],
     spectra: Sequence[tuple[Floats, Floats]],
     cells: Floats,
     D: Floats,
@@ -152,7 +152,7 @@ def _dual(
     return total, x / (cells * D)
 
 
-def _batches(reduction: Reduction) -> list[_Batch]:
+def _batches(reduction: Reduction) -> list[_EqualSizes]:
     sizes: dict[int, list[int]] = {}
     for position, component in enumerate(reduction.components):
         sizes.setdefault(len(component.gram), []).append(position)
@@ -165,11 +165,11 @@ def _batches(reduction: Reduction) -> list[_Batch]:
         roots = (vectors * kept[:, np.newaxis, :]) @ vectors.transpose(0, 2, 1)
         where = np.array([parts[m].where for m in members])
         copies = np.array([float(parts[m].copies) for m in members])
-        batches.append(_Batch(members, grams, roots, where, copies))
+        batches.append(_EqualSizes(members, grams, roots, where, copies))
     return batches
 
 
-def _spectrum(batch: _Batch, D: Floats) -> tuple[Floats, Floats]:
+def _spectrum(batch: _EqualSizes, D: Floats) -> tuple[Floats, Floats]:
     """Return the roots of the eigenvalues, and the eigenvectors, of D^(1/2) V D^(1/2)."""
     roots = np.sqrt(D[batch.where])
     scaled = batch.grams * roots[:, :, np.newaxis] * roots[:, np.newaxis, :]
@@ -179,7 +179,7 @@ def _spectrum(batch: _Batch, D: Floats) -> tuple[Floats, Floats]:
 
 
 def _feasible(
-    batches: Sequence[_Batch],
+    batches: Sequence[_EqualSizes],
     spectra: Sequence[tuple[Floats, Floats]],
     room: Floats,
     D: Floats,
@@ -204,7 +204,7 @@ def _feasible(
     return grams, error
 
 
-def _in_order(batches: Sequence[_Batch], grams: Sequence[Floats]) -> tuple[Floats, ...]:
+def _in_order(batches: Sequence[_EqualSizes], grams: Sequence[Floats]) -> tuple[Floats, ...]:
     """Return the Grams of all batches in the order of the components."""
     found = {
         m: part

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.operator import Floats
 from dpsql.search import opt0 as p_identity
 from dpsql.search.family import Family
 from dpsql.search.opt0 import minimise
-from dpsql.search.problem import Floats, Problem
+from dpsql.search.problem import Problem
 from dpsql.strategy.product import NEGLIGIBLE, Strategy, assemble
 
 

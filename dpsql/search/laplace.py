@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpsql.algebra.operator import Operator
+from dpsql.algebra.operator import Floats, Operator
 from dpsql.search import opt0 as p_identity
 from dpsql.search.family import DENSE_LIMIT, Family
 from dpsql.search.few import few_candidates, read_few
@@ -22,7 +22,7 @@ from dpsql.search.joint import (
 )
 from dpsql.search.opt_kron import identity_unions, search_kron, search_union, split_weights
 from dpsql.search.opt_m import search_weights
-from dpsql.search.problem import Floats, Problem
+from dpsql.search.problem import Problem
 from dpsql.strategy.product import Strategy
 
 BLOCK_LIMIT = 1 << 22

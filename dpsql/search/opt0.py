@@ -144,7 +144,7 @@ MEMORY, SHORT_MEMORY = 10, 6
 
 
 @dataclass(frozen=True, slots=True)
-class _Gram:
+class _LossGram:
     """What the loss asks of a Gram V: its diagonal and V X."""
 
     diagonal: Floats
@@ -246,20 +246,20 @@ def optimise(
     return theta if value < V.diagonal.sum() else np.zeros_like(theta)
 
 
-def _wrap(gram: Floats | Operator) -> _Gram:
+def _wrap(gram: Floats | Operator) -> _LossGram:
     if isinstance(gram, Operator):
         if gram.n >= STRUCTURED_FROM and not isinstance(gram, Dense):
-            return _Gram(gram.column_l2sq().astype(np.float64), gram.gram_apply)
+            return _LossGram(gram.column_l2sq().astype(np.float64), gram.gram_apply)
         gram = gram.gram()
     explicit = np.ascontiguousarray(gram, dtype=np.float64)
-    return _Gram(explicit.diagonal(), explicit.__matmul__)
+    return _LossGram(explicit.diagonal(), explicit.__matmul__)
 
 
 def _small_inverse(theta: Floats) -> Floats:
     return np.asarray(np.linalg.inv(np.eye(len(theta)) + theta @ theta.T))
 
 
-def _evaluate(theta: Floats, V: _Gram) -> tuple[float, Floats]:
+def _evaluate(theta: Floats, V: _LossGram) -> tuple[float, Floats]:
     # With C = diag(s) V diag(s), B = (I + Theta Theta')^-1 and X = C Theta':
     # C Q = C - X B Theta and Theta Q C Q = B X' - B (Theta X) B Theta, with one product with V.
     s = 1 + theta.sum(axis=0)
@@ -271,7 +271,7 @@ def _evaluate(theta: Floats, V: _Gram) -> tuple[float, Floats]:
     return float(diagonal.sum()), 2 * (diagonal / s - first)
 
 
-def _descend(theta: Floats, V: _Gram, ftol: float, maxiter: int) -> tuple[float, Floats]:
+def _descend(theta: Floats, V: _LossGram, ftol: float, maxiter: int) -> tuple[float, Floats]:
     """Return (loss, Theta) where steps gain less than ``ftol``.
 
     Early stages descend over the entries themselves, which sets most of them to zero. Late ones
@@ -330,7 +330,7 @@ def _random_starts(n: int, base: int, fixed: bool, count: int, seed: int) -> Ite
         yield 0.5 * start * _windows(p, n) if scale is None else scale * start
 
 
-def _tiled_start(V: _Gram, seed: int) -> Floats:
+def _tiled_start(V: _LossGram, seed: int) -> Floats:
     """Return a start from the search on one tile of cells, and on groups of cells of all tiles.
 
     The tile is repeated; rows over groups, which join the tiles, get the best of some scales.
@@ -347,7 +347,7 @@ def _tiled_start(V: _Gram, seed: int) -> Floats:
     return min(starts, key=lambda theta: _evaluate(theta, V)[0])
 
 
-def _block(V: _Gram, begin: int, size: int) -> Floats:
+def _block(V: _LossGram, begin: int, size: int) -> Floats:
     """Return a diagonal block of V, a few columns at a time."""
     out = np.empty((size, size))
     for first in range(0, size, 128):

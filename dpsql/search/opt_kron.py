@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dpsql.algebra.operator import Floats
 from dpsql.plan.noise_law import law
 from dpsql.search import opt0 as p_identity
 from dpsql.search.family import Family
@@ -15,7 +16,7 @@ from dpsql.search.joint import (
     initial_thetas,
     random_thetas,
 )
-from dpsql.search.problem import Floats, Problem
+from dpsql.search.problem import Problem
 
 SWEEPS = 20
 

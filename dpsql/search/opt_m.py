@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.operator import Floats
 from dpsql.plan.noise_law import Noise, law
 from dpsql.search.family import Family
 from dpsql.search.joint import Found, Objective, Union
-from dpsql.search.problem import Floats
 
 FLOOR = 1e-12
 """Least weight relative to the largest: small weights fall to it and then count for nothing."""
@@ -132,7 +132,7 @@ Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class LocalOptimum:
     """A local optimum: its error, the sets it measures and their weights, which sum to one."""
 
     error: float
@@ -157,16 +157,16 @@ class WeightSearch:
         self.R = R[asked]
         self.noise = noise
         self.spent = 0.0
-        self.state = State(np.inf, np.arange(len(self.usable)), np.ones(len(self.usable)))
+        self.state = LocalOptimum(np.inf, np.arange(len(self.usable)), np.ones(len(self.usable)))
 
-    def descend(self, active: Indices, w: Floats, tol: float = 1e-7) -> State:
+    def descend(self, active: Indices, w: Floats, tol: float = 1e-7) -> LocalOptimum:
         """Return the local optimum reached from weights over some sets, without idle sets."""
         active, w = active[w > 0], w[w > 0]
         if not (self.rows[active].max(axis=0, initial=0.0) > 0).all():
-            return State(np.inf, active, w / w.sum())
+            return LocalOptimum(np.inf, active, w / w.sum())
         return self._finished(active, w[np.newaxis], tol)
 
-    def _finished(self, active: Indices, w: Floats, tol: float) -> State:
+    def _finished(self, active: Indices, w: Floats, tol: float) -> LocalOptimum:
         for _ in range(3):
             w = self._relax(w, self.rows[active][np.newaxis], 12, tol)[1]
             kept = w[0] > NEGLIGIBLE
@@ -174,14 +174,14 @@ class WeightSearch:
                 break
             active, w = active[kept], w[:, kept]
         errors, _, _ = evaluate(w, self.rows[active][np.newaxis], self.R, self.noise)
-        return State(float(errors[0]), active, w[0] / w[0].sum())
+        return LocalOptimum(float(errors[0]), active, w[0] / w[0].sum())
 
     def _relax(self, w: Floats, rows: Floats, cycles: int, tol: float) -> tuple[Floats, Floats]:
         errors, w, count = relax(w, rows, self.R, self.noise, cycles=cycles, tol=tol)
         self.spent += count * (OVERHEAD + TOUCH * rows.size)
         return errors, w
 
-    def shortlist(self, state: State) -> tuple[Indices, Floats]:
+    def shortlist(self, state: LocalOptimum) -> tuple[Indices, Floats]:
         """Return the sets whose addition alone helps most, best first, and with which weight."""
         precision = (state.w * state.w) @ self.rows[state.active]
         found = np.full((len(STEPS), len(self.rows)), np.inf)
@@ -199,7 +199,7 @@ class WeightSearch:
         return order, STEPS[found[:, order].argmin(axis=0)]
 
     def hops(
-        self, state: State, rng: np.random.Generator, order: Indices, steps: Floats
+        self, state: LocalOptimum, rng: np.random.Generator, order: Indices, steps: Floats
     ) -> tuple[Indices, Floats]:
         """Return a batch of starts near a state, shape (batch, sets): which sets, which weights.
 
@@ -224,25 +224,25 @@ class WeightSearch:
         active = np.concatenate([np.broadcast_to(state.active, (batch, k)), sets], axis=1)
         return active, np.concatenate([old, np.where(used, size, 0.0)], axis=1)
 
-    def best_hop(self, active: Indices, w: Floats, error: float) -> State:
+    def best_hop(self, active: Indices, w: Floats, error: float) -> LocalOptimum:
         """Return where the best of a batch of starts ends; hopeless ones are not finished."""
         rows = self.rows[active]
         errors, w = self._relax(w, rows, 2, GAIN * 1e-2)
         chosen = np.flatnonzero(errors < error * (1 + PROMISING))
         if not len(chosen):
-            return State(np.inf, active[0], w[0])
+            return LocalOptimum(np.inf, active[0], w[0])
         if len(chosen) < len(w):
             active, w, rows = active[chosen], w[chosen], rows[chosen]
         errors, w = self._relax(w, rows, 2, GAIN * 1e-2)
         best = int(errors.argmin())
         if errors[best] > error * (1 + GAIN):
-            return State(np.inf, active[best], w[best])
+            return LocalOptimum(np.inf, active[best], w[best])
         kept = w[best] > NEGLIGIBLE
         return self._finished(active[best][kept], w[best][np.newaxis, kept], 1e-7)
 
     def climb(
-        self, state: State, rng: np.random.Generator, seconds: float, patience: float
-    ) -> State:
+        self, state: LocalOptimum, rng: np.random.Generator, seconds: float, patience: float
+    ) -> LocalOptimum:
         """Hop from a local optimum to better ones, for some nominal time or while it pays."""
         end = self.spent + seconds
         order, steps = self.shortlist(state)
@@ -279,7 +279,7 @@ class WeightSearch:
         began: float,
         seconds: float,
         patience: float,
-    ) -> State:
+    ) -> LocalOptimum:
         """Climb a little from every start, more from the better half, and most from the best."""
         size = len(self.usable)
         found = []

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Dense, Identity, IdentityTotal
 from dpsql.algebra.groups import Groups
-from dpsql.algebra.operator import Operator
-from dpsql.strategy.product import Noise
+from dpsql.algebra.operator import Floats, Operator
+from dpsql.plan.noise_law import Noise
 from dpsql.workload.workload import Workload
 
-Floats: TypeAlias = NDArray[np.float64]
 Masks: TypeAlias = NDArray[np.int64]
 
 PLANNED = 1 << 13
@@ -144,7 +143,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Batch:
+class SupportStack:
     """Groups of equal shape: G supports of e attributes with m products each.
 
     ``which`` (G, m, e) points into the concatenated tables of all attributes, ``weights2`` has
@@ -200,7 +199,7 @@ class Components:
         return R
 
     @cached_property
-    def _batches(self) -> list[Batch]:
+    def _batches(self) -> list[SupportStack]:
         """All groups; those with as many attributes and products together."""
         used = self.index.max(axis=0, initial=-1) + 2
         ends = np.cumsum(used)
@@ -209,7 +208,7 @@ class Components:
         for group in self.groups:
             shapes.setdefault((len(group.axes), len(group.members)), []).append(group)
         return [
-            Batch(
+            SupportStack(
                 np.array([flat[g.members][:, list(g.axes)] for g in alike], dtype=np.intp),
                 np.array([self.weights2[g.members] for g in alike]),
                 np.array([g.positions for g in alike]),

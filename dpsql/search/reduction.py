@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dpsql.algebra.blocks import Identity, IdentityTotal, Total
-from dpsql.algebra.operator import Operator
-from dpsql.strategy.orbits import Floats, Integers, Orbits, find_orbits
+from dpsql.algebra.operator import Floats, Integers, Operator
+from dpsql.strategy.orbits import Orbits, find_orbits
 from dpsql.strategy.symmetric import CONSTANT
 from dpsql.workload.workload import Workload
 
@@ -55,7 +55,7 @@ class Reduction:
 
 
 @dataclass(frozen=True, slots=True)
-class _Axis:
+class _FactorTables:
     """Factor tables of one attribute, the last entry for Total."""
 
     orbits: Orbits
@@ -63,7 +63,7 @@ class _Axis:
     inside: Floats
 
     @classmethod
-    def read(cls, orbits: Orbits, operators: Sequence[Operator]) -> _Axis:
+    def read(cls, orbits: Orbits, operators: Sequence[Operator]) -> _FactorTables:
         k, roots = len(orbits.sizes), np.sqrt(orbits.sizes)
         constant = np.ones((len(operators) + 1, k, k))
         inside = np.zeros((len(operators) + 1, len(orbits.wide)))
@@ -136,7 +136,7 @@ def reduce_group(
 
     ``weights`` has one entry per merged product of the workload.
     """
-    tables = [_Axis.read(o, workload.factors[i]) for o, i in zip(orbits, axes, strict=True)]
+    tables = [_FactorTables.read(o, workload.factors[i]) for o, i in zip(orbits, axes, strict=True)]
     index = workload.index[:, axes]
     index = np.where(index < 0, [len(workload.factors[i]) for i in axes], index)
     names = tuple(workload.attributes[i] for i in axes)
@@ -149,7 +149,7 @@ def reduce_group(
 
 @dataclass(frozen=True, slots=True)
 class _Builder:
-    tables: Sequence[_Axis]
+    tables: Sequence[_FactorTables]
     orbits: tuple[Orbits, ...]
     grid: Integers = field(init=False)
 

@@ -12,13 +12,14 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpsql.algebra.operator import Floats, Integers
 from dpsql.plan.noise_law import GAUSSIAN
 from dpsql.search.bounds import operator_bound
 from dpsql.search.joint import minimise_log, normalised_gram, shared_groups
-from dpsql.search.problem import Floats, Problem
+from dpsql.search.problem import Problem
 from dpsql.strategy.axis import Axis, residual_axis
 from dpsql.strategy.product import Block, Strategy, shares
-from dpsql.strategy.quantise import Integers, bits_for, quantise
+from dpsql.strategy.quantise import bits_for, quantise
 
 MIXED = (0.0, 1e-5, 1e-4, 1e-3, 1e-2)
 """Parts of the identity mixed into rows that degenerate when they are rounded."""
@@ -28,7 +29,7 @@ RIDGE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class Traces:
     """Per attribute the traces of all factors, the inverse Gram and 1'K1."""
 
     t: list[Floats]
@@ -36,10 +37,10 @@ class Tables:
     tau: Floats
 
 
-def identity_tables(problem: Problem) -> Tables:
+def identity_tables(problem: Problem) -> Traces:
     """Return the tables of K = I everywhere."""
     t, r = problem.identity_tables()
-    return Tables(t, r, np.array(problem.sizes, dtype=np.float64))
+    return Traces(t, r, np.array(problem.sizes, dtype=np.float64))
 
 
 def prices(problem: Problem, tau: Floats) -> Floats:
@@ -51,7 +52,7 @@ def _inside(problem: Problem) -> list[list[int]]:
     return [problem.axes(mask) for mask in problem.components.masks]
 
 
-def planned_error(problem: Problem, tables: Tables) -> float:
+def planned_error(problem: Problem, tables: Traces) -> float:
     """Return the least error at unit budget, (sum_c sqrt(R_c p_c))^2."""
     R = problem.components.values(tables.t, tables.r)
     return float(np.sqrt(R * prices(problem, tables.tau)).sum() ** 2)
@@ -93,12 +94,12 @@ def optimise_rows(
 
     The rows A_i have unit L2 columns; attributes that share a start share the result.
     """
-    search = _Joint(problem, rows)
+    search = _JointDescent(problem, rows)
     x = minimise_log(search.evaluate, search.start, ftol, maxiter, signed=True)
     return search.unpack(x)
 
 
-class _Joint:
+class _JointDescent:
     """The planned error as a function of the rows, columns of any length."""
 
     def __init__(self, problem: Problem, rows: Sequence[Floats | None]) -> None:

@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.operator import Integers
 from dpsql.errors import ProgrammingError
 from dpsql.plan.noise_law import LAPLACE, Noise, is_law, law
 from dpsql.search.bounds import svd_bound
@@ -17,7 +18,7 @@ from dpsql.search.problem import Problem
 from dpsql.strategy.convention import unit_error
 from dpsql.strategy.kinds import AnyStrategy
 from dpsql.strategy.product import Block, Strategy, assemble
-from dpsql.strategy.quantise import Integers, bits_for, column_norm, quantise
+from dpsql.strategy.quantise import bits_for, column_norm, quantise
 from dpsql.workload.workload import Product, Workload
 
 MECHANISMS = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.operator import Floats, Integers
 from dpsql.plan.noise_law import LAPLACE
 from dpsql.search.family import Family
 from dpsql.search.gaussian import FixedRows
@@ -12,8 +13,8 @@ from dpsql.search.joint import Union, descend
 from dpsql.search.laplace import room
 from dpsql.search.opt_kron import split_weights
 from dpsql.search.opt_m import search_weights
-from dpsql.search.problem import Floats, Problem
-from dpsql.strategy.product import Integers, Strategy, assemble
+from dpsql.search.problem import Problem
+from dpsql.strategy.product import Strategy, assemble
 from dpsql.strategy.quantise import column_norm, rank_of
 from dpsql.workload.workload import Workload
 

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Identity, Prefix
 from dpsql.algebra.groups import Groups
-from dpsql.algebra.operator import Columns, Operator
+from dpsql.algebra.operator import Columns, Floats, Integers, Operator
 from dpsql.algebra.ranges import AllRange, Ranges
-from dpsql.strategy.product import Integers
 from dpsql.strategy.quantise import (
     extended_diagonal_inverse,
     is_diagonal,
@@ -22,7 +21,6 @@ from dpsql.strategy.quantise import (
     upper_inverse,
 )
 
-Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.int64]
 
 REMEMBERED_FROM = 1024

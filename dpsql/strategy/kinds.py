@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from dpsql.algebra.operator import Integers
 from dpsql.strategy.forecast import Forecast
-from dpsql.strategy.product import Block, Integers, Strategy
+from dpsql.strategy.product import Block, Strategy
 from dpsql.strategy.queries import QueriesStrategy, QueryBlock
 from dpsql.strategy.queries_solve import QueriesForecast
 from dpsql.strategy.symmetric import OrbitBlock, SymmetricStrategy

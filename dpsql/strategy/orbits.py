@@ -10,15 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpsql.algebra.operator import Array, Operator
-
-Floats: TypeAlias = NDArray[np.float64]
-Integers: TypeAlias = NDArray[np.int64]
+from dpsql.algebra.operator import Array, Floats, Integers, Operator
 
 TOLERANCE = 1e-12
 """Relative difference below which two entries of a Gram matrix are equal."""

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.operator import Integers
 from dpsql.plan.noise_law import Noise, is_law, law
-from dpsql.strategy.quantise import Integers, bits_for, column_norm, quantise
+from dpsql.strategy.quantise import bits_for, column_norm, quantise
 
 if TYPE_CHECKING:
     from dpsql.strategy.forecast import Forecast
     from dpsql.workload.workload import Workload
 
-__all__ = ["Block", "Integers", "Noise", "Strategy", "assemble", "residual_rows", "shares"]
+__all__ = ["Block", "Strategy", "assemble", "residual_rows", "shares"]
 
 SCALE_BITS = 30
 """Significant bits of a noise scale; the rounding is towards more noise."""

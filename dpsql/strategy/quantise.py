@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.operator import Floats, Integers
 from dpsql.plan.noise_law import Noise, law
-
-Floats: TypeAlias = NDArray[np.float64]
 
 BASE = 128
 """Size up to which a triangular matrix is inverted as a whole."""
@@ -61,8 +60,6 @@ def upper_inverse(U: Floats) -> Floats:
     out[:h, h:] = -(out[:h, :h] @ (U[:h, h:] @ out[h:, h:]))
     return out
 
-
-Integers: TypeAlias = NDArray[np.int64]
 
 LEVEL_PASSES = 4
 """Single-unit corrections per column that bring its squared norm back to its target."""

@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Identity
-from dpsql.algebra.operator import Operator
+from dpsql.algebra.operator import Integers, Operator
 from dpsql.algebra.worst import worst_cell
 from dpsql.plan.noise_law import Noise, is_law, law
 from dpsql.strategy.product import round_up
-from dpsql.strategy.quantise import Integers
 from dpsql.workload.workload import Product, Workload
 
 if TYPE_CHECKING:

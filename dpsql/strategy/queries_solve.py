@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.operator import Floats
 from dpsql.errors import ProgrammingError
 from dpsql.strategy.queries import QueriesStrategy, QueryBlock, product_names
 from dpsql.workload.workload import Product
-
-Floats = NDArray[np.float64]
 
 SINGULAR = 1e-10
 """Relative size below which an eigenvalue counts as zero: some query is a sum of others."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.kron import contract
-from dpsql.algebra.operator import Operator
+from dpsql.algebra.operator import Floats, Operator
 from dpsql.plan.plan import Part
 from dpsql.strategy.axis import Axis
 from dpsql.strategy.forecast import Forecast, group_single_rows
@@ -20,8 +20,6 @@ from dpsql.strategy.queries import QueriesStrategy
 from dpsql.strategy.queries_solve import QueriesEstimate, reconstruct_queries
 from dpsql.strategy.symmetric_solve import SymmetricEstimate, reconstruct_symmetric
 from dpsql.workload.workload import Product
-
-Floats: TypeAlias = NDArray[np.float64]
 
 GRID_LIMIT = 1 << 24
 """Largest table of all combinations of distinct rows that is filled to answer one-row products."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpsql.algebra.blocks import Total
-from dpsql.algebra.operator import Operator
+from dpsql.algebra.operator import Floats, Integers, Operator
 from dpsql.errors import ProgrammingError
 from dpsql.strategy.forecast import group_single_rows
-from dpsql.strategy.orbits import Floats, Integers, Orbits
+from dpsql.strategy.orbits import Orbits
 from dpsql.strategy.symmetric import CONSTANT, OrbitPart, SymmetricStrategy
 from dpsql.workload.workload import Product
 
@@ -37,7 +37,7 @@ class Inverse:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RowPairs:
     """Distinct pairs of rows on one attribute and which one each row uses.
 
     ``left`` and ``right`` (u, k) are on raw orbit sums, ``cross`` (u, wide) the inner product
@@ -50,7 +50,7 @@ class Asked:
     place: Integers
 
     @classmethod
-    def gather(cls, left: Floats, right: Floats, cross: Floats) -> Asked:
+    def gather(cls, left: Floats, right: Floats, cross: Floats) -> RowPairs:
         """Return the distinct pairs among rows."""
         table = np.concatenate([left, right, cross], axis=1)
         _, first, place = np.unique(table, axis=0, return_index=True, return_inverse=True)
@@ -141,7 +141,7 @@ class SymmetricForecast:
         asked = []
         for axis in range(len(self.orbits)):
             means, spread = self.parts(axis, self.factor(product, axis))
-            asked.append(Asked.gather(means, means, spread))
+            asked.append(RowPairs.gather(means, means, spread))
         return np.maximum(self._grid(asked), 0.0)
 
     def covariance(self, left: Product, right: Product) -> Floats:
@@ -162,7 +162,7 @@ class SymmetricForecast:
         asked = self._asked(left, right)
         return self._rows(asked, np.array(np.broadcast_arrays(*(a.place for a in asked))))
 
-    def _asked(self, left: Product, right: Product) -> list[Asked]:
+    def _asked(self, left: Product, right: Product) -> list[RowPairs]:
         asked = []
         for axis, orbits in enumerate(self.orbits):
             P, Q = self.factor(left, axis), self.factor(right, axis)
@@ -172,7 +172,7 @@ class SymmetricForecast:
             else:
                 cross = orbits.cross(P, Q)
             p, q = (np.broadcast_to(x, (len(cross), x.shape[1])) for x in (p, q))
-            asked.append(Asked.gather(p, q, cross))
+            asked.append(RowPairs.gather(p, q, cross))
         return asked
 
     def total(self, product: Product) -> float:
@@ -213,18 +213,18 @@ class SymmetricForecast:
         for axis in range(len(self.orbits)):
             found = [self.parts(axis, self.factor(product, axis)) for product in products]
             means = np.concatenate([m for m, _ in found])
-            asked.append(Asked.gather(means, means, np.concatenate([s for _, s in found])))
+            asked.append(RowPairs.gather(means, means, np.concatenate([s for _, s in found])))
         places, back = np.unique(np.array([a.place for a in asked]), axis=1, return_inverse=True)
         return np.maximum(self._rows(asked, places)[back.reshape(-1)], 0.0)
 
-    def _grid(self, asked: Sequence[Asked]) -> Floats:
+    def _grid(self, asked: Sequence[RowPairs]) -> Floats:
         """Return the covariance of every combination of rows, flat."""
         shape = [len(a.left) for a in asked]
         places = np.indices(shape).reshape(len(shape), -1)
         distinct = self._rows(asked, places).reshape(shape)
         return distinct[np.ix_(*(a.place for a in asked))].reshape(-1)
 
-    def _rows(self, asked: Sequence[Asked], places: Integers) -> Floats:
+    def _rows(self, asked: Sequence[RowPairs], places: Integers) -> Floats:
         """Return the covariance of rows given by the pair they use on each attribute."""
         out = np.zeros(places.shape[1])
         for part in self.measured.values():
@@ -239,7 +239,7 @@ class SymmetricForecast:
                 out[used] += scale[used] * means / self.inverse(part).unit
         return out * self.noise[0]
 
-    def _quadratic(self, part: OrbitPart, asked: Sequence[Asked], places: Integers) -> Floats:
+    def _quadratic(self, part: OrbitPart, asked: Sequence[RowPairs], places: Integers) -> Floats:
         """Return a'(R'R)^-1 b for the Kronecker products a, b of the rows at places."""
         root = self.inverse(part).root
         if not asked:

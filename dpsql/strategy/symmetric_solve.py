@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.operator import Operator
+from dpsql.algebra.operator import Floats, Operator
 from dpsql.strategy.forecast import group_single_rows
-from dpsql.strategy.orbits import Floats, Orbits
+from dpsql.strategy.orbits import Orbits
 from dpsql.strategy.symmetric import SymmetricStrategy, slot, wide_cells
 from dpsql.strategy.symmetric_forecast import SymmetricForecast
 from dpsql.workload.workload import Product

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Integers = NDArray[np.int64]
+from dpsql.algebra.operator import Integers
 
 TOTAL_BITS = 24
 """Bits of the weights of one row over all nodes of a block together."""

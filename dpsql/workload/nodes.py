@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.operator import Operator
+from dpsql.algebra.operator import Floats, Operator
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins, IntegerRange
 from dpsql.workload.cells import Nodes, grid_for
 from dpsql.workload.term import Polynomial, Term
-
-Floats = NDArray[np.float64]
 
 
 def find_nodes(

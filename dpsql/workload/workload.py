@@ -67,7 +67,7 @@ class Workload:
     ) -> None:
         self._domain = _checked_domain(domain)
         self._pinned = frozenset(pinned)
-        reader = _Reader(self._domain, self._pinned)
+        reader = _ProductReader(self._domain, self._pinned)
         self._products = tuple(reader.product(item) for item in products)
         if not self._products:
             _refuse("the workload is empty", "give at least one product")
@@ -155,7 +155,7 @@ class Workload:
         return f"Workload({self._domain}, {len(self._products)} products, {self.rows} rows)"
 
 
-class _Reader:
+class _ProductReader:
     """Turn what the caller wrote into operators, each distinct object once."""
 
     def __init__(self, domain: dict[str, int], pinned: frozenset[str]) -> None:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.kron import kron_apply
-from dpsql.algebra.operator import Operator
+from dpsql.algebra.operator import Floats, Integers, Operator
 from dpsql.errors import BudgetExceeded
 from dpsql.learn.candidates import norm
-from dpsql.learn.handle import Candidate, Floats, Integers, Measured, Query
+from dpsql.learn.handle import Candidate, Measured, Query
 from dpsql.learn.targets import products_of
 from dpsql.plan.noise_law import Noise
 from dpsql.workload.term import Pattern

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dpsql.algebra.operator import Floats
 from dpsql.errors import ProgrammingError
-from dpsql.learn.handle import Candidate, Floats, Measured, Query
+from dpsql.learn.handle import Candidate, Measured, Query
 from dpsql.learn.relaxed import ProductMixture, fit_mixture, softmax_blocks, softmax_pull
 from dpsql.learn.transcript import error_statements
 from dpsql.learn.whole_marginals import Backend, Graphical, Mixture, closure, run_marginals

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from dpsql.algebra.blocks import Dense, Identity, Prefix
+from dpsql.algebra.operator import Floats
 from dpsql.errors import OperationalError, ProgrammingError
-from dpsql.learn.handle import Candidate, Floats, Query
+from dpsql.learn.handle import Candidate, Query
 from dpsql.learn.predicates import leave_one_out
 from dpsql.learn.relaxed import ProductMixture
 from dpsql.learn.targets import Targets, products_of

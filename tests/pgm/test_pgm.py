@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Dense, Identity, Prefix
+from dpsql.algebra.operator import Floats
 from dpsql.errors import OperationalError, ProgrammingError
-from dpsql.learn.handle import Candidate, Floats, Measured
+from dpsql.learn.handle import Candidate, Measured
 from dpsql.pgm.linear import adjoint, apply, clique_of, estimate_total, norm2, whole_marginal
 from dpsql.pgm.model import GraphicalModel, fit, fit_apart
 from dpsql.pgm.tree import ModelTooLarge, junction_tree, model_cells

@@ -7,10 +7,11 @@ from functools import reduce
 import numpy as np
 import pytest
 
+from dpsql.algebra.operator import Floats
 from dpsql.search import opt0 as p_identity
 from dpsql.search.family import Family
 from dpsql.search.joint import Objective, Union, descend, realise
-from dpsql.search.problem import Floats, Problem
+from dpsql.search.problem import Problem
 from dpsql.strategy.convention import unit_error
 from dpsql.workload.workload import Workload
 

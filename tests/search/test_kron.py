@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dpsql.algebra.operator import Floats
 from dpsql.search import opt0 as p_identity
 from dpsql.search.family import Family
 from dpsql.search.joint import Objective, Union, initial_thetas
 from dpsql.search.opt_kron import cycle, kron_family, search_kron
-from dpsql.search.problem import Floats, Problem
+from dpsql.search.problem import Problem
 from dpsql.workload.workload import Workload
 
 WORKLOAD = Workload(

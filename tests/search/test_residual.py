@@ -15,7 +15,7 @@ from dpsql.search.bounds import svd_bound
 from dpsql.search.gaussian import kron_strategy
 from dpsql.search.problem import Problem
 from dpsql.search.residual import (
-    _Joint,
+    _JointDescent,
     identity_tables,
     initial_rows,
     optimise_rows,
@@ -79,7 +79,7 @@ def test_cell_variances_of_marginals() -> None:
 
 def test_joint_gradient() -> None:
     problem = Problem(MIXED, "gaussian")
-    search = _Joint(problem, initial_rows(problem))
+    search = _JointDescent(problem, initial_rows(problem))
     rng = np.random.default_rng(0)
     x = search.start + 0.05 * rng.normal(size=len(search.start))
     _, gradient = search.evaluate(x)
@@ -101,7 +101,7 @@ def test_joint_dominates_and_is_realised() -> None:
     kron = unit_error(kron_strategy(problem), MIXED)
     assert planned["joint"] <= planned["apart"] * (1 + 1e-4)
     assert planned["joint"] < kron
-    search = _Joint(problem, optimise_rows(problem, start))
+    search = _JointDescent(problem, optimise_rows(problem, start))
     assert planned["joint"] == pytest.approx(search.evaluate(search.start)[0], rel=2e-3)
 
 

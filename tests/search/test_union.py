@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from dpsql.algebra.operator import Floats
 from dpsql.plan.noise_law import Noise
 from dpsql.search.family import Family
 from dpsql.search.joint import Objective
 from dpsql.search.opt_kron import identity_unions, maximal, search_union, split_weights
-from dpsql.search.problem import Floats, Problem
+from dpsql.search.problem import Problem
 from dpsql.workload.workload import Workload
 
 DISJOINT = Workload(

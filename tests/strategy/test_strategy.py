@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpsql.algebra.operator import Integers
 from dpsql.plan.noise_law import Noise
 from dpsql.strategy.product import (
     Block,
@@ -19,7 +20,7 @@ from dpsql.strategy.product import (
     round_up,
     shares,
 )
-from dpsql.strategy.quantise import Integers, column_norm, level_l2, quantise
+from dpsql.strategy.quantise import column_norm, level_l2, quantise
 
 
 def example(noise: Noise) -> Strategy:

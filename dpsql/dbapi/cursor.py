@@ -19,10 +19,8 @@ from dpsql.dbapi.script import (
 from dpsql.dbapi.show import describe, facts_of, show
 from dpsql.engine.terms import Terms
 from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError
-from dpsql.sql.bulk import uncollected
-from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parameters import bind_parameters
-from dpsql.sql.parse import MAX_TEXT, Statement, parse
+from dpsql.sql.lexemes import bind_parameters, split_statements
+from dpsql.sql.parse import MAX_TEXT, Statement, parse, uncollected
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection

@@ -49,11 +49,10 @@ from dpsql.privacy.filter import Run
 from dpsql.privacy.ledger import Entry, Ledger, Receipt, Status
 from dpsql.privacy.look import open_handle, open_sums
 from dpsql.privacy.measure import Vaults, certify, measure, read_public, stored_name
-from dpsql.sql.bulk import uncollected
 from dpsql.sql.clauses import Cut, read_choice, read_positive, read_truncation
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
-from dpsql.sql.parse import Statement, parse_select, reparse
+from dpsql.sql.parse import Statement, parse_select, reparse, uncollected
 from dpsql.sql.products import Compiler
 from dpsql.sql.synthetic import Creation, Materialisation
 from dpsql.strategy.solve import estimate

@@ -12,7 +12,7 @@ from dpsql.sql.compiled import Compiled
 from dpsql.sql.names import PublicRows
 from dpsql.sql.parse import FORM, Statement
 from dpsql.sql.products import Compiler
-from dpsql.sql.relations import Leaf, Rows
+from dpsql.sql.relations import Leaf, PrivateRows
 from dpsql.sql.shape import Shape
 
 
@@ -68,7 +68,7 @@ def _compose(shape: Shape, tree: exp.Expr) -> Compiled:
     if isinstance(found, Leaf):
         shape.check_unused()
         return Compiled(body, (shape.compiler.compile(found.query),))
-    if isinstance(found, Rows):
+    if isinstance(found, PrivateRows):
         shape.tables.refuse_rows(tree)
     known = shape.tables.known(found)
     shape.check_unused()

@@ -19,8 +19,7 @@ from sqlglot import exp
 
 from dpsql.catalog import Column
 from dpsql.errors import Span
-from dpsql.sql.edges import check_constant, check_edges, check_literals
-from dpsql.sql.growth import check_growth
+from dpsql.sql.edges import check_constant, check_edges, check_growth, check_literals
 from dpsql.sql.language import check_scalar
 from dpsql.sql.names import Scope
 from dpsql.sql.query import Condition, Coupled, Expression, Query
@@ -125,7 +124,7 @@ ORDERED = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Classes:
+class CellClasses:
     """The cells of a column that a condition cannot tell apart.
 
     ``labels`` gives the class of every cell, ``values`` the values of the parts on every class.
@@ -135,7 +134,7 @@ class Classes:
     values: tuple[tuple[Any, ...], ...]
 
 
-def classify(columns: Sequence[Sequence[Any]], size: int) -> Classes:
+def classify(columns: Sequence[Sequence[Any]], size: int) -> CellClasses:
     """Group cells by the values of several expressions on them; NULL is a value like others.
 
     >>> classify([[True, False, True], [1, 1, 1]], 3).labels.tolist()
@@ -145,10 +144,10 @@ def classify(columns: Sequence[Sequence[Any]], size: int) -> Classes:
     labels = np.empty(size, dtype=np.int64)
     for cell, values in enumerate(zip(*columns, strict=True)):
         labels[cell] = found.setdefault(tuple((type(v), v) for v in values), len(found))
-    return Classes(labels, tuple(tuple(value for _, value in key) for key in found))
+    return CellClasses(labels, tuple(tuple(value for _, value in key) for key in found))
 
 
-def check_combinations(classes: Mapping[str, Classes], span: Span) -> None:
+def check_combinations(classes: Mapping[str, CellClasses], span: Span) -> None:
     """Refuse a condition over too many combinations of values.
 
     Raises: ProgrammingError (E_TOO_LARGE).

@@ -3,12 +3,15 @@
 DuckDB itself evaluates them, in a sealed connection that holds nothing but declared values, so the
 semantics (three-valued logic, collation, rounding) are exactly DuckDB's. Results are cached by
 canonical text: a workload of thousands of statements has few distinct predicates.
+
+What the declared domains decide about a query by themselves is said in words: a number that is 0 by
+declaration looks like any other 0 otherwise.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.catalog import Column
+from dpsql.catalog.describe import describe_values
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sealed import EvaluationError, Sealed
-from dpsql.sql.query import Expression, Lookup
+from dpsql.sql.query import Condition, Coupled, Expression, Lookup, Query
+from dpsql.workload.term import Pattern
 
 Mask = NDArray[np.bool_]
 
@@ -33,7 +38,7 @@ _SQL_TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Operand:
     """The values an expression is evaluated on: the cells of a column, or one constant row.
 
     With a ``lookup`` they are the pairs of a cell and a public row that fit together.
@@ -60,7 +65,7 @@ class Evaluator:
         self._masks: dict[Hashable, Mask] = {}
         self._values: dict[Hashable, tuple[str, tuple[Any, ...]]] = {}
 
-    def prepare(self, source: Source, conditions: Iterable[Expression]) -> None:
+    def prepare(self, source: Operand, conditions: Iterable[Expression]) -> None:
         """Evaluate many conditions in a few queries; later look-ups are free.
 
         Raises: ProgrammingError (E_DOMAIN_EVAL) with the caret at the failing condition.
@@ -73,16 +78,16 @@ class Evaluator:
         for first in range(0, len(pending), BATCH):
             self._evaluate_masks(source, pending[first : first + BATCH])
 
-    def mask(self, source: Source, condition: Expression) -> Mask:
+    def mask(self, source: Operand, condition: Expression) -> Mask:
         """Where the condition is TRUE; shape (items of the source,)."""
         self.prepare(source, [condition])
         return self._masks[source.key(), condition.sql]
 
-    def cells(self, source: Source) -> NDArray[np.int64] | None:
+    def cells(self, source: Operand) -> NDArray[np.int64] | None:
         """The cell of every item of a source, None when the items are the cells themselves."""
         return self._domain_table(source)[1]
 
-    def values(self, source: Source, key: Expression) -> tuple[str, tuple[Any, ...]]:
+    def values(self, source: Operand, key: Expression) -> tuple[str, tuple[Any, ...]]:
         """The DuckDB type of an expression and its value on every item."""
         name = (source.key(), key.sql)
         if name not in self._values:
@@ -98,7 +103,7 @@ class Evaluator:
             self._values[name] = (rows[0][1] if rows else "VARCHAR", values)
         return self._values[name]
 
-    def numbers(self, source: Source, expression: Expression) -> NDArray[Any]:
+    def numbers(self, source: Operand, expression: Expression) -> NDArray[Any]:
         """The value of a number on every item, 0 where it is NULL; whole where all values are.
 
         Raises: ProgrammingError (E_DOMAIN_EVAL).
@@ -140,7 +145,7 @@ class Evaluator:
                 hint=f"DuckDB says: {_first_line(error)}",
             ) from None
 
-    def _evaluate_masks(self, source: Source, batch: list[Expression]) -> None:
+    def _evaluate_masks(self, source: Operand, batch: list[Expression]) -> None:
         table = self._domain_table(source)[0]
         tests = ", ".join(f"coalesce(CAST(({c.sql}) AS BOOLEAN), FALSE)" for c in batch)
         try:
@@ -169,7 +174,7 @@ class Evaluator:
                 span=expression.span,
             ) from None
 
-    def _domain_table(self, source: Source) -> tuple[str, NDArray[np.int64] | None]:
+    def _domain_table(self, source: Operand) -> tuple[str, NDArray[np.int64] | None]:
         name = source.key()
         if name not in self._tables:
             known = f"d{len(self._tables)}"
@@ -216,3 +221,76 @@ def _domain_columns(column: Column | None) -> dict[str, tuple[str, Sequence[obje
     if column is None:
         return {"i": ("BIGINT", [0])}
     return {"i": ("BIGINT", range(column.size)), "v": (_SQL_TYPES[column.type], column.cells)}
+
+
+LONGEST = 60
+"""Characters of a condition that are repeated."""
+
+
+def find_decided(
+    query: Query,
+    source: Callable[[str | None], Operand],
+    evaluator: Evaluator,
+    patterns: Mapping[tuple[Coupled, ...], Pattern],
+) -> tuple[str, ...]:
+    """Conditions that no declared value meets, and literals that no column can hold."""
+    found: dict[str, None] = {}
+    never: set[Expression] = set()
+    for column, conditions in _by_column(query):
+        values = source(column)
+        empty = [c for c in conditions if not evaluator.mask(values, c).any()]
+        mask = evaluator.mask(values, conditions[0])
+        for each in conditions[1:]:
+            mask = mask & evaluator.mask(values, each)
+        if not mask.any():
+            found[_never(empty[:1] or conditions, values)] = None
+            never.update(empty[:1])
+    for coupled, pattern in patterns.items():
+        if not pattern.truth.any():
+            said = _text(each.span for each in coupled)
+            found[f"{said} holds for no declared values: 0 by declaration"] = None
+    for each in query.expressions():
+        for literal in () if each in never else each.undeclared:
+            found[_undeclared(literal, source(each.column))] = None
+    return tuple(found)
+
+
+def _by_column(query: Query) -> Iterator[tuple[str, list[Expression]]]:
+    """The conditions on each column that have to hold together."""
+    groups: list[tuple[Condition, ...]] = [query.where]
+    for aggregate in query.aggregates:
+        (own, *others) = aggregate.summands
+        shared = (*query.where, *aggregate.conditions)
+        groups.append(shared if others else (*shared, *own.conditions))
+    for group in dict.fromkeys(groups):
+        singles = [each for each in group if isinstance(each, Expression)]
+        for column in dict.fromkeys(each.column for each in singles):
+            if column is not None:
+                yield column, [each for each in singles if each.column == column]
+
+
+def _never(conditions: Sequence[Expression], source: Operand) -> str:
+    assert source.column is not None
+    known = f"{printable(source.column.name)} ({describe_values(source.column)})"
+    with_rows = " with a public row" if source.lookup is not None else ""
+    said = _text(each.span for each in conditions)
+    return f"{said} holds for no declared value of {known}{with_rows}: 0 by declaration"
+
+
+def _undeclared(literal: str, source: Operand) -> str:
+    assert source.column is not None
+    known = f"{printable(source.column.name)} ({describe_values(source.column)})"
+    return f"{printable(literal)} is no declared value of {known}"
+
+
+def _text(spans: Iterable[Span]) -> str:
+    """The SQL of some conditions, shortened."""
+    texts = dict.fromkeys(map(_written, spans))
+    text = printable(" and ".join(texts))
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+def _written(span: Span) -> str:
+    """What stands there; the parser may not remember where the last parenthesis is."""
+    text = " ".join(span.text[span.start : span.end].split())
+    return text + ")" * max(0, text.count("(") - text.count(")"))

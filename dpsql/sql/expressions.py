@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
-from dpsql.sql.growth import check_growth
+from dpsql.sql.edges import check_growth
 from dpsql.sql.language import Locate, check_aggregate, check_frame, check_node, check_window
 from dpsql.sql.relations import Known, Names, find_alias
 from dpsql.sql.whole import is_whole, marked, settled

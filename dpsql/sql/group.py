@@ -19,18 +19,21 @@ from dpsql.errors import ProgrammingError
 from dpsql.sql.query import Running
 from dpsql.workload.term import normalise
 
-Rows = NDArray[np.bool_]
+Members = NDArray[np.bool_]
 Indices = NDArray[np.int64]
 
 MAX_RANGES = 1_000_000
 """Most ranges of the cells of a column, which are rows of a result."""
+
+MAX_WIDE = 1 << 24
+"""Most numbers in an explicit matrix of ranges."""
 
 MAX_DENSE = 1 << 26
 """Most members of groups that are written out one by one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Axis:
+class Groups:
     """The groups of one column: which keys it carries, their values, and who is in which group.
 
     ``labels`` has the group of every item of the column's source, -1 for none; where an item may
@@ -41,12 +44,12 @@ class Axis:
     column: str
     keys: tuple[int, ...]
     groups: tuple[tuple[Any, ...], ...]
-    explicit: Rows | None = None
+    explicit: Members | None = None
     labels: NDArray[np.int64] | None = None
     growing: bool = False
 
     @property
-    def members(self) -> Rows | None:
+    def members(self) -> Members | None:
         """Who is in which group, shape (groups, items); None for all ranges of cells.
 
         Raises: ProgrammingError (E_TOO_LARGE).
@@ -63,7 +66,7 @@ class Axis:
             return False
         return running is None or set(self.keys) <= running.partition
 
-    def running(self, running: Running) -> Rows:
+    def running(self, running: Running) -> Members:
         """The items of every group's peers and, in the order of the key, of those before them.
 
         Raises: ProgrammingError (E_TOO_LARGE).
@@ -107,8 +110,8 @@ class Axis:
 
 
 def partition(
-    column: str, keys: Sequence[int], values: Sequence[Sequence[Any]], kept: Rows | None
-) -> Axis:
+    column: str, keys: Sequence[int], values: Sequence[Sequence[Any]], kept: Members | None
+) -> Groups:
     """Group the items of a column by the values of its keys; items not ``kept`` are in no group.
 
     >>> partition("a", [0], [["x", "y", "x"]], None).labels.tolist()
@@ -119,16 +122,16 @@ def partition(
     for item, value in enumerate(zip(*values, strict=True)):
         if kept is None or kept[item]:
             labels[item] = groups.setdefault(value, len(groups))
-    return Axis(column, tuple(keys), tuple(groups), labels=labels)
+    return Groups(column, tuple(keys), tuple(groups), labels=labels)
 
 
-def ranked(column: str, values: Sequence[Any], *, growing: bool) -> tuple[Axis, tuple[Any, ...]]:
+def ranked(column: str, values: Sequence[Any], *, growing: bool) -> tuple[Groups, tuple[Any, ...]]:
     """The axis of a ranked column and its values in order; NULLs are in no group."""
     distinct = sorted({v for v in values if v is not None})
     place = {value: k for k, value in enumerate(distinct)}
     labels = np.array([-1 if v is None else place[v] for v in values], dtype=np.int64)
     groups = tuple((v,) for v in distinct)
-    return Axis(column, (), groups, labels=labels, growing=growing), tuple(distinct)
+    return Groups(column, (), groups, labels=labels, growing=growing), tuple(distinct)
 
 
 def check_dense(column: str, numbers: int) -> None:
@@ -144,7 +147,7 @@ def check_dense(column: str, numbers: int) -> None:
         )
 
 
-def nested(outer: Axis, inner: Axis) -> Axis:
+def nested(outer: Groups, inner: Groups) -> Groups:
     """The groups of two axes of one column together: the outer ones, each cut by the inner ones.
 
     Raises: ProgrammingError (E_TOO_LARGE).
@@ -158,11 +161,11 @@ def nested(outer: Axis, inner: Axis) -> Axis:
     check_dense(inner.column, len(outer.groups) * inner.members.size)
     both = outer.members[:, None, :] & inner.members[None, :, :]
     groups = tuple((*one, *two) for one, two in itertools.product(outer.groups, inner.groups))
-    return Axis(outer.column, outer.keys, groups, both.reshape(len(groups), both.shape[2]))
+    return Groups(outer.column, outer.keys, groups, both.reshape(len(groups), both.shape[2]))
 
 
-def ranges(column: Column, key: int, kept: Rows | None, dense: int) -> Axis:
-    """All ranges of the cells of a column; explicit where they take at most ``dense`` numbers."""
+def ranges(column: Column, key: int, kept: Members | None) -> Groups:
+    """All ranges of the cells of a column; explicit where they are few enough numbers."""
     assert column.domain is not None
     n = column.domain.size
     if n * (n + 1) // 2 > MAX_RANGES:
@@ -174,12 +177,12 @@ def ranges(column: Column, key: int, kept: Rows | None, dense: int) -> Axis:
     pairs = [(lo, hi) for lo in range(n) for hi in range(lo, n)]
     groups = tuple((range_name(column, lo, hi),) for lo, hi in pairs)
     whole = column.size == n and (kept is None or bool(kept.all()))
-    if whole and len(pairs) * n > dense:
-        return Axis(column.name.casefold(), (key,), groups, None)
+    if whole and len(pairs) * n > MAX_WIDE:
+        return Groups(column.name.casefold(), (key,), groups, None)
     bounds = np.array(pairs).reshape(-1, 2)
     cells = np.arange(column.size)
     members = (bounds[:, :1] <= cells) & (cells <= bounds[:, 1:])
-    return Axis(column.name.casefold(), (key,), groups, members)
+    return Groups(column.name.casefold(), (key,), groups, members)
 
 
 def range_name(column: Column, lo: int, hi: int) -> str:
@@ -194,7 +197,7 @@ def range_name(column: Column, lo: int, hi: int) -> str:
     return f"[{names[lo]}, {names[hi]}]"
 
 
-def repeat_keys(axes: Sequence[Axis], keys: int, rows: int) -> list[list[Any]]:
+def repeat_keys(axes: Sequence[Groups], keys: int, rows: int) -> list[list[Any]]:
     """The values of every key in every result row; None where no axis carries the key."""
     columns: list[list[Any]] = [[None] * rows for _ in range(keys)]
     outer, inner = 1, rows
@@ -219,10 +222,6 @@ def _ranks(values: Sequence[Any], descending: bool) -> NDArray[np.int64]:
     return np.array([len(known) if value is None else rank[value] for value in values])
 
 
-MAX_WIDE = 1 << 24
-"""Most numbers in an explicit matrix of ranges."""
-
-
 @dataclass(frozen=True, slots=True)
 class Wide:
     """Rows over the items of a column, what to multiply them by, and their largest number."""
@@ -233,7 +232,7 @@ class Wide:
 
 
 def wide_rows(
-    axis: Axis,
+    axis: Groups,
     running: Running | None,
     mask: NDArray[np.bool_] | None,
     numbers: NDArray[Any] | None,

@@ -16,7 +16,7 @@ from sqlglot import exp
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.conditions import conjuncts
 from dpsql.sql.language import Locate
-from dpsql.sql.relations import Field, Names, Rows, column_of, find_alias, renamed_fields
+from dpsql.sql.relations import Field, Names, PrivateRows, column_of, find_alias, renamed_fields
 
 MAX_SIZE = 20_000
 """Most nodes of a SELECT after all names are replaced."""
@@ -36,12 +36,12 @@ _HINT = "a sub-query over private rows may project, filter and compute; aggregat
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Source:
+class Element:
     """One element of FROM as it is written: public rows where ``rows`` is None."""
 
     alias: str
     node: exp.Expr
-    rows: Rows | None
+    rows: PrivateRows | None
     columns: tuple[str, ...]
     join: exp.Join | None
 
@@ -54,7 +54,7 @@ class Flat:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[Element],
         locate: Locate,
         literals: Callable[[exp.Expr], list[exp.Expr] | None],
     ) -> None:
@@ -71,12 +71,12 @@ class Flat:
         for number, source in enumerate(sources):
             self.add(source, rows, number)
 
-    def add(self, source: Source, rows: Source, number: int) -> None:
+    def add(self, source: Element, rows: Element, number: int) -> None:
         """Add one element of FROM; public rows are joined to the private ones."""
         own = source is rows
         if own:
             fields = self.rows.fields
-            fields = renamed_fields(fields, _alias(source.node))
+            fields = renamed_fields(fields, _alias(source.node), self.locate)
         else:
             alias, table = self.fresh(source)
             fields = tuple(Field(name, column_of(name, alias)) for name in source.columns)
@@ -132,7 +132,7 @@ class Flat:
         alias = self.rows.source.alias_or_name.casefold()
         return any(c.table.casefold() == alias for c in value.find_all(exp.Column))
 
-    def fresh(self, source: Source) -> tuple[str, exp.Expr]:
+    def fresh(self, source: Element) -> tuple[str, exp.Expr]:
         """Public rows under an alias that is not in use."""
         alias, number = source.alias or "rows", 2
         while alias in self.used:
@@ -225,7 +225,7 @@ class Flat:
         own = [] if where is None else conjuncts(where.this)
         return [*(test.copy() for test in self.where), *(self.resolve(test) for test in own)]
 
-    def project(self, select: exp.Select) -> Rows:
+    def project(self, select: exp.Select) -> PrivateRows:
         """A SELECT without aggregates as rows for the SELECT around it."""
         for key, (code, what) in _ROWS_ONLY.items():
             if select.args.get(key):
@@ -242,7 +242,9 @@ class Flat:
                 self.resolve(each.this, select.expressions)
         where = self.filters(select)
         joins = tuple(self.joins)
-        return Rows(self.rows.source, joins, tuple(where), tuple(fields), frozenset(self.used))
+        return PrivateRows(
+            self.rows.source, joins, tuple(where), tuple(fields), frozenset(self.used)
+        )
 
     def fields(self, item: exp.Expr) -> list[Field]:
         """The columns of one select item."""

@@ -12,8 +12,7 @@ from sqlglot import exp
 from dpsql.catalog import Catalog, Column, Table
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.sql.clauses import Cut
-from dpsql.sql.edges import undeclared
-from dpsql.sql.growth import check_growth
+from dpsql.sql.edges import check_growth, undeclared
 from dpsql.sql.language import PARTIAL, check_scalar
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.literals import as_literal

@@ -11,7 +11,7 @@ from sqlglot import exp
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.aggregates import Aggregates
 from dpsql.sql.derivative import guard, slopes_of, stddev_sql
-from dpsql.sql.growth import check_growth
+from dpsql.sql.edges import check_growth
 from dpsql.sql.keys import UNCERTAINTY, Keys
 from dpsql.sql.language import Locate, check_node, check_window
 from dpsql.sql.names import Scope

@@ -7,9 +7,11 @@ text costs neither time nor a traceback.
 from __future__ import annotations
 
 import difflib
+import gc
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -20,7 +22,7 @@ from sqlglot.errors import SqlglotError
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.plan.rounds import AUTO, NAMES
 from dpsql.sql.clauses import OPTIONS, SHARED, Clips, Cut, Options, take_clips, take_options
-from dpsql.sql.lexemes import Fragment, Lexeme, lex, split_statements
+from dpsql.sql.lexemes import MAX_NUMBER, Fragment, Lexeme, lex, split_statements
 from dpsql.sql.synthetic import (
     Creation,
     Materialisation,
@@ -34,7 +36,6 @@ MAX_DEPTH = 50
 MAX_TREE_DEPTH = 300
 MAX_NODES = 10_000
 MAX_ITEMS = 1_000
-MAX_NUMBER = 40
 MAX_STRING = 4 * 1024
 
 SETTINGS = (*SHARED, "reuse", "fresh", "nonnegative")
@@ -379,3 +380,15 @@ def _parse_error(
         hint=FORM,
         span=fragment.span(start, max(end, start + 1)),
     )
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Keep Python from looking for cycles: parsers make many trees, all of which stay in use."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

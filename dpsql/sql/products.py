@@ -15,7 +15,7 @@ from dpsql.catalog import Catalog, Table
 from dpsql.errors import ProgrammingError
 from dpsql.sql.compiled import Answer, Branch, Select, cell_kinds
 from dpsql.sql.conditions import (
-    Classes,
+    CellClasses,
     Mask,
     check_combinations,
     classify,
@@ -24,9 +24,8 @@ from dpsql.sql.conditions import (
     intersect,
     join,
 )
-from dpsql.sql.declared import find_decided
-from dpsql.sql.evaluate import Evaluator, Source
-from dpsql.sql.group import MAX_WIDE, Axis, all_ranges, nested, partition, ranges, ranked, wide_rows
+from dpsql.sql.evaluate import Evaluator, Operand, find_decided
+from dpsql.sql.group import Groups, all_ranges, nested, partition, ranges, ranked, wide_rows
 from dpsql.sql.query import (
     Aggregate,
     Condition,
@@ -119,7 +118,7 @@ class _Products:
         self.query = query
         self.table = table
         self.lookups: dict[str, Lookup] = {each.column: each for each in query.lookups}
-        self.sources: dict[str | None, Source] = {}
+        self.sources: dict[str | None, Operand] = {}
         self.patterns: dict[tuple[Coupled, ...], Pattern] = {}
 
     def select(self) -> Select:
@@ -143,11 +142,11 @@ class _Products:
         said = find_decided(query, self.source, self.evaluator, self.patterns)
         return Select(query, self.table, branches, types, kinds, tuple(answers), said)
 
-    def source(self, column: str | None) -> Source:
+    def source(self, column: str | None) -> Operand:
         if column not in self.sources:
             known = None if column is None else self.table.columns[column]
             lookup = None if column is None else self.lookups.get(column)
-            self.sources[column] = Source(self.table.name, known, lookup)
+            self.sources[column] = Operand(self.table.name, known, lookup)
         return self.sources[column]
 
     def prepare(self) -> None:
@@ -188,8 +187,8 @@ class _Products:
             source = self.source(name)
             mask = where.get(name)
             if keys[indices[0]].ranges:
-                axis = ranges(self.table.columns[name], indices[0], mask, MAX_WIDE)
-                axes.append(Axis(name, axis.keys, () if empty else axis.groups, axis.explicit))
+                axis = ranges(self.table.columns[name], indices[0], mask)
+                axes.append(Groups(name, axis.keys, () if empty else axis.groups, axis.explicit))
                 continue
             values = [self.evaluator.values(source, keys[i])[1] for i in indices]
             kept = np.zeros(len(values[0]), dtype=np.bool_) if empty else mask
@@ -261,7 +260,7 @@ class _Products:
         names = list(dict.fromkeys(str(part.column) for part in parts))
         order = list(self.table.columns)
         names.sort(key=order.index)
-        classes: dict[str, Classes] = {}
+        classes: dict[str, CellClasses] = {}
         for name in names:
             mine = [values[part][1] for part in parts if part.column == name]
             classes[name] = classify(mine, len(mine[0]))
@@ -308,22 +307,22 @@ class _Products:
 
     def terms(
         self,
-        axes: Sequence[Axis],
+        axes: Sequence[Groups],
         aggregate: Aggregate,
         pieces: Sequence[_Piece],
-        hidden: Sequence[Axis],
+        hidden: Sequence[Groups],
     ) -> tuple[Term, ...]:
         found = [self.term(axes, aggregate, piece, hidden) for piece in pieces]
         return gather(term for term in found if term is not None)
 
-    def ranked(self, rank: Rank) -> tuple[Axis, tuple[Any, ...]]:
+    def ranked(self, rank: Rank) -> tuple[Groups, tuple[Any, ...]]:
         """The axis of a ranked column: its values in order; sums up to each unless for a mode."""
         name = str(rank.value.column)
         values = self.evaluator.values(self.source(name), rank.value)[1]
         return ranked(name, values, growing=rank.kind != "mode")
 
     def term(
-        self, axes: Sequence[Axis], aggregate: Aggregate, piece: _Piece, hidden: Sequence[Axis]
+        self, axes: Sequence[Groups], aggregate: Aggregate, piece: _Piece, hidden: Sequence[Groups]
     ) -> Term | None:
         """The product of one piece; None when no declared cell can add anything."""
         factors: dict[str, Operator] = {}

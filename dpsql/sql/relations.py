@@ -9,7 +9,7 @@ from typing import NoReturn, TypeAlias
 from sqlglot import exp
 
 from dpsql.catalog import Table
-from dpsql.errors import ProgrammingError, printable
+from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.language import Locate
 from dpsql.sql.names import suggest
 from dpsql.sql.query import Query
@@ -29,7 +29,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class PrivateRows:
     """Rows of one private table that public rows may be joined to: projected and filtered.
 
     ``names`` are the aliases in use within. ``plain`` is the table itself, as it is declared.
@@ -130,7 +130,7 @@ class Known:
         ]
 
 
-Relation: TypeAlias = Rows | Leaf | PublicTable | Known
+Relation: TypeAlias = PrivateRows | Leaf | PublicTable | Known
 
 
 @dataclass
@@ -247,15 +247,27 @@ def _named(fields: Sequence[Field], name: str) -> list[Field]:
     return [each for each in found if not each.hidden] or found
 
 
-def renamed(names: Sequence[str], alias: exp.Expr | None) -> list[str]:
-    """Column names after those of an alias such as ``t(a, b)``."""
+def renamed(names: Sequence[str], alias: exp.Expr | None, locate: Locate) -> list[str]:
+    """Column names after those of an alias such as ``t(a, b)``.
+
+    Raises: NotSupportedError (E_STATEMENT) for more names than columns.
+    """
     given = [] if alias is None else [c.name for c in alias.args.get("columns") or []]
+    if alias is not None and len(given) > len(names):
+        raise NotSupportedError(
+            "E_STATEMENT",
+            "more names than columns is not supported",
+            hint="name the columns once",
+            span=locate(alias),
+        )
     return [*given, *names[len(given) :]]
 
 
-def renamed_fields(fields: Sequence[Field], alias: exp.Expr | None) -> tuple[Field, ...]:
+def renamed_fields(
+    fields: Sequence[Field], alias: exp.Expr | None, locate: Locate
+) -> tuple[Field, ...]:
     """Columns under the names of an alias such as ``t(a, b)``; hidden ones keep theirs."""
-    shown = iter(renamed([each.name for each in fields if not each.hidden], alias))
+    shown = iter(renamed([each.name for each in fields if not each.hidden], alias, locate))
     return tuple(f if f.hidden else Field(next(shown), f.value) for f in fields)
 
 

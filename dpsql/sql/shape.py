@@ -14,7 +14,7 @@ from sqlglot import exp
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.sql.bind import bind
 from dpsql.sql.expressions import Expressions, Placed, has_aggregates
-from dpsql.sql.inline import Flat, Source
+from dpsql.sql.inline import Element, Flat
 from dpsql.sql.layers import Layers
 from dpsql.sql.literals import as_literal, as_values
 from dpsql.sql.names import PublicRows, locate, suggest_table
@@ -25,9 +25,9 @@ from dpsql.sql.relations import (
     Known,
     Leaf,
     Names,
+    PrivateRows,
     PublicTable,
     Relation,
-    Rows,
     Trait,
     column_of,
     renamed,
@@ -104,7 +104,7 @@ class Shape:
         clauses = {key: node.args.get(key) for key in ("order", "limit", "offset")}
         if not any(clauses.values()):
             return found
-        if isinstance(found, Rows):
+        if isinstance(found, PrivateRows):
             if node.args.get("limit") or node.args.get("offset"):
                 self.refuse(node, "E_LIMIT", "LIMIT on rows", "LIMIT an aggregated result")
             return found
@@ -161,13 +161,11 @@ class Shape:
         """Rename columns after ``name(a, b)``."""
         if alias is None or not alias.args.get("columns"):
             return found
-        if isinstance(found, Rows):
-            fields = renamed_fields(found.fields, alias)
-            return Rows(found.source, found.joins, found.where, fields, found.names)
+        if isinstance(found, PrivateRows):
+            fields = renamed_fields(found.fields, alias, self.locate)
+            return PrivateRows(found.source, found.joins, found.where, fields, found.names)
         known = self.tables.known(found)
-        names = renamed([t.name for t in known.traits], alias)
-        if len(names) > len(known.traits):
-            self.refuse(alias, "E_STATEMENT", "more names than columns", "name the columns once")
+        names = renamed([t.name for t in known.traits], alias, self.locate)
         traits = tuple(replace(t, name=n) for n, t in zip(names, known.traits, strict=True))
         return replace(known, traits=traits)
 
@@ -204,7 +202,7 @@ class Shape:
         source = exp.Table(this=node.this.copy())
         source.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
         used = frozenset({alias.casefold()})
-        return Rows(source, (), (), tuple(fields), used, plain=True)
+        return PrivateRows(source, (), (), tuple(fields), used, plain=True)
 
     def view(self, node: exp.Table, name: str) -> Relation:
         """A view of the catalog; its parts are located where the statement names it."""
@@ -236,7 +234,7 @@ class Shape:
         sides = []
         for part in (node.this, node.expression):
             found = self.relation(part, env, around)
-            if isinstance(found, Rows):
+            if isinstance(found, PrivateRows):
                 self.refuse(
                     part,
                     "E_SET_OP",
@@ -258,7 +256,7 @@ class Shape:
         if clause is not None:
             parts = [(clause.this, None), *((join.this, join) for join in joins)]
         found = [(part, join, self.relation(part, inner)) for part, join in parts]
-        private = [each for each in found if isinstance(each[2], Rows)]
+        private = [each for each in found if isinstance(each[2], PrivateRows)]
         if len(private) > 1:
             self.refuse(private[1][0], "E_JOIN", "a join of two private tables", _JOINS)
         if private:
@@ -301,7 +299,7 @@ class Shape:
             return self.leaf(copy, node)
         return self.leaf(flat.aggregate(node), node)
 
-    def is_plain(self, source: Source) -> bool:
+    def is_plain(self, source: Element) -> bool:
         """Whether an element of FROM is a table of the catalog as it is."""
         return source.rows is None or source.rows.plain
 
@@ -311,17 +309,17 @@ class Shape:
         query = bind(tree, statement.fragment, self.catalog, self.tables.public, clips, cut=cut)
         return Leaf(query, node)
 
-    def source(self, part: exp.Expr, join: exp.Join | None, relation: Relation) -> Source:
+    def source(self, part: exp.Expr, join: exp.Join | None, relation: Relation) -> Element:
         """One element of the FROM clause of a SELECT over private rows."""
         alias = part.alias_or_name.casefold()
-        if isinstance(relation, Rows):
-            return Source(alias, part, relation, (), join)
+        if isinstance(relation, PrivateRows):
+            return Element(alias, part, relation, (), join)
         named = part.args.get("alias") is not None and part.args["alias"].args.get("columns")
         if isinstance(relation, PublicTable) and relation.node is part and not named:
-            return Source(alias, part, None, tuple(self.tables.public(relation.table)), join)
+            return Element(alias, part, None, tuple(self.tables.public(relation.table)), join)
         if isinstance(part, exp.Values):
             names = tuple(column.name for column in named or [])
-            return Source(alias, part, None, names, join)
+            return Element(alias, part, None, names, join)
         known = self.tables.known(self.aliased(relation, part.args.get("alias")))
         if known.private:
             self.refuse(part, "E_JOIN", "a join of aggregated results to private rows", _JOINS)
@@ -329,7 +327,7 @@ class Shape:
         values = as_values(self.tables.rows_of(known), columns, alias)
         if values is None:
             self.refuse(part, "E_JOIN", "this sub-query beside private rows", _JOINS)
-        return Source(alias, values, None, columns, join)
+        return Element(alias, values, None, columns, join)
 
     def literals(self, query: exp.Expr, env: Env) -> list[exp.Expr] | None:
         """The values of a sub-query over public tables; None if it is over private ones."""
@@ -337,7 +335,7 @@ class Shape:
         if not isinstance(inner, exp.Query) or not query.find(exp.Table):
             return None
         found = self.relation(inner, env)
-        if isinstance(found, Rows | Leaf):
+        if isinstance(found, PrivateRows | Leaf):
             return None
         known = self.tables.known(found)
         if known.private or len(known.traits) != 1:
@@ -360,7 +358,7 @@ class Shape:
 
         def query(inner: exp.Expr, names: Names) -> Known:
             found = self.relation(inner, env, names)
-            if isinstance(found, Rows):
+            if isinstance(found, PrivateRows):
                 self.refuse(
                     inner,
                     "E_SUBQUERY",

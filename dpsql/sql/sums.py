@@ -16,8 +16,7 @@ from sqlglot import exp
 from dpsql.catalog.domain import Bins
 from dpsql.errors import NotSupportedError, ProgrammingError, Span
 from dpsql.sql.conditions import condition, negation
-from dpsql.sql.edges import check_constant
-from dpsql.sql.growth import check_growth
+from dpsql.sql.edges import check_constant, check_growth
 from dpsql.sql.language import check_scalar
 from dpsql.sql.names import Scope
 from dpsql.sql.query import Condition, Expression, Summand

@@ -166,7 +166,7 @@ class Tables:
         self.texts.append(
             f"{name} AS MATERIALIZED (SELECT * FROM (VALUES {lines}) AS v({columns}, i))"
         )
-        names = renamed([f"col{k}" for k in range(width)], node.args.get("alias"))
+        names = renamed([f"col{k}" for k in range(width)], node.args.get("alias"), self.locate)
         traits = [Trait(each, "") for each in names]
         return self.typed(Known(name, tuple(traits), len(rows), False), node)
 

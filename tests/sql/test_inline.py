@@ -192,6 +192,14 @@ def test_names_and_clauses_are_carried_over(compiler: Compiler, sql: str, flat: 
         ("SELECT COUNT(*) FROM bands LEFT JOIN (SELECT age FROM adult) q ON age = lo",
          "E_JOIN", ""),
         ("SELECT COUNT(*) FROM adult, LATERAL (SELECT 1) q", "E_JOIN", ""),
+        ("SELECT COUNT(*) FROM (SELECT age FROM adult) AS q(a, b)", "E_STATEMENT", "q(a, b"),
+        ("WITH x(a, b, c) AS (SELECT age, sex FROM adult) SELECT COUNT(*) FROM x",
+         "E_STATEMENT", "x(a, b, c"),
+        ("SELECT a FROM (SELECT COUNT(*) FROM adult) AS q(a, b)", "E_STATEMENT", "q(a, b"),
+        ("SELECT COUNT(*) FROM (SELECT lo FROM bands) AS p(a, b) JOIN adult ON a = age",
+         "E_STATEMENT", "p(a, b"),
+        ("SELECT a FROM (VALUES (1), (2)) AS v(a, b), (SELECT COUNT(*) FROM adult) AS q",
+         "E_STATEMENT", "v(a, b"),
     ],
 )  # fmt: skip
 def test_refusals_have_code_caret_and_hint(

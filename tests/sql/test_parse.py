@@ -13,8 +13,7 @@ from sqlglot import exp
 
 from dpsql.errors import Error
 from dpsql.sql.clauses import read_truncation
-from dpsql.sql.lexemes import lex, split_script, split_statements
-from dpsql.sql.parameters import bind_parameters, render_literal
+from dpsql.sql.lexemes import bind_parameters, lex, render_literal, split_script, split_statements
 from dpsql.sql.parse import MAX_TEXT, Statement, parse
 
 

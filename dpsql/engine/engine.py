@@ -390,5 +390,6 @@ class Engine:
 
     def close(self) -> None:
         """Release files and connections."""
+        self.compiler.evaluator.close()
         self.vaults.close()
         self.ledger.close()

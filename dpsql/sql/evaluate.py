@@ -212,6 +212,11 @@ class Evaluator:
             self._sealed = Sealed()
         return self._sealed
 
+    def close(self) -> None:
+        """Close the sealed connection where there is one."""
+        if self._sealed is not None:
+            self._sealed.close()
+
 
 def _first_line(error: EvaluationError) -> str:
     return printable(str(error).split("\n")[0])[:200]

@@ -16,7 +16,7 @@ import pytest
 
 from dpsql.catalog.catalog import Catalog
 
-DEMO = Path(__file__).parents[1] / "demo_data"
+DEMO = Path(__file__).parents[2] / "demo_data"
 
 
 def load(name: str) -> ModuleType:

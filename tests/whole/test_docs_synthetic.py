@@ -9,7 +9,7 @@ import pytest
 
 import dpsql
 
-TEXT = (Path(__file__).parents[1] / "docs" / "synthetic.md").read_text("utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "synthetic.md").read_text("utf-8")
 
 
 def test_the_examples_run(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:

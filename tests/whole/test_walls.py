@@ -12,7 +12,7 @@ from pathlib import Path
 import grimp
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 HEAVY = ("numpy", "scipy", "duckdb", "sqlglot", "pandas", "rich", "prompt_toolkit")
 PRIVACY = sorted((ROOT / "dpsql" / "privacy").rglob("*.py"))
 

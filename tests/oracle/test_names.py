@@ -24,8 +24,8 @@ from dpsql.catalog.domain import Bins
 from dpsql.dbapi.connection import Connection
 from dpsql.sql.layers import Column, Layers
 from dpsql.sql.sums import _Amounts
+from tests.oracle.test_shapes import settle
 from tests.support.seam import zero_noise
-from tests.test_oracle_shapes import settle
 
 STATEMENTS = int(os.environ.get("NAME_STATEMENTS", "120"))
 SEED = int(os.environ.get("NAME_SEED", "19"))

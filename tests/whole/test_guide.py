@@ -11,7 +11,7 @@ import dpsql
 from dpsql.sql.lexemes import split_statements
 from tests.support.seam import zero_noise
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def blocks(document: str, language: str) -> list[str]:

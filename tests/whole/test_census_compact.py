@@ -18,7 +18,7 @@ from dpsql.sql.parse import parse
 from dpsql.sql.products import Compiler
 from dpsql.workload.term import Term
 
-DEMO = Path(__file__).parents[1] / "demo_data"
+DEMO = Path(__file__).parents[2] / "demo_data"
 SIZES = {"sex": 2, "hispanic": 2, "race": 64, "age": 115}
 
 

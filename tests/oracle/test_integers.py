@@ -21,9 +21,9 @@ from dpsql.strategy.product import Strategy
 from dpsql.strategy.solve import reconstruct
 from dpsql.ui.formats import Style, encode
 from dpsql.ui.grid import Grid
+from tests.oracle.test_shapes import write_world
 from tests.support.grammar import verdict
 from tests.support.seam import zero_noise
-from tests.test_oracle_shapes import write_world
 
 STATEMENTS = int(os.environ.get("WHOLE_STATEMENTS", "60"))
 World = tuple[Connection, duckdb.DuckDBPyConnection]

@@ -15,7 +15,7 @@ import dpsql
 from dpsql.dbapi.connection import Connection, Cursor, Result
 from tests.support.seam import zero_noise
 
-DEMO = Path(__file__).parents[1] / "demo_data"
+DEMO = Path(__file__).parents[2] / "demo_data"
 FIRST = 600
 """Statements of the tables that are asked; all 4,151 take a while to parse."""
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-PLACES = ("tests/answer", "tests/adaptive", "tests/test_reconstruct_options.py")
+ROOT = Path(__file__).parents[2]
+PLACES = ("tests/answer", "tests/learn", "tests/pgm")
 
 
 @pytest.mark.skipif(find_spec("mbi") is None, reason="mbi is not installed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-PACKAGE = Path(__file__).parent.parent / "dpsql"
+PACKAGE = Path(__file__).parents[2] / "dpsql"
 
 ALLOWED = {
     "engine/faults.py": "failures met on one walk, all held by the first",

@@ -26,7 +26,7 @@ from dpsql.privacy.receipt import issue
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
 from tests.audit.lower_bound import epsilon_lower_bound
-from tests.test_clip import NOISES, answer, asked, opened, quiet, true, written
+from tests.engine.test_clip import NOISES, answer, asked, opened, quiet, true, written
 
 SUMS = "sex, SUM(pay), AVG(pay), COUNT(*), COUNT(pay) FROM t GROUP BY sex"
 _numbers = itertools.count()

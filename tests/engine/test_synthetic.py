@@ -442,7 +442,7 @@ def test_a_stored_model_needs_no_data(world: Connection) -> None:
         "import dpsql, sys\nwith dpsql.connect(sys.argv[1]) as c:\n"
         "    print(c.execute('SELECT sex, age, COUNT(*) FROM s GROUP BY sex, age').fetchall())"
     )
-    root = str(Path(__file__).parents[1])
+    root = str(Path(__file__).parents[2])
     found = subprocess.run(
         [sys.executable, "-c", code, str(catalog)],
         capture_output=True, text=True, check=True, cwd=root,

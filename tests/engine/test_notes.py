@@ -150,10 +150,12 @@ TEST = st.one_of(
 
 
 @settings(max_examples=150, deadline=None, database=None)
-@given(st.lists(TEST, min_size=1, max_size=3))
-def test_no_answer_is_nothing_by_declaration_without_a_word(tests: list[str]) -> None:
+@given(tests=st.lists(TEST, min_size=1, max_size=3))
+def test_no_answer_is_nothing_by_declaration_without_a_word(
+    compiler: Compiler, tests: list[str]
+) -> None:
     """Whatever the conditions, 0 ± 0 comes with a reason, and a reason only where it is true."""
-    select = compiled(f"SELECT COUNT(*) FROM visits WHERE {' AND '.join(tests)}")
+    select = compiled(compiler, f"SELECT COUNT(*) FROM visits WHERE {' AND '.join(tests)}")
     nothing = not any(answer.whole for answer in select.answers)
     reasons = [said for said in select.decided if "0 by declaration" in said]
     if nothing and len(tests) == 1:
@@ -161,23 +163,20 @@ def test_no_answer_is_nothing_by_declaration_without_a_word(tests: list[str]) ->
     assert nothing or not reasons, tests
 
 
-def compiled(sql: str) -> Any:
+def compiled(compiler: Compiler, sql: str) -> Any:
     (fragment,) = split_statements(sql)
     tree = parse(fragment).tree
     assert tree is not None
-    return COMPILER.compile(bind(tree, fragment, COMPILER.catalog))  # type: ignore[arg-type]
+    return compiler.compile(bind(tree, fragment, compiler.catalog))  # type: ignore[arg-type]
 
 
-def _compiler() -> Compiler:
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "visits.toml"
-        path.write_text(CATALOG, encoding="utf-8")
-        return Compiler(Catalog.load(path))
-
-
-COMPILER = _compiler()
+@pytest.fixture(scope="module")
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compiler]:
+    path = tmp_path_factory.mktemp("notes") / "visits.toml"
+    path.write_text(CATALOG, encoding="utf-8")
+    found = Compiler(Catalog.load(path))
+    yield found
+    found.evaluator.close()
 
 
 def test_the_prompt_tells_what_stands_once(

@@ -15,7 +15,7 @@ import dpsql
 from dpsql.dbapi.connection import Connection
 from tests.support.seam import zero_noise
 
-DEMO = Path(__file__).parents[1] / "demo_data"
+DEMO = Path(__file__).parents[2] / "demo_data"
 TABLE = (
     "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS({}) sex, race, COUNT(*) AS n FROM adult GROUP BY ALL"
 )

@@ -32,11 +32,11 @@ from dpsql.algebra.derived import Permuted
 from dpsql.algebra.operator import Operator
 from dpsql.algebra.ranges import AllRange, WidthRanges
 from dpsql.plan import Workload
-from dpsql.plan.noise_law import Noise
 from dpsql.search.pairing import paired_bound
 from dpsql.search.problem import Problem
 from dpsql.search.select import choose
 from dpsql.strategy.convention import unit_variance
+from dpsql.strategy.noise_law import Noise
 from dpsql.workload.coarsen import coarsen
 
 REFERENCE = Path(__file__).parent / "reference"

@@ -26,7 +26,7 @@ from dpsql.algebra.blocks import Dense
 from dpsql.learn.candidates import Sheet, marginal
 from dpsql.learn.handle import Candidate
 from dpsql.learn.mwem import Settings, mwem
-from dpsql.plan.noise_law import Noise
+from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Product
 from tests.learn.fake import FakeHandle
 

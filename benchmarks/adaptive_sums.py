@@ -23,7 +23,7 @@ from dpsql.errors import ProgrammingError
 from dpsql.learn.batches import answer_sums, check
 from dpsql.learn.design import Algorithm, Batch, prefixes
 from dpsql.learn.thresholds import GAUSSIAN_SHARE, METHODS, SINGLE_SHARE, Threshold
-from dpsql.plan.noise_law import Noise
+from dpsql.strategy.noise_law import Noise
 from tests.learn.fake import FakeSums
 
 BINS = 100

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dpsql.algebra.operator import Operator
 from dpsql.plan import Workload, baselines
 from dpsql.plan.greedy import data_cube_error, greedy_hierarchy
-from dpsql.plan.noise_law import Noise
+from dpsql.strategy.noise_law import Noise
 
 NAMES = ("Identity", "Workload", "H2", "HB", "Wavelet", "GreedyH", "DataCube")
 """Noise on each cell, noise on each query, then the strategies by their published names."""

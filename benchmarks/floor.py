@@ -30,9 +30,9 @@ from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.cursor import parse_script
 from dpsql.errors import Error
 from dpsql.plan.baselines import plain_sensitivity, plain_variance
-from dpsql.plan.noise_law import Noise
 from dpsql.plan.request import Planned, Request, make_plan
 from dpsql.search.select import MECHANISMS
+from dpsql.strategy.noise_law import Noise
 from dpsql.workload.target import reading_variances
 
 DEMO = Path(__file__).parent.parent / "demo_data"

@@ -18,9 +18,9 @@ from dpsql.algebra.operator import Operator
 from dpsql.learn.candidates import rows
 from dpsql.learn.handle import Measured, Query
 from dpsql.learn.transcript import Look
-from dpsql.plan.noise_law import Noise
 from dpsql.plan.plan import Part, Plan
 from dpsql.strategy.kinds import decode_strategy
+from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import decode_resolution, encode_resolution
 from dpsql.workload.term import Pattern
 from dpsql.workload.workload import Product
@@ -82,11 +82,13 @@ def encode(release: Release) -> bytes:
 def decode(body: bytes) -> Release:
     """Return the release that ``encode`` wrote.
 
-    Raises: ValueError, KeyError, TypeError, OSError, BadZipFile for anything else.
+    Raises: ValueError, KeyError, TypeError, OSError, BadZipFile for anything else; DataError or
+    OperationalError where its noise law is not installed any more.
     """
     with np.load(io.BytesIO(body), allow_pickle=False) as stored:
         arrays = {name: stored[name] for name in stored.files}
     facts = json.loads(arrays["facts"].tobytes())
+    law(facts["noise"])
 
     parts, values = [], []
     for item in facts["parts"]:

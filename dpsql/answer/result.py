@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import decimal_text
-from dpsql.plan.noise_law import law
+from dpsql.strategy.noise_law import law
 
 if TYPE_CHECKING:
     import pandas as pd

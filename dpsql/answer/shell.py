@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from dpsql.answer.clipped import number_text
 from dpsql.answer.covariance import Joint
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
-from dpsql.plan.noise_law import law
 from dpsql.sealed import Sealed
 from dpsql.sql.compiled import Compiled, Select, cell_kinds
+from dpsql.strategy.noise_law import law
 
 Column = NDArray[np.float64]
 Covariances = Mapping[tuple[int, int], Column]

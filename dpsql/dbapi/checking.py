@@ -19,11 +19,11 @@ from dpsql.catalog import Catalog, Table
 from dpsql.catalog.view import leaves_out
 from dpsql.engine.terms import require_epsilon
 from dpsql.errors import DatabaseError, ProgrammingError, printable
-from dpsql.plan.noise_law import LAPLACE
 from dpsql.plan.plan import Part, Plan
 from dpsql.plan.request import Request, make_plan
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
+from dpsql.strategy.noise_law import LAPLACE
 from dpsql.strategy.solve import estimate
 from dpsql.workload.workload import Product
 

@@ -25,12 +25,12 @@ from dpsql.learn.batches import Measure
 from dpsql.learn.handle import SumHandle
 from dpsql.learn.summed import BOUNDS, WORKS, measure_of
 from dpsql.learn.thresholds import Method, Threshold, choose, levels, rows_above
-from dpsql.plan.noise_law import Noise, law
 from dpsql.plan.request import Request
 from dpsql.privacy.accounting import UNITS, epsilon_for, units_down
 from dpsql.privacy.filter import Run, View
 from dpsql.sql.clauses import Cut
 from dpsql.sql.compiled import Answer, Compiled
+from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import Cells, cells_of
 from dpsql.workload.term import Term
 

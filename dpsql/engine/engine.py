@@ -42,13 +42,13 @@ from dpsql.interrupts import Allowed
 from dpsql.learn.task import Report, run_task
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import RECONSTRUCTIONS, Planned, Request, make_plan
-from dpsql.privacy.accounting import gaussian_cost, laplace_cost
+from dpsql.privacy.accounting import Cost, cost_of
 from dpsql.privacy.claims import Sources
 from dpsql.privacy.curator import Preset, ledger_file, nested_budgets, user_folder
 from dpsql.privacy.filter import Run
 from dpsql.privacy.ledger import Entry, Ledger, Receipt, Status
 from dpsql.privacy.look import open_handle, open_sums
-from dpsql.privacy.measure import Vaults, certify, measure, read_public, stored_name
+from dpsql.privacy.measure import Vaults, certify, check_noise, measure, read_public, stored_name
 from dpsql.sql.clauses import Cut, read_choice, read_positive, read_truncation
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
@@ -252,7 +252,8 @@ class Engine:
         """
         tables = [part.table for part in plan.parts]
         self.check_plan(plan)
-        with self._paid(tables, plan.epsilon, plan.rho, plan.fingerprint) as receipt:
+        cost = cost_of(self.ledger.policy, plan.noise, plan.epsilon, plan.rho)
+        with self._paid(tables, cost, plan.fingerprint) as receipt:
             measured = measure(plan, receipt, self.vaults)
             values = tuple(item.values for item in measured)
             scopes = self.scopes(tables)
@@ -272,14 +273,13 @@ class Engine:
             raise refusal
 
     def _paid(
-        self, tables: Sequence[str], epsilon: Fraction, rho: Fraction | None, fingerprint: str
+        self, tables: Sequence[str], cost: Cost, fingerprint: str
     ) -> AbstractContextManager[Receipt]:
         """Open the data, then charge for what follows: a bad source fails before any charge."""
         opened = {table: self.vaults[table].sources for table in tables}
         self.sources.claim(opened, self.ledger.ledger_id)
         self.vaults.prepare(dict.fromkeys(tables))
-        policy, version = self.ledger.policy, self.vaults.versions(tables)
-        cost = laplace_cost(policy, epsilon) if rho is None else gaussian_cost(policy, rho, epsilon)
+        version = self.vaults.versions(tables)
         return self.charges.paid(self.ledger, cost, fingerprint, version, self.within(tables))
 
     def plan(self, request: Request) -> Planned:
@@ -363,7 +363,9 @@ class Engine:
     ) -> T:
         """Pay for one adaptive run and let ``learn`` look; a failed run stays paid."""
         self.check_budget([run.table], epsilon, rho)
-        with self._paid([run.table], epsilon, rho, run.fingerprint) as receipt:
+        check_noise(run.noise, self.vaults)
+        cost = cost_of(self.ledger.policy, run.noise, epsilon, rho)
+        with self._paid([run.table], cost, run.fingerprint) as receipt:
             door = (run, receipt, self.vaults)
             handle = open_handle(*door) if run.view is None else open_sums(*door)
             try:

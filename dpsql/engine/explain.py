@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from dpsql.catalog import Table
 from dpsql.errors import decimal_text
 from dpsql.plan.baselines import plain_variance
-from dpsql.plan.noise_law import LAPLACE, law
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request
 from dpsql.strategy.convention import unit_error
+from dpsql.strategy.noise_law import LAPLACE, law
 from dpsql.workload.layout import Place
 from dpsql.workload.target import Readings, reading_variances, view_lines
 from dpsql.workload.workload import Workload

@@ -32,13 +32,13 @@ from dpsql.learn.task import Task, make_task
 from dpsql.learn.transcript import Learned
 from dpsql.pgm.linear import whole_marginal
 from dpsql.pgm.tree import DEFAULT_CAP
-from dpsql.plan.noise_law import Noise, admitted, law
 from dpsql.plan.request import Planned, Request, expected_error, make_plan
 from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.privacy.accounting import budget_for
 from dpsql.privacy.filter import Run
 from dpsql.sql.compiled import Answer, Compiled, Select
 from dpsql.sql.synthetic import Creation
+from dpsql.strategy.noise_law import Noise, admitted, law
 from dpsql.workload.target import find_views
 from dpsql.workload.term import Term
 

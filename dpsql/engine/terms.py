@@ -9,7 +9,6 @@ from fractions import Fraction
 
 from dpsql.errors import DataError, InterfaceError, ProgrammingError, decimal_text, printable
 from dpsql.plan.goal import least_epsilon
-from dpsql.plan.noise_law import read_noise
 from dpsql.plan.request import FIXED, LEARNED, METRICS, Request
 from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.privacy.accounting import (
@@ -19,6 +18,7 @@ from dpsql.privacy.accounting import (
     parse_epsilon_text,
 )
 from dpsql.sql.compiled import Compiled
+from dpsql.strategy.noise_law import read_noise
 
 MAX_EFFORT = 100
 

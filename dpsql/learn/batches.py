@@ -26,7 +26,7 @@ from dpsql.learn.thresholds import (
     shrink,
 )
 from dpsql.pgm.project import project_monotone
-from dpsql.plan.noise_law import Noise
+from dpsql.strategy.noise_law import Noise
 from dpsql.workload.cells import Nodes, Steps, grid_for
 
 REACH = 2

@@ -14,7 +14,7 @@ from dpsql.algebra.blocks import Identity
 from dpsql.algebra.operator import Floats, Integers
 from dpsql.errors import ProgrammingError
 from dpsql.learn.handle import Candidate, Query
-from dpsql.plan.noise_law import Noise, law
+from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.term import Pattern
 from dpsql.workload.workload import Product
 

@@ -19,7 +19,7 @@ from dpsql.learn.candidates import attributes_of, expected_noise, is_marginal, n
 from dpsql.learn.handle import Query
 from dpsql.learn.schedule import default_rounds
 from dpsql.pgm.predict import best_power, marginal_errors
-from dpsql.plan.noise_law import Noise, law
+from dpsql.strategy.noise_law import GAUSSIAN, LAPLACE, Noise, law
 from dpsql.workload.term import Pattern
 
 Mechanism: TypeAlias = Literal["matrix", "matrix+projection", "mwem", "marginals", "rap"]
@@ -202,7 +202,7 @@ def fork_of_marginals(facts: Facts, model: GraphicalOrMixture | None = None) -> 
         name, error, limit = "predicted max error / rows", largest, "max_error_per_row"
     else:
         name, error = "expected error / mean cell", mean
-        limit = f"mean_error_per_cell_{facts.noise}"
+        limit = f"mean_error_per_cell_{(LAPLACE if is_pure else GAUSSIAN).name}"
     fitted = model or _model(facts, cliques)
     return Fork(
         Choice("marginals", "select marginals adaptively", {}, fitted, power),

@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from dpsql.algebra.operator import Floats, Integers
-from dpsql.plan.noise_law import Noise, law
+from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.quantise import column_norm, quantise
 
 Algorithm: TypeAlias = Literal["sqm", "identity", "workload", "timm", "tamm"]

@@ -20,7 +20,7 @@ from dpsql.algebra.operator import Array, Floats, Integers
 from dpsql.learn.candidates import is_marginal, norm, rows
 from dpsql.learn.handle import Candidate
 from dpsql.pgm.project import project_simplex
-from dpsql.plan.noise_law import GAUSSIAN
+from dpsql.strategy.noise_law import GAUSSIAN
 from dpsql.workload.workload import Product
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from dpsql.algebra.blocks import Dense, Identity
 from dpsql.algebra.operator import Integers, Operator
 from dpsql.learn.handle import Candidate, Handle, Measured
-from dpsql.plan.noise_law import law
 from dpsql.search.select import select
+from dpsql.strategy.noise_law import law
 from dpsql.strategy.product import Strategy
 from dpsql.workload.workload import Product, Workload
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats, Integers
-from dpsql.plan.noise_law import Noise
+from dpsql.strategy.noise_law import Noise
 from dpsql.workload.cells import Nodes
 from dpsql.workload.term import Pattern
 from dpsql.workload.workload import Product

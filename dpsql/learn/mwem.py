@@ -33,7 +33,7 @@ from dpsql.learn.schedule import (
     default_rounds,
     total_share,
 )
-from dpsql.plan.noise_law import Noise, law
+from dpsql.strategy.noise_law import Noise, law
 
 CROWDED = 4
 """Single queries outnumber cells over this: some noisy answers will contradict the others."""

@@ -21,7 +21,7 @@ from dpsql.learn.predicates import Classes, layout
 from dpsql.learn.relaxed import Adam, ProductMixture, project_blocks
 from dpsql.learn.schedule import total_share
 from dpsql.learn.targets import Targets
-from dpsql.plan.noise_law import Noise, law
+from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.term import Pattern
 from dpsql.workload.workload import Product
 

@@ -18,7 +18,7 @@ import numpy as np
 from dpsql.learn.candidates import attributes_of, spans
 from dpsql.learn.factored import FLOOR, TINY, Factored, Part, Step, Target, pull_of
 from dpsql.learn.handle import Measured
-from dpsql.plan.noise_law import law
+from dpsql.strategy.noise_law import law
 
 __all__ = ["Step", "Target", "replay", "target_of"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Protocol
 
-from dpsql.plan.noise_law import Noise, law
+from dpsql.strategy.noise_law import Noise, law
 
 SHARE, UNSURE_SHARE = Fraction(1, 20), Fraction(1, 10)
 """Part of the budget for the number of rows; the larger one for small or unknown tables."""

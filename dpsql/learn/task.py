@@ -41,8 +41,8 @@ from dpsql.learn.transcript import Learned, Recorder
 from dpsql.pgm.linear import estimate_total, whole_marginal
 from dpsql.pgm.predict import best_power, marginal_errors
 from dpsql.pgm.tree import DEFAULT_CAP, model_cells
-from dpsql.plan.noise_law import Noise, law
 from dpsql.plan.rounds import AUTO, Rounds
+from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.term import Pattern
 
 if TYPE_CHECKING:

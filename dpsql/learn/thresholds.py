@@ -19,7 +19,7 @@ import numpy as np
 
 from dpsql.algebra.operator import Floats, Integers
 from dpsql.learn.handle import Measured, SumHandle
-from dpsql.plan.noise_law import Noise, law
+from dpsql.strategy.noise_law import Noise, law
 
 Method: TypeAlias = Literal[
     "none", "svt", "svt-ratio", "recursive", "quantile", "approx-bounds", "sure", "eb", "r2t"

@@ -14,7 +14,7 @@ from dpsql.learn.candidates import attributes_of
 from dpsql.learn.choose import Choice
 from dpsql.learn.handle import Handle, Measured, Model, Query
 from dpsql.pgm.linear import clique_of, is_whole
-from dpsql.plan.noise_law import GAUSSIAN, Noise, law
+from dpsql.strategy.noise_law import GAUSSIAN, Noise, law
 
 
 @dataclass(frozen=True, slots=True, eq=False)

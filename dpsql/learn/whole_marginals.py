@@ -20,7 +20,7 @@ from dpsql.learn.relaxed import COMPONENTS, STEPS, ProductMixture, fit_mixture
 from dpsql.pgm.linear import clique_of, estimate_total, whole_marginal
 from dpsql.pgm.model import GraphicalModel, fit
 from dpsql.pgm.tree import DEFAULT_CAP, Clique, ModelTooLarge, model_cells
-from dpsql.plan.noise_law import law
+from dpsql.strategy.noise_law import law
 
 Progress = Callable[[int, float], None]
 

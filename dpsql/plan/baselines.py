@@ -17,8 +17,8 @@ from dpsql.algebra.blocks import Haar, Hierarchy, Identity
 from dpsql.algebra.kron import outer_sum
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.algebra.worst import worst_cell
-from dpsql.plan.noise_law import Noise, law
 from dpsql.strategy.convention import unit_variance
+from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.layout import Layout
 from dpsql.workload.workload import Workload
 

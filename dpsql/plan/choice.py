@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 
 from dpsql.errors import ProgrammingError
 from dpsql.plan.baselines import plain_variance
-from dpsql.plan.noise_law import Noise, law
 from dpsql.search.cache import cached_choice
 from dpsql.search.select import CELL_LIMIT
 from dpsql.strategy.convention import unit_variances
 from dpsql.strategy.kinds import AnyStrategy
 from dpsql.strategy.mix import mix
+from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import Strategy
 from dpsql.strategy.queries import measure_queries
 from dpsql.workload.layout import Layout, Place

@@ -11,7 +11,7 @@ from dpsql.algebra import marginals
 from dpsql.algebra.blocks import Dense, Identity, IdentityTotal, Total
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.algebra.ranges import split_interval
-from dpsql.plan.noise_law import Noise, law
+from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.workload import Workload
 
 SHARES = np.arange(1, 101) / 100

@@ -10,9 +10,9 @@ from functools import cached_property
 
 import numpy as np
 
-from dpsql.plan.noise_law import Noise, law
 from dpsql.strategy.forecast import noise_variances
 from dpsql.strategy.kinds import AnyBlock, AnyForecast, AnyStrategy
+from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import Block
 from dpsql.workload.cells import Resolution, block_unit, unit_reach
 

@@ -13,12 +13,12 @@ from dpsql.errors import DataError, NotSupportedError, ProgrammingError
 from dpsql.plan.aims import aimed
 from dpsql.plan.choice import Chooser, Chosen
 from dpsql.plan.memory import check_memory, forecast_memory
-from dpsql.plan.noise_law import Noise, admitted, law, needs_delta
 from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.privacy.accounting import rho_for
 from dpsql.strategy.convention import unit_error
 from dpsql.strategy.kinds import AnyBlock, AnyStrategy
+from dpsql.strategy.noise_law import Noise, admitted, law, needs_delta
 from dpsql.strategy.product import assemble
 from dpsql.workload.cells import Resolution, unit_reach
 from dpsql.workload.layout import Layout, Place

@@ -18,7 +18,6 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 
 from dpsql.errors import DataError
-from dpsql.plan.noise_law import GAUSSIAN, LAPLACE, LAWS, Noise, law
 from dpsql.privacy.amounts import (
     LIMIT,
     MAX_DELTA,
@@ -33,6 +32,7 @@ from dpsql.privacy.amounts import (
     units_down,
     units_up,
 )
+from dpsql.strategy.noise_law import GAUSSIAN, LAPLACE, LAWS, Noise, is_name, law
 
 _CTX = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _PAD = Fraction(1, 10**40)
@@ -120,6 +120,7 @@ __all__ = [
     "bounded_range_cost",
     "budget_for",
     "cost_at",
+    "cost_of",
     "epsilon_for",
     "gaussian_cost",
     "laplace_cost",
@@ -204,17 +205,22 @@ class Cost:
         pure = 1 if self.epsilon_units is None else self.epsilon_units
         sound = (
             all(type(units) is int and 0 < units < LIMIT for units in (pure, self.renyi_units))
-            and self.noise in LAWS
-            and law(self.noise).is_pure == (self.epsilon_units is not None)
+            and is_name(self.noise)
+            and (self.noise not in LAWS or LAWS[self.noise].is_pure == self.is_pure)
             and _positive(self.epsilon)
-            and (_positive(self.rho) or (self.rho is None and law(self.noise).is_pure))
+            and (_positive(self.rho) or (self.rho is None and self.is_pure))
         )
         if not sound:
             raise DataError("E_EPSILON", "a cost must be a positive whole number of units")
 
+    @property
+    def is_pure(self) -> bool:
+        """Whether the release is epsilon-DP, without a delta."""
+        return self.epsilon_units is not None
+
     def under(self, policy: Policy) -> Cost:
         """Return the cost of the same release where another policy fixes the Renyi order."""
-        return cost_at(policy, self.noise, self.epsilon, self.rho)
+        return _cost(policy, self.noise, self.is_pure, self.epsilon, self.rho)
 
 
 def _positive(amount: object) -> bool:
@@ -222,14 +228,20 @@ def _positive(amount: object) -> bool:
 
 
 def cost_at(policy: Policy, noise: Noise, epsilon: Fraction, rho: Fraction | None) -> Cost:
-    """Return the cost of a release that is epsilon-DP (unless Gaussian) and rho-zCDP (if given).
+    """Return the cost of a release that is epsilon-DP (if its law is pure) and rho-zCDP (if given).
 
     The Renyi cost is the least of the bounds that apply: epsilon itself, randomised response's
     divergence at epsilon, order * rho. At delta = 0 there is no order, and epsilon stands in.
     """
+    return _cost(policy, noise, law(noise).is_pure, epsilon, rho)
+
+
+def _cost(
+    policy: Policy, noise: Noise, is_pure: bool, epsilon: Fraction, rho: Fraction | None
+) -> Cost:
+    """Laws that are not installed any more stay charged, so this asks none."""
     bounds: list[int] = []
     order = policy.alpha
-    is_pure = law(noise).is_pure
     if is_pure:
         bounds.append(units_up(epsilon))
         if order is not None:
@@ -252,8 +264,7 @@ def laplace_cost(policy: Policy, epsilon: Fraction) -> Cost:
     >>> laplace_cost(Policy(Fraction(1), Fraction(0)), Fraction(1, 2)).epsilon_units
     500000000000
     """
-    _require(epsilon)
-    return cost_at(policy, LAPLACE.name, epsilon, None)
+    return cost_of(policy, LAPLACE.name, epsilon, None)
 
 
 def gaussian_cost(policy: Policy, rho: Fraction, epsilon: Fraction) -> Cost:
@@ -261,9 +272,17 @@ def gaussian_cost(policy: Policy, rho: Fraction, epsilon: Fraction) -> Cost:
 
     Raises: DataError E_DELTA when the policy's delta is 0.
     """
+    return cost_of(policy, GAUSSIAN.name, epsilon, rho)
+
+
+def cost_of(policy: Policy, noise: Noise, epsilon: Fraction, rho: Fraction | None) -> Cost:
+    """Return the cost of a release by a noise law, that spends an epsilon or a rho.
+
+    ``epsilon`` is what was asked for. Raises: DataError E_EPSILON, E_DELTA.
+    """
     _require(epsilon)
-    _require(rho)
-    return cost_at(policy, GAUSSIAN.name, epsilon, rho)
+    _require(law(noise).budget(epsilon, rho))
+    return cost_at(policy, noise, epsilon, None if law(noise).is_pure else rho)
 
 
 def bounded_range_cost(policy: Policy, epsilon: Fraction) -> Cost:
@@ -309,6 +328,6 @@ def epsilon_for(rho: Fraction, delta: Fraction) -> Fraction:
     return max(Fraction(units_up(order * rho + conversion(order, delta)), UNITS), Fraction(0))
 
 
-def _require(amount: Fraction) -> None:
+def _require(amount: Fraction | None) -> None:
     if not _positive(amount):
         raise DataError("E_EPSILON", "a privacy parameter must be a positive fraction")

@@ -12,7 +12,6 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from dpsql.errors import DataError
-from dpsql.plan.noise_law import law
 from dpsql.privacy.accounting import Cost, Policy, epsilon_for, laplace_cost, rho_for
 from dpsql.privacy.amounts import LIMIT, UNITS, units_up
 from dpsql.privacy.refusals import tampered
@@ -281,7 +280,7 @@ class State:
     def remaining(self, cost: Cost, within: tuple[str, ...]) -> Fraction:
         """Return the largest epsilon of the same noise law that all budgets still admit."""
         pairs = [(self.spent[name], self.terms.budgets[name]) for name in (WHOLE, *within)]
-        if law(cost.noise).is_pure:
+        if cost.is_pure:
             return min(spent.largest_pure(policy) for spent, policy in pairs)
         return min(spent.largest_gaussian(policy) for spent, policy in pairs)
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from dpsql.errors import BudgetExceeded, InternalError
 from dpsql.interrupts import check
-from dpsql.plan.noise_law import Noise, law
 from dpsql.privacy.sensitivity import misused
+from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import AnyResolution, Cells, Nodes, Steps
 
 

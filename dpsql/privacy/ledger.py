@@ -18,7 +18,6 @@ from typing import Literal
 
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.files import exclusive, make_folder, on_network_disk
-from dpsql.plan.noise_law import law
 from dpsql.privacy import store
 from dpsql.privacy.accounting import Cost, Policy
 from dpsql.privacy.chain import (
@@ -220,7 +219,7 @@ class Ledger:
                 entry = debit_entry(state.seq + 1, cost, plan_hash, data_version, within, asked)
                 after = self._append(db, state, entry)
                 return issue(after.ledger_id, after.seq, after.head, plan_hash, data_version, cost)
-        what = "epsilon" if law(cost.noise).is_pure else "epsilon, Gaussian noise"
+        what = "epsilon" if cost.is_pure else "epsilon, Gaussian noise"
         left, whose = state.remaining(cost, within), state.refusing(cost, within)
         raise BudgetExceeded(cost.epsilon, left, what, tuple(map(budget_text, whose)))
 

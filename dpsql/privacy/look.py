@@ -19,12 +19,11 @@ from dpsql.algebra.blocks import Dense
 from dpsql.algebra.operator import Floats, Integers
 from dpsql.errors import InternalError
 from dpsql.learn.handle import Measured, Query
-from dpsql.plan.noise_law import Noise, law
 from dpsql.privacy.entropy import Bits
 from dpsql.privacy.filter import Filter, Run, require_amount
 from dpsql.privacy.ledger import Receipt
 from dpsql.privacy.measure import Vaults
-from dpsql.privacy.noise import SAMPLERS, discrete_laplace
+from dpsql.privacy.noise import discrete_laplace, sampler
 from dpsql.privacy.opendp_noise import certified
 from dpsql.privacy.selection import above_threshold, exponential_mechanism, top_choices
 from dpsql.privacy.sensitivity import (
@@ -39,6 +38,7 @@ from dpsql.privacy.sensitivity import (
     whole_weights,
 )
 from dpsql.privacy.truth import Tally, Truth
+from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import round_up
 from dpsql.workload.cells import Nodes
 from dpsql.workload.workload import Product
@@ -166,7 +166,8 @@ class _Looker:
             true = [truth.answer(each) for each in pieces]
             if backend is not None:
                 return [backend.release(each) for each in true]
-            draw, bits = SAMPLERS[self.noise], Bits()
+            bits = Bits()
+            draw = sampler(self.noise, bits)
             return [each + draw(bits, scale, each.size) for each in true]
 
         return sealed_look(look), stddev

@@ -21,7 +21,6 @@ from dpsql.algebra.worst import worst_cell
 from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import Table
 from dpsql.errors import InternalError, ProgrammingError
-from dpsql.plan.noise_law import Noise, law
 from dpsql.plan.plan import Part, Plan
 from dpsql.privacy.entropy import Bits
 from dpsql.privacy.exact import (
@@ -35,11 +34,12 @@ from dpsql.privacy.exact import (
     wrapped,
 )
 from dpsql.privacy.ledger import Receipt
-from dpsql.privacy.noise import SAMPLERS
+from dpsql.privacy.noise import sampler
 from dpsql.privacy.opendp_noise import certified
 from dpsql.privacy.vault.rows import fits
 from dpsql.privacy.vault.vault import Vault, open_vault
 from dpsql.strategy.kinds import AnyBlock
+from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.queries import QueriesStrategy, QueryBlock
 from dpsql.strategy.symmetric import OrbitBlock
 from dpsql.workload.cells import AnyResolution, Cells, Nodes, Resolution, Unions
@@ -166,11 +166,24 @@ def read_public(table: Table) -> dict[str, tuple[str, list[Any]]]:
     return read(table)
 
 
+def check_noise(noise: Noise, vaults: Vaults) -> None:
+    """Refuse, before any charge, a law whose noise cannot be drawn.
+
+    Raises: OperationalError (E_NOISE, E_BACKEND).
+    """
+    if vaults.backend == "opendp":
+        certified(noise, 1, Fraction(1))
+    else:
+        sampler(noise, Bits())
+
+
 def certify(plan: Plan, vaults: Vaults) -> None:
     """Refuse, before any charge, a plan that does not fit the tables or the noise backend.
 
-    Raises: ProgrammingError (E_WORKLOAD); OperationalError (E_BACKEND). From public facts only.
+    Raises: ProgrammingError (E_WORKLOAD); OperationalError (E_NOISE, E_BACKEND). From public facts
+    only.
     """
+    check_noise(plan.noise, vaults)
     for part in plan.parts:
         for block, scale in zip(part.blocks, part.scales, strict=True):
             resolutions = [part.resolutions[name] for name in block.attributes]
@@ -351,7 +364,8 @@ def _is_wide(part: Part, block: AnyBlock, noise: Noise, scale: Fraction) -> bool
 
 def _add_noise(exact: Values, noise: Noise, scale: Fraction, wide: bool) -> Values:
     """Add noise to exact integers, in place and in pieces: as Python integers, or modulo 2^64."""
-    draw, bits = SAMPLERS[noise], Bits()
+    bits = Bits()
+    draw = sampler(noise, bits)
     exact = exact.astype(object if wide else np.int64, copy=False)
     for start in range(0, exact.size, PIECE):
         drawn = draw(bits, scale, min(PIECE, exact.size - start))

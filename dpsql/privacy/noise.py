@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.errors import InternalError
-from dpsql.plan.noise_law import GAUSSIAN, LAPLACE, Noise
 from dpsql.privacy.entropy import Bits
+from dpsql.strategy.noise_law import GAUSSIAN, LAPLACE, Noise, law, plugged, unusable
 
 
 def exp_bounds(num: int, den: int, bits: int) -> tuple[int, int]:
@@ -113,6 +113,58 @@ Sampler = Callable[[Bits, Fraction, int], Integers]
 """Bits, a scale and a size give independent integers of a law, shape (size,)."""
 
 SAMPLERS: dict[Noise, Sampler] = {LAPLACE.name: discrete_laplace, GAUSSIAN.name: discrete_gaussian}
+
+GROUP = "dpsql.noise_samplers"
+"""The entry points by which other packages add the samplers of their noise laws."""
+
+TRIED, TRIED_SCALE = 1000, Fraction(64)
+"""Draws by which a sampler is tried; the standard error of their variance is about 7 %."""
+
+
+_tried: dict[Noise, Sampler] = {}
+
+
+def sampler(name: Noise, bits: Bits) -> Sampler:
+    """Return what draws the noise of a law; an installed one is tried with the bits at first.
+
+    Raises: OperationalError (E_NOISE) for an installed one that is not what its law says.
+    Guarantee: draws are independent of the data, whole, and as many as were asked for. That an
+    installed one has the distribution of its law is the word of whoever installed it.
+    """
+    if name in SAMPLERS:
+        return SAMPLERS[name]
+    if name not in _tried:
+        _tried[name] = _installed(name, bits)
+    return _tried[name]
+
+
+def _installed(name: Noise, bits: Bits) -> Sampler:
+    found = plugged(GROUP, name)
+    if not callable(found):
+        raise unusable(name, f"there is no sampler in {GROUP}")
+    draw: Sampler = found
+
+    def drawn(bits: Bits, scale: Fraction, size: int) -> Integers:
+        return _whole(draw(bits, scale, size), size)
+
+    try:
+        tried = drawn(bits, TRIED_SCALE, TRIED)
+    except Exception:
+        raise unusable(name, "its sampler does not return whole numbers") from None
+    size = float(np.square(tried.astype(np.float64)).mean())
+    told = law(name).variance(float(TRIED_SCALE))
+    if not told / 4 < size < 4 * told:
+        raise unusable(name, "its sampler does not have the variance of its law")
+    return drawn
+
+
+def _whole(drawn: object, size: int) -> Integers:
+    """Return the draws of an installed sampler, as int64 or Python integers."""
+    found = np.asarray(drawn)
+    is_whole = found.dtype.kind == "i" or all(type(each) is int for each in found.flat)
+    if found.shape != (size,) or not is_whole:
+        raise InternalError("E_INTERNAL", "a sampler does not return whole numbers")
+    return found if found.dtype == object else found.astype(np.int64)
 
 
 def uniform_below(bits: Bits, n: int, size: int) -> Integers:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.errors import OperationalError
-from dpsql.plan.noise_law import LAPLACE, Noise, law
+from dpsql.strategy.noise_law import GAUSSIAN, LAPLACE, Noise, law
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 STEPS = 12
@@ -81,6 +81,8 @@ def _make(noise: Noise, scale: float) -> Any:
             "the catalog asks for OpenDP's noise, and OpenDP is not installed",
             hint="pip install dpsql[opendp]",
         ) from None
+    if law(noise) not in (LAPLACE, GAUSSIAN):
+        raise _refusal("it has no such noise")
     if not math.isfinite(scale) or scale <= 0:
         raise _refusal("a scale is out of range")
     dp.enable_features("contrib")

@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import NoReturn
 
 from dpsql.errors import LedgerError
-from dpsql.plan.noise_law import Noise
 from dpsql.privacy.accounting import Cost
+from dpsql.strategy.noise_law import Noise
 
 _TOKEN = object()
 _lock = threading.Lock()

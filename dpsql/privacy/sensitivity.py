@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.operator import Operator
 from dpsql.errors import InternalError
-from dpsql.plan.noise_law import Norm
+from dpsql.strategy.noise_law import Norm
 from dpsql.workload.term import MAX_CELLS, Pattern
 from dpsql.workload.workload import Product
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra import marginals
 from dpsql.algebra.operator import Floats
-from dpsql.plan.noise_law import Noise, law
+from dpsql.strategy.noise_law import Noise, law
 
 DENSE_LIMIT = 14
 """Most attributes for which every subset is a candidate block."""

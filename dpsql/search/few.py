@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpsql.algebra.operator import Floats, Integers
-from dpsql.plan.noise_law import Noise, law
 from dpsql.search.opt0 import minimise
 from dpsql.search.problem import Problem
+from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import Strategy, assemble
 
 FEW_ROWS = 256

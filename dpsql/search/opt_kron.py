@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from dpsql.algebra.operator import Floats
-from dpsql.plan.noise_law import law
 from dpsql.search import opt0 as p_identity
 from dpsql.search.family import Family
 from dpsql.search.joint import (
@@ -17,6 +16,7 @@ from dpsql.search.joint import (
     random_thetas,
 )
 from dpsql.search.problem import Problem
+from dpsql.strategy.noise_law import law
 
 SWEEPS = 20
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats
-from dpsql.plan.noise_law import Noise, law
 from dpsql.search.family import Family
 from dpsql.search.joint import Found, Objective, Union
+from dpsql.strategy.noise_law import Noise, law
 
 FLOOR = 1e-12
 """Least weight relative to the largest: small weights fall to it and then count for nothing."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import Dense, Identity, IdentityTotal
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.operator import Floats, Operator
-from dpsql.plan.noise_law import Noise
+from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Workload
 
 Masks: TypeAlias = NDArray[np.int64]

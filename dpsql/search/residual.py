@@ -13,11 +13,11 @@ from fractions import Fraction
 import numpy as np
 
 from dpsql.algebra.operator import Floats, Integers
-from dpsql.plan.noise_law import GAUSSIAN
 from dpsql.search.bounds import operator_bound
 from dpsql.search.joint import minimise_log, normalised_gram, shared_groups
 from dpsql.search.problem import Problem
 from dpsql.strategy.axis import Axis, residual_axis
+from dpsql.strategy.noise_law import GAUSSIAN
 from dpsql.strategy.product import Block, Strategy, shares
 from dpsql.strategy.quantise import bits_for, quantise
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Integers
 from dpsql.errors import ProgrammingError
-from dpsql.plan.noise_law import LAPLACE, Noise, is_law, law
 from dpsql.search.bounds import svd_bound
 from dpsql.search.problem import Problem
 from dpsql.strategy.convention import unit_error
 from dpsql.strategy.kinds import AnyStrategy
+from dpsql.strategy.noise_law import LAPLACE, Noise, is_law, law
 from dpsql.strategy.product import Block, Strategy, assemble
 from dpsql.strategy.quantise import bits_for, column_norm, quantise
 from dpsql.workload.workload import Product, Workload
@@ -143,7 +143,7 @@ def _symmetric(workload: Workload, noise: Noise, effort: float) -> Selection:
         raise _too_large(
             "mechanism 'symmetric' does not fit this workload", "use mechanism 'auto' or 'joint'"
         )
-    return Selection(found.strategy, found.lower)
+    return Selection(replace(found.strategy, noise=noise), found.lower)
 
 
 def _with_symmetric(
@@ -158,8 +158,9 @@ def _with_symmetric(
     found = symmetric_optimum(workload, effort)
     if found is None:
         return Selection(product, lower)
-    gains = unit_error(found.strategy, workload) * (1 + WORTHWHILE) < error
-    return Selection(found.strategy if gains else product, max(lower, found.lower))
+    symmetric = replace(found.strategy, noise=product.noise)
+    gains = unit_error(symmetric, workload) * (1 + WORTHWHILE) < error
+    return Selection(symmetric if gains else product, max(lower, found.lower))
 
 
 def candidates(problem: Problem, mechanism: str, effort: float) -> Iterator[tuple[Strategy, float]]:

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats, Integers
-from dpsql.plan.noise_law import LAPLACE
 from dpsql.search.family import Family
 from dpsql.search.gaussian import FixedRows
 from dpsql.search.joint import Union, descend
@@ -14,6 +13,7 @@ from dpsql.search.laplace import room
 from dpsql.search.opt_kron import split_weights
 from dpsql.search.opt_m import search_weights
 from dpsql.search.problem import Problem
+from dpsql.strategy.noise_law import LAPLACE
 from dpsql.strategy.product import Strategy, assemble
 from dpsql.strategy.quantise import column_norm, rank_of
 from dpsql.workload.workload import Workload

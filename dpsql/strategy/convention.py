@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from dpsql.plan.noise_law import Noise, law
 from dpsql.strategy.kinds import AnyBlock, AnyStrategy
+from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.workload import Product, Workload
 
 

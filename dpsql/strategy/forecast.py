@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.errors import ProgrammingError
-from dpsql.plan.noise_law import law
 from dpsql.strategy.axis import Axis, full_axis, residual_axis, unmeasured_axis
+from dpsql.strategy.noise_law import law
 from dpsql.strategy.product import Block, Strategy
 from dpsql.workload.workload import Product
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Integers
-from dpsql.plan.noise_law import Noise, is_law, law
+from dpsql.strategy.noise_law import Noise, is_law, law
 from dpsql.strategy.quantise import bits_for, column_norm, quantise
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats, Integers
-from dpsql.plan.noise_law import Noise, law
+from dpsql.strategy.noise_law import Noise, law
 
 BASE = 128
 """Size up to which a triangular matrix is inverted as a whole."""

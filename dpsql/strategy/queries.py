@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.operator import Integers, Operator
 from dpsql.algebra.worst import worst_cell
-from dpsql.plan.noise_law import Noise, is_law, law
+from dpsql.strategy.noise_law import Noise, is_law, law
 from dpsql.strategy.product import round_up
 from dpsql.workload.workload import Product, Workload
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats, Integers
-from dpsql.plan.noise_law import GAUSSIAN, Noise, is_law, law
+from dpsql.strategy.noise_law import GAUSSIAN, Noise, is_law, law
 from dpsql.strategy.orbits import Orbits
 from dpsql.strategy.product import round_up
 

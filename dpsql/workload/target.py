@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from dpsql.catalog import Table
 from dpsql.catalog.view import left_out, view_of
 from dpsql.plan.baselines import plain_sensitivity
-from dpsql.plan.noise_law import Noise
 from dpsql.strategy.kinds import AnyForecast, AnyStrategy
+from dpsql.strategy.noise_law import Noise
 from dpsql.workload.cells import TOTAL_BITS, Resolution, block_unit
 from dpsql.workload.layout import Asked, Layout, Place, lay_out, lay_out_together
 from dpsql.workload.term import Term

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpsql.errors import BudgetExceeded, LedgerError
-from dpsql.plan.noise_law import Noise
 from dpsql.privacy.accounting import Policy, laplace_cost
 from dpsql.privacy.ledger import Ledger
+from dpsql.strategy.noise_law import Noise
 from tests.audit.door import empty, plan_for, with_unit
 from tests.audit.lower_bound import epsilon_lower_bound
 from tests.privacy.judge import chi_square, gaussian_masses, lag_one, laplace_masses

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.plan.noise_law import Noise
 from dpsql.plan.plan import Part, Plan
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.measure import Vaults, measure
 from dpsql.privacy.receipt import Receipt, issue
+from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import Block, Strategy
 from dpsql.workload.cells import Resolution, cells_of
 

@@ -13,8 +13,8 @@ from scipy import stats
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.plan.noise_law import Noise
 from dpsql.privacy.entropy import Bits
+from dpsql.strategy.noise_law import Noise
 from tests.audit import checks
 
 AMOUNTS = [Fraction(3, 2), Fraction(1, 10), Fraction(1, 1000)]

@@ -19,13 +19,13 @@ import pytest
 from dpsql.algebra.blocks import Dense, Prefix
 from dpsql.learn.handle import Candidate, Measured
 from dpsql.learn.task import Task, make_task, run_task
-from dpsql.plan.noise_law import Noise
 from dpsql.privacy import look
 from dpsql.privacy import sensitivity as norms
 from dpsql.privacy.filter import Filter
 from dpsql.privacy.look import Looks
 from dpsql.privacy.noise import SAMPLERS
 from dpsql.privacy.selection import top_choices
+from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Product
 from tests.privacy.looks import World, dense, whole
 
@@ -143,7 +143,8 @@ def recorded() -> Iterator[list[Fraction]]:
         return watch
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(look, "SAMPLERS", {name: of(draw) for name, draw in SAMPLERS.items()})
+        for name, draw in list(SAMPLERS.items()):
+            patch.setitem(SAMPLERS, name, of(draw))
         yield scales
 
 

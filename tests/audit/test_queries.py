@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from dpsql.errors import InternalError
-from dpsql.plan.noise_law import Noise
 from dpsql.plan.plan import Part, Plan
 from dpsql.privacy import measure
 from dpsql.privacy.exact import apply_rows
+from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.queries import QueriesStrategy, QueryBlock
 from dpsql.workload.cells import Cells, Nodes, cells_of
 from tests.audit.door import empty, with_unit

@@ -18,9 +18,9 @@ from dpsql.dbapi.connection import Connection, verify_ledger
 from dpsql.engine import engine
 from dpsql.learn import task
 from dpsql.learn.rap import run_rap
-from dpsql.plan.noise_law import Noise
 from dpsql.privacy.accounting import rho_for
 from dpsql.privacy.look import Looks
+from dpsql.strategy.noise_law import Noise
 from tests.support.people import ROWS, people
 from tests.support.people import row as line_of
 

@@ -16,7 +16,7 @@ from dpsql.errors import BudgetExceeded
 from dpsql.learn.candidates import norm
 from dpsql.learn.handle import Candidate, Measured, Query
 from dpsql.learn.targets import products_of
-from dpsql.plan.noise_law import Noise
+from dpsql.strategy.noise_law import Noise
 from dpsql.workload.term import Pattern
 from dpsql.workload.workload import Product
 

@@ -15,8 +15,8 @@ from dpsql.learn.candidates import marginal
 from dpsql.learn.choose import THRESHOLDS, Choice, Facts, Fork, Metric, decide
 from dpsql.learn.handle import Candidate
 from dpsql.learn.task import make_task, run_task
-from dpsql.plan.noise_law import Noise
 from dpsql.plan.rounds import Rounds
+from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Product
 from tests.learn.fake import FakeHandle
 from tests.pgm.test_project import ADULT, RHO, ROWS, adult_cliques

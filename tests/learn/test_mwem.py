@@ -19,7 +19,7 @@ from dpsql.learn.handle import Candidate, Measured, Model
 from dpsql.learn.mwem import Settings, mwem
 from dpsql.learn.replay import Target, replay, target_of
 from dpsql.learn.schedule import Annealing, Doubling, Outcome, default_rounds
-from dpsql.plan.noise_law import Noise
+from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Product
 from tests.learn.fake import FakeHandle
 

@@ -24,8 +24,8 @@ from dpsql.learn.thresholds import (
     grid,
     shrink,
 )
-from dpsql.plan.noise_law import Noise
 from dpsql.search import opt0 as p_identity
+from dpsql.strategy.noise_law import Noise
 from tests.learn.fake import FakeSums
 
 DEMO = Path(__file__).parents[2] / "demo_data"

@@ -16,7 +16,7 @@ import pytest
 import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.plan import Workload, select
-from dpsql.plan.noise_law import Noise
+from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import Strategy
 from dpsql.strategy.solve import reconstruct
 from dpsql.ui.formats import Style, encode

@@ -12,11 +12,11 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql.plan import Workload, select
-from dpsql.plan.noise_law import Noise
 from dpsql.search.bounds import svd_bound
 from dpsql.strategy.convention import unit_error
 from dpsql.strategy.forecast import noise_variances
 from dpsql.strategy.kinds import AnyStrategy
+from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import Strategy
 from dpsql.strategy.solve import reconstruct
 from dpsql.strategy.symmetric import SymmetricStrategy

@@ -12,7 +12,7 @@ from dpsql.algebra.blocks import AllRange, IdentityTotal, Permuted, Prefix, Widt
 from dpsql.algebra.operator import Array, Operator
 from dpsql.plan import baselines
 from dpsql.plan.greedy import data_cube_error, greedy_hierarchy
-from dpsql.plan.noise_law import Noise
+from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Product, Workload
 
 LAPLACE: Noise = "laplace"

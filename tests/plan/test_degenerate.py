@@ -11,8 +11,8 @@ import pytest
 
 from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
-from dpsql.plan.noise_law import Noise
 from dpsql.search.select import MECHANISMS
+from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import Strategy
 
 EDGES: dict[str, Workload] = {

@@ -15,11 +15,11 @@ from dpsql.algebra.worst import worst_cell
 from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.cursor import parse_script
 from dpsql.plan.baselines import plain_sensitivity
-from dpsql.plan.noise_law import Noise
 from dpsql.plan.request import Request, make_plan
 from dpsql.search.few import Few, few_candidates, gaussian_optimum, read_few
 from dpsql.search.problem import Problem
 from dpsql.strategy.convention import unit_error
+from dpsql.strategy.noise_law import Noise
 from dpsql.workload.target import reading_variance
 from dpsql.workload.workload import Workload
 

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
-from dpsql.plan.noise_law import Noise
 from dpsql.search.select import MECHANISMS
 from dpsql.strategy.convention import unit_variances
 from dpsql.strategy.kinds import AnyBlock, AnyStrategy
+from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import Strategy
 from dpsql.strategy.queries_solve import reconstruct_queries
 from dpsql.strategy.solve import reconstruct

@@ -11,11 +11,11 @@ from dpsql.algebra.blocks import Dense, Identity, Prefix, Ranges
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.operator import Operator
 from dpsql.plan import Workload, select
-from dpsql.plan.noise_law import Noise
 from dpsql.search.problem import PLANNED
 from dpsql.strategy import axis
 from dpsql.strategy.axis import _full_axis, _thin_axis, full_axis
 from dpsql.strategy.forecast import Forecast
+from dpsql.strategy.noise_law import Noise
 from dpsql.workload import coarsen
 from dpsql.workload.coarsen import _codes
 

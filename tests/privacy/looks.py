@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import Dense, Identity, Prefix
 from dpsql.algebra.operator import Operator
 from dpsql.learn.handle import Candidate
-from dpsql.plan.noise_law import Noise
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.filter import Run
 from dpsql.privacy.look import Looks, SumLooks, open_handle, open_sums
 from dpsql.privacy.measure import Vaults
 from dpsql.privacy.receipt import Receipt, issue
+from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Product
 
 Counts = NDArray[np.int64]

@@ -234,7 +234,7 @@ def test_costs_are_positive_integers(units: object) -> None:
         (1, None, "laplace", TENTH, None),
         (1, 1, "gaussian", TENTH, TENTH),
         (None, 1, "gaussian", TENTH, None),
-        (1, 1, "uniform", TENTH, None),
+        (1, 1, "Not a name", TENTH, None),
         (1, 1, "laplace", 0.1, None),
         (1, 1, "laplace", Fraction(0), None),
         (None, 1, "gaussian", TENTH, Fraction(-1)),

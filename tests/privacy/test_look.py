@@ -22,7 +22,6 @@ from dpsql.algebra.blocks import Dense
 from dpsql.catalog import Catalog
 from dpsql.errors import BudgetExceeded, Error, InternalError, LedgerError
 from dpsql.learn.handle import Candidate, Handle
-from dpsql.plan.noise_law import Noise
 from dpsql.privacy import look, truth
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.exact import apply_rows_unbounded
@@ -30,6 +29,8 @@ from dpsql.privacy.filter import Run
 from dpsql.privacy.ledger import Ledger
 from dpsql.privacy.look import Looks, open_handle
 from dpsql.privacy.measure import Vaults
+from dpsql.privacy.noise import SAMPLERS
+from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Product
 from tests.privacy.judge import agrees, chi_square, gaussian_masses, laplace_masses
 from tests.privacy.looks import World, cell, dense, some_candidate, whole
@@ -266,7 +267,7 @@ def test_the_noise_that_is_drawn_costs_no_more_than_the_amount(
         scales.append(scale)
         return np.zeros(size, dtype=np.int64)
 
-    monkeypatch.setattr(look, "SAMPLERS", dict.fromkeys(NOISES, silent))
+    monkeypatch.setitem(SAMPLERS, noise, silent)
     for _ in range(40):
         asked = [some_candidate(rng, DOMAIN) for _ in range(rng.integers(1, 4))]
         amount, c = Fraction(int(rng.integers(1, 10**6)), 10**6), int(rng.integers(1, 4))

@@ -20,7 +20,6 @@ from dpsql.algebra.blocks import Dense, Identity
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import InternalError, LedgerError, ProgrammingError
-from dpsql.plan.noise_law import Noise
 from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.exact import apply_orbits, apply_rows, apply_rows_unbounded
@@ -33,6 +32,7 @@ from dpsql.privacy.measure import (
     read_public,
 )
 from dpsql.privacy.vault.vault import Vault, open_vault
+from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import Block, Strategy
 from dpsql.strategy.solve import estimate
 from dpsql.workload.cells import AnyResolution, Nodes, Resolution, cells_of

@@ -14,10 +14,10 @@ import pytest
 import dpsql
 from dpsql.catalog import Catalog
 from dpsql.errors import OperationalError
-from dpsql.plan.noise_law import Noise
 from dpsql.privacy import opendp_noise
 from dpsql.privacy.exact import apply_rows, apply_rows_unbounded
 from dpsql.privacy.opendp_noise import HIGHEST, LOWEST, certified
+from dpsql.strategy.noise_law import Noise
 from tests.privacy.judge import agrees, chi_square, gaussian_masses, laplace_masses
 
 BY_SEX = "SELECT sex, COUNT(*) AS n FROM adult GROUP BY sex"
@@ -112,7 +112,7 @@ def test_a_catalog_can_choose_it(other: Path, opendp: Any, options: dict[str, An
 def test_the_samplers_of_a_release_are_opendps(
     other: Path, opendp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("SAMPLERS", "Bits"):
+    for name in ("sampler", "Bits"):
         monkeypatch.delattr(f"dpsql.privacy.measure.{name}")
     with dpsql.connect(other, epsilon=1) as connection:
         connection.execute(BY_SEX)

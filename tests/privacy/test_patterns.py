@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql.errors import InternalError
-from dpsql.plan.noise_law import Noise
 from dpsql.privacy import look, truth
 from dpsql.privacy.noise import SAMPLERS
+from dpsql.strategy.noise_law import Noise
 from dpsql.workload.term import Pattern
 from tests.privacy.looks import World, dense, some_candidate
 

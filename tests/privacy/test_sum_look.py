@@ -13,9 +13,9 @@ import pytest
 
 from dpsql.errors import BudgetExceeded, InternalError, LedgerError
 from dpsql.learn.handle import SumHandle
-from dpsql.plan.noise_law import Noise
 from dpsql.privacy import look
 from dpsql.privacy.look import SumLooks, open_sums
+from dpsql.strategy.noise_law import Noise
 from tests.audit.lower_bound import epsilon_lower_bound
 from tests.privacy.looks import World
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dpsql.plan import Workload
-from dpsql.plan.noise_law import Noise
 from dpsql.search import cache
 from dpsql.strategy.kinds import AnyStrategy
+from dpsql.strategy.noise_law import Noise
 
 WORKLOAD = Workload({"a b/c": 6, "d": 3}, [{"a b/c": "prefix", "d": "identity"}, {"d": "identity"}])
 

@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats
-from dpsql.plan.noise_law import Noise
 from dpsql.search.family import Family
 from dpsql.search.joint import Objective, Union, descend
 from dpsql.search.opt_m import WeightSearch, evaluate, relax, search_weights
 from dpsql.search.problem import Problem
+from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Workload
 
 DOMAIN = dict(zip("abcdef", [9, 16, 7, 6, 5, 2], strict=True))

@@ -12,9 +12,9 @@ import pytest
 
 from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
-from dpsql.plan.noise_law import Noise
 from dpsql.search.bounds import svd_bound
 from dpsql.strategy.convention import unit_error, unit_variances
+from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import Strategy
 from dpsql.workload.coarsen import coarsen
 

@@ -7,11 +7,11 @@ import pytest
 from scipy.optimize import minimize
 
 from dpsql.algebra.operator import Floats
-from dpsql.plan.noise_law import Noise
 from dpsql.search.family import Family
 from dpsql.search.joint import Objective
 from dpsql.search.opt_kron import identity_unions, maximal, search_union, split_weights
 from dpsql.search.problem import Problem
+from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Workload
 
 DISJOINT = Workload(

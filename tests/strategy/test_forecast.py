@@ -11,9 +11,9 @@ import pytest
 from dpsql.algebra.blocks import Dense, Identity, Prefix
 from dpsql.algebra.derived import Permuted
 from dpsql.algebra.ranges import AllRange, WidthRanges
-from dpsql.plan.noise_law import NO_NOISE, laplace_variance
 from dpsql.strategy.convention import unit_error, unit_variances
 from dpsql.strategy.forecast import Forecast, noise_variances
+from dpsql.strategy.noise_law import NO_NOISE, laplace_variance
 from dpsql.strategy.product import Block, Strategy, assemble
 from dpsql.workload.workload import Product, Workload
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Dense, Total
 from dpsql.errors import ProgrammingError
-from dpsql.plan.noise_law import Noise
 from dpsql.strategy.kinds import decode_strategy
+from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.queries import QueriesStrategy, QueryBlock, measure_queries
 from dpsql.strategy.queries_solve import reconstruct_queries
 from dpsql.workload.workload import Product, Workload

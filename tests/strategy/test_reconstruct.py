@@ -13,8 +13,8 @@ from dpsql.algebra.blocks import Dense, Identity, IdentityTotal, Prefix
 from dpsql.algebra.operator import Integers
 from dpsql.algebra.ranges import AllRange
 from dpsql.errors import ProgrammingError
-from dpsql.plan.noise_law import Noise
 from dpsql.strategy.forecast import Forecast
+from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import Block, Strategy
 from dpsql.strategy.quantise import quantise
 from dpsql.strategy.solve import reconstruct

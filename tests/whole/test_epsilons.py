@@ -14,9 +14,9 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.plan.noise_law import NO_NOISE, laplace_variance
 from dpsql.privacy.amounts import MIN_EPSILON
 from dpsql.strategy.convention import unit_variance
+from dpsql.strategy.noise_law import NO_NOISE, laplace_variance
 
 ROWS = 600
 CATALOG = """

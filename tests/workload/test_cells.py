@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsql.plan.noise_law import Noise
+from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import Block, Strategy
 from dpsql.workload.cells import (
     Cells,

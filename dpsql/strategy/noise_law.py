@@ -6,16 +6,18 @@ Nothing here draws noise: samplers are in ``dpsql.privacy.noise``, tied to a law
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from statistics import NormalDist
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.errors import DataError, printable
+from dpsql.errors import DataError, OperationalError, printable
 
 Noise: TypeAlias = str
 """The name of a noise law, as settings and stored files write it."""
@@ -23,11 +25,24 @@ Noise: TypeAlias = str
 Norm: TypeAlias = Literal[1, 2]
 """The L1 norm, or the squared L2 norm."""
 
+GROUP = "dpsql.noise_laws"
+"""The entry points by which other packages add laws."""
+
+FINE = 2.0**30
+"""A scale beside which integers are fine."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}", re.ASCII)
+
 AUTO = "auto"
 """The setting that leaves the law to dpsql: that of the least expected error."""
 
 NO_NOISE = 2.0**-100
 """The least variance that is told from none, so that precisions are finite and can be added up."""
+
+
+def is_name(name: object) -> bool:
+    """Say whether a name is one that noise laws may have, installed or not."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +57,7 @@ class NoiseLaw:
     Guarantee: noise of a scale on integers of a sensitivity costs rate * sensitivity / scale, in
     exact fractions; under norm 1, that P(z) and P(z + 1) differ by a factor of at most
     exp(rate / scale) for every integer z is all that this needs.
+    Raises: ValueError unless the name is a plain word, and rate and interval are positive.
     """
 
     name: Noise
@@ -49,6 +65,14 @@ class NoiseLaw:
     rate: Fraction
     variance: Callable[[float], float]
     interval: float
+
+    def __post_init__(self) -> None:
+        if not is_name(self.name) or self.name == AUTO:
+            raise ValueError("the name of a noise law is a plain word in lower case")
+        if self.norm not in (1, 2) or type(self.rate) is not Fraction or self.rate <= 0:
+            raise ValueError("a noise law has norm 1 or 2, and a positive fraction as rate")
+        if not 0 < self.interval < math.inf:
+            raise ValueError("the interval of a noise law is a positive number")
 
     @property
     def is_pure(self) -> bool:
@@ -76,8 +100,8 @@ class NoiseLaw:
         return np.asarray(np.abs(entries) if self.norm == 1 else entries * entries)
 
     def stddev(self, scale: float) -> float:
-        """Return the standard error of noise of a scale, in the limit of fine integers."""
-        return math.sqrt(2) * scale if self.norm == 1 else math.sqrt(scale)
+        """Return the standard error of noise; that of Laplace noise as of fine integers."""
+        return math.sqrt(2) * scale if self is LAPLACE else math.sqrt(self.variance(scale))
 
     def squared(self, sensitivity: float) -> float:
         """Return a sensitivity, or a sensitivity over a share of the budget, as a variance.
@@ -94,7 +118,9 @@ class NoiseLaw:
 
     def unit_variance(self, amount: float) -> float:
         """Return the variance at a sensitivity of one, in the limit of fine integers."""
-        return 2 / amount**2 if self.norm == 1 else 1 / (2 * amount)
+        power = 3 - self.norm
+        limit = self.variance(FINE) / FINE**power
+        return limit * (float(self.rate) ** power) / amount**power
 
     def spread(self, sensitivity: float, amount: float) -> float:
         """Return the Laplace scale, or the standard error under norm 2, in that limit."""
@@ -151,14 +177,12 @@ LAWS = {each.name: each for each in (LAPLACE, GAUSSIAN)}
 
 
 def law(name: object) -> NoiseLaw:
-    """Return the noise law of a name. Raises: DataError (E_SETTING)."""
-    if not isinstance(name, str) or name not in LAWS:
-        raise DataError(
-            "E_SETTING",
-            f"noise = {printable(str(name))}",
-            hint=f"one of {', '.join((AUTO, *LAWS))}",
-        )
-    return LAWS[name]
+    """Return the noise law of a name, of ours or of an installed package.
+
+    Raises: DataError (E_SETTING) where there is none; OperationalError (E_NOISE) for one of an
+    installed package that cannot be used.
+    """
+    return LAWS[name] if isinstance(name, str) and name in LAWS else _installed(str(name))
 
 
 def read_noise(value: object) -> Noise:
@@ -167,8 +191,52 @@ def read_noise(value: object) -> Noise:
 
 
 def is_law(name: object) -> bool:
-    """Say whether there is a noise law of a name."""
-    return isinstance(name, str) and name in LAWS
+    """Say whether there is a noise law of a name that can be used."""
+    try:
+        return law(name).name == name
+    except (DataError, OperationalError):
+        return False
+
+
+@cache
+def _installed(name: str) -> NoiseLaw:
+    found = plugged(GROUP, name)
+    if found is None:
+        from importlib.metadata import entry_points
+
+        known = (AUTO, *LAWS, *sorted(entry_points(group=GROUP).names))
+        hint = f"one of {', '.join(known)}"
+        raise DataError("E_SETTING", f"noise = {printable(name)}", hint=hint)
+    if not isinstance(found, NoiseLaw) or found.name != name:
+        raise unusable(name, "its entry point names no NoiseLaw of that name")
+    return found
+
+
+def plugged(group: str, name: str) -> object:
+    """Return what an installed package declares by an entry point, None where none does.
+
+    Raises: OperationalError (E_NOISE) when it cannot be loaded, or several packages declare it.
+    """
+    from importlib.metadata import entry_points  # 20 ms, for names that are not our own
+
+    points = {(each.value, each) for each in entry_points(group=group, name=name)}
+    if not points:
+        return None
+    if len(points) > 1:
+        raise unusable(name, "several installed packages declare it")
+    try:
+        return points.pop()[1].load()
+    except Exception as failure:
+        raise unusable(name, f"it cannot be loaded: {printable(str(failure))}") from failure
+
+
+def unusable(name: str, why: str) -> OperationalError:
+    """Return the error for a noise law of an installed package that is not used."""
+    return OperationalError(
+        "E_NOISE",
+        f"the noise law {name!r} of an installed package cannot be used: {why}",
+        hint=f"use noise = {LAPLACE.name}, or mend or remove that package",
+    )
 
 
 def needs_delta(name: Noise) -> bool:

@@ -12,14 +12,13 @@ import os
 import random
 import shutil
 import signal
-import sqlite3
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -28,9 +27,7 @@ from typing import Any
 import duckdb
 
 import dpsql
-from dpsql.answer.clipped import decode_clipped
-from dpsql.answer.codec import decode
-from dpsql.answer.synthetics import Synthetics
+from dpsql.answer.store import Store
 from dpsql.dbapi.connection import Connection
 from dpsql.search import cache
 
@@ -209,22 +206,11 @@ def check(connection: Connection, stop: BaseException | None, kind: str) -> Iter
 
 def stored(catalog: Path) -> set[int]:
     """The entries of the ledger for which something is stored."""
-    found: set[int] = set()
-    path = catalog.with_suffix(".releases")
-    if path.exists():
-        with closing(sqlite3.connect(path)) as db:
-            found |= {decode(body).seq for (body,) in db.execute("SELECT body FROM release")}
-            sums = db.execute("SELECT body FROM clipped")
-            found |= {decode_clipped(body).receipt[1] for (body,) in sums}
-    path = catalog.with_suffix(".synthetic")
-    if path.exists():
-        models = Synthetics(path)
-        found |= {made.receipt[1] for made in models.load().values()}
-        with closing(sqlite3.connect(path)) as db:
-            names = [name for (name,) in db.execute("SELECT request FROM learned")]
-        learned = [models.find(name) for name in names]
-        found |= {made.receipt[1] for made in learned if made is not None}
-    return found
+    store = Store(catalog)
+    models = (*store.learned.all().values(), *store.tables.all().values())
+    found = {each.seq for each in store.releases.all().values()}
+    found |= {each.receipt[1] for each in store.clipped.all().values()}
+    return found | {each.receipt[1] for each in models}
 
 
 @contextmanager

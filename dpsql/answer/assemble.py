@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from dpsql.algebra.operator import Floats
+from dpsql.answer.codec import Release
 from dpsql.answer.covariance import Joint
 from dpsql.answer.graphical import Models
 from dpsql.answer.modelled import answer_from
-from dpsql.answer.releases import Release
 from dpsql.answer.reprocess import reprocess
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.answer.shell import Filled, build_result

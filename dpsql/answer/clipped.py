@@ -79,24 +79,25 @@ class ClippedSums:
             notes.append(f"{entry}; SET fresh = on pays for new noise")
         return tuple(notes)
 
-    def encode(self) -> bytes:
-        """The sums as bytes."""
-        facts = {
-            "values": list(self.values),
-            "stddev": list(self.stddev),
-            "levels": [str(level) for level in self.levels],
-            "flags": [self.chosen, self.cuts, self.ordered],
-            "epsilon": str(self.epsilon),
-            "delta": str(self.delta),
-            "noise": self.noise,
-            "receipt": list(self.receipt),
-            "rule": self.rule,
-        }
-        return json.dumps(facts).encode()
+
+def encode_clipped(sums: ClippedSums) -> bytes:
+    """Return clipped sums as bytes."""
+    facts = {
+        "values": list(sums.values),
+        "stddev": list(sums.stddev),
+        "levels": [str(level) for level in sums.levels],
+        "flags": [sums.chosen, sums.cuts, sums.ordered],
+        "epsilon": str(sums.epsilon),
+        "delta": str(sums.delta),
+        "noise": sums.noise,
+        "receipt": list(sums.receipt),
+        "rule": sums.rule,
+    }
+    return json.dumps(facts).encode()
 
 
 def decode_clipped(body: bytes) -> ClippedSums:
-    """The sums that ``encode`` wrote. Raises: ValueError, KeyError, TypeError."""
+    """Return the sums that were encoded. Raises: ValueError, KeyError, TypeError."""
     facts = json.loads(body)
     chosen, cuts, ordered = facts["flags"]
     ledger_id, seq, head = facts["receipt"]

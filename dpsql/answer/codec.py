@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,10 @@ from dpsql.workload.cells import decode_resolution, encode_resolution
 from dpsql.workload.term import Pattern
 from dpsql.workload.workload import Product
 
+Array = NDArray[Any]
+Keep: TypeAlias = Callable[[Array], str]
+"""Keeps an array, and returns the name that it is kept under."""
+
 
 @dataclass(frozen=True, slots=True)
 class Release:
@@ -34,7 +38,7 @@ class Release:
     """
 
     plan: Plan
-    values: tuple[tuple[NDArray[Any], ...], ...]
+    values: tuple[tuple[Array, ...], ...]
     ledger_id: str
     seq: int
     head: str
@@ -43,13 +47,10 @@ class Release:
 
 def encode(release: Release) -> bytes:
     """Return a release as the bytes of a zipped archive of arrays."""
-    arrays: dict[str, NDArray[Any]] = {}
+    return packed(lambda keep: _facts(release, keep))
 
-    def keep(array: NDArray[Any]) -> str:
-        name = f"x{len(arrays)}"
-        arrays[name] = array.astype(np.str_) if array.dtype == object else array
-        return name
 
+def _facts(release: Release, keep: Keep) -> dict[str, Any]:
     plan = release.plan
     parts = [
         {
@@ -66,7 +67,7 @@ def encode(release: Release) -> bytes:
         }
         for part, values in zip(plan.parts, release.values, strict=True)
     ]
-    facts = {
+    return {
         "noise": plan.noise,
         "epsilon": str(plan.epsilon),
         "delta": str(plan.delta),
@@ -75,8 +76,6 @@ def encode(release: Release) -> bytes:
         "receipt": [release.ledger_id, release.seq, release.head],
         "scopes": list(release.scopes),
     }
-    arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
-    return zipped(arrays)
 
 
 def decode(body: bytes) -> Release:
@@ -85,11 +84,8 @@ def decode(body: bytes) -> Release:
     Raises: ValueError, KeyError, TypeError, OSError, BadZipFile for anything else; DataError or
     OperationalError where its noise law is not installed any more.
     """
-    with np.load(io.BytesIO(body), allow_pickle=False) as stored:
-        arrays = {name: stored[name] for name in stored.files}
-    facts = json.loads(arrays["facts"].tobytes())
+    facts, arrays = unpacked(body)
     law(facts["noise"])
-
     parts, values = [], []
     for item in facts["parts"]:
         strategy = decode_strategy({"noise": facts["noise"], **item["strategy"]}, arrays)
@@ -117,7 +113,28 @@ def decode(body: bytes) -> Release:
     return Release(plan, tuple(values), ledger_id, seq, head, scopes)
 
 
-def zipped(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+def packed(write: Callable[[Keep], dict[str, Any]]) -> bytes:
+    """Return plain facts as bytes, with the arrays that ``write`` keeps apart, by name."""
+    arrays: dict[str, Array] = {}
+
+    def keep(array: Array) -> str:
+        name = f"x{len(arrays)}"
+        arrays[name] = array.astype(np.str_) if array.dtype == object else array
+        return name
+
+    facts = write(keep)
+    arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
+    return zipped(arrays)
+
+
+def unpacked(body: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the facts and the arrays that were packed. Raises: as ``decode``."""
+    with np.load(io.BytesIO(body), allow_pickle=False) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    return json.loads(arrays["facts"].tobytes()), arrays
+
+
+def zipped(arrays: Mapping[str, Array]) -> bytes:
     """Return what ``np.load`` reads; noise hardly compresses, so little effort is made."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
@@ -127,13 +144,11 @@ def zipped(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     return buffer.getvalue()
 
 
-def _integers(array: NDArray[Any]) -> NDArray[Any]:
+def _integers(array: Array) -> Array:
     if array.dtype.kind == "U":
         return np.array([int(text) for text in array.tolist()], dtype=object)
     return array
 
-
-Array = NDArray[Any]
 
 OPERATORS: dict[str, type[Operator]] = {
     each.__name__: each
@@ -152,7 +167,7 @@ OPERATORS: dict[str, type[Operator]] = {
 }
 
 
-def encode_looks(looks: Sequence[Look], keep: Callable[[Array], str]) -> dict[str, Any]:
+def encode_looks(looks: Sequence[Look], keep: Keep) -> dict[str, Any]:
     """Return plain facts that describe the looks; ``keep`` stores an array by name.
 
     Operators are stored once each, and all noisy answers as one array.
@@ -202,7 +217,7 @@ def decode_looks(
 class _Writer:
     """Operators as a list of plain facts, each after those it is made of."""
 
-    def __init__(self, keep: Callable[[Array], str]) -> None:
+    def __init__(self, keep: Keep) -> None:
         self.keep = keep
         self.operators: list[dict[str, Any]] = []
         self.known: dict[Any, int] = {}

@@ -1,4 +1,4 @@
-"""Synthetic tables: released models, kept for later processes; answers and rows drawn from them.
+"""Synthetic tables: released models; what is stored of them, and what is said about them.
 
 A model is a release: everything computed from it is free. Stored are its parameters, what was
 measured, how precisely and at what cost; never seeds, scores or true answers.
@@ -6,28 +6,16 @@ measured, how precisely and at what cost; never seeds, scores or true answers.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
-import io
-import itertools
-import json
-import sqlite3
-import zipfile
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dpsql.answer.codec import decode_looks, encode_looks, zipped
+from dpsql.answer.codec import Keep, decode_looks, encode_looks, packed, unpacked
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Unit
 from dpsql.errors import LedgerError, ProgrammingError, printable
-from dpsql.files import keep_private
 from dpsql.learn.handle import Model
 from dpsql.learn.transcript import Look
 
@@ -41,17 +29,6 @@ _KINDS = {
 
 VERSION = 2
 """Of what is stored of a model; the first has no looks, neighbours and forecast."""
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS synthetic (
-    name TEXT PRIMARY KEY, body BLOB NOT NULL, digest TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS learned (
-    request TEXT PRIMARY KEY, body BLOB NOT NULL, digest TEXT NOT NULL
-) WITHOUT ROWID;
-"""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,91 +81,6 @@ class Synthetic:
         )
 
 
-class _Taken(Exception):
-    """A name that is stored already."""
-
-
-class Synthetics:
-    """The synthetic tables of one catalog, and models of workloads, in one SQLite file.
-
-    Raises: LedgerError (E_LEDGER_TAMPERED) for a damaged file, (E_LEDGER_IO) when it cannot be
-    written.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def load(self) -> dict[str, Synthetic]:
-        """All synthetic tables by case-folded name."""
-
-        def load(db: sqlite3.Connection) -> dict[str, Synthetic]:
-            rows = db.execute("SELECT name, body, digest FROM synthetic").fetchall()
-            return {name: _decode(name, bytes(body), digest) for name, body, digest in rows}
-
-        return self._read(load) or {}
-
-    def find(self, request: str) -> Synthetic | None:
-        """The model that was learned for an identical request."""
-
-        def load(db: sqlite3.Connection) -> Synthetic | None:
-            sql = "SELECT body, digest FROM learned WHERE request = ?"
-            row = db.execute(sql, (request,)).fetchone()
-            return None if row is None else _decode(request, bytes(row[0]), row[1])
-
-        return self._read(load)
-
-    def add(self, synthetic: Synthetic) -> Synthetic:
-        """Store a synthetic table durably, all or nothing, and return it as stored.
-
-        Its name gets a number where another process took it during the run, which is paid for.
-        """
-        sql, named = "INSERT INTO synthetic VALUES (?, ?, ?)", synthetic
-        for number in itertools.count(2):
-            try:
-                self._write(sql, named.name.casefold(), named)
-                break
-            except _Taken:
-                named = replace(synthetic, name=f"{synthetic.name}_{number}")
-        return named
-
-    def keep(self, request: str, synthetic: Synthetic) -> Synthetic:
-        """Store the model of a request durably; the newest replaces an older one."""
-        self._write("INSERT OR REPLACE INTO learned VALUES (?, ?, ?)", request, synthetic)
-        return synthetic
-
-    def _read(self, load: Callable[[sqlite3.Connection], T]) -> T | None:
-        if not self.path.exists():
-            return None
-        try:
-            keep_private(self.path)
-            with closing(sqlite3.connect(self.path, timeout=30.0)) as db:
-                db.executescript(_SCHEMA)
-                return load(db)
-        except (sqlite3.Error, ValueError, KeyError, TypeError, OSError, zipfile.BadZipFile):
-            raise LedgerError(
-                "E_LEDGER_TAMPERED",
-                f"the store of synthetic tables {self.path.name} is damaged",
-                hint="restore it from a backup, or remove it: the tables are lost then",
-            ) from None
-
-    def _write(self, sql: str, key: str, synthetic: Synthetic) -> None:
-        body = _encode(synthetic)
-        try:
-            keep_private(self.path)
-            with closing(sqlite3.connect(self.path, timeout=30.0)) as db, db:
-                db.execute("PRAGMA synchronous = FULL")
-                db.executescript(_SCHEMA)
-                db.execute(sql, (key, body, _digest(key, body)))
-        except sqlite3.IntegrityError:
-            raise _Taken from None
-        except (sqlite3.Error, OSError):
-            raise LedgerError(
-                "E_LEDGER_IO",
-                f"the model cannot be stored in {self.path.name}; the charge stays",
-                hint="check the disk and the permissions of the folder",
-            ) from None
-
-
 def find_synthetic(models: Mapping[str, Synthetic], name: str) -> Synthetic:
     """The synthetic table of a name. Raises: ProgrammingError (E_UNKNOWN_TABLE)."""
     synthetic = models.get(name.casefold())
@@ -219,16 +111,14 @@ def check_name(name: str, taken: Mapping[str, object]) -> None:
         )
 
 
-def _encode(synthetic: Synthetic) -> bytes:
-    arrays: dict[str, NDArray[Any]] = {}
+def encode_synthetic(synthetic: Synthetic) -> bytes:
+    """Return a model as the bytes of a zipped archive of arrays."""
+    return packed(lambda keep: _facts(synthetic, keep))
 
-    def keep(array: NDArray[Any]) -> str:
-        name = f"x{len(arrays)}"
-        arrays[name] = array
-        return name
 
+def _facts(synthetic: Synthetic, keep: Keep) -> dict[str, Any]:
     model: Any = synthetic.model
-    facts = {
+    return {
         "name": synthetic.name,
         "table": synthetic.table,
         "model": model.encode(keep),
@@ -244,16 +134,15 @@ def _encode(synthetic: Synthetic) -> bytes:
         "neighbours": synthetic.neighbours,
         "forecast": synthetic.forecast,
     }
-    arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
-    return zipped(arrays)
 
 
-def _decode(key: str, body: bytes, digest: str) -> Synthetic:
-    if _digest(key, body) != digest:
-        raise ValueError("digest")
-    with np.load(io.BytesIO(body), allow_pickle=False) as stored:
-        arrays = {name: stored[name] for name in stored.files}
-    facts = json.loads(arrays["facts"].tobytes())
+def decode_synthetic(body: bytes) -> Synthetic:
+    """Return the model that was encoded.
+
+    Raises: LedgerError (E_LEDGER_VERSION); ValueError, KeyError, TypeError, OSError, BadZipFile
+    for anything else.
+    """
+    facts, arrays = unpacked(body)
     version = facts.get("version", 1)
     if version > VERSION:
         raise LedgerError(
@@ -284,7 +173,3 @@ def _decode(key: str, body: bytes, digest: str) -> Synthetic:
 def _class_of(kind: str) -> Any:
     module, name = _KINDS[kind].split(":")
     return getattr(importlib.import_module(module), name)
-
-
-def _digest(key: str, body: bytes) -> str:
-    return hashlib.sha256(key.encode() + body).hexdigest()

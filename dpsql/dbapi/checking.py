@@ -140,7 +140,7 @@ def estimate_left_out(
     name = hashlib.sha256(repr((plan.fingerprint, scopes)).encode()).hexdigest()
     engine.status()
     engine.charges.asked = ("dpsql check --dp",)
-    known = engine.releases.find(name)
+    known = engine.store.releases.find(name)
     release = engine.release(plan, name) if known is None else known
     found = []
     for part, values in zip(plan.parts, release.values, strict=True):

@@ -19,11 +19,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpsql.answer.assemble import assemble_results, released
+from dpsql.answer.codec import Release
 from dpsql.answer.modelled import draw_rows
-from dpsql.answer.releases import Release, Releases
 from dpsql.answer.reprocess import check_methods
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
-from dpsql.answer.synthetics import Synthetic, Synthetics, check_name, find_synthetic
+from dpsql.answer.store import Store
+from dpsql.answer.synthetics import Synthetic, check_name, find_synthetic
 from dpsql.catalog import Catalog, Table
 from dpsql.dbapi.script import OF_A_CREATION, unquoted, workload_of
 from dpsql.engine.charges import Charges
@@ -83,10 +84,9 @@ class Engine:
         self.ledger = Ledger.open_or_create(
             ledger_file(catalog), anchors, preset.policy, preset.policy_hash, preset.nested
         )
-        self.releases = Releases(catalog.path.with_suffix(".releases"))
+        self.store = Store(catalog.path)
         self.vaults = Vaults(catalog, self.ledger.salt)
-        self.synthetics = Synthetics(catalog.path.with_suffix(".synthetic"))
-        self.models = self.synthetics.load()
+        self.models = self.store.tables.all()
         self.compiler = Compiler(self._with_models())
         self.charges = Charges()
         self._compiled: dict[tuple[str, Cut | None], Compiled] = {}
@@ -149,7 +149,7 @@ class Engine:
         """The forecast of a request without a threshold to choose."""
         remaining = self.status().remaining_within(self.within(request.tables))
         if request.is_learned and request.tables:
-            model = None if terms.fresh else self._foreseen(request, self.synthetics.find)
+            model = None if terms.fresh else self._foreseen(request, self.store.learned.find)
             entry = None if model is None else model.receipt[1]
             return foresee(request, remaining, terms.epsilon is None, entry)
         assumed = terms.epsilon is None
@@ -217,9 +217,9 @@ class Engine:
         self.status()
 
         def learn() -> Synthetic:
-            return self._learn(planned, report, lambda new: self.synthetics.keep(name, new))
+            return self._learn(planned, report, lambda new: self.store.learned.add(name, new))
 
-        path, find = self.synthetics.path, partial(self.synthetics.find, name)
+        path, find = self.store.learned.file.path, partial(self.store.learned.find, name)
         found, free = (learn(), False) if fresh else once(path, name, find, learn)
         cost, receipt = released(found)
         cost = replace(cost, free=free)
@@ -258,7 +258,7 @@ class Engine:
             values = tuple(item.values for item in measured)
             scopes = self.scopes(tables)
             release = Release(plan, values, receipt.ledger_id, receipt.seq, receipt.head, scopes)
-            self.releases.add(name, release)
+            self.store.releases.add(name, release)
         return release
 
     def check_plan(self, plan: Plan) -> None:
@@ -325,14 +325,14 @@ class Engine:
         """
         self.charges.asked = (creation.text,)
         planned = self.plan_synthesis(creation, terms)
-        with turn(self.synthetics.path, planned.name.casefold()):
-            self._know(self.synthetics.load())  # another process may have made one
+        with turn(self.store.tables.file.path, planned.name.casefold()):
+            self._know(self.store.tables.all())  # another process may have made one
             check_name(planned.name, self.models)
             return self._learn(planned, report, self._add)
 
     def _add(self, made: Synthetic) -> Synthetic:
         """Store a synthetic table, and know it from now on."""
-        found = self.synthetics.add(made)
+        found = self.store.tables.add(made.name.casefold(), made)
         self._know({found.name.casefold(): found})
         return found
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpsql.answer.accuracy import Compared, compare, shown_ratio
+from dpsql.answer.codec import Release
 from dpsql.answer.implied import Implied, find_implied, imply
-from dpsql.answer.releases import Release
 from dpsql.answer.reprocess import check_methods
 from dpsql.engine.turns import turn
 from dpsql.errors import DataUnavailable, NotSupportedError, ProgrammingError, decimal_text
@@ -75,7 +75,7 @@ def choose(engine: Engine, request: Request, reuse: str) -> Choice:
     name = engine.request_name(request)
     if reuse == "never":
         return Choice(name, planned=engine.plan(request))
-    own = engine.releases.find(name)
+    own = engine.store.releases.find(name)
     found = None if own is None else imply(request, name, own)
     if found is not None and _keeps(request, found):
         return Choice(name, found)
@@ -106,15 +106,15 @@ def settle(engine: Engine, request: Request, reuse: str) -> tuple[Choice, Readin
     if choice.known is None and reuse == "never":
         return _measure(engine, request, choice)
     if choice.known is None:
-        with turn(engine.releases.path, choice.name):
-            if engine.releases.find(choice.name) is not None:  # another process was first
+        with turn(engine.store.releases.file.path, choice.name):
+            if engine.store.releases.find(choice.name) is not None:  # another process was first
                 choice = choose(engine, request, reuse)
             if choice.known is None:
                 return _measure(engine, request, choice)
     known = choice.known
     engine.status()  # a ledger that is missing or damaged answers nothing, not even for free
     if known.name != choice.name:
-        engine.releases.link(choice.name, known.name)
+        engine.store.releases.link(choice.name, known.name)
     return choice, known.readings, known.release
 
 
@@ -127,7 +127,7 @@ def _measure(engine: Engine, request: Request, choice: Choice) -> tuple[Choice, 
 
 def foresee_choice(engine: Engine, request: Request, reuse: str) -> Choice:
     """What will answer a request; a new measurement while the data cannot be opened."""
-    if reuse != "never" and engine.releases.path.exists():
+    if reuse != "never" and engine.store.releases.file.path.exists():
         try:
             return choose(engine, request, reuse)
         except DataUnavailable:
@@ -137,9 +137,9 @@ def foresee_choice(engine: Engine, request: Request, reuse: str) -> Choice:
 
 def _determining(engine: Engine, request: Request, name: str) -> Iterator[Implied]:
     """The releases that determine a request: the one it was answered from, then the best."""
-    linked = engine.releases.linked(name)
+    linked = engine.store.releases.linked(name)
     first = () if linked is None else find_implied(request, [linked])
-    latest = engine.releases.latest(engine.scopes(request.tables))
+    latest = engine.store.releases.latest(engine.scopes(request.tables))
     rest = find_implied(request, latest)
     yield from (known for known in first if _keeps(request, known))
     yield from (

@@ -126,7 +126,7 @@ def _release(engine: Engine, planned: Priced) -> ClippedSums:
 
     def learn(handle: MeasureHandle, receipt: tuple[str, int, str]) -> ClippedSums:
         found = planned.learn(handle, receipt)
-        engine.releases.add_clipped(planned.name(engine.scopes([planned.run.table])), found)
+        engine.store.clipped.add(planned.name(engine.scopes([planned.run.table])), found)
         return found
 
     return engine.look(planned.run, planned.epsilon, planned.rho, learn)
@@ -138,12 +138,12 @@ def _once(engine: Engine, planned: Priced, fresh: bool) -> tuple[ClippedSums, bo
         return _release(engine, planned), False
     name = planned.name(engine.scopes([planned.run.table]))
     find, make = partial(_find, engine, planned), partial(_release, engine, planned)
-    return once(engine.releases.path, name, find, make)
+    return once(engine.store.clipped.file.path, name, find, make)
 
 
 def _find(engine: Engine, planned: Priced) -> ClippedSums | None:
     """What an identical run ended with."""
-    return engine.releases.find_clipped(planned.name(engine.scopes([planned.run.table])))
+    return engine.store.clipped.find(planned.name(engine.scopes([planned.run.table])))
 
 
 def _foreseen(engine: Engine, planned: Priced) -> ClippedSums | None:

@@ -11,11 +11,16 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.answer.releases import Release, Releases
+from dpsql.answer.codec import Release
+from dpsql.answer.store import Releases, Store
 from dpsql.errors import LedgerError
 from dpsql.plan.plan import Part, Plan
 from dpsql.strategy.product import Block, Strategy
 from dpsql.workload.cells import Cells, cells_of
+
+
+def releases(folder: Path) -> Releases:
+    return Store(folder / "x.toml").releases
 
 
 def example() -> Release:
@@ -43,10 +48,10 @@ def example() -> Release:
 
 
 def test_a_release_survives_a_round_trip(tmp_path: Path) -> None:
-    store = Releases(tmp_path / "x.releases")
+    store = releases(tmp_path)
     assert store.find("request") is None
     store.add("request", example())
-    found = Releases(tmp_path / "x.releases").find("request")
+    found = releases(tmp_path).find("request")
     assert found is not None
     assert found.plan.fingerprint == example().plan.fingerprint
     assert (found.ledger_id, found.seq, found.head) == ("id", 7, "head")
@@ -56,7 +61,7 @@ def test_a_release_survives_a_round_trip(tmp_path: Path) -> None:
 
 
 def test_a_newer_release_replaces_an_older_one(tmp_path: Path) -> None:
-    store = Releases(tmp_path / "x.releases")
+    store = releases(tmp_path)
     store.add("request", example())
     first = example()
     store.add("request", Release(first.plan, first.values, "id", 8, "later"))
@@ -68,7 +73,7 @@ def test_a_newer_release_replaces_an_older_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["body", "digest", "swap", "file"])
 def test_damage_fails_closed(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "x.releases"
-    store = Releases(path)
+    store = releases(tmp_path)
     store.add("request", example())
     store.add("other", example())
     if damage == "file":
@@ -85,27 +90,27 @@ def test_damage_fails_closed(tmp_path: Path, damage: str) -> None:
         connection.close()
     for _ in range(2):
         with pytest.raises(LedgerError, match="damaged"):
-            Releases(path).find("request")
+            releases(tmp_path).find("request")
 
 
 def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="E_LEDGER_IO"):
-        Releases(tmp_path / "missing" / "x.releases").add("request", example())
+        releases(tmp_path / "missing").add("request", example())
 
 
 def test_releases_are_found_by_what_they_measured(tmp_path: Path) -> None:
-    store = Releases(tmp_path / "x.releases")
+    store = releases(tmp_path)
     assert store.latest(["a"]) == []
     for seq, (name, scopes) in enumerate([("one", "a"), ("two", "ab"), ("three", "b")]):
         store.add(name, replace(example(), seq=seq, scopes=tuple(scopes)))
     assert [name for name, _ in store.latest(["a"])] == ["two", "one"]
     assert [name for name, _ in store.latest(["b", "a"])] == ["two"]
     store.add("one", replace(example(), seq=9, scopes=("a",)))
-    assert [name for name, _ in Releases(store.path).latest(["a"])] == ["one", "two"]
+    assert [name for name, _ in releases(tmp_path).latest(["a"])] == ["one", "two"]
 
 
 def test_a_link_leads_to_a_release_until_that_is_replaced(tmp_path: Path) -> None:
-    store = Releases(tmp_path / "x.releases")
+    store = releases(tmp_path)
     store.add("one", example())
     store.link("part", "one")
     found = store.linked("part")

@@ -19,7 +19,7 @@ import dpsql
 import dpsql.engine.engine as engine_module
 import dpsql.learn.mwem as mwem_module
 from dpsql.answer.result import Result
-from dpsql.answer.synthetics import Synthetics
+from dpsql.answer.store import Store
 from dpsql.dbapi.connection import Connection
 from dpsql.errors import LedgerError
 from dpsql.privacy.accounting import rho_for
@@ -338,13 +338,13 @@ def test_a_full_disk_stores_nothing_half(
             Error=sqlite3.Error,
             IntegrityError=sqlite3.IntegrityError,
         )
-        patched.setattr("dpsql.answer.synthetics.sqlite3", full)
+        patched.setattr("dpsql.answer.store.sqlite3", full)
         with pytest.raises(dpsql.Error) as error:
             ask(people, "mwem", CUBE)
     assert error.value.code == "E_LEDGER_IO"
     assert people.entries()[-1].state == "failed"
     assert stored(catalog) == 0
-    assert Synthetics(catalog.with_suffix(".synthetic")).load() == {}
+    assert Store(catalog).tables.all() == {}
 
 
 def test_an_interrupt_leaves_a_usable_partial_model(

@@ -15,8 +15,8 @@ import pytest
 
 import dpsql
 from dpsql import files
-from dpsql.answer import modelled, releases
-from dpsql.answer.releases import Releases, _Store
+from dpsql.answer import modelled, store
+from dpsql.answer.store import Store
 from dpsql.files import replace_file
 from dpsql.privacy import curator
 from dpsql.search import cache
@@ -86,19 +86,20 @@ def test_a_store_with_wide_rights_is_found(
     demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = set(tmp_path.rglob("*"))
-    monkeypatch.setattr(releases, "keep_private", lambda path: None)
+    monkeypatch.setattr(store, "keep_private", lambda path: None)
     with umask(0), dpsql.connect(demo / "adult.toml", epsilon=1) as connection:
         connection.execute(STATEMENTS[0])
     assert wider(tmp_path, known) == {"demo/adult.releases": oct(stat.S_IFREG | 0o644)}
 
 
 def test_a_journal_has_the_rights_of_its_file(tmp_path: Path) -> None:
-    path = tmp_path / "x.releases"
-    with umask(0), _Store(path) as db:
+    kept = Store(tmp_path / "x.toml").releases
+    path = kept.file.path
+    with umask(0), kept.file.opened() as db:
         db.execute("INSERT INTO implied VALUES ('a', 'b')")
         (journal,) = (p for p in tmp_path.iterdir() if p != path)
         assert journal.stat().st_mode & 0o777 == 0o600
-    assert Releases(path).find("a") is None
+    assert kept.find("a") is None
 
 
 @pytest.mark.parametrize("left", ["link", "file"])
@@ -142,8 +143,7 @@ OPENERS = {
     "privacy/curator.py": "the catalog: opened as new, with the rights that it had",
     "search/cache.py": "from a descriptor that is new",
     "privacy/store.py": "SQLite, over a file made before",
-    "answer/releases.py": "SQLite, over a file made before",
-    "answer/synthetics.py": "SQLite, over a file made before",
+    "answer/store.py": "SQLite, over a file made before",
     "answer/codec.py": "an archive in memory",
     "ui/streams.py": "files with new names beside the wanted ones",
     "ui/cli.py": "the null device",

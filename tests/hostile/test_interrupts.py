@@ -19,8 +19,7 @@ import pytest
 import dpsql
 from benchmarks import interrupts
 from benchmarks.interrupts import Interrupts
-from dpsql.answer.releases import Releases
-from dpsql.answer.synthetics import Synthetics
+from dpsql.answer.store import Shelf, SyntheticTables
 from dpsql.dbapi.connection import Connection
 from dpsql.engine import clip as clipping
 from dpsql.engine import engine
@@ -79,12 +78,12 @@ STEPS = (
     (Ledger, "debit", "select"),
     (privacy_ledger, "issue", "batch"),
     (engine, "measure", "units"),
-    (Releases, "add", "select"),
+    (Shelf, "add", "select"),
     (Ledger, "settle", "gaussian"),
-    (Releases, "add_clipped", "threshold"),
+    (Shelf, "add", "threshold"),
     (clipping, "answer_sum", "clip"),
-    (Synthetics, "add", "synthetic"),
-    (Synthetics, "keep", "mwem"),
+    (SyntheticTables, "add", "synthetic"),
+    (Shelf, "add", "mwem"),
 )
 """A function at every step from the debit to the end, and a statement that calls it."""
 
@@ -139,7 +138,7 @@ def test_a_step_that_does_not_wait_is_found(
 def test_a_release_that_is_not_stored_is_found(
     few: Interrupts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Releases, "add", lambda *_: None)
+    monkeypatch.setattr(Shelf, "add", lambda *_: None)
     said, *_ = interrupt_at(few, (engine, "measure", "select"), before=False).wrong
     assert said == "entry 1 is released, its release stored: False"
 
@@ -249,7 +248,7 @@ def test_an_interrupt_of_another_statement_is_not_this_one() -> None:
 
 SLOW = """
 import signal, sys
-from dpsql import engine
+from dpsql.engine import engine
 from dpsql.privacy.ledger import Ledger
 where, signals = sys.argv.pop(1), int(sys.argv.pop(1))
 owner, name = (engine, "make_plan") if where == "plan" else (Ledger, "settle")

@@ -26,7 +26,7 @@ def names_of(connection: Connection) -> set[str]:
     engine = connection.engine
     found = {entry.data_version for entry in connection.entries() if entry.kind == "debit"}
     found |= set(engine.scopes(["adult"]))
-    with closing(sqlite3.connect(engine.releases.path)) as db:
+    with closing(sqlite3.connect(engine.store.releases.file.path)) as db:
         found |= {name for (name,) in db.execute("SELECT request FROM release")}
         found |= {name for (name,) in db.execute("SELECT scope FROM measured")}
     return found
@@ -35,7 +35,7 @@ def names_of(connection: Connection) -> set[str]:
 def asked_with(connection: Connection, salt: bytes) -> set[str]:
     """The names after a request under another salt; all else is equal, the files too."""
     engine = connection.engine
-    engine.releases.path.unlink(missing_ok=True)
+    engine.store.releases.file.path.unlink(missing_ok=True)
     engine.vaults = Vaults(engine.catalog, salt)
     charges = len(connection.entries())
     connection.execute(SQL, epsilon=1)

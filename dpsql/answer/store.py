@@ -1,0 +1,278 @@
+"""What was published, kept for later processes, and answered again from there, free.
+
+Releases and clipped sums are in one SQLite file beside the catalog, models in another. There is one
+way to write them, to read them and to tell damage. All is stored before anything is returned.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import sqlite3
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from dpsql.answer.clipped import ClippedSums, decode_clipped, encode_clipped
+from dpsql.answer.codec import Release, decode, encode
+from dpsql.answer.synthetics import Synthetic, decode_synthetic, encode_synthetic
+from dpsql.errors import DataError, LedgerError, OperationalError
+from dpsql.files import keep_private
+
+LATEST = 64
+"""Releases that are looked through, newest first, for one that determines a request."""
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One SQLite file of a store: its tables, what they hold, and what is lost without it.
+
+    Raises: LedgerError (E_LEDGER_TAMPERED) for a damaged file, (E_LEDGER_IO) when it cannot be
+    written.
+    """
+
+    path: Path
+    schema: str
+    content: str
+    lost: str
+
+    @contextmanager
+    def opened(self) -> Iterator[sqlite3.Connection]:
+        """A connection and one transaction, which an error undoes; both always end."""
+        keep_private(self.path)
+        with closing(sqlite3.connect(self.path, timeout=30.0)) as db, db:
+            db.execute("PRAGMA synchronous = FULL")
+            db.executescript(self.schema)
+            db.execute("BEGIN")
+            yield db
+
+    def read(self, load: Callable[[sqlite3.Connection], S]) -> S | None:
+        """What ``load`` finds; None where there is no file."""
+        if not self.path.exists():
+            return None
+        try:
+            with self.opened() as db:
+                return load(db)
+        except (sqlite3.Error, ValueError, KeyError, TypeError, OSError, zipfile.BadZipFile):
+            raise LedgerError(
+                "E_LEDGER_TAMPERED",
+                f"the store of {self.content} {self.path.name} is damaged",
+                hint=f"restore it from a backup, or remove it: {self.lost}",
+            ) from None
+
+    def write(self, store: Callable[[sqlite3.Connection], object], problem: str) -> None:
+        """Let ``store`` write durably, all or nothing; ``problem`` is told where it cannot.
+
+        Raises: also IntegrityError of SQLite, for a key that is taken and may not be replaced.
+        """
+        try:
+            with self.opened() as db:
+                store(db)
+        except sqlite3.IntegrityError:
+            raise
+        except (sqlite3.Error, OSError):
+            raise LedgerError(
+                "E_LEDGER_IO",
+                problem.format(self.path.name),
+                hint="check the disk and the permissions of the folder",
+            ) from None
+
+
+class Shelf(Generic[T]):
+    """What is published of one kind, by key: a table of a file, each body with a digest."""
+
+    what = "release"
+    key = "request"
+    remembered = 0
+
+    def __init__(
+        self, file: File, table: str, encode: Callable[[T], bytes], decode: Callable[[bytes], T]
+    ) -> None:
+        self.file = file
+        self.table = table
+        self._encode, self._decode = encode, decode
+        self._decoded: dict[str, T] = {}
+
+    def find(self, key: str) -> T | None:
+        """What is stored under a key."""
+        return self.file.read(lambda db: self._load(db, key))
+
+    def all(self) -> dict[str, T]:
+        """All that is stored, by key."""
+
+        def load(db: sqlite3.Connection) -> dict[str, T]:
+            rows = db.execute(f"SELECT {self.key}, body, digest FROM {self.table}").fetchall()
+            return {key: self._opened(key, bytes(body), digest) for key, body, digest in rows}
+
+        return self.file.read(load) or {}
+
+    def add(self, key: str, thing: T) -> T:
+        """Store durably what was paid for, and return it; the newest of a key replaces others."""
+        return self._add(key, thing, "INSERT OR REPLACE")
+
+    def _add(self, key: str, thing: T, insert: str) -> T:
+        body = self._encode(thing)
+        row = (key, body, _digest(key, body))
+
+        def store(db: sqlite3.Connection) -> None:
+            db.execute(f"{insert} INTO {self.table} VALUES (?, ?, ?)", row)
+            self._note(db, key, thing)
+
+        self.file.write(store, f"the {self.what} cannot be stored in {{}}; the charge stays")
+        return thing
+
+    def _note(self, db: sqlite3.Connection, key: str, thing: T) -> None:
+        """Write what else has to be known of it."""
+
+    def _load(self, db: sqlite3.Connection, key: str) -> T | None:
+        sql = f"SELECT body, digest FROM {self.table} WHERE {self.key} = ?"
+        row = db.execute(sql, (key,)).fetchone()
+        return None if row is None else self._opened(key, bytes(row[0]), row[1])
+
+    def _opened(self, key: str, body: bytes, digest: str) -> T:
+        if _digest(key, body) != digest:
+            raise ValueError("digest")
+        thing = self._decoded[digest] if digest in self._decoded else self._decode(body)
+        if self.remembered and digest not in self._decoded:
+            while len(self._decoded) >= self.remembered:
+                del self._decoded[next(iter(self._decoded))]
+            self._decoded[digest] = thing
+        return thing
+
+
+class Releases(Shelf[Release]):
+    """Releases, by what they measured and what they have answered too; the last are kept decoded.
+
+    A release holds the noisy integers, the strategy that measured them and the noise scales: enough
+    to reconstruct every answer without data, budget or planning.
+    """
+
+    remembered = LATEST
+
+    def linked(self, request: str) -> tuple[str, Release] | None:
+        """The release that an identical request was answered from last, with its name."""
+
+        def load(db: sqlite3.Connection) -> tuple[str, Release] | None:
+            sql = "SELECT release FROM implied WHERE request = ?"
+            row = db.execute(sql, (request,)).fetchone()
+            release = None if row is None else self._load(db, row[0])
+            return None if release is None else (row[0], release)
+
+        return self.file.read(load)
+
+    def latest(self, scopes: Sequence[str]) -> list[tuple[str, Release]]:
+        """The newest releases that measured all of these scopes, with their names, newest first."""
+
+        def load(db: sqlite3.Connection) -> list[tuple[str, Release]]:
+            rows = db.execute(
+                "SELECT request FROM measured WHERE scope = ? ORDER BY seq DESC, request LIMIT ?",
+                (scopes[0], LATEST),
+            ).fetchall()
+            found = [(name, self._load(db, name)) for (name,) in rows]
+            return [
+                (name, release)
+                for name, release in found
+                if release is not None and set(scopes) <= set(release.scopes)
+            ]
+
+        return self.file.read(load) or []
+
+    def link(self, request: str, release: str) -> None:
+        """Note which release answered a request: it is the first to be asked again."""
+        row = (request, release)
+        self.file.write(
+            lambda db: db.execute("INSERT OR REPLACE INTO implied VALUES (?, ?)", row),
+            "nothing can be stored in {}; nothing was charged",
+        )
+
+    def _load(self, db: sqlite3.Connection, key: str) -> Release | None:
+        try:
+            return super()._load(db, key)
+        except (DataError, OperationalError):
+            return None  # while its noise law is not installed it answers nothing
+
+    def _note(self, db: sqlite3.Connection, key: str, thing: Release) -> None:
+        db.execute("DELETE FROM implied WHERE request = ? OR release = ?", (key, key))
+        for scope in thing.scopes:
+            place = (scope, key, thing.seq)
+            db.execute("INSERT OR REPLACE INTO measured VALUES (?, ?, ?)", place)
+
+
+class Learned(Shelf[Synthetic]):
+    """Models, each under the name of the request that it was learned for."""
+
+    what = "model"
+
+
+class SyntheticTables(Learned):
+    """Models that have a name of their own."""
+
+    key = "name"
+
+    def add(self, key: str, thing: Synthetic) -> Synthetic:
+        """Store a synthetic table durably, and return it as stored.
+
+        Its name gets a number where another process took it during the run, which is paid for.
+        """
+        named = thing
+        for number in itertools.count(2):
+            try:
+                return self._add(named.name.casefold(), named, "INSERT")
+            except sqlite3.IntegrityError:
+                named = replace(thing, name=f"{thing.name}_{number}")
+        raise AssertionError
+
+
+class Store:
+    """All that one catalog has published, in two files beside it.
+
+    A request has a name, the hash of everything that makes it the same request; what comes of it is
+    stored under that. Raises: as ``File``.
+    """
+
+    def __init__(self, catalog: Path) -> None:
+        answers = File(
+            catalog.with_suffix(".releases"),
+            _schema("release", "clipped") + _NOTED,
+            "releases",
+            "repeated requests are then charged",
+        )
+        models = File(
+            catalog.with_suffix(".synthetic"),
+            _schema("learned") + _schema("synthetic", key="name"),
+            "synthetic tables",
+            "the tables are lost then",
+        )
+        self.releases = Releases(answers, "release", encode, decode)
+        self.clipped = Shelf[ClippedSums](answers, "clipped", encode_clipped, decode_clipped)
+        self.learned = Learned(models, "learned", encode_synthetic, decode_synthetic)
+        self.tables = SyntheticTables(models, "synthetic", encode_synthetic, decode_synthetic)
+
+
+_NOTED = """
+CREATE TABLE IF NOT EXISTS measured (
+    scope TEXT, request TEXT, seq INTEGER NOT NULL, PRIMARY KEY (scope, request)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS implied (
+    request TEXT PRIMARY KEY, release TEXT NOT NULL
+) WITHOUT ROWID;
+"""
+
+
+def _schema(*tables: str, key: str = "request") -> str:
+    return "".join(
+        f"CREATE TABLE IF NOT EXISTS {table} (\n"
+        f"    {key} TEXT PRIMARY KEY, body BLOB NOT NULL, digest TEXT NOT NULL\n"
+        ") WITHOUT ROWID;\n"
+        for table in tables
+    )
+
+
+def _digest(key: str, body: bytes) -> str:
+    return hashlib.sha256(key.encode() + body).hexdigest()

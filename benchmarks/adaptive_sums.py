@@ -21,7 +21,7 @@ from benchmarks.adaptive_data import (
 )
 from dpsql.errors import ProgrammingError
 from dpsql.learn.batches import answer_sums, check
-from dpsql.learn.design import Algorithm, Batch, prefixes
+from dpsql.learn.design import Algorithm, SumBatch, prefixes
 from dpsql.learn.thresholds import GAUSSIAN_SHARE, METHODS, SINGLE_SHARE, Threshold
 from dpsql.strategy.noise_law import Noise
 from tests.learn.fake import FakeSums
@@ -104,7 +104,7 @@ class Prefixes:
         clipped = np.minimum(data.values, data.upper)
         bins = np.clip(-(-clipped * BINS // data.upper), 1, BINS) - 1  # zeros are in the first
         self.counts = np.bincount(bins, minlength=BINS)
-        self.batch = Batch(values, prefixes(BINS), noise)
+        self.batch = SumBatch(values, prefixes(BINS), noise)
         self.truth = self.batch.queries @ (values * self.counts)
 
     def errors(self, algorithm: Algorithm, rule: Threshold, runs: int) -> list[Estimate]:
@@ -232,7 +232,7 @@ def single_errors(data: Amounts, label: str, rule: Threshold, runs: int) -> list
     present, counts = np.unique(np.minimum(data.values, data.upper), return_counts=True)
     values = np.append(present, data.upper)
     counts = np.append(counts, 0)
-    batch = Batch(values, np.ones((1, len(values)), dtype=np.int64), "laplace")
+    batch = SumBatch(values, np.ones((1, len(values)), dtype=np.int64), "laplace")
     truth = float(values @ counts)
     found = []
     for epsilon in EPSILONS:

@@ -19,7 +19,7 @@ from dpsql.engine.explain import Explanation, StatementForecast, advise_clip
 from dpsql.engine.terms import Terms, require_epsilon
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError, decimal_text
 from dpsql.learn.batches import SumAnswers, answer_sum, answer_sums
-from dpsql.learn.design import Algorithm, Batch
+from dpsql.learn.design import Algorithm, SumBatch
 from dpsql.learn.handle import MeasureHandle
 from dpsql.learn.summed import Summed, read_summed
 from dpsql.learn.thresholds import (
@@ -54,7 +54,7 @@ BIAS = "bias        values above the threshold are clipped: sums are biased down
 MARGIN = 10
 """A table is large enough when it has this many times the rows above its threshold."""
 
-_batches: dict[bytes, Batch] = {}
+_batches: dict[bytes, SumBatch] = {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -342,7 +342,7 @@ def _noise(summed: Summed, algorithm: Algorithm, terms: Terms, epsilon: Fraction
     return min(noises, key=lambda noise: errors[noise])
 
 
-def _batch(summed: Summed, noise: Noise) -> Batch:
+def _batch(summed: Summed, noise: Noise) -> SumBatch:
     """The batch of queries, with the strategies that were found for it before."""
     shape = str((noise, summed.queries.shape)).encode()
     arrays = (np.ascontiguousarray(summed.values), np.ascontiguousarray(summed.queries))
@@ -350,7 +350,7 @@ def _batch(summed: Summed, noise: Noise) -> Batch:
     if key not in _batches:
         if len(_batches) >= REMEMBERED:
             _batches.clear()
-        _batches[key] = Batch(summed.values, summed.queries, noise)
+        _batches[key] = SumBatch(summed.values, summed.queries, noise)
     return _batches[key]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpsql.algebra.operator import Floats, Integers
 from dpsql.errors import ProgrammingError
-from dpsql.learn.design import Algorithm, Batch, Design
+from dpsql.learn.design import Algorithm, Design, SumBatch
 from dpsql.learn.handle import Measured, MeasureHandle, SumHandle
 from dpsql.learn.thresholds import (
     AFTERWARDS,
@@ -86,7 +86,7 @@ class SumAnswers:
 
 def answer_sums(
     handle: SumHandle,
-    batch: Batch,
+    batch: SumBatch,
     algorithm: Algorithm = "tamm",
     rule: Threshold | None = None,
     *,
@@ -144,7 +144,7 @@ def check(algorithm: Algorithm, rule: Threshold) -> None:
 
 
 def _jointly(
-    handle: SumHandle, batch: Batch, algorithm: Algorithm, rule: Threshold, on_values: bool
+    handle: SumHandle, batch: SumBatch, algorithm: Algorithm, rule: Threshold, on_values: bool
 ) -> tuple[Floats, Floats, tuple[int, ...]]:
     upper = int(batch.values[-1])
     theta = upper
@@ -165,7 +165,7 @@ def _jointly(
 
 
 def _drawn_in(
-    batch: Batch, design: Design, measured: Measured
+    batch: SumBatch, design: Design, measured: Measured
 ) -> tuple[Floats, Floats, tuple[int, ...]]:
     """Return answers from counts that were drawn towards a smooth tail."""
     counts = _counts(design)
@@ -175,7 +175,7 @@ def _drawn_in(
 
 
 def _raced(
-    handle: SumHandle, batch: Batch, rule: Threshold
+    handle: SumHandle, batch: SumBatch, rule: Threshold
 ) -> tuple[Floats, Floats, tuple[int, ...]]:
     """Return the largest of several clipped answers, each less what noise may have added.
 
@@ -197,7 +197,7 @@ def _counts(design: Design) -> Floats:
     return design.counts
 
 
-def _reshaped(batch: Batch, design: Design, values: Floats, stddev: float) -> tuple[int, Design]:
+def _reshaped(batch: SumBatch, design: Design, values: Floats, stddev: float) -> tuple[int, Design]:
     """Return the threshold of least estimated risk, and the design with its answers clipped."""
     counts = _counts(design)
     queries = batch.queries.astype(np.float64)
@@ -207,7 +207,7 @@ def _reshaped(batch: Batch, design: Design, values: Floats, stddev: float) -> tu
 
 
 def _one_by_one(
-    handle: SumHandle, batch: Batch, rule: Threshold
+    handle: SumHandle, batch: SumBatch, rule: Threshold
 ) -> tuple[Floats, Floats, tuple[int, ...]]:
     """Return every query's answer from its own threshold and part of the budget."""
     size = len(batch.queries)

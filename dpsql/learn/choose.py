@@ -61,7 +61,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class MechanismChoice:
     """The mechanism, its model, the public numbers it was chosen by, and the rule in words.
 
     ``power`` weights marginals n_S^-power when the largest error counts. ``useless`` says that
@@ -93,8 +93,8 @@ class Fork:
     ``errors`` by name; below ``needed`` rows the budget is too small.
     """
 
-    few: Choice
-    many: Choice
+    few: MechanismChoice
+    many: MechanismChoice
     measure: str
     error: float
     limit: float
@@ -139,7 +139,7 @@ class Fork:
             f"rows are counted with {float(COUNT_SHARE):.0%} of the budget"
         )
 
-    def at(self, total: float, source: str = "") -> Choice:
+    def at(self, total: float, source: str = "") -> MechanismChoice:
         """Return the choice for a number of rows; ``source`` says where that is from."""
         total = max(1.0, total)
         value = self.error / total
@@ -160,7 +160,7 @@ class Fork:
         return found
 
 
-def decide(facts: Facts) -> Choice | Fork:
+def decide(facts: Facts) -> MechanismChoice | Fork:
     """Return the mechanism that the public facts favour, a fork while the rows are not known."""
     if facts.unbiased:
         return _choice(facts, "matrix", "unbiased answers or intervals are wanted")
@@ -205,8 +205,10 @@ def fork_of_marginals(facts: Facts, model: GraphicalOrMixture | None = None) -> 
         limit = f"mean_error_per_cell_{(LAPLACE if is_pure else GAUSSIAN).name}"
     fitted = model or _model(facts, cliques)
     return Fork(
-        Choice("marginals", "select marginals adaptively", {}, fitted, power),
-        Choice("matrix+projection", "measure all marginals and project", {}, model or "", power),
+        MechanismChoice("marginals", "select marginals adaptively", {}, fitted, power),
+        MechanismChoice(
+            "matrix+projection", "measure all marginals and project", {}, model or "", power
+        ),
         name,
         error,
         THRESHOLDS[limit],
@@ -217,13 +219,13 @@ def fork_of_marginals(facts: Facts, model: GraphicalOrMixture | None = None) -> 
 
 def _explicit(facts: Facts, rmse: float, cells: int) -> Fork:
     inputs = {"matrix_error_per_row": rmse}
-    few = Choice("mwem", f"reweight a table of {cells} cells", {}, "factored")
-    many = Choice("matrix", "the matrix mechanism is precise", {})
+    few = MechanismChoice("mwem", f"reweight a table of {cells} cells", {}, "factored")
+    many = MechanismChoice("matrix", "the matrix mechanism is precise", {})
     limit = THRESHOLDS["range_error_per_row"]
     return Fork(few, many, "matrix error / rows", rmse, limit, inputs, _worthless(facts, rmse))
 
 
-def settled(fork: Fork, total: float | None) -> Choice | Fork:
+def settled(fork: Fork, total: float | None) -> MechanismChoice | Fork:
     """Return the choice where any number of rows makes the same, or the number is known."""
     if total is not None:
         return fork.at(total)
@@ -291,6 +293,6 @@ def _choice(
     mechanism: Mechanism,
     rule: str,
     model: Literal["", "graphical", "mixture", "factored", "relaxed"] = "",
-) -> Choice:
+) -> MechanismChoice:
     inputs = {} if facts.total is None else {"rows": facts.total}
-    return Choice(mechanism, rule, inputs, model)
+    return MechanismChoice(mechanism, rule, inputs, model)

@@ -49,7 +49,7 @@ class Design:
 
 
 @dataclass(slots=True)
-class Batch:
+class SumBatch:
     """Sum queries over bins: 0/1 rows (q, m), and the public non-negative value of every bin.
 
     Designs and strategies depend on public facts only and are kept.

@@ -42,7 +42,7 @@ def draw_cells(weights: Floats, k: int, rng: np.random.Generator) -> Integers:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TablePart:
     """A distribution over a few attributes: weights of shape (n_1, ..., n_k) that sum to one."""
 
     attributes: tuple[str, ...]
@@ -55,12 +55,12 @@ class Factored:
 
     domain: Mapping[str, int]
     total: float
-    parts: tuple[Part, ...]
+    parts: tuple[TablePart, ...]
 
     @classmethod
     def uniform(cls, domain: Mapping[str, int], total: float) -> Factored:
         """Return the uniform table, one part per attribute."""
-        parts = (Part((a,), np.full(n, 1 / n)) for a, n in domain.items())
+        parts = (TablePart((a,), np.full(n, 1 / n)) for a, n in domain.items())
         return cls(dict(domain), total, tuple(parts))
 
     def merged_cells(self, attributes: Sequence[str]) -> int:
@@ -77,7 +77,7 @@ class Factored:
         for part in touched[1:]:
             weights = np.multiply.outer(weights, part.weights)
         kept = tuple(p for p in self.parts if not set(p.attributes) & set(attributes))
-        return Factored(self.domain, self.total, (*kept, Part(names, weights)))
+        return Factored(self.domain, self.total, (*kept, TablePart(names, weights)))
 
     def answer(self, candidate: Candidate) -> Floats:
         """Return the answers of a candidate in counts, flat."""
@@ -136,7 +136,7 @@ class Factored:
         """Return the model that ``encode`` described."""
         domain = {str(name): int(size) for name, size in facts["domain"]}
         parts = tuple(
-            Part(tuple(names), np.asarray(arrays[key]).reshape([domain[a] for a in names]))
+            TablePart(tuple(names), np.asarray(arrays[key]).reshape([domain[a] for a in names]))
             for names, key in facts["parts"]
         )
         return cls(domain, float(facts["total"]), parts)
@@ -153,7 +153,7 @@ TINY = 1e-290
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PullTarget:
     """What a candidate's answer should be, in counts, and the scale of its noise."""
 
     candidate: Candidate
@@ -168,20 +168,20 @@ class Pull(Protocol):
         """Update the weights in place; return how much their sum changed, None if unmoved."""
 
 
-def pull_of(part: Part, target: Target, total: float, slack: float, step: Step) -> Pull:
+def pull_of(part: TablePart, target: PullTarget, total: float, slack: float, step: Step) -> Pull:
     """Return the cheapest update that fits a target's candidate."""
     candidate = target.candidate
     if len(candidate) == 1 and rows(candidate) == 1:
         return _Box(part, target, total, slack)
     if step == "proportional" and is_marginal(candidate):
         return _Proportional(part, target, total, slack)
-    return _Tables(part, target, total, slack)
+    return _PartTables(part, target, total, slack)
 
 
 class _Box:
     """One query that is a product of rows: only the box of cells it counts is touched."""
 
-    def __init__(self, part: Part, target: Target, total: float, slack: float) -> None:
+    def __init__(self, part: TablePart, target: PullTarget, total: float, slack: float) -> None:
         factors = target.candidate[0].factors
         slices, self.vectors, largest = [], [], 1.0
         for axis, name in enumerate(part.attributes):
@@ -224,10 +224,10 @@ class _Box:
         return float(box.sum()) - inside
 
 
-class _Tables:
+class _PartTables:
     """Several rows or products at once: one step along the sum of their errors."""
 
-    def __init__(self, part: Part, target: Target, total: float, slack: float) -> None:
+    def __init__(self, part: TablePart, target: PullTarget, total: float, slack: float) -> None:
         self.axes = part.attributes
         self.target, self.total, self.slack = target, total, slack * target.scale
         self.damp = 2 * total * max(norm(target.candidate, GAUSSIAN.name), 1e-300)
@@ -269,11 +269,11 @@ class _Tables:
         return float(weights.sum()) - before
 
 
-class _Proportional(_Tables):
+class _Proportional(_PartTables):
     """A whole marginal fitted exactly, up to the dead zone: iterative proportional fitting."""
 
-    def __init__(self, part: Part, target: Target, total: float, slack: float) -> None:
-        fitted = Target(target.candidate, project_simplex(target.values, total), target.scale)
+    def __init__(self, part: TablePart, target: PullTarget, total: float, slack: float) -> None:
+        fitted = PullTarget(target.candidate, project_simplex(target.values, total), target.scale)
         super().__init__(part, fitted, total, slack)
         self.floor = FLOOR * total / len(target.values)
 

@@ -18,9 +18,9 @@ import numpy as np
 
 from dpsql.errors import ProgrammingError
 from dpsql.learn.candidates import Sheet, attributes_of, expected_noise, marginal, norm, rows
-from dpsql.learn.factored import Factored, Part
+from dpsql.learn.factored import Factored, TablePart
 from dpsql.learn.handle import Candidate, Handle, Measured
-from dpsql.learn.replay import Step, Target, replay, target_of
+from dpsql.learn.replay import PullTarget, Step, replay, target_of
 from dpsql.learn.schedule import (
     SINGLE,
     WHOLE,
@@ -137,17 +137,17 @@ def start_from_histogram(
     cells = np.where(kept, counts, rest / max(1, int((~kept).sum())))
     weights = (cells / cells.sum()).reshape([handle.domain[a] for a in attributes])
     others = tuple(p for p in model.parts if not set(p.attributes) & set(attributes))
-    return replace(model, parts=(*others, Part(attributes, weights)))
+    return replace(model, parts=(*others, TablePart(attributes, weights)))
 
 
-__all__ = ["Progress", "Round", "Run", "Settings", "check", "mwem"]
+__all__ = ["MwemRound", "MwemRun", "Progress", "Settings", "check", "mwem"]
 
 Progress = Callable[[float, str], None]
 """Told the part of the budget that is spent, and what was measured."""
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class MwemRound:
     """One entry of the transcript: which candidate, what it cost and what was released."""
 
     index: int
@@ -156,11 +156,11 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class MwemRun:
     """A model, the transcript that led to it, and whether the run was interrupted."""
 
     model: Factored
-    rounds: tuple[Round, ...]
+    rounds: tuple[MwemRound, ...]
     slack: float
     interrupted: bool = False
 
@@ -171,7 +171,7 @@ def mwem(
     settings: Settings | None = None,
     *,
     progress: Progress | None = None,
-) -> Run:
+) -> MwemRun:
     """Return a model fitted to the candidates, spending exactly what the handle has left.
 
     An interrupt after the first measurement ends the run early with what is known by then.
@@ -201,10 +201,10 @@ def mwem(
         slack = default_slack(settings, best, cells, len(candidates), whole)
     schedule = _schedule(settings, handle.noise, handle.remaining(), best, whole, len(candidates))
     settings = replace(settings, slack=slack)
-    return _Loop(handle, candidates, settings, budget, progress).run(model, schedule)
+    return _MwemLoop(handle, candidates, settings, budget, progress).run(model, schedule)
 
 
-class _Loop:
+class _MwemLoop:
     """The rounds of one run."""
 
     def __init__(
@@ -229,15 +229,15 @@ class _Loop:
         self.done: dict[int, list[Measured]] = {}
         self.slack = 1.0 if settings.slack is None else settings.slack
 
-    def run(self, model: Factored, schedule: Schedule) -> Run:
-        rounds: list[Round] = []
+    def run(self, model: Factored, schedule: Schedule) -> MwemRun:
+        rounds: list[MwemRound] = []
         mean = model
         interrupted = False
         try:
             while (spend := schedule.next(self.handle.remaining())) is not None:
                 index, spend = self.choose(model, spend)
                 (measured,) = self.handle.measure([self.candidates[index]], spend.measure)
-                rounds.append(Round(index, spend, measured))
+                rounds.append(MwemRound(index, spend, measured))
                 model, outcome = self.learn(model, index, measured, spend.measure)
                 schedule.after(outcome)
                 mean = _averaged(mean, model, len(rounds)) if self.settings.average else model
@@ -246,7 +246,7 @@ class _Loop:
             if not rounds:
                 raise
             interrupted = True
-        return Run(mean, tuple(rounds), self.slack, interrupted)
+        return MwemRun(mean, tuple(rounds), self.slack, interrupted)
 
     def choose(self, model: Factored, spend: Spend) -> tuple[int, Spend]:
         """Return the candidate to measure; a choice of one is free."""
@@ -276,7 +276,7 @@ class _Loop:
         candidate = self.candidates[index]
         before = model.answer(candidate)
         self.done.setdefault(index, []).append(measured)
-        targets: list[Target] = [target_of(m, model.total) for m in self.done.values()]
+        targets: list[PullTarget] = [target_of(m, model.total) for m in self.done.values()]
         settings = self.settings
         fitted = replay(
             model.merge(self.attributes[index]),

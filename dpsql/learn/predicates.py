@@ -154,7 +154,7 @@ def leave_one_out(factors: Sequence[Floats]) -> list[Floats]:
 
 
 @dataclass(frozen=True, slots=True)
-class Classes:
+class CellClasses:
     """The class of every cell of every attribute; answers depend on the mass of classes only.
 
     >>> row = Dense(np.array([[0, 1, 1, 0]]))
@@ -167,7 +167,7 @@ class Classes:
     """Numbered in the order of their first cells."""
 
     @classmethod
-    def read(cls, domain: Mapping[str, int], queries: Sequence[Query]) -> Classes:
+    def read(cls, domain: Mapping[str, int], queries: Sequence[Query]) -> CellClasses:
         """Return the coarsest classes that no query divides."""
         rows: dict[str, dict[Hashable, NDArray[Any]]] = {name: {} for name in domain}
         whole: set[str] = set()

@@ -17,7 +17,7 @@ from dpsql.errors import ProgrammingError
 from dpsql.learn.candidates import attributes_of, norm
 from dpsql.learn.candidates import rows as answers_of
 from dpsql.learn.handle import Handle, Measured, Query
-from dpsql.learn.predicates import Classes, layout
+from dpsql.learn.predicates import CellClasses, layout
 from dpsql.learn.relaxed import Adam, ProductMixture, project_blocks
 from dpsql.learn.schedule import total_share
 from dpsql.learn.targets import Targets
@@ -87,7 +87,7 @@ def fit_relaxed(
     Source: RAP (Aydore et al. 2021), section 4.
     """
     start = (warm or random_rows(domain, queries, total, rows, rng)).table
-    classes = Classes.read(domain, queries)
+    classes = CellClasses.read(domain, queries)
     coarse = classes.domain
     targets = Targets.read(coarse, classes.merged(queries), values, stddevs, total, np.float32)
     names = {name for query in queries for name in attributes_of(query)}
@@ -130,7 +130,7 @@ def random_rows(
     """Return random relaxed rows, even over cells that no query tells apart."""
     x: Any = rng.uniform(-1, 1, (rows, sum(domain.values())))
     project_blocks(x, layout(domain).values())
-    classes = Classes.read(domain, queries)
+    classes = CellClasses.read(domain, queries)
     table = classes.spread(classes.masses(x), np.ones_like(x))
     return ProductMixture(dict(domain), float(total), table, "rap")
 

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpsql.learn.candidates import attributes_of, spans
-from dpsql.learn.factored import FLOOR, TINY, Factored, Part, Step, Target, pull_of
+from dpsql.learn.factored import FLOOR, TINY, Factored, PullTarget, Step, TablePart, pull_of
 from dpsql.learn.handle import Measured
 from dpsql.strategy.noise_law import law
 
-__all__ = ["Step", "Target", "replay", "target_of"]
+__all__ = ["PullTarget", "Step", "replay", "target_of"]
 
 SWEEPS = ((1 << 12, 100), (1 << 62, 20))
 """Most cells of a part, and how many sweeps over the measurements it gets at most."""
@@ -28,19 +28,19 @@ EVERY = 4
 """Every so many sweeps all measurements are looked at; between, those that moved in the last."""
 
 
-def target_of(measured: Sequence[Measured], total: float) -> Target:
+def target_of(measured: Sequence[Measured], total: float) -> PullTarget:
     """Return the inverse-variance mean of measurements of one candidate, clamped to its range."""
     precision = [1 / m.stddev**2 for m in measured]
     mean = sum(p * m.values for p, m in zip(precision, measured, strict=True)) / sum(precision)
     stddev = 1 / math.sqrt(sum(precision))
     scale = law(measured[0].noise).spread_of(stddev)
     low, high = spans(measured[0].candidate)
-    return Target(measured[0].candidate, np.clip(mean, low * total, high * total), scale)
+    return PullTarget(measured[0].candidate, np.clip(mean, low * total, high * total), scale)
 
 
 def replay(
     model: Factored,
-    targets: Sequence[Target],
+    targets: Sequence[PullTarget],
     *,
     slack: float = 1.0,
     sweeps: int | None = None,
@@ -59,13 +59,13 @@ def replay(
 
 
 def _fit(
-    part: Part,
-    targets: Sequence[Target],
+    part: TablePart,
+    targets: Sequence[PullTarget],
     total: float,
     slack: float,
     sweeps: int | None,
     step: Step,
-) -> Part:
+) -> TablePart:
     weights = part.weights.copy()
     pulls = [pull_of(part, target, total, slack, step) for target in targets]
     mass = float(weights.sum())
@@ -85,4 +85,4 @@ def _fit(
         if active is pulls and not moved:
             break
         active = moved if moved and sweep % EVERY else pulls
-    return Part(part.attributes, (1 - FLOOR) * weights + FLOOR / weights.size)
+    return TablePart(part.attributes, (1 - FLOOR) * weights + FLOOR / weights.size)

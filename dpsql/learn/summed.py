@@ -79,11 +79,11 @@ class Summed:
 
 def read_summed(item: Compiled, clip: Truncation) -> tuple[Table, Summed]:
     """Read what a statement sums. Raises: NotSupportedError, ProgrammingError, with a hint."""
-    return _Reader(item, clip).read()
+    return _SumReader(item, clip).read()
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _SumReader:
     item: Compiled
     clip: Truncation
 

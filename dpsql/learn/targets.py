@@ -186,7 +186,7 @@ PATTERNS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class TargetBlock:
     """One product with several rows: its columns and predicates, largest attribute last."""
 
     columns: tuple[slice, ...]
@@ -195,7 +195,7 @@ class Block:
     sizes: tuple[int, ...]
 
     @classmethod
-    def read(cls, product: Product, domain: Mapping[str, int], dtype: Any) -> Block:
+    def read(cls, product: Product, domain: Mapping[str, int], dtype: Any) -> TargetBlock:
         places = layout(domain)
         names = [a for a in domain if a in product.factors]
         ops = [product.factors[a] for a in names]
@@ -246,7 +246,7 @@ class Block:
 class Targets:
     """Queries with noisy answers, as shares of the total, and the weight of every answer."""
 
-    blocks: tuple[tuple[int, tuple[Block, ...]], ...]
+    blocks: tuple[tuple[int, tuple[TargetBlock, ...]], ...]
     batches: tuple[tuple[Predicates, Integers], ...]
     single: Integers
     patterns: tuple[tuple[Diagrams, Integers], ...]
@@ -278,7 +278,7 @@ class Targets:
                 for product in query:
                     singles.setdefault(len(product.factors), []).append((start, product))
             else:
-                parts = tuple(Block.read(product, domain, dtype) for product in query)
+                parts = tuple(TargetBlock.read(product, domain, dtype) for product in query)
                 blocks.append((start, parts))
             start += query[0].rows
         batches = tuple(

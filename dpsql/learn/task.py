@@ -25,9 +25,9 @@ from dpsql.learn.candidates import (
 from dpsql.learn.choose import (
     COUNT_SHARE,
     THRESHOLDS,
-    Choice,
     Facts,
     Fork,
+    MechanismChoice,
     Metric,
     decide,
     fork_of_marginals,
@@ -75,7 +75,7 @@ class Task:
     candidates: tuple[Query, ...]
     noise: Noise
     amount: Fraction
-    choice: Choice | Fork
+    choice: MechanismChoice | Fork
     hint: float | None = None
     rounds: Rounds = AUTO
 
@@ -96,7 +96,7 @@ class Task:
         return repr((facts, *run, digest.hexdigest()))
 
     @property
-    def possible(self) -> tuple[Choice, ...]:
+    def possible(self) -> tuple[MechanismChoice, ...]:
         """Every choice that may be made."""
         choice = self.choice
         return (choice.few, choice.many) if isinstance(choice, Fork) else (choice,)
@@ -177,19 +177,21 @@ def make_task(
     """
     if not candidates:
         raise ProgrammingError("E_WORKLOAD", "the workload is empty", hint="ask for something")
-    task = Task(dict(domain), tuple(candidates), noise, amount, Choice("matrix", "", {}), hint)
+    task = Task(
+        dict(domain), tuple(candidates), noise, amount, MechanismChoice("matrix", "", {}), hint
+    )
     products, refusal = _as_products(task.candidates)
     admitted = sum(_fits_tree(domain, [clique]) for clique in task.cliques)
     facts = Facts(
         domain, task.candidates, noise, amount, hint, metric, False, matrix_rmse, admitted
     )
-    choice: Choice | Fork
+    choice: MechanismChoice | Fork
     if model != "auto":
         choice = _named(task, facts, model, option, bool(rounds.declared))
     else:
         choice = decide(facts)
         if refusal is not None and choice.mechanism in ("mwem", "matrix", "mwem or matrix"):
-            choice = Choice("rap", "a condition takes too many products", {}, "relaxed")
+            choice = MechanismChoice("rap", "a condition takes too many products", {}, "relaxed")
     if isinstance(choice, Fork) and rounds.declared:
         choice = replace(choice.few, rule=f"rounds are declared: {choice.few.rule}")
     task = replace(task, choice=choice)
@@ -220,7 +222,9 @@ def _as_products(
         return (), error
 
 
-def _named(task: Task, facts: Facts, model: str, option: str, in_rounds: bool) -> Choice | Fork:
+def _named(
+    task: Task, facts: Facts, model: str, option: str, in_rounds: bool
+) -> MechanismChoice | Fork:
     rule, metric = f"{option} = '{model}'", facts.metric
     if metric == "max" and model in ("mwem", "rap"):
         raise ProgrammingError(
@@ -229,9 +233,9 @@ def _named(task: Task, facts: Facts, model: str, option: str, in_rounds: bool) -
             hint="leave metric out, or use 'marginals'",
         )
     if model == "mwem":
-        return Choice("mwem", rule, {}, "factored")
+        return MechanismChoice("mwem", rule, {}, "factored")
     if model == "rap":
-        return Choice("rap", rule, {}, "relaxed")
+        return MechanismChoice("rap", rule, {}, "relaxed")
     if model == "pgm" and not _fits_tree(task.domain, task.cliques[:1]):
         raise ProgrammingError(
             "E_TOO_LARGE",
@@ -246,7 +250,7 @@ def _named(task: Task, facts: Facts, model: str, option: str, in_rounds: bool) -
     cliques = task.cliques
     if in_rounds or not cliques or not _measured_at_once(task, found):
         power = best_power(task.domain, cliques) if metric == "max" else 0.0
-        return Choice("marginals", rule, {}, found, power)
+        return MechanismChoice("marginals", rule, {}, found, power)
     tables = [whole_marginal(task.domain, clique) for clique in cliques]
     fork = fork_of_marginals(replace(facts, candidates=tables, matrix_rmse=None), found)
     fork = replace(

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpsql.algebra.operator import Floats
 from dpsql.learn.candidates import attributes_of
-from dpsql.learn.choose import Choice
+from dpsql.learn.choose import MechanismChoice
 from dpsql.learn.handle import Handle, Measured, Model, Query
 from dpsql.pgm.linear import clique_of, is_whole
 from dpsql.strategy.noise_law import GAUSSIAN, Noise, law
@@ -97,7 +97,7 @@ CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class ErrorStatement:
     """With probability ``CONFIDENCE`` the L1 distance of one marginal is at most ``bound``.
 
     ``distance`` is that of the model to the noisy marginal, both in counts.
@@ -109,7 +109,7 @@ class Statement:
     bound: float
 
 
-def error_statements(model: Model, measurements: Sequence[Measured]) -> tuple[Statement, ...]:
+def error_statements(model: Model, measurements: Sequence[Measured]) -> tuple[ErrorStatement, ...]:
     """Return one statement per whole marginal measured with Gaussian noise; none for others.
 
     Nothing follows for marginals that were not measured. Source: AIM (McKenna et al. 2022),
@@ -127,7 +127,9 @@ def error_statements(model: Model, measurements: Sequence[Measured]) -> tuple[St
         distance = float(np.abs(model.answer(group[0].candidate) - mean).sum())
         n = mean.size
         noise = math.sqrt(2 * math.log(2)) * n + level * math.sqrt(2 * n)
-        out.append(Statement(attributes, n, distance, distance + weights.sum() ** -0.5 * noise))
+        out.append(
+            ErrorStatement(attributes, n, distance, distance + weights.sum() ** -0.5 * noise)
+        )
     return tuple(out)
 
 
@@ -137,7 +139,7 @@ class Learned:
 
     model: Model
     looks: tuple[Look, ...]
-    choice: Choice
+    choice: MechanismChoice
     interrupted: bool = False
 
     @property

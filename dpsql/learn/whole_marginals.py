@@ -146,7 +146,7 @@ Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class MarginalRound:
     """One choice and its measurement; ``amount`` is what both cost."""
 
     attributes: Clique
@@ -156,12 +156,12 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
+class MarginalRun:
     """The model an adaptive run ended with, and everything it was told."""
 
     model: Model
     measurements: tuple[Measured, ...]
-    rounds: tuple[Round, ...]
+    rounds: tuple[MarginalRound, ...]
     interrupted: bool = False
 
 
@@ -192,7 +192,7 @@ def run_marginals(
     cap: int = DEFAULT_CAP,
     counted: Measured | None = None,
     report: Report | None = None,
-) -> Run:
+) -> MarginalRun:
     """Spend all that the handle holds on the marginals a workload needs, and fit a model.
 
     With ``rounds`` every round costs the same; without, rounds start small and cost four times
@@ -205,7 +205,7 @@ def run_marginals(
     interrupted. Raises ProgrammingError E_WORKLOAD when no marginal is left to measure.
     Source: AIM (McKenna et al. 2022), algorithm 4.
     """
-    loop = _Loop(handle, _weights(workload, handle.domain), backend, cap, report)
+    loop = _MarginalLoop(handle, _weights(workload, handle.domain), backend, cap, report)
     return loop.run(rounds, seconds, counted)
 
 
@@ -221,7 +221,7 @@ def _weights(
     return found
 
 
-class _Loop:
+class _MarginalLoop:
     """One run: measurements so far, the current model, and what a round may cost."""
 
     def __init__(
@@ -242,12 +242,14 @@ class _Loop:
         self.candidates = {r: whole_marginal(self.domain, r) for r in self.weights}
         self.measurements: list[Measured] = []
         self.cliques: list[Clique] = []
-        self.rounds: list[Round] = []
+        self.rounds: list[MarginalRound] = []
         self.model: Model | None = None
         self.total = 1.0
         self.unit = 1.0
 
-    def run(self, rounds: int | None, seconds: float | None, counted: Measured | None) -> Run:
+    def run(
+        self, rounds: int | None, seconds: float | None, counted: Measured | None
+    ) -> MarginalRun:
         if not any(len(r) == 1 for r in self.weights):
             _refuse("the cap excludes every marginal", "raise the cap")
         if rounds is not None and rounds < 1:
@@ -273,7 +275,7 @@ class _Loop:
                 raise
             interrupted = True
         assert self.model is not None
-        return Run(self.model, tuple(self.measurements), tuple(self.rounds), interrupted)
+        return MarginalRun(self.model, tuple(self.measurements), tuple(self.rounds), interrupted)
 
     def _measure_one_way(self, counted: Measured | None) -> None:
         singles = [r for r in self.weights if len(r) == 1]
@@ -317,7 +319,7 @@ class _Loop:
         self._fit(last=last)
         moved = float(np.abs(self.model.answer(self.candidates[clique]) - before[clique]).sum())
         learnt = moved > self._expected(measured.stddev) * before[clique].size
-        self.rounds.append(Round(clique, amount, measured.stddev, learnt))
+        self.rounds.append(MarginalRound(clique, amount, measured.stddev, learnt))
         if self.report is not None:
             spent = float(1 - self.handle.remaining() / self.budget)
             self.report(

@@ -33,7 +33,7 @@ from dpsql.workload.workload import Product
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class FactorTable:
     """A tensor with one name per axis."""
 
     names: tuple[str, ...]
@@ -48,7 +48,9 @@ def eliminate(tree: JunctionTree, beliefs: Beliefs, product: Product, cap: int) 
     Raises ModelTooLarge when an intermediate table exceeds the cap.
     """
     wanted = [a for a in tree.domain if a in product.factors]
-    tables = [Table(tree.cliques[i], beliefs.conditionals[i]) for i in _relevant(tree, set(wanted))]
+    tables = [
+        FactorTable(tree.cliques[i], beliefs.conditionals[i]) for i in _relevant(tree, set(wanted))
+    ]
     keep = []
     for name in wanted:
         factor = product.factors[name]
@@ -57,7 +59,7 @@ def eliminate(tree: JunctionTree, beliefs: Beliefs, product: Product, cap: int) 
             continue
         rows = np.asarray(factor.dense(), dtype=np.float64)
         keep.append("=" + name)
-        tables.append(Table(("=" + name, name), rows))
+        tables.append(FactorTable(("=" + name, name), rows))
     left = {a for table in tables for a in table.names} - set(keep)
     while left:
         name = min(left, key=lambda a: (_joint(tables, a), a))
@@ -80,7 +82,7 @@ def _relevant(tree: JunctionTree, wanted: set[str]) -> list[int]:
     return sorted(chosen)
 
 
-def _joint(tables: Iterable[Table], name: str) -> int:
+def _joint(tables: Iterable[FactorTable], name: str) -> int:
     sizes: dict[str, int] = {}
     for table in tables:
         if name in table.names:
@@ -88,7 +90,7 @@ def _joint(tables: Iterable[Table], name: str) -> int:
     return math.prod(sizes.values())
 
 
-def _contract(tables: Sequence[Table], name: str, cap: int) -> Table:
+def _contract(tables: Sequence[FactorTable], name: str, cap: int) -> FactorTable:
     sizes: dict[str, int] = {}
     for table in tables:
         sizes.update(zip(table.names, table.values.shape, strict=True))
@@ -98,10 +100,10 @@ def _contract(tables: Sequence[Table], name: str, cap: int) -> Table:
         small = sorted(tables, key=lambda t: t.values.size)
         names_of_rest = {a: sizes[a] for t in small[:-1] for a in t.names}
         _check(list(names_of_rest.values()), cap)
-    return Table(names, _einsum(tables, names))
+    return FactorTable(names, _einsum(tables, names))
 
 
-def _outer(tables: Sequence[Table], keep: Sequence[str], cap: int) -> Floats:
+def _outer(tables: Sequence[FactorTable], keep: Sequence[str], cap: int) -> Floats:
     sizes = {a: n for t in tables for a, n in zip(t.names, t.values.shape, strict=True)}
     _check([sizes[a] for a in keep], cap)
     return _einsum(tables, tuple(keep))
@@ -113,7 +115,7 @@ def _check(sizes: Sequence[int], cap: int) -> None:
         raise ModelTooLarge(cells, cap, "an answer outside the cliques of the model")
 
 
-def _einsum(tables: Sequence[Table], names: Sequence[str]) -> Floats:
+def _einsum(tables: Sequence[FactorTable], names: Sequence[str]) -> Floats:
     number: Mapping[str, int] = {
         a: i for i, a in enumerate(dict.fromkeys(a for t in tables for a in t.names))
     }
@@ -238,7 +240,7 @@ def fit_apart(
     Each is the nearest point of the simplex to the mean of its measurements, weighted with
     1 / stddev^2: the same as ``fit`` without end. None for all other measurements.
     """
-    terms = [Term.read(m, domain) for m in measurements]
+    terms = [FitTerm.read(m, domain) for m in measurements]
     cliques = list(dict.fromkeys(t.clique for t in terms))
     names = [name for clique in cliques for name in clique]
     if len(names) > len(set(names)) or not all(t.is_whole for t in terms):
@@ -253,9 +255,9 @@ def fit_apart(
     return model_of(domain, float(total), potentials, DEFAULT_CAP, loss)
 
 
-def check(domain: Mapping[str, int], measurements: Sequence[Measured], cap: int) -> list[Term]:
+def check(domain: Mapping[str, int], measurements: Sequence[Measured], cap: int) -> list[FitTerm]:
     """Return the measurements as squared errors; raise ModelTooLarge above the cap."""
-    terms = [Term.read(m, domain) for m in measurements]
+    terms = [FitTerm.read(m, domain) for m in measurements]
     model_cells(domain, [t.clique for t in terms], cap)
     return terms
 
@@ -274,7 +276,7 @@ def model_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class FitTerm:
     """One measurement as a squared error on the marginal of its clique."""
 
     clique: Clique
@@ -283,7 +285,7 @@ class Term:
     precision: float
 
     @classmethod
-    def read(cls, measured: Measured, domain: Mapping[str, int]) -> Term:
+    def read(cls, measured: Measured, domain: Mapping[str, int]) -> FitTerm:
         """Return a measurement in that form; refuse what cannot be weighed."""
         if not measured.stddev > 0 or not np.isfinite(measured.values).all():
             raise ProgrammingError(
@@ -309,7 +311,7 @@ class Term:
 
 
 def _evaluate(
-    tree: JunctionTree, terms: Sequence[Term], beliefs: Beliefs, total: float
+    tree: JunctionTree, terms: Sequence[FitTerm], beliefs: Beliefs, total: float
 ) -> tuple[float, dict[Clique, Floats], dict[Clique, Floats]]:
     """Return the loss, its gradient per clique, and the marginals of the cliques."""
     marginals: dict[Clique, Floats] = {}
@@ -329,7 +331,7 @@ def _evaluate(
     return loss, gradients, marginals
 
 
-def _first_step(tree: JunctionTree, terms: Sequence[Term], total: float) -> float:
+def _first_step(tree: JunctionTree, terms: Sequence[FitTerm], total: float) -> float:
     sizes = [0.0] * len(tree.cliques)
     for term in terms:
         home = tree.home(term.clique)
@@ -342,7 +344,7 @@ def _first_step(tree: JunctionTree, terms: Sequence[Term], total: float) -> floa
 
 def _descend(
     tree: JunctionTree,
-    terms: Sequence[Term],
+    terms: Sequence[FitTerm],
     potentials: dict[Clique, Floats],
     total: float,
     iterations: int,

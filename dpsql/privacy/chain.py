@@ -165,7 +165,7 @@ BOUND = COLUMNS[: COLUMNS.index("state")]
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class BudgetTerms:
     """What a curator's entry fixes: the whole budget, those nested in it, and their catalog.
 
     Every budget keeps the Renyi order it was given first.
@@ -199,7 +199,7 @@ def terms_for(
     policy_hash: str,
     nested: Mapping[str, Fraction],
     known: Mapping[str, Policy] | None = None,
-) -> Terms:
+) -> BudgetTerms:
     """Return terms at the total delta, keeping the orders of budgets that ever existed."""
     known = known or {}
     totals = {WHOLE: policy.epsilon} | dict(nested)
@@ -207,7 +207,7 @@ def terms_for(
         name: Policy(epsilon, policy.delta, known[name].alpha if name in known else None)
         for name, epsilon in totals.items()
     }
-    return Terms(budgets, policy_hash)
+    return BudgetTerms(budgets, policy_hash)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ class State:
     """
 
     ledger_id: str
-    terms: Terms
+    terms: BudgetTerms
     known: Mapping[str, Policy]
     spent: Mapping[str, Spent]
     seq: int
@@ -248,7 +248,7 @@ class State:
         made = self.debits + 1
         return State(self.ledger_id, self.terms, self.known, charged, entry.seq, entry.hash, made)
 
-    def _old(self, terms: Terms) -> set[str]:
+    def _old(self, terms: BudgetTerms) -> set[str]:
         return self.known.keys() & terms.budgets.keys()
 
     def charge(self, cost: Cost, within: tuple[str, ...]) -> dict[str, Spent] | None:
@@ -372,7 +372,7 @@ def read_cost(entry: Entry) -> Cost:
         raise tampered("the cost of an entry cannot be read") from None
 
 
-def _read_terms(entry: Entry) -> tuple[str, Terms]:
+def _read_terms(entry: Entry) -> tuple[str, BudgetTerms]:
     try:
         detail = json.loads(entry.detail)
         budgets = {
@@ -380,7 +380,7 @@ def _read_terms(entry: Entry) -> tuple[str, Terms]:
             for name, (epsilon, delta, alpha) in detail["budgets"].items()
         }
         budgets[WHOLE]  # a KeyError unless there
-        return str(detail["ledger_id"]), Terms(budgets, str(detail["policy_hash"]))
+        return str(detail["ledger_id"]), BudgetTerms(budgets, str(detail["policy_hash"]))
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, DataError):
         raise tampered("the terms of an entry cannot be read") from None
 

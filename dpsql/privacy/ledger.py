@@ -22,9 +22,9 @@ from dpsql.privacy import store
 from dpsql.privacy.accounting import Cost, Policy
 from dpsql.privacy.chain import (
     WHOLE,
+    BudgetTerms,
     Entry,
     State,
-    Terms,
     budget_text,
     curator_entry,
     debit_entry,
@@ -134,7 +134,7 @@ class Ledger:
         return cls.open(path, anchor_dir, policy, policy_hash)
 
     @classmethod
-    def terms_in_force(cls, path: Path, anchor_dir: Path) -> Terms:
+    def terms_in_force(cls, path: Path, anchor_dir: Path) -> BudgetTerms:
         """Verify a ledger and return the budgets and the catalog's hash that it goes by.
 
         Raises: LedgerError as ``open`` does, save E_POLICY_CHANGED.
@@ -321,7 +321,7 @@ class Ledger:
                 hint="restore it; without it nothing is known about what was spent",
             )
 
-    def _create(self, terms: Terms) -> None:
+    def _create(self, terms: BudgetTerms) -> None:
         journal = Path(f"{self._path}-journal")
         if any(os.path.lexists(p) for p in (self._path, self._anchor, journal)):
             raise LedgerError(

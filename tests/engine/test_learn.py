@@ -351,7 +351,7 @@ def test_an_interrupt_leaves_a_usable_partial_model(
     people: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = []
-    real = mwem_module._Loop.learn
+    real = mwem_module._MwemLoop.learn
 
     def learn(self: Any, *given: Any) -> Any:
         looks.append(1)
@@ -360,7 +360,7 @@ def test_an_interrupt_leaves_a_usable_partial_model(
         return real(self, *given)
 
     with monkeypatch.context() as patched:
-        patched.setattr(mwem_module._Loop, "learn", learn)
+        patched.setattr(mwem_module._MwemLoop, "learn", learn)
         found = ask(people, "mwem", CUBE)
     assert any("interrupted" in note for note in found.notes)
     assert (numbers(found) >= 0).all()
@@ -376,7 +376,7 @@ def test_an_interrupt_before_anything_is_known_is_raised(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(mwem_module._Loop, "choose", interrupt)
+        patched.setattr(mwem_module._MwemLoop, "choose", interrupt)
         with pytest.raises(KeyboardInterrupt):
             ask(people, "mwem", RUNNING)
     assert people.entries()[-1].state == "failed"

@@ -12,7 +12,7 @@ import pytest
 
 from dpsql.algebra.blocks import Dense
 from dpsql.learn.candidates import marginal
-from dpsql.learn.choose import THRESHOLDS, Choice, Facts, Fork, Metric, decide
+from dpsql.learn.choose import THRESHOLDS, Facts, Fork, MechanismChoice, Metric, decide
 from dpsql.learn.handle import Candidate
 from dpsql.learn.task import make_task, run_task
 from dpsql.plan.rounds import Rounds
@@ -100,7 +100,7 @@ def test_a_fork_over_an_explicit_table() -> None:
         assert known.useless == (total < fork.needed)
     (one,) = ranges(domain)[:1]
     sure = decide(replace(facts, candidates=[one], matrix_rmse=0.01))
-    assert isinstance(sure, Choice)
+    assert isinstance(sure, MechanismChoice)
     assert sure.rule.startswith("any number of rows")
 
 

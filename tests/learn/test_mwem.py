@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import Dense, Prefix
 from dpsql.errors import BudgetExceeded, ProgrammingError
 from dpsql.learn.candidates import Sheet, attributes_of, marginal, norm, rows, spans
-from dpsql.learn.factored import Factored, Part
+from dpsql.learn.factored import Factored, TablePart
 from dpsql.learn.handle import Candidate, Measured, Model
 from dpsql.learn.mwem import Settings, mwem
-from dpsql.learn.replay import Target, replay, target_of
+from dpsql.learn.replay import PullTarget, replay, target_of
 from dpsql.learn.schedule import Annealing, Doubling, Outcome, default_rounds
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Product
@@ -176,7 +176,7 @@ def test_factored_and_explicit_tables_agree() -> None:
     targets = []
     pairs = [marginal(DOMAIN, ("a", "b")), marginal(DOMAIN, ("c",)), ranges(1)[0]]
     for candidate in pairs[:2]:
-        targets.append(Target(candidate, handle.true(candidate) + 3, 1.0))
+        targets.append(PullTarget(candidate, handle.true(candidate) + 3, 1.0))
     start = Factored.uniform(DOMAIN, 2000.0)
     factored = replay(start.merge(("a", "b")), targets)
     explicit = replay(start.merge(("a", "b", "c")), targets)
@@ -193,7 +193,7 @@ def test_replay_reaches_consistent_targets(step: str) -> None:
         Product({"a": Dense(np.array([[0, 1, 0, 0]]))}),
     )
     candidates: list[Candidate] = [marginal(DOMAIN, ("b", "c")), prefix, halves]
-    targets = [Target(c, handle.true(c), 0.0) for c in candidates]
+    targets = [PullTarget(c, handle.true(c), 0.0) for c in candidates]
     start = Factored.uniform(DOMAIN, 2000.0).merge(("a", "b", "c"))
     model = replay(start, targets, sweeps=1500, step=step)  # type: ignore[arg-type]
     for candidate in candidates:
@@ -215,7 +215,7 @@ def test_single_rows_are_answered_together(rows: list[int]) -> None:
     bits = [Dense(np.array([[row >> i & 1 for i in range(4)]])) for row in rows]
     candidates: list[Candidate] = [(Product({"a": one, "c": two}),) for one in bits for two in bits]
     weights = np.random.default_rng(1).dirichlet(np.ones(16)).reshape(4, 4)
-    model = Factored({"a": 4, "c": 4}, 7.0, (Part(("a", "c"), weights),))
+    model = Factored({"a": 4, "c": 4}, 7.0, (TablePart(("a", "c"), weights),))
     for got, candidate in zip(Sheet(candidates).answers(model), candidates, strict=True):
         assert got == pytest.approx(model.answer(candidate), abs=1e-12)
 
@@ -224,7 +224,7 @@ def test_a_model_answers_like_its_table() -> None:
     rng = np.random.default_rng(0)
     model: Model = replay(
         Factored.uniform(DOMAIN, 50.0).merge(("c", "a")),
-        [Target(marginal(DOMAIN, ("a", "c")), rng.gamma(1, 3, 20), 0.1)],
+        [PullTarget(marginal(DOMAIN, ("a", "c")), rng.gamma(1, 3, 20), 0.1)],
     )
     full = model.marginal(("b", "a", "c"))
     assert full.sum() == pytest.approx(50)

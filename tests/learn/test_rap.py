@@ -11,7 +11,7 @@ from dpsql.algebra.blocks import Dense
 from dpsql.errors import ProgrammingError
 from dpsql.learn.candidates import rows
 from dpsql.learn.handle import Query
-from dpsql.learn.predicates import Classes
+from dpsql.learn.predicates import CellClasses
 from dpsql.learn.rap import fit_relaxed, random_rows, run_rap, single_rows
 from dpsql.learn.relaxed import ProductMixture, sparsemax
 from dpsql.learn.targets import Targets
@@ -81,7 +81,7 @@ A, B, C = np.array([0, 1] * 4 + [0]), np.array([0, 0, 1, 1, 1, 0]), np.array([0,
 def test_cells_that_no_query_tells_apart_are_fitted_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(15)
     start = random_rows(WIDE, boxes(), 900, 30, rng)
-    classes = Classes.read(WIDE, boxes())
+    classes = CellClasses.read(WIDE, boxes())
     assert classes.domain == {"a": 2, "b": 2, "c": 2, "d": 1}
     values = [rng.uniform(0, 900, 1) for _ in boxes()]
 
@@ -93,8 +93,8 @@ def test_cells_that_no_query_tells_apart_are_fitted_as_one(monkeypatch: pytest.M
     one = fitted()
     again = Targets.read(WIDE, boxes(), values, [5.0] * 5, 900)
     assert one.loss == pytest.approx(again.value_and_gradient(one.table)[0] ** 0.5, rel=1e-3)
-    apart = Classes({name: np.arange(size) for name, size in WIDE.items()})
-    monkeypatch.setattr("dpsql.learn.rap.Classes.read", lambda *_: apart)
+    apart = CellClasses({name: np.arange(size) for name, size in WIDE.items()})
+    monkeypatch.setattr("dpsql.learn.rap.CellClasses.read", lambda *_: apart)
     other = fitted()
     assert other.loss == pytest.approx(one.loss, rel=1e-3)
     assert np.abs(one.table - other.table).max() < 1e-3
@@ -113,7 +113,7 @@ def test_classes_of_columns_that_share_their_factors() -> None:
             (Product({name: pool[rng.integers(3)] for name in rng.permutation(list(domain))[:2]}),)
             for _ in range(3)
         ]
-        classes = Classes.read(domain, queries)
+        classes = CellClasses.read(domain, queries)
         start = random_rows(domain, [whole_marginal(domain, "abc")], 1, 4, rng)
         zeros = [np.zeros(1)] * 3
         fine = Targets.read(domain, queries, zeros, [1.0] * 3, 1.0)
@@ -127,7 +127,7 @@ def test_classes_answer_as_cells_do() -> None:
         (Product({"a": Dense(np.eye(9)[::-1][:1]), "c": Dense(np.eye(2)[[1]])}),)
     ]
     for queries in (boxes(), swapped, [*boxes(), whole_marginal(WIDE, "bd")]):
-        classes = Classes.read(WIDE, queries)
+        classes = CellClasses.read(WIDE, queries)
         start, like = (random_rows(WIDE, [whole_marginal(WIDE, "abcd")], 1, 8, rng) for _ in "ab")
         zeros = [np.zeros(rows(q)) for q in queries]
         fine = Targets.read(WIDE, queries, zeros, [1.0] * len(zeros), 1.0)

@@ -12,7 +12,7 @@ import pytest
 
 from dpsql.errors import ProgrammingError
 from dpsql.learn.batches import answer_sums, draw_in, smooth_tail
-from dpsql.learn.design import ALGORITHMS, Algorithm, Batch, padded, prefixes
+from dpsql.learn.design import ALGORITHMS, Algorithm, SumBatch, padded, prefixes
 from dpsql.learn.thresholds import (
     AFTERWARDS,
     METHODS,
@@ -35,13 +35,13 @@ COUNTS = np.array([3000 // (1 + j) ** 2 for j in range(20)], dtype=np.int64)
 
 
 @pytest.fixture(scope="module")
-def batches() -> dict[Noise, Batch]:
-    return {noise: Batch(VALUES, prefixes(20), noise) for noise in ("laplace", "gaussian")}
+def batches() -> dict[Noise, SumBatch]:
+    return {noise: SumBatch(VALUES, prefixes(20), noise) for noise in ("laplace", "gaussian")}
 
 
 def test_published_errors_of_one_hundred_prefixes() -> None:
     values, queries = np.arange(1, 101, dtype=np.int64) * 10_000, prefixes(100)
-    pure, gaussian = Batch(values, queries, "laplace"), Batch(values, queries, "gaussian")
+    pure, gaussian = SumBatch(values, queries, "laplace"), SumBatch(values, queries, "gaussian")
     expected: dict[Algorithm, tuple[float, float]] = {
         "identity": (1.76e6, 1.24e6),
         "workload": (2.29e7, 1.80e6),
@@ -70,7 +70,7 @@ def test_the_padded_start_makes_tamm_at_most_timm(seed: int) -> None:
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_tamm_dominates_at_every_threshold(batches: dict[Noise, Batch], noise: Noise) -> None:
+def test_tamm_dominates_at_every_threshold(batches: dict[Noise, SumBatch], noise: Noise) -> None:
     others: tuple[Algorithm, ...] = ("identity", "workload", "timm")
     for theta in (10_000, 3000, 500):
         best = batches[noise].design("tamm", theta).error
@@ -82,7 +82,7 @@ def test_tamm_dominates_at_every_threshold(batches: dict[Noise, Batch], noise: N
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_pair_spends_exactly_its_budget(
-    batches: dict[Noise, Batch], algorithm: Algorithm, method: str, noise: Noise
+    batches: dict[Noise, SumBatch], algorithm: Algorithm, method: str, noise: Noise
 ) -> None:
     rule = Threshold(method, start=500)  # type: ignore[arg-type]
     handle = FakeSums(VALUES, COUNTS, "0.7", noise=noise, rng=np.random.default_rng(0))
@@ -105,7 +105,7 @@ def test_every_pair_spends_exactly_its_budget(
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_without_noise_answers_are_clipped_sums(
-    batches: dict[Noise, Batch], algorithm: Algorithm
+    batches: dict[Noise, SumBatch], algorithm: Algorithm
 ) -> None:
     handle = FakeSums(VALUES, COUNTS, 10)
     exact = answer_sums(handle, batches["laplace"], algorithm)
@@ -121,7 +121,7 @@ def test_without_noise_answers_are_clipped_sums(
         assert clipped.values == pytest.approx(expected, rel=1e-6)
 
 
-def test_realised_errors_are_those_foretold(batches: dict[Noise, Batch]) -> None:
+def test_realised_errors_are_those_foretold(batches: dict[Noise, SumBatch]) -> None:
     batch = batches["laplace"]
     truth = prefixes(20) @ (VALUES * COUNTS)
     for algorithm in ("identity", "timm", "tamm"):
@@ -178,7 +178,7 @@ def test_misuse_is_refused() -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
         Threshold("svt", share=Fraction(1))
     with pytest.raises(ValueError, match="non-decreasing"):
-        Batch(np.array([2, 1]), prefixes(2), "laplace")
+        SumBatch(np.array([2, 1]), prefixes(2), "laplace")
     assert grid(1000, 0.2, 900) == [900]
     assert grid(1, 0.2, 5) == [1, 2, 3, 4, 5]
 
@@ -187,7 +187,7 @@ def test_counts_drawn_in_are_nearer_where_bins_are_empty() -> None:
     values = np.arange(1, 101, dtype=np.int64) * 1000
     counts = np.zeros(100, dtype=np.int64)
     counts[:8] = [4000, 9000, 5000, 2500, 1200, 500, 150, 40]
-    batch = Batch(values, prefixes(100), "laplace")
+    batch = SumBatch(values, prefixes(100), "laplace")
     truth = batch.queries @ (values * counts)
 
     def error(method: Method, epsilon: str) -> float:
@@ -225,7 +225,7 @@ def test_one_sum_of_capital_gains_reaches_the_published_errors(
         gains = np.array(db.execute(query, [str(DEMO / "adult.parquet")]).fetchall())[:, 0]
     present, counts = np.unique(gains, return_counts=True)
     values, counts = np.append(present, 1_000_000), np.append(counts, 0)
-    batch = Batch(values, np.ones((1, len(values)), dtype=np.int64), "laplace")
+    batch = SumBatch(values, np.ones((1, len(values)), dtype=np.int64), "laplace")
     truth = float(values @ counts)
     for epsilon, limit in expected.items():
         errors = []
@@ -238,7 +238,7 @@ def test_one_sum_of_capital_gains_reaches_the_published_errors(
 
 
 def test_a_race_stays_below_the_sum_nine_times_in_ten() -> None:
-    batch = Batch(VALUES, np.ones((1, 20), dtype=np.int64), "laplace")
+    batch = SumBatch(VALUES, np.ones((1, 20), dtype=np.int64), "laplace")
     truth, above = float(VALUES @ COUNTS), 0
     for seed in range(200):
         for noise in NOISES:

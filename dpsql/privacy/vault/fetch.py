@@ -41,7 +41,7 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class UnitIdentity:
     """How the privacy unit of a row is fetched: its value, and whether there is one.
 
     ``dtype`` is float64 for doubles, int64 for whole numbers and instants, object for text.
@@ -70,18 +70,18 @@ def fetch_column(column: Column, raw: str, stored: str, index: int) -> Fetch:
     return Fetch(number, False, f"CAST({state} AS UTINYINT)" if kind == "text" else None)
 
 
-def fetch_unit(raw: str, stored: str, valid: str) -> Identity:
+def fetch_unit(raw: str, stored: str, valid: str) -> UnitIdentity:
     """Fetch the privacy unit; ``valid`` says when a text is what the file holds."""
     kind, known = family(stored), f"{raw} IS NOT NULL"
     if kind == "float":
-        return Identity(f"COALESCE(CAST({raw} AS DOUBLE), 0)", known, np.float64)
+        return UnitIdentity(f"COALESCE(CAST({raw} AS DOUBLE), 0)", known, np.float64)
     if kind in ("date", "timestamp"):
         instant, _ = _instant(raw, stored)
-        return Identity(f"COALESCE({instant}, 0)", f"{instant} IS NOT NULL", np.int64)
+        return UnitIdentity(f"COALESCE({instant}, 0)", f"{instant} IS NOT NULL", np.int64)
     if kind == "boolean" or stored in SHORT:
-        return Identity(f"COALESCE(TRY_CAST({raw} AS BIGINT), 0)", known, np.int64)
+        return UnitIdentity(f"COALESCE(TRY_CAST({raw} AS BIGINT), 0)", known, np.int64)
     text = f"hex({raw})" if stored == "BLOB" else f"TRY_CAST({raw} AS VARCHAR)"
-    return Identity(f"COALESCE({text}, '')", f"({text} IS NOT NULL AND {valid})", object)
+    return UnitIdentity(f"COALESCE({text}, '')", f"({text} IS NOT NULL AND {valid})", object)
 
 
 def whole_sql(raw: str, value: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.domain import Bins
 from dpsql.privacy.vault.encode import Floats, Values64, clip, encode, read_number, read_whole
-from dpsql.privacy.vault.fetch import Fetch, Identity, fetch_column, fetch_unit
+from dpsql.privacy.vault.fetch import Fetch, UnitIdentity, fetch_column, fetch_unit
 from dpsql.privacy.vault.hardened import create_enum
 from dpsql.privacy.vault.rows import (
     Digest,
@@ -39,7 +39,7 @@ class Question:
     fetches: Mapping[str, Fetch]
     positions: tuple[int, ...]
     unit: int | None = None
-    identity: Identity | None = None
+    identity: UnitIdentity | None = None
 
     @property
     def listed(self) -> list[str]:
@@ -136,7 +136,7 @@ def _add(parts: Parts, question: Question, chunk: Mapping[str, Any]) -> None:
     parts.counts.append(len(next(iter(chunk.values()))))
 
 
-def _owners(parts: Parts, identity: Identity) -> Owners:
+def _owners(parts: Parts, identity: UnitIdentity) -> Owners:
     owned = np.concatenate(parts.owned)
     if identity.dtype is object:
         return number_texts(parts.units, owned)

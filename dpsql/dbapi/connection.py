@@ -83,9 +83,10 @@ def connect(
     """Open a connection to the tables of a catalog.
 
     ``epsilon`` and ``delta`` are what each request costs (int, float, Decimal or Fraction);
-    ``noise`` is "laplace", "gaussian" or "auto". All three can be changed by SET. ``analyst`` says
-    whose budget requests are charged to as well, where the catalog declares analysts. ``files`` is
-    the one folder whose files SQL may name, for workloads and drawn rows; by default there is none.
+    ``noise`` is "laplace", "gaussian", "auto" or the name of an installed law. All three can be
+    changed by SET. ``analyst`` says whose budget requests are charged to as well, where the catalog
+    declares analysts. ``files`` is the one folder whose files SQL may name, for workloads and drawn
+    rows; by default there is none.
     Raises: CatalogError, LedgerError, DataError (E_EPSILON, E_DELTA, E_SETTING, E_ANALYST);
     UsageError (E_FILES) for a folder in which sources, the catalog or its anchor lie;
     DataUnavailable (E_DATA) for a table of which one stored value could stop every statement.

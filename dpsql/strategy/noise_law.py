@@ -54,9 +54,10 @@ class NoiseLaw:
     ``scale`` is a variance. ``rate`` is what noise of scale one costs at a sensitivity of one.
     ``variance`` gives the variance of noise of a scale; a 95 % interval is ``interval`` standard
     errors wide on either side.
-    Guarantee: noise of a scale on integers of a sensitivity costs rate * sensitivity / scale, in
-    exact fractions; under norm 1, that P(z) and P(z + 1) differ by a factor of at most
-    exp(rate / scale) for every integer z is all that this needs.
+    Guarantee: independent noise of a scale on integers of a sensitivity costs at most
+    rate * sensitivity / scale, in exact fractions. Under norm 1 that is so if P(z) and P(z + 1)
+    differ by a factor of at most exp(rate / scale) for every integer z; under norm 2, if noise on
+    one integer that moves by d is (rate * d^2 / scale)-zCDP for every integer d.
     Raises: ValueError unless the name is a plain word, and rate and interval are positive.
     """
 
@@ -200,7 +201,7 @@ def is_law(name: object) -> bool:
 
 @cache
 def _installed(name: str) -> NoiseLaw:
-    found = plugged(GROUP, name)
+    found = plugged(GROUP, name) if is_name(name) else None
     if found is None:
         from importlib.metadata import entry_points
 
@@ -217,7 +218,7 @@ def plugged(group: str, name: str) -> object:
 
     Raises: OperationalError (E_NOISE) when it cannot be loaded, or several packages declare it.
     """
-    from importlib.metadata import entry_points  # 20 ms, for names that are not our own
+    from importlib.metadata import entry_points  # tens of ms, for names not our own
 
     points = {(each.value, each) for each in entry_points(group=group, name=name)}
     if not points:

@@ -85,6 +85,12 @@ class Table:
     row_count_hint: int | None = None
     synthetic: bool = False
     complete: bool = False
+    sizes: dict[str, int] = field(init=False, repr=False, compare=False)
+    """Cells of every column, zero without a domain; counted once, asked by every statement."""
+
+    def __post_init__(self) -> None:
+        sizes = {name: column.size for name, column in self.columns.items()}
+        object.__setattr__(self, "sizes", sizes)
 
 
 @dataclass(frozen=True, slots=True)

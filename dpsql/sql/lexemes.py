@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import NamedTuple
@@ -57,11 +57,12 @@ class Fragment:
         return self.span(0, self.end - self.start)
 
 
-def lex(text: str) -> Iterator[Lexeme]:
+def lex(text: str) -> list[Lexeme]:
     """Cut text into lexemes; every character belongs to exactly one."""
-    for match in _LEXEME.finditer(text):
-        assert match.lastgroup is not None
-        yield Lexeme(match.lastgroup, match.group(), match.start())
+    return [
+        Lexeme(str(match.lastgroup), match.group(), match.start())
+        for match in _LEXEME.finditer(text)
+    ]
 
 
 def split_script(text: str) -> tuple[list[Fragment], str]:

@@ -288,6 +288,15 @@ def unit_reach(resolutions: Sequence[Resolution], rows: int) -> int:
     return min(rows * overlap, math.prod(each.size for each in resolutions))
 
 
+def resolution_bytes(resolutions: Mapping[str, Resolution]) -> list[bytes]:
+    """Return what attributes are made of, in their order, for a digest."""
+    found = []
+    for name, resolution in resolutions.items():
+        arrays = map(np.ascontiguousarray, resolution.arrays())
+        found += [repr((name, resolution.facts)).encode(), *(each.tobytes() for each in arrays)]
+    return found
+
+
 def encode_resolution(resolution: Resolution, keep: Callable[[Integers], str]) -> list[Any]:
     """Return plain facts that describe a resolution; ``keep`` stores an array by name."""
     return [list(resolution.facts), [keep(each) for each in resolution.arrays()]]

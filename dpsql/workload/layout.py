@@ -121,7 +121,7 @@ def _apart(
     coarse = coarsen(Workload(domain, products), keep=nodes)
     workload, classes = coarse.workload, dict(coarse.classes)
     resolutions: dict[str, Resolution] = {
-        name: nodes[name] if name in nodes else cells_of(name, classes[name])
+        name: nodes[name] if name in nodes else Cells((name,), (classes[name],))
         for name in workload.attributes
     }
     order = tuple(resolutions[name].columns[0] for name in workload.attributes)
@@ -140,9 +140,9 @@ def _frozen(
 def _domain(table: Table, nodes: Mapping[str, Nodes]) -> dict[str, int]:
     """Every attribute with its number of cells: columns in declared order."""
     domain = {}
-    for name, column in table.columns.items():
-        if column.size and name not in nodes:
-            domain[name] = column.size
+    for name, size in table.sizes.items():
+        if size and name not in nodes:
+            domain[name] = size
         domain.update({key: each.size for key, each in nodes.items() if each.column == name})
     return domain
 

@@ -20,7 +20,7 @@ from dpsql.catalog.view import left_out, view_of
 from dpsql.plan.baselines import plain_sensitivity
 from dpsql.strategy.kinds import AnyForecast, AnyStrategy
 from dpsql.strategy.noise_law import Noise
-from dpsql.workload.cells import TOTAL_BITS, Resolution, block_unit
+from dpsql.workload.cells import TOTAL_BITS, Resolution, block_unit, resolution_bytes
 from dpsql.workload.layout import Asked, Layout, Place, lay_out, lay_out_together
 from dpsql.workload.term import Term
 from dpsql.workload.unions import lay_out_units
@@ -106,10 +106,8 @@ class Target:
         digest = hashlib.sha256()
         digest.update(repr((self.table.name, self.units, self.view)).encode())
         digest.update(layout.workload.fingerprint().encode())
-        for name, resolution in layout.resolutions.items():
-            digest.update(repr((name, resolution.facts)).encode())
-            for array in resolution.arrays():
-                digest.update(np.ascontiguousarray(array).tobytes())
+        for content in resolution_bytes(layout.resolutions):
+            digest.update(content)
         for place, reading in layout.products.items():
             terms = [(scale, p.weight, _keys(p)) for scale, p in reading]
             if len(terms) > 1 or terms[0][0] != 1:

@@ -7,39 +7,31 @@ import math
 import os
 import random
 from collections.abc import Iterator
-from unittest import mock
 
 import duckdb
 import numpy as np
 import pytest
 
 import dpsql
-from dpsql.dbapi.connection import Connection
 from dpsql.plan import Workload, select
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import Strategy
 from dpsql.strategy.solve import reconstruct
 from dpsql.ui.formats import Style, encode
 from dpsql.ui.grid import Grid
-from tests.oracle.test_shapes import write_world
+from tests.oracle.test_shapes import opened
 from tests.support.grammar import verdict
 from tests.support.seam import zero_noise
+from tests.support.tables import World
 
 STATEMENTS = int(os.environ.get("WHOLE_STATEMENTS", "60"))
-World = tuple[Connection, duckdb.DuckDBPyConnection]
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("whole")
-    database = write_world(folder)
-    with (
-        mock.patch.dict(os.environ, {"XDG_STATE_HOME": str(folder / "state")}),
-        dpsql.connect(folder / "t.toml", epsilon=1) as connection,
-    ):
+    with opened(tmp_path_factory.mktemp("integers")) as (connection, database):
         connection.execute("SET mechanism = identity")
         yield connection, database
-    database.close()
 
 
 class Writer:

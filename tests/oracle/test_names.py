@@ -21,15 +21,14 @@ from sqlglot import exp
 
 import dpsql
 from dpsql.catalog.domain import Bins
-from dpsql.dbapi.connection import Connection
 from dpsql.sql.layers import Column, Layers
 from dpsql.sql.sums import _Amounts
 from tests.oracle.test_shapes import settle
 from tests.support.seam import zero_noise
+from tests.support.tables import Tables, World, open_tables
 
 STATEMENTS = int(os.environ.get("NAME_STATEMENTS", "120"))
 SEED = int(os.environ.get("NAME_SEED", "19"))
-World = tuple[Connection, duckdb.DuckDBPyConnection]
 
 CATALOG = """
 [budget]
@@ -69,30 +68,16 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 @contextmanager
 def opened(folder: Path) -> Iterator[World]:
     """A connection without noise and the database."""
-    database = write_world(folder)
-    with (
-        mock.patch.dict(os.environ, {"XDG_STATE_HOME": str(folder / "state")}),
-        zero_noise(),
-        dpsql.connect(folder / "t.toml", epsilon=1) as connection,
-    ):
-        connection.execute("SET mechanism = identity")
-        yield connection, database
-    database.close()
-
-
-def write_world(folder: Path) -> duckdb.DuckDBPyConnection:
     rng = random.Random(3)
     cells = itertools.product(range(4), ("x", "y", None), (False, True), (0.0, 1.0, 2.5))
     rows = [cell for cell in cells for _ in range(rng.randrange(1, 6))]
-    database = duckdb.connect()
-    database.execute("CREATE TABLE t (a BIGINT, b VARCHAR, c BOOLEAN, w DOUBLE)")
-    database.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", rows)
-    database.execute("CREATE TABLE codes (code VARCHAR, label VARCHAR, size BIGINT, edge DOUBLE)")
-    database.executemany("INSERT INTO codes VALUES (?, ?, ?, ?)", CODES)
-    for name in ("t", "codes"):
-        database.execute(f"COPY {name} TO '{folder / name}.parquet'")
-    (folder / "t.toml").write_text(CATALOG)
-    return database
+    tables: Tables = {
+        "t": ("a BIGINT, b VARCHAR, c BOOLEAN, w DOUBLE", rows),
+        "codes": ("code VARCHAR, label VARCHAR, size BIGINT, edge DOUBLE", CODES),
+    }
+    with zero_noise(), open_tables(folder, CATALOG, tables) as (connection, database):
+        connection.execute("SET mechanism = identity")
+        yield connection, database
 
 
 class Writer:

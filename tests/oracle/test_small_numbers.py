@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import duckdb
 import pytest
 
-import dpsql
 from tests.support.seam import zero_noise
+from tests.support.tables import open_tables
 
 CATALOG = """
 [budget]
@@ -36,25 +35,14 @@ STATEMENTS = [
 ]
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A catalog and forty rows, with values that the grid of a measure holds exactly."""
-    place = tmp_path
-    (place / "t.toml").write_text(CATALOG)
-    with duckdb.connect() as database:
-        database.execute(
-            "CREATE TABLE t AS SELECT i % 8 AS a, i % 3 = 0 AS c, i / 4.0 AS m FROM range(40) r(i)"
-        )
-        database.execute(f"COPY t TO '{place / 't.parquet'}'")
-    return place
+TABLE = "SELECT i % 8 AS a, i % 3 = 0 AS c, i / 4.0 AS m FROM range(40) r(i)"
+"""Forty rows, with values that the grid of a measure holds exactly."""
 
 
 @pytest.mark.parametrize("sql", STATEMENTS)
-def test_the_scale_of_numbers_does_not_matter(folder: Path, sql: str) -> None:
-    with duckdb.connect() as database:
-        database.execute(f"CREATE TABLE t AS FROM '{folder / 't.parquet'}'")
+def test_the_scale_of_numbers_does_not_matter(tmp_path: Path, sql: str) -> None:
+    with zero_noise(), open_tables(tmp_path, CATALOG, {"t": TABLE}) as (connection, database):
         expected = sorted(database.execute(sql).fetchall())
-    with zero_noise(), dpsql.connect(folder / "t.toml", epsilon=1) as connection:
         found = sorted(connection.execute(sql).fetchall())
     assert [v for row in found for v in row] == pytest.approx(
         [v for row in expected for v in row], rel=1e-9, abs=0

@@ -5,14 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-import duckdb
 import pytest
 
 import dpsql
-from dpsql.dbapi.connection import Connection
 from tests.support.oracle import compare
 from tests.support.seam import zero_noise
 from tests.support.statements import Measured, Statement
+from tests.support.tables import World, open_tables
 
 CATALOG = """
 [budget]
@@ -77,32 +76,25 @@ STATEMENTS = [
 @pytest.fixture(scope="module", params=[1, 3])
 def world(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Connection, duckdb.DuckDBPyConnection]]:
+) -> Iterator[World]:
     """Persons with one visit each, or with up to three."""
     folder, most = tmp_path_factory.mktemp("units"), request.param
     draw = random.Random(most)
-    database = duckdb.connect()
-    database.execute("CREATE TABLE visits (pid VARCHAR, yr INT, ward VARCHAR, stay INT)")
     rows = [
         (f"p{person}", draw.randrange(2018, 2024), draw.choice("ABC"), draw.randrange(8))
         for person in range(90)
         for _ in range(draw.randint(1, most))
     ]
     draw.shuffle(rows)
-    database.executemany("INSERT INTO visits VALUES (?, ?, ?, ?)", rows)
-    database.execute("CREATE VIEW late AS SELECT * FROM visits WHERE yr > 2020")
-    database.execute(f"COPY visits TO '{folder / 'visits.parquet'}'")
-    (folder / "c.toml").write_text(CATALOG.format(most=most))
-    with dpsql.connect(folder / "c.toml", epsilon=1) as connection:
-        yield connection, database
-    database.close()
+    visits = ("pid VARCHAR, yr INT, ward VARCHAR, stay INT", rows)
+    with open_tables(folder, CATALOG.format(most=most), {"visits": visits}) as world:
+        world[1].execute("CREATE VIEW late AS SELECT * FROM visits WHERE yr > 2020")
+        yield world
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 @pytest.mark.parametrize("sql", STATEMENTS)
-def test_units_are_counted_as_sql_counts_them(
-    world: tuple[Connection, duckdb.DuckDBPyConnection], sql: str, noise: str
-) -> None:
+def test_units_are_counted_as_sql_counts_them(world: World, sql: str, noise: str) -> None:
     connection, database = world
     connection.set("noise", noise)
     connection.set("delta", "0" if noise == "laplace" else "1e-9")
@@ -114,7 +106,7 @@ def test_units_are_counted_as_sql_counts_them(
     compare(Statement(sql, keys, measured, "ORDER BY" in sql), found, database, 300)
 
 
-def test_all_ranges(world: tuple[Connection, duckdb.DuckDBPyConnection]) -> None:
+def test_all_ranges(world: World) -> None:
     connection, database = world
     with zero_noise():
         found = connection.execute(f"SELECT DP_RANGES(yr) AS r, {N} FROM visits GROUP BY 1").result
@@ -125,9 +117,7 @@ def test_all_ranges(world: tuple[Connection, duckdb.DuckDBPyConnection]) -> None
         assert round(number, 6) == database.execute(sql).fetchall()[0][0]
 
 
-def test_one_row_per_unit_is_counted_as_rows_with_the_rows_budget(
-    world: tuple[Connection, duckdb.DuckDBPyConnection],
-) -> None:
+def test_one_row_per_unit_is_counted_as_rows_with_the_rows_budget(world: World) -> None:
     connection, _ = world
     sql = "SELECT yr, COUNT(*) AS m, COUNT(DISTINCT pid) AS n FROM visits GROUP BY yr"
     rows, units = connection.explain(sql).statements[0].stddev
@@ -148,17 +138,13 @@ def test_one_row_per_unit_is_counted_as_rows_with_the_rows_budget(
          "E_DOMAIN"),
     ],
 )  # fmt: skip
-def test_other_columns_are_not_taken_for_the_unit(
-    world: tuple[Connection, duckdb.DuckDBPyConnection], sql: str, code: str
-) -> None:
+def test_other_columns_are_not_taken_for_the_unit(world: World, sql: str, code: str) -> None:
     with pytest.raises(dpsql.Error) as error:
         world[0].explain(sql)
     assert error.value.code == code
 
 
-def test_equal_counts_are_measured_once(
-    world: tuple[Connection, duckdb.DuckDBPyConnection],
-) -> None:
+def test_equal_counts_are_measured_once(world: World) -> None:
     """Two sub-queries of the same count agree: nothing is lost to measuring it again."""
     connection, _ = world
     connection.set("fresh", "on")

@@ -21,6 +21,7 @@ import dpsql
 from dpsql.catalog.domain import Bins, Periods, add_periods
 from dpsql.dbapi.connection import Connection
 from tests.support.grammar import verdict
+from tests.support.tables import Tables, World, open_tables
 
 STATEMENTS = int(os.environ.get("EDGE_STATEMENTS", "120"))
 
@@ -166,27 +167,17 @@ def samples(column: dpsql.catalog.Column, rng: random.Random) -> list[list[objec
     return cells
 
 
+ROW = (
+    "SELECT 1.0 AS n, 1 AS k, DATE '2024-01-01' AS day, DATE '2024-01-01' AS week,"
+    " DATE '2024-01-01' AS month, DATE '2024-01-01' AS quarter, DATE '2024-01-01' AS year"
+)
+
+
 @pytest.fixture(scope="module")
-def world(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[Connection, duckdb.DuckDBPyConnection]]:
-    folder = tmp_path_factory.mktemp("edges")
-    database = duckdb.connect()
-    database.execute("CREATE TABLE cuts (lo DOUBLE, since DATE, label VARCHAR)")
-    database.executemany("INSERT INTO cuts VALUES (?, ?, ?)", CUTS)
-    database.execute(f"COPY cuts TO '{folder / 'cuts.parquet'}'")
-    database.execute(
-        f"COPY (SELECT 1.0 AS n, 1 AS k, DATE '2024-01-01' AS day, DATE '2024-01-01' AS week,"
-        f" DATE '2024-01-01' AS month, DATE '2024-01-01' AS quarter, DATE '2024-01-01' AS year)"
-        f" TO '{folder / 't.parquet'}'"
-    )
-    (folder / "t.toml").write_text(CATALOG)
-    with (
-        mock.patch.dict(os.environ, {"XDG_STATE_HOME": str(folder / "state")}),
-        dpsql.connect(folder / "t.toml", epsilon=1) as connection,
-    ):
-        yield connection, database
-    database.close()
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    tables: Tables = {"t": ROW, "cuts": ("lo DOUBLE, since DATE, label VARCHAR", CUTS)}
+    with open_tables(tmp_path_factory.mktemp("edges"), CATALOG, tables) as world:
+        yield world
 
 
 def accepted(connection: Connection, sql: str) -> bool:
@@ -257,18 +248,14 @@ def check_all(
     return wrong, fine
 
 
-def test_what_is_accepted_is_the_same_on_all_of_a_cell(
-    world: tuple[Connection, duckdb.DuckDBPyConnection],
-) -> None:
+def test_what_is_accepted_is_the_same_on_all_of_a_cell(world: World) -> None:
     wrong, fine = check_all(*world, seed=7, count=STATEMENTS)
     assert not wrong, "\n".join(wrong)
     assert fine > STATEMENTS, fine
 
 
 @pytest.mark.parametrize("missing", ["_check_days", "_check_condition", "_check_constant"])
-def test_a_missing_check_is_found(
-    world: tuple[Connection, duckdb.DuckDBPyConnection], missing: str
-) -> None:
+def test_a_missing_check_is_found(world: World, missing: str) -> None:
     with mock.patch(f"dpsql.sql.edges.{missing}", return_value=None):
         forget(world[0])
         wrong, _ = check_all(*world, seed=8, count=STATEMENTS)
@@ -302,6 +289,6 @@ def test_a_missing_check_is_found(
     ],
 )
 def test_times_of_day_are_refused_and_days_are_not(
-    world: tuple[Connection, duckdb.DuckDBPyConnection], condition: str, fine: bool
+    world: World, condition: str, fine: bool
 ) -> None:
     assert accepted(world[0], f"SELECT COUNT(*) FROM t WHERE {condition}") is fine

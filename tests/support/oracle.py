@@ -24,6 +24,7 @@ from dpsql.sql.parse import parse
 from dpsql.workload.cells import Nodes
 from dpsql.workload.target import find_views
 from tests.support.statements import Statement
+from tests.support.tables import BANDS, write_tables
 
 CATALOG = """
 [budget]
@@ -140,26 +141,14 @@ def open_world(
     database.close()
 
 
-def write_world(folder: Path, rows: Sequence[tuple[Any, ...]]) -> duckdb.DuckDBPyConnection:
+def write_world(
+    folder: Path, rows: Sequence[tuple[Any, ...]], catalog: str = CATALOG, kinds: str = KINDS
+) -> duckdb.DuckDBPyConnection:
     """Write the sources and the catalog; return a database with the declared view."""
-    database = duckdb.connect()
-    database.execute(f"CREATE TABLE raw ({KINDS})")
-    if rows:
-        database.executemany(f"INSERT INTO raw VALUES ({', '.join('?' * 10)})", list(rows))
-    database.execute(f"COPY raw TO '{folder / 't.parquet'}'")
-    write_bands(folder, database)
+    database = write_tables(folder, catalog, {"t": (kinds, rows), "bands": BANDS})
+    database.execute("ALTER TABLE t RENAME TO raw")
     declare_view(database, INSIDE)
-    (folder / "t.toml").write_text(CATALOG, encoding="utf-8")
     return database
-
-
-def write_bands(folder: Path, database: duckdb.DuckDBPyConnection) -> None:
-    """Write the public table of ranges that overlap."""
-    database.execute(
-        "CREATE TABLE bands AS SELECT * FROM"
-        " (VALUES (0, 1, 'low'), (2, 5, 'mid'), (2, 9, 'wide'), (8, 9, 'none')) v(lo, hi, name)"
-    )
-    database.execute(f"COPY bands TO '{folder / 'bands.parquet'}'")
 
 
 def declare_view(

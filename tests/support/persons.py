@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 from hypothesis import strategies as st
 
-from tests.support.oracle import CATALOG, INSIDE, KINDS, VALUES, declare_view, write_bands
+from tests.support.oracle import CATALOG, INSIDE, KINDS, VALUES, declare_view, write_world
 from tests.support.statements import (
     Measured,
     Statement,
@@ -54,17 +54,11 @@ def persons(draw: st.DrawFn) -> Persons:
 
 def write_persons(folder: Path, table: Persons) -> duckdb.DuckDBPyConnection:
     """Write the sources and the catalog; return a database with the declared view."""
-    database = duckdb.connect()
-    database.execute(f"CREATE TABLE raw ({KINDS}, {UNIT} VARCHAR)")
-    if table.rows:
-        rows = [(*row, person) for person, row in table.rows]
-        database.executemany(f"INSERT INTO raw VALUES ({', '.join('?' * 11)})", rows)
-    database.execute(f"COPY raw TO '{folder / 't.parquet'}'")
-    write_bands(folder, database)
-    declare_view(database, INSIDE, UNIT, table.most)
     unit = f'privacy_unit = {{ column = "{UNIT}", max_rows = {table.most} }}'
-    text = CATALOG.replace('privacy_unit = "row"', unit)
-    (folder / "t.toml").write_text(text, encoding="utf-8")
+    catalog = CATALOG.replace('privacy_unit = "row"', unit)
+    rows = [(*row, person) for person, row in table.rows]
+    database = write_world(folder, rows, catalog, f"{KINDS}, {UNIT} VARCHAR")
+    declare_view(database, INSIDE, UNIT, table.most)
     return database
 
 

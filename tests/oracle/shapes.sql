@@ -1,0 +1,75 @@
+-- CTEs, views, sub-queries, joins and set operations over t and bands of test_shapes.py.
+WITH x AS (SELECT a // 2 AS g, b FROM t WHERE a > 2) SELECT g, COUNT(*) FROM x GROUP BY g;
+SELECT k, COUNT(*) AS n FROM (SELECT a // 2 AS k, c FROM (SELECT a, c FROM t WHERE b = 'x') q WHERE a < 5) AS z WHERE
+k > 0 GROUP BY k ORDER BY n DESC, k;
+SELECT p, COUNT(*) FROM (SELECT a, b FROM t) AS s(p, q) WHERE q = 'y' GROUP BY p;
+SELECT pair, COUNT(*), SUM(m) FROM old GROUP BY pair;
+SELECT OLD.Pair, COUNT(*) FROM old WHERE flag GROUP BY old.pair;
+WITH x AS (SELECT * FROM t WHERE c) SELECT b, COUNT(*) FROM x GROUP BY b;
+WITH x(g, h) AS (SELECT a, b FROM t) SELECT g, COUNT(h) FROM x GROUP BY g;
+WITH x AS (SELECT a + 1 AS b, b AS a FROM t) SELECT b, COUNT(a) FROM x GROUP BY b ORDER BY b;
+WITH x AS (SELECT a + 1 AS c FROM t) SELECT c AS a, COUNT(*) FROM x GROUP BY c ORDER BY a DESC;
+WITH t AS (SELECT a FROM t WHERE c) SELECT COUNT(*) FROM t;
+WITH x AS (SELECT a, m * 2 AS mm, b || '!' AS z FROM t) SELECT a, SUM(mm), AVG(mm) FROM x GROUP BY a;
+WITH x AS (SELECT a FROM t), y AS (SELECT a + 1 AS a FROM x), z AS (SELECT a * 2 AS a FROM y) SELECT a, COUNT(*) FROM
+z GROUP BY a;
+WITH x AS (SELECT CASE WHEN a < 2 THEN 'lo' ELSE 'hi' END AS g, c FROM t) SELECT g, COUNT(*) FILTER (WHERE c),
+COUNT(*) AS n FROM x GROUP BY g HAVING n > 1 ORDER BY n;
+SELECT COUNT(*) FROM t WHERE a IN (SELECT lo FROM bands);
+SELECT COUNT(*) FROM t WHERE a NOT IN (SELECT lo FROM bands WHERE lo > 0);
+SELECT name, COUNT(*) FROM (SELECT a AS z FROM t WHERE c) q JOIN bands ON z BETWEEN lo AND hi GROUP BY name;
+SELECT name, COUNT(*) FROM (SELECT a, name FROM t LEFT JOIN bands ON a = lo) q GROUP BY name;
+SELECT AVG(v.y), STDDEV_POP(v.y) FROM t JOIN (VALUES (1, 70), (2, 900)) v(k, y) ON t.a = v.k;
+SELECT name, COUNT(*) FROM bands JOIN (SELECT a, c FROM t) q ON q.a = bands.lo WHERE c GROUP BY name;
+SELECT lo, COUNT(*) FROM t JOIN (SELECT lo, hi FROM bands WHERE lo > 0) b ON t.a BETWEEN b.lo AND b.hi GROUP BY lo;
+SELECT pair, flag, COUNT(*) FROM old GROUP BY CUBE (pair, flag);
+SELECT COUNT(*) FROM (SELECT a FROM t ORDER BY b) q;
+SELECT COUNT(*) FROM (t) q WHERE q.a = 1;
+SELECT COUNT(*) FROM (SELECT a, b FROM t WHERE c) x WHERE x.a = 3 OR x.b = 'x';
+WITH x AS (SELECT a, c, name FROM t JOIN bands ON a = lo) SELECT x.name, v.y, COUNT(*) FROM x JOIN (VALUES (true,
+'T'), (false, 'F')) v(f, y) ON x.c = v.f GROUP BY x.name, v.y;
+WITH x AS (SELECT a AS lo, b FROM t) SELECT name, COUNT(*) FROM x JOIN bands USING (lo) GROUP BY name;
+WITH x AS (SELECT a AS lo, b FROM t) SELECT lo, COUNT(*) FROM bands JOIN x USING (lo) GROUP BY lo;
+-- The outer shell.
+SELECT * FROM flags;
+SELECT flag, n * 2 FROM flags WHERE NOT flag;
+SELECT COUNT(*) FROM t UNION ALL SELECT COUNT(*) FROM t;
+SELECT b, COUNT(*) AS n FROM t GROUP BY b UNION ALL SELECT 'all', COUNT(*) FROM t;
+SELECT AVG(n), MAX(n), MIN(n), COUNT(*), MEDIAN(n), STDDEV(n) FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) q;
+WITH x AS (SELECT a, c, COUNT(*) AS n FROM t GROUP BY a, c) SELECT a, SUM(n) AS s FROM x GROUP BY a HAVING s > 3 ORDER
+BY s DESC, a LIMIT 3;
+WITH x AS (SELECT a, COUNT(*) AS n FROM t GROUP BY a), y AS (SELECT a, COUNT(*) AS k FROM t WHERE c GROUP BY a) SELECT
+x.a, n, k, 1.0 * k / n AS share FROM x JOIN y ON x.a = y.a;
+WITH x AS (SELECT a, COUNT(*) AS n FROM t GROUP BY a) SELECT * FROM x LEFT JOIN (SELECT a, COUNT(*) AS k FROM t WHERE
+a > 2 GROUP BY a) y USING (a) ORDER BY a;
+WITH x AS (SELECT a, COUNT(*) AS n FROM t GROUP BY a) SELECT a, n, k FROM x FULL JOIN (SELECT a + 2 AS a, COUNT(*) AS
+k FROM t GROUP BY 1) y USING (a) ORDER BY a;
+WITH x AS (SELECT a, COUNT(*) AS n FROM t GROUP BY a) SELECT * FROM x RIGHT JOIN bands ON a = lo ORDER BY lo, hi;
+WITH x AS (SELECT a, COUNT(*) AS n FROM t GROUP BY a) SELECT p.a, q.a, p.n + q.n FROM x p, x q WHERE p.a < q.a;
+SELECT b, COUNT(*) AS n, COUNT(*) / (SELECT COUNT(*) FROM t) AS share FROM t GROUP BY b;
+WITH x AS (SELECT a, COUNT(*) AS n FROM t GROUP BY a) SELECT a, n FROM x WHERE n > (SELECT AVG(n) FROM x);
+WITH x AS (SELECT a, COUNT(*) AS n FROM t GROUP BY a) SELECT a, n FROM x WHERE a IN (SELECT lo FROM bands);
+WITH x AS (SELECT a, COUNT(*) AS n FROM t GROUP BY a) SELECT a, n, a NOT IN (SELECT hi FROM bands) FROM x;
+WITH x AS (SELECT a, COUNT(*) AS n FROM t GROUP BY a) SELECT a, EXISTS (SELECT 1 FROM bands WHERE lo = 8) AS e FROM x;
+SELECT name, n FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) q JOIN bands ON q.a = bands.lo;
+SELECT a, n, SUM(n) OVER (ORDER BY a) AS cum, rank() OVER (ORDER BY n DESC) AS r, n - lag(n) OVER (ORDER BY a) AS step
+FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) q ORDER BY a;
+SELECT a, n FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) q QUALIFY row_number() OVER (ORDER BY n DESC, a) <= 2;
+SELECT c, SUM(n) AS s, SUM(SUM(n)) OVER (ORDER BY c) FROM (SELECT a, c, COUNT(*) AS n FROM t GROUP BY a, c) q GROUP BY
+c ORDER BY c;
+SELECT a FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) q WHERE n > 2 INTERSECT SELECT lo FROM bands;
+SELECT a FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) q EXCEPT SELECT lo FROM bands ORDER BY 1 DESC LIMIT 3;
+SELECT a FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) q UNION SELECT hi FROM bands;
+SELECT DISTINCT a // 2 AS h FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) q ORDER BY h DESC;
+(SELECT b, COUNT(*) AS n FROM t GROUP BY b ORDER BY n LIMIT 2) UNION ALL (SELECT 'z', COUNT(*) FROM t WHERE c) ORDER
+BY n DESC;
+WITH x AS (SELECT a, COUNT(*) AS n FROM t GROUP BY a) SELECT CASE WHEN a > 3 THEN 'big' ELSE 'small' END AS size,
+COUNT(*) AS k, SUM(n) FILTER (WHERE a > 2), COUNT(DISTINCT a // 2) FROM x GROUP BY size ORDER BY size;
+SELECT (SELECT COUNT(*) FROM t WHERE c) AS yes, (SELECT COUNT(*) FROM t) AS whole;
+SELECT a, COUNT(*) AS n FROM t GROUP BY a HAVING COUNT(*) > (SELECT COUNT(*) / 8 FROM t) ORDER BY n DESC, a;
+SELECT x.a, y, n FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) x JOIN (VALUES (1, 'one'), (2, 'two')) v(i, y) ON
+x.a = v.i;
+WITH x AS (SELECT a, COUNT(*) AS n FROM t GROUP BY a), y AS (SELECT SUM(n) AS s FROM x) SELECT a, n / s FROM x, y;
+WITH x AS (SELECT a, COUNT(*) AS n FROM t GROUP BY a) SELECT a FROM x WHERE n > 0 ORDER BY n DESC, a LIMIT 2 OFFSET 1;
+SELECT q.* FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) q WHERE n BETWEEN 0 AND 1000;
+SELECT pair, n, (SELECT SUM(n) FROM flags) AS s FROM (SELECT pair, COUNT(*) AS n FROM old GROUP BY pair) z;

@@ -1,0 +1,60 @@
+"""Tables of a test: in a database, in the files beside it, and in a catalog over those."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+from unittest import mock
+
+import duckdb
+
+import dpsql
+from dpsql.dbapi.connection import Connection
+from dpsql.sql.lexemes import split_statements
+
+World = tuple[Connection, duckdb.DuckDBPyConnection]
+Tables: TypeAlias = "Mapping[str, str | tuple[str, Sequence[Sequence[Any]]]]"
+"""Every table is a SELECT, or its columns as DuckDB declares them, and its rows."""
+
+BANDS = (
+    "lo BIGINT, hi BIGINT, name VARCHAR",
+    [(0, 1, "low"), (2, 5, "mid"), (2, 9, "wide"), (8, 9, "none")],
+)
+"""A public table of ranges that overlap."""
+
+
+def write_tables(folder: Path, catalog: str, tables: Tables) -> duckdb.DuckDBPyConnection:
+    """Write ``t.toml`` and a Parquet file for each table; return a database with the same."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "t.toml").write_text(catalog, encoding="utf-8")
+    database = duckdb.connect()
+    for name, table in tables.items():
+        if isinstance(table, str):
+            database.execute(f"CREATE TABLE {name} AS {table}")
+        else:
+            columns, rows = table
+            database.execute(f"CREATE TABLE {name} ({columns})")
+            if rows:
+                marks = ", ".join("?" * len(rows[0]))
+                database.executemany(f"INSERT INTO {name} VALUES ({marks})", list(rows))
+        database.execute(f"COPY {name} TO '{folder / name}.parquet' (FORMAT parquet)")
+    return database
+
+
+@contextmanager
+def open_tables(folder: Path, catalog: str, tables: Tables) -> Iterator[World]:
+    """A connection to tables, with a state of its own, and the database with the same tables."""
+    with (
+        write_tables(folder, catalog, tables) as database,
+        mock.patch.dict(os.environ, {"XDG_STATE_HOME": str(folder / "state")}),
+        dpsql.connect(folder / "t.toml", epsilon=1) as connection,
+    ):
+        yield connection, database
+
+
+def statements_of(path: Path) -> list[str]:
+    """The statements of a file of SQL."""
+    return [each.body.strip() for each in split_statements(path.read_text(encoding="utf-8"))]

@@ -31,7 +31,7 @@ from dpsql.dbapi.cursor import parse_script
 from dpsql.errors import Error
 from dpsql.plan.baselines import plain_sensitivity, plain_variance
 from dpsql.plan.request import Planned, Request, make_plan
-from dpsql.search.select import MECHANISMS
+from dpsql.settings import FAMILIES
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.target import reading_variances
 
@@ -141,7 +141,7 @@ def measure(connection: Connection, case: Case) -> Outcome:
     seconds = time.perf_counter() - start
     total, worst = errors(request, planned)
     others = {"plain": 1.0}
-    for mechanism in MECHANISMS:
+    for mechanism in FAMILIES:
         if mechanism != "auto":
             try:
                 other_total, other_worst = errors(*plan(connection, case, mechanism))

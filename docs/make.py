@@ -13,8 +13,17 @@ import lark
 import railroad
 from lark.grammar import NonTerminal, Rule
 
+from dpsql.settings import SETTINGS, Taker
+
 ROOT = Path(__file__).parents[1]
 GAP = 24
+TAKERS = {
+    Taker.SET: "SET",
+    Taker.SELECT: "SELECT",
+    Taker.CREATE: "CREATE",
+    Taker.CONNECT: "connect",
+    Taker.EXECUTE: "execute",
+}
 STYLE = """
 svg.railroad-diagram { background: #fff; }
 path { stroke-width: 1.5; stroke: #345; fill: none; }
@@ -38,7 +47,33 @@ def reference() -> str:
         "",
     ]
     refused = ["# What is refused", "", "Under each statement: the code, the place, the reason."]
-    return "\n".join([*head, *_sections("accepted.sql"), "", *refused, *_sections("rejected.sql")])
+    accepted = [*_sections("accepted.sql"), "", *_settings(), "", ""]
+    return "\n".join([*head, *accepted, *refused, *_sections("rejected.sql")])
+
+
+def _settings() -> list[str]:
+    """A table of all options, and where each may be given."""
+    intro = (
+        "Where an option may be given: by `SET`, in the OPTIONS of a `SELECT` or a `CREATE` of a"
+    )
+    intro += " synthetic table, to `connect` or `execute` of Python, or to the command `dpsql`."
+    lines = [
+        "# Settings",
+        "",
+        intro,
+        "",
+        "| name | words | default | given | meaning |",
+        "|---|---|---|---|",
+    ]
+    for each in SETTINGS.values():
+        places = [f"`{name}`" for taker, name in TAKERS.items() if taker in each.takers]
+        places += [] if each.command_line is None else [f"`--{each.name}`"]
+        default = SETTINGS[each.key].default
+        text = "" if default is None else f"`{each.kind.show(default)}`"
+        words = [f"`{w}`" for w in each.kind.known or [w.strip("'") for w in each.kind.offered()]]
+        told = (f"`{each.name}`", ", ".join(words), text, ", ".join(places), each.help)
+        lines.append(f"| {' | '.join(told)} |")
+    return lines
 
 
 def _sections(name: str) -> list[str]:

@@ -19,6 +19,7 @@ from dpsql.dbapi.script import (
 from dpsql.dbapi.show import describe, facts_of, show
 from dpsql.engine.terms import Terms
 from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError
+from dpsql.settings import Taker, taken_by
 from dpsql.sql.lexemes import bind_parameters, split_statements
 from dpsql.sql.parse import MAX_TEXT, Statement, parse, uncollected
 
@@ -31,8 +32,6 @@ MAX_STATEMENT = 4 * MAX_TEXT
 INTERRUPTED = (
     "interrupted: the table holds what was learned by then, and the whole budget stays charged"
 )
-
-OPTIONS = ("epsilon", "delta", "noise")
 
 
 def refuse_unknown(options: dict[str, object]) -> None:
@@ -148,7 +147,7 @@ class Cursor:
         )
 
     def _terms_with(self, options: dict[str, object]) -> Terms:
-        known = {key: value for key, value in options.items() if key in OPTIONS}
+        known = {key: value for key, value in options.items() if key in taken_by(Taker.EXECUTE)}
         refuse_unknown({key: value for key, value in options.items() if key not in known})
         return self.connection.terms.with_values(known)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from dpsql.engine.terms import Terms
 from dpsql.errors import Error, InternalError, ProgrammingError, UsageError, printable
 from dpsql.files import read_regular
 from dpsql.privacy.curator import nested_budgets
-from dpsql.sql.clauses import SHARED
+from dpsql.settings import BOTH, taken_by
 from dpsql.sql.lexemes import Fragment, lex, split_statements
 from dpsql.sql.parse import Statement
 from dpsql.sql.synthetic import Creation
@@ -97,7 +97,7 @@ def plan_offered(engine: Engine, creation: Creation, terms: Terms) -> tuple[Synt
     Raises: as ``Engine.plan_synthesis``.
     """
     assumed = terms.epsilon is None and "epsilon" not in dict(creation.options)
-    offered = replace(terms, epsilon=Fraction(1)) if assumed else terms
+    offered = terms.having(epsilon=Fraction(1)) if assumed else terms
     return engine.plan_synthesis(creation, offered), assumed
 
 
@@ -166,9 +166,7 @@ def joint_terms(terms: Terms, selects: Sequence[Statement]) -> Terms:
     wanted = [_own_terms(terms, statement) for statement in selects]
     for statement, own in zip(selects, wanted, strict=True):
         if own != wanted[0]:
-            differ = [
-                f.name for f in fields(own) if getattr(own, f.name) != getattr(wanted[0], f.name)
-            ]
+            differ = [name for name in own.values if own.values[name] != wanted[0].values[name]]
             names = " and ".join(differ)
             raise ProgrammingError(
                 "E_SETTING",
@@ -182,7 +180,7 @@ def joint_terms(terms: Terms, selects: Sequence[Statement]) -> Terms:
 def _own_terms(terms: Terms, statement: Statement) -> Terms:
     """The terms of one statement, the OPTIONS that a workload shares included."""
     for name, text in statement.options:
-        if name in SHARED:
+        if name in taken_by(BOTH):
             terms = terms.with_text(name, text)
     return terms
 

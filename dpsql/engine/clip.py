@@ -34,10 +34,10 @@ from dpsql.learn.thresholds import (
     levels,
     rows_above,
 )
-from dpsql.plan.request import LEARNED
 from dpsql.privacy.accounting import budget_for
 from dpsql.privacy.filter import Run, View
 from dpsql.sealed import Sealed
+from dpsql.settings import LEARNED
 from dpsql.sql.compiled import Compiled
 from dpsql.strategy.noise_law import Noise, admitted, law, needs_delta
 from dpsql.workload.target import find_views, notes_of, view_lines

@@ -42,7 +42,7 @@ from dpsql.errors import DataUnavailable
 from dpsql.interrupts import Allowed
 from dpsql.learn.task import Report, run_task
 from dpsql.plan.plan import Plan
-from dpsql.plan.request import RECONSTRUCTIONS, Planned, Request, make_plan
+from dpsql.plan.request import Planned, Request, make_plan
 from dpsql.privacy.accounting import Cost, cost_of
 from dpsql.privacy.claims import Sources
 from dpsql.privacy.curator import Preset, ledger_file, nested_budgets, user_folder
@@ -50,7 +50,7 @@ from dpsql.privacy.filter import Run
 from dpsql.privacy.ledger import Entry, Ledger, Receipt, Status
 from dpsql.privacy.look import open_handle, open_sums
 from dpsql.privacy.measure import Vaults, certify, check_noise, measure, read_public, stored_name
-from dpsql.sql.clauses import Cut, read_choice, read_positive, read_truncation
+from dpsql.sql.clauses import Cut, read_own, read_truncation
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
 from dpsql.sql.parse import Statement, parse_select, reparse, uncollected
@@ -122,9 +122,9 @@ class Engine:
             compiled = compile_statement(statement, self.compiler, self._public_rows)
             self._compiled[text, cut] = replace(
                 compiled,
-                weight=read_positive(statement.options, "weight") or 1.0,
-                max_stddev=read_positive(statement.options, "max_stddev"),
-                reconstruct=read_choice(statement.options, "reconstruct", RECONSTRUCTIONS),
+                weight=read_own(statement.options, "weight"),
+                max_stddev=read_own(statement.options, "max_stddev"),
+                reconstruct=read_own(statement.options, "reconstruct"),
                 truncation=read_truncation(statement.fragment, statement.options),
             )
         return self._compiled[text, cut]

@@ -36,6 +36,7 @@ from dpsql.plan.request import Planned, Request, expected_error, make_plan
 from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.privacy.accounting import budget_for
 from dpsql.privacy.filter import Run
+from dpsql.settings import SETTINGS
 from dpsql.sql.compiled import Answer, Compiled, Select
 from dpsql.sql.synthetic import Creation
 from dpsql.strategy.noise_law import Noise, admitted, law
@@ -154,8 +155,7 @@ def plan_synthesis(
             hint=f"tables: {', '.join(private)}",
         )
     options = dict(creation.options)
-    model = options.pop("model", "auto").lower()
-    metric = options.pop("metric", terms.metric).lower()
+    model = options.pop("model", SETTINGS["model"].default).lower()
     for name, text in options.items():
         terms = terms.with_text(name, text)
     if terms.epsilon is None:
@@ -163,7 +163,9 @@ def plan_synthesis(
     candidates = [c for item in workload for c in read_candidates(table, item.answers())]
 
     def under(noise: Noise, amount: Fraction) -> Task:
-        return _task(table, candidates, noise, amount, model, cast("Metric", metric), terms.rounds)
+        return _task(
+            table, candidates, noise, amount, model, cast("Metric", terms.metric), terms.rounds
+        )
 
     task = _quietest(under, terms.noise, terms.epsilon, terms.delta, terms.rounds)
     columns = find_views(workload)[table.name.casefold()]

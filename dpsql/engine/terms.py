@@ -2,49 +2,61 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any, Generic, TypeVar
 
-from dpsql.errors import DataError, InterfaceError, ProgrammingError, decimal_text, printable
+from dpsql.errors import DataError, InterfaceError, ProgrammingError, printable
 from dpsql.plan.goal import least_epsilon
-from dpsql.plan.request import FIXED, LEARNED, METRICS, Request
-from dpsql.plan.rounds import AUTO, Rounds
-from dpsql.privacy.accounting import (
-    parse_delta,
-    parse_delta_text,
-    parse_epsilon,
-    parse_epsilon_text,
-)
+from dpsql.plan.request import Request
+from dpsql.plan.rounds import Rounds
+from dpsql.settings import SETTINGS, Taker, taken_by
 from dpsql.sql.compiled import Compiled
-from dpsql.strategy.noise_law import read_noise
 
-MAX_EFFORT = 100
+T = TypeVar("T")
 
-_SWITCH = {"on": True, "true": True, "off": False, "false": False}
 
-REUSE = ("auto", "always", "never")
-"""When a published release answers again: where it is as accurate as a new one, always, never."""
+class Held(Generic[T]):
+    """A setting of ``Terms``, read by the name of the attribute that this is."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, terms: Terms, owner: type) -> T:
+        """Return the value of the setting."""
+        value: T = terms.values[self.name]
+        return value
+
+
+def _defaults() -> dict[str, Any]:
+    session = [SETTINGS[name] for name in taken_by(Taker.SET)]
+    return {each.name: each.default for each in session if not each.kept}
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The settings of a session; ``epsilon`` is None until it is set.
+    """The settings of a session by name; epsilon is None until it is set.
 
     ``limit`` is the largest epsilon of one request that the catalog allows.
     """
 
     limit: Fraction
-    epsilon: Fraction | None = None
-    delta: Fraction = Fraction(0)
-    noise: str = "auto"
-    mechanism: str = "auto"
-    metric: str = "mean"
-    rounds: Rounds = AUTO
-    effort: Fraction = Fraction(1)
-    reuse: str = "auto"
-    nonnegative: bool = False
+    values: Mapping[str, Any] = field(default_factory=_defaults)
+
+    epsilon = Held[Fraction | None]()
+    delta = Held[Fraction]()
+    noise = Held[str]()
+    mechanism = Held[str]()
+    metric = Held[str]()
+    rounds = Held[Rounds]()
+    effort = Held[Fraction]()
+    reuse = Held[str]()
+    nonnegative = Held[bool]()
+
+    def having(self, **values: object) -> Terms:
+        """The terms with other values of some settings."""
+        return replace(self, values={**self.values, **values})
 
     def with_values(self, values: Mapping[str, object]) -> Terms:
         """The terms with Python values for epsilon, delta and noise.
@@ -52,12 +64,9 @@ class Terms:
         Raises: DataError (E_EPSILON, E_DELTA, E_SETTING).
         """
         terms = self
-        if "epsilon" in values:
-            terms = replace(terms, epsilon=parse_epsilon(values["epsilon"], self.limit))
-        if "delta" in values:
-            terms = replace(terms, delta=parse_delta(values["delta"]))
-        if "noise" in values:
-            terms = replace(terms, noise=read_noise(values["noise"]))
+        for name, setting in SETTINGS.items():
+            if name in values and setting.kind.take is not None:
+                terms = terms.having(**{name: setting.kind.take(values[name], self._given)})
         return terms
 
     def with_text(self, name: str, text: str) -> Terms:
@@ -67,31 +76,16 @@ class Terms:
         """
         if not isinstance(text, str):
             raise InterfaceError("E_SETTING", f"{name} is set by text", hint="SET epsilon = 0.5")
-        match name:
-            case "epsilon":
-                return replace(self, epsilon=parse_epsilon_text(text, self.limit))
-            case "delta":
-                return replace(self, delta=parse_delta_text(text))
-            case "noise":
-                return replace(self, noise=read_noise(text.lower()))
-            case "mechanism":
-                return replace(self, mechanism=_parse_mechanism(text.lower()))
-            case "metric":
-                return replace(self, metric=_parse_metric(text.lower()))
-            case "rounds" | "per_round":
-                return replace(self, rounds=self.rounds.with_text(name, text))
-            case "effort":
-                return replace(self, effort=_parse_effort(text))
-            case "reuse":
-                return replace(self, reuse=_parse_reuse(text.lower()))
-            case "fresh" if text.lower() in _SWITCH:
-                kept = self.reuse if self.reuse != "never" else "auto"
-                return replace(self, reuse="never" if _SWITCH[text.lower()] else kept)
-            case "nonnegative" if text.lower() in _SWITCH:
-                return replace(self, nonnegative=_SWITCH[text.lower()])
-        raise ProgrammingError(
-            "E_SETTING", f"{name} = {printable(text)}", hint=f"SET {name} = on, or off"
-        )
+        if name not in taken_by(Taker.SET):
+            what = f"{name} = {printable(text)}"
+            raise ProgrammingError("E_SETTING", what, hint=f"SET {name} = on, or off")
+        setting = SETTINGS[name]
+        read = setting.read(text.lower() if setting.kind.is_word else text, self._given)
+        return self.having(**{setting.key: read})
+
+    @property
+    def _given(self) -> dict[str, Any]:
+        return {**self.values, "limit": self.limit}
 
     @property
     def fresh(self) -> bool:
@@ -105,54 +99,8 @@ class Terms:
 
     def display(self) -> dict[str, str]:
         """The settings as SHOW prints them."""
-        return {
-            "epsilon": "not set" if self.epsilon is None else decimal_text(self.epsilon),
-            "delta": f"{float(self.delta):g}",
-            "noise": self.noise,
-            "mechanism": self.mechanism,
-            "metric": self.metric,
-            **self.rounds.display(),
-            "effort": decimal_text(self.effort),
-            "reuse": self.reuse,
-            "fresh": "on" if self.fresh else "off",
-            "nonnegative": "on" if self.nonnegative else "off",
-        }
-
-
-def _parse_mechanism(text: str) -> str:
-    from dpsql.search.select import MECHANISMS
-
-    known = (*(name for name in MECHANISMS if name not in LEARNED), *FIXED, *LEARNED)
-    if text not in known:
-        raise DataError(
-            "E_SETTING", f"mechanism = {printable(text)}", hint=f"one of {', '.join(known)}"
-        )
-    return text
-
-
-def _parse_metric(text: str) -> str:
-    if text not in METRICS:
-        raise DataError(
-            "E_SETTING", f"metric = {printable(text)}", hint=f"one of {', '.join(METRICS)}"
-        )
-    return text
-
-
-def _parse_reuse(text: str) -> str:
-    if text not in REUSE:
-        raise DataError(
-            "E_SETTING", f"reuse = {printable(text)}", hint=f"one of {', '.join(REUSE)}"
-        )
-    return text
-
-
-def _parse_effort(text: str) -> Fraction:
-    """How much to search, relative to the default; it changes planning time, not the cost."""
-    if re.fullmatch(r"\d{1,4}(\.\d{1,4})?", text, re.ASCII) and 0 < Fraction(text) <= MAX_EFFORT:
-        return Fraction(text)
-    raise DataError(
-        "E_SETTING", f"effort = {printable(text)}", hint=f"a number above 0, at most {MAX_EFFORT}"
-    )
+        session = [SETTINGS[name] for name in taken_by(Taker.SET)]
+        return {each.name: each.kind.show(self.values[each.key]) for each in session}
 
 
 def form_request(workload: Sequence[Compiled], terms: Terms, default: Fraction | None) -> Request:

@@ -31,7 +31,7 @@ Priced: TypeAlias = "Clipping | Cutting"
 def explain_alone(engine: Engine, item: Compiled, terms: Terms) -> Explanation:
     """The forecast of a statement that one run answers."""
     assumed = terms.epsilon is None
-    planned = plan_clipping(item, replace(terms, epsilon=Fraction(1)) if assumed else terms)
+    planned = plan_clipping(item, terms.having(epsilon=Fraction(1)) if assumed else terms)
     remaining = engine.status().remaining_within(engine.within([planned.run.table]))
     known = None if terms.fresh else _foreseen(engine, planned)
     return planned.explain(assumed, remaining, None if known is None else known.receipt[1])

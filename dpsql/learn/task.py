@@ -59,8 +59,6 @@ MOST_TOGETHER = 6
 MOST_AT_ONCE = 64
 """Tables of a named model up to which measuring all of them at once is considered."""
 
-MODELS = ("auto", "mwem", "marginals", "mixture", "pgm", "rap")
-
 
 @dataclass(frozen=True, slots=True)
 class Task:

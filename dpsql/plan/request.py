@@ -16,6 +16,7 @@ from dpsql.plan.memory import check_memory, forecast_memory
 from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.privacy.accounting import rho_for
+from dpsql.settings import FIXED, LEARNED
 from dpsql.strategy.convention import unit_error
 from dpsql.strategy.kinds import AnyBlock, AnyStrategy
 from dpsql.strategy.noise_law import Noise, admitted, law, needs_delta
@@ -35,18 +36,6 @@ from dpsql.workload.target import (
 
 if TYPE_CHECKING:
     from dpsql.sql.compiled import Compiled
-
-LEARNED = ("mwem", "rap", "marginals", "adaptive")
-"""Mechanisms that look several times and answer from a model."""
-
-METRICS = ("mean", "max")
-"""Which error a mechanism that learns a model is to keep small."""
-
-FIXED = {"fixed_marginals": "marginals"}
-"""Families of strategies whose own name is taken by a mechanism."""
-
-RECONSTRUCTIONS = ("gls", "nonnegative", "pgm", "mbi")
-"""How answers follow from what was measured; all of it is free of budget."""
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
-from dpsql.errors import DataError, ProgrammingError, Span, printable
+from dpsql.errors import ProgrammingError
 
-NAMES = ("rounds", "per_round")
 MOST = 10_000
 """Most rounds, and most queries in each."""
 
@@ -31,25 +29,6 @@ class Rounds:
     count: int | str = "auto"
     each: int | str = "auto"
 
-    def with_text(self, name: str, text: str, span: Span | None = None) -> Rounds:
-        """The rounds after SET name = text. Raises: DataError (E_SETTING).
-
-        >>> Rounds().with_text("rounds", "12").with_text("per_round", "AUTO")
-        Rounds(count=12, each='auto')
-        """
-        words = WORDS if name == "rounds" else ("auto",)
-        value: int | str = text.lower()
-        if re.fullmatch(r"[0-9]{1,9}", text) and 1 <= int(text) <= MOST:
-            value = int(text)
-        elif value not in words:
-            raise DataError(
-                "E_SETTING",
-                f"{name} = {printable(text)}",
-                hint=f"a whole number from 1 to {MOST:,}, or {' or '.join(words)}",
-                span=span,
-            )
-        return replace(self, count=value) if name == "rounds" else replace(self, each=value)
-
     def within(self, candidates: int) -> Rounds:
         """At most as many rounds as there are candidates."""
         if isinstance(self.count, str):
@@ -58,7 +37,7 @@ class Rounds:
 
     def display(self) -> dict[str, str]:
         """Both settings as text."""
-        return dict(zip(NAMES, (str(self.count), str(self.each)), strict=True))
+        return {"rounds": str(self.count), "per_round": str(self.each)}
 
     @property
     def declared(self) -> dict[str, str]:

@@ -14,25 +14,13 @@ from dpsql.algebra.operator import Integers
 from dpsql.errors import ProgrammingError
 from dpsql.search.bounds import svd_bound
 from dpsql.search.problem import Problem
+from dpsql.settings import FAMILIES
 from dpsql.strategy.convention import unit_error
 from dpsql.strategy.kinds import AnyStrategy
 from dpsql.strategy.noise_law import LAPLACE, Noise, is_law, law
 from dpsql.strategy.product import Block, Strategy, assemble
 from dpsql.strategy.quantise import bits_for, column_norm, quantise
 from dpsql.workload.workload import Product, Workload
-
-MECHANISMS = (
-    "auto",
-    "identity",
-    "workload",
-    "kron",
-    "union",
-    "marginals",
-    "residual",
-    "joint",
-    "symmetric",
-    "hdmm",
-)
 
 CELL_LIMIT = 1 << 27
 """Largest product of (cells + 1) over the attributes of one block or one answer."""
@@ -88,11 +76,11 @@ def choose(
     effort: float = 1.0,
 ) -> Selection:
     """Return what ``select`` does, with the best lower bound that was found on the way."""
-    if mechanism not in MECHANISMS or not is_law(noise):
+    if mechanism not in FAMILIES or not is_law(noise):
         raise ProgrammingError(
             "E_SETTING",
             f"no mechanism {mechanism!r} for {noise!r} noise",
-            hint=f"mechanisms: {', '.join(MECHANISMS)}; noise: laplace or gaussian",
+            hint=f"mechanisms: {', '.join(FAMILIES)}; noise: laplace or gaussian",
         )
     if mechanism == "symmetric":
         return _symmetric(workload, noise, effort)

@@ -1,29 +1,19 @@
-"""SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) and clips: terms of one statement.
-
-answered.
-"""
+"""SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) and clips: terms of one statement."""
 
 from __future__ import annotations
 
 import difflib
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
-from dpsql.plan.rounds import AUTO, NAMES
+from dpsql.settings import SETTINGS, Taker, taken_by
 from dpsql.sql.lexemes import Fragment, Lexeme
 
 Options = tuple[tuple[str, str], ...]
-
-SHARED = ("epsilon", "delta", "noise", "mechanism", "metric", *NAMES, "effort")
-"""Options that all statements of a workload have in common."""
-
-OPTIONS = (*SHARED, "weight", "max_stddev", "reconstruct", "clip", "sum_mechanism")
-ALIKE = {"mechanism": ["model"], "model": ["mechanism"]}
-"""How to learn goes by one name for a SELECT and by another for a synthetic table."""
 
 CLAUSE = ["with", "differential_privacy", "options", "("]
 
@@ -56,7 +46,7 @@ def take_options(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, Option
         found = lexemes[start : start + 2]
         raise _refused(fragment, found, "the OPTIONS clause is malformed", example)
     end = words.index(")", start)
-    options = read_options(fragment, lexemes[start + 4 : end + 1], OPTIONS)
+    options = read_options(fragment, lexemes[start + 4 : end + 1], Taker.SELECT)
     first, last = lexemes[start].start, lexemes[end].start + 1
     blank = "".join("\n" if char == "\n" else " " for char in body[first:last])
     return body[:first] + blank + body[last:], tuple(options.items())
@@ -83,15 +73,14 @@ def _misplaced(words: Sequence[str], place: int, is_first: bool) -> tuple[str, s
     return None
 
 
-def read_options(
-    fragment: Fragment, lexemes: Sequence[Lexeme], known: Sequence[str]
-) -> dict[str, str]:
-    """Read name = value, ...) with its parenthesis: every name must be known, and given once.
+def read_options(fragment: Fragment, lexemes: Sequence[Lexeme], taker: Taker) -> dict[str, str]:
+    """Read name = value, ...) with its parenthesis: every name must be taken, and given once.
 
     Raises: ProgrammingError (E_PARSE, E_SETTING); NotSupportedError (E_SETTING); DataError
     (E_SETTING) for rounds that are none.
     """
     options: dict[str, str] = {}
+    known = taken_by(taker)
     words = [lexeme.text for lexeme in lexemes]
     start, end = 0, len(lexemes) - 1
     while start <= end:
@@ -127,7 +116,8 @@ def _option(fragment: Fragment, lexemes: Sequence[Lexeme], known: Sequence[str])
         raise _refused(fragment, lexemes or [after], what, "OPTIONS(epsilon = 0.5, ...)")
     name = lexemes[0].text.lower()
     if name not in known:
-        near = ALIKE.get(name, difflib.get_close_matches(name, known, n=1))
+        alike = SETTINGS[name].alike if name in SETTINGS else ""
+        near = [alike] if alike else difflib.get_close_matches(name, known, n=1)
         near = [each for each in near if each in known]
         raise NotSupportedError(
             "E_SETTING",
@@ -139,42 +129,19 @@ def _option(fragment: Fragment, lexemes: Sequence[Lexeme], known: Sequence[str])
     text = fragment.body[lexemes[2].start : last.start + len(last.text)]
     if len(lexemes) == 3 and last.kind in ("string", "quoted"):
         text = text[1:-1].replace(text[0] * 2, text[0])
-    if name in NAMES:
-        AUTO.with_text(name, text, fragment.span(lexemes[2].start, last.start + len(last.text)))
+    if SETTINGS[name].early:
+        span = fragment.span(lexemes[2].start, last.start + len(last.text))
+        SETTINGS[name].read(text, span=span)
     return name, text
 
 
-def read_positive(options: Options, name: str) -> float | None:
-    """The value of an option that is a positive number; None where it is not given.
+def read_own(options: Options, name: str) -> Any:
+    """The value of an option of one statement, or its default.
 
     Raises: ProgrammingError (E_SETTING).
     """
-    text = dict(options).get(name)
-    if text is None:
-        return None
-    if re.fullmatch(r"\d{0,12}\.?\d{1,12}(e[+-]?\d{1,2})?", text, re.ASCII | re.IGNORECASE):
-        value = float(text)
-        if 0 < value < math.inf:
-            return value
-    raise ProgrammingError(
-        "E_SETTING", f"{name} = {printable(text)}", hint=f"a positive number: {name} = 2"
-    )
-
-
-def read_choice(options: Options, name: str, known: Sequence[str]) -> str | None:
-    """The value of an option that is one of a few words; None where it is not given.
-
-    Raises: ProgrammingError (E_SETTING).
-
-    >>> read_choice((("reconstruct", "PGM"),), "reconstruct", ("gls", "pgm"))
-    'pgm'
-    """
-    text = dict(options).get(name)
-    if text is None or text.lower() in known:
-        return None if text is None else text.lower()
-    raise ProgrammingError(
-        "E_SETTING", f"{name} = {printable(text)}", hint=f"one of {', '.join(known)}"
-    )
+    text, setting = dict(options).get(name), SETTINGS[name]
+    return setting.default if text is None else setting.read(text)
 
 
 Clips = dict[int, tuple[float, float]]
@@ -252,17 +219,6 @@ def _bounds(words: Sequence[str]) -> tuple[float, float, int] | None:
         return None
 
 
-CLIPS = (
-    *("none", "svt", "svt-ratio", "recursive", "quantile", "approx-bounds"),
-    *("sure", "eb", "r2t"),
-)
-"""How a threshold may be chosen; a number is one that is given."""
-
-SUM_MECHANISMS = ("tamm", "timm", "identity", "workload", "sqm")
-
-_NUMBER = re.compile(r"\d{1,18}(\.\d{1,9})?", re.ASCII)
-
-
 @dataclass(frozen=True, slots=True)
 class Cut:
     """Values of a column of a table, both case-folded, count as ``level`` where they are above it.
@@ -293,29 +249,22 @@ def read_truncation(fragment: Fragment, options: Options) -> Truncation | None:
 
     Raises: ProgrammingError (E_SETTING).
     """
-    given = dict(options)
-    clip, mechanism = given.get("clip"), given.get("sum_mechanism")
+    mechanism = _read_placed(fragment, options, "sum_mechanism")
+    clip = _read_placed(fragment, options, "clip")
     if clip is None and mechanism is None:
         return None
-    if mechanism is not None and mechanism.lower() not in SUM_MECHANISMS:
-        raise _unknown(fragment, "sum_mechanism", mechanism, f"one of {', '.join(SUM_MECHANISMS)}")
-    named = None if mechanism is None else mechanism.lower()
     if clip is None:
-        return Truncation("none", None, named, _span(fragment, "sum_mechanism"))
+        return Truncation("none", None, mechanism, _span(fragment, "sum_mechanism"))
     span = _span(fragment, "clip")
-    if clip.lower() in CLIPS:
-        return Truncation(clip.lower(), None, named, span)
-    level = Fraction(clip) if _NUMBER.fullmatch(clip) else None
-    if not level:
-        known = ", ".join(f"'{each}'" for each in CLIPS)
-        raise _unknown(fragment, "clip", clip, f"one of {known}, or a number above 0")
-    return Truncation("given", level, named, span)
+    if isinstance(clip, Fraction):
+        return Truncation("given", clip, mechanism, span)
+    return Truncation(clip, None, mechanism, span)
 
 
-def _unknown(fragment: Fragment, name: str, text: str, hint: str) -> ProgrammingError:
-    return ProgrammingError(
-        "E_SETTING", f"{name} = {printable(text)}", hint=hint, span=_span(fragment, name)
-    )
+def _read_placed(fragment: Fragment, options: Options, name: str) -> Any:
+    """The value of an option, with a caret under what is none; None where it is not given."""
+    text = dict(options).get(name)
+    return None if text is None else SETTINGS[name].read(text, span=_span(fragment, name))
 
 
 def _span(fragment: Fragment, name: str) -> Span:

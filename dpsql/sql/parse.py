@@ -20,8 +20,8 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
-from dpsql.plan.rounds import AUTO, NAMES
-from dpsql.sql.clauses import OPTIONS, SHARED, Clips, Cut, Options, take_clips, take_options
+from dpsql.settings import SETTINGS, Taker, shown, taken_by
+from dpsql.sql.clauses import Clips, Cut, Options, take_clips, take_options
 from dpsql.sql.lexemes import MAX_NUMBER, Fragment, Lexeme, lex, split_statements
 from dpsql.sql.synthetic import (
     Creation,
@@ -37,9 +37,6 @@ MAX_TREE_DEPTH = 300
 MAX_NODES = 10_000
 MAX_ITEMS = 1_000
 MAX_STRING = 4 * 1024
-
-SETTINGS = (*SHARED, "reuse", "fresh", "nonnegative")
-SHOWN = ("budget", "ledger", "tables", *SETTINGS)
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _UNARY = {"not", "-", "+", "~"}
@@ -261,8 +258,8 @@ def _parse_set(fragment: Fragment, lexemes: list[Lexeme]) -> Statement:
     if len(lexemes) < 2:
         raise ProgrammingError("E_SETTING", "SET what?", hint="SET epsilon = 0.5")
     name, rest = lexemes[1].text.lower(), lexemes[2:]
-    if name not in SETTINGS:
-        _refuse_setting(fragment, lexemes[1], SETTINGS)
+    if name not in taken_by(Taker.SET):
+        _refuse_setting(fragment, lexemes[1], taken_by(Taker.SET))
     if rest and rest[0].text in ("=", "to", "TO"):
         rest = rest[1:]
     if not rest:
@@ -271,16 +268,16 @@ def _parse_set(fragment: Fragment, lexemes: list[Lexeme]) -> Statement:
     value = fragment.body[rest[0].start : end]
     if len(rest) == 1 and rest[0].kind in ("string", "quoted"):
         value = value[1:-1].replace(value[0] * 2, value[0])
-    if name in NAMES:
-        AUTO.with_text(name, value, fragment.span(rest[0].start, end))
+    if SETTINGS[name].early:
+        SETTINGS[name].read(value, span=fragment.span(rest[0].start, end))
     return Statement("set", fragment, words=(name, value))
 
 
 def _parse_show(fragment: Fragment, lexemes: list[Lexeme]) -> Statement:
     if len(lexemes) < 2:
-        raise ProgrammingError("E_SETTING", "SHOW what?", hint=f"one of {', '.join(SHOWN)}")
-    if len(lexemes) > 2 or lexemes[1].text.lower() not in SHOWN:
-        _refuse_setting(fragment, lexemes[min(2, len(lexemes) - 1)], SHOWN)
+        raise ProgrammingError("E_SETTING", "SHOW what?", hint=f"one of {', '.join(shown())}")
+    if len(lexemes) > 2 or lexemes[1].text.lower() not in shown():
+        _refuse_setting(fragment, lexemes[min(2, len(lexemes) - 1)], shown())
     return Statement("show", fragment, words=(lexemes[1].text.lower(),))
 
 
@@ -288,10 +285,11 @@ def _refuse_setting(fragment: Fragment, lexeme: Lexeme, known: Sequence[str]) ->
     name = lexeme.text.lower()
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"settings: {', '.join(known)}"
-    if name in OPTIONS:
+    if name in taken_by(Taker.SELECT):
         hint = f"for one statement: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS({name} = ...)"
-    elif name == "model":
-        hint = "CREATE SYNTHETIC TABLE s FROM t OPTIONS (model = ...) or SET mechanism"
+    elif name in taken_by(Taker.CREATE):
+        hint = f"CREATE SYNTHETIC TABLE s FROM t OPTIONS ({name} = ...)"
+        hint += f" or SET {SETTINGS[name].alike}" if SETTINGS[name].alike else ""
     raise ProgrammingError(
         "E_SETTING",
         f"no such setting: {printable(lexeme.text)}",

@@ -10,13 +10,10 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
-from dpsql.plan.rounds import NAMES
+from dpsql.settings import SETTINGS, Taker, taken_by
 from dpsql.sql.clauses import read_options
 from dpsql.sql.lexemes import Fragment, Lexeme, split_statements
 
-CREATE_OPTIONS = ("epsilon", "delta", "noise", "model", "metric", *NAMES)
-MODELS = ("auto", "mwem", "marginals", "mixture", "pgm", "rap")
-METRICS = ("mean", "max")
 MOST_ROWS = 10**8
 """Rows of one MATERIALIZE."""
 
@@ -78,7 +75,7 @@ def parse_create(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Creation:
             workload = _statements(fragment, start, lexemes[end].start)
         elif words[place] != "for" and not options:
             inner = lexemes[place + 2 : end + 1]
-            options = tuple(read_options(fragment, inner, CREATE_OPTIONS).items())
+            options = tuple(read_options(fragment, inner, Taker.CREATE).items())
             _check_words(fragment, inner, dict(options))
         else:
             _refuse(fragment, lexemes, place)
@@ -140,17 +137,12 @@ def _first_wrong(words: Sequence[str], form: Sequence[str | None]) -> int | None
 
 def _check_words(fragment: Fragment, lexemes: Sequence[Lexeme], options: dict[str, str]) -> None:
     """Refuse values of options that are none of the words known."""
-    for option, known in (("model", MODELS), ("metric", METRICS)):
-        value = options.get(option, known[0])
-        if value.lower() not in known:
-            texts = [lexeme.text.lower() for lexeme in lexemes]
-            found = lexemes[texts.index(option) + 2]
-            raise ProgrammingError(
-                "E_SETTING",
-                f"{option} = {printable(value)}",
-                hint=f"one of {', '.join(known)}",
-                span=fragment.span(found.start, found.start + len(found.text)),
-            )
+    texts = [lexeme.text.lower() for lexeme in lexemes]
+    for name in [name for name in taken_by(Taker.CREATE) if name in options]:
+        if SETTINGS[name].kind.known:
+            found = lexemes[texts.index(name) + 2]
+            span = fragment.span(found.start, found.start + len(found.text))
+            SETTINGS[name].read(options[name], span=span, error=ProgrammingError)
 
 
 def _last(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Span:

@@ -16,7 +16,7 @@ import click
 from dpsql import __version__
 from dpsql.errors import Error, Interrupted
 from dpsql.ui.check import check
-from dpsql.ui.connect import blaming_options, open_connection, sit
+from dpsql.ui.connect import blaming_options, open_connection, sit, with_settings
 from dpsql.ui.curate import ACTS, show
 
 if TYPE_CHECKING:
@@ -52,33 +52,24 @@ class OrderedCommand(click.Command):
 @click.argument("catalog", required=False)
 @click.option("-c", "--command", "commands", metavar="SQL", multiple=True, help="Run SQL.")
 @click.option(
-    "-f", "--file", "files", metavar="FILE", multiple=True, help="Run a file; - is stdin."
+    "-f", "--file", "scripts", metavar="FILE", multiple=True, help="Run a file; - is stdin."
 )
 @click.option("-init", "--init", "init", metavar="FILE", help="Run a file before anything else.")
-@click.option("-e", "--epsilon", metavar="E", help="Epsilon of every request.")
-@click.option("--delta", metavar="D", help="Delta of every Gaussian request.")
-@click.option("--noise", metavar="NOISE", help="laplace or gaussian.")
-@click.option("--effort", metavar="N", help="How much to search for a better strategy; default 1.")
-@click.option("--analyst", metavar="NAME", help="Whose budget is charged, if any is declared.")
-@click.option("--files", "folder", metavar="DIR", help="Whose files SQL may name; default: here.")
+@with_settings(whole=False)
 @click.option("--format", "--mode", "format_", metavar="FORMAT", help="How results are written.")
 @click.option("--stddev", is_flag=True, help="Add error columns to csv, tsv, json and files.")
 @click.version_option(__version__, message="dpsql %(version)s")
 @click.pass_context
 def query(
     ctx: click.Context,
+    /,
     catalog: str | None,
     commands: tuple[str, ...],
-    files: tuple[str, ...],
+    scripts: tuple[str, ...],
     init: str | None,
-    epsilon: str | None,
-    delta: str | None,
-    noise: str | None,
-    effort: str | None,
-    analyst: str | None,
-    folder: str | None,
     format_: str | None,
     stddev: bool,
+    **options: str | None,
 ) -> int:
     """Differentially private SQL over the tables of CATALOG.
 
@@ -92,7 +83,7 @@ def query(
 
     chosen = choose_format(format_)
     texts = []
-    remaining = {"commands": list(commands), "files": list(files)}
+    remaining = {"commands": list(commands), "scripts": list(scripts)}
     for name in ctx.meta["dpsql.order"]:
         if remaining.get(name):
             value = remaining[name].pop(0)
@@ -100,7 +91,7 @@ def query(
     if not texts and not sys.stdin.isatty():
         texts.append(read_text("-"))
     first = None if init is None else read_text(init)
-    connection = open_connection(catalog, epsilon, delta, noise, effort, analyst, folder)
+    connection = open_connection(catalog, options)
     session = Session(connection, Path(catalog).stem, chosen, stddev=stddev)
     return sit(connection, lambda: _run_texts(session, first, texts), session.close)
 
@@ -130,12 +121,7 @@ def _run_prompt(session: Session) -> int:
 @click.command(context_settings={"max_content_width": 100})
 @click.argument("file")
 @click.option("--catalog", metavar="CATALOG", required=True, help="The catalog.")
-@click.option("-e", "--epsilon", metavar="E", help="Epsilon of the whole file.")
-@click.option("--delta", metavar="D", help="Delta of the whole file (Gaussian noise).")
-@click.option("--noise", metavar="NOISE", help="laplace or gaussian.")
-@click.option("--effort", metavar="N", help="How much to search for a better strategy; default 1.")
-@click.option("--analyst", metavar="NAME", help="Whose budget is charged, if any is declared.")
-@click.option("--files", "folder", metavar="DIR", help="Whose files SQL may name; default: here.")
+@with_settings(whole=True)
 @click.option("--out", metavar="DIR", help="Write one file per statement and a summary here.")
 @click.option("--force", is_flag=True, help="Replace existing output.")
 @click.option("--dry-run", is_flag=True, help="Stop at the forecast; nothing is charged.")
@@ -147,18 +133,13 @@ def _run_prompt(session: Session) -> int:
 def run(
     file: str,
     catalog: str,
-    epsilon: str | None,
-    delta: str | None,
-    noise: str | None,
-    effort: str | None,
-    analyst: str | None,
-    folder: str | None,
     out: str | None,
     force: bool,
     dry_run: bool,
     format_: str | None,
     stddev: bool,
     report: str | None,
+    **options: str | None,
 ) -> int:
     """Answer all statements of FILE as one workload with one charge."""
     from dpsql.ui.run import Order, run_batch
@@ -172,7 +153,7 @@ def run(
         force=force,
         dry_run=dry_run,
     )
-    connection = open_connection(catalog, epsilon, delta, noise, effort, analyst, folder)
+    connection = open_connection(catalog, options)
     with blaming_options():
         sit(connection, lambda: run_batch(connection, order), connection.close)
     return OK

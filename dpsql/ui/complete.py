@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dpsql.settings import SETTINGS, Taker, shown, taken_by
 from dpsql.ui.grid import plain
 
 if TYPE_CHECKING:
@@ -28,25 +29,7 @@ FUNCTIONS = (
     "COUNT(*)", "COUNT(", "SUM(", "DP_STDDEV(", "DP_INTERVAL_LOW(", "DP_INTERVAL_HIGH(",
     "date_trunc(", "lower(", "upper(", "floor(", "abs(",
 )  # fmt: skip
-SETTINGS = {
-    "epsilon": (),
-    "delta": (),
-    "noise": ("'laplace'", "'gaussian'", "'auto'"),
-    "mechanism": (
-        "'auto'", "'adaptive'", "'hdmm'", "'joint'", "'kron'", "'marginals'", "'mwem'", "'rap'",
-        "'residual'", "'union'",
-    ),
-    "metric": ("'mean'", "'max'"),
-    "rounds": ("'auto'", "'doubling'", "'annealing'"),
-    "per_round": ("'auto'",),
-    "effort": (),
-    "reuse": ("'auto'", "'always'", "'never'"),
-    "fresh": ("on", "off"),
-    "nonnegative": ("on", "off"),
-}  # fmt: skip
-SHOWN = ("budget", "ledger", "tables", *SETTINGS)
 MAX_VALUES = 200
-MODELS = ("'auto'", "'mwem'", "'marginals'", "'mixture'", "'pgm'", "'rap'")
 
 _COMPARED = re.compile(
     r"""(?P<column>"[^"]+"|[A-Za-z_]\w*)\s*
@@ -100,15 +83,16 @@ def complete_sql(text: str, words: Vocabulary) -> Iterator[Candidate]:
             return
     model = re.search(r"\bmodel\s*=\s*('?\w*)$", text, re.IGNORECASE)
     if model is not None and re.match(r"\s*(EXPLAIN\s+)?CREATE\b", text, re.IGNORECASE):
-        yield from _starting(MODELS, model[1], "setting")
+        yield from _starting(SETTINGS["model"].kind.offered(), model[1], "setting")
         return
     if text.count("'") % 2:
         return
     setting = re.search(r"\b(SET|SHOW)\s+(?:(\w+)\s*=\s*)?('?\w*)$", text, re.IGNORECASE)
     if setting is not None:
-        options: Iterable[str] = SHOWN if setting[1].upper() == "SHOW" else SETTINGS
+        options = shown() if setting[1].upper() == "SHOW" else taken_by(Taker.SET)
         if setting[2]:
-            options = SETTINGS.get(setting[2].lower(), ())
+            known = setting[2].lower() in taken_by(Taker.SET)
+            options = SETTINGS[setting[2].lower()].kind.offered() if known else ()
         yield from _starting(options, setting[3], "setting")
         return
     typed = re.search(r"\w*$", text)

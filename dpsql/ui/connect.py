@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
 
 from dpsql.errors import DataError, UsageError
+from dpsql.settings import SETTINGS, Taker, taken_by
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection
 
 T = TypeVar("T")
+C = TypeVar("C", bound=Callable[..., int])
 
 LARGEST_EPSILON = Fraction(10**6)
 """What the limits of a catalog cannot exceed; the catalog's own are checked on connecting."""
 
 
-def open_connection(
-    catalog: str,
-    epsilon: str | None = None,
-    delta: str | None = None,
-    noise: str | None = None,
-    effort: str | None = None,
-    analyst: str | None = None,
-    files: str | None = None,
-) -> Connection:
+def with_settings(whole: bool) -> Callable[[C], C]:
+    """Give a command the options of ``open_connection``, for a file as a whole or each request."""
+
+    def decorate(command: C) -> C:
+        for name, setting in reversed(SETTINGS.items()):
+            line = setting.command_line
+            if line is not None:
+                told = line.whole if whole and line.whole else line.help
+                names = (*line.short, f"--{name}", name)
+                command = click.option(*names, metavar=line.metavar, help=told)(command)
+        return command
+
+    return decorate
+
+
+def open_connection(catalog: str, options: Mapping[str, str | None]) -> Connection:
     """Connect with options as the user wrote them; without ``files`` SQL may use those here.
 
     Raises: UsageError for a malformed option; other errors of ``dpsql.connect``; Interrupted.
@@ -36,22 +47,23 @@ def open_connection(
     def connect() -> Connection:
         from dpsql.dbapi import connection as dbapi
 
-        connection = dbapi.connect(
-            catalog,
-            epsilon=None if epsilon is None else dbapi.parse_epsilon_text(epsilon, LARGEST_EPSILON),
-            delta=None if delta is None else dbapi.parse_delta_text(delta),
-            noise=noise,
-            analyst=analyst,
-            files=files,
-        )
-        if files is None:
+        given = {name: text for name, text in options.items() if text is not None}
+        taken = {n: _argument(n, given.pop(n)) for n in taken_by(Taker.CONNECT) if n in given}
+        connection = dbapi.connect(catalog, **taken)
+        if "files" not in taken:
             connection.grant_here()
-        if effort is not None:
-            connection.set("effort", effort)
+        for name, text in given.items():
+            connection.set(name, text)
         return connection
 
     with blaming_options():
         return interruptible(connect, Charges())
+
+
+def _argument(name: str, text: str) -> Any:
+    """What ``connect`` is given for a text; words are read there, after the catalog."""
+    kind = SETTINGS[name].kind
+    return text if kind.is_word else kind.read(text, {"limit": LARGEST_EPSILON})
 
 
 def sit(connection: Connection, work: Callable[[], T], close: Callable[[], None]) -> T:

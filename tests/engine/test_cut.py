@@ -239,7 +239,7 @@ def test_statements_of_a_workload_share_one_threshold(t: Connection) -> None:
 def cutting(connection: Connection, sql: str) -> Cutting:
     """The public plan of a threshold."""
     statement = parse(split_statements(sql)[0])
-    terms = Terms(Fraction(100), noise="laplace")
+    terms = Terms(Fraction(100)).with_text("noise", "laplace")
     terms = terms.with_text("epsilon", dict(statement.options)["epsilon"])
     return plan_cutting(
         form_request(connection.engine.compile([statement]), terms, None), "laplace"

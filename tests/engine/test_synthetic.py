@@ -20,11 +20,11 @@ from dpsql.learn import task
 from dpsql.learn.rap import run_rap
 from dpsql.privacy.accounting import rho_for
 from dpsql.privacy.look import Looks
+from dpsql.settings import MODELS
 from dpsql.strategy.noise_law import Noise
 from tests.support.people import ROWS, people
 from tests.support.people import row as line_of
 
-MODELS = ("auto", "mwem", "marginals", "mixture", "pgm", "rap")
 PAIRS = (
     "FOR (SELECT sex, age, COUNT(*) FROM people GROUP BY sex, age;"
     " SELECT ward, pay, COUNT(*) FROM people GROUP BY ward, pay)"

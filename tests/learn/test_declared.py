@@ -15,6 +15,7 @@ from dpsql.learn.handle import Candidate
 from dpsql.learn.task import Task, make_task, run_task
 from dpsql.pgm.linear import whole_marginal
 from dpsql.plan.rounds import AUTO, Rounds
+from dpsql.settings import SETTINGS
 from dpsql.workload.workload import Product
 from tests.learn.fake import FakeHandle
 
@@ -76,7 +77,7 @@ def test_more_rounds_than_candidates_are_cut(model: str, queries: list[Candidate
 @pytest.mark.parametrize("name", ["rounds", "per_round"])
 def test_what_is_no_number_of_rounds(name: str, text: str) -> None:
     with pytest.raises(DataError) as caught:
-        AUTO.with_text(name, text)
+        SETTINGS[name].read(text)
     assert caught.value.code == "E_SETTING"
     assert caught.value.hint
 

@@ -11,7 +11,7 @@ import pytest
 
 from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
-from dpsql.search.select import MECHANISMS
+from dpsql.settings import FAMILIES
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import Strategy
 
@@ -61,7 +61,7 @@ def check(strategy: Any, workload: Workload) -> None:
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", FAMILIES)
 @pytest.mark.parametrize("name", EDGES)
 def test_edges(name: str, mechanism: str, noise: Noise) -> None:
     assert_plan_or_advice(EDGES[name], noise, mechanism)
@@ -76,7 +76,7 @@ def test_mechanisms_that_do_not_fit_name_some_that_do(mechanism: str, noise: Noi
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-@pytest.mark.parametrize("mechanism", MECHANISMS[:-2])
+@pytest.mark.parametrize("mechanism", FAMILIES[:-2])
 def test_an_answer_too_large_for_any_mechanism_is_refused_at_once(
     mechanism: str, noise: Noise
 ) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
-from dpsql.search.select import MECHANISMS
+from dpsql.settings import FAMILIES
 from dpsql.strategy.convention import unit_variances
 from dpsql.strategy.kinds import AnyBlock, AnyStrategy
 from dpsql.strategy.noise_law import Noise
@@ -123,7 +123,7 @@ def test_a_workload_of_low_rank_is_answered(seed: int, noise: Noise) -> None:
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 @pytest.mark.parametrize("seed", range(ROUNDS // 4))
-@pytest.mark.parametrize("mechanism", [name for name in MECHANISMS if name != "auto"])
+@pytest.mark.parametrize("mechanism", [name for name in FAMILIES if name != "auto"])
 def test_by_every_mechanism(seed: int, noise: Noise, mechanism: str) -> None:
     workload = singular(1000 + seed)
     with contextlib.suppress(ProgrammingError):  # E_TOO_LARGE or E_SETTING: it does not fit

@@ -22,7 +22,7 @@ from dpsql.answer.synthetics import check_name, find_synthetic
 from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.script import plan_offered
 from dpsql.dbapi.show import describe
-from dpsql.sql.clauses import SHARED
+from dpsql.settings import BOTH, taken_by
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import Statement, parse
@@ -127,7 +127,7 @@ def verdict(connection: Connection, sql: str) -> dpsql.Error | Compiled | None:
         statement: Statement = parse(fragments[0])
         if statement.kind == "select":
             for name, text in statement.options:
-                if name in SHARED:
+                if name in taken_by(BOTH):
                     connection.terms.with_text(name, text)
             return connection.engine.compile([statement])[0]
         if statement.kind == "set":

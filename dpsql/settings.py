@@ -1,0 +1,395 @@
+"""Every option once: its name, its values, its default, a line of help, and who takes it.
+
+SET and SHOW, the OPTIONS of statements, what the prompt offers, the keywords of ``connect`` and of
+``execute``, and the command line follow from ``SETTINGS``, in its order. A new option is one entry
+here and the code that uses its value. Nothing heavy is imported: ``dpsql --help`` reads this.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import Flag, auto
+from fractions import Fraction
+from typing import Any
+
+from dpsql.errors import DataError, Error, ProgrammingError, Span, decimal_text, printable
+from dpsql.plan.rounds import AUTO, MOST, WORDS
+from dpsql.privacy.amounts import parse_delta, parse_delta_text, parse_epsilon, parse_epsilon_text
+
+Given = Mapping[str, Any]
+"""The values of a session by name, and ``limit``, the largest epsilon of one request."""
+
+
+class Taker(Flag):
+    """Where an option may be given."""
+
+    SET = auto()
+    SELECT = auto()
+    CREATE = auto()
+    CONNECT = auto()
+    EXECUTE = auto()
+
+
+EVERYWHERE = Taker.SET | Taker.SELECT | Taker.CREATE | Taker.CONNECT | Taker.EXECUTE
+BOTH = Taker.SET | Taker.SELECT
+"""Terms of a session that one statement may have otherwise; those of one workload agree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What the values of an option are.
+
+    ``read`` returns the value of a text, beside what is ``Given``, and None for what is none of
+    them; ``take`` does so for a value of Python. Both may raise. ``works`` says what would work;
+    ``offered`` gives what the prompt offers. ``is_word`` tells words, of which case is nothing.
+    """
+
+    read: Callable[[str, Given], Any]
+    works: str = ""
+    show: Callable[[Any], str] = str
+    offered: Callable[[], tuple[str, ...]] = tuple
+    known: tuple[str, ...] = ()
+    is_word: bool = False
+    take: Callable[[Any, Given], Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """An option of ``dpsql``: what stands for its value, and its help, for a file as a whole."""
+
+    metavar: str
+    help: str
+    whole: str = ""
+    short: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One option.
+
+    ``kept`` names the option in whose value this one is kept, ``alike`` the one that has its
+    meaning elsewhere. Values of one that is ``early`` are checked where they stand in SQL.
+    """
+
+    name: str
+    help: str
+    takers: Taker
+    kind: Kind
+    default: Any = None
+    kept: str = ""
+    alike: str = ""
+    early: bool = False
+    error: type[Error] = DataError
+    command_line: CommandLine | None = None
+
+    @property
+    def key(self) -> str:
+        """The name that its value is kept by."""
+        return self.kept or self.name
+
+    def read(
+        self,
+        text: str,
+        given: Given | None = None,
+        span: Span | None = None,
+        error: type[Error] | None = None,
+    ) -> Any:
+        """Return the value of a text, beside the values of a session.
+
+        Raises: its error, or ``error`` (E_SETTING, E_EPSILON, E_DELTA).
+
+        >>> SETTINGS["reconstruct"].read("PGM"), SETTINGS["weight"].read("2")
+        ('pgm', 2.0)
+        """
+        value = self.kind.read(text, given or {})
+        if value is None:
+            what, works = f"{self.name} = {printable(text)}", self.kind.works.format(self.name)
+            raise (error or self.error)("E_SETTING", what, hint=works, span=span)
+        return value
+
+
+def _words(*known: str, offered: tuple[str, ...] = ()) -> Kind:
+    return Kind(
+        lambda text, given: text.lower() if text.lower() in known else None,
+        f"one of {', '.join(known)}",
+        offered=lambda: _quoted(offered or known),
+        known=known,
+        is_word=True,
+    )
+
+
+def _quoted(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"'{word}'" for word in words)
+
+
+def _read_noise(value: Any, given: Given) -> str:
+    from dpsql.strategy.noise_law import read_noise  # imports numpy
+
+    return read_noise(value)
+
+
+def _noises() -> tuple[str, ...]:
+    from dpsql.strategy.noise_law import AUTO, LAWS  # imports numpy
+
+    return _quoted((*LAWS, AUTO))
+
+
+MOST_EFFORT = 100
+
+
+def _read_effort(text: str, given: Given) -> Fraction | None:
+    digits = re.fullmatch(r"\d{1,4}(\.\d{1,4})?", text, re.ASCII)
+    return Fraction(text) if digits and 0 < Fraction(text) <= MOST_EFFORT else None
+
+
+def _read_positive(text: str, given: Given) -> float | None:
+    number = r"\d{0,12}\.?\d{1,12}(e[+-]?\d{1,2})?"
+    if not re.fullmatch(number, text, re.ASCII | re.IGNORECASE):
+        return None
+    return float(text) if 0 < float(text) < math.inf else None
+
+
+def _read_clip(text: str, given: Given) -> str | Fraction | None:
+    if text.lower() in CLIPS:
+        return text.lower()
+    return (Fraction(text) or None) if re.fullmatch(r"\d{1,18}(\.\d{1,9})?", text, re.A) else None
+
+
+_SWITCH = {"on": True, "true": True, "off": False, "false": False}
+
+
+def _switch(read: Callable[[bool, Given], Any], show: Callable[[Any], bool]) -> Kind:
+    """On or off: ``read`` and ``show`` translate what is kept."""
+
+    def read_text(text: str, given: Given) -> Any:
+        is_on = _SWITCH.get(text.lower())
+        return None if is_on is None else read(is_on, given)
+
+    works = "SET {} = on, or off"
+    return Kind(read_text, works, lambda kept: "on" if show(kept) else "off", lambda: ("on", "off"))
+
+
+def _reuse(is_fresh: bool, given: Given) -> str:
+    if is_fresh:
+        return "never"
+    return "auto" if given["reuse"] == "never" else str(given["reuse"])
+
+
+def _count(part: str, *words: str) -> Kind:
+    """A number of rounds, or of queries in each: one part of ``Rounds``."""
+
+    def read(text: str, given: Given) -> Any:
+        value: int | str = text.lower()
+        if re.fullmatch(r"[0-9]{1,9}", text) and 1 <= int(text) <= MOST:
+            value = int(text)
+        elif value not in words:
+            return None
+        return replace(given.get("rounds", AUTO), **{part: value})
+
+    works = f"a whole number from 1 to {MOST:,}, or {' or '.join(words)}"
+    return Kind(read, works, lambda rounds: str(getattr(rounds, part)), lambda: _quoted(words))
+
+
+FAMILIES = (
+    *("auto", "identity", "workload", "kron", "union", "marginals", "residual", "joint"),
+    *("symmetric", "hdmm"),
+)
+"""Families of strategies of the matrix mechanism."""
+
+LEARNED = ("mwem", "rap", "marginals", "adaptive")
+"""Mechanisms that look several times and answer from a model."""
+
+FIXED = {"fixed_marginals": "marginals"}
+"""Families of strategies whose own name is taken by a mechanism."""
+
+MECHANISMS = (*(name for name in FAMILIES if name not in LEARNED), *FIXED, *LEARNED)
+
+# Families to compare with, and those that auto weighs anyway, would only make the list longer.
+_SELDOM = {"auto", "identity", "workload", "symmetric", *FIXED}
+
+MODELS = ("auto", "mwem", "marginals", "mixture", "pgm", "rap")
+"""How a synthetic table may be learned."""
+
+RECONSTRUCTIONS = ("gls", "nonnegative", "pgm", "mbi")
+"""How answers follow from what was measured; all of it is free of budget."""
+
+CLIPS = (
+    *("none", "svt", "svt-ratio", "recursive", "quantile", "approx-bounds"),
+    *("sure", "eb", "r2t"),
+)
+"""How a threshold may be chosen; a number is one that is given."""
+
+SUM_MECHANISMS = ("tamm", "timm", "identity", "workload", "sqm")
+"""What a batch of clipped sums may measure."""
+
+_EPSILON = Kind(
+    lambda text, given: parse_epsilon_text(text, given["limit"]),
+    show=lambda epsilon: "not set" if epsilon is None else decimal_text(epsilon),
+    take=lambda value, given: parse_epsilon(value, given["limit"]),
+)
+_DELTA = Kind(
+    lambda text, given: parse_delta_text(text),
+    show=lambda delta: f"{float(delta):g}",
+    take=lambda value, given: parse_delta(value),
+)
+_NOISE = Kind(_read_noise, offered=_noises, is_word=True, take=_read_noise)
+_EFFORT = Kind(_read_effort, f"a number above 0, at most {MOST_EFFORT}", decimal_text)
+_POSITIVE = Kind(_read_positive, "a positive number: {} = 2")
+_CLIP = Kind(_read_clip, f"one of {', '.join(_quoted(CLIPS))}, or a number above 0", known=CLIPS)
+_TEXT = Kind(lambda text, given: text)
+
+
+def _own(name: str, help: str, kind: Kind, default: float | None = None) -> Setting:
+    """An option of one SELECT, which is read with the statement."""
+    return Setting(name, help, Taker.SELECT, kind, default, error=ProgrammingError)
+
+
+_ALL = (
+    Setting(
+        "epsilon",
+        "what each request costs",
+        EVERYWHERE,
+        _EPSILON,
+        command_line=CommandLine(
+            "E", "Epsilon of every request.", "Epsilon of the whole file.", ("-e",)
+        ),
+    ),
+    Setting(
+        "delta",
+        "what each request costs beside epsilon where its noise is Gaussian",
+        EVERYWHERE,
+        _DELTA,
+        Fraction(0),
+        command_line=CommandLine(
+            "D", "Delta of every Gaussian request.", "Delta of the whole file (Gaussian noise)."
+        ),
+    ),
+    Setting(
+        "noise",
+        "the law of the noise; auto has the least expected error",
+        EVERYWHERE,
+        _NOISE,
+        "auto",
+        command_line=CommandLine("NOISE", "laplace or gaussian."),
+    ),
+    Setting(
+        "mechanism",
+        "the family of strategies to choose from, or how a model is learned that answers",
+        BOTH,
+        _words(*MECHANISMS, offered=("auto", *sorted({*FAMILIES, *LEARNED} - _SELDOM))),
+        "auto",
+        alike="model",
+    ),
+    Setting(
+        "model",
+        "how a synthetic table is learned",
+        Taker.CREATE,
+        _words(*MODELS),
+        "auto",
+        alike="mechanism",
+        error=ProgrammingError,
+    ),
+    Setting(
+        "metric",
+        "which error is to be small: the mean or the largest",
+        BOTH | Taker.CREATE,
+        _words("mean", "max"),
+        "mean",
+    ),
+    Setting(
+        "rounds",
+        "how often a mechanism that learns a model looks",
+        BOTH | Taker.CREATE,
+        _count("count", *WORDS),
+        AUTO,
+        early=True,
+    ),
+    Setting(
+        "per_round",
+        "how many queries it asks in each round",
+        BOTH | Taker.CREATE,
+        _count("each", "auto"),
+        kept="rounds",
+        early=True,
+    ),
+    Setting(
+        "effort",
+        "how much to search for a better strategy; it changes planning time, not the cost",
+        BOTH,
+        _EFFORT,
+        Fraction(1),
+        command_line=CommandLine("N", "How much to search for a better strategy; default 1."),
+    ),
+    Setting(
+        "reuse",
+        "when an earlier release answers: where it is as accurate as a new one, always, never",
+        Taker.SET,
+        _words("auto", "always", "never"),
+        "auto",
+    ),
+    Setting(
+        "fresh",
+        "pay again for new noise: the same as reuse = 'never'",
+        Taker.SET,
+        _switch(_reuse, lambda reuse: reuse == "never"),
+        kept="reuse",
+        error=ProgrammingError,
+    ),
+    Setting(
+        "nonnegative",
+        "project counts to what counts can be",
+        Taker.SET,
+        _switch(lambda is_on, given: is_on, bool),
+        False,
+        error=ProgrammingError,
+    ),
+    _own("weight", "how much the errors of this statement count in a workload", _POSITIVE, 1.0),
+    _own(
+        "max_stddev",
+        "the least epsilon at which no count or sum shown has a larger standard error",
+        _POSITIVE,
+    ),
+    _own("reconstruct", "how answers follow from what was measured", _words(*RECONSTRUCTIONS)),
+    _own(
+        "clip",
+        "where the values of a sum are clipped from above: a number, or how it is chosen",
+        _CLIP,
+    ),
+    _own("sum_mechanism", "what a batch of clipped sums measures", _words(*SUM_MECHANISMS)),
+    Setting(
+        "analyst",
+        "whose budget requests are charged to as well, where the catalog declares analysts",
+        Taker.CONNECT,
+        _TEXT,
+        command_line=CommandLine("NAME", "Whose budget is charged, if any is declared."),
+    ),
+    Setting(
+        "files",
+        "the one folder whose files SQL may name",
+        Taker.CONNECT,
+        _TEXT,
+        command_line=CommandLine("DIR", "Whose files SQL may name; default: here."),
+    ),
+)
+
+SETTINGS = {each.name: each for each in _ALL}
+
+FACTS = ("budget", "ledger", "tables")
+"""What SHOW tells beside the settings."""
+
+
+def taken_by(taker: Taker) -> tuple[str, ...]:
+    """Return the names of the options that all of ``taker`` take, in order.
+
+    >>> taken_by(Taker.EXECUTE)
+    ('epsilon', 'delta', 'noise')
+    """
+    return tuple(each.name for each in SETTINGS.values() if taker in each.takers)
+
+
+def shown() -> tuple[str, ...]:
+    """Return what SHOW takes."""
+    return (*FACTS, *taken_by(Taker.SET))

@@ -14,7 +14,7 @@ from dpsql.sql.conditions import condition
 from dpsql.sql.keys import Keys
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.names import PublicRows, Scope, locate
-from dpsql.sql.outer import Outer
+from dpsql.sql.over_cells import CellExpressions
 from dpsql.sql.query import Condition, Query
 from dpsql.sql.sources import lookups, open_scope
 
@@ -75,7 +75,7 @@ def _bind(tree: exp.Select, scope: Scope) -> Query:
     where = tuple(condition(scope, test) for test in scope.where)
     keys = Keys(tree, scope)
     aggregates = Aggregates(scope)
-    shell = Outer(tree, scope, keys, aggregates).shell()
+    shell = CellExpressions(tree, scope, keys, aggregates).shell()
     if not aggregates.found:
         raise ProgrammingError(
             "E_NO_AGGREGATE",

@@ -9,6 +9,7 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.bind import bind
 from dpsql.sql.compiled import Compiled
+from dpsql.sql.expressions import refuse_rows
 from dpsql.sql.names import PublicRows
 from dpsql.sql.parse import FORM, Statement
 from dpsql.sql.products import Compiler
@@ -69,7 +70,7 @@ def _compose(shape: Shape, tree: exp.Expr) -> Compiled:
         shape.check_unused()
         return Compiled(body, (shape.compiler.compile(found.query),))
     if isinstance(found, PrivateRows):
-        shape.tables.refuse_rows(tree)
+        refuse_rows(tree, shape.locate)
     known = shape.tables.known(found)
     shape.check_unused()
     return Compiled(body, tuple(shape.tables.selects), shape.tables.outside(known))

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from dpsql.errors import ProgrammingError, printable
+from dpsql.errors import ProgrammingError
 from dpsql.sql.bind import CLAUSES
 from dpsql.sql.derivative import NoDerivative, smooth_gradient
-from dpsql.sql.expressions import Expressions, place_of, sql_of, total
+from dpsql.sql.expressions import Expressions, total
 from dpsql.sql.inline import default_name
-from dpsql.sql.outer import row_count
-from dpsql.sql.relations import Slope, find_alias
+from dpsql.sql.over_tables import GroupExpressions, TableExpressions, place_of
+from dpsql.sql.relations import Slope
 from dpsql.sql.tables import Joins, Keys, Place
 from dpsql.sql.whole import is_whole
 
@@ -65,15 +65,20 @@ class Layered:
 
 
 class Layers:
-    """Puts the layers of one SELECT around its tables."""
+    """Puts the layers of one SELECT around its tables.
 
-    def __init__(self, expressions: Expressions) -> None:
-        self.expressions = expressions
-        self.select = expressions.select
-        self.sources = expressions.sources
-        self.names = expressions.names
-        self.locate = expressions.locate
-        self.grouped = expressions.grouped
+    ``rows`` are its expressions over the tables, ``top`` those over what HAVING is about.
+    """
+
+    def __init__(self, rows: TableExpressions) -> None:
+        self.rows = rows
+        self.top: Expressions = rows
+        self.groups: GroupExpressions | None = None
+        self.select = rows.select
+        self.sources = rows.sources
+        self.names = rows.names
+        self.hoisted = rows.hoisted
+        self.grouped = rows.grouped
 
     def build(self) -> Layered:
         """The SQL of the SELECT, its columns, a bound on its rows and its keys.
@@ -82,30 +87,28 @@ class Layers:
         """
         for key, value in self.select.args.items():
             if value and key not in _CLAUSES:
-                self.expressions.refuse(value, "E_STATEMENT", key.strip("_").upper())
-        source = Joins(self.expressions).join()
+                self.rows.refuse(value, "E_STATEMENT", key.strip("_").upper())
+        source = Joins(self.rows).join()
         rows = source.rows
-        where = self.test("where")
-        self.expressions.find_groups()
+        where = self.rows.test("where")
+        if self.grouped:
+            self.top = self.groups = GroupExpressions(self.rows)
         items = [column for item in self.select.expressions for column in self.items(item)]
-        having, qualify = self.test("having"), self.test("qualify")
-        limit, offset = (
-            row_count(self.select, "limit", self.locate),
-            row_count(self.select, "offset", self.locate) or 0,
-        )
-        order = self.order(items, cut=limit is not None or offset > 0)
+        having, qualify = self.top.test("having"), self.top.test("qualify")
+        limit, offset = self.top.row_count("limit"), self.top.row_count("offset") or 0
+        order = self.top.order(items, cut=limit is not None or offset > 0)
         items = self.traced(items)
         body = self.layers(source.sql, where, having, items, qualify, order)
-        if rows * self.expressions.listed > MAX_TESTS:
+        if rows * self.hoisted.listed > MAX_TESTS:
             raise ProgrammingError(
                 "E_TOO_LARGE",
-                f"IN would compare {rows:,} rows with {self.expressions.listed:,} values",
+                f"IN would compare {rows:,} rows with {self.hoisted.listed:,} values",
                 hint="join the two tables instead",
-                span=self.locate(self.select),
+                span=self.rows.locate(self.select),
             )
-        if self.grouped:
-            rows = rows if self.expressions.groups else 1
-            unique = self.grouped_unique(items)
+        if self.groups is not None:
+            rows = rows if self.groups.keys else 1
+            unique = self.groups.unique([item.sql for item in items])
         else:
             unique = _carried(source.unique, items)
         if limit is not None:
@@ -116,15 +119,19 @@ class Layers:
         end += f" OFFSET {offset}" if offset else ""
         if end:
             body = f"SELECT * FROM ({body}) ORDER BY i{end}"
-        return Layered(body, tuple(items), rows, unique, self.expressions.chosen, origins_of(items))
+        return Layered(body, tuple(items), rows, unique, self.chosen, origins_of(items))
+
+    @property
+    def chosen(self) -> bool:
+        """Whether noisy numbers decide which rows there are."""
+        return self.rows.chosen or self.top.chosen
 
     def traced(self, items: Sequence[Column]) -> list[Column]:
         """The columns with slopes only where no noisy number decides which rows there are."""
         distinct = bool(self.select.args.get("distinct"))
-        if distinct or self.grouped:
-            noisy = any(item.noisy for item in items) if distinct else False
-            self.expressions.chosen |= noisy or any(self.expressions.group_noise)
-        if distinct or self.grouped or self.expressions.chosen:
+        self.top.chosen |= distinct and any(item.noisy for item in items)
+        self.top.chosen |= self.groups is not None and any(self.groups.key_noise)
+        if distinct or self.grouped or self.chosen:
             return [replace(item, slopes=()) for item in items]
         return list(items)
 
@@ -139,12 +146,12 @@ class Layers:
     ) -> str:
         """The layers of the SELECT, from FROM outwards."""
         hoisted = "".join(
-            f" CROSS JOIN ({sql}) AS t_{name}" for name, sql in self.expressions.hoisted.items()
+            f" CROSS JOIN ({sql}) AS t_{name}" for name, sql in self.hoisted.texts.items()
         )
         extra = "".join(
             f", {column}"
-            for name in self.expressions.hoisted
-            for column in (name, *self.expressions.traces_of(name))
+            for name in self.hoisted.texts
+            for column in (name, *self.hoisted.traces_of(name))
         )
         columns = [f"a{number}.i AS i{number}" for number in range(max(1, len(self.sources)))]
         for number, each in enumerate(self.sources):
@@ -157,9 +164,9 @@ class Layers:
         text = f"SELECT {', '.join(columns)}{extra} FROM {source}{hoisted}"
         text = _filtered(text, where)
         places = [f"i{number}" for number in range(max(1, len(self.sources)))]
-        if self.grouped:
-            keys = [f"{sql} AS k{index}" for index, sql in enumerate(self.expressions.groups)]
-            sums = [f"{sql} AS g{index}" for index, sql in enumerate(self.expressions.sums)]
+        if self.groups is not None:
+            keys = [f"{sql} AS k{index}" for index, sql in enumerate(self.groups.keys)]
+            sums = [f"{sql} AS g{index}" for index, sql in enumerate(self.groups.sums)]
             firsts = [f"min({place}) AS {place}" for place in places]
             by = ", ".join(str(index + 1) for index in range(len(keys)))
             text = f"SELECT {', '.join((*keys, *sums, *firsts))} FROM ({text})"
@@ -168,13 +175,9 @@ class Layers:
                 text = f"SELECT b.*{extra} FROM ({text}) AS b{hoisted}"
             text = _filtered(text, having)
         elif having is not None:
-            self.expressions.refuse(
-                self.select.args["having"], "E_GROUP_BY", "HAVING without GROUP BY"
-            )
-        if self.expressions.windows:
-            found = ", ".join(
-                f"{sql} AS w{index}" for index, sql in enumerate(self.expressions.windows)
-            )
+            self.rows.refuse(self.select.args["having"], "E_GROUP_BY", "HAVING without GROUP BY")
+        if self.top.windows:
+            found = ", ".join(f"{sql} AS w{index}" for index, sql in enumerate(self.top.windows))
             text = f"SELECT *, {found} FROM ({text})"
         text = _filtered(text, qualify)
         return self.outer_layers(text, items, order, places)
@@ -207,7 +210,7 @@ class Layers:
         kept = [f"c{index}" for index in range(len(items))]
         if distinct:
             if self.select.args["distinct"].args.get("on"):
-                self.expressions.refuse(self.select, "E_STATEMENT", "DISTINCT ON")
+                self.rows.refuse(self.select, "E_STATEMENT", "DISTINCT ON")
             other = [f"any_value({name}) AS {name}" for name in (f"e{i}" for i in errors)]
             other += [f"any_value(q{index}) AS q{index}" for index in range(len(order))]
             other += [f"min({place}) AS {place}" for place in places]
@@ -230,80 +233,18 @@ class Layers:
             extra = [key for key, value in star.args.items() if value]
             if extra or self.grouped or not self.sources:
                 what = f"* with {extra[0].strip('_').upper()}" if extra else "* with GROUP BY"
-                self.expressions.refuse(item, "E_STATEMENT", what, "list the columns")
+                self.rows.refuse(item, "E_STATEMENT", what, "list the columns")
             return [self.output(each.name, each.value) for each in self.names.star(item)]
         inner = item.unalias()
         name = item.alias if isinstance(item, exp.Alias) else default_name(inner)
-        return [self.output(name, self.expressions.rewrite(inner, self.grouped))]
+        return [self.output(name, self.top.rewrite(inner))]
 
     def output(self, name: str, tree: exp.Expr) -> Column:
         place = place_of(tree.unnest())
-        noisy = self.expressions.mentions_noise(tree)
-        slopes: Influences = (
-            slopes_over(self.expressions, tree) if noisy and not self.grouped else {}
-        )
+        noisy = self.top.mentions_noise(tree)
+        slopes: Influences = slopes_over(self.rows, tree) if noisy and not self.grouped else {}
         source = None if self.grouped else place
         return Column(name, total(tree), noisy, source, is_whole(tree), tuple(slopes.items()))
-
-    def grouped_unique(self, items: Sequence[Column]) -> tuple[frozenset[int], ...]:
-        keys = {f"k{index}" for index in range(len(self.expressions.groups))}
-        found = {item.sql: index for index, item in enumerate(items) if item.sql in keys}
-        return (frozenset(found.values()),) if set(found) == keys else ()
-
-    def test(self, clause: str) -> str | None:
-        """WHERE, HAVING or QUALIFY as a test that is never an error."""
-        node = self.select.args.get(clause)
-        if node is None:
-            return None
-        grouped = self.grouped and clause != "where"
-        tree = self.expressions.rewrite(node.this, grouped, aliases=clause != "where")
-        if clause != "qualify" and any(_is_layer(c.name, "w") for c in tree.find_all(exp.Column)):
-            self.expressions.refuse(
-                node, "E_WINDOW", f"a window in {clause.upper()}", "QUALIFY tests windows"
-            )
-        self.expressions.chosen |= self.expressions.mentions_noise(tree)
-        return f"TRY(CAST({sql_of(tree)} AS BOOLEAN))"
-
-    def order(self, items: Sequence[Column], cut: bool) -> list[tuple[str, str]]:
-        """The expressions of ORDER BY with their directions; ``cut`` says that LIMIT follows.
-
-        Positions are those of the result columns, after ``*`` is written out.
-        """
-        order = self.select.args.get("order")
-        out = []
-        for item in order.expressions if order is not None else []:
-            node = item.this
-            if item.args.get("with_fill") or isinstance(node, exp.Var):
-                self.expressions.refuse(
-                    item, "E_ORDER_BY", f"ORDER BY {printable(node.name)}", "ORDER BY 1"
-                )
-            if isinstance(node, exp.Literal) and not node.is_string:
-                column = self.column_at(items, node)
-                text, noisy = column.sql, column.noisy
-            else:
-                tree = self.expressions.rewrite(self.named(node), self.grouped, aliases=True)
-                text, noisy = total(tree), self.expressions.mentions_noise(tree)
-            self.expressions.chosen |= cut and noisy
-            nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
-            how = f"{'DESC' if item.args.get('desc') else 'ASC'} NULLS {nulls}"
-            out.append((text, how))
-        return out
-
-    def column_at(self, items: Sequence[Column], node: exp.Expr) -> Column:
-        position = int(node.name) if node.name.isdigit() else 0
-        if not 1 <= position <= len(items):
-            raise ProgrammingError(
-                "E_ORDER_BY",
-                f"ORDER BY {node.name}: there are {len(items)} columns",
-                hint=f"write a name, or a position from 1 to {len(items)}",
-                span=self.locate(node),
-            )
-        return items[position - 1]
-
-    def named(self, node: exp.Expr) -> exp.Expr:
-        """In ORDER BY the alias of a select item comes before a column of that name."""
-        found = find_alias(self.select.expressions, node) if isinstance(node, exp.Column) else None
-        return node if found is None else found
 
 
 def origins_of(items: Sequence[Column]) -> tuple[tuple[str, int], ...]:
@@ -314,10 +255,6 @@ def origins_of(items: Sequence[Column]) -> tuple[tuple[str, int], ...]:
 
 def _filtered(text: str, test: str | None) -> str:
     return text if test is None else f"SELECT * FROM ({text}) WHERE {test}"
-
-
-def _is_layer(name: str, letter: str) -> bool:
-    return name.startswith(letter) and name[1:].isdigit()
 
 
 def _carried(unique: Keys, items: Sequence[Column]) -> tuple[frozenset[int], ...]:
@@ -338,17 +275,17 @@ Influences = dict[tuple[str, int, int], str]
 """Slopes as SQL by the column that numbers cells, the select and the aggregate."""
 
 
-def slopes_over(expressions: Expressions, tree: exp.Expr) -> Influences:
+def slopes_over(rows: TableExpressions, tree: exp.Expr) -> Influences:
     """The slopes of smooth arithmetic over noisy numbers; nothing where it is anything else."""
 
     def leaf(column: exp.Column) -> Influences:
         name, place = column.name, place_of(column)
         if place is not None:
             number, index = place
-            table = expressions.sources[number].table
+            table = rows.sources[number].table
             slope, cell = f"d{number}_{index}_", f"r{number}_"
-        elif name in expressions.scalars:
-            table, index = expressions.scalars[name], 0
+        elif name in rows.hoisted.scalars:
+            table, index = rows.hoisted.scalars[name], 0
             slope, cell = f"{name}_d0_", f"{name}_r"
         else:
             raise NoDerivative

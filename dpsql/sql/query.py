@@ -138,12 +138,13 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """What happens to the noisy cells: projection, HAVING, ORDER BY, LIMIT.
+    """What happens to the noisy cells: HAVING, windows, QUALIFY, projection, ORDER BY, LIMIT.
 
     The SQL texts are over a table ``cells`` with one row per key combination and the columns
     ``k0, k1, ...`` (keys), ``g0, ...`` (1 where a grouping set leaves the key out), ``a0, ...``
     (aggregates), ``c0_0, c0_1, ...`` (covariances of the aggregates listed in ``covariances``),
-    ``z`` (half the width of an interval, in standard errors) and ``i`` (declared order).
+    ``z`` (half the width of an interval, in standard errors) and ``i`` (declared order). What
+    follows HAVING may be over ``w0, w1, ...``, the ``windows`` over the cells that it leaves.
     """
 
     outputs: tuple[Output, ...]
@@ -153,6 +154,7 @@ class Shell:
     limit: int | None = None
     offset: int = 0
     covariances: frozenset[tuple[int, int]] = field(default_factory=frozenset)
+    windows: tuple[str, ...] = ()
 
     def text(self, cells: str = "cells", slopes: bool = False) -> str:
         """The SELECT over the cells: outputs, then the errors of those that have one.
@@ -169,12 +171,14 @@ class Shell:
                 if sql != "1"
             ]
         items = ", ".join(f"{sql} AS o{index}" for index, sql in enumerate(selected))
-        where = f" WHERE {self.having}" if self.having is not None else ""
-        qualify = f" QUALIFY {self.qualify}" if self.qualify is not None else ""
+        found = _filtered(cells, self.having)
+        if self.windows:
+            windows = ", ".join(f"{sql} AS w{index}" for index, sql in enumerate(self.windows))
+            found = f"(SELECT *, {windows} FROM {found})"
+        found = _filtered(found, self.qualify)
         limit = f" LIMIT {self.limit}" if self.limit is not None else ""
         order = ", ".join((*self.order, "i"))
-        body = f"SELECT {items} FROM {cells}{where}{qualify}"
-        return f"{body} ORDER BY {order}{limit} OFFSET {self.offset}"
+        return f"SELECT {items} FROM {found} ORDER BY {order}{limit} OFFSET {self.offset}"
 
     @property
     def plain(self) -> bool:
@@ -188,6 +192,10 @@ class Shell:
         """Whether every cell gives one row, in declared order."""
         tested = self.having is not None or self.qualify is not None
         return not tested and not self.order and self.limit is None and self.offset == 0
+
+
+def _filtered(cells: str, test: str | None) -> str:
+    return cells if test is None else f"(SELECT * FROM {cells} WHERE {test})"
 
 
 @dataclass(frozen=True, slots=True)

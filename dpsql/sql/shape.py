@@ -13,11 +13,12 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.sql.bind import bind
-from dpsql.sql.expressions import Expressions, Placed, has_aggregates
+from dpsql.sql.expressions import has_aggregates
 from dpsql.sql.inline import Element, Flat
 from dpsql.sql.layers import Layers
 from dpsql.sql.literals import as_literal, as_values
 from dpsql.sql.names import PublicRows, locate, suggest_table
+from dpsql.sql.over_tables import Placed, TableExpressions
 from dpsql.sql.parse import Statement, parse_view
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import (
@@ -367,8 +368,8 @@ class Shape:
                 )
             return self.tables.known(found)
 
-        expressions = Expressions(node, placed, self.locate, query, around)
-        layers = Layers(expressions)
+        rows = TableExpressions(node, placed, self.locate, query, around)
+        layers = Layers(rows)
         found = layers.build()
         name = self.tables.fresh()
         self.tables.texts.append(f"{name} AS MATERIALIZED ({found.sql})")
@@ -384,7 +385,5 @@ class Shape:
             for column in found.columns
         )
         origins = tuple(select for _, select in found.origins)
-        known = Known(
-            name, traits, found.rows, expressions.private, found.unique, found.chosen, origins
-        )
+        known = Known(name, traits, found.rows, rows.private, found.unique, found.chosen, origins)
         return self.tables.typed(known, node)

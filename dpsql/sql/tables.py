@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.compiled import Select, cell_kinds
-from dpsql.sql.expressions import Expressions, place_of, sql_of
+from dpsql.sql.expressions import refuse_rows, sql_of
 from dpsql.sql.language import Locate, check_scalar
 from dpsql.sql.names import PublicRows
+from dpsql.sql.over_tables import TableExpressions, place_of
 from dpsql.sql.products import MAX_RESULT_CELLS, Compiler
 from dpsql.sql.query import Influence, Output, Outside, PublicCells, Shell
 from dpsql.sql.relations import (
@@ -58,14 +59,6 @@ class Tables:
         other.kinds, other.cells = {**self.kinds}, {**self.cells}
         return other
 
-    def refuse_rows(self, node: exp.Expr) -> NoReturn:
-        raise ProgrammingError(
-            "E_NO_AGGREGATE",
-            "rows cannot be returned, only aggregates",
-            hint="SELECT COUNT(*) FROM ..., with GROUP BY for one count per value",
-            span=self.locate(node),
-        )
-
     def fresh(self) -> str:
         self.count += 1
         if self.count > MAX_TABLES:
@@ -80,7 +73,7 @@ class Tables:
             return self.measured(found)
         if isinstance(found, PublicTable):
             return self.public_table(found)
-        self.refuse_rows(found.source)
+        refuse_rows(found.source, self.locate)
 
     def measured(self, leaf: Leaf) -> Known:
         for other, known in self.queries:
@@ -276,7 +269,7 @@ class From:
 class Joins:
     """Joins the tables of one SELECT of the shell; their names are added to its expressions."""
 
-    def __init__(self, expressions: Expressions) -> None:
+    def __init__(self, expressions: TableExpressions) -> None:
         self.expressions = expressions
         self.sources = expressions.sources
         self.names = expressions.names
@@ -349,7 +342,7 @@ class Joins:
         if join.args.get("on") is not None:
             if join.args["on"].find(exp.Query):
                 self.expressions.refuse(join, "E_SUBQUERY", "a sub-query in ON", "test it in WHERE")
-            tests += _conjuncts(join.args["on"], lambda node: self.expressions.rewrite(node, False))
+            tests += _conjuncts(join.args["on"], lambda node: self.expressions.rewrite(node))
         texts = []
         for test in tests:
             self.expressions.chosen |= self.expressions.mentions_noise(test)

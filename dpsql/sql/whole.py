@@ -7,6 +7,7 @@ its type matters, in ``//``, ``%``, bits and text, it is first rounded to the ne
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from sqlglot import exp
 
@@ -33,13 +34,17 @@ _AGGREGATES: Kinds = (exp.Sum, exp.Min, exp.Max, exp.AnyValue, exp.Filter)
 _WINDOWS: Kinds = (exp.FirstValue, exp.LastValue, exp.Lag, exp.Lead, exp.Window)
 _OF_FIRST = (*_AGGREGATES, *_WINDOWS)
 Leaf = Callable[[exp.Column], bool]
+N = TypeVar("N", exp.Column, exp.Var)
 
 
-def marked(column: exp.Column, whole: bool, rounded: bool = False) -> exp.Column:
-    """Note on a column of a layer that it stands for a whole number, ``rounded`` already or not."""
+def marked(node: N, whole: bool, rounded: bool = False) -> N:
+    """Note on a column of a layer, or on SQL that is written already, that it is a whole number.
+
+    ``rounded`` says that no noise has made it a DOUBLE.
+    """
     if whole:
-        column.meta[_MARK] = "rounded" if rounded else "noisy"
-    return column
+        node.meta[_MARK] = "rounded" if rounded else "noisy"
+    return node
 
 
 def is_whole(tree: exp.Expr, leaf: Leaf | None = None) -> bool:
@@ -52,6 +57,8 @@ def is_whole(tree: exp.Expr, leaf: Leaf | None = None) -> bool:
     match tree:
         case exp.Column():
             return bool(tree.meta.get(_MARK)) if leaf is None else leaf(tree)
+        case exp.Var():
+            return bool(tree.meta.get(_MARK))
         case exp.Literal():
             return not tree.is_string and tree.name.isdigit()
         case exp.Null():

@@ -21,7 +21,8 @@ from sqlglot import exp
 
 import dpsql
 from dpsql.catalog.domain import Bins
-from dpsql.sql.layers import Column, Layers
+from dpsql.sql.expressions import Expressions
+from dpsql.sql.layers import Column
 from dpsql.sql.sums import _Amounts
 from tests.oracle.test_shapes import settle
 from tests.support.seam import zero_noise
@@ -240,8 +241,8 @@ def _any_literal(tree: exp.Expr, is_public: object) -> list[exp.Expr]:
     return [each for each in tree.find_all(exp.Literal) if isinstance(each.parent, exp.EQ)]
 
 
-def _written_item(layers: Layers, items: Sequence[Column], node: exp.Expr) -> Column:
-    listed = layers.select.expressions
+def _written_item(top: Expressions, items: Sequence[Column], node: exp.Expr) -> Column:
+    listed = top.select.expressions
     place = min(int(node.name), len(listed)) - 1
     names = [column.name for column in items]
     name = listed[place].alias_or_name
@@ -253,9 +254,9 @@ def _by_carrier(amounts: _Amounts, name: str, node: exp.Expr) -> bool:
 
 
 FAULTS = {
-    "columns before aliases": ("dpsql.sql.outer.find_alias", None),
+    "columns before aliases": ("dpsql.sql.expressions.find_alias", None),
     "public columns taken for private ones": ("dpsql.sql.edges._compared", _any_literal),
-    "positions before the star": ("dpsql.sql.layers.Layers.column_at", _written_item),
+    "positions before the star": ("dpsql.sql.expressions.Expressions.column_at", _written_item),
     "public columns summed as bins": ("dpsql.sql.sums._Amounts.is_measure", _by_carrier),
 }
 

@@ -1,0 +1,310 @@
+"""Expressions of a SELECT over the noisy cells of the sums that it measures.
+
+``k0`` are keys, ``g0`` is 1 where a grouping set leaves the key out, ``a0`` are aggregates.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, NoReturn
+
+from sqlglot import exp
+
+from dpsql.errors import NotSupportedError, ProgrammingError, printable
+from dpsql.sql.aggregates import Aggregates
+from dpsql.sql.derivative import guard, slopes_of, stddev_sql
+from dpsql.sql.expressions import Expressions, is_text, is_window, refuse_rows, total
+from dpsql.sql.inline import default_name
+from dpsql.sql.keys import UNCERTAINTY, Keys
+from dpsql.sql.language import check_node
+from dpsql.sql.names import Scope
+from dpsql.sql.query import Output, Running, Shell
+from dpsql.sql.whole import is_whole, marked
+
+
+class NotRunning(Exception):
+    """A window that is not a sum over measured groups; the shell evaluates it."""
+
+
+class CellExpressions(Expressions):
+    """Rewrites one SELECT over the columns of the noisy cells that its groups are measured as."""
+
+    aliased_windows = True
+
+    def __init__(
+        self, select: exp.Select, scope: Scope, keys: Keys, aggregates: Aggregates
+    ) -> None:
+        super().__init__(select, scope.locate)
+        self.scope = scope
+        self.keys = keys
+        self.aggregates = aggregates
+        self.covariances: set[tuple[int, int]] = set()
+
+    @property
+    def private(self) -> bool:
+        """Whether anything in it depends on a private table: always."""
+        return True
+
+    def shell(self) -> Shell:
+        """All clauses; every column must be a key, an aggregate or an alias."""
+        outputs = tuple(self.output(item) for item in self.select.expressions)
+        having, qualify = self.test("having"), self.test("qualify")
+        order = tuple(f"{sql} {how}" for sql, how in self.order(outputs))
+        limit, offset = self.row_count("limit"), self.row_count("offset") or 0
+        windows, covariances = tuple(self.windows), frozenset(self.covariances)
+        return Shell(outputs, having, qualify, order, limit, offset, covariances, windows)
+
+    def output(self, item: exp.Expr) -> Output:
+        """A result column."""
+        if isinstance(item, exp.Star) or item.find(exp.Star) is item:
+            refuse_rows(item, self.locate)
+        inner = item.unalias()
+        tree = self.rewrite(inner)
+        name = item.alias if isinstance(item, exp.Alias) else default_name(inner)
+        only = tree.unnest()
+        column = only.name if isinstance(only, exp.Column) else ""
+        noisy, known = self.mentions_noise(tree), self.is_arithmetic(tree)
+        stddev = stddev_sql(tree, self.covariances, self.unknown()) if known else None
+        spread = any(is_text(part) for part in tree.find_all(exp.Var))
+        return Output(
+            name,
+            total(tree),
+            None if stddev is None else f"TRY({stddev})",
+            noisy,
+            key=int(column[1:]) if column.startswith("k") else None,
+            aggregate=int(column[1:]) if column.startswith("a") else None,
+            slopes=slopes_of(tree, self.unknown()) if known else (),
+            whole=is_whole(tree),
+            unsmooth=noisy and not spread and stddev is None and not column.startswith("a"),
+        )
+
+    def is_arithmetic(self, tree: exp.Expr) -> bool:
+        """Whether it is computed from aggregates, neither from windows nor from errors."""
+        names = [column.name for column in tree.find_all(exp.Column)]
+        if any(is_window(name) for name in names) or any(map(is_text, tree.find_all(exp.Var))):
+            return False
+        return any(name.startswith("a") for name in names)
+
+    def unknown(self) -> set[int]:
+        """The aggregates whose errors have no closed form."""
+        return {j for j, each in enumerate(self.aggregates.found) if each.rank is not None}
+
+    def refuse(self, node: Any, code: str, what: str, hint: str = "") -> NoReturn:
+        """Refuse a part by name."""
+        self.scope.refuse(node, code, what, hint)
+
+    def refuse_position(self, node: exp.Literal, count: int) -> NoReturn:
+        """Refuse a position in ORDER BY that none of ``count`` columns has."""
+        raise ProgrammingError(
+            "E_ORDER_BY",
+            f"ORDER BY {node.name}: there are {count} select items",
+            hint="ORDER BY 1 is the first of them",
+            span=self.locate(node),
+        )
+
+    def check_order(self, item: exp.Expr) -> None:
+        """Refuse ORDER BY ALL and WITH FILL."""
+        if item.args.get("with_fill"):
+            self.refuse(item, "E_STATEMENT", "WITH FILL")
+        if isinstance(item.this, exp.Var):
+            self.refuse(item, "E_ORDER_BY", f"ORDER BY {printable(item.this.name)}")
+
+    def is_noisy(self, name: str) -> bool:
+        """Whether a column of the cells, or of windows over them, is noisy."""
+        return self.window_noise[int(name[1:])] if is_window(name) else name.startswith("a")
+
+    def rewrite(self, node: exp.Expr, *, aliases: bool = False) -> exp.Expr:
+        """A copy of ``node`` over the cells; what is not listed is refused after unknown names."""
+        tree = super().rewrite(node, aliases=aliases)
+        for part in tree.walk():
+            if not isinstance(part, exp.Column | exp.Var | exp.Identifier):
+                check_node(part, self.locate)
+        return tree
+
+    def check(self, node: exp.Expr) -> None:
+        """Nothing yet: aggregates and keys are replaced first."""
+
+    def known(self, node: exp.Expr, aliases: bool) -> exp.Expr | None:
+        """What an aggregate, a window, a key or a name stands for."""
+        if isinstance(node, exp.Query | exp.Exists | exp.Any):
+            check_node(node, self.locate)
+        try:
+            found = self.aggregates.replace(node, self.running)
+        except NotRunning:
+            found = None
+        if found is not None:
+            return found
+        if isinstance(node, exp.Window):
+            return self.window(node, aliases)
+        if isinstance(node, exp.Grouping | exp.GroupingId):
+            return self.grouping(node)
+        if isinstance(node, exp.Anonymous) and str(node.this).lower() in UNCERTAINTY:
+            return self.uncertainty(node)
+        key = self.keys.match(node)
+        if key is not None:
+            whole = is_whole(node, self.scope.is_integer)
+            return marked(exp.column(f"k{key}"), whole, rounded=True)
+        if isinstance(node, exp.Column):
+            return self.column(node, aliases)
+        if isinstance(node, exp.Star):
+            refuse_rows(node, self.locate)
+        return None
+
+    def divided(self, node: exp.Div) -> exp.Expr:
+        """A ratio with a noisy count that is not positive is NULL: no error, no wild sign."""
+        below = node.expression
+        if not any(column.name.startswith("a") for column in below.find_all(exp.Column)):
+            return node
+        test = exp.GT if isinstance(below.unnest(), exp.Column) else exp.NEQ
+        condition = test(this=exp.paren(below.copy()), expression=exp.Literal.number(0))
+        return exp.Paren(this=guard(exp.Case(ifs=[exp.If(this=condition, true=node)])))
+
+    def check_frame(self, node: exp.Window) -> None:
+        """Refuse a window over rows, and a frame that differs from row to row."""
+        if isinstance(node.this, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+            self.refuse(node, "E_WINDOW", "this window function")
+        spec = node.args.get("spec")
+        for end in (spec.args.get("start"), spec.args.get("end")) if spec is not None else ():
+            if isinstance(end, exp.Expr) and not isinstance(end, exp.Literal):
+                what = "a frame that differs from row to row"
+                self.refuse(node, "E_WINDOW", what, "ROWS 3 PRECEDING")
+        if isinstance(node.this.this, exp.Star):
+            if self.select.args.get("group") is None:
+                self.refuse(node, "E_WINDOW", "a window over rows", "SUM(COUNT(*)) OVER ()")
+            refuse_rows(node.this.this, self.locate)
+
+    def running(self, node: exp.Window) -> Running:
+        """A window of SUM over COUNT or SUM as a sum over groups that are measured as such.
+
+        Raises: NotRunning.
+        """
+        if len(self.keys.sets) > 1 or not _is_default_frame(node):
+            raise NotRunning
+        if self.select.args.get("having") is not None:
+            raise NotRunning
+        kept = [self.key_of(part) for part in node.args.get("partition_by") or []]
+        order = node.args.get("order")
+        ordered = order.expressions if order is not None else []
+        place = self.key_of(ordered[0].this) if len(ordered) == 1 else None
+        if None in kept or len(ordered) > 1 or (ordered and place is None):
+            raise NotRunning
+        if ordered and ordered[0].args.get("nulls_first"):
+            raise NotRunning
+        partition = frozenset(k for k in kept if k is not None)
+        rest = set(range(len(self.keys.found))) - partition - {place}
+        if _is_by_rows(node) and rest:
+            raise NotRunning
+        if any(
+            self.keys.found[k].ranges for k in (*partition, *(() if place is None else (place,)))
+        ):
+            raise NotRunning
+        if any(key.ranges for key in self.keys.found):
+            raise NotRunning
+        descending = bool(ordered and ordered[0].args.get("desc"))
+        return Running(place, descending, partition)
+
+    def key_of(self, node: exp.Expr) -> int | None:
+        """The key that an expression of a window is, by itself or by its alias."""
+        return self.keys.match(self.keys.resolve(node) if isinstance(node, exp.Column) else node)
+
+    def grouping(self, node: exp.Expr) -> exp.Expr:
+        """GROUPING(k, ...): a bit for every key, set where the grouping set leaves it out."""
+        out: exp.Expr | None = None
+        for part in node.expressions:
+            key = self.keys.match(part)
+            if key is None:
+                raise ProgrammingError(
+                    "E_GROUP_BY",
+                    "GROUPING takes grouping keys",
+                    hint="GROUPING(column), a column of GROUP BY",
+                    span=self.locate(node),
+                )
+            bit = exp.column(f"g{key}")
+            two = exp.Literal.number(2)
+            out = (
+                bit
+                if out is None
+                else exp.Add(this=exp.Mul(this=exp.paren(out), expression=two), expression=bit)
+            )
+        if out is None:
+            self.scope.refuse(node, "E_GROUP_BY", "GROUPING of nothing", "GROUPING(column)")
+        return exp.paren(out)
+
+    def column(self, node: exp.Column, aliases: bool) -> exp.Expr:
+        """Resolve a name that is not a key: an alias of a select item where SQL allows it."""
+        found = self.alias(node) if aliases else None
+        if found is not None:
+            return found
+        if self.scope.find_public(node) is None:
+            self.scope.find_column(node, measure=True)
+        if self.select.args.get("group") is None and not self.select.find(exp.AggFunc):
+            refuse_rows(node, self.locate)
+        self.scope.find_column(node)
+        raise ProgrammingError(
+            "E_GROUP_BY",
+            f"column {node.name} must appear in GROUP BY or inside an aggregate",
+            hint=f"add {node.name} to GROUP BY",
+            span=self.locate(node),
+        )
+
+    def uncertainty(self, node: exp.Anonymous) -> exp.Expr:
+        """DP_STDDEV, DP_INTERVAL_LOW and DP_INTERVAL_HIGH of an aliased or written aggregate."""
+        name = str(node.this).lower()
+        if len(node.expressions) != 1:
+            raise ProgrammingError(
+                "E_FUNCTION",
+                f"{name.upper()} takes one argument",
+                hint=f"{name.upper()}(alias of an aggregate)",
+                span=self.locate(node),
+            )
+        tree = self.rewrite(self.argument(node, name), aliases=True)
+        stddev = stddev_sql(tree, self.covariances, self.unknown())
+        if stddev is None or stddev == "0.0":
+            raise NotSupportedError(
+                "E_FUNCTION",
+                f"{name.upper()} needs a count or arithmetic (+ - * /) over counts",
+                hint=f"{name.upper()}(COUNT(*)) works",
+                span=self.locate(node),
+            )
+        if name == "dp_stddev":
+            return exp.Var(this=stddev)
+        sign = "-" if name == "dp_interval_low" else "+"
+        return exp.Var(this=f"({tree.sql('duckdb')}) {sign} z * {stddev}")
+
+    def argument(self, node: exp.Anonymous, name: str) -> exp.Expr:
+        argument: exp.Expr = node.expressions[0]
+        named = [i for i in self.select.expressions if isinstance(i, exp.Alias)]
+        aliases = [i.alias for i in named if i.find(exp.AggFunc)]
+        if isinstance(argument, exp.Column):
+            known = {item.alias.casefold() for item in named}
+            if argument.name.casefold() not in known:
+                near = difflib.get_close_matches(argument.name, aliases, n=1)
+                raise ProgrammingError(
+                    "E_UNKNOWN_COLUMN",
+                    f"{name.upper()}({printable(argument.name)}): no select item has this alias",
+                    hint=f"did you mean {near[0]}?"
+                    if near
+                    else f"aliases: {', '.join(aliases)}"
+                    if aliases
+                    else f"{name.upper()}(COUNT(*)) works",
+                    span=self.locate(argument),
+                )
+        return argument
+
+
+def _is_default_frame(node: exp.Window) -> bool:
+    """Whether a frame reaches from the start of the partition to the present group."""
+    spec = node.args.get("spec")
+    if any(node.args.get(name) for name in ("alias", "first")):
+        return False
+    if spec is None:
+        return True
+    given = {k: str(v).upper() for k, v in spec.args.items() if v}
+    start = given.get("start") == "UNBOUNDED" and given.get("start_side") == "PRECEDING"
+    end = given.get("end", "CURRENT ROW") == "CURRENT ROW"
+    return start and end and not given.get("exclude") and given.get("kind") in ("ROWS", "RANGE")
+
+
+def _is_by_rows(node: exp.Window) -> bool:
+    spec = node.args.get("spec")
+    return spec is not None and str(spec.args.get("kind")).upper() == "ROWS"

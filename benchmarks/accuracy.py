@@ -28,8 +28,7 @@ import numpy as np
 
 from benchmarks.compared import NAMES, compare
 from dpsql.algebra.blocks import IdentityTotal, Prefix
-from dpsql.algebra.derived import Permuted
-from dpsql.algebra.operator import Operator
+from dpsql.algebra.operator import Operator, Permuted
 from dpsql.algebra.ranges import AllRange, WidthRanges
 from dpsql.plan import Workload
 from dpsql.search.pairing import paired_bound

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra import blocks, derived, operator, ranges, wavelet
+from dpsql.algebra import blocks, operator, ranges
 from dpsql.algebra.operator import Operator
 from dpsql.learn.candidates import rows
 from dpsql.learn.handle import Measured, Query
@@ -159,10 +159,10 @@ OPERATORS: dict[str, type[Operator]] = {
         blocks.Prefix,
         blocks.Total,
         operator.Columns,
-        derived.Weighted,
+        operator.Weighted,
         ranges.AllRange,
         ranges.Ranges,
-        wavelet.Haar,
+        blocks.Haar,
     )
 }
 

@@ -18,9 +18,8 @@ import numpy as np
 
 from dpsql.errors import ProgrammingError
 from dpsql.learn.candidates import Sheet, attributes_of, expected_noise, marginal, norm, rows
-from dpsql.learn.factored import Factored, TablePart
+from dpsql.learn.factored import Factored, PullTarget, Step, TablePart, replay, target_of
 from dpsql.learn.handle import Candidate, Handle, Measured
-from dpsql.learn.replay import PullTarget, Step, replay, target_of
 from dpsql.learn.schedule import (
     SINGLE,
     WHOLE,

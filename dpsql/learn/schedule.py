@@ -164,7 +164,7 @@ class Annealing:
 
 
 MODULES = {
-    "mwem": ("mwem", "replay", "schedule"),
+    "mwem": ("factored", "mwem", "schedule"),
     "rap": ("rap", "schedule"),
     "marginals": ("relaxed", "whole_marginals"),
     "matrix": ("fixed", "relaxed", "schedule", "whole_marginals"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpsql.algebra.blocks import Dense, Identity, Prefix
-from dpsql.algebra.derived import Permuted
+from dpsql.algebra.operator import Permuted
 from dpsql.algebra.ranges import AllRange, WidthRanges
 from dpsql.strategy.convention import unit_error, unit_variances
 from dpsql.strategy.forecast import Forecast, noise_variances

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpsql.algebra.blocks import Identity
-from dpsql.algebra.derived import Permuted
+from dpsql.algebra.operator import Permuted
 from dpsql.algebra.ranges import AllRange
 from dpsql.workload.coarsen import coarsen
 from dpsql.workload.workload import ProductLike, Workload

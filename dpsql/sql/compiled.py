@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,11 +170,9 @@ class Compiled:
                 out.append(place)
         return out
 
-    def answers(self) -> Iterator[tuple[Select, Answer]]:
+    def answers(self) -> tuple[tuple[Select, Answer], ...]:
         """Every answer of every select, in order."""
-        for select in self.selects:
-            for answer in select.answers:
-                yield select, answer
+        return tuple((select, answer) for select in self.selects for answer in select.answers)
 
 
 def cell_kinds(shell: Shell, types: Sequence[str], kinds: Sequence[str]) -> dict[str, str]:

@@ -49,7 +49,8 @@ class Workload:
     A product is a ``Product``, a mapping from attribute to a factor, or a pair of such a mapping
     and a weight. A factor is "identity", "total", "prefix", "allrange", an array of rows, or an
     operator. ``pinned`` names attributes that every measurement must resolve, because some of
-    their cells were dropped as irrelevant and must not be counted.
+    their cells were dropped as irrelevant and must not be counted. ``attributes`` are in Kronecker
+    order, ``products`` as given.
 
     Raises ProgrammingError E_WORKLOAD for empty or malformed workloads.
 
@@ -66,10 +67,11 @@ class Workload:
         pinned: Iterable[str] = (),
     ) -> None:
         self._domain = _checked_domain(domain)
-        self._pinned = frozenset(pinned)
-        reader = _ProductReader(self._domain, self._pinned)
-        self._products = tuple(reader.product(item) for item in products)
-        if not self._products:
+        self.attributes = tuple(self._domain)
+        self.pinned = frozenset(pinned)
+        reader = _ProductReader(self._domain, self.pinned)
+        self.products = tuple(reader.product(item) for item in products)
+        if not self.products:
             _refuse("the workload is empty", "give at least one product")
 
     @property
@@ -77,25 +79,10 @@ class Workload:
         """Return attribute to number of cells, in Kronecker order."""
         return dict(self._domain)
 
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        """Return the attributes in Kronecker order."""
-        return tuple(self._domain)
-
-    @property
-    def products(self) -> tuple[Product, ...]:
-        """Return the products as given, in order."""
-        return self._products
-
-    @property
-    def pinned(self) -> frozenset[str]:
-        """Return the attributes that every measurement must resolve."""
-        return self._pinned
-
     @cached_property
     def rows(self) -> int:
         """Return the number of query rows, duplicates counted."""
-        return sum(product.rows for product in self._products)
+        return sum(product.rows for product in self.products)
 
     @cached_property
     def factors(self) -> tuple[tuple[Operator, ...], ...]:
@@ -121,7 +108,7 @@ class Workload:
         factors: list[list[Operator]] = [[] for _ in axis]
         known: dict[tuple[int, int], int] = {}  # by identity: the products hold their operators
         merged: dict[tuple[int, ...], float] = {}
-        for product in self._products:
+        for product in self.products:
             row = [-1] * len(axis)
             for name, operator in product.factors.items():
                 i = axis[name]
@@ -148,11 +135,11 @@ class Workload:
             ([d[j] if j >= 0 else "" for d, j in zip(digests, row, strict=True)], repr(float(w2)))
             for row, w2 in zip(self.index.tolist(), self.weights2, strict=True)
         )
-        text = repr((list(self._domain.items()), sorted(self._pinned), products))
+        text = repr((list(self._domain.items()), sorted(self.pinned), products))
         return hashlib.sha256(text.encode()).hexdigest()
 
     def __repr__(self) -> str:
-        return f"Workload({self._domain}, {len(self._products)} products, {self.rows} rows)"
+        return f"Workload({self._domain}, {len(self.products)} products, {self.rows} rows)"
 
 
 class _ProductReader:

@@ -63,7 +63,7 @@ def _settings() -> list[str]:
         intro,
         "",
         "| name | words | default | given | meaning |",
-        "|---|---|---|---|",
+        "|---|---|---|---|---|",
     ]
     for each in SETTINGS.values():
         places = [f"`{name}`" for taker, name in TAKERS.items() if taker in each.takers]

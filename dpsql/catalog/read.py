@@ -11,8 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from dpsql.catalog.catalog import Budget, Catalog, Column, Table, Unit, View
-from dpsql.catalog.place import Place, read_pair, show
-from dpsql.catalog.read_domain import MAX_CELLS, read_domain, read_other
+from dpsql.catalog.read_domain import (
+    MAX_CELLS,
+    Place,
+    read_domain,
+    read_other,
+    read_pair,
+    show,
+)
 from dpsql.errors import Error, decimal_text
 
 TYPES = ("integer", "number", "text", "date", "boolean")

@@ -44,7 +44,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class NoisyCount:
     """A noisy number of rows, or of units, with its standard error.
 
     ``columns`` are those whose values decide which rows count: () for none of them.
@@ -61,7 +61,7 @@ class Estimate:
 class Estimates:
     """A private estimate of what the views of some tables leave out, and what it cost."""
 
-    found: tuple[Estimate, ...]
+    found: tuple[NoisyCount, ...]
     epsilon: Fraction
     entry: int
     free: bool
@@ -147,5 +147,5 @@ def estimate_left_out(
         (answer,) = estimate(part, values).answers([Product({})])
         stddev = math.sqrt(float(part.forecast.variance(Product({}))[0]))
         view = () if part.view is None else part.view
-        found.append(Estimate(part.table, view, part.units, float(answer[0]), stddev))
+        found.append(NoisyCount(part.table, view, part.units, float(answer[0]), stddev))
     return Estimates(tuple(found), plan.epsilon, release.seq, known is not None)

@@ -35,7 +35,7 @@ from dpsql.learn.thresholds import (
     rows_above,
 )
 from dpsql.privacy.accounting import budget_for
-from dpsql.privacy.filter import Run, View
+from dpsql.privacy.filter import Run, SumView
 from dpsql.sealed import Sealed
 from dpsql.settings import LEARNED
 from dpsql.sql.compiled import Compiled
@@ -77,11 +77,11 @@ class Clipping:
         summed = self.summed
         if summed.measure is not None:
             values = tuple(summed.measure.thresholds(self.rule, self.noise, self.amount))
-            view = View(summed.measure.steps(values), None, summed.within)
+            view = SumView(summed.measure.steps(values), None, summed.within)
         else:
             assert summed.levels is not None
             values = tuple(map(int, summed.values))
-            view = View(summed.levels, summed.spread, summed.within)
+            view = SumView(summed.levels, summed.spread, summed.within)
         key = self.table.name.casefold()
         unit = self.table.unit.max_rows
         columns = find_views([self.item])[key]

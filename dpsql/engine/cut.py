@@ -27,7 +27,7 @@ from dpsql.learn.summed import BOUNDS, WORKS, measure_of
 from dpsql.learn.thresholds import Method, Threshold, choose, levels, rows_above
 from dpsql.plan.request import Request
 from dpsql.privacy.accounting import UNITS, epsilon_for, units_down
-from dpsql.privacy.filter import Run, View
+from dpsql.privacy.filter import Run, SumView
 from dpsql.sql.clauses import Cut
 from dpsql.sql.compiled import Answer, Compiled
 from dpsql.strategy.noise_law import Noise, law
@@ -70,7 +70,7 @@ class Cutting:
     @property
     def run(self) -> Run:
         """What the membrane is paid for."""
-        view = View(self.measure.steps(self.values), None, self.within)
+        view = SumView(self.measure.steps(self.values), None, self.within)
         settings = repr(("threshold", repr(self.rule), repr(self.measure), str(self.rest)))
         key, unit = self.table.name.casefold(), self.table.unit.max_rows
         run = Run(key, {}, self.noise, self.amount, unit, settings, self.values, view)

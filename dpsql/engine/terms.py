@@ -17,7 +17,7 @@ from dpsql.sql.compiled import Compiled
 T = TypeVar("T")
 
 
-class Held(Generic[T]):
+class Kept(Generic[T]):
     """A setting of ``Terms``, read by the name of the attribute that this is."""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -44,15 +44,15 @@ class Terms:
     limit: Fraction
     values: Mapping[str, Any] = field(default_factory=_defaults)
 
-    epsilon = Held[Fraction | None]()
-    delta = Held[Fraction]()
-    noise = Held[str]()
-    mechanism = Held[str]()
-    metric = Held[str]()
-    rounds = Held[Rounds]()
-    effort = Held[Fraction]()
-    reuse = Held[str]()
-    nonnegative = Held[bool]()
+    epsilon = Kept[Fraction | None]()
+    delta = Kept[Fraction]()
+    noise = Kept[str]()
+    mechanism = Kept[str]()
+    metric = Kept[str]()
+    rounds = Kept[Rounds]()
+    effort = Kept[Fraction]()
+    reuse = Kept[str]()
+    nonnegative = Kept[bool]()
 
     def having(self, **values: object) -> Terms:
         """The terms with other values of some settings."""

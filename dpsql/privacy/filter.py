@@ -21,7 +21,7 @@ from dpsql.workload.cells import AnyResolution, Cells, Nodes, Steps
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SumView:
     """How a run over sums sees the rows, where that is more than the classes of one attribute.
 
     ``levels`` puts every row in one bin, or in none; ``spread``, with a node for every bin, is
@@ -57,7 +57,7 @@ class Run:
     rows_per_unit: int
     settings: str
     values: tuple[int, ...] = ()
-    view: View | None = None
+    view: SumView | None = None
     columns: tuple[str, ...] | None = None
 
     @property

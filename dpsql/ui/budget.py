@@ -1,16 +1,33 @@
-"""The budget and the ledger, as lines and as a grid."""
+"""The budget and the ledger: as lines, as a grid, and ``dpsql ledger`` with the curator's acts."""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpsql.dbapi.show import charged, one_line
+import click
+
 from dpsql.errors import printable
+from dpsql.ui.connect import LARGEST_EPSILON, blaming_options
 from dpsql.ui.grid import Grid, floor_text
+from dpsql.ui.tell import tell
 
 if TYPE_CHECKING:
-    from dpsql.dbapi.connection import Connection
+    from dpsql.dbapi.connection import BudgetStatus, Connection
+
+SETTINGS = {"max_content_width": 100}
+
+EPILOG = """\b
+Acts of the curator (dpsql ledger ACT --help):
+  verify CATALOG [--receipt HEAD]   check the whole ledger, or find a result's receipt in it
+  raise CATALOG --epsilon E         raise the total epsilon
+  migrate CATALOG                   accept a changed catalog
+  adopt CATALOG                     accept a ledger that was moved, or whose anchor was lost
+  show CATALOG                      the same as without an act
+\b
+Each is logged in the ledger for good; what was spent stays spent.
+"""
 
 
 def budget_lines(connection: Connection, unicode: bool = True) -> list[str]:
@@ -34,6 +51,8 @@ def budget_lines(connection: Connection, unicode: bool = True) -> list[str]:
 
 def ledger_grid(connection: Connection) -> Grid:
     """List ledger entries, oldest first."""
+    from dpsql.dbapi.show import charged, one_line
+
     names = (
         "seq",
         "time",
@@ -75,3 +94,100 @@ def gauge(remaining: Fraction, total: Fraction, width: int = 20, unicode: bool =
     full = int(width * min(Fraction(1), remaining / total)) if total > 0 else 0
     left, spent = "█░" if unicode else "#."
     return left * full + spent * (width - full)
+
+
+@click.command(context_settings=SETTINGS, epilog=EPILOG)
+@click.argument("catalog")
+@click.option("--format", "--mode", "format_", metavar="FORMAT", help="How entries are written.")
+def show(catalog: str, format_: str | None) -> int:
+    """Show the budget of CATALOG (stderr) and every charge (stdout)."""
+    from dpsql.dbapi import connection as dbapi
+    from dpsql.ui.session import Session, choose_format
+
+    session = Session(dbapi.inspect(catalog), Path(catalog).stem, choose_format(format_))
+    try:
+        for line in budget_lines(session.connection):
+            tell(line)
+        session.write(ledger_grid(session.connection))
+    finally:
+        session.close()
+    return 0
+
+
+@click.command(context_settings=SETTINGS)
+@click.argument("catalog")
+@click.option("--receipt", metavar="HEAD", help="Find the entry that a result's receipt names.")
+def verify(catalog: str, receipt: str | None) -> int:
+    """Check the ledger of CATALOG: every link, every total, its anchor, and its catalog."""
+    from dpsql.dbapi import connection as dbapi
+
+    status = dbapi.verify_ledger(catalog)
+    tell_status("verified", status)
+    if receipt is not None:
+        entry = dbapi.find_entry(catalog, receipt.strip().lower())
+        paid = f"ε {entry.epsilon}, {entry.noise} noise, " if entry.noise else ""
+        tell(f"receipt: entry {entry.seq}, {entry.kind}, {paid}{entry.at}")
+    return 0
+
+
+@click.command("raise", context_settings=SETTINGS)
+@click.argument("catalog")
+@click.option("-e", "--epsilon", metavar="E", required=True, help="The new total epsilon.")
+@click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
+def raise_total(catalog: str, epsilon: str, note: str) -> int:
+    """Raise the total epsilon of CATALOG, in its file and in its ledger."""
+    from dpsql.dbapi import connection as dbapi
+
+    with blaming_options():
+        total = dbapi.parse_epsilon_text(epsilon, LARGEST_EPSILON)
+        status = dbapi.raise_budget(catalog, total, note)
+    tell_status("raised", status)
+    return 0
+
+
+@click.command(context_settings=SETTINGS)
+@click.argument("catalog")
+@click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
+def migrate(catalog: str, note: str) -> int:
+    """Accept CATALOG as it is now. Earlier charges stay; earlier releases are not reused."""
+    from dpsql.dbapi import connection as dbapi
+
+    with blaming_options():
+        status = dbapi.migrate_ledger(catalog, note)
+    if status is None:
+        tell("the ledger goes by this catalog already; nothing was logged")
+    else:
+        tell_status("migrated", status)
+    return 0
+
+
+@click.command(context_settings=SETTINGS)
+@click.argument("catalog")
+@click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
+def adopt(catalog: str, note: str) -> int:
+    """Accept the ledger of CATALOG at its present place as the newest copy."""
+    from dpsql.dbapi import connection as dbapi
+
+    with blaming_options():
+        status = dbapi.adopt_ledger(catalog, note)
+    tell_status("adopted", status)
+    return 0
+
+
+ACTS: dict[str, click.Command] = {
+    "show": show,
+    "verify": verify,
+    "raise": raise_total,
+    "migrate": migrate,
+    "adopt": adopt,
+}
+
+
+def tell_status(done: str, status: BudgetStatus) -> None:
+    """Tell what a ledger says after an act."""
+    tell(f"{done}: ledger {status.ledger_id}, entry {status.seq}, {status.entries} requests")
+    tell(f"head {status.head}")
+    tell(
+        f"total ε {floor_text(status.total_epsilon, 12)}, "
+        f"remaining ε {floor_text(status.remaining_epsilon, 12)}"
+    )

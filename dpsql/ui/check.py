@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from dpsql.catalog import Table
-    from dpsql.dbapi.checking import Estimate, Figures, Opened
+    from dpsql.dbapi.checking import Figures, NoisyCount, Opened
 
 PRIVATE = "private: exact figures of the data, for the curator alone, not for release"
 MOST_VALUES = 20
@@ -136,7 +136,7 @@ def _tell_estimates(
     return 0
 
 
-def estimate_lines(table: Table, found: Iterable[Estimate]) -> list[str]:
+def estimate_lines(table: Table, found: Iterable[NoisyCount]) -> list[str]:
     """The private estimate of one table as text."""
     rows = {each.columns: each for each in found if not each.units}
     whole = rows.pop(())

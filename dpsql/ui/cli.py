@@ -15,9 +15,9 @@ import click
 
 from dpsql import __version__
 from dpsql.errors import Error, Interrupted
+from dpsql.ui.budget import ACTS, show
 from dpsql.ui.check import check
 from dpsql.ui.connect import blaming_options, open_connection, sit, with_settings
-from dpsql.ui.curate import ACTS, show
 
 if TYPE_CHECKING:
     from dpsql.ui.session import Session
@@ -97,15 +97,16 @@ def query(
 
 
 def _run_texts(session: Session, first: str | None, texts: list[str]) -> int:
+    from dpsql.ui.commands import run_text
     from dpsql.ui.session import Quit
 
     try:
         if first is not None:
-            session.run_text(first)
+            run_text(session, first)
         if not texts:
             return _run_prompt(session)
         for text in texts:
-            session.run_text(text)
+            run_text(session, text)
     except Quit:
         pass
     return session.exit_code

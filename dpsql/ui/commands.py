@@ -1,4 +1,4 @@
-"""The commands of the prompt: one registry from which help and completion are made."""
+"""What is typed: SQL, and the commands, one registry from which help and completion are made."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpsql.errors import ProgrammingError, UsageError, printable
+from dpsql.engine.faults import unexpected
+from dpsql.errors import Error, ProgrammingError, UsageError, printable
 from dpsql.files import open_output
 from dpsql.ui.budget import budget_lines, ledger_grid
 from dpsql.ui.chart import bars_of, draw_bars
 from dpsql.ui.formats import FORMATS, find_format
 from dpsql.ui.session import Quit, Session
-from dpsql.ui.streams import read_text
+from dpsql.ui.streams import is_command, read_text, split_input
 from dpsql.ui.tell import speaks_unicode, tell
+
+MAX_DEPTH = 8
+"""Files that read files that read files: beyond this they are taken to read themselves."""
 
 Action = Callable[[Session, str], None]
 Choices = Callable[[Session], Iterable[str]]
@@ -76,6 +80,42 @@ def run_command(session: Session, line: str) -> None:
     """Run one command line."""
     word, _, argument = line.strip().rstrip(";").partition(" ")
     find_command(word).action(session, argument.strip())
+
+
+def run_text(session: Session, text: str) -> None:
+    """Run a whole text: commands on lines of their own, and between them SQL.
+
+    The statements of each stretch of SQL are answered together, as one workload.
+
+    Raises: dpsql.Error at the first failure when ``bail`` is set.
+    """
+    if session.depth == MAX_DEPTH:
+        raise UsageError("E_INPUT", f"files read each other more than {MAX_DEPTH} deep")
+    session.depth += 1
+    try:
+        for piece in split_input(text):
+            run_piece(session, piece, session.run_script)
+    finally:
+        session.depth -= 1
+
+
+def run_piece(session: Session, piece: str, run: Callable[[str], None]) -> None:
+    """Run one command or stretch of SQL; report its error unless ``bail`` is set."""
+    try:
+        if is_command(piece):
+            run_command(session, piece)
+        elif piece.strip():
+            run(piece)
+    except (Quit, OSError):
+        raise
+    except Error as error:
+        if session.bail:
+            raise
+        session.report(error)
+    except Exception as error:
+        if session.bail:
+            raise unexpected(error) from None
+        session.report(unexpected(error))
 
 
 def _words(argument: str) -> list[str]:
@@ -194,7 +234,7 @@ def read_file(session: Session, argument: str) -> None:
     words = _words(argument)
     if len(words) != 1:
         raise UsageError("E_COMMAND", ".read takes one file")
-    session.run_text(read_text(os.path.expanduser(words[0])))
+    run_text(session, read_text(os.path.expanduser(words[0])))
 
 
 @command(".timer", "[on|off]", ("\\timing",), _on_off)

@@ -1,4 +1,4 @@
-"""What can come next: keywords, tables, columns, declared values and commands."""
+"""The words at the prompt: what can come next, and the colours of what is there."""
 
 from __future__ import annotations
 
@@ -38,6 +38,34 @@ _COMPARED = re.compile(
         (?P<start>'[^']*|\w*)$""",
     re.IGNORECASE | re.VERBOSE,
 )
+
+
+_WORDS = {word.lower() for keyword in KEYWORDS + STARTERS for word in keyword.split()} | {
+    *("by", "on", "join", "values", "options", "null", "workload", "interval", "over", "all"),
+    *("select", "distinct", "union", "using", "with"),
+}
+_CALLS = {name.rstrip("(*)").lower() for name in FUNCTIONS}
+
+_TOKEN = re.compile(
+    r"""(?P<comment>--[^\n]*|/\*.*?(?:\*/|\Z))
+      | (?P<string>'(?:[^']|'')*(?:'|\Z))
+      | (?P<name>"(?:[^"]|"")*(?:"|\Z))
+      | (?P<number>\b\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\b)
+      | (?P<word>[A-Za-z_]\w*)
+      | (?P<other>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+STYLES = {
+    "comment": "class:sql.comment",
+    "string": "class:sql.string",
+    "name": "",
+    "number": "class:sql.number",
+    "keyword": "class:sql.keyword",
+    "function": "class:sql.function",
+    "other": "",
+    "word": "",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +187,17 @@ def complete_command(line: str, session: Session) -> Iterator[Candidate]:
         return
     last = argument.rpartition(" ")[2]
     yield from _starting(entry.choices(session), last, "argument")
+
+
+def tokens(text: str) -> Iterator[tuple[str, str]]:
+    """Yield (kind, text) pairs that together spell the text.
+
+    >>> list(tokens("SELECT 'a'"))
+    [('keyword', 'SELECT'), ('other', ' '), ('string', "'a'")]
+    """
+    for match in _TOKEN.finditer(text):
+        kind, token = match.lastgroup or "other", match.group()
+        if kind == "word":
+            lowered = token.lower()
+            kind = "keyword" if lowered in _WORDS else "function" if lowered in _CALLS else "word"
+        yield kind, token

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dpsql.errors import Error, Interrupted
 from dpsql.files import keep_private, make_folder
 from dpsql.ui.budget import gauge
+from dpsql.ui.commands import run_piece
 from dpsql.ui.grid import floor_text
 from dpsql.ui.session import Quit, Session
 from dpsql.ui.streams import is_command
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import CompleteEvent, Completer, Completion
     from prompt_toolkit.document import Document
+    from prompt_toolkit.formatted_text import StyleAndTextTuples
     from prompt_toolkit.history import History
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+    from prompt_toolkit.lexers import Lexer
 
 WORDS_TO_LEAVE = ("quit", "exit", "quit;", "exit;")
 Reader = Callable[[], str]
@@ -62,12 +65,12 @@ def answer_input(session: Session, text: str) -> None:
     if text.strip().lower() in WORDS_TO_LEAVE:
         raise Quit
     if is_command(text):
-        return session.run_piece(text.strip(), session.run_statement)
+        return run_piece(session, text.strip(), session.run_statement)
     from dpsql.dbapi.connection import split_script
 
     statements, rest = split_script(text)
     for statement in [*statements, rest]:
-        session.run_piece(statement, session.run_statement)
+        run_piece(session, statement, session.run_statement)
         if session.exit_code:
             break
     session.exit_code = 0
@@ -116,7 +119,6 @@ def make_reader(session: Session) -> Reader:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.styles import Style as Colours
 
-    from dpsql.ui.highlight import SqlLexer
     from dpsql.ui.tell import colour_wanted
 
     colours = {
@@ -129,7 +131,7 @@ def make_reader(session: Session) -> Reader:
         "bottom-toolbar": "noreverse ansibrightblack",
     }
     prompt: PromptSession[str] = PromptSession(
-        lexer=SqlLexer(),
+        lexer=_make_lexer(),
         completer=_make_completer(session),
         complete_while_typing=False,
         history=open_history(),
@@ -185,6 +187,26 @@ def _make_bindings() -> KeyBindings:
         event.current_buffer.reset()
 
     return bindings
+
+
+def _make_lexer() -> Lexer:
+    from prompt_toolkit.lexers import Lexer
+
+    from dpsql.ui.complete import STYLES, tokens
+
+    class SqlLexer(Lexer):
+        """Colours SQL; commands of the prompt stay plain."""
+
+        def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
+            lines: list[StyleAndTextTuples] = [[]]
+            for kind, token in tokens(document.text):
+                first, *rest = token.split("\n")
+                lines[-1].append((STYLES[kind], first))
+                for part in rest:
+                    lines.append([(STYLES[kind], part)])
+            return lambda number: lines[number] if number < len(lines) else []
+
+    return SqlLexer()
 
 
 def _make_completer(session: Session) -> Completer:

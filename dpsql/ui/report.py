@@ -1,23 +1,202 @@
-"""One self-contained HTML page about a batch: inline SVG, no scripts, nothing fetched."""
+"""What a batch run hands over beside its tables: summaries, and one page of HTML.
+
+The page is self-contained: inline SVG, no scripts, nothing fetched.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+import re
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
 from dpsql.errors import Error, printable
 from dpsql.ui.chart import Bar, bars_of
-from dpsql.ui.formats import Style, render_html
-from dpsql.ui.grid import Grid, clip, decimals_for, fixed, short
-from dpsql.ui.summary import Answer, Batch, batch_facts, comparison_label
+from dpsql.ui.formats import Style, json_value, render_html, render_markdown
+from dpsql.ui.grid import Grid, clip, decimals_for, fixed, floor_text, short
 
 if TYPE_CHECKING:
-    from dpsql.dbapi.connection import Explanation
+    from dpsql.answer.result import ReceiptInfo
+    from dpsql.dbapi.connection import Explanation, Result
 
+MAX_NAME = 40
 MAX_BARS = 120
 MAX_ROWS = 1000
 LABEL, PLOT, NOTE, LINE = 230, 400, 140, 18
+
+
+@dataclass(frozen=True, slots=True)
+class BatchAnswer:
+    """One statement of a batch with its result and the file that holds it."""
+
+    name: str
+    file: str | None
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch that has been answered."""
+
+    workload: str
+    catalog: str
+    forecast: Explanation
+    answers: tuple[BatchAnswer, ...]
+    remaining: str
+
+    @property
+    def receipt(self) -> ReceiptInfo | None:
+        """The receipt of the request, the same for all its answers."""
+        receipts = [a.result.receipt for a in self.answers if a.result.receipt is not None]
+        return receipts[0] if receipts else None
+
+
+def name_answer(number: int, result: Result) -> str:
+    """Name an answer after its columns, or the first words of its SQL, in safe characters."""
+    words = "_".join(result.columns) if result.columns else result.sql[:200]
+    return f"{number:03d}_{slug(words)}"
+
+
+def slug(text: str) -> str:
+    """Keep letters, digits and single underscores.
+
+    >>> slug("count_star() AS 'né'"), slug("../..")
+    ('count_star_as_n', 'result')
+    """
+    safe = re.sub(r"[^a-z0-9]+", "_", text.lower().replace("select ", "")).strip("_")
+    return safe[:MAX_NAME].strip("_") or "result"
+
+
+def error_range(result: Result) -> dict[str, dict[str, float]]:
+    """Return the least and greatest stddev of every noisy column."""
+    found = {}
+    for name, deviations in zip(result.columns, result.stddev, strict=True):
+        finite = [s for s in deviations or () if s is not None]
+        if finite:
+            found[name] = {"min": min(finite), "max": max(finite)}
+    return found
+
+
+def summary_json(batch: Batch) -> bytes:
+    """Return the summary for programs; budget amounts are decimal text."""
+    forecast = batch.forecast
+    facts = {
+        "workload": batch.workload,
+        "catalog": batch.catalog,
+        "epsilon": floor_text(forecast.epsilon, 17),
+        "delta": floor_text(forecast.delta, 17),
+        "noise": forecast.noise,
+        "method": forecast.method,
+        "free": forecast.free,
+        "forecast_rmse": json_value(forecast.rmse),
+        "comparisons": {
+            comparison_label(name): json_value(rmse) for name, rmse in forecast.comparisons
+        },
+        "remaining_epsilon": batch.remaining,
+        "receipt": _receipt(batch),
+        "statements": [_statement(answer) for answer in batch.answers],
+    }
+    return (json.dumps(facts, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _receipt(batch: Batch) -> dict[str, object] | None:
+    receipt = batch.receipt
+    if receipt is None:
+        return None
+    return {"ledger": receipt.ledger_id, "seq": receipt.seq, "head": receipt.head}
+
+
+def _statement(answer: BatchAnswer) -> dict[str, object]:
+    result = answer.result
+    return {
+        "name": answer.name,
+        "file": answer.file,
+        "sql": result.sql,
+        "rows": len(result.rows),
+        "columns": list(result.columns),
+        "stddev": error_range(result),
+        "biased": result.biased,
+        "notes": list(result.notes),
+    }
+
+
+def summary_markdown(batch: Batch) -> bytes:
+    """Return the summary for people."""
+    forecast = batch.forecast
+    lines = [f"# {printable(batch.workload)}", ""]
+    lines += [f"- {fact}" for fact in batch_facts(batch)]
+    lines += ["", "## Forecast", "", render_markdown(comparison_grid(forecast), Style())]
+    lines += ["## Statements", "", render_markdown(_statements_grid(batch), Style())]
+    lines += notes_lines(batch)
+    return "\n".join(lines).encode()
+
+
+def batch_facts(batch: Batch) -> list[str]:
+    """Return cost, method, remaining budget and receipt, one short text each."""
+    forecast = batch.forecast
+    cost = f"ε {floor_text(forecast.epsilon, 12)}"
+    if forecast.delta:
+        cost += f", δ {floor_text(forecast.delta)}"
+    facts = [
+        f"catalog {printable(batch.catalog)}, {len(batch.answers)} statements",
+        "free: answered from what was already released" if forecast.free else f"charged {cost}",
+        f"{forecast.noise} noise, method {printable(forecast.method)}",
+        f"remaining ε {batch.remaining}",
+    ]
+    receipt = batch.receipt
+    if receipt is not None:
+        facts.append(f"receipt: ledger {receipt.ledger_id}, entry {receipt.seq}")
+        facts.append(f"head of the ledger {receipt.head}")
+    return facts
+
+
+def comparison_grid(forecast: Explanation) -> Grid:
+    """List the expected error of this plan and of the alternatives."""
+    rows: list[tuple[object, ...]] = [("this plan", short(forecast.rmse))]
+    rows += [(comparison_label(name), short(rmse)) for name, rmse in forecast.comparisons]
+    return Grid.exact(("method", "expected RMSE"), ("text", "number"), rows)
+
+
+def comparison_label(name: str) -> str:
+    """Turn the phrase of a comparison into a label.
+
+    >>> comparison_label("with Laplace noise on each query"), comparison_label("is a lower bound")
+    ('Laplace noise on each query', 'lower bound')
+    """
+    return re.sub(r"^(with|is an?) ", "", name)
+
+
+def _statements_grid(batch: Batch) -> Grid:
+    rows: list[tuple[object, ...]] = []
+    for answer in batch.answers:
+        errors = error_range(answer.result)
+        text = "; ".join(f"{n} ±{_span(e['min'], e['max'])}" for n, e in errors.items())
+        text = "; ".join(each for each in (text, "biased" if answer.result.biased else "") if each)
+        where = answer.file or answer.name
+        rows.append((where, len(answer.result.rows), text, " ".join(answer.result.sql.split())))
+    return Grid.exact(
+        ("file", "rows", "stddev", "statement"), ("text", "integer", "text", "text"), rows
+    )
+
+
+def notes_lines(batch: Batch) -> list[str]:
+    """List what has to be said about the answers, each once with the answers it is about."""
+    found: dict[str, list[str]] = {}
+    for answer in batch.answers:
+        for note in answer.result.notes:
+            found.setdefault(note, []).append(answer.name[:3])
+    lines = [
+        f"- {printable(note)}" + (f" ({', '.join(n)})" if len(n) < len(batch.answers) else "")
+        for note, n in found.items()
+    ]
+    return ["## Notes", "", *lines, ""] if lines else []
+
+
+def _span(low: float, high: float) -> str:
+    return short(low) if short(low) == short(high) else f"{short(low)} to {short(high)}"
+
 
 CSS = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
@@ -55,7 +234,7 @@ intervals. All tables come from one estimate and agree with each other.</p>
     return page.encode()
 
 
-def _section(answer: Answer) -> str:
+def _section(answer: BatchAnswer) -> str:
     grid = Grid.of(answer.result)
     shown = Grid(
         grid.columns,
@@ -75,7 +254,7 @@ def _section(answer: Answer) -> str:
     )
 
 
-def _chart(answer: Answer, grid: Grid) -> str:
+def _chart(answer: BatchAnswer, grid: Grid) -> str:
     try:
         name, bars = bars_of(grid, None, answer.result.intervals)
     except Error:

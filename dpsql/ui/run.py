@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING
 from dpsql.errors import UsageError, printable
 from dpsql.ui.formats import FORMATS, Style, encode, find_format
 from dpsql.ui.grid import Grid, floor_text
+from dpsql.ui.report import (
+    Batch,
+    BatchAnswer,
+    name_answer,
+    render_report,
+    summary_json,
+    summary_markdown,
+)
 from dpsql.ui.session import choose_format, list_results, stdout_style
 from dpsql.ui.streams import OutputDirectory, OutputFile, read_text
-from dpsql.ui.summary import Answer, Batch, name_answer, summary_json, summary_markdown
 from dpsql.ui.tell import Progress, tell, tell_cost, tell_note
 
 if TYPE_CHECKING:
@@ -78,8 +85,6 @@ def _deliver(
 ) -> None:
     """Write what was ordered: folder, page, and without a folder the answers to stdout."""
     if report is not None:
-        from dpsql.ui.report import render_report
-
         report.commit(render_report(batch))
     if out is not None:
         _write_folder(out, batch, chosen, order.stddev)
@@ -110,12 +115,12 @@ def _gather(
     chosen: str,
 ) -> Batch:
     extension = find_format(chosen).extension
-    answers: list[Answer] = []
+    answers: list[BatchAnswer] = []
     for result in results:
         if result.kind != "answer" or not result.columns:
             continue
         name = name_answer(len(answers) + 1, result)
-        answers.append(Answer(name, f"{name}.{extension}" if order.out else None, result))
+        answers.append(BatchAnswer(name, f"{name}.{extension}" if order.out else None, result))
     return Batch(
         workload=Path(order.file).name,
         catalog=connection.catalog.path.name,

@@ -12,11 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
-from dpsql.engine.faults import unexpected
 from dpsql.errors import Error, UsageError
 from dpsql.ui.formats import FORMATS, Style, encode, find_format
 from dpsql.ui.grid import Grid
-from dpsql.ui.streams import count_results, is_command, split_input
+from dpsql.ui.streams import count_results
 from dpsql.ui.tell import (
     Progress,
     colour_wanted,
@@ -29,9 +28,6 @@ from dpsql.ui.tell import (
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection, Cursor, Result
-
-
-MAX_DEPTH = 8
 
 
 class Quit(Exception):
@@ -57,42 +53,6 @@ class Session:
     depth: int = 0
     binary_results: int = 0
     told: set[str] = field(default_factory=set)
-
-    def run_text(self, text: str) -> None:
-        """Run a whole text: commands on lines of their own, and between them SQL.
-
-        The statements of each stretch of SQL are answered together, as one workload.
-
-        Raises: dpsql.Error at the first failure when ``bail`` is set.
-        """
-        if self.depth == MAX_DEPTH:
-            raise UsageError("E_INPUT", f"files read each other more than {MAX_DEPTH} deep")
-        self.depth += 1
-        try:
-            for piece in split_input(text):
-                self.run_piece(piece, self.run_script)
-        finally:
-            self.depth -= 1
-
-    def run_piece(self, piece: str, run: Callable[[str], None]) -> None:
-        """Run one command or stretch of SQL; report its error unless ``bail`` is set."""
-        try:
-            if is_command(piece):
-                from dpsql.ui.commands import run_command
-
-                run_command(self, piece)
-            elif piece.strip():
-                run(piece)
-        except (Quit, OSError):
-            raise
-        except Error as error:
-            if self.bail:
-                raise
-            self.report(error)
-        except Exception as error:
-            if self.bail:
-                raise unexpected(error) from None
-            self.report(unexpected(error))
 
     def report(self, error: Error) -> None:
         """Show an error and remember its exit status."""

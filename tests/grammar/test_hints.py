@@ -320,7 +320,10 @@ RULES: list[tuple[str, Follow]] = [
             " ON age BETWEEN lo AND hi"
         ),
     ),
-    (r"list every key once|give each its own name|give each its own alias.*", nothing),
+    (
+        r"(list every key|name the columns) once|give each its own (name|alias.*)",
+        nothing,
+    ),
     (r"use BETWEEN, or join a public table", always(BETWEEN)),
     # options and settings
     (r"write it as digits, such as 0.5 or 5e-1", always("SET epsilon = 0.5", "SET epsilon = 5e-1")),

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.catalog import Catalog
-from dpsql.ui.complete import Vocabulary, complete_sql
-from dpsql.ui.highlight import tokens
+from dpsql.ui.complete import Vocabulary, complete_sql, tokens
 
 CATALOG = """
 [budget]

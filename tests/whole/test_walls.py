@@ -56,9 +56,6 @@ CIRCLES = {
         "dpsql.strategy.symmetric_forecast",
     },
     "Catalog.load is the reader of catalogs": {"dpsql.catalog.catalog", "dpsql.catalog.read"},
-    "a session runs commands, and commands act on a session": {
-        *("dpsql.ui.commands", "dpsql.ui.session"),
-    },
     "open_vault finds the engine, which is a vault": {
         *("dpsql.privacy.vault.vault", "dpsql.privacy.vault.tally", "dpsql.privacy.vault.duckdb"),
         *("dpsql.privacy.vault.encode", "dpsql.privacy.vault.load", "dpsql.privacy.vault.rows"),

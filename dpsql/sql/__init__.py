@@ -1,1 +1,18 @@
+"""SQL text to signed sums of products: stages 1 to 3, functions of the text and the catalog alone.
 
+1. text -> ``Statement``: ``parse`` splits, checks limits and reads our own statements word by word
+   (``lexemes``, ``clauses``, ``synthetic``); the grammar of SELECT is sqlglot's.
+2. ``Statement`` -> ``Query``: ``shape`` finds which SELECTs are made flat (``inline``, ``split``),
+   which are measured (``bind``), and which are the outer shell; ``relations`` reads FROM and JOIN
+   for all of them, ``names`` and ``scope`` resolve names. A measured SELECT has ``keys``,
+   ``conditions`` and ``aggregates`` of ``sums``; ``language`` lists what may be written, ``edges``
+   what fits the declared cells.
+3. ``Query`` -> ``Compiled``: ``products`` writes every answer as a sum of products, conditions by
+   ``evaluate`` on the declared values, keys by ``group``. The outer shell becomes SQL over noisy
+   tables (``expressions``, ``layers``, ``tables``), with slopes by ``derivative`` and whole numbers
+   by ``whole``. ``compose`` walks all three.
+
+Its nouns: a *fragment* is the text of one statement, a *scope* the names of a measured SELECT, a
+*relation* what stands in FROM, a *lookup* public rows joined to a column, a *summand* what one row
+adds to a sum, a *term* a product of matrices, one for each column, and an *answer* a sum of terms.
+"""

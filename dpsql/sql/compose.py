@@ -10,10 +10,9 @@ from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.bind import bind
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.expressions import refuse_rows
-from dpsql.sql.names import PublicRows
 from dpsql.sql.parse import FORM, Statement
 from dpsql.sql.products import Compiler
-from dpsql.sql.relations import Leaf, PrivateRows
+from dpsql.sql.relations import Leaf, PrivateRows, PublicRows
 from dpsql.sql.shape import Shape
 
 

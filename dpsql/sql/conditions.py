@@ -21,8 +21,8 @@ from dpsql.catalog import Column
 from dpsql.errors import Span
 from dpsql.sql.edges import check_constant, check_edges, check_growth, check_literals
 from dpsql.sql.language import check_scalar
-from dpsql.sql.names import Scope
 from dpsql.sql.query import Condition, Coupled, Expression, Query
+from dpsql.sql.scope import Scope
 from dpsql.workload.term import MAX_CELLS, MAX_PRODUCTS, Pattern, too_large
 
 _TESTS = (exp.Predicate, exp.Connector, exp.Not, exp.Boolean)
@@ -53,7 +53,7 @@ def condition(scope: Scope, node: exp.Expr) -> Condition:
     """Bind a condition over one column, or over several at once."""
     if scope.joined:
         return _bound(scope, node)
-    key = (scope.table.name, frozenset(scope.aliases), node)
+    key = (scope.table.name, scope.alias, node)
     found = scope.known.get(key)
     if found is None:
         found = scope.known[key] = _bound(scope, node)

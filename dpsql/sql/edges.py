@@ -23,7 +23,7 @@ from dpsql.catalog import Column
 from dpsql.catalog.domain import PERIODS, Bins, Periods, Values, floor_period
 from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.language import Locate
-from dpsql.sql.literals import PUBLIC
+from dpsql.sql.relations import PUBLIC
 
 _MIRROR: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,

@@ -28,6 +28,8 @@ from dpsql.workload.term import Pattern
 Mask = NDArray[np.bool_]
 
 BATCH = 64
+"""Conditions in one query: 512 over 100 values took .62 s singly, .10 s by 64, .12 s at once."""
+
 _SQL_TYPES = {
     "integer": "BIGINT",
     "number": "DOUBLE",

@@ -15,7 +15,7 @@ from sqlglot import exp
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.edges import check_growth
 from dpsql.sql.language import Locate, check_frame, check_node, check_window
-from dpsql.sql.relations import find_alias
+from dpsql.sql.names import find_alias
 from dpsql.sql.whole import is_whole, marked, settled
 
 MOST_ROWS = 2**62

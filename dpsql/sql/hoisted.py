@@ -10,7 +10,8 @@ from sqlglot import exp
 from dpsql.errors import NotSupportedError
 from dpsql.sql.expressions import sql_of
 from dpsql.sql.language import Locate
-from dpsql.sql.relations import Known, Names
+from dpsql.sql.names import Names
+from dpsql.sql.relations import Known
 from dpsql.sql.whole import marked
 
 MAX_LEFT = 5_000

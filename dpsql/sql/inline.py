@@ -13,10 +13,11 @@ from typing import Any, NoReturn
 
 from sqlglot import exp
 
-from dpsql.errors import NotSupportedError, ProgrammingError, printable
+from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.conditions import conjuncts
-from dpsql.sql.language import Locate
-from dpsql.sql.relations import Field, Names, PrivateRows, column_of, find_alias, renamed_fields
+from dpsql.sql.language import Locate, refuse
+from dpsql.sql.names import Names, find_alias
+from dpsql.sql.relations import Element, Field, Join, PrivateRows, column_of, renamed_fields
 
 MAX_SIZE = 20_000
 """Most nodes of a SELECT after all names are replaced."""
@@ -36,14 +37,12 @@ _HINT = "a sub-query over private rows may project, filter and compute; aggregat
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Element:
-    """One element of FROM as it is written: public rows where ``rows`` is None."""
+class Source:
+    """One element of FROM, public rows where ``rows`` is None, and the names of its columns."""
 
-    alias: str
-    node: exp.Expr
+    element: Element
     rows: PrivateRows | None
-    columns: tuple[str, ...]
-    join: exp.Join | None
+    columns: tuple[str, ...] = ()
 
 
 class Flat:
@@ -54,7 +53,7 @@ class Flat:
 
     def __init__(
         self,
-        sources: Sequence[Element],
+        sources: Sequence[Source],
         locate: Locate,
         literals: Callable[[exp.Expr], list[exp.Expr] | None],
     ) -> None:
@@ -71,22 +70,19 @@ class Flat:
         for number, source in enumerate(sources):
             self.add(source, rows, number)
 
-    def add(self, source: Element, rows: Element, number: int) -> None:
+    def add(self, source: Source, rows: Source, number: int) -> None:
         """Add one element of FROM; public rows are joined to the private ones."""
         own = source is rows
+        element, join = source.element, source.element.join
         if own:
-            fields = self.rows.fields
-            fields = renamed_fields(fields, _alias(source.node), self.locate)
+            fields = renamed_fields(self.rows.fields, _alias(element.node), self.locate)
         else:
-            alias, table = self.fresh(source)
+            alias, table = self.fresh(element)
             fields = tuple(Field(name, column_of(name, alias)) for name in source.columns)
-        self.names.add(source.alias, fields, source.node)
-        join = source.join
+        self.names.add(element.alias, fields, element.node)
         side = "" if join is None else self.side(join, number)
-        if join is not None and side == "LEFT" and own:
-            self.refuse(join, "E_JOIN", "private rows on the outer side of a join")
-        if join is not None and side == "RIGHT" and not own:
-            self.refuse(join, "E_JOIN", "private rows on the outer side of a join")
+        if join is not None and side == ("LEFT" if own else "RIGHT"):
+            self.refuse(join.node, "E_JOIN", "private rows on the outer side of a join")
         if own and number > 0:
             # what stood before is public rows: they are joined to the private ones instead
             assert join is not None
@@ -97,27 +93,24 @@ class Flat:
             if join is not None:
                 self.condition(join, clause, number, side)
 
-    def side(self, join: exp.Join, number: int) -> str:
-        side, kind = str(join.side or "").upper(), str(join.kind or "").upper()
-        if join.args.get("method") or kind not in ("", "INNER", "CROSS", "OUTER"):
-            self.refuse(join, "E_JOIN", f"{join.args.get('method') or kind} JOIN")
-        if side == "FULL" or (side == "RIGHT" and number > 1):
-            self.refuse(join, "E_JOIN", f"this {side} JOIN")
-        if join.args.get("using") and side:
-            self.refuse(join, "E_JOIN", "an outer join by USING", "write ON left = right")
-        return side
+    def side(self, join: Join, number: int) -> str:
+        if not join.is_plain:
+            self.refuse(join.node, "E_JOIN", f"{join.method or join.kind} JOIN")
+        if join.side == "FULL" or (join.side == "RIGHT" and number > 1):
+            self.refuse(join.node, "E_JOIN", f"this {join.side} JOIN")
+        if join.using and join.side:
+            self.refuse(join.node, "E_JOIN", "an outer join by USING", "write ON left = right")
+        return join.side
 
-    def condition(self, join: exp.Join, clause: exp.Join, number: int, side: str) -> None:
+    def condition(self, join: Join, clause: exp.Join, number: int, side: str) -> None:
         """The condition of a join, over the flat names."""
         if side:
             clause.set("side", side)
-        tests = []
-        if join.args.get("on") is not None:
-            tests.append(self.resolve(join.args["on"]))
-        for name in join.args.get("using") or []:
+        tests = [] if join.on is None else [self.resolve(join.on)]
+        for name in join.using:
             left, right = (
-                self.names.find(exp.column(name.name, alias))
-                for alias in (self.names.sources[0][0], self.names.sources[number][0])
+                self.names.find(exp.column(name.name, self.names.sources[place][0]))
+                for place in (0, number)
             )
             assert left is not None
             assert right is not None
@@ -147,13 +140,7 @@ class Flat:
         return alias, table
 
     def refuse(self, node: Any, code: str, what: str, hint: str = _HINT) -> NoReturn:
-        first = node[0] if isinstance(node, list) else node
-        raise NotSupportedError(
-            code,
-            f"{what} is not supported",
-            hint=hint,
-            span=self.locate(first) if isinstance(first, exp.Expr) else None,
-        )
+        refuse(node, code, what, hint, self.locate)
 
     def resolve(self, node: exp.Expr, items: Sequence[exp.Expr] = ()) -> exp.Expr:
         """A copy of ``node`` over the flat names; ``items`` are select items to find aliases in.

@@ -9,10 +9,13 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.edges import check_edges
-from dpsql.sql.names import Scope
+from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.query import Expression
+from dpsql.sql.scope import Scope
 
 MAX_SETS = 256
+"""Most grouping sets, as CUBE of eight keys has: each is a marginal with axes of its own."""
+
 Sets = tuple[tuple[int, ...], ...]
 
 UNCERTAINTY = ("dp_stddev", "dp_interval_low", "dp_interval_high")
@@ -102,22 +105,19 @@ class Keys:
         """Follow a position or an alias in GROUP BY to the select item it names."""
         items = self.tree.expressions
         if isinstance(node, exp.Literal) and not node.is_string:
-            position = int(node.name) if node.name.isdigit() else 0
-            if not 1 <= position <= len(items):
+            position = position_of(node, len(items))
+            if position is None:
                 raise ProgrammingError(
                     "E_GROUP_BY",
                     f"GROUP BY {node.name}: there are {len(items)} select items",
                     hint="GROUP BY 1 is the first of them",
                     span=self.scope.locate(node),
                 )
-            return items[position - 1].unalias()  # type: ignore[no-any-return]
-        if isinstance(node, exp.Column) and not node.table:
-            name = node.name.casefold()
-            if name not in self.scope.table.columns and self.scope.find_public(node) is None:
-                for item in items:
-                    if isinstance(item, exp.Alias) and item.alias.casefold() == name:
-                        return item.this  # type: ignore[no-any-return]
-        return node
+            return items[position].unalias()  # type: ignore[no-any-return]
+        if not isinstance(node, exp.Column) or node.name.casefold() in self.scope.table.columns:
+            return node
+        found = find_alias(items, node) if self.scope.find_public(node) is None else None
+        return found or node
 
     def key(self, node: exp.Expr) -> Expression:
         if node.find(exp.AggFunc) is not None:

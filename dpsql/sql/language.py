@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import NoReturn
 
 from sqlglot import exp
 
 from dpsql.errors import Error, NotSupportedError, ProgrammingError, Span, printable
+from dpsql.sql.lexemes import Fragment
 
 Locate = Callable[[exp.Expr], Span]
+"""Says where in the text a part of a statement stands."""
 
 _BINARY = {"this", "expression"}
 _UNARY = {"this"}
@@ -217,6 +220,13 @@ def check_window(node: exp.Expr, locate: Locate) -> None:
             raise _refuse(node, f"{_title(node, locate)} with {key.upper()}", locate, "E_WINDOW")
 
 
+def refuse(value: object, code: str, what: str, hint: str | None, locate: Locate) -> NoReturn:
+    """Refuse a clause, or a part of one, by name. Raises: NotSupportedError."""
+    node = value[0] if isinstance(value, list) else value
+    span = locate(node) if isinstance(node, exp.Expr) else None
+    raise NotSupportedError(code, f"{what} is not supported", hint=hint, span=span)
+
+
 def written_name(node: exp.Expr, locate: Locate) -> str:
     """The name of a function as the user wrote it; the parser may know it by another."""
     span = locate(node)
@@ -345,3 +355,13 @@ def check_frame(node: exp.Window, locate: Locate) -> None:
 
 def _is_share(node: exp.Expr) -> bool:
     return isinstance(node, exp.Literal) and not node.is_string and 0 <= float(node.name) <= 1
+
+
+def locate(node: exp.Expr, fragment: Fragment) -> Span:
+    """The span of text that ``node`` was parsed from, as well as the parser remembers it."""
+    metas = [part.meta for part in node.walk() if "start" in part.meta]
+    if not metas:
+        parent = node.parent
+        return locate(parent, fragment) if parent is not None else fragment.span(0, 1)
+    start = min(meta["start"] for meta in metas)
+    return fragment.span(start, max(meta["end"] for meta in metas) + 1)

@@ -17,8 +17,8 @@ from dpsql.sql.expressions import Expressions, is_text, is_window, refuse_rows, 
 from dpsql.sql.inline import default_name
 from dpsql.sql.keys import UNCERTAINTY, Keys
 from dpsql.sql.language import check_node
-from dpsql.sql.names import Scope
 from dpsql.sql.query import Output, Running, Shell
+from dpsql.sql.scope import Scope
 from dpsql.sql.whole import is_whole, marked
 
 

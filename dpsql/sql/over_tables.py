@@ -16,7 +16,8 @@ from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.expressions import Expressions, has_aggregates, sql_of, total
 from dpsql.sql.hoisted import Hoisted, refuse
 from dpsql.sql.language import Locate, check_aggregate, check_node
-from dpsql.sql.relations import Known, Names
+from dpsql.sql.names import Names
+from dpsql.sql.relations import Known
 from dpsql.sql.whole import is_whole, marked, settled
 
 

@@ -40,6 +40,7 @@ from dpsql.sql.query import (
 from dpsql.workload.term import Pattern, Polynomial, Term, gather, normalise, refuse_pattern
 
 MAX_RESULT_CELLS = 1_000_000
+"""Most numbers of a result, which is held and encoded as a whole."""
 
 
 class Compiler:

@@ -1,19 +1,112 @@
-"""What stands in FROM: rows of a private table, rows of a public one, or a table of the shell."""
+"""What stands in FROM: its elements as they are written, and the relations that they stand for.
+
+A relation is rows of a private table, a SELECT that is measured, a public table or a table of the
+outer shell. The one reader of FROM and JOIN is ``read_from``; who is given its elements says which
+of them work there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import NoReturn, TypeAlias
+import datetime as dt
+import difflib
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NoReturn, TypeAlias
 
 from sqlglot import exp
 
-from dpsql.catalog import Table
+from dpsql.catalog import Catalog, Table
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.language import Locate
-from dpsql.sql.names import suggest
 from dpsql.sql.query import Query
 from dpsql.sql.whole import INTEGERS
+
+PublicRows = Callable[[Table], dict[str, tuple[str, list[Any]]]]
+"""Reads a public table: column name to its DuckDB type and values."""
+
+_KINDS = {"", "INNER", "CROSS", "OUTER"}
+_CLAUSES = {"sample": ("E_SAMPLE", "sampling"), "joins": ("E_JOIN", "a nested join")}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Join:
+    """How an element of FROM is joined to those before it.
+
+    ``method`` is NATURAL, ASOF or POSITIONAL, ``side`` LEFT, RIGHT or FULL where rows without a
+    match stay; ``using`` are the columns that both have, ``on`` is the condition.
+    """
+
+    node: exp.Join
+    method: str
+    side: str
+    kind: str
+    using: tuple[exp.Expr, ...]
+    on: exp.Expr | None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its rows are the pairs of rows that meet the condition."""
+        return not self.method and self.kind in _KINDS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Element:
+    """One element of FROM as it is written: its alias, and the join that adds it."""
+
+    alias: str
+    node: exp.Expr
+    join: Join | None = None
+
+
+def read_from(select: exp.Expr) -> tuple[Element, ...]:
+    """The elements of the FROM clause of a SELECT, in the order written."""
+    clause = select.args.get("from_")
+    joins = select.args.get("joins") or []
+    if clause is None:
+        return ()
+    written = [(clause.this, None), *((join.this, _read_join(join)) for join in joins)]
+    return tuple(Element(node.alias_or_name.casefold(), node, join) for node, join in written)
+
+
+def _read_join(join: exp.Join) -> Join:
+    method, side, kind = join.args.get("method") or "", join.side or "", join.kind or ""
+    using = tuple(join.args.get("using") or ())
+    return Join(join, str(method), side.upper(), kind.upper(), using, join.args.get("on"))
+
+
+def find_clause(
+    node: exp.Expr, known: Collection[str] = ("this", "alias", "db", "catalog")
+) -> tuple[str, str, Any] | None:
+    """The first clause of an element of FROM that is not ``known``: its code, name and value."""
+    for key, value in node.args.items():
+        if value and key not in known:
+            return *_CLAUSES.get(key, ("E_STATEMENT", key.strip("_").upper())), value
+    return None
+
+
+def find_table(catalog: Catalog, node: exp.Table, others: Sequence[str], locate: Locate) -> Table:
+    """The table of the catalog that a name in FROM stands for; ``others`` would work there, too.
+
+    Raises: ProgrammingError (E_UNKNOWN_TABLE).
+    """
+    table = catalog.tables.get(node.name.casefold())
+    if table is None or node.args.get("db"):
+        full = ".".join(part.name for part in node.parts)
+        known = [*(each.name for each in catalog.tables.values()), *others]
+        raise ProgrammingError(
+            "E_UNKNOWN_TABLE",
+            f"there is no table {printable(full)!r} in the catalog",
+            hint=_suggest_table(node, known),
+            span=locate(node),
+        )
+    return table
+
+
+def rows_of(values: exp.Values) -> list[list[exp.Expr]]:
+    """The rows of a VALUES list as they are written."""
+    return [row.expressions if isinstance(row, exp.Tuple) else [row] for row in values.expressions]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,120 +226,6 @@ class Known:
 Relation: TypeAlias = PrivateRows | Leaf | PublicTable | Known
 
 
-@dataclass
-class Names:
-    """What the names of one SELECT stand for."""
-
-    locate: Locate
-    sources: list[tuple[str, tuple[Field, ...]]] = field(default_factory=list)
-    shared: dict[str, exp.Expr] = field(default_factory=dict)
-    parent: Names | None = None
-
-    def add(self, alias: str, fields: Sequence[Field], node: exp.Expr) -> None:
-        """Add a source; two of one name are refused."""
-        if alias and alias in (known for known, _ in self.sources):
-            raise ProgrammingError(
-                "E_UNKNOWN_TABLE",
-                f"two tables in FROM are named {printable(alias)!r}",
-                hint="give each its own alias: FROM a AS one JOIN a AS two",
-                span=self.locate(node),
-            )
-        self.sources.append((alias, tuple(fields)))
-
-    def find(self, column: exp.Column, last: int | None = None) -> exp.Expr | None:
-        """What a column stands for, None for an unqualified name that no source has.
-
-        ``last`` looks at the first sources alone.
-        Raises: ProgrammingError (E_UNKNOWN_TABLE, E_UNKNOWN_COLUMN).
-        """
-        name, qualifier = column.name.casefold(), column.table.casefold()
-        sources = self.sources[:last]
-        if column.args.get("db"):
-            self.refuse_table(column, ".".join(part.name for part in column.parts[:-1]))
-        if not qualifier and name in self.shared:
-            return self.shared[name].copy()
-        if qualifier:
-            named = [fields for alias, fields in sources if alias == qualifier]
-            if not named:
-                self.refuse_table(column, column.table)
-            sources = [(qualifier, named[0])]
-        found = [each for _, fields in sources for each in _named(fields, name)]
-        if len(found) > 1:
-            raise ProgrammingError(
-                "E_UNKNOWN_COLUMN",
-                f"column {printable(column.name)!r} is ambiguous",
-                hint=f"write {printable(sources[0][0] or 'table')}.{printable(column.name)}, "
-                "and give columns of one table different names",
-                span=self.locate(column),
-            )
-        if not found and qualifier:
-            self.refuse_column(column)
-        return found[0].value.copy() if found else None
-
-    def refuse_column(self, column: exp.Column) -> NoReturn:
-        """Refuse a name that nothing in this SELECT has."""
-        if self.parent is not None:
-            self.parent.refuse_correlation(column)
-        known = [each.name for _, fields in self.sources for each in fields if not each.hidden]
-        raise ProgrammingError(
-            "E_UNKNOWN_COLUMN",
-            f"there is no column {printable(column.sql('duckdb', comments=False))!r} here",
-            hint=suggest(column.name, known, "columns"),
-            span=self.locate(column),
-        )
-
-    def refuse_table(self, column: exp.Column, name: str) -> NoReturn:
-        if self.parent is not None:
-            self.parent.refuse_correlation(column)
-        raise ProgrammingError(
-            "E_UNKNOWN_TABLE",
-            f"there is no table {printable(name)!r} in this statement",
-            hint=suggest(name, [alias for alias, _ in self.sources if alias], "tables"),
-            span=self.locate(column),
-        )
-
-    def refuse_correlation(self, column: exp.Column) -> None:
-        """Refuse a column of a sub-query that belongs to the SELECT around it."""
-        name, qualifier = column.name.casefold(), column.table.casefold()
-        for alias, fields in self.sources:
-            if qualifier in ("", alias) and any(f.name.casefold() == name for f in fields):
-                raise ProgrammingError(
-                    "E_SUBQUERY",
-                    f"the sub-query depends on {printable(column.name)} of the SELECT around it",
-                    hint="join the two on their keys instead",
-                    span=self.locate(column),
-                )
-        if self.parent is not None:
-            self.parent.refuse_correlation(column)
-
-    def star(self, node: exp.Expr) -> list[Field]:
-        """The columns that ``*`` or ``table.*`` stand for, hidden ones among them."""
-        out: list[Field] = []
-        merged: set[str] = set()
-        qualifier = node.table.casefold() if isinstance(node, exp.Column) else ""
-        if qualifier and qualifier not in (alias for alias, _ in self.sources):
-            assert isinstance(node, exp.Column)
-            self.refuse_table(node, node.table)
-        for alias, fields in self.sources:
-            if qualifier in ("", alias):
-                for each in fields:
-                    name = each.name.casefold()
-                    if name in self.shared and not qualifier:
-                        if name in merged:
-                            continue
-                        merged.add(name)
-                        out.append(Field(each.name, self.shared[name].copy()))
-                    else:
-                        out.append(Field(each.name, each.value.copy(), each.hidden))
-        return out
-
-
-def _named(fields: Sequence[Field], name: str) -> list[Field]:
-    """The columns of one source with a name; what is hidden yields to what is written."""
-    found = [each for each in fields if each.name.casefold() == name]
-    return [each for each in found if not each.hidden] or found
-
-
 def renamed(names: Sequence[str], alias: exp.Expr | None, locate: Locate) -> list[str]:
     """Column names after those of an alias such as ``t(a, b)``.
 
@@ -271,16 +250,104 @@ def renamed_fields(
     return tuple(f if f.hidden else Field(next(shown), f.value) for f in fields)
 
 
-def find_alias(items: Sequence[exp.Expr], node: exp.Column) -> exp.Expr | None:
-    """What an unqualified name stands for as the alias of a select item."""
-    for item in items:
-        named = isinstance(item, exp.Alias) and item.alias.casefold() == node.name.casefold()
-        if named and not node.table:
-            inner: exp.Expr = item.this
-            return inner
-    return None
-
-
 def column_of(name: str, table: str) -> exp.Column:
     """A column by the exact names of itself and its table."""
     return exp.column(exp.to_identifier(name, quoted=True), exp.to_identifier(table, quoted=True))
+
+
+def _suggest_table(node: exp.Table, known: list[str]) -> str:
+    """The hint for a table that is not known: a name with a schema is never right."""
+    for name in known:
+        if node.args.get("db") and name.casefold() == node.name.casefold():
+            return f"write {name} alone: tables of a catalog are in no schema"
+    return suggest(node.name, known, "tables")
+
+
+def suggest(name: str, known: list[str], kind: str) -> str:
+    """The hint for a name that is not known: the nearest one, or all."""
+    near = difflib.get_close_matches(name.casefold(), [k.casefold() for k in known], n=1)
+    if near:
+        return f"did you mean {next(k for k in known if k.casefold() == near[0])}?"
+    return f"{kind}: {', '.join(known[:20])}{', ...' if len(known) > 20 else ''}"
+
+
+PUBLIC = "public"
+"""The mark of a literal that stands for a public value rather than for text of a statement."""
+
+
+def as_literal(value: Any) -> exp.Expr | None:
+    """A public value as a literal, None where it cannot be written as one.
+
+    >>> as_literal(-3).sql(), as_literal("it's").sql()
+    ('-3', "'it''s'")
+    """
+    if value is None:
+        return exp.null()
+    if isinstance(value, bool):
+        return exp.Boolean(this=value)
+    if isinstance(value, Decimal):
+        value = int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, int | float):
+        if not math.isfinite(value):
+            return None
+        number = exp.Literal.number(repr(abs(value)))
+        return exp.Neg(this=number) if value < 0 else number
+    if isinstance(value, str):
+        text = exp.Literal.string(value)
+        text.meta[PUBLIC] = True
+        return text
+    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        day = exp.Literal.string(value.isoformat())
+        return exp.Cast(this=day, to=exp.DataType(this=exp.DType.DATE))
+    return None
+
+
+def as_values(rows: Sequence[Sequence[Any]], names: Sequence[str], alias: str) -> exp.Expr | None:
+    """Public rows as a VALUES list with names, None where a value cannot be written."""
+    written = [[as_literal(value) for value in row] for row in rows]
+    if any(value is None for row in written for value in row):
+        return None
+    columns = [exp.to_identifier(name, quoted=True) for name in names]
+    return exp.Values(
+        expressions=[exp.Tuple(expressions=row) for row in written],
+        alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True), columns=columns),
+    )
+
+
+def read_literal(node: exp.Expr, refuse: Callable[[exp.Expr], NoReturn]) -> Any:
+    """The value of a literal in a VALUES list; ``refuse`` says no to anything else."""
+    inner = node.unnest()
+    if isinstance(inner, exp.Null):
+        return None
+    if isinstance(inner, exp.Boolean):
+        return bool(inner.this)
+    if isinstance(inner, exp.Neg):
+        value = read_literal(inner.this, refuse)
+        if isinstance(value, int | float):
+            return -value
+    day = isinstance(inner, exp.Cast) and inner.to.this == exp.DType.DATE
+    inner = inner.this if day else inner
+    if isinstance(inner, exp.Literal):
+        try:
+            if day:
+                return dt.date.fromisoformat(inner.name)
+            if inner.is_string:
+                return inner.name
+            return int(inner.name) if inner.name.isdigit() else float(inner.name)
+        except ValueError:
+            pass
+    refuse(node)
+
+
+def common_type(values: Sequence[Any]) -> str:
+    """The DuckDB type of a column of literals."""
+    known = {type(value) for value in values if value is not None}
+    for kinds, name in (
+        ({bool}, "BOOLEAN"),
+        ({int}, "BIGINT"),
+        ({int, float}, "DOUBLE"),
+        ({dt.date}, "DATE"),
+    ):
+        if known and known <= kinds:
+            return name
+    return "VARCHAR"

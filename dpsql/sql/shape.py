@@ -7,30 +7,35 @@ first SELECT that aggregates them is measured; everything around it is the outer
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from sqlglot import exp
 
-from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
+from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sql.bind import bind
 from dpsql.sql.expressions import has_aggregates
-from dpsql.sql.inline import Element, Flat
+from dpsql.sql.inline import Flat, Source
+from dpsql.sql.language import locate, refuse
 from dpsql.sql.layers import Layers
-from dpsql.sql.literals import as_literal, as_values
-from dpsql.sql.names import PublicRows, locate, suggest_table
+from dpsql.sql.names import Names, fields_of
 from dpsql.sql.over_tables import Placed, TableExpressions
 from dpsql.sql.parse import Statement, parse_view
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import (
-    Field,
+    Element,
     Known,
     Leaf,
-    Names,
     PrivateRows,
+    PublicRows,
     PublicTable,
     Relation,
     Trait,
+    as_literal,
+    as_values,
     column_of,
+    find_clause,
+    find_table,
+    read_from,
     renamed,
     renamed_fields,
 )
@@ -72,7 +77,7 @@ class Shape:
         return locate(node, self.statement.fragment)
 
     def refuse(self, node: exp.Expr, code: str, what: str, hint: str) -> NoReturn:
-        raise NotSupportedError(code, f"{what} is not supported", hint=hint, span=self.locate(node))
+        refuse(node, code, what, hint, self.locate)
 
     def relation(self, node: exp.Expr, env: Env, around: Names | None = None) -> Relation:
         """What a query, a table or a list of values in FROM stands for."""
@@ -94,9 +99,7 @@ class Shape:
     def parenthesis(self, node: exp.Subquery, env: Env, around: Names | None) -> Relation:
         """A query in parentheses, which may have an order of its own."""
         env = self.opened(node, env)
-        for key, value in node.args.items():
-            if value and key not in ("this", "alias", "with_", "order", "limit", "offset"):
-                self.refuse_clause(node, key, value)
+        self.check_clauses(node, ("this", "alias", "with_", "order", "limit", "offset"))
         found = self.relation(node.this, env, around)
         return self.ordered(node, found)
 
@@ -172,38 +175,23 @@ class Shape:
 
     def table(self, node: exp.Table, env: Env) -> Relation:
         """A table of FROM by name: a CTE, a table of the catalog or a view."""
-        for key, value in node.args.items():
-            if value and key not in ("this", "alias", "db", "catalog"):
-                self.refuse_clause(node, key, value)
+        self.check_clauses(node, ("this", "alias", "db", "catalog"))
         name = node.name.casefold()
         if not node.args.get("db"):
             if name in env:
                 return self.read(env[name])
             if name not in self.catalog.tables and name in self.catalog.views:
                 return self.view(node, name)
-        table = self.catalog.tables.get(name)
-        if table is None or node.args.get("db"):
-            full = ".".join(part.name for part in node.parts)
-            known = [t.name for t in self.catalog.tables.values()]
-            known += [*(v.name for v in self.catalog.views.values()), *env]
-            raise ProgrammingError(
-                "E_UNKNOWN_TABLE",
-                f"there is no table {printable(full)!r} in the catalog",
-                hint=suggest_table(node, known),
-                span=self.locate(node),
-            )
+        others = [*(view.name for view in self.catalog.views.values()), *env]
+        table = find_table(self.catalog, node, others, self.locate)
         if table.public:
             return PublicTable(table, node)
         alias = node.alias_or_name
-        names = [column.name for column in table.columns.values()]
-        fields = [Field(each, column_of(each, alias)) for each in names]
-        unit = table.unit.column
-        if unit is not None and unit.casefold() not in table.columns:
-            fields.append(Field(unit, column_of(unit, alias), hidden=True))
+        fields = fields_of(table, lambda column: column_of(column, alias))
         source = exp.Table(this=node.this.copy())
         source.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
         used = frozenset({alias.casefold()})
-        return PrivateRows(source, (), (), tuple(fields), used, plain=True)
+        return PrivateRows(source, (), (), fields, used, plain=True)
 
     def view(self, node: exp.Table, name: str) -> Relation:
         """A view of the catalog; its parts are located where the statement names it."""
@@ -223,11 +211,13 @@ class Shape:
         self.reading.discard(name)
         return found
 
-    def refuse_clause(self, node: exp.Expr, key: str, value: Any) -> NoReturn:
-        known = {"sample": ("E_SAMPLE", "sampling"), "joins": ("E_JOIN", "a nested join")}
-        code, what = known.get(key, ("E_STATEMENT", key.strip("_").upper()))
-        first = value[0] if isinstance(value, list) else value
-        self.refuse(first if isinstance(first, exp.Expr) else node, code, what, _JOINS)
+    def check_clauses(self, node: exp.Expr, known: tuple[str, ...]) -> None:
+        """Refuse what follows a table or parentheses and is not ``known``."""
+        found = find_clause(node, known)
+        if found is not None:
+            code, what, value = found
+            first = value[0] if isinstance(value, list) else value
+            self.refuse(first if isinstance(first, exp.Expr) else node, code, what, _JOINS)
 
     def combine(self, node: exp.SetOperation, env: Env, around: Names | None) -> Relation:
         """UNION, INTERSECT and EXCEPT of aggregated results."""
@@ -251,32 +241,28 @@ class Shape:
     def select(self, node: exp.Select, env: Env, around: Names | None) -> Relation:
         """A SELECT over rows, over tables of the shell, or over nothing."""
         inner = self.opened(node, env)
-        clause = node.args.get("from_")
-        joins = node.args.get("joins") or []
-        parts: list[tuple[exp.Expr, exp.Join | None]] = []
-        if clause is not None:
-            parts = [(clause.this, None), *((join.this, join) for join in joins)]
-        found = [(part, join, self.relation(part, inner)) for part, join in parts]
-        private = [each for each in found if isinstance(each[2], PrivateRows)]
+        found = [(each, self.relation(each.node, inner)) for each in read_from(node)]
+        private = [each for each, relation in found if isinstance(relation, PrivateRows)]
         if len(private) > 1:
-            self.refuse(private[1][0], "E_JOIN", "a join of two private tables", _JOINS)
+            self.refuse(private[1].node, "E_JOIN", "a join of two private tables", _JOINS)
         if private:
             return self.over_rows(node, found, inner)
         placed = []
-        for part, join, relation in found:
-            known = self.tables.known(self.aliased(relation, part.args.get("alias")))
+        for each, relation in found:
+            known = self.tables.known(self.aliased(relation, each.node.args.get("alias")))
             columns = tuple(trait.name for trait in known.traits)
-            placed.append(Placed(part.alias_or_name.casefold(), part, known, columns, join))
+            join = None if each.join is None else each.join.node
+            placed.append(Placed(each.alias, each.node, known, columns, join))
         return self.shell(node, placed, inner, around)
 
     def over_rows(
         self,
         node: exp.Select,
-        found: list[tuple[exp.Expr, exp.Join | None, Relation]],
+        found: list[tuple[Element, Relation]],
         env: Env,
     ) -> Relation:
         """A SELECT over rows of a private table: inlined, or measured if it aggregates."""
-        sources = [self.source(part, join, relation) for part, join, relation in found]
+        sources = [self.source(each, relation) for each, relation in found]
         flat = Flat(sources, self.locate, lambda query: self.literals(query, env))
         aggregated = has_aggregates(node) or bool(node.args.get("group"))
         if not aggregated and not node.args.get("having"):
@@ -293,16 +279,19 @@ class Shape:
             known = self.tables.known(self.leaf(flat.aggregate(inner), node))
             columns = tuple(trait.name for trait in known.traits)
             return self.shell(outer, [Placed("", node, known, columns, None)], env, None)
-        plain = all(isinstance(each.node, exp.Table) and self.is_plain(each) for each in sources)
+        plain = all(
+            isinstance(each.element.node, exp.Table) and self.is_plain(each) for each in sources
+        )
         if plain and not any(query is not node for query in node.find_all(exp.Query)):
             copy = node.copy()
             copy.set("with_", None)
             return self.leaf(copy, node)
         return self.leaf(flat.aggregate(node), node)
 
-    def is_plain(self, source: Element) -> bool:
+    def is_plain(self, source: Source) -> bool:
         """Whether an element of FROM is a table of the catalog as it is."""
-        return source.rows is None or source.rows.plain
+        is_table = isinstance(source.element.node, exp.Table)
+        return is_table and (source.rows is None or source.rows.plain)
 
     def leaf(self, tree: exp.Select, node: exp.Expr) -> Leaf:
         statement = self.statement
@@ -310,25 +299,24 @@ class Shape:
         query = bind(tree, statement.fragment, self.catalog, self.tables.public, clips, cut=cut)
         return Leaf(query, node)
 
-    def source(self, part: exp.Expr, join: exp.Join | None, relation: Relation) -> Element:
+    def source(self, element: Element, relation: Relation) -> Source:
         """One element of the FROM clause of a SELECT over private rows."""
-        alias = part.alias_or_name.casefold()
+        part = element.node
         if isinstance(relation, PrivateRows):
-            return Element(alias, part, relation, (), join)
+            return Source(element, relation)
         named = part.args.get("alias") is not None and part.args["alias"].args.get("columns")
         if isinstance(relation, PublicTable) and relation.node is part and not named:
-            return Element(alias, part, None, tuple(self.tables.public(relation.table)), join)
+            return Source(element, None, tuple(self.tables.public(relation.table)))
         if isinstance(part, exp.Values):
-            names = tuple(column.name for column in named or [])
-            return Element(alias, part, None, names, join)
+            return Source(element, None, tuple(column.name for column in named or []))
         known = self.tables.known(self.aliased(relation, part.args.get("alias")))
         if known.private:
             self.refuse(part, "E_JOIN", "a join of aggregated results to private rows", _JOINS)
         columns = tuple(trait.name for trait in known.traits)
-        values = as_values(self.tables.rows_of(known), columns, alias)
+        values = as_values(self.tables.rows_of(known), columns, element.alias)
         if values is None:
             self.refuse(part, "E_JOIN", "this sub-query beside private rows", _JOINS)
-        return Element(alias, values, None, columns, join)
+        return Source(replace(element, node=values), None, columns)
 
     def literals(self, query: exp.Expr, env: Env) -> list[exp.Expr] | None:
         """The values of a sub-query over public tables; None if it is over private ones."""

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from dpsql.sql.expressions import has_aggregates
 from dpsql.sql.inline import Flat, aliased, default_name
-from dpsql.sql.relations import find_alias
+from dpsql.sql.names import find_alias, position_of
 
 _SHELL = ("having", "qualify", "order", "limit", "offset")
 _DP = ("dp_stddev", "dp_interval_low", "dp_interval_high")
@@ -45,10 +45,10 @@ class _Split:
 
     def key(self, node: exp.Expr) -> exp.Expr:
         """A grouping key with positions and aliases written out."""
-        if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
-            position = int(node.name)
-            if 1 <= position <= len(self.items):
-                found: exp.Expr = self.items[position - 1].unalias()
+        if isinstance(node, exp.Literal) and not node.is_string:
+            position = position_of(node, len(self.items))
+            if position is not None:
+                found: exp.Expr = self.items[position].unalias()
                 return found.copy()
         if isinstance(node, exp.Column) and self.flat.names.find(node) is None:
             item = find_alias(self.items, node)

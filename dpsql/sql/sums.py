@@ -18,12 +18,16 @@ from dpsql.errors import NotSupportedError, ProgrammingError, Span
 from dpsql.sql.conditions import condition, negation
 from dpsql.sql.edges import check_constant, check_growth
 from dpsql.sql.language import check_scalar
-from dpsql.sql.names import Scope
 from dpsql.sql.query import Condition, Expression, Summand
+from dpsql.sql.scope import Scope
 from dpsql.workload.term import Polynomial
 
 MAX_SUMMANDS = 64
+"""Most products of a sum: every one is measured as a term of its own."""
+
 MAX_DEGREE = 2
+"""Highest power of a measure: what its nodes carry is enough for squares, which variances need."""
+
 MINUS_ONE = Expression(None, "-1", Span("", 0, 0))
 
 

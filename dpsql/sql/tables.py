@@ -15,7 +15,7 @@ from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.compiled import Select, cell_kinds
 from dpsql.sql.expressions import refuse_rows, sql_of
 from dpsql.sql.language import Locate, check_scalar
-from dpsql.sql.names import PublicRows
+from dpsql.sql.names import Names
 from dpsql.sql.over_tables import TableExpressions, place_of
 from dpsql.sql.products import MAX_RESULT_CELLS, Compiler
 from dpsql.sql.query import Influence, Output, Outside, PublicCells, Shell
@@ -23,7 +23,7 @@ from dpsql.sql.relations import (
     Field,
     Known,
     Leaf,
-    Names,
+    PublicRows,
     PublicTable,
     Relation,
     Slope,

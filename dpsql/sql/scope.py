@@ -1,0 +1,244 @@
+"""The names of a SELECT that is measured: columns of one private table, and of public rows."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from sqlglot import exp
+
+from dpsql.catalog import Column, Table
+from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
+from dpsql.sql.clauses import Clips, Cut
+from dpsql.sql.edges import check_growth, undeclared
+from dpsql.sql.language import PARTIAL, check_scalar, locate, refuse
+from dpsql.sql.lexemes import Fragment
+from dpsql.sql.names import Names, unknown_table
+from dpsql.sql.query import Condition, Expression
+from dpsql.sql.relations import as_literal, suggest
+from dpsql.sql.whole import INTEGERS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joined:
+    """Public rows in FROM: their column names and types, and the private column they fit.
+
+    ``keep`` says that private rows without a match stay; ``tests`` are what joins them.
+    """
+
+    alias: str
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    keep: bool
+    span: Span
+    carrier: str | None = None
+    tests: tuple[exp.Expr, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scope:
+    """What the names in a measured SELECT stand for: ``joined`` are first among its sources.
+
+    ``where`` are its conditions but for those that join public rows. ``clips`` are the contribution
+    bounds of aggregates, by where they stand in the text, ``cut`` says where a column is clipped
+    in all of them. ``known`` are conditions that were bound before, by table, alias and tree.
+    """
+
+    fragment: Fragment
+    table: Table
+    alias: str
+    names: Names
+    joined: tuple[Joined, ...]
+    clips: Clips
+    cut: Cut | None
+    known: dict[Hashable, Condition]
+    where: tuple[exp.Expr, ...] = ()
+
+    def clip_of(self, node: exp.Expr) -> tuple[float, float] | None:
+        """The contribution bounds written after the argument of an aggregate."""
+        if not self.clips or node.this is None:
+            return None
+        end = self.locate(node.this).end
+        start = self.locate(node.this).start
+        text = self.fragment.text
+        for place, bounds in self.clips.items():
+            if start < place and not text[end:place].strip(" \t\r\n)"):
+                return bounds
+        return None
+
+    def cut_of(self, column: Column) -> tuple[float, float] | None:
+        """The bounds of the column whose values are clipped in the whole statement."""
+        here = (self.table.name.casefold(), column.name.casefold())
+        if self.cut is None or here != (self.cut.table, self.cut.column):
+            return None
+        bounds = column.number_bounds
+        assert bounds is not None
+        return float(bounds[0]), min(float(bounds[1]), self.cut.level)
+
+    def locate(self, node: exp.Expr) -> Span:
+        """The span of text that ``node`` was parsed from, as well as the parser remembers it."""
+        return locate(node, self.fragment)
+
+    def refuse(self, value: object, code: str, what: str, hint: str | None = None) -> NoReturn:
+        """Refuse a clause by name."""
+        hint = hint or "one private table with WHERE, GROUP BY, HAVING, ORDER BY, LIMIT works"
+        refuse(value, code, what, hint, self.locate)
+
+    def columns(self, node: exp.Expr) -> dict[str, Column]:
+        """The private columns that ``node`` depends on, by case-folded name."""
+        found = {}
+        for reference in node.find_all(exp.Column):
+            column = self.find_column(reference)
+            found[column.name.casefold()] = column
+        return found
+
+    def find_column(
+        self, reference: exp.Column, *, measure: bool = False, summed: bool = False
+    ) -> Column:
+        """The private column a reference depends on: its own, or the one public rows fit.
+
+        Raises: ProgrammingError (E_UNKNOWN_TABLE, E_UNKNOWN_COLUMN, E_DOMAIN).
+        """
+        public = self.find_public(reference)
+        if public is not None:
+            assert public[0].carrier is not None
+            return self.table.columns[public[0].carrier]
+        name, qualifier = reference.name, reference.table
+        column = self.table.columns.get(name.casefold())
+        if qualifier and qualifier.casefold() != self.alias:
+            known = sorted([self.alias, *(each.alias for each in self.joined)])
+            raise unknown_table(qualifier, known, self.locate(reference))
+        if column is None and self.is_unit(reference):
+            raise NotSupportedError(
+                "E_DOMAIN",
+                f"{printable(name)} is the privacy unit: it can be counted and nothing else",
+                hint=f"COUNT(DISTINCT {printable(name)}) works",
+                span=self.locate(reference),
+            )
+        if column is None:
+            declared = [c.name for c in self.table.columns.values()]
+            raise ProgrammingError(
+                "E_UNKNOWN_COLUMN",
+                f"there is no column {printable(name)!r} in table {self.table.name}",
+                hint=suggest(name, declared, "columns"),
+                span=self.locate(reference),
+            )
+        if column.domain is None and not (measure and column.bounds is not None):
+            if summed:
+                raise ProgrammingError(
+                    "E_NO_BOUNDS",
+                    f"column {column.name} has no bounds: one row could change its sum by anything",
+                    hint=f"declare bounds = [lowest, highest] for {column.name} in the catalog",
+                    span=self.locate(reference),
+                )
+            reason = "is a measure with bounds" if column.bounds else "has no declared domain"
+            raise ProgrammingError(
+                "E_DOMAIN",
+                f"column {column.name} {reason}: it cannot be used in a predicate or GROUP BY",
+                hint="declare a domain (or bins) for it in the catalog",
+                span=self.locate(reference),
+            )
+        return column
+
+    def find_public(self, reference: exp.Column) -> tuple[Joined, int] | None:
+        """The public column a reference names, if it names one.
+
+        Raises: ProgrammingError (E_UNKNOWN_COLUMN) for a name that stands for several columns.
+        """
+        merged = not reference.table and reference.name.casefold() in self.names.shared
+        place = self.names.place(reference) if self.joined and not merged else None
+        if place is None or place[0] == len(self.joined):
+            return None
+        return self.joined[place[0]], place[1]
+
+    def is_public(self, reference: exp.Column) -> bool:
+        """Whether a reference names a column of public rows."""
+        return self.find_public(reference) is not None
+
+    def is_integer(self, reference: exp.Column) -> bool:
+        """Whether a column holds integers to SQL; truth values count as such."""
+        public = self.find_public(reference)
+        if public is not None:
+            return public[0].types[public[1]] in INTEGERS
+        column = self.table.columns.get(reference.name.casefold())
+        return column is not None and column.type in ("integer", "boolean")
+
+    def written_out(self, node: exp.Expr) -> Iterator[exp.Expr]:
+        """A node as it is, or for every public row with the values of that row in it.
+
+        Nothing where it depends on public rows alone.
+        """
+        found = {id(r): self.find_public(r) for r in node.find_all(exp.Column)}
+        joined = next((each[0] for each in found.values() if each is not None), None)
+        if joined is None:
+            yield node
+        if joined is None or None not in found.values():
+            return
+        used = sorted({each[1] for each in found.values() if each is not None})
+        for row in dict.fromkeys(tuple(row[k] for k in used) for row in joined.rows):
+            yield self.with_values(node, dict(zip(used, row, strict=True)))
+
+    def with_values(self, node: exp.Expr, values: dict[int, Any]) -> exp.Expr:
+        """A copy of a node with the values of one public row instead of its columns."""
+        tree = exp.paren(node.copy())
+        for reference in list(tree.find_all(exp.Column)):
+            public = self.find_public(reference)
+            if public is not None:
+                value = values[public[1]]
+                reference.replace(as_literal(value) or exp.Literal.string(str(value)))
+        tree.parent = node.parent
+        return tree
+
+    def is_unit(self, reference: exp.Column) -> bool:
+        """Whether a name is that of the column of the privacy unit."""
+        unit, alias = self.table.unit.column, reference.table.casefold()
+        named = unit is not None and reference.name.casefold() == unit.casefold()
+        return named and alias in ("", self.alias)
+
+    def single_column(self, node: exp.Expr, code: str, what: str, instead: str) -> Column | None:
+        """The one column that ``node`` depends on, or None; refuse two."""
+        check_scalar(node, self.locate)
+        columns = self.columns(node)
+        if len(columns) > 1:
+            listed = ", ".join(sorted(column.name for column in columns.values()))
+            raise NotSupportedError(
+                code,
+                f"{what} is not supported ({listed})",
+                hint=instead,
+                span=self.locate(node),
+            )
+        only = next(iter(columns.values()), None)
+        check_growth(only, node, self.locate)
+        return only
+
+    def expression(self, column: Column | None, node: exp.Expr) -> Expression:
+        """Render ``node`` over the name ``v``; partial functions must not give NaN."""
+        if column is None:
+            return Expression(None, self.render(node), self.locate(node))
+        absent = undeclared(column, node, self.is_public)
+        name = column.name.casefold()
+        return Expression(name, self.render(node), self.locate(node), undeclared=absent)
+
+    def render(self, node: exp.Expr) -> str:
+        """SQL over ``v`` and the public columns ``p0``, ``p1``, ...."""
+        tree = node.copy()
+        for reference in list(tree.find_all(exp.Column)):
+            public = self.find_public(reference)
+            value = exp.column("v" if public is None else f"p{public[1]}")
+            if reference is tree:
+                tree = value
+            else:
+                reference.replace(value)
+        for partial in list(tree.find_all(*PARTIAL)):
+            text = partial.sql("duckdb", comments=False)
+            guarded = exp.Var(
+                this=f"(CASE WHEN isnan(CAST({text} AS DOUBLE)) THEN error('not a number') "
+                f"ELSE {text} END)"
+            )
+            if partial is tree:
+                tree = guarded
+            elif partial.find_ancestor(*PARTIAL) is None:
+                partial.replace(guarded)
+        return str(tree.sql("duckdb", comments=False, copy=False))

@@ -15,7 +15,7 @@ from sqlglot import exp
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.edges import check_growth
 from dpsql.sql.language import Locate, check_frame, check_node, check_window
-from dpsql.sql.names import find_alias
+from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.whole import is_whole, marked, settled
 
 MOST_ROWS = 2**62
@@ -196,10 +196,10 @@ class Expressions(ABC):
             self.refuse(item, "E_ORDER_BY", f"ORDER BY {printable(item.this.name)}", "ORDER BY 1")
 
     def column_at(self, items: Sequence[P], node: exp.Literal) -> P:
-        position = int(node.name) if node.name.isdigit() else 0
-        if not 1 <= position <= len(items):
+        position = position_of(node, len(items))
+        if position is None:
             self.refuse_position(node, len(items))
-        return items[position - 1]
+        return items[position]
 
     def ordered(self, node: exp.Expr) -> exp.Expr:
         """In ORDER BY the alias of a select item comes before a column of that name."""

@@ -37,7 +37,7 @@ _HINT = "a sub-query over private rows may project, filter and compute; aggregat
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Source:
+class FlatSource:
     """One element of FROM, public rows where ``rows`` is None, and the names of its columns."""
 
     element: Element
@@ -53,7 +53,7 @@ class Flat:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[FlatSource],
         locate: Locate,
         literals: Callable[[exp.Expr], list[exp.Expr] | None],
     ) -> None:
@@ -70,7 +70,7 @@ class Flat:
         for number, source in enumerate(sources):
             self.add(source, rows, number)
 
-    def add(self, source: Source, rows: Source, number: int) -> None:
+    def add(self, source: FlatSource, rows: FlatSource, number: int) -> None:
         """Add one element of FROM; public rows are joined to the private ones."""
         own = source is rows
         element, join = source.element, source.element.join

@@ -16,24 +16,24 @@ from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.expressions import Expressions, has_aggregates, sql_of, total
 from dpsql.sql.hoisted import Hoisted, refuse
 from dpsql.sql.language import Locate, check_aggregate, check_node
-from dpsql.sql.names import Names
-from dpsql.sql.relations import Known
+from dpsql.sql.names import Names, position_of
+from dpsql.sql.relations import Element, Field, Known
 from dpsql.sql.whole import is_whole, marked, settled
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placed:
-    """One table of FROM: the alias it has there, its column names and the join that adds it."""
+    """One element of FROM, and the table of the shell that it stands for."""
 
-    alias: str
-    node: exp.Expr
+    element: Element
     table: Known
-    columns: tuple[str, ...]
-    join: exp.Join | None
 
-    def column(self, number: int, index: int) -> exp.Column:
-        """Column ``index`` as one of table ``number`` of FROM."""
-        return marked(exp.column(f"x{number}_{index}"), self.table.traits[index].is_whole)
+    def fields(self, number: int) -> list[Field]:
+        """Its columns as those of table ``number`` of FROM."""
+        return [
+            Field(trait.name, marked(exp.column(f"x{number}_{index}"), trait.is_whole))
+            for index, trait in enumerate(self.table.traits)
+        ]
 
 
 class TableExpressions(Expressions):
@@ -258,15 +258,15 @@ class GroupExpressions(TableExpressions):
     def item_at(self, node: exp.Literal) -> exp.Expr:
         """The select item at a position in GROUP BY."""
         items = self.select.expressions
-        position = int(node.name) if node.name.isdigit() else 0
-        if not 1 <= position <= len(items):
+        position = position_of(node, len(items))
+        if position is None:
             raise ProgrammingError(
                 "E_GROUP_BY",
                 f"GROUP BY {node.name}: there are {len(items)} select items",
                 hint=f"write a name, or a position from 1 to {len(items)}",
                 span=self.locate(node),
             )
-        found: exp.Expr = items[position - 1].unalias()
+        found: exp.Expr = items[position].unalias()
         return found
 
 

@@ -14,7 +14,7 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sql.bind import bind
 from dpsql.sql.expressions import has_aggregates
-from dpsql.sql.inline import Flat, Source
+from dpsql.sql.inline import Flat, FlatSource
 from dpsql.sql.language import locate, refuse
 from dpsql.sql.layers import Layers
 from dpsql.sql.names import Names, fields_of
@@ -114,8 +114,7 @@ class Shape:
             return found
         known = self.tables.known(found)
         select = exp.Select(expressions=[exp.Star()], **clauses)
-        columns = tuple(trait.name for trait in known.traits)
-        return self.shell(select, [Placed("", node, known, columns, None)], {}, None)
+        return self.shell(select, [Placed(Element("", node), known)], {}, None)
 
     def opened(self, node: exp.Expr, env: Env) -> Env:
         """The names that WITH adds."""
@@ -250,9 +249,7 @@ class Shape:
         placed = []
         for each, relation in found:
             known = self.tables.known(self.aliased(relation, each.node.args.get("alias")))
-            columns = tuple(trait.name for trait in known.traits)
-            join = None if each.join is None else each.join.node
-            placed.append(Placed(each.alias, each.node, known, columns, join))
+            placed.append(Placed(each, known))
         return self.shell(node, placed, inner, around)
 
     def over_rows(
@@ -277,8 +274,7 @@ class Shape:
         if needs_split(node):
             inner, outer = split(flat, node)
             known = self.tables.known(self.leaf(flat.aggregate(inner), node))
-            columns = tuple(trait.name for trait in known.traits)
-            return self.shell(outer, [Placed("", node, known, columns, None)], env, None)
+            return self.shell(outer, [Placed(Element("", node), known)], env, None)
         plain = all(
             isinstance(each.element.node, exp.Table) and self.is_plain(each) for each in sources
         )
@@ -288,7 +284,7 @@ class Shape:
             return self.leaf(copy, node)
         return self.leaf(flat.aggregate(node), node)
 
-    def is_plain(self, source: Source) -> bool:
+    def is_plain(self, source: FlatSource) -> bool:
         """Whether an element of FROM is a table of the catalog as it is."""
         is_table = isinstance(source.element.node, exp.Table)
         return is_table and (source.rows is None or source.rows.plain)
@@ -299,16 +295,16 @@ class Shape:
         query = bind(tree, statement.fragment, self.catalog, self.tables.public, clips, cut=cut)
         return Leaf(query, node)
 
-    def source(self, element: Element, relation: Relation) -> Source:
+    def source(self, element: Element, relation: Relation) -> FlatSource:
         """One element of the FROM clause of a SELECT over private rows."""
         part = element.node
         if isinstance(relation, PrivateRows):
-            return Source(element, relation)
+            return FlatSource(element, relation)
         named = part.args.get("alias") is not None and part.args["alias"].args.get("columns")
         if isinstance(relation, PublicTable) and relation.node is part and not named:
-            return Source(element, None, tuple(self.tables.public(relation.table)))
+            return FlatSource(element, None, tuple(self.tables.public(relation.table)))
         if isinstance(part, exp.Values):
-            return Source(element, None, tuple(column.name for column in named or []))
+            return FlatSource(element, None, tuple(column.name for column in named or []))
         known = self.tables.known(self.aliased(relation, part.args.get("alias")))
         if known.private:
             self.refuse(part, "E_JOIN", "a join of aggregated results to private rows", _JOINS)
@@ -316,7 +312,7 @@ class Shape:
         values = as_values(self.tables.rows_of(known), columns, element.alias)
         if values is None:
             self.refuse(part, "E_JOIN", "this sub-query beside private rows", _JOINS)
-        return Source(replace(element, node=values), None, columns)
+        return FlatSource(replace(element, node=values), None, columns)
 
     def literals(self, query: exp.Expr, env: Env) -> list[exp.Expr] | None:
         """The values of a sub-query over public tables; None if it is over private ones."""

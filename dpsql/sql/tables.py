@@ -5,7 +5,6 @@ The bound is a function of public facts: declared keys, and conditions that set 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +12,7 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.compiled import Select, cell_kinds
+from dpsql.sql.conditions import conjuncts
 from dpsql.sql.expressions import refuse_rows, sql_of
 from dpsql.sql.language import Locate, check_scalar
 from dpsql.sql.names import Names
@@ -20,7 +20,7 @@ from dpsql.sql.over_tables import TableExpressions, place_of
 from dpsql.sql.products import MAX_RESULT_CELLS, Compiler
 from dpsql.sql.query import Influence, Output, Outside, PublicCells, Shell
 from dpsql.sql.relations import (
-    Field,
+    Join,
     Known,
     Leaf,
     PublicRows,
@@ -29,6 +29,7 @@ from dpsql.sql.relations import (
     Slope,
     Trait,
     renamed,
+    rows_of,
 )
 
 MAX_SELECTS = 32
@@ -140,7 +141,7 @@ class Tables:
 
     def values(self, node: exp.Values) -> Known:
         """A VALUES list as a table of the shell."""
-        rows = [r.expressions if isinstance(r, exp.Tuple) else [r] for r in node.expressions]
+        rows = rows_of(node)
         width = len(rows[0])
         for row in rows:
             if len(row) != width:
@@ -252,8 +253,6 @@ MAX_ROWS = 1_000_000
 Place = tuple[int, int]
 Keys = tuple[frozenset[Place], ...]
 
-_INNER = ("", "INNER", "CROSS", "OUTER")
-_SIDES = ("LEFT", "RIGHT", "FULL")
 _NUMBERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "FLOAT"}
 
 
@@ -282,19 +281,19 @@ class Joins:
         """
         found = From("(SELECT 0 AS i) AS a0", 1, (frozenset(),))
         for number, each in enumerate(self.sources):
-            fields = [Field(name, each.column(number, k)) for k, name in enumerate(each.columns)]
-            self.names.add(each.alias, fields, each.node)
+            self.names.add(each.element.alias, each.fields(number), each.element.node)
             own = tuple(frozenset((number, k) for k in keys) for keys in each.table.unique)
-            if each.join is None:
+            join = each.element.join
+            if join is None:
                 found = From(f"{each.table.name} AS a{number}", each.table.rows, own)
             else:
-                found = self.add(found, number, own, each.join)
+                found = self.add(found, number, own, join)
         return found
 
-    def add(self, before: From, number: int, own: Keys, join: exp.Join) -> From:
+    def add(self, before: From, number: int, own: Keys, join: Join) -> From:
         """Join one more table; where a key of one side is met, its rows match at most once."""
         clause, equal = self.on(join, number)
-        side = str(join.side or "").upper()
+        side = join.side
         left = any(keys <= {a for a, _ in equal} for keys in before.unique)
         right = any(keys <= {b for _, b in equal} for keys in own)
         here = self.sources[number].table
@@ -309,7 +308,7 @@ class Joins:
                 "E_TOO_LARGE",
                 f"the join could have {rows:,} rows",
                 hint=f"join on all keys of one side; at most {MAX_ROWS:,} rows",
-                span=self.locate(join),
+                span=self.locate(join.node),
             )
         unique = [one | two for one in before.unique for two in own][:8]
         if right and side in ("", "LEFT"):
@@ -319,16 +318,13 @@ class Joins:
         text = f"{before.sql} {side or 'INNER'} JOIN {here.name} AS a{number} ON {clause}"
         return From(text, rows, () if side == "FULL" else tuple(unique))
 
-    def on(self, join: exp.Join, number: int) -> tuple[str, list[tuple[Place, Place]]]:
+    def on(self, join: Join, number: int) -> tuple[str, list[tuple[Place, Place]]]:
         """The condition of a join, and the pairs of columns it sets equal."""
-        side, kind = str(join.side or "").upper(), str(join.kind or "").upper()
-        if join.args.get("method") or kind not in _INNER or side not in ("", *_SIDES):
-            self.expressions.refuse(
-                join, "E_JOIN", f"{join.args.get('method') or kind or side} JOIN"
-            )
+        if not join.is_plain:
+            self.expressions.refuse(join.node, "E_JOIN", f"{join.method or join.kind} JOIN")
         tests: list[exp.Expr] = []
         pairs = []
-        for name in join.args.get("using") or []:
+        for name in join.using:
             reference = exp.column(name.name)
             reference.meta.update(name.meta)
             known = self.names.find(reference, number)
@@ -337,12 +333,13 @@ class Joins:
                 self.names.refuse_column(reference)
             tests.append(exp.EQ(this=known, expression=right))
             both = exp.Coalesce(this=known.copy(), expressions=[right.copy()])
-            merged = {"FULL": both, "RIGHT": right.copy()}.get(side, known.copy())
+            merged = {"FULL": both, "RIGHT": right.copy()}.get(join.side, known.copy())
             self.names.shared[name.name.casefold()] = merged
-        if join.args.get("on") is not None:
-            if join.args["on"].find(exp.Query):
-                self.expressions.refuse(join, "E_SUBQUERY", "a sub-query in ON", "test it in WHERE")
-            tests += _conjuncts(join.args["on"], lambda node: self.expressions.rewrite(node))
+        if join.on is not None:
+            if join.on.find(exp.Query):
+                what = "a sub-query in ON"
+                self.expressions.refuse(join.node, "E_SUBQUERY", what, "test it in WHERE")
+            tests += [self.expressions.rewrite(test) for test in conjuncts(join.on)]
         texts = []
         for test in tests:
             self.expressions.chosen |= self.expressions.mentions_noise(test)
@@ -380,10 +377,3 @@ def _qualified(tree: exp.Expr) -> exp.Expr:
         if place is not None:
             column.replace(exp.column(f"c{place[1]}", f"a{place[0]}"))
     return out
-
-
-def _conjuncts(node: exp.Expr, rewrite: Callable[[exp.Expr], exp.Expr]) -> list[exp.Expr]:
-    inner = node.unnest()
-    if isinstance(inner, exp.And):
-        return [*_conjuncts(inner.this, rewrite), *_conjuncts(inner.expression, rewrite)]
-    return [rewrite(node)]

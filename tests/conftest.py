@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
 
 DEMO = Path(__file__).parent.parent / "demo_data"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_is_left_open() -> Iterator[None]:
+    """Fail at the end when a connection to DuckDB outlives the test that opened it."""
+    yield
+    gc.collect()
+    left = [each for each in gc.get_objects() if isinstance(each, duckdb.DuckDBPyConnection)]
+    assert left == [], "held by a module, a parameter or a fault kept with its traceback"
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -24,8 +24,8 @@ from tests.audit.lower_bound import epsilon_lower_bound
 Row = tuple[str | None, float | None, str | None]
 SALT = b"0123456789abcdef" * 2
 ALPHA = 1e-3
-LIMIT = 2
-"""Rows that one unit may have."""
+LIMIT = 4
+"""Rows that one unit may have: a charge for one instead is epsilon 4 instead of 1."""
 
 CATALOG = """
 [budget]
@@ -192,7 +192,7 @@ def statement(place: Path, sql: str, by_unit: bool = False, runs: int = 500) -> 
     a unit with more depends on the folder.
     """
     base = [(f"{who}{i}", x, g) for i, (who, x, g) in enumerate(crowd(2, 12))]
-    new: list[Row] = [("new", 1.0, "a")] * (5 if by_unit else 1)
+    new: list[Row] = [("new", 1.0, "a")] * (3 * LIMIT if by_unit else 1)
     bounds = []
     for attempt in range(2):
         answers = []

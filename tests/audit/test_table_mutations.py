@@ -46,6 +46,19 @@ def caught(check: Callable[[], None], *also: type[Exception]) -> None:
         check()
 
 
+def caught_from_outside(check: Callable[[Path], None], place: Path) -> None:
+    """Assert that an audit of random answers finds something, at the third time at the latest.
+
+    With the faults planted here one time misses it less than once in 150.
+    """
+    for attempt in range(3):
+        try:
+            check(place / str(attempt))
+        except AssertionError:
+            return
+    pytest.fail("not found")
+
+
 def unbounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep all rows of every unit."""
     monkeypatch.setattr(Queue, "bound", lambda self, inside: inside)
@@ -76,7 +89,7 @@ def test_rows_of_a_unit_clipped_after_counting(
 
 def test_units_not_bounded_seen_from_outside(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unbounded(monkeypatch)
-    caught(lambda: tables.statement(quick, tables.GROUPS, by_unit=True))
+    caught_from_outside(lambda place: tables.statement(place, tables.GROUPS, by_unit=True), quick)
 
 
 def test_any_number_passes_the_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +260,7 @@ def test_half_the_noise_in_a_statement(
         return discrete_laplace(bits, scale / 2, size)
 
     monkeypatch.setitem(SAMPLERS, "laplace", half)
-    caught(lambda: tables.statement(quick, sql, runs=600))
+    caught_from_outside(lambda place: tables.statement(place, sql), quick)
 
 
 def test_the_number_of_rows_of_a_unit_forgotten_in_the_noise(
@@ -258,4 +271,6 @@ def test_the_number_of_rows_of_a_unit_forgotten_in_the_noise(
 
     monkeypatch.setattr(Part, "scales", property(narrow))
     monkeypatch.setattr(measure, "check_cost", lambda *_: None)
-    caught(lambda: tables.statement(quick, tables.GROUPS, by_unit=True, runs=600))
+    caught_from_outside(
+        lambda place: tables.statement(place, tables.GROUPS, by_unit=True, runs=300), quick
+    )

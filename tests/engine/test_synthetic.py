@@ -487,10 +487,10 @@ def settled(connection: Connection, state: str) -> None:
         again.execute("SELECT COUNT(*) FROM people", epsilon=1)
 
 
-@pytest.mark.parametrize("fault", [RuntimeError("row 17"), KeyboardInterrupt()])
-def test_a_run_that_dies_stores_nothing(world: Connection, fault: BaseException) -> None:
+@pytest.mark.parametrize("fault", [RuntimeError, KeyboardInterrupt])
+def test_a_run_that_dies_stores_nothing(world: Connection, fault: type[BaseException]) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise fault
+        raise fault("row 17")
 
     with (
         mock.patch.object(Looks, "measure", fail),

@@ -143,8 +143,10 @@ def test_a_release_that_is_not_stored_is_found(
     assert said == "entry 1 is released, its release stored: False"
 
 
-@pytest.mark.parametrize("fault", [RuntimeError("x"), SystemError("y"), ZeroDivisionError()])
-def test_what_a_library_makes_of_an_interrupt_is_one(adult: Connection, fault: Exception) -> None:
+@pytest.mark.parametrize("fault", [RuntimeError, SystemError, ZeroDivisionError])
+def test_what_a_library_makes_of_an_interrupt_is_one(
+    adult: Connection, fault: type[Exception]
+) -> None:
     def library(*_: object) -> None:
         try:
             signal.raise_signal(signal.SIGINT)

@@ -170,15 +170,14 @@ class Scope:
 
         Nothing where it depends on public rows alone.
         """
-        found = {id(r): self.find_public(r) for r in node.find_all(exp.Column)}
-        joined = next((each[0] for each in found.values() if each is not None), None)
-        if joined is None:
+        found = [self.find_public(reference) for reference in node.find_all(exp.Column)]
+        public = [each for each in found if each is not None]
+        if not public:
             yield node
-        if joined is None or None not in found.values():
-            return
-        used = sorted({each[1] for each in found.values() if each is not None})
-        for row in dict.fromkeys(tuple(row[k] for k in used) for row in joined.rows):
-            yield self.with_values(node, dict(zip(used, row, strict=True)))
+        elif None in found:
+            used = sorted({index for _, index in public})
+            for row in dict.fromkeys(tuple(row[k] for k in used) for row in public[0][0].rows):
+                yield self.with_values(node, dict(zip(used, row, strict=True)))
 
     def with_values(self, node: exp.Expr, values: dict[int, Any]) -> exp.Expr:
         """A copy of a node with the values of one public row instead of its columns."""

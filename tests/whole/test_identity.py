@@ -18,8 +18,6 @@ ALLOWED = {
     "workload/workload.py": "operators that the products, or the cache itself, hold",
     "privacy/sensitivity.py": "candidates, pieces and operators that the cache itself holds",
     "privacy/truth.py": "pieces that the cache itself holds",
-    "sql/names.py": "nodes of one tree, all held by it",
-    "sql/sources.py": "relations of one statement, all held by its scope",
 }
 """Modules that call ``id``, and why an id cannot be taken for another object's there."""
 

@@ -24,7 +24,6 @@ from dpsql.privacy.measure import Vaults, measure
 from dpsql.privacy.vault.tally import axis_of_cells, tally_rows
 from dpsql.privacy.vault.vault import Counts
 from dpsql.search.select import select
-from dpsql.strategy.solve import estimate
 from dpsql.workload.cells import Cells, Resolution
 from dpsql.workload.workload import Product, Workload
 
@@ -90,7 +89,7 @@ def main() -> None:
             (measured,) = measure(plan, receipt, vaults)
         ledger.close()
     with timed(f"reconstruct {measured.values[0].size:.3g} rows"):
-        found = estimate(part, measured.values)
+        found = part.estimate(measured.values)
     with timed("answer a two-way marginal"):
         ranges = workload.products[0].factors
         answer = found.answer(Product({"a": ranges["a"], "b": ranges["b"]}))

@@ -14,7 +14,6 @@ from dpsql.answer.synthetics import Synthetic
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request
 from dpsql.sealed import Sealed
-from dpsql.strategy.solve import estimate
 from dpsql.workload.target import Readings
 
 TIE = 1e-6
@@ -88,7 +87,7 @@ def shown_ratio(
     if not any(_derives(request, index) for index in range(len(request.statements))):
         return 0.0
     estimates = {
-        index: estimate(part, values)
+        index: part.estimate(values)
         for index, (part, values) in enumerate(
             zip(known.release.plan.parts, known.release.values, strict=True)
         )

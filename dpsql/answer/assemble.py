@@ -22,8 +22,7 @@ from dpsql.answer.synthetics import Synthetic
 from dpsql.plan.request import Request
 from dpsql.sealed import Sealed
 from dpsql.sql.compiled import Answer, Compiled, Select
-from dpsql.strategy.kinds import AnyForecast
-from dpsql.strategy.solve import AnyEstimate
+from dpsql.strategy.base import Estimate, Forecast
 from dpsql.workload.layout import Place
 from dpsql.workload.target import Reading, Readings, notes_of, reading_covariance, reading_variances
 
@@ -79,7 +78,7 @@ def _find(totals: Floats, rank: float) -> int:
 def assemble_results(
     request: Request,
     readings: Readings,
-    estimates: Mapping[int, AnyEstimate],
+    estimates: Mapping[int, Estimate],
     cost: CostInfo | None,
     receipt: ReceiptInfo | None,
     sealed: Sealed,
@@ -151,8 +150,8 @@ def _ask_models(
 def find_errors(
     request: Request,
     readings: Readings,
-    estimates: Mapping[int, AnyEstimate],
-    other: tuple[Readings, Mapping[int, AnyForecast]],
+    estimates: Mapping[int, Estimate],
+    other: tuple[Readings, Mapping[int, Forecast]],
     noise: str,
     sealed: Sealed,
     synthetics: Mapping[str, Synthetic],
@@ -175,7 +174,7 @@ def find_errors(
 
 
 def read_variances(
-    request: Request, readings: Readings, forecasts: Mapping[int, AnyForecast]
+    request: Request, readings: Readings, forecasts: Mapping[int, Forecast]
 ) -> dict[Place, Floats]:
     """The variance of every number that is read off a release, in result order."""
     variances: dict[Place, Floats] = {}
@@ -197,7 +196,7 @@ def _asked(request: Request) -> dict[Place, Answer]:
 
 
 def read_answers(
-    request: Request, readings: Readings, estimates: Mapping[int, AnyEstimate]
+    request: Request, readings: Readings, estimates: Mapping[int, Estimate]
 ) -> dict[Place, Floats]:
     """The answers, in result order."""
     answers: dict[Place, Floats] = {}
@@ -225,7 +224,7 @@ def _fill(
     answers: Mapping[Place, Floats],
     variances: Mapping[Place, Floats],
     readings: Readings,
-    forecasts: Mapping[int, AnyForecast],
+    forecasts: Mapping[int, Forecast],
 ) -> tuple[Filled, ...]:
     """The noisy numbers of every select of a statement, in result order."""
     filled = []
@@ -290,7 +289,7 @@ def _covariance(
     two: Place,
     variances: Mapping[Place, Floats],
     readings: Readings,
-    forecasts: Mapping[int, AnyForecast],
+    forecasts: Mapping[int, Forecast],
 ) -> Floats | None:
     """The covariance of two answers in result order; NaN where a model or projection answered."""
     if one == two:

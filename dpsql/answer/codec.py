@@ -19,7 +19,7 @@ from dpsql.learn.candidates import rows
 from dpsql.learn.handle import Measured, Query
 from dpsql.learn.transcript import Look
 from dpsql.plan.plan import Part, Plan
-from dpsql.strategy.kinds import decode_strategy
+from dpsql.strategy.base import decode_strategy
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import decode_resolution, encode_resolution
 from dpsql.workload.term import Pattern

@@ -17,7 +17,7 @@ from dpsql.algebra.blocks import Dense
 from dpsql.algebra.operator import Operator
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.query import Influence
-from dpsql.strategy.kinds import AnyForecast
+from dpsql.strategy.base import Forecast
 from dpsql.workload.layout import Place
 from dpsql.workload.target import Reading, Readings
 from dpsql.workload.workload import Product
@@ -40,7 +40,7 @@ class Joint:
     item: Compiled
     variances: Mapping[Place, Column]
     readings: Readings
-    forecasts: Mapping[int, AnyForecast]
+    forecasts: Mapping[int, Forecast]
 
     def errors(
         self, influences: Sequence[Influence], rows: Sequence[tuple[Any, ...]]
@@ -113,7 +113,7 @@ class Joint:
         self, part: int, first: Reading, left: Rows, second: Reading, right: Rows
     ) -> Column:
         forecast = self.forecasts[part]
-        domain = forecast.strategy.domain
+        domain = forecast.domain
         step = max(1, CHUNK // max([1 << len(domain), *domain.values()]))
         out = np.zeros(len(left))
         for start in range(0, len(out), step):

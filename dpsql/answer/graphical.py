@@ -24,8 +24,7 @@ from dpsql.pgm.tree import (
     model_cells,
 )
 from dpsql.plan.plan import Part, Plan
-from dpsql.strategy.product import Strategy
-from dpsql.strategy.solve import AnyEstimate
+from dpsql.strategy.base import Estimate
 from dpsql.workload.cells import Nodes
 from dpsql.workload.target import Reading
 from dpsql.workload.workload import Product
@@ -64,8 +63,7 @@ def check_models(plan: Plan, readings: Iterable[tuple[int, Reading]], method: st
     for index, products in by_part.items():
         part = plan.parts[index]
         _check_part(part)
-        strategy = _strategy(part)
-        nothing = [np.zeros(strategy.rows(block)) for block in strategy.blocks]
+        nothing = [np.zeros(block.rows) for block in part.blocks]
         measured = read_measurements(part, nothing)
         domain = _domain(part)
         try:
@@ -83,7 +81,7 @@ def _check_part(part: Part) -> None:
     elif any(isinstance(each, Nodes) for each in part.resolutions.values()):
         names = [n for n, each in part.resolutions.items() if isinstance(each, Nodes)]
         reason = f"sums of values of {', '.join(names)} were measured, not counts"
-    elif not isinstance(part.strategy, Strategy):
+    elif not part.strategy.has_marginals:
         reason = "no marginals were measured, but queries or orbits of cells"
     elif not part.forecast.supports(TOTAL):
         reason = "the number of rows was not measured"
@@ -105,11 +103,6 @@ def _rehearse(domain: Mapping[str, int], tree: JunctionTree, products: Sequence[
             model.answer((product,))
 
 
-def _strategy(part: Part) -> Strategy:
-    assert isinstance(part.strategy, Strategy)
-    return part.strategy
-
-
 def _domain(part: Part) -> dict[str, int]:
     """The attributes that were measured, in domain order."""
     used = {name for block in part.strategy.blocks for name in block.attributes}
@@ -119,12 +112,12 @@ def _domain(part: Part) -> dict[str, int]:
 
 def read_measurements(part: Part, values: Sequence[NDArray[Any]]) -> list[Measured]:
     """Return the noisy numbers of a part, block by block, as measurements in rows."""
-    strategy = _strategy(part)
+    strategy = part.strategy
     found = []
     numbers = zip(strategy.blocks, values, part.block_units, part.forecast.noise, strict=True)
     for block, value, unit, variance in numbers:
         factors: dict[str, Operator] = {}
-        for name, rows in zip(block.attributes, strategy.matrices(block), strict=True):
+        for name, rows in block.factors.items():
             factors[name] = Identity(strategy.domain[name]) if rows is None else Dense(rows)
         rows_per_cell = np.asarray(value).astype(np.float64) / unit
         measured = Measured((Product(factors),), rows_per_cell, math.sqrt(variance), strategy.noise)
@@ -138,7 +131,7 @@ class Models:
 
     plan: Plan
     values: Sequence[Sequence[NDArray[Any]]]
-    estimates: Mapping[int, AnyEstimate]
+    estimates: Mapping[int, Estimate]
     fitted: dict[tuple[int, str], GraphicalModel] = field(default_factory=dict)
 
     def answer(self, index: int, reading: Reading, method: str) -> Floats:

@@ -24,7 +24,6 @@ from dpsql.plan.request import Request, make_plan
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
 from dpsql.strategy.noise_law import LAPLACE
-from dpsql.strategy.solve import estimate
 from dpsql.workload.workload import Product
 
 if TYPE_CHECKING:
@@ -144,7 +143,7 @@ def estimate_left_out(
     release = engine.release(plan, name) if known is None else known
     found = []
     for part, values in zip(plan.parts, release.values, strict=True):
-        (answer,) = estimate(part, values).answers([Product({})])
+        (answer,) = part.estimate(values).answers([Product({})])
         stddev = math.sqrt(float(part.forecast.variance(Product({}))[0]))
         view = () if part.view is None else part.view
         found.append(NoisyCount(part.table, view, part.units, float(answer[0]), stddev))

@@ -56,7 +56,6 @@ from dpsql.sql.compose import compile_statement
 from dpsql.sql.parse import Statement, parse_select, reparse, uncollected
 from dpsql.sql.products import Compiler
 from dpsql.sql.synthetic import Creation, Materialisation
-from dpsql.strategy.solve import estimate
 from dpsql.workload.target import Readings
 
 T = TypeVar("T")
@@ -296,7 +295,7 @@ class Engine:
         plan = release.plan
         needed = {index for index, _, _ in readings.values()}
         estimates = {
-            index: estimate(part, values)
+            index: part.estimate(values)
             for index, (part, values) in enumerate(zip(plan.parts, release.values, strict=True))
             if index in needed
         }

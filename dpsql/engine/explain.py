@@ -16,7 +16,6 @@ from dpsql.errors import decimal_text
 from dpsql.plan.baselines import plain_variance
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request
-from dpsql.strategy.convention import unit_error
 from dpsql.strategy.noise_law import LAPLACE, law
 from dpsql.workload.layout import Place
 from dpsql.workload.target import Readings, reading_variances, view_lines
@@ -339,7 +338,7 @@ def _comparisons(
     from dpsql.plan.baselines import identity_error, workload_error
 
     workload = layout.workload
-    unit = total / unit_error(part.strategy, workload)
+    unit = total / part.strategy.unit_error(workload)
     found = []
     noise = planned.plan.noise.capitalize()
     lower = part.lower or cheap_bound(workload)

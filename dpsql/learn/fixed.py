@@ -12,8 +12,8 @@ from dpsql.algebra.blocks import Dense, Identity
 from dpsql.algebra.operator import Integers, Operator
 from dpsql.learn.handle import Candidate, Handle, Measured
 from dpsql.search.select import select
+from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import law
-from dpsql.strategy.product import Strategy
 from dpsql.workload.workload import Product, Workload
 
 STEPS = 1 << 16
@@ -36,7 +36,6 @@ def measure_strategy(
     ]
     workload = Workload(dict(handle.domain), products)
     strategy = select(workload, handle.noise, "joint")
-    assert isinstance(strategy, Strategy)
     weights = [_weight(strategy, k) for k in range(len(strategy.blocks))]
     least = min(weights)
     blocks = [
@@ -57,7 +56,7 @@ def _candidate(strategy: Strategy, index: int, weight: int) -> Product:
     """The rows of a block, times a whole weight."""
     block = strategy.blocks[index]
     factors: dict[str, Operator] = {}
-    for name, rows in zip(block.attributes, strategy.matrices(block), strict=True):
+    for name, rows in block.factors.items():
         factors[name] = Identity(strategy.domain[name]) if rows is None else Dense(rows)
     if weight > 1:
         name = block.attributes[0] if block.attributes else next(iter(strategy.domain))

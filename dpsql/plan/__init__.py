@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpsql.search.select import select
-    from dpsql.strategy.product import Strategy
+    from dpsql.strategy.base import Strategy
     from dpsql.workload.workload import Product, Workload
 
 __all__ = ["Product", "Strategy", "Workload", "select"]
@@ -33,7 +33,7 @@ def __getattr__(name: str) -> Any:
 
         return select
     if name == "Strategy":
-        from dpsql.strategy.product import Strategy
+        from dpsql.strategy.base import Strategy
 
         return Strategy
     if name in ("Product", "Workload"):

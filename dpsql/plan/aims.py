@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dpsql.plan.choice import Chooser, Chosen, emphasised
-from dpsql.strategy.convention import unit_variances
-from dpsql.strategy.queries import measure_queries
+from dpsql.search.itself import measure_queries
 from dpsql.workload.layout import Place
 from dpsql.workload.target import reading_variances
 
@@ -81,7 +80,7 @@ def _queries(chooser: Chooser, aims: Aims) -> list[Chosen]:
 
 def _ratios(chosen: Chosen, aims: Aims) -> dict[Place, float]:
     """The largest variance of a row of every answer, as a multiple of what is aimed at."""
-    forecast = chosen.strategy.forecast(unit_variances(chosen.strategy))
+    forecast = chosen.strategy.forecast(chosen.strategy.unit_variances())
     readings = [chosen.layout.products[place] for place in aims]
     found = reading_variances(forecast, readings)
     return {place: float(v.max()) / aims[place] for place, v in zip(aims, found, strict=True)}

@@ -13,13 +13,10 @@ from dataclasses import dataclass, replace
 from dpsql.errors import ProgrammingError
 from dpsql.plan.baselines import plain_variance
 from dpsql.search.cache import cached_choice
+from dpsql.search.itself import measure_queries
 from dpsql.search.select import CELL_LIMIT
-from dpsql.strategy.convention import unit_variances
-from dpsql.strategy.kinds import AnyStrategy
-from dpsql.strategy.mix import mix
+from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, law
-from dpsql.strategy.product import Strategy
-from dpsql.strategy.queries import measure_queries
 from dpsql.workload.layout import Layout, Place
 from dpsql.workload.target import Target, mean_variances
 from dpsql.workload.workload import Product, Workload
@@ -82,7 +79,7 @@ class Chosen:
     """
 
     layout: Layout
-    strategy: AnyStrategy
+    strategy: Strategy
     lower: float
     means: Mapping[Place, float]
     error: float
@@ -178,9 +175,9 @@ class Chooser:
         chosen = cached_choice(workload, self.noise, self.mechanism, effort)
         return self.rated(layout, chosen.strategy, chosen.lower if emphasis is None else 0.0)
 
-    def rated(self, layout: Layout, strategy: AnyStrategy, lower: float) -> Chosen:
+    def rated(self, layout: Layout, strategy: Strategy, lower: float) -> Chosen:
         """Return a strategy with its errors."""
-        forecast = strategy.forecast(unit_variances(strategy))
+        forecast = strategy.forecast(strategy.unit_variances())
         means = mean_variances(forecast, layout.products)
         asked, rows = self.target.asked, layout.rows
         error = sum(asked[p].weight ** 2 * rows[p] * mean for p, mean in means.items())
@@ -240,8 +237,6 @@ class Chooser:
 
         if law(self.noise).norm == 2 or len(start.layout.workload.domain) == 1:
             return None
-        if not isinstance(start.strategy, Strategy):
-            return None
         workload = emphasised(start.layout, emphasis)
         found = share_anew(start.strategy, workload, CELL_LIMIT, settle=settle)
         return None if found is None else self.rated(start.layout, found, 0.0)
@@ -253,6 +248,8 @@ class Chooser:
 
         Without one, a block for every product that is asked stands for it.
         """
+        from dpsql.search.shares import mix
+
         layout = start.layout
         other = within[0].strategy if within else None
         low, high = 0.0, 1.0

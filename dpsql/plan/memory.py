@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dpsql.errors import ProgrammingError
-from dpsql.strategy.kinds import AnyStrategy
-from dpsql.strategy.product import Strategy
+from dpsql.strategy.base import Strategy
 
 NUMBER = 8
 """Bytes of a number in an array."""
@@ -39,11 +37,11 @@ class Memory:
         return self.measured + self.estimated + self.working + self.results
 
 
-def forecast_memory(rows: int, fields: int, strategies: Iterable[AnyStrategy] = ()) -> Memory:
+def forecast_memory(rows: int, fields: int, strategies: Iterable[Strategy] = ()) -> Memory:
     """Return the memory for strategies, and for result rows with so many fields in all."""
     measured, estimated, largest = 0, 0, 0
     for strategy in strategies:
-        sizes = _sizes(strategy)
+        sizes = [(block.rows, block.estimated) for block in strategy.blocks]
         measured += sum(measures for measures, _ in sizes)
         estimated += sum(cells for _, cells in sizes)
         largest = max([largest, *(max(size) for size in sizes)])
@@ -53,17 +51,6 @@ def forecast_memory(rows: int, fields: int, strategies: Iterable[AnyStrategy] = 
         COPIES * NUMBER * largest,
         ROW * rows + FIELD * fields,
     )
-
-
-def _sizes(strategy: AnyStrategy) -> list[tuple[int, int]]:
-    """Return per block how many numbers it measures, and how many its estimate has."""
-    if not isinstance(strategy, Strategy):
-        return [(block.rows, block.cells) for block in strategy.blocks]
-    domain = strategy.domain
-    return [
-        (strategy.rows(block), math.prod(domain[name] + 1 for name in block.attributes))
-        for block in strategy.blocks
-    ]
 
 
 def check_memory(needed: Memory, rows: int, limit: int | None = None) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpsql.strategy.forecast import noise_variances
-from dpsql.strategy.kinds import AnyBlock, AnyForecast, AnyStrategy
+from dpsql.strategy.base import Block, Estimate, Forecast, Strategy
 from dpsql.strategy.noise_law import Noise, law
-from dpsql.strategy.product import Block
 from dpsql.workload.cells import Resolution, block_unit, unit_reach
 
 SHARE_GRID = 2**20
@@ -32,7 +32,7 @@ class Part:
     """
 
     table: str
-    strategy: AnyStrategy
+    strategy: Strategy
     resolutions: Mapping[str, Resolution]
     amount: Fraction
     rows_per_unit: int
@@ -41,7 +41,7 @@ class Part:
     view: tuple[str, ...] | None = None
 
     @property
-    def blocks(self) -> Sequence[AnyBlock]:
+    def blocks(self) -> tuple[Block, ...]:
         """What is measured, each with its own noise."""
         return self.strategy.blocks
 
@@ -59,7 +59,7 @@ class Part:
             for block in self.blocks
         )
 
-    def _multiplier(self, block: AnyBlock) -> int:
+    def _multiplier(self, block: Block) -> int:
         """How much one privacy unit moves the rows of a block, times what a single cell does.
 
         Numbers of units grow by one each: where the rows are the cells, squares add up.
@@ -69,18 +69,25 @@ class Part:
         if not self.units:
             return int((self.rows_per_unit * block_unit(found)) ** power)
         cells = unit_reach(found, self.rows_per_unit)
-        is_identity = isinstance(block, Block) and not any(
-            rows is not None for rows in block.factors.values()
-        )
-        return cells if is_identity else int(cells**power)
+        return cells if block.integer_rows.is_identity else int(cells**power)
 
     @cached_property
-    def forecast(self) -> AnyForecast:
+    def forecast(self) -> Forecast:
         """The exact expected error of every answer of this part, in rows or privacy units."""
-        variances = noise_variances(self.strategy, self.scales)
+        variances = self.strategy.noise_variances(self.scales)
         return self.strategy.forecast(
             [v / unit**2 for v, unit in zip(variances, self.block_units, strict=True)]
         )
+
+    def estimate(self, values: Sequence[NDArray[Any]]) -> Estimate:
+        """What the noisy integers of the part say, one flat array per block.
+
+        Cells are in rows, or privacy units: integers are divided by what one row adds to the block.
+        """
+        pairs = zip(values, self.block_units, strict=True)
+        rows = [v if unit == 1 else v / unit for v, unit in pairs]
+        are_integers = all(unit == 1 for unit in self.block_units)
+        return self.strategy.solve(rows, self.forecast.noise, are_integers)
 
     def fingerprint(self) -> str:
         """A digest of everything that is measured."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -17,8 +17,7 @@ from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.privacy.accounting import rho_for
 from dpsql.settings import FIXED, LEARNED
-from dpsql.strategy.convention import unit_error
-from dpsql.strategy.kinds import AnyBlock, AnyStrategy
+from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, admitted, law, needs_delta
 from dpsql.strategy.product import assemble
 from dpsql.workload.cells import Resolution, unit_reach
@@ -277,13 +276,12 @@ def _count_units(target: Target, noise: Noise) -> Chosen:
     names = workload.attributes
     strategy = assemble(workload.domain, {}, {names: 1.0}, noise, "one count per group")
     reach = unit_reach([resolutions[name] for name in names], target.rows_per_unit)
-    error = unit_error(strategy, workload) * (law(noise).squared(reach))
+    error = strategy.unit_error(workload) * (law(noise).squared(reach))
     return Chosen(layout, strategy, 0.0, {}, error)
 
 
-def _used(layout: Layout, strategy: AnyStrategy) -> Mapping[str, Resolution]:
-    blocks: Sequence[AnyBlock] = strategy.blocks
-    used = {name for block in blocks for name in block.attributes}
+def _used(layout: Layout, strategy: Strategy) -> Mapping[str, Resolution]:
+    used = {name for block in strategy.blocks for name in block.attributes}
     return {name: each for name, each in layout.resolutions.items() if name in used}
 
 

@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.kron import kron_apply
-
-if TYPE_CHECKING:
-    from dpsql.strategy.symmetric import OrbitBlock
+from dpsql.algebra.orbits import Orbits
+from dpsql.algebra.rows import IntegerRows, KronRows, OrbitPart, OrbitRows
+from dpsql.errors import InternalError
 
 Values = NDArray[Any]
-Matrices = list[NDArray[np.int64] | None]
+Matrices = tuple[NDArray[np.int64] | None, ...]
 EXACT_FLOAT = 2**53
 WRAPS = 2**62
 """Integers below this, and noise below it, add up within int64."""
@@ -37,30 +37,69 @@ PIECE = 1 << 20
 """Numbers that are handled at once where a whole block would take too much memory."""
 
 
-def apply_rows(matrices: Matrices, counts: NDArray[np.int64], most: int = ANY) -> Values:
-    """Multiply counts by integer matrices, axis by axis; int64, exact modulo 2^64.
+def checked(rows: object) -> IntegerRows:
+    """Return rows if they are one of the two descriptions known here, over plain int64 arrays.
 
-    ``counts`` has one axis per matrix (``None`` is the identity), and no entry counts for more
-    than ``most``. Returns the rows, flat. Floating point multiplication is used only where every
-    partial sum of any counts is below 2^53, hence exact.
+    Raises: InternalError (E_INTERNAL). Guarantee: a class derived from one of them is refused as
+    well, so that no strategy multiplies counts by a method of its own.
     """
-    return _apply(matrices, counts, most, np.int64)
+    arrays: list[tuple[object, int | None]] = [(None, None)]
+    if type(rows) is KronRows:
+        arrays = [(m, n) for m, n in zip(rows.matrices, rows.sizes, strict=True) if m is not None]
+    elif type(rows) is OrbitRows and all(type(each) is Orbits for each in rows.orbits):
+        arrays = [(each.labels, None) for each in rows.orbits]
+        arrays += [(p.rows if type(p) is OrbitPart else None, None) for p in rows.parts]
+    if not all(_is_plain(array, columns) for array, columns in arrays):
+        raise InternalError("E_INTERNAL", "rows of an unknown kind; nothing was measured")
+    assert isinstance(rows, KronRows | OrbitRows)
+    return rows
 
 
-def apply_rows_unbounded(matrices: Matrices, counts: NDArray[np.int64], most: int = ANY) -> Values:
+def _is_plain(array: object, columns: int | None) -> bool:
+    """Whether an array is one of numpy's own, of int64, with so many columns where that is told."""
+    if type(array) is not np.ndarray or array.dtype != np.int64:
+        return False
+    return columns is None or (array.ndim == 2 and array.shape[1] == columns)
+
+
+def apply_rows(rows: IntegerRows, counts: NDArray[np.int64], most: int = ANY) -> Values:
+    """Multiply counts by integer rows; int64, exact modulo 2^64.
+
+    ``counts`` has one axis per attribute of the rows, and no entry counts for more than ``most``.
+    Returns the rows, flat. Floating point multiplication is used only where every partial sum of
+    any counts is below 2^53, hence exact.
+    """
+    match rows:
+        case KronRows(matrices):
+            return _apply(matrices, counts, most, np.int64)
+        case OrbitRows():
+            return rows.apply(counts)
+
+
+def apply_rows_unbounded(rows: IntegerRows, counts: NDArray[np.int64], most: int = ANY) -> Values:
     """Multiply as ``apply_rows`` does, but exactly: Python integers where int64 could wrap."""
-    return _apply(matrices, counts, most, np.int64 if reach(matrices) * most < WRAPS else object)
+    match rows:
+        case KronRows(matrices):
+            return apply_unbounded(matrices, counts, most)
+        case OrbitRows():
+            return _apply_orbits(rows, counts, most)
 
 
-def apply_orbits(block: OrbitBlock, counts: NDArray[np.int64], most: int = ANY) -> Values:
-    """A block's rows times counts, exact: Python integers where int64 could wrap."""
-    largest = (math.isqrt(block.sensitivity()) + 1) * block.cells
-    if largest * most < WRAPS:
-        return block.apply(np.clip(counts, -most, most))
-    width = (WRAPS // largest).bit_length() - 1
+def apply_unbounded(matrices: Matrices, counts: NDArray[np.int64], most: int = ANY) -> Values:
+    """Multiply counts by matrices, axis by axis, exactly; ``None`` is the identity."""
+    kind = np.int64 if reach(matrices) * most < WRAPS else object
+    return _apply(matrices, counts, most, kind)
+
+
+def _apply_orbits(rows: OrbitRows, counts: NDArray[np.int64], most: int) -> Values:
+    """Rows over orbits times counts, exact: Python integers where int64 could wrap."""
+    reached = largest(rows) * rows.cells
+    if reached * most < WRAPS:
+        return rows.apply(np.clip(counts, -most, most))
+    width = (WRAPS // reached).bit_length() - 1
     if width < LEAST_LIMB:
-        return block.apply(np.clip(counts, -most, most).astype(object))
-    return _summed((shift, block.apply(limb)) for shift, limb in _limbs(counts, most, width))
+        return rows.apply(np.clip(counts, -most, most).astype(object))
+    return _summed((shift, rows.apply(limb)) for shift, limb in _limbs(counts, most, width))
 
 
 def wrapped(drawn: Values) -> NDArray[np.int64]:
@@ -79,9 +118,13 @@ def reach(matrices: Iterable[NDArray[np.int64] | None]) -> int:
     return math.prod(max(1, _row_norm(rows)) for rows in matrices if rows is not None)
 
 
-def largest(matrices: Iterable[NDArray[np.int64] | None]) -> int:
-    """The largest magnitude of an entry of a Kronecker product."""
-    return math.prod(int(np.abs(rows).max(initial=0)) for rows in matrices if rows is not None)
+def largest(rows: IntegerRows) -> int:
+    """The largest magnitude of an entry, or more."""
+    match rows:
+        case KronRows(matrices):
+            return math.prod(int(np.abs(m).max(initial=0)) for m in matrices if m is not None)
+        case OrbitRows():
+            return math.isqrt(rows.sensitivity()) + 1
 
 
 def _row_norm(rows: NDArray[np.int64]) -> int:

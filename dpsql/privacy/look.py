@@ -38,8 +38,8 @@ from dpsql.privacy.sensitivity import (
     whole_weights,
 )
 from dpsql.privacy.truth import Tally, Truth
+from dpsql.strategy.base import round_up
 from dpsql.strategy.noise_law import Noise, law
-from dpsql.strategy.product import round_up
 from dpsql.workload.cells import Nodes
 from dpsql.workload.workload import Product
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.rows import IntegerRows, KronRows, OrbitRows
 from dpsql.algebra.worst import worst_cell
 from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import Table
@@ -27,9 +28,9 @@ from dpsql.privacy.exact import (
     MANY_ROWS,
     PIECE,
     WRAPS,
-    apply_orbits,
     apply_rows,
     apply_rows_unbounded,
+    checked,
     largest,
     wrapped,
 )
@@ -38,10 +39,8 @@ from dpsql.privacy.noise import sampler
 from dpsql.privacy.opendp_noise import certified
 from dpsql.privacy.vault.rows import fits
 from dpsql.privacy.vault.vault import Vault, open_vault
-from dpsql.strategy.kinds import AnyBlock
+from dpsql.strategy.base import Block
 from dpsql.strategy.noise_law import Noise, law
-from dpsql.strategy.queries import QueriesStrategy, QueryBlock
-from dpsql.strategy.symmetric import OrbitBlock
 from dpsql.workload.cells import AnyResolution, Cells, Nodes, Resolution, Unions
 
 Values = NDArray[Any]
@@ -227,16 +226,16 @@ def check_cost(plan: Plan, receipt: Receipt) -> None:
 
 
 def _cost(part: Part) -> Fraction:
-    if isinstance(part.strategy, QueriesStrategy):
-        return _joint_cost(part, part.strategy.blocks)
+    if part.strategy.is_joint:
+        return _joint_cost(part)
     noise = law(part.strategy.noise)
     pairs = zip(part.blocks, part.scales, strict=True)
     costs = (noise.cost(_sensitivity(part, block), scale) for block, scale in pairs)
     return sum(costs, Fraction(0))
 
 
-def _joint_cost(part: Part, blocks: Sequence[QueryBlock]) -> Fraction:
-    """The cost of all blocks of queries together: that of the cell where it is largest, or more.
+def _joint_cost(part: Part) -> Fraction:
+    """The cost of all blocks together: that of the cell where it is largest, or more.
 
     Guarantee: computed in exact integers from the rows, the scales and how rows become cells. What
     one row adds to a block is a mixture of single cells, of which the costs are convex.
@@ -246,37 +245,51 @@ def _joint_cost(part: Part, blocks: Sequence[QueryBlock]) -> Fraction:
         raise InternalError("E_INTERNAL", "units are counted one number at a time")
     costs = [
         law(noise).cost(_reach(part, block) ** law(noise).norm, scale)
-        for block, scale in zip(blocks, part.scales, strict=True)
+        for block, scale in zip(part.blocks, part.scales, strict=True)
     ]
     common = math.lcm(*(cost.denominator for cost in costs))
     start = np.array([int(cost * common) for cost in costs], dtype=object)
-    names = dict.fromkeys(name for block in blocks for name in block.attributes)
+    factors = [_factors(block) for block in part.blocks]
     tables = []
-    for name in names:
+    for name in dict.fromkeys(name for each in factors for name in each):
         ones = np.ones(part.resolutions[name].size, dtype=object)
-        found = [block.factors.get(name) for block in blocks]
+        found = [each.get(name) for each in factors]
         norms = [ones if rows is None else _column_norms(rows, noise) for rows in found]
         tables.append(np.array(norms, dtype=object))
     return Fraction(int(worst_cell(tables, start)[0]), common)
 
 
-def _sensitivity(part: Part, block: AnyBlock) -> int:
+def _factors(block: Block) -> dict[str, NDArray[np.int64] | None]:
+    """Attribute to integer rows of a block that is a Kronecker product. Raises: InternalError."""
+    rows = checked(block.integer_rows)
+    if not isinstance(rows, KronRows):
+        raise InternalError("E_INTERNAL", "the joint cost is that of Kronecker products")
+    return dict(zip(block.attributes, rows.matrices, strict=True))
+
+
+def _sensitivity(part: Part, block: Block) -> int:
     """The exact L1 (Laplace) or squared L2 (Gaussian) sensitivity of a block to one unit.
 
     Guarantee: it is computed from the integer rows, on every call.
     """
     noise, c = part.strategy.noise, _reach(part, block)
-    if isinstance(block, OrbitBlock):
-        norm = block.sensitivity()
-    else:
-        matrices = block.factors.values()
-        norm = math.prod(_column_norm(rows, noise) for rows in matrices if rows is not None)
-        if part.units and all(rows is None for rows in matrices):
-            return c  # so many different numbers grow by one each
-    return int(c ** law(noise).norm * norm)
+    rows = checked(block.integer_rows)
+    if part.units and rows.is_identity:
+        return c  # so many different numbers grow by one each
+    return int(c ** law(noise).norm * _norm(rows, noise))
 
 
-def _reach(part: Part, block: AnyBlock) -> int:
+def _norm(rows: IntegerRows, noise: Noise) -> int:
+    """The exact L1 (Laplace) or squared L2 (Gaussian) norm of the largest column of rows."""
+    match rows:
+        case KronRows(matrices):
+            return math.prod(_column_norm(m, noise) for m in matrices if m is not None)
+        case OrbitRows() if law(noise).norm == 2:
+            return rows.sensitivity()
+    raise InternalError("E_INTERNAL", "rows on orbits are measured under the L2 norm")
+
+
+def _reach(part: Part, block: Block) -> int:
     """The largest L1 norm of what one privacy unit adds to the cells of a block.
 
     Guarantee: recomputed from how rows become cells. A row adds non-negative integers of a known
@@ -339,25 +352,18 @@ def _measure_part(part: Part, plan: Plan, vault: Vault, backend: str) -> Measure
     return Measurement(tuple(values))
 
 
-def _apply(part: Part, block: AnyBlock, vault: Vault, unbounded: bool) -> Values:
+def _apply(part: Part, block: Block, vault: Vault, unbounded: bool) -> Values:
     """The exact rows of a block: int64 modulo 2^64, or exact as Python integers where need be."""
     resolutions = [part.resolutions[name] for name in block.attributes]
     most = MANY_ROWS * (1 if part.units else math.prod(map(_row_sum, resolutions)))
+    rows, multiply = checked(block.integer_rows), apply_rows_unbounded if unbounded else apply_rows
     # No name is kept for the counts, so that they are freed before the rows are formed.
-    if isinstance(block, OrbitBlock):
-        if unbounded:
-            return apply_orbits(block, vault.tally(resolutions, part.units), most)
-        return block.apply(vault.tally(resolutions, part.units))
-    rows = apply_rows_unbounded if unbounded else apply_rows
-    return rows(list(block.factors.values()), vault.tally(resolutions, part.units), most)
+    return multiply(rows, vault.tally(resolutions, part.units), most)
 
 
-def _is_wide(part: Part, block: AnyBlock, noise: Noise, scale: Fraction) -> bool:
+def _is_wide(part: Part, block: Block, noise: Noise, scale: Fraction) -> bool:
     """Say whether rows of a large table, or noise, could pass int64: from public facts only."""
-    if isinstance(block, OrbitBlock):
-        entry = math.isqrt(block.sensitivity()) + 1
-    else:
-        entry = largest(block.factors.values())
+    entry = largest(checked(block.integer_rows))
     spread = scale if law(noise).norm == 1 else math.isqrt(math.ceil(scale))
     return entry * _reach(part, block) * MANY_ROWS >= WRAPS or spread >= WIDE_NOISE
 

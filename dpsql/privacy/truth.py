@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.privacy.exact import MANY_ROWS, apply_rows_unbounded
+from dpsql.privacy.exact import MANY_ROWS, apply_unbounded
 from dpsql.privacy.sensitivity import LISTED, Piece, misused
 from dpsql.privacy.vault.vault import Vault
 from dpsql.workload.cells import AnyResolution, block_unit
@@ -85,7 +85,7 @@ class Truth:
         tensor = self.marginal(piece.attributes)
         if piece.cell is not None:
             return np.array(tensor[piece.cell]).reshape(1)
-        return apply_rows_unbounded(list(piece.matrices), tensor, most)
+        return apply_unbounded(tuple(piece.matrices), tensor, most)
 
     def _apply_wide(self, piece: Piece, most: int) -> Integers:
         """Apply rows to counts of the classes of cells that they do not tell apart."""
@@ -98,7 +98,7 @@ class Truth:
             else:
                 columns, labels[name] = np.unique(matrix, axis=1, return_inverse=True)
                 matrices.append(columns)
-        return apply_rows_unbounded(matrices, self._count(labels), most)
+        return apply_unbounded(tuple(matrices), self._count(labels), most)
 
     def _matching(self, pattern: Pattern) -> Integers:
         """The number of rows of a pattern."""

@@ -21,7 +21,7 @@ import numpy as np
 from dpsql.algebra.operator import Integers
 from dpsql.files import make_folder
 from dpsql.search.select import Selection, choose
-from dpsql.strategy.kinds import decode_strategy
+from dpsql.strategy.base import decode_strategy
 from dpsql.strategy.noise_law import LAPLACE, Noise
 from dpsql.workload.workload import Workload
 

@@ -11,7 +11,7 @@ from dpsql.algebra.operator import Floats, Integers
 from dpsql.search.opt0 import minimise
 from dpsql.search.problem import Problem
 from dpsql.strategy.noise_law import Noise, law
-from dpsql.strategy.product import Strategy, assemble
+from dpsql.strategy.product import ProductStrategy, assemble
 
 FEW_ROWS = 256
 """Most distinct queries."""
@@ -77,7 +77,9 @@ class Few:
         return np.asarray(self.coefficients.T @ weighted)
 
 
-def few_candidates(problem: Problem, found: Few, effort: float) -> Iterator[tuple[Strategy, float]]:
+def few_candidates(
+    problem: Problem, found: Few, effort: float
+) -> Iterator[tuple[ProductStrategy, float]]:
     """Yield strategies of combinations of few queries, each with a lower bound on any strategy.
 
     Gaussian: the optimum, by a dual fixed point. Laplace: local optima from several starts.
@@ -210,7 +212,7 @@ class _Loss:
         return float(value), np.asarray(slope).ravel()
 
 
-def _realise(problem: Problem, few: Few, matrix: Floats) -> Iterator[Strategy]:
+def _realise(problem: Problem, few: Few, matrix: Floats) -> Iterator[ProductStrategy]:
     """Yield the strategy of whole combinations of the basis."""
     rows = whole_rows(few, matrix, problem.noise)
     if rows is not None:

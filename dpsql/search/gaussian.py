@@ -21,7 +21,7 @@ from dpsql.search.residual import (
     optimise_rows,
     realise_residual,
 )
-from dpsql.strategy.product import Strategy, assemble
+from dpsql.strategy.product import ProductStrategy, assemble
 
 SWEEPS = 10
 
@@ -43,7 +43,7 @@ class FixedRows(Objective):
 
 def gaussian_candidates(
     problem: Problem, mechanism: str, limit: int, effort: float
-) -> Iterator[tuple[Strategy, float]]:
+) -> Iterator[tuple[ProductStrategy, float]]:
     """Yield the strategies of a mechanism, each with a lower bound on any strategy, 0 if unknown.
 
     One attribute has a convex optimum. A single product needs no joint search: its optimum is the
@@ -80,12 +80,12 @@ def gaussian_candidates(
         yield realise_residual(problem, rows, "residual" if plain else "joint"), lower
 
 
-def kron_strategy(problem: Problem) -> Strategy:
+def kron_strategy(problem: Problem) -> ProductStrategy:
     """Return the Kronecker product of convex optima."""
     return bounded_kron(problem)[0]
 
 
-def bounded_kron(problem: Problem) -> tuple[Strategy, float]:
+def bounded_kron(problem: Problem) -> tuple[ProductStrategy, float]:
     """Return the Kronecker product of convex optima, by block-cyclic descent, and a lower bound.
 
     For a single product each attribute is solved once and the result is globally optimal.
@@ -159,14 +159,14 @@ def of_full_rank(rows: Floats) -> Floats:
     return np.asarray(np.linalg.cholesky(filled).T, dtype=np.float64)
 
 
-def union_strategy(problem: Problem) -> Strategy:
+def union_strategy(problem: Problem) -> ProductStrategy:
     """Return one block per support with shared rows and the best L2 split."""
     sets = sorted(set(problem.components.supports))
     family = Family(problem.d, sets, problem.components.masks)
     return _weighted(problem, family, initial_rows(problem), np.ones(len(sets)), 0.1, "union")
 
 
-def marginals_strategy(problem: Problem, limit: int, effort: float) -> Strategy:
+def marginals_strategy(problem: Problem, limit: int, effort: float) -> ProductStrategy:
     """Return OPT_M: the best weighted union of identities."""
     space = room(problem, limit, effort)
     rows: list[Floats | None] = [None] * problem.d
@@ -181,7 +181,7 @@ def _weighted(
     allowed: Floats,
     seconds: float,
     method: str,
-) -> Strategy:
+) -> ProductStrategy:
     objective = FixedRows(problem, family, rows)
     thetas: tuple[Floats | None, ...] = (None,) * problem.d
     start = split_weights(objective, thetas)

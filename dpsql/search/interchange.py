@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats, Integers
+from dpsql.algebra.orbits import Orbits
+from dpsql.algebra.rows import CONSTANT, OrbitPart, OrbitRows
 from dpsql.search.invariant import Invariant, optimise
 from dpsql.search.reduction import (
     Reduction,
@@ -21,8 +23,7 @@ from dpsql.search.reduction import (
     reduce_group,
     size_of,
 )
-from dpsql.strategy.orbits import Orbits
-from dpsql.strategy.symmetric import CONSTANT, OrbitBlock, OrbitPart, SymmetricStrategy
+from dpsql.strategy.symmetric import OrbitBlock, SymmetricStrategy
 from dpsql.strategy.symmetric_forecast import invert
 from dpsql.workload.workload import Workload
 
@@ -111,7 +112,7 @@ def _solve(
     block = _realise(tuple(names), solved)
     if block is None:
         return None
-    return Symmetric(SymmetricStrategy(workload.domain, block), lower, upper)
+    return Symmetric(SymmetricStrategy(workload.domain, (block,)), lower, upper)
 
 
 def _plan(
@@ -140,7 +141,7 @@ def _realise(names: tuple[str, ...], solved: Sequence[_Solved]) -> OrbitBlock | 
     while grid * largest <= ENTRY_LIMIT:
         found = tuple(OrbitPart(kinds, _rounded(grid * rows)) for kinds, rows in parts)
         if all(_independent(part, orbits) for part in found):
-            return OrbitBlock(names, tuple(orbits), found)
+            return OrbitBlock(names, OrbitRows(tuple(orbits), found))
         grid *= 2
     return None
 

@@ -14,7 +14,7 @@ from dpsql.search import opt0 as p_identity
 from dpsql.search.family import Family
 from dpsql.search.opt0 import minimise
 from dpsql.search.problem import Problem
-from dpsql.strategy.product import NEGLIGIBLE, Strategy, assemble
+from dpsql.strategy.product import NEGLIGIBLE, ProductStrategy, assemble
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,7 @@ def random_thetas(
     return tuple(out)
 
 
-def realise(problem: Problem, family: Family, union: Union, method: str) -> Strategy:
+def realise(problem: Problem, family: Family, union: Union, method: str) -> ProductStrategy:
     """Return the integer strategy of a union."""
     factors: dict[str, NDArray[np.float64] | None] = {}
     for name, theta in zip(problem.names, union.thetas, strict=True):

@@ -23,7 +23,7 @@ from dpsql.search.joint import (
 from dpsql.search.opt_kron import identity_unions, search_kron, search_union, split_weights
 from dpsql.search.opt_m import search_weights
 from dpsql.search.problem import Problem
-from dpsql.strategy.product import Strategy
+from dpsql.strategy.product import ProductStrategy
 
 BLOCK_LIMIT = 1 << 22
 """Largest extended block that a search may add beyond the supports of the workload."""
@@ -112,7 +112,7 @@ def room(problem: Problem, limit: int, effort: float) -> Room:
 
 def laplace_candidates(
     problem: Problem, mechanism: str, limit: int, effort: float
-) -> Iterator[Strategy]:
+) -> Iterator[ProductStrategy]:
     """Yield the strategies of a mechanism.
 
     Where both are too many to search over, one block per support replaces the search for weights.
@@ -135,13 +135,13 @@ def laplace_candidates(
         yield from joint_candidates(problem, limit, effort)
 
 
-def identity_candidates(problem: Problem, limit: int) -> Iterator[Strategy]:
+def identity_candidates(problem: Problem, limit: int) -> Iterator[ProductStrategy]:
     """Yield the best union of identities."""
     family, found = min(identity_unions(problem, limit), key=lambda pair: pair[1].error)
     yield realise(problem, family, found.union, "identity")
 
 
-def kron_candidates(problem: Problem, limit: int, effort: float) -> Iterator[Strategy]:
+def kron_candidates(problem: Problem, limit: int, effort: float) -> Iterator[ProductStrategy]:
     """Yield the best Kronecker strategy, if the whole domain fits."""
     if problem.cells(problem.full) <= limit:
         cost = sum(f.n**2 * (f.n // 16 + 2 + 4 * f.weight) for f in problem.factors) * 1e-9
@@ -150,13 +150,13 @@ def kron_candidates(problem: Problem, limit: int, effort: float) -> Iterator[Str
         yield realise(problem, family, found.union, "kron")
 
 
-def union_candidates(problem: Problem) -> Iterator[Strategy]:
+def union_candidates(problem: Problem) -> Iterator[ProductStrategy]:
     """Yield the best union of one block per support."""
     family, found = search_union(problem)
     yield realise(problem, family, found.union, "union")
 
 
-def marginals_candidates(problem: Problem, limit: int, effort: float) -> Iterator[Strategy]:
+def marginals_candidates(problem: Problem, limit: int, effort: float) -> Iterator[ProductStrategy]:
     """Yield the best weighted union of identities."""
     space = room(problem, limit, effort)
     if space.crowded:
@@ -174,7 +174,7 @@ def marginals_candidates(problem: Problem, limit: int, effort: float) -> Iterato
     yield realise(problem, space.family, found.union, "marginals")
 
 
-def joint_candidates(problem: Problem, limit: int, effort: float) -> Iterator[Strategy]:
+def joint_candidates(problem: Problem, limit: int, effort: float) -> Iterator[ProductStrategy]:
     """Yield the best union with factors and weights optimised together.
 
     Starts: the best weights for OPT_0 of each attribute's own factors, the Kronecker optimum
@@ -259,7 +259,7 @@ def polish(space: Room, best: Found) -> Found:
     return best
 
 
-def single_candidates(problem: Problem, effort: float) -> Iterator[Strategy]:
+def single_candidates(problem: Problem, effort: float) -> Iterator[ProductStrategy]:
     """Yield combinations of few queries, then OPT_0: the identity and learned rows."""
     few = read_few(problem)
     if few is not None:

@@ -11,8 +11,8 @@ import numpy as np
 
 from dpsql.algebra.blocks import Identity, IdentityTotal, Total
 from dpsql.algebra.operator import Floats, Integers, Operator
-from dpsql.strategy.orbits import Orbits, find_orbits
-from dpsql.strategy.symmetric import CONSTANT
+from dpsql.algebra.orbits import Orbits, find_orbits
+from dpsql.algebra.rows import CONSTANT
 from dpsql.workload.workload import Workload
 
 SYMMETRIC = (Identity, IdentityTotal, Total)

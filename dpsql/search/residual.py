@@ -18,7 +18,8 @@ from dpsql.search.joint import minimise_log, normalised_gram, shared_groups
 from dpsql.search.problem import Problem
 from dpsql.strategy.axis import Axis, residual_axis
 from dpsql.strategy.noise_law import GAUSSIAN
-from dpsql.strategy.product import Block, Strategy, shares
+from dpsql.strategy.product import ProductStrategy, shares
+from dpsql.strategy.product_block import ProductBlock
 from dpsql.strategy.quantise import bits_for, quantise
 
 MIXED = (0.0, 1e-5, 1e-4, 1e-3, 1e-2)
@@ -176,7 +177,9 @@ def _unit_columns(B: Floats) -> Floats:
     return np.asarray(B / np.sqrt(np.square(B).sum(axis=0)))
 
 
-def realise_residual(problem: Problem, rows: Sequence[Floats | None], method: str) -> Strategy:
+def realise_residual(
+    problem: Problem, rows: Sequence[Floats | None], method: str
+) -> ProductStrategy:
     """Return the integer strategy: residual rows per attribute, shares planned from these.
 
     The shares are the exact optimum for the rounded rows, not for those they approximate.
@@ -198,21 +201,21 @@ def realise_residual(problem: Problem, rows: Sequence[Floats | None], method: st
     R = components.values(t, r)
     keep = [c for c in range(len(inside)) if R[c] > 0]
     names = [problem.attributes(components.masks[c]) for c in keep]
-    draft = [Block(a, frozenset(a), Fraction(1, len(keep))) for a in names]
+    draft = [ProductBlock(a, frozenset(a), Fraction(1, len(keep))) for a in names]
     domain = problem.workload.domain
     used = {a for block in draft for a in block.attributes}
     residual = {a: m for a, m in residual.items() if a in used}
-    measured = Strategy(domain, {}, residual, tuple(draft), problem.noise, method)
+    measured = ProductStrategy(domain, {}, residual, tuple(draft), problem.noise, method)
     price = [
         measured.sensitivity(block) / np.prod(gain[inside[c]])
         for c, block in zip(keep, draft, strict=True)
     ]
     parts_of = shares(list(np.sqrt(R[keep] * np.array(price))), negligible=0.0)
     blocks = tuple(
-        Block(block.attributes, block.residual, part)
+        ProductBlock(block.attributes, block.residual, part)
         for block, part in zip(draft, parts_of, strict=True)
     )
-    return Strategy(domain, {}, residual, blocks, problem.noise, method)
+    return ProductStrategy(domain, {}, residual, blocks, problem.noise, method)
 
 
 def _rounded(A: Floats, bits: int) -> Axis:

@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Integers
 from dpsql.errors import ProgrammingError
 from dpsql.search.bounds import svd_bound
+from dpsql.search.itself import workload_rows
 from dpsql.search.problem import Problem
 from dpsql.settings import FAMILIES
-from dpsql.strategy.convention import unit_error
-from dpsql.strategy.kinds import AnyStrategy
+from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import LAPLACE, Noise, is_law, law
-from dpsql.strategy.product import Block, Strategy, assemble
+from dpsql.strategy.product import ProductStrategy
+from dpsql.strategy.product_block import ProductBlock
 from dpsql.strategy.quantise import bits_for, column_norm, quantise
 from dpsql.workload.workload import Product, Workload
 
@@ -34,9 +34,6 @@ WORTHWHILE = 5e-3
 LONG = 1 << 6
 """Entries above this are roundings of real-valued rows rather than small integers."""
 
-ROWS_LIMIT = 1 << 22
-"""Largest explicit matrix (entries) for which the workload itself is tried as a strategy."""
-
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -45,7 +42,7 @@ class Selection:
     ``lower`` is certified, and 0 where selection needed no bound.
     """
 
-    strategy: AnyStrategy
+    strategy: Strategy
     lower: float = 0.0
 
 
@@ -54,7 +51,7 @@ def select(
     noise: Noise = LAPLACE.name,
     mechanism: str = "auto",
     effort: float = 1.0,
-) -> AnyStrategy:
+) -> Strategy:
     """Return the strategy of least expected error among the templates that fit.
 
     Templates are tried in the order of their planning cost; the search stops early at a certified
@@ -92,7 +89,7 @@ def choose(
 
 def _best_product(
     workload: Workload, noise: Noise, mechanism: str, effort: float
-) -> tuple[Strategy, float]:
+) -> tuple[ProductStrategy, float]:
     """Return the best union of Kronecker products and a lower bound on any strategy."""
     problem = Problem(workload, noise)
     if workload.pinned and problem.d > 1:
@@ -105,7 +102,7 @@ def _best_product(
     best, least = None, math.inf
     for strategy, lower in candidates(problem, mechanism, effort):
         bound = max(bound, lower)
-        error = unit_error(strategy, workload)
+        error = strategy.unit_error(workload)
         if error < least:
             best, least = strategy, error
         if mechanism in ("auto", "hdmm") and least <= bound * (1 + CERTIFIED):
@@ -135,10 +132,10 @@ def _symmetric(workload: Workload, noise: Noise, effort: float) -> Selection:
 
 
 def _with_symmetric(
-    workload: Workload, product: Strategy, lower: float, effort: float
+    workload: Workload, product: ProductStrategy, lower: float, effort: float
 ) -> Selection:
     """Return the symmetric optimum where it gains enough, else the product with its bound."""
-    error = unit_error(product, workload)
+    error = product.unit_error(workload)
     if sum(map(bool, workload.factors)) < 2 or error <= lower * (1 + CERTIFIED):
         return Selection(product, lower)
     from dpsql.search.interchange import symmetric_optimum
@@ -147,18 +144,20 @@ def _with_symmetric(
     if found is None:
         return Selection(product, lower)
     symmetric = replace(found.strategy, noise=product.noise)
-    gains = unit_error(symmetric, workload) * (1 + WORTHWHILE) < error
+    gains = symmetric.unit_error(workload) * (1 + WORTHWHILE) < error
     return Selection(symmetric if gains else product, max(lower, found.lower))
 
 
-def candidates(problem: Problem, mechanism: str, effort: float) -> Iterator[tuple[Strategy, float]]:
+def candidates(
+    problem: Problem, mechanism: str, effort: float
+) -> Iterator[tuple[ProductStrategy, float]]:
     """Yield the strategies of a mechanism and lower bounds on any, cheapest to plan first."""
     if mechanism in ("auto", "identity"):
         from dpsql.search.laplace import identity_candidates
 
         yield from ((found, 0.0) for found in identity_candidates(problem, CELL_LIMIT))
     if mechanism in ("auto", "workload"):
-        yield from ((found, 0.0) for found in _workload_itself(problem))
+        yield from ((found, 0.0) for found in workload_rows(problem))
     if mechanism in ("identity", "workload"):
         return
     if law(problem.noise).norm == 2:
@@ -169,7 +168,7 @@ def candidates(problem: Problem, mechanism: str, effort: float) -> Iterator[tupl
         yield from ((found, 0.0) for found in _laplace(problem, mechanism, effort))
 
 
-def _laplace(problem: Problem, mechanism: str, effort: float) -> Iterator[Strategy]:
+def _laplace(problem: Problem, mechanism: str, effort: float) -> Iterator[ProductStrategy]:
     if mechanism == "residual":
         raise ProgrammingError(
             "E_SETTING", "mechanism 'residual' needs gaussian noise", hint="use mechanism 'joint'"
@@ -200,62 +199,17 @@ def _asks(problem: Problem) -> bool:
     return bool((problem.components.values(t, r) > 0).any())
 
 
-def _least(problem: Problem) -> Strategy:
+def _least(problem: Problem) -> ProductStrategy:
     """Return the strategy for a workload that asks at most for the total."""
     pinned = tuple(a for a in problem.workload.attributes if a in problem.workload.pinned)
     full: dict[str, Integers | None] = dict.fromkeys(pinned)
-    block = Block(pinned, frozenset(), Fraction(1))
-    return Strategy(problem.workload.domain, full, {}, (block,), problem.noise, "identity")
+    block = ProductBlock(pinned, frozenset(), Fraction(1))
+    return ProductStrategy(problem.workload.domain, full, {}, (block,), problem.noise, "identity")
 
 
-BINARY_PLACES = 16
-"""Binary places of the rows of a workload that can be measured themselves."""
-
-ROUNDED_BITS, ROUNDED_CELLS = 22, 4096
-"""Bits of rows that are no whole numbers, where they are measured themselves; and most cells."""
-
-UNEVEN = 1 << 12
-"""How much larger one of these rows may be than another: beyond, small ones drown."""
-
-
-def _workload_itself(problem: Problem) -> Iterator[Strategy]:
-    """Yield the distinct query rows as a strategy, for one product or one attribute."""
-    if problem.d > 1 and len(problem.components.weights2) > 1:
-        return
-    rows: dict[str, Integers | None] = {}
-    for name, factors in zip(problem.names, problem.factors, strict=True):
-        operators = [op for op in factors.operators if op.rows * op.n <= ROWS_LIMIT]
-        if len(operators) < len(factors.operators):
-            return
-        stacked = np.concatenate([op.dense() for op in operators])
-        if (problem.components.index < 0).any():
-            stacked = np.concatenate([stacked, np.ones((1, factors.n), dtype=stacked.dtype)])
-        distinct = np.unique(stacked, axis=0)
-        whole = np.ldexp(distinct.astype(np.float64), BINARY_PLACES)
-        if not np.array_equal(whole, np.rint(whole)) or np.abs(whole).max() >= 2.0**53:
-            if problem.d == 1 and factors.n <= ROUNDED_CELLS:
-                rounded = {name: _rounded(distinct)}
-                weights = {problem.names: 1.0}
-                domain = problem.workload.domain
-                yield assemble(domain, rounded, weights, problem.noise, "workload")
-            return
-        integers: Integers = whole[distinct.any(axis=1)].astype(np.int64)
-        sizes = np.abs(integers).max(axis=1)
-        if sizes.max() > UNEVEN * sizes.min():
-            return
-        rows[name] = integers // max(1, int(np.gcd.reduce(integers, axis=None)))
-    domain = problem.workload.domain
-    yield assemble(domain, rows, {problem.names: 1.0}, problem.noise, "workload")
-
-
-def _rounded(rows: NDArray[np.float64]) -> Integers:
-    """Return rows rounded to many bits, and each cell faintly: it answers what rounding left."""
-    scaled = np.rint(rows / np.abs(rows).max() * 2.0**ROUNDED_BITS).astype(np.int64)
-    faint = np.eye(rows.shape[1], dtype=np.int64) << ROUNDED_BITS // 2
-    return np.concatenate([scaled[scaled.any(axis=1)], faint])
-
-
-def _with_pinned(workload: Workload, noise: Noise, mechanism: str, effort: float) -> Strategy:
+def _with_pinned(
+    workload: Workload, noise: Noise, mechanism: str, effort: float
+) -> ProductStrategy:
     """Plan pinned attributes on their own and resolve them in every block of the rest."""
     domain, pinned = workload.domain, workload.pinned
     rest = Workload(domain, [_without(p, pinned) for p in workload.products])
@@ -268,14 +222,15 @@ def _with_pinned(workload: Workload, noise: Noise, mechanism: str, effort: float
         full[name] = alone.full[name]
     order = list(domain)
     blocks = tuple(
-        Block(_ordered([*b.attributes, *pinned], order), b.residual, b.share) for b in base.blocks
+        ProductBlock(_ordered([*b.attributes, *pinned], order), b.residual, b.share)
+        for b in base.blocks
     )
     full, residual = _shortened(blocks, full, base.residual, noise)
-    return Strategy(domain, full, residual, blocks, noise, base.method)
+    return ProductStrategy(domain, full, residual, blocks, noise, base.method)
 
 
 def _shortened(
-    blocks: tuple[Block, ...],
+    blocks: tuple[ProductBlock, ...],
     full: Mapping[str, Integers | None],
     residual: Mapping[str, Integers | None],
     noise: Noise,

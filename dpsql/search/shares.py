@@ -1,6 +1,8 @@
-"""Other shares for the rows of a strategy: quick, since its factors stay as they are."""
+"""Other shares for the rows of strategies: quick, since their factors stay as they are."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +15,9 @@ from dpsql.search.laplace import room
 from dpsql.search.opt_kron import split_weights
 from dpsql.search.opt_m import search_weights
 from dpsql.search.problem import Problem
+from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import LAPLACE
-from dpsql.strategy.product import Strategy, assemble
+from dpsql.strategy.product import ProductStrategy, assemble
 from dpsql.strategy.quantise import column_norm, rank_of
 from dpsql.workload.workload import Workload
 
@@ -27,21 +30,22 @@ LONG = 1 << 6
 
 def share_anew(
     strategy: Strategy, workload: Workload, limit: int, *, settle: bool = False
-) -> Strategy | None:
+) -> ProductStrategy | None:
     """Return the rows of a Laplace strategy with the best weights for another workload.
 
     Blocks over other sets of attributes may come in, unless the weights are only to ``settle``.
     None where residual rows are measured, some attribute is not, or not all of its cells.
     """
     problem = Problem(workload, strategy.noise)
-    if strategy.residual or not set(problem.names) <= strategy.full.keys() or workload.pinned:
+    known = strategy.shared_rows
+    if known is None or not set(problem.names) <= known.keys() or workload.pinned:
         return None
     space = room(problem, limit, 1.0)
     if space.crowded:
         return None
     shares = {block.attributes: float(block.share) for block in strategy.blocks}
     now = np.array([shares.get(problem.attributes(M), 0.0) for M in space.family.sets])
-    full = {name: strategy.full[name] for name in problem.names}
+    full = {name: known[name] for name in problem.names}
     if any(rows is not None and rank_of(rows) < rows.shape[1] for rows in full.values()):
         return None
     rows = [_unit(each) for each in full.values()]
@@ -69,7 +73,7 @@ def _are_short(problem: Problem, strategy: Strategy, sets: list[int]) -> NDArray
     """Which sets have no more attributes with rounded rows than a block of the strategy has."""
     long = {
         name
-        for name, rows in strategy.full.items()
+        for name, rows in (strategy.shared_rows or {}).items()
         if rows is not None and np.abs(rows).max() > LONG
     }
     most = max(len(long & set(block.attributes)) for block in strategy.blocks)
@@ -78,3 +82,49 @@ def _are_short(problem: Problem, strategy: Strategy, sets: list[int]) -> NDArray
 
 def _unit(rows: Integers | None) -> Floats | None:
     return None if rows is None else np.asarray(rows / column_norm(rows, LAPLACE.name))
+
+
+def mix(
+    one: Strategy, other: Strategy | None, workload: Workload, part: float
+) -> ProductStrategy | None:
+    """Return a strategy of which ``part`` of the shares are those of the other.
+
+    Without another, they go to a block for every product of the workload. None where the rows of
+    an attribute differ, residual ones are measured, or some attribute is not.
+    """
+    full = one.shared_rows
+    if full is None or workload.pinned:
+        return None
+    if other is None:
+        given = _by_product(workload)
+        if not {name for names in given for name in names} <= full.keys():
+            return None
+    else:
+        theirs = other.shared_rows
+        if theirs is None or not _agree(full, theirs):
+            return None
+        given = {block.attributes: float(block.share) for block in other.blocks}
+        full = {**full, **theirs}
+    weights = {block.attributes: (1 - part) * float(block.share) for block in one.blocks}
+    for names, share in given.items():
+        weights[names] = weights.get(names, 0.0) + part * share
+    kept = {names: weight for names, weight in weights.items() if weight > 0}
+    return assemble(workload.domain, full, kept, one.noise, one.method)
+
+
+def _by_product(workload: Workload) -> dict[tuple[str, ...], float]:
+    """Shares in proportion to the weights of the products over each set of attributes."""
+    total = sum(product.weight for product in workload.products)
+    out: dict[tuple[str, ...], float] = {}
+    for product in workload.products:
+        names = tuple(name for name in workload.attributes if name in product.factors)
+        out[names] = out.get(names, 0.0) + product.weight / total
+    return out
+
+
+def _agree(one: Mapping[str, Integers | None], other: Mapping[str, Integers | None]) -> bool:
+    shared = [(rows, one[name]) for name, rows in other.items() if name in one]
+    return all(
+        np.array_equal(left, right) if left is not None and right is not None else left is right
+        for left, right in shared
+    )

@@ -1,1 +1,16 @@
-"""What is measured: integer rows, their forecast and their least squares (stages 5, 6, 9)."""
+"""What is measured: integer rows, their forecast and their least squares (stages 5, 6, 9).
+
+Strategy: what is measured on a table: blocks, and the shares of the budget that they get.
+Block: integer rows with noise of their own.
+Forecast: the exact error of every answer, from public facts.
+Estimate: what the noisy numbers say, by least squares.
+Axis: the least-squares constants of one attribute.
+
+There are three kinds: products of attributes (``product``), rows on interchangeable cells
+(``symmetric``), and the queries themselves (``queries``). Each is registered here under the name by
+which files know it.
+"""
+
+from dpsql.strategy import product, queries, symmetric
+
+__all__ = ["product", "queries", "symmetric"]

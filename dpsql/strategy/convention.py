@@ -1,46 +1,10 @@
-"""Error and noise in the convention of the published tables, for comparison only."""
+"""The noise of one number in the convention of the published tables, for comparison only."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from fractions import Fraction
 
-from dpsql.strategy.kinds import AnyBlock, AnyStrategy
 from dpsql.strategy.noise_law import Noise, law
-from dpsql.workload.workload import Product, Workload
-
-
-def rmse(strategy: AnyStrategy, workload: Workload, epsilon: float, delta: float) -> float:
-    """Return the root mean squared error over all rows, in the convention of the literature."""
-    unit = unit_variance(strategy.noise, epsilon, delta)
-    return math.sqrt(unit * unit_error(strategy, workload) / workload.rows)
-
-
-def unit_error(strategy: AnyStrategy, workload: Workload) -> float:
-    """Return the weighted total variance of a workload at noise ||A|| per unit budget."""
-    forecast = strategy.forecast(unit_variances(strategy))
-    asked: list[tuple[Product, float]] = []
-    for row, weight2 in zip(workload.index.tolist(), workload.weights2.tolist(), strict=True):
-        factors = {
-            name: workload.factors[i][j]
-            for i, (name, j) in enumerate(zip(workload.attributes, row, strict=True))
-            if j >= 0
-        }
-        asked.append((Product(factors), weight2))
-    single = [(p, w) for p, w in asked if p.rows == 1]
-    variances = forecast.variances(p for p, _ in single)
-    total = sum(w * float(v[0]) for (_, w), v in zip(single, variances, strict=True))
-    return total + sum(w * forecast.total(p) for p, w in asked if p.rows > 1)
-
-
-def unit_variances(strategy: AnyStrategy) -> list[float]:
-    """Return per block the squared sensitivity over its share: noise of a unit budget."""
-    squared = law(strategy.noise).squared
-    blocks: Sequence[AnyBlock] = strategy.blocks
-    costs: Sequence[int | Fraction] = strategy.sensitivities()
-    pairs = zip(costs, blocks, strict=True)
-    return [squared(float(Fraction(cost) / block.share)) for cost, block in pairs]
 
 
 def unit_variance(noise: Noise, epsilon: float, delta: float) -> float:

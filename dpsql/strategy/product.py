@@ -1,29 +1,30 @@
-"""A strategy: which integer rows to measure, and how the budget is split over them."""
+"""Strategies of Kronecker blocks that share one integer matrix per attribute."""
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Integers
+from dpsql.strategy.base import (
+    Keep,
+    Strategy,
+    array_digest,
+    decode_domain,
+    digest_of,
+    register,
+)
 from dpsql.strategy.noise_law import Noise, is_law, law
+from dpsql.strategy.product_block import AttributeRows, ProductBlock
+from dpsql.strategy.product_forecast import ProductForecast
+from dpsql.strategy.product_solve import ProductEstimate, solve
 from dpsql.strategy.quantise import bits_for, column_norm, quantise
-
-if TYPE_CHECKING:
-    from dpsql.strategy.forecast import Forecast
-    from dpsql.workload.workload import Workload
-
-__all__ = ["Block", "Strategy", "assemble", "residual_rows", "shares"]
-
-SCALE_BITS = 30
-"""Significant bits of a noise scale; the rounding is towards more noise."""
 
 SHARE_UNITS = 1 << 40
 """Grid of the budget shares."""
@@ -32,60 +33,9 @@ NEGLIGIBLE = 1e-6
 """Blocks whose weight is below this part of the largest are not measured."""
 
 
+@register
 @dataclass(frozen=True, slots=True)
-class Block:
-    """One Kronecker block: the attributes it resolves and its share of the budget.
-
-    ``attributes`` are in domain order, () for the grand total; those in ``residual`` are measured
-    with residual rows, the others with the full rows. ``share`` is of epsilon under Laplace and
-    of rho under Gaussian noise.
-    """
-
-    attributes: tuple[str, ...]
-    residual: frozenset[str]
-    share: Fraction
-    tables: Mapping[tuple[str, bool], Integers | None] = field(
-        default_factory=dict, compare=False, repr=False
-    )
-
-    @property
-    def factors(self) -> dict[str, Integers | None]:
-        """Return attribute to its integer rows, None for the identity."""
-        return {a: self.tables[a, a in self.residual] for a in self.attributes}
-
-
-class _Tables(Mapping[tuple[str, bool], "Integers | None"]):
-    """The rows of (attribute, residual?); residual rows of the identity are formed on use."""
-
-    def __init__(self, strategy: Strategy) -> None:
-        self.strategy = strategy
-
-    def __getitem__(self, key: tuple[str, bool]) -> Integers | None:
-        name, is_residual = key
-        if not is_residual:
-            return self.strategy.full[name]
-        rows = self.strategy.residual[name]
-        return residual_rows(self.strategy.domain[name]) if rows is None else rows
-
-    def __iter__(self) -> Iterator[tuple[str, bool]]:
-        yield from ((name, False) for name in self.strategy.full)
-        yield from ((name, True) for name in self.strategy.residual)
-
-    def __len__(self) -> int:
-        return len(self.strategy.full) + len(self.strategy.residual)
-
-
-def residual_rows(n: int) -> Integers:
-    """Return n I - J, the integer residual rows of the identity.
-
-    >>> residual_rows(2).tolist()
-    [[1, -1], [-1, 1]]
-    """
-    return n * np.eye(n, dtype=np.int64) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Strategy:
+class ProductStrategy(Strategy):
     """Blocks over a domain that share one integer matrix per attribute.
 
     ``full[a]`` has shape (rows, n_a), None for the identity; ``residual[a]`` likewise, None for
@@ -95,10 +45,13 @@ class Strategy:
     from ``scales`` cost at most the amount given, in exact rational arithmetic.
     """
 
+    kind: ClassVar[str] = "product"
+    has_marginals: ClassVar[bool] = True
+
     domain: Mapping[str, int]
     full: Mapping[str, Integers | None]
     residual: Mapping[str, Integers | None]
-    blocks: tuple[Block, ...]
+    blocks: tuple[ProductBlock, ...]
     noise: Noise
     method: str
     norms: dict[tuple[str, bool], int] = field(
@@ -110,7 +63,6 @@ class Strategy:
             raise ValueError(f"there is no noise law {self.noise!r}")
         if sum(block.share for block in self.blocks) != 1 or any(b.share <= 0 for b in self.blocks):
             raise ValueError("the shares of a strategy are positive and sum to 1")
-        tables = _Tables(self)
         order = {name: i for i, name in enumerate(self.domain)}
         for block in self.blocks:
             if list(block.attributes) != sorted(block.attributes, key=order.__getitem__):
@@ -122,16 +74,13 @@ class Strategy:
                     rows.dtype != np.int64 or rows.shape[1] != self.domain[name]
                 ):
                     raise ValueError(f"the rows of {name!r} are not integers over its cells")
+        tables = AttributeRows(self.domain, self.full, self.residual)
         blocks = tuple(replace(block, tables=tables) for block in self.blocks)
         object.__setattr__(self, "blocks", blocks)
 
-    def sensitivity(self, block: Block) -> int:
+    def sensitivity(self, block: ProductBlock) -> int:
         """Return the exact L1 (Laplace) or squared L2 (Gaussian) sensitivity of a block's rows."""
         return math.prod(self._norm(name, name in block.residual) for name in block.attributes)
-
-    def sensitivities(self) -> tuple[int, ...]:
-        """Return the sensitivity of every block."""
-        return tuple(self.sensitivity(block) for block in self.blocks)
 
     def _norm(self, name: str, is_residual: bool) -> int:
         key = (name, is_residual)
@@ -144,77 +93,47 @@ class Strategy:
             )
         return self.norms[key]
 
-    def scales(
-        self,
-        amount: Fraction,
-        rows_per_unit: int = 1,
-        multipliers: Sequence[int] | None = None,
-    ) -> tuple[Fraction, ...]:
-        """Return per block the Laplace scale, or the Gaussian sigma squared, for a total cost.
+    @property
+    def shared_rows(self) -> Mapping[str, Integers | None] | None:
+        """Return the full rows of every attribute, None where residual ones are measured."""
+        return None if self.residual else self.full
 
-        ``amount`` is epsilon (Laplace) or rho (Gaussian); ``rows_per_unit`` is how many rows one
-        privacy unit can contribute, and ``multipliers[i]`` by how much the sensitivity of block i
-        is larger than that of its rows for other reasons, 1 if absent.
-
-        Guarantee: dyadic, rounded up, so the costs of all blocks sum to at most ``amount``.
-        """
-        if amount <= 0 or rows_per_unit < 1:
-            raise ValueError(f"amount {amount} and rows per unit {rows_per_unit} must be positive")
-        noise = law(self.noise)
-        reach = rows_per_unit**noise.norm
-        times = multipliers or [1] * len(self.blocks)
-        return tuple(
-            round_up(noise.scale(reach * each * self.sensitivity(block), block.share * amount))
-            for block, each in zip(self.blocks, times, strict=True)
-        )
-
-    def rows(self, block: Block) -> int:
-        """Return how many numbers the block measures."""
-        return math.prod(
-            self.domain[a] if m is None else len(m)
-            for a, m in zip(block.attributes, self.matrices(block), strict=True)
-        )
-
-    def matrices(self, block: Block) -> list[Integers | None]:
-        """Return the block's integer rows per attribute, None for the identity."""
-        return [block.tables[a, a in block.residual] for a in block.attributes]
-
-    def forecast(self, variances: Sequence[float]) -> Forecast:
+    def forecast(self, variances: Sequence[float]) -> ProductForecast:
         """Return the exact errors of every answer, for the noise variance of each block."""
-        from dpsql.strategy.forecast import Forecast
+        tables = AttributeRows(self.domain, self.full, self.residual)
+        return ProductForecast(tables, self.blocks, variances)
 
-        return Forecast(self, variances)
+    def solve(
+        self, values: Sequence[NDArray[Any]], variances: Sequence[float], integers: bool = False
+    ) -> ProductEstimate:
+        """Return the least-squares estimate of a release."""
+        return solve(self.forecast(variances), values, integers)
 
-    def encode(self, keep: Callable[[Integers], str]) -> dict[str, Any]:
-        """Return plain facts that describe the strategy; ``keep`` stores an array by name."""
+    def describe(self, keep: Keep) -> dict[str, Any]:
+        """Return plain facts; ``keep`` stores an array by name."""
 
         def matrices(source: Mapping[str, Integers | None]) -> dict[str, str | None]:
             return {name: None if rows is None else keep(rows) for name, rows in source.items()}
 
         return {
-            "kind": "product",
-            "domain": list(self.domain.items()),
             "full": matrices(self.full),
             "residual": matrices(self.residual),
             "blocks": [[list(b.attributes), sorted(b.residual), str(b.share)] for b in self.blocks],
-            "noise": self.noise,
-            "method": self.method,
         }
 
     @classmethod
-    def decode(cls, facts: Mapping[str, Any], arrays: Mapping[str, Integers]) -> Strategy:
+    def decode(cls, facts: Mapping[str, Any], arrays: Mapping[str, Integers]) -> ProductStrategy:
         """Return the strategy that ``encode`` described."""
 
         def matrices(names: Mapping[str, str | None]) -> dict[str, Integers | None]:
             return {name: None if key is None else arrays[key] for name, key in names.items()}
 
         blocks = tuple(
-            Block(tuple(attributes), frozenset(residual), Fraction(share))
+            ProductBlock(tuple(attributes), frozenset(residual), Fraction(share))
             for attributes, residual, share in facts["blocks"]
         )
         full, residual = matrices(facts["full"]), matrices(facts["residual"])
-        domain = {name: int(size) for name, size in facts["domain"]}
-        return cls(domain, full, residual, blocks, facts["noise"], facts["method"])
+        return cls(decode_domain(facts), full, residual, blocks, facts["noise"], facts["method"])
 
     def fingerprint(self) -> str:
         """Return a hex digest of everything that is measured and of the noise law."""
@@ -222,43 +141,15 @@ class Strategy:
         for source in (self.full, self.residual):
             for name in sorted(source):
                 rows = source[name]
-                text.append((name, None if rows is None else (rows.shape, _digest(rows))))
+                text.append((name, None if rows is None else (rows.shape, array_digest(rows))))
         text += [(b.attributes, sorted(b.residual), str(b.share)) for b in self.blocks]
-        return hashlib.sha256(repr(text).encode()).hexdigest()
-
-    def rmse(self, workload: Workload, epsilon: float = 1.0, delta: float = 1e-6) -> float:
-        """Return the expected root mean squared error in the convention of the literature.
-
-        Laplace variance is 2 (sensitivity / epsilon)^2; Gaussian noise uses the analytic
-        calibration at (epsilon, delta). Source: HDMM, section 8.
-        """
-        from dpsql.strategy.convention import rmse
-
-        return rmse(self, workload, epsilon, delta)
-
-    def heatmap(self, attribute: str) -> NDArray[np.float64]:
-        """Return the rows measured on one attribute, scaled to a largest entry of one."""
-        rows = self.full[attribute] if attribute in self.full else self.residual[attribute]
-        if rows is None:
-            return np.eye(self.domain[attribute])
-        return np.asarray(rows / np.abs(rows).max())
+        return digest_of(text)
 
 
 def _identity_norm(n: int, is_residual: bool, noise: Noise) -> int:
     if not is_residual:
         return 1
     return 2 * (n - 1) if law(noise).norm == 1 else n * (n - 1)
-
-
-def round_up(value: Fraction) -> Fraction:
-    """Return the least dyadic of 30 significant bits that is not below a positive value.
-
-    >>> round_up(Fraction(1, 3)) >= Fraction(1, 3), round_up(Fraction(5)) == 5
-    (True, True)
-    """
-    exponent = SCALE_BITS - (value.numerator.bit_length() - value.denominator.bit_length())
-    unit = Fraction(1, 1 << exponent) if exponent >= 0 else Fraction(1 << -exponent)
-    return -(-value // unit) * unit
 
 
 def shares(weights: Sequence[float], negligible: float = NEGLIGIBLE) -> list[Fraction]:
@@ -280,7 +171,7 @@ def assemble(
     weights: Mapping[tuple[str, ...], float],
     noise: Noise,
     method: str,
-) -> Strategy:
+) -> ProductStrategy:
     """Return the quantised strategy of full blocks, one per attribute set.
 
     ``factors[a]`` is the real-valued matrix of attribute a, None for the identity; ``weights``
@@ -299,9 +190,5 @@ def assemble(
         if name in used:
             matrix = factors.get(name)
             full[name] = None if matrix is None else quantise(matrix, bits, noise)
-    blocks = tuple(Block(s, frozenset(), part) for s, part in kept)
-    return Strategy(dict(domain), full, {}, blocks, noise, method)
-
-
-def _digest(rows: Integers) -> str:
-    return hashlib.sha256(rows.tobytes()).hexdigest()
+    blocks = tuple(ProductBlock(s, frozenset(), part) for s, part in kept)
+    return ProductStrategy(dict(domain), full, {}, blocks, noise, method)

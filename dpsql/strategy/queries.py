@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.blocks import Identity
-from dpsql.algebra.operator import Integers, Operator
+from dpsql.algebra.operator import Floats, Integers
+from dpsql.algebra.rows import KronRows
 from dpsql.algebra.worst import worst_cell
+from dpsql.strategy.base import (
+    Block,
+    Estimate,
+    Forecast,
+    Keep,
+    Strategy,
+    array_digest,
+    check_variances,
+    decode_domain,
+    digest_of,
+    register,
+    round_up,
+)
 from dpsql.strategy.noise_law import Noise, is_law, law
-from dpsql.strategy.product import round_up
-from dpsql.workload.workload import Product, Workload
+from dpsql.workload.workload import Product
 
-if TYPE_CHECKING:
-    from dpsql.strategy.queries_solve import QueriesForecast
+SINGULAR = 1e-10
+"""Relative size below which an eigenvalue counts as zero: some query is a sum of others."""
 
-MOST_ROWS = 1536
-"""Most query rows in all: least squares is over these."""
-
-MOST_NUMBERS = 1 << 22
-"""Most numbers in the rows of one attribute."""
-
-BINARY_PLACES = 16
-"""Binary places of rows that count as whole."""
-
-WEIGHTS = 65_520
-"""What the largest weight of a block is rounded to."""
+OUTSIDE = 1e-7
+"""Relative size of the part of a query that no measured ones add up to, above which it counts."""
 
 
 @dataclass(frozen=True, slots=True)
-class QueryBlock:
+class QueryBlock(Block):
     """The rows of one product: per attribute a matrix, None for the identity.
 
     Its noise is that of the strategy over ``weight``, a whole number: the Laplace scale, or sigma
@@ -48,33 +51,25 @@ class QueryBlock:
     matrices: tuple[Integers | None, ...]
     weight: int
     share: Fraction = Fraction(1)
-    residual: frozenset[str] = frozenset()
 
     @property
-    def factors(self) -> dict[str, Integers | None]:
-        """Return attribute to its integer rows, None for the identity."""
-        return dict(zip(self.attributes, self.matrices, strict=True))
-
-    @property
-    def rows(self) -> int:
-        """Return how many numbers the block measures."""
-        pairs = zip(self.matrices, self.sizes, strict=True)
-        return math.prod(n if matrix is None else len(matrix) for matrix, n in pairs)
-
-    @property
-    def cells(self) -> int:
-        """Return the number of cells the block reads."""
-        return math.prod(self.sizes)
+    def integer_rows(self) -> KronRows:
+        """Return the rows of every attribute."""
+        return KronRows(self.matrices, self.sizes)
 
 
+@register
 @dataclass(frozen=True, slots=True)
-class QueriesStrategy:
+class QueriesStrategy(Strategy):
     """Blocks with rows of their own whose sensitivity is that of all of them together.
 
     Guarantee: noise is for the cell in which the weighted column norms of all blocks have the
     largest sum, an exact integer or one that is never less, so that all blocks together cost at
     most the amount given, in exact rational arithmetic.
     """
+
+    kind: ClassVar[str] = "queries"
+    is_joint: ClassVar[bool] = True
 
     domain: Mapping[str, int]
     blocks: tuple[QueryBlock, ...]
@@ -111,10 +106,6 @@ class QueriesStrategy:
         """Return the sensitivity of all blocks together, over the weight of one."""
         return Fraction(self.joint([1] * len(self.blocks)), block.weight)
 
-    def sensitivities(self) -> tuple[Fraction, ...]:
-        """Return the sensitivity of every block."""
-        return tuple(self.sensitivity(block) for block in self.blocks)
-
     def scales(
         self,
         amount: Fraction,
@@ -123,28 +114,29 @@ class QueriesStrategy:
     ) -> tuple[Fraction, ...]:
         """Return per block the Laplace scale, or the Gaussian sigma squared, for a total cost.
 
-        ``multipliers`` are as those of ``Strategy.scales``.
         Guarantee: rounded up, so the joint cost of all blocks is at most ``amount``.
         """
-        if amount <= 0 or rows_per_unit < 1:
-            raise ValueError(f"amount {amount} and rows per unit {rows_per_unit} must be positive")
-        noise = law(self.noise)
-        times = rows_per_unit**noise.norm * self.joint(multipliers or [1] * len(self.blocks))
-        base = round_up(noise.scale(times, amount))
+        reach = self.check_amount(amount, rows_per_unit)
+        times = reach * self.joint(multipliers or [1] * len(self.blocks))
+        base = round_up(law(self.noise).scale(times, amount))
         return tuple(base / block.weight for block in self.blocks)
-
-    def rows(self, block: QueryBlock) -> int:
-        """Return how many numbers the block measures."""
-        return block.rows
 
     def forecast(self, variances: Sequence[float]) -> QueriesForecast:
         """Return the exact errors of every answer, for the noise variance of each block."""
-        from dpsql.strategy.queries_solve import QueriesForecast
+        return QueriesForecast(self.domain, self.blocks, variances)
 
-        return QueriesForecast(self, variances)
+    def solve(
+        self, values: Sequence[NDArray[Any]], variances: Sequence[float], integers: bool = False
+    ) -> QueriesEstimate:
+        """Return the least-squares estimate of a release of queries."""
+        parts = [
+            np.asarray(value).astype(np.float64) / variance**0.5
+            for value, variance in zip(values, variances, strict=True)
+        ]
+        return QueriesEstimate(self.forecast(variances), np.concatenate(parts))
 
-    def encode(self, keep: Callable[[Integers], str]) -> dict[str, Any]:
-        """Return plain facts that describe the strategy; ``keep`` stores an array by name."""
+    def describe(self, keep: Keep) -> dict[str, Any]:
+        """Return plain facts; ``keep`` stores an array by name."""
         blocks = [
             [
                 list(block.attributes),
@@ -153,18 +145,12 @@ class QueriesStrategy:
             ]
             for block in self.blocks
         ]
-        return {
-            "kind": "queries",
-            "domain": list(self.domain.items()),
-            "blocks": blocks,
-            "noise": self.noise,
-            "method": self.method,
-        }
+        return {"blocks": blocks}
 
     @classmethod
     def decode(cls, facts: Mapping[str, Any], arrays: Mapping[str, Integers]) -> QueriesStrategy:
         """Return the strategy that ``encode`` described."""
-        domain = {name: int(size) for name, size in facts["domain"]}
+        domain = decode_domain(facts)
         blocks = tuple(
             QueryBlock(
                 tuple(attributes),
@@ -180,24 +166,9 @@ class QueriesStrategy:
         """Return a hex digest of everything that is measured and of the noise law."""
         text: list[object] = ["queries", list(self.domain.items()), self.noise]
         for block in self.blocks:
-            rows = [None if m is None else (m.shape, _digest(m)) for m in block.matrices]
+            rows = [None if m is None else (m.shape, array_digest(m)) for m in block.matrices]
             text.append((block.attributes, rows, block.weight))
-        return hashlib.sha256(repr(text).encode()).hexdigest()
-
-    def rmse(self, workload: Workload, epsilon: float = 1.0, delta: float = 1e-6) -> float:
-        """Return the expected root mean squared error in the convention of the literature."""
-        from dpsql.strategy.convention import rmse
-
-        return rmse(self, workload, epsilon, delta)
-
-    def heatmap(self, attribute: str) -> NDArray[np.float64]:
-        """Return the rows measured on one attribute, scaled to a largest entry of one."""
-        found = [
-            np.eye(self.domain[attribute]) if rows is None else rows / np.abs(rows).max()
-            for block in self.blocks
-            for rows in [block.factors.get(attribute, np.ones((1, self.domain[attribute])))]
-        ]
-        return np.unique(np.concatenate(found), axis=0)
+        return digest_of(text)
 
 
 def block_norms(block: QueryBlock, noise: Noise) -> dict[str, NDArray[Any]]:
@@ -228,65 +199,138 @@ def joint_norm(
     return max(1, int(worst_cell(tables, start)[0]))
 
 
-def measure_queries(workload: Workload, noise: Noise) -> QueriesStrategy | None:
-    """Return the products of a workload as a strategy; None where they are many or not whole.
+class QueriesForecast(Forecast):
+    """Exact generalised least squares of measured queries with given noise variances per block.
 
-    Products that are asked several times are measured once, with the sum of their weights.
+    With the rows B, scaled to unit noise, and any positive weights of the cells, here equal ones
+    that sum to one, the answer to q is c'y with c = (B B')^+ B q, of variance c'c, where q is a
+    combination of the rows. Nothing larger than the number of rows squared is formed.
     """
-    if workload.rows > MOST_ROWS:
-        return None
-    found: dict[tuple[object, ...], tuple[dict[str, Integers | None], float]] = {}
-    known: dict[int, tuple[Integers | None, float] | None] = {}
-    for product in workload.products:
-        factors: dict[str, Integers | None] = {}
-        scale = product.weight
-        for name, factor in product.factors.items():
-            if id(factor) not in known:
-                known[id(factor)] = _whole(factor)
-            whole = known[id(factor)]
-            if whole is None:
-                return None
-            factors[name] = whole[0]
-            scale *= whole[1]
-        key = tuple((n, None if m is None else (m.shape, m.tobytes())) for n, m in factors.items())
-        found[key] = (factors, found.get(key, (factors, 0.0))[1] + scale)
-    power = law(noise).norm
-    largest = max(scale for _, scale in found.values())
-    domain = workload.domain
-    blocks = tuple(
-        QueryBlock(
-            tuple(factors),
-            tuple(domain[name] for name in factors),
-            tuple(factors.values()),
-            max(1, round(WEIGHTS * (scale / largest) ** power)),
+
+    def __init__(
+        self, domain: Mapping[str, int], blocks: Sequence[QueryBlock], variances: Sequence[float]
+    ) -> None:
+        self.noise = check_variances(variances, len(blocks))
+        self.domain, self.blocks = domain, blocks
+        self._rows = [_dense(block) for block in blocks]
+        self._known: dict[tuple[object, ...], tuple[Floats, bool]] = {}
+
+    @cached_property
+    def inverse(self) -> Floats:
+        """Return the pseudo-inverse of B B', shape (rows, rows)."""
+        names = [block.attributes for block in self.blocks]
+        products = [
+            dict(zip(n, rows, strict=True)) for n, rows in zip(names, self._rows, strict=True)
+        ]
+        gram = np.concatenate([self._cross(each) for each in products], axis=1)
+        scale = np.concatenate(
+            [np.full(b.rows, v**-0.5) for b, v in zip(self.blocks, self.noise, strict=True)]
         )
-        for factors, scale in found.values()
-    )
-    weights = math.gcd(*(block.weight for block in blocks))
-    blocks = tuple(
-        QueryBlock(b.attributes, b.sizes, b.matrices, b.weight // weights) for b in blocks
-    )
-    return QueriesStrategy(domain, blocks, noise)
+        gram *= scale
+        values, vectors = np.linalg.eigh((gram + gram.T) / 2)
+        kept = values > SINGULAR * values[-1]
+        return np.asarray((vectors[:, kept] / values[kept]) @ vectors[:, kept].T)
+
+    def _cross(self, factors: Mapping[str, Floats], paired: bool = False) -> Floats:
+        """Return B Q', shape (rows, queries), of the rows of a product, or of its rows in pairs."""
+        out = []
+        join = _columnwise if paired else np.kron
+        for block, rows, variance in zip(self.blocks, self._rows, self.noise, strict=True):
+            own = dict(zip(block.attributes, rows, strict=True))
+            parts = [np.ones((1, 1))]
+            for name, n in self.domain.items():
+                ours, theirs = own.get(name), factors.get(name)
+                if ours is None and theirs is None:
+                    continue
+                ours = np.ones((1, n)) if ours is None else ours
+                theirs = np.ones((1, n)) if theirs is None else theirs
+                parts.append(ours @ theirs.T / n)
+            crossed: Floats = parts[0]
+            for part in parts[1:]:
+                crossed = np.asarray(join(crossed, part))
+            out.append(crossed / variance**0.5)
+        return np.concatenate(out)
+
+    def _solve(self, factors: Mapping[str, Floats], paired: bool) -> tuple[Floats, bool]:
+        """Return the coefficients of queries, shape (rows, queries), and whether they are exact."""
+        cross = self._cross(factors, paired)
+        found = self.inverse @ cross
+        sizes = [np.square(rows).sum(axis=1) / self.domain[name] for name, rows in factors.items()]
+        norms: Floats = np.ones(1)
+        for size in sizes:
+            norms = np.asarray(norms * size if paired else np.kron(norms, size))
+        outside = norms - np.einsum("ij,ij->j", cross, found)
+        return found, bool((outside <= OUTSIDE * norms).all())
+
+    def coefficients(self, product: Product) -> tuple[Floats, bool]:
+        """Return what to multiply scaled measurements by, per row, and whether that is exact."""
+        names = [name for name in self.domain if name in product.factors]
+        key = tuple((name, product.factors[name].key) for name in names)
+        if key not in self._known:
+            rows = {n: np.asarray(product.factors[n].dense(), dtype=np.float64) for n in names}
+            self._known[key] = self._solve(rows, False)
+        return self._known[key]
+
+    def supports(self, product: Product) -> bool:
+        """Say whether what is measured is enough to answer every row of a product."""
+        return self.coefficients(product)[1]
+
+    def exact(self, product: Product) -> Floats:
+        """Return the coefficients. Raises ProgrammingError E_NOT_MEASURED without support."""
+        self.check(product)
+        return self.coefficients(product)[0]
+
+    def variance(self, product: Product) -> Floats:
+        """Return the variance of every row of a product, flat and row-major."""
+        return np.asarray(np.square(self.exact(product)).sum(axis=0))
+
+    def covariance(self, left: Product, right: Product) -> Floats:
+        """Return the covariance of paired rows of two products.
+
+        On each attribute both have the same number of rows, or one of them is Total.
+        """
+        names = [n for n in self.domain if n in left.factors or n in right.factors]
+        sides = []
+        for product in (left, right):
+            sizes = [product.factors[n].rows if n in product.factors else 1 for n in names]
+            found = self.exact(product)
+            sides.append(found.reshape(len(found), *sizes))
+        return np.asarray((sides[0] * sides[1]).sum(axis=0)).reshape(-1)
+
+    def paired(self, left: Product, right: Product) -> Floats:
+        """Return the covariance of row r of one product with row r of the other.
+
+        All factors have the same number of rows; row r of a product is the Kronecker product of
+        their rows r. Both are rows of products that are supported.
+        """
+        sides = []
+        for product in (left, right):
+            rows = {n: np.asarray(f.dense(), dtype=np.float64) for n, f in product.factors.items()}
+            sides.append(self._solve(rows, True)[0])
+        return np.asarray((sides[0] * sides[1]).sum(axis=0))
 
 
-def _whole(factor: Operator) -> tuple[Integers | None, float] | None:
-    """Return whole rows and what one of theirs is of the factor's, None where there are none."""
-    if isinstance(factor, Identity):
-        return None, 1.0
-    if factor.rows * factor.n > MOST_NUMBERS:
-        return None
-    scaled = np.ldexp(np.asarray(factor.dense(), dtype=np.float64), BINARY_PLACES)
-    if not np.array_equal(scaled, np.rint(scaled)) or np.abs(scaled).max() >= 2.0**40:
-        return None
-    rows: Integers = scaled.astype(np.int64)
-    divisor = max(1, int(np.gcd.reduce(rows, axis=None)))
-    return np.ascontiguousarray(rows // divisor), divisor / 2**BINARY_PLACES
+def _dense(block: QueryBlock) -> list[Floats]:
+    pairs = zip(block.matrices, block.sizes, strict=True)
+    return [np.eye(n) if rows is None else rows.astype(np.float64) for rows, n in pairs]
 
 
-def _digest(array: Integers) -> str:
-    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+def _columnwise(left: Floats, right: Floats) -> Floats:
+    """Return the Kronecker product of every column of one with that of the other."""
+    product = left[:, np.newaxis] * right[np.newaxis]
+    return np.asarray(product.reshape(-1, product.shape[-1]))
 
 
-def product_names(domain: Mapping[str, int], product: Product) -> list[str]:
-    """Return the attributes of a product in domain order."""
-    return [name for name in domain if name in product.factors]
+@dataclass(frozen=True, slots=True)
+class QueriesEstimate(Estimate):
+    """What a release says: measured queries in units of their noise, and the forecast of errors."""
+
+    forecast: QueriesForecast
+    measured: Floats
+
+    def answer(self, product: Product) -> Floats:
+        """Return the answers to a product, flat and row-major over its factors' rows.
+
+        Raises ProgrammingError E_NOT_MEASURED where the release does not support it.
+        """
+        return np.asarray(self.forecast.exact(product).T @ self.measured)

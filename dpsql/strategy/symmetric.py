@@ -2,328 +2,237 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.operator import Floats, Integers
+from dpsql.algebra.operator import Floats, Integers, Operator
+from dpsql.algebra.orbits import Orbits
+from dpsql.algebra.rows import CONSTANT, OrbitPart, OrbitRows, slot, wide_cells
+from dpsql.strategy.base import (
+    Block,
+    Estimate,
+    Keep,
+    Strategy,
+    array_digest,
+    by_single_rows,
+    decode_domain,
+    digest_of,
+    distinct_rows,
+    register,
+)
 from dpsql.strategy.noise_law import GAUSSIAN, Noise, is_law, law
-from dpsql.strategy.orbits import Orbits
-from dpsql.strategy.product import round_up
+from dpsql.strategy.symmetric_forecast import SymmetricForecast
+from dpsql.workload.workload import Product
 
-if TYPE_CHECKING:
-    from dpsql.strategy.symmetric_forecast import SymmetricForecast
-    from dpsql.workload.workload import Workload
-
-CONSTANT = -1
-"""The kind of an axis that is summed over every orbit; other kinds name the orbit resolved."""
-
-MATRIX_LIMIT = 1 << 26
-"""Largest explicit matrix (entries) that is written out for inspection."""
+CHUNK = 1 << 22
+"""Numbers handled at once when one-row products are answered."""
 
 
 @dataclass(frozen=True, slots=True)
-class OrbitPart:
-    """Rows over one kind of component.
-
-    ``kinds`` has per attribute CONSTANT, for sums over each orbit, or an orbit o, for the residual
-    rows s I - J of its s cells. ``rows`` (r, K) are over the K tuples of orbits of the CONSTANT
-    axes; each row is measured for every combination of residual rows.
-    """
-
-    kinds: tuple[int, ...]
-    rows: Integers
-
-    @property
-    def constant(self) -> tuple[int, ...]:
-        """Return the axes that are summed over orbits."""
-        return tuple(i for i, kind in enumerate(self.kinds) if kind == CONSTANT)
-
-    @property
-    def resolved(self) -> tuple[int, ...]:
-        """Return the axes that are measured with residual rows."""
-        return tuple(i for i, kind in enumerate(self.kinds) if kind != CONSTANT)
-
-
-@dataclass(frozen=True, slots=True)
-class OrbitBlock:
-    """All rows of a symmetric strategy: they share one noise scale and all of the budget.
-
-    Guarantee: ``sensitivity`` is the exact squared L2 norm of the largest column of ``apply``,
-    in Python integers; all cells of an orbit tuple have equal columns.
-    """
+class OrbitBlock(Block):
+    """All rows of a symmetric strategy: they share one noise scale and all of the budget."""
 
     attributes: tuple[str, ...]
-    orbits: tuple[Orbits, ...]
-    parts: tuple[OrbitPart, ...]
+    orbit_rows: OrbitRows
     share: Fraction = Fraction(1)
-    residual: frozenset[str] = frozenset()
 
     @property
-    def cells(self) -> int:
-        """Return the number of cells the block reads."""
-        return math.prod(orbits.n for orbits in self.orbits)
-
-    @property
-    def rows(self) -> int:
-        """Return how many numbers the block measures."""
-        return sum(math.prod(self.shape(part)) for part in self.parts)
-
-    @property
-    def factors(self) -> dict[tuple[str, ...], Integers]:
-        """Return the attributes, jointly, to the integer rows over their cells.
-
-        The only key is the tuple of all attributes of the block, because these rows are no
-        Kronecker product; their columns are the combinations of cells, the first attribute
-        slowest. A block of a product strategy has one key per attribute instead.
-        Raises ValueError where these are too many to write out.
-        """
-        return {self.attributes: self.matrix()}
-
-    def shape(self, part: OrbitPart) -> tuple[int, ...]:
-        """Return (rows, cells of the resolved orbits, in the order of the attributes)."""
-        sizes = [int(self.orbits[i].sizes[part.kinds[i]]) for i in part.resolved]
-        return (len(part.rows), *sizes)
-
-    def column_norms(self) -> NDArray[Any]:
-        """Return the squared L2 norm of the column of every orbit tuple, as Python integers."""
-        shape = [len(orbits.sizes) for orbits in self.orbits]
-        norms = np.zeros(shape, dtype=object)
-        for part in self.parts:
-            scale = 1
-            for i in part.resolved:
-                size = int(self.orbits[i].sizes[part.kinds[i]])
-                scale *= size * (size - 1)
-            where = tuple(slice(None) if kind == CONSTANT else kind for kind in part.kinds)
-            columns = squared_columns(part.rows) * scale
-            norms[where] += columns.reshape([shape[i] for i in part.constant] or ())
-        return norms
-
-    def sensitivity(self) -> int:
-        """Return the largest squared L2 norm of a column."""
-        return int(self.column_norms().max())
-
-    def apply(self, counts: Integers) -> Integers:
-        """Return all rows applied to a table of counts, flat; exact modulo 2^64.
-
-        ``counts`` has one axis per attribute, in order.
-        """
-        tensor = counts
-        for axis, orbits in enumerate(self.orbits):
-            tensor = _split(tensor, axis, orbits)
-        return np.concatenate([self._apply_part(part, tensor) for part in self.parts])
-
-    def _apply_part(self, part: OrbitPart, tensor: Integers) -> Integers:
-        where = tuple(slot(o, k) for o, k in zip(self.orbits, part.kinds, strict=True))
-        chosen = tensor[where].transpose(*part.constant, *part.resolved)
-        return np.asarray(part.rows @ chosen.reshape(part.rows.shape[1], -1)).reshape(-1)
-
-    def matrix(self) -> Integers:
-        """Return the explicit rows, shape (rows, cells), columns row-major over the attributes.
-
-        Raises ValueError where they exceed the limit.
-        """
-        if self.rows * self.cells > MATRIX_LIMIT:
-            raise ValueError(f"{self.rows} rows over {self.cells} cells are too many to write out")
-        shape = [orbits.n for orbits in self.orbits]
-        unit = np.eye(self.cells, dtype=np.int64)
-        return np.array([self.apply(cell.reshape(shape)) for cell in unit]).T
+    def integer_rows(self) -> OrbitRows:
+        """Return the rows over the orbits of every attribute."""
+        return self.orbit_rows
 
 
+@register
 @dataclass(frozen=True, slots=True)
-class SymmetricStrategy:
+class SymmetricStrategy(Strategy):
     """One block of Gaussian measurements that is invariant under exchange of alike cells.
 
-    Guarantee: as for ``Strategy``, the scale from ``scales`` costs at most the amount given, in
+    Guarantee: as for a product, the scale from ``scales`` costs at most the amount given, in
     exact rational arithmetic.
     """
 
+    kind: ClassVar[str] = "symmetric"
+
     domain: Mapping[str, int]
-    block: OrbitBlock
+    blocks: tuple[OrbitBlock]
     method: str = "symmetric"
     noise: Noise = GAUSSIAN.name
     norm: list[int] = field(default_factory=list, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         order = list(self.domain)
-        block = self.block
+        (block,) = self.blocks
+        own = block.integer_rows
         if list(block.attributes) != sorted(block.attributes, key=order.index):
             raise ValueError(f"block {block.attributes} is not in domain order")
-        if [o.n for o in block.orbits] != [self.domain[a] for a in block.attributes]:
+        if [o.n for o in own.orbits] != [self.domain[a] for a in block.attributes]:
             raise ValueError("the orbits do not cover the cells of the attributes")
-        if not block.parts or not is_law(self.noise) or law(self.noise).norm != 2:
+        if not own.parts or not is_law(self.noise) or law(self.noise).norm != 2:
             raise ValueError("a symmetric strategy has rows, and a noise law of the L2 norm")
-        if len({part.kinds for part in block.parts}) < len(block.parts):
+        if len({part.kinds for part in own.parts}) < len(own.parts):
             raise ValueError("every kind of component is measured by one part")
-        for part in block.parts:
-            for kind, orbits in zip(part.kinds, block.orbits, strict=True):
+        for part in own.parts:
+            for kind, orbits in zip(part.kinds, own.orbits, strict=True):
                 if kind not in (CONSTANT, *orbits.wide):
                     raise ValueError(f"{kind} is not an orbit of at least two cells")
-            columns = math.prod(len(block.orbits[i].sizes) for i in part.constant)
+            columns = math.prod(len(own.orbits[i].sizes) for i in part.constant)
             if part.rows.dtype != np.int64 or part.rows.shape[1] != columns:
                 raise ValueError("the rows of a part are integers over its orbit tuples")
 
     @property
-    def blocks(self) -> tuple[OrbitBlock, ...]:
+    def block(self) -> OrbitBlock:
         """Return the only block."""
-        return (self.block,)
+        return self.blocks[0]
 
     def sensitivity(self, block: OrbitBlock) -> int:
         """Return the exact squared L2 sensitivity."""
         if block is not self.block:
-            return block.sensitivity()
+            return block.integer_rows.sensitivity()
         if not self.norm:
-            self.norm.append(block.sensitivity())
+            self.norm.append(block.integer_rows.sensitivity())
         return self.norm[0]
-
-    def sensitivities(self) -> tuple[int, ...]:
-        """Return the sensitivity of every block."""
-        return (self.sensitivity(self.block),)
-
-    def scales(
-        self,
-        amount: Fraction,
-        rows_per_unit: int = 1,
-        multipliers: Sequence[int] | None = None,
-    ) -> tuple[Fraction, ...]:
-        """Return the Gaussian sigma squared for a total cost rho.
-
-        The one multiplier is by how much the squared sensitivity is larger than that of the rows
-        for other reasons, 1 if absent.
-        Guarantee: dyadic, rounded up, so the cost is at most ``amount``.
-        """
-        if amount <= 0 or rows_per_unit < 1:
-            raise ValueError(f"amount {amount} and rows per unit {rows_per_unit} must be positive")
-        (times,) = multipliers or (1,)
-        squared = rows_per_unit * rows_per_unit * times * self.sensitivity(self.block)
-        return (round_up(law(self.noise).scale(squared, amount)),)
-
-    def rows(self, block: OrbitBlock) -> int:
-        """Return how many numbers the block measures."""
-        return block.rows
 
     def forecast(self, variances: Sequence[float]) -> SymmetricForecast:
         """Return the exact errors of every answer, for the noise variance of the block."""
-        from dpsql.strategy.symmetric_forecast import SymmetricForecast
+        own = self.block
+        return SymmetricForecast(self.domain, own.attributes, own.integer_rows, variances)
 
-        return SymmetricForecast(self, variances)
+    def solve(
+        self, values: Sequence[NDArray[Any]], variances: Sequence[float], integers: bool = False
+    ) -> SymmetricEstimate:
+        """Return the least-squares estimate of a release: ``values`` has one flat array."""
+        (value,) = values
+        return solve(self.forecast(variances), np.asarray(value).astype(np.float64))
 
     def fingerprint(self) -> str:
         """Return a hex digest of everything that is measured and of the noise law."""
+        own = self.block.integer_rows
         text: list[object] = ["symmetric", list(self.domain.items()), self.block.attributes]
-        text += [_digest(orbits.labels) for orbits in self.block.orbits]
-        text += [(p.kinds, p.rows.shape, _digest(p.rows)) for p in self.block.parts]
-        return hashlib.sha256(repr(text).encode()).hexdigest()
+        text += [array_digest(orbits.labels) for orbits in own.orbits]
+        text += [(p.kinds, p.rows.shape, array_digest(p.rows)) for p in own.parts]
+        return digest_of(text)
 
-    def encode(self, keep: Callable[[Integers], str]) -> dict[str, Any]:
-        """Return plain facts that describe the strategy; ``keep`` stores an array by name."""
+    def describe(self, keep: Keep) -> dict[str, Any]:
+        """Return plain facts; ``keep`` stores an array by name."""
+        own = self.block.integer_rows
         return {
-            "kind": "symmetric",
-            "domain": list(self.domain.items()),
             "attributes": list(self.block.attributes),
-            "orbits": [keep(orbits.labels) for orbits in self.block.orbits],
-            "parts": [[list(part.kinds), keep(part.rows)] for part in self.block.parts],
-            "noise": self.noise,
-            "method": self.method,
+            "orbits": [keep(orbits.labels) for orbits in own.orbits],
+            "parts": [[list(part.kinds), keep(part.rows)] for part in own.parts],
         }
 
     @classmethod
     def decode(cls, facts: Mapping[str, Any], arrays: Mapping[str, Integers]) -> SymmetricStrategy:
         """Return the strategy that ``encode`` described."""
-        block = OrbitBlock(
-            tuple(facts["attributes"]),
+        rows = OrbitRows(
             tuple(Orbits(arrays[name]) for name in facts["orbits"]),
             tuple(OrbitPart(tuple(kinds), arrays[name]) for kinds, name in facts["parts"]),
         )
-        domain = {name: int(size) for name, size in facts["domain"]}
-        return cls(domain, block, facts["method"], facts["noise"])
-
-    def rmse(self, workload: Workload, epsilon: float = 1.0, delta: float = 1e-6) -> float:
-        """Return the expected root mean squared error in the convention of the literature.
-
-        Gaussian noise uses the analytic calibration at (epsilon, delta). Source: HDMM, section 8.
-        """
-        from dpsql.strategy.convention import rmse
-
-        return rmse(self, workload, epsilon, delta)
-
-    def heatmap(self, attribute: str) -> Floats:
-        """Return the symmetric root of what is measured on one attribute, scaled to at most one.
-
-        The other attributes are summed over.
-        """
-        axis = self.block.attributes.index(attribute)
-        information = np.zeros((self.domain[attribute],) * 2)
-        for part in self.block.parts:
-            if all(i == axis for i in part.resolved):
-                information += self._information(part, axis)
-        values, vectors = np.linalg.eigh(information)
-        root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
-        return np.asarray(root / np.abs(root).max())
-
-    def _information(self, part: OrbitPart, axis: int) -> Floats:
-        orbits = self.block.orbits
-        rows = part.rows.reshape(-1, *(len(orbits[i].sizes) for i in part.constant))
-        total: NDArray[Any] = rows.astype(np.float64)
-        for position, i in reversed(list(enumerate(part.constant))):
-            if i != axis:
-                total = np.tensordot(total, orbits[i].sizes, axes=(position + 1, 0))
-        own, kind = orbits[axis], part.kinds[axis]
-        if kind == CONSTANT:
-            cells = total[:, own.labels]
-            return np.asarray(cells.T @ cells)
-        size = int(own.sizes[kind])
-        inside = np.where(own.labels == kind, 1.0, 0.0)
-        spread = float(total @ total) * size
-        return np.asarray(spread * (size * np.diag(inside) - np.outer(inside, inside)))
+        block = OrbitBlock(tuple(facts["attributes"]), rows)
+        return cls(decode_domain(facts), (block,), facts["method"], facts["noise"])
 
 
-def squared_columns(rows: Integers) -> NDArray[Any]:
-    """Return the squared L2 norm of every column, as Python integers.
+@dataclass(frozen=True, slots=True)
+class SymmetricEstimate(Estimate):
+    """What a release says: estimated cells, exact for every supported query, and their errors.
 
-    >>> squared_columns(np.array([[1, 1 << 40], [2, 0]])).tolist()
-    [5, 1208925819614629174706176]
+    ``cells`` has one axis per measured attribute. Components that no query asks for are zero.
     """
-    largest = max(abs(int(rows.max(initial=0))), abs(int(rows.min(initial=0))))
-    exact: NDArray[Any] = rows if largest**2 * len(rows) < 1 << 62 else rows.astype(object)
-    return np.asarray((exact * exact).sum(axis=0)).astype(object)
+
+    forecast: SymmetricForecast
+    cells: Floats
+    tables: dict[tuple[str, ...], Floats] = field(default_factory=dict, compare=False, repr=False)
+
+    def answer(self, product: Product) -> Floats:
+        """Return the answers to a product, flat and row-major over its factors' rows.
+
+        Raises ProgrammingError E_NOT_MEASURED where the release does not support it.
+        """
+        self.forecast.check(product)
+        names = self._names(product)
+        tensor = self._table(names)
+        for axis, name in enumerate(names):
+            tensor = np.asarray(product.factors[name].apply(tensor, axis), dtype=np.float64)
+        return tensor.reshape(-1)
+
+    def answers(self, products: Iterable[Product]) -> list[Floats]:
+        """Return ``answer`` of many products; one-row products are answered together."""
+        return by_single_rows(products, self.answer, self._single_rows)
+
+    def _names(self, product: Product) -> list[str]:
+        return [name for name in self.forecast.attributes if name in product.factors]
+
+    def _table(self, names: Sequence[str]) -> Floats:
+        """Return the marginal of the estimated cells on some attributes, remembered."""
+        key = tuple(names)
+        if key not in self.tables:
+            dropped = tuple(i for i, a in enumerate(self.forecast.attributes) if a not in key)
+            self.tables[key] = np.asarray(self.cells.sum(axis=dropped))
+        return self.tables[key]
+
+    def _single_rows(self, _: tuple[str, ...], products: list[Product]) -> Floats:
+        """Return the answers of one-row products over the same attributes."""
+        for product in products:
+            self.forecast.check(product)
+        names = self._names(products[0])
+        tensor = self._table(names)
+        if not names:
+            return np.full(len(products), float(tensor))
+        rows = [distinct_rows([p.factors[name] for p in products], _only_row) for name in names]
+        first, places = rows[0]
+        head = (first @ tensor.reshape(len(tensor), -1)).reshape(-1, *tensor.shape[1:])
+        out = np.empty(len(products))
+        step = max(1, CHUNK // max(1, head.size // len(head)))
+        for start in range(0, len(out), step):
+            stop = start + step
+            part = head[places[start:stop]]
+            for table, place in rows[1:]:
+                part = np.einsum("ni...,ni->n...", part, table[place[start:stop]])
+            out[start:stop] = part.reshape(-1)
+        return out
 
 
-def slot(orbits: Orbits, kind: int) -> slice:
-    """Return where a kind lies on an axis [sum of every orbit, cells of every wide orbit].
-
-    >>> slot(Orbits(np.array([0, 1, 1, 2, 2, 2])), 2)
-    slice(5, 8, None)
-    """
-    count = len(orbits.sizes)
-    if kind == CONSTANT:
-        return slice(0, count)
-    start = count + int(orbits.sizes[orbits.wide[orbits.wide < kind]].sum())
-    return slice(start, start + int(orbits.sizes[kind]))
-
-
-def wide_cells(orbits: Orbits) -> Integers:
-    """Return the cells of the wide orbits, orbit by orbit."""
-    return orbits.order[orbits.sizes[orbits.labels[orbits.order]] > 1]
-
-
-def _split(tensor: Integers, axis: int, orbits: Orbits) -> Integers:
-    """Return [sum of every orbit, s x - sum of the orbit for every cell of a wide orbit]."""
-    sums = orbits.sums(tensor, axis)
-    cells = wide_cells(orbits)
-    if not len(cells):
-        return sums
-    own = orbits.labels[cells]
-    scale = orbits.sizes[own].reshape((-1,) + (1,) * (tensor.ndim - axis - 1))
-    inside = tensor.take(cells, axis) * scale - sums.take(own, axis)
-    return np.concatenate([sums, inside], axis=axis)
+def solve(forecast: SymmetricForecast, noisy: Floats) -> SymmetricEstimate:
+    """Return the estimate of the noisy numbers of a block, kind of component by kind."""
+    block = forecast.rows
+    tensor = np.zeros([len(o.sizes) + len(wide_cells(o)) for o in block.orbits])
+    position = 0
+    for part in block.parts:
+        shape = block.shape(part)
+        count = int(np.prod(shape, dtype=np.int64))
+        own = noisy[position : position + count].reshape(shape)
+        position += count
+        solved = forecast.inverse(part).solve @ own.reshape(shape[0], -1)
+        constant = [len(block.orbits[i].sizes) for i in part.constant]
+        found = solved.reshape(*constant, *shape[1:])
+        for axis in range(len(constant), found.ndim):
+            found = found - found.mean(axis=axis, keepdims=True)
+        order = np.argsort([*part.constant, *part.resolved])
+        where = tuple(slot(o, k) for o, k in zip(block.orbits, part.kinds, strict=True))
+        tensor[where] = found.transpose(order)
+    if position != len(noisy):
+        raise ValueError(f"{len(noisy)} values for {position} rows")
+    for axis, orbits in enumerate(block.orbits):
+        tensor = _join(tensor, axis, orbits)
+    return SymmetricEstimate(forecast, tensor)
 
 
-def _digest(array: Integers) -> str:
-    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+def _join(tensor: Floats, axis: int, orbits: Orbits) -> Floats:
+    """Return cells from [sum of every orbit, deviation of every cell of a wide orbit]."""
+    shape = (-1,) + (1,) * (tensor.ndim - axis - 1)
+    means = tensor.take(np.arange(len(orbits.sizes)), axis) / orbits.sizes.reshape(shape)
+    out = np.moveaxis(means.take(orbits.labels, axis), axis, 0)
+    wide = wide_cells(orbits)
+    if len(wide):
+        out[wide] += np.moveaxis(tensor, axis, 0)[len(orbits.sizes) :]
+    return np.moveaxis(out, 0, axis)
+
+
+def _only_row(operator: Operator) -> Floats:
+    return np.asarray(operator.dense()[0], dtype=np.float64)

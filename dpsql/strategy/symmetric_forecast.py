@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dpsql.algebra.blocks import Total
 from dpsql.algebra.operator import Floats, Integers, Operator
-from dpsql.errors import ProgrammingError
-from dpsql.strategy.forecast import group_single_rows
-from dpsql.strategy.orbits import Orbits
-from dpsql.strategy.symmetric import CONSTANT, OrbitPart, SymmetricStrategy
+from dpsql.algebra.orbits import Orbits
+from dpsql.algebra.rows import CONSTANT, OrbitPart, OrbitRows
+from dpsql.strategy.base import Forecast, by_single_rows, check_variances
 from dpsql.workload.workload import Product
 
 CHUNK = 1 << 22
@@ -73,21 +72,23 @@ def invert(part: OrbitPart, orbits: Sequence[Orbits]) -> Inverse:
     return Inverse(root @ Q.T / size, root, float(size) ** 2)
 
 
-class SymmetricForecast:
+class SymmetricForecast(Forecast):
     """The exact generalised least squares of a symmetric strategy at a given noise variance.
 
     Everything is derived from the integer rows that are measured. Parts of different kinds are
     orthogonal and uncorrelated, so variances add over them.
     """
 
-    def __init__(self, strategy: SymmetricStrategy, variances: Sequence[float]) -> None:
-        if len(variances) != 1 or not variances[0] > 0:
-            raise ValueError("one positive variance is needed")
-        self.strategy = strategy
-        self.noise = (float(variances[0]),)
-        self.attributes = strategy.block.attributes
-        self.orbits = strategy.block.orbits
-        self.measured = {part.kinds: part for part in strategy.block.parts}
+    def __init__(
+        self,
+        domain: Mapping[str, int],
+        attributes: tuple[str, ...],
+        rows: OrbitRows,
+        variances: Sequence[float],
+    ) -> None:
+        self.noise = check_variances(variances, 1)
+        self.domain, self.attributes, self.rows, self.orbits = domain, attributes, rows, rows.orbits
+        self.measured = {part.kinds: part for part in rows.parts}
         self._inverses: dict[tuple[int, ...], Inverse] = {}
         self._known: dict[tuple[int, Hashable], tuple[Floats, Floats]] = {}
         self._supported: dict[tuple[tuple[int, ...], ...], bool] = {}
@@ -122,15 +123,6 @@ class SymmetricForecast:
         if key not in self._supported:
             self._supported[key] = all(k in self.measured for k in itertools.product(*key))
         return self._supported[key]
-
-    def check(self, product: Product) -> None:
-        """Raise ProgrammingError E_NOT_MEASURED where a product is not supported."""
-        if not self.supports(product):
-            raise ProgrammingError(
-                "E_NOT_MEASURED",
-                f"the release does not measure enough to answer over {list(product.factors)}",
-                hint="ask for it in the same workload",
-            )
 
     def variance(self, product: Product) -> Floats:
         """Return the variance of every row of a product, flat and row-major.
@@ -195,18 +187,9 @@ class SymmetricForecast:
 
     def variances(self, products: Iterable[Product]) -> list[Floats]:
         """Return ``variance`` of many products; one-row products are handled together."""
-        items = list(products)
-        out: list[Floats] = [np.empty(0)] * len(items)
-        for members in group_single_rows(items).values():
-            values = self._single_rows([items[j] for j in members])
-            for j, value in zip(members, values, strict=True):
-                out[j] = np.array([value])
-        for j, product in enumerate(items):
-            if not len(out[j]):
-                out[j] = self.variance(product)
-        return out
+        return by_single_rows(products, self.variance, self._single_rows)
 
-    def _single_rows(self, products: list[Product]) -> Floats:
+    def _single_rows(self, _: tuple[str, ...], products: list[Product]) -> Floats:
         for product in products:
             self.check(product)
         asked = []

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpsql.catalog import Table
 from dpsql.catalog.view import left_out, view_of
 from dpsql.plan.baselines import plain_sensitivity
-from dpsql.strategy.kinds import AnyForecast, AnyStrategy
+from dpsql.strategy.base import Forecast, Strategy
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.cells import TOTAL_BITS, Resolution, block_unit, resolution_bytes
 from dpsql.workload.layout import Asked, Layout, Place, lay_out, lay_out_together
@@ -167,7 +167,7 @@ def fingerprint_learned(statements: Sequence[Compiled]) -> str:
     return digest.hexdigest()
 
 
-def reading_variance(forecast: AnyForecast, reading: Reading) -> NDArray[np.float64]:
+def reading_variance(forecast: Forecast, reading: Reading) -> NDArray[np.float64]:
     """The variance of every row of an answer, covariances of its terms included."""
     if len(reading) == 1:
         ((scale, product),) = reading
@@ -175,7 +175,7 @@ def reading_variance(forecast: AnyForecast, reading: Reading) -> NDArray[np.floa
     return reading_covariance(forecast, reading, reading)
 
 
-def reading_covariance(forecast: AnyForecast, left: Reading, right: Reading) -> NDArray[np.float64]:
+def reading_covariance(forecast: Forecast, left: Reading, right: Reading) -> NDArray[np.float64]:
     """The covariance of paired rows of two answers."""
     total: Any = 0.0
     for i, (s, one) in enumerate(left):
@@ -187,9 +187,7 @@ def reading_covariance(forecast: AnyForecast, left: Reading, right: Reading) -> 
     return np.asarray(total)
 
 
-def reading_variances(
-    forecast: AnyForecast, readings: Sequence[Reading]
-) -> list[NDArray[np.float64]]:
+def reading_variances(forecast: Forecast, readings: Sequence[Reading]) -> list[NDArray[np.float64]]:
     """``reading_variance`` of many answers; those of one product are handled together."""
     out: list[NDArray[np.float64]] = [np.empty(0)] * len(readings)
     single = [k for k, reading in enumerate(readings) if len(reading) == 1]
@@ -203,7 +201,7 @@ def reading_variances(
     return out
 
 
-def mean_variances(forecast: AnyForecast, readings: Mapping[Place, Reading]) -> dict[Place, float]:
+def mean_variances(forecast: Forecast, readings: Mapping[Place, Reading]) -> dict[Place, float]:
     """The mean variance of the rows of every answer; many rows are not formed."""
     out: dict[Place, float] = {}
     single = [p for p, reading in readings.items() if len(reading) == 1 == reading[0][1].rows]
@@ -219,7 +217,7 @@ def mean_variances(forecast: AnyForecast, readings: Mapping[Place, Reading]) -> 
     return out
 
 
-def fits(strategy: AnyStrategy, resolutions: Mapping[str, Resolution]) -> bool:
+def fits(strategy: Strategy, resolutions: Mapping[str, Resolution]) -> bool:
     """Whether the weights of one row stay within their bits in every block of a strategy."""
     return all(
         block_unit([resolutions[name] for name in block.attributes]) <= 1 << TOTAL_BITS

@@ -19,10 +19,7 @@ from dpsql.dbapi.connection import Connection
 from dpsql.plan.plan import Part
 from dpsql.plan.request import Request
 from dpsql.privacy.noise import discrete_gaussian, discrete_laplace
-from dpsql.strategy.forecast import Forecast
-from dpsql.strategy.kinds import AnyForecast
-from dpsql.strategy.solve import estimate
-from dpsql.strategy.symmetric_forecast import SymmetricForecast
+from dpsql.strategy.base import Forecast
 from dpsql.workload.workload import Product
 from tests.privacy.seam import SeededBits
 from tests.strategy.test_forecast import worked_example
@@ -72,6 +69,7 @@ def test_reported_errors_are_those_of_many_draws(adult: Connection, noise: str) 
         return read_answers(request, readings, estimates)
 
     kept: list[Any] = []
+    estimate = Part.estimate
 
     def captured(part: Any, values: Any) -> Any:
         kept.append((part, values))
@@ -80,7 +78,7 @@ def test_reported_errors_are_those_of_many_draws(adult: Connection, noise: str) 
     with (
         zero_noise(),
         mock.patch("dpsql.answer.assemble.read_answers", noticed),
-        mock.patch("dpsql.engine.engine.estimate", captured),
+        mock.patch.object(Part, "estimate", captured),
     ):
         cursor = adult.executescript(";".join(sql for sql, _ in STATEMENTS))
     request, readings = seen
@@ -109,7 +107,7 @@ def _linear(
     sizes, values = np.cumsum([len(v) for v in exact])[:-1], np.concatenate(draws, axis=1)
     out: dict[Any, np.ndarray[Any, Any]] = {}
     for j, unit in enumerate(np.eye(values.shape[1])):
-        found = read_answers(request, readings, {0: estimate(part, np.split(unit, sizes))})
+        found = read_answers(request, readings, {0: part.estimate(np.split(unit, sizes))})
         for place, each in found.items():
             known = out.setdefault(place, np.zeros((len(each), len(values))))
             known += np.outer(each, values[:, j])
@@ -197,15 +195,15 @@ def test_grouping_sets_and_several_sources(adult: Connection) -> None:
 
 @pytest.mark.parametrize("name", ["blocks", *UNIONS])
 def test_paired_covariances_are_those_of_single_rows(name: str) -> None:
-    forecast: AnyForecast
+    forecast: Forecast
     if name == "blocks":
-        forecast = Forecast(worked_example(), [1.0, 2.0, 3.0, 4.0])
+        forecast = worked_example().forecast([1.0, 2.0, 3.0, 4.0])
         products: Sequence[Product] = (
             Product({"1": Identity(2), "2": Prefix(3)}), Product({"2": AllRange(3)}), Product({}),
         )  # fmt: skip
     else:
-        forecast, products = SymmetricForecast(strategy_of(name), [2.5]), UNIONS[name].products
-    domain = forecast.strategy.domain
+        forecast, products = strategy_of(name).forecast([2.5]), UNIONS[name].products
+    domain = forecast.domain
     rng = np.random.default_rng(3)
     for one in products:
         whole = forecast.variance(one)

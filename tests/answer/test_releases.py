@@ -15,7 +15,8 @@ from dpsql.answer.codec import Release
 from dpsql.answer.store import Releases, Store
 from dpsql.errors import LedgerError
 from dpsql.plan.plan import Part, Plan
-from dpsql.strategy.product import Block, Strategy
+from dpsql.strategy.product import ProductStrategy
+from dpsql.strategy.product_block import ProductBlock
 from dpsql.workload.cells import Cells, cells_of
 
 
@@ -25,13 +26,13 @@ def releases(folder: Path) -> Releases:
 
 def example() -> Release:
     rows = np.array([[1, 0, 2], [0, 1, 2], [0, 0, 3]], dtype=np.int64)
-    strategy = Strategy(
+    strategy = ProductStrategy(
         {"a": 3, "b": 2},
         {"a": rows, "b": None},
         {},
         (
-            Block(("a", "b"), frozenset(), Fraction(2, 3)),
-            Block((), frozenset(), Fraction(1, 3)),
+            ProductBlock(("a", "b"), frozenset(), Fraction(2, 3)),
+            ProductBlock((), frozenset(), Fraction(1, 3)),
         ),
         "laplace",
         "example",

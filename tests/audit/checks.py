@@ -78,7 +78,7 @@ def _exact(plan: Any, cell: tuple[int, ...], rows: int) -> NDArray[np.int64]:
     door, part = with_unit(plan, cell, rows), plan.parts[0]
     (block,) = part.strategy.blocks
     counts = door.cells.tally([part.resolutions[name] for name in block.attributes])
-    return apply_rows(part.strategy.matrices(block), counts)
+    return apply_rows(block.integer_rows, counts)
 
 
 def scalar(noise: Noise = "laplace", runs: int = 4000) -> None:

@@ -15,7 +15,8 @@ from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.measure import Vaults, measure
 from dpsql.privacy.receipt import Receipt, issue
 from dpsql.strategy.noise_law import Noise
-from dpsql.strategy.product import Block, Strategy
+from dpsql.strategy.product import ProductStrategy
+from dpsql.strategy.product_block import ProductBlock
 from dpsql.workload.cells import Resolution, cells_of
 
 Counts = NDArray[np.int64]
@@ -89,8 +90,8 @@ def plan_for(noise: Noise, factors: dict[str, Counts | int], amount: Fraction, c
     """Return a plan of one block over all attributes; a number stands for an identity factor."""
     sizes = {n: f if isinstance(f, int) else f.shape[1] for n, f in factors.items()}
     full = {n: None if isinstance(f, int) else f for n, f in factors.items()}
-    block = Block(tuple(factors), frozenset(), Fraction(1))
-    strategy = Strategy(sizes, full, {}, (block,), noise, "audit")
+    block = ProductBlock(tuple(factors), frozenset(), Fraction(1))
+    strategy = ProductStrategy(sizes, full, {}, (block,), noise, "audit")
     resolutions = {name: cells_of(name, np.arange(size)) for name, size in sizes.items()}
     part = Part("t", strategy, resolutions, amount, c)
     rho = amount if noise == "gaussian" else None

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dpsql
+from dpsql.algebra.rows import KronRows
 from dpsql.catalog import Catalog
 from dpsql.dbapi.connection import Connection
 from dpsql.privacy import exact
@@ -178,7 +179,7 @@ def exact_integers() -> None:
     for size in (2**20, 2**40, 2**53, 2**61):
         matrix = np.array([[draw.randrange(-900, 900) for _ in range(6)] for _ in range(5)])
         vector = [draw.randrange(size) for _ in range(6)]
-        found = exact.apply_rows([matrix], np.array(vector, dtype=np.int64))
+        found = exact.apply_rows(KronRows((matrix,), (6,)), np.array(vector, dtype=np.int64))
         for row, value in zip(matrix.tolist(), found.tolist(), strict=True):
             true = sum(a * b for a, b in zip(row, vector, strict=True))
             assert (true - value) % 2**64 == 0, size

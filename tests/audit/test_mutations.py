@@ -20,7 +20,8 @@ from dpsql.privacy.entropy import Bits
 from dpsql.privacy.ledger import Ledger
 from dpsql.privacy.noise import SAMPLERS, discrete_gaussian, discrete_laplace
 from dpsql.privacy.receipt import Receipt, issue
-from dpsql.strategy.product import Block, Strategy
+from dpsql.strategy.product import ProductStrategy
+from dpsql.strategy.product_block import ProductBlock
 from tests.audit import checks, widths
 from tests.audit.test_audit import watch_order
 
@@ -85,18 +86,18 @@ def test_floating_point_noise(rounded: bool, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_column_that_sensitivity_ignores(monkeypatch: pytest.MonkeyPatch) -> None:
     norm = measure._column_norm
-    sensitivity = Strategy.sensitivity
+    sensitivity = ProductStrategy.sensitivity
 
     def without(rows: NDArray[np.int64], noise: str) -> int:
         return norm(np.delete(rows, checks.HEAVY, axis=1) if rows.shape[1] == 16 else rows, noise)
 
-    def ignorant(self: Strategy, block: Block) -> int:
+    def ignorant(self: ProductStrategy, block: ProductBlock) -> int:
         if "a" in block.attributes and self.full["a"] is not None:
             return without(self.full["a"], self.noise)
         return sensitivity(self, block)
 
     monkeypatch.setattr(measure, "_column_norm", without)
-    monkeypatch.setattr(Strategy, "sensitivity", ignorant)
+    monkeypatch.setattr(ProductStrategy, "sensitivity", ignorant)
     caught(lambda: checks.sensitivity("laplace"))
     caught(lambda: checks.sensitivity("gaussian"))
     caught(lambda: checks.columns([checks.HEAVY], 2000))
@@ -105,20 +106,20 @@ def test_a_column_that_sensitivity_ignores(monkeypatch: pytest.MonkeyPatch) -> N
 def test_an_overflow_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     apply_rows = exact.apply_rows
 
-    def checked(matrices: Any, counts: Any, most: int) -> NDArray[np.int64]:
+    def careful(rows: Any, counts: Any, most: int) -> NDArray[np.int64]:
         if int(np.abs(counts).sum()) * 1024 > 2**53:
             raise OverflowError
-        return apply_rows(matrices, counts, most)
+        return apply_rows(rows, counts, most)
 
-    monkeypatch.setattr(measure, "apply_rows", checked)
+    monkeypatch.setattr(measure, "apply_rows", careful)
     caught(checks.large_counts)
 
 
 def test_integers_as_wide_as_the_rows_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    def by_total(matrices: Any, counts: NDArray[np.int64], most: int) -> NDArray[Any]:
+    def by_total(rows: Any, counts: NDArray[np.int64], most: int) -> NDArray[Any]:
         total = int(np.abs(counts).sum(dtype=object))
-        kind = np.int64 if exact.largest(matrices) * total < exact.WRAPS else object
-        return exact._apply(matrices, counts, most, kind)
+        kind = np.int64 if exact.largest(rows) * total < exact.WRAPS else object
+        return exact._apply(rows.matrices, counts, most, kind)
 
     monkeypatch.setattr(measure, "apply_rows_unbounded", by_total)
     caught(lambda: widths.measurements("long"))
@@ -139,9 +140,9 @@ def test_limbs_for_as_long_as_there_are_rows(monkeypatch: pytest.MonkeyPatch) ->
 def test_rows_that_are_multiplied_as_python_integers_when_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def by_total(matrices: Any, counts: NDArray[np.int64], most: int) -> NDArray[Any]:
+    def by_total(rows: Any, counts: NDArray[np.int64], most: int) -> NDArray[Any]:
         kind = object if counts.sum() > 2**40 else np.int64
-        return exact._multiply_integers(matrices, counts, kind)
+        return exact._multiply_integers(rows.matrices, counts, kind)
 
     monkeypatch.setattr(measure, "apply_rows", by_total)
     caught(widths.clock)

@@ -59,7 +59,7 @@ def costs(plan: Plan, rows: int) -> list[Fraction]:
         cost = Fraction(0)
         for block, scale in zip(part.blocks, part.scales, strict=True):
             counts = door.cells.tally([part.resolutions[name] for name in block.attributes])
-            change = apply_rows(list(block.factors.values()), counts)
+            change = apply_rows(block.integer_rows, counts)
             if plan.noise == "laplace":
                 cost += Fraction(sum(abs(int(v)) for v in change)) / scale
             else:

@@ -118,8 +118,9 @@ def plans() -> dict[str, Plan]:
 
 def _orbits(times: int) -> Plan:
     strategy = strategy_of("mixed")
-    parts = tuple(replace(part, rows=part.rows * times) for part in strategy.block.parts)
-    strategy = replace(strategy, block=replace(strategy.block, parts=parts))
+    block, own = strategy.block, strategy.block.integer_rows
+    parts = tuple(replace(part, rows=part.rows * times) for part in own.parts)
+    strategy = replace(strategy, blocks=(replace(block, orbit_rows=replace(own, parts=parts)),))
     resolutions = {name: cells_of(name, np.arange(n)) for name, n in strategy.domain.items()}
     part = Part("t", strategy, resolutions, Fraction(1), 1)
     return Plan((part,), "gaussian", Fraction(1), Fraction(1, 10**9), Fraction(1))

@@ -27,7 +27,7 @@ BEFORE = (
     *("dpsql.dbapi.cursor.parse", "dpsql.engine.engine.compile_statement"),
     *("dpsql.engine.engine.form_request", "dpsql.engine.engine.make_plan"),
 )
-AFTER = ("dpsql.engine.engine.estimate", "dpsql.engine.engine.assemble_results")
+AFTER = ("dpsql.plan.plan.Part.estimate", "dpsql.engine.engine.assemble_results")
 FAULTS = (KeyError, RecursionError, AssertionError, OSError)
 
 

@@ -25,11 +25,11 @@ from dpsql.engine import clip as clipping
 from dpsql.engine import engine
 from dpsql.interrupts import Allowed, Held, Watched, check
 from dpsql.plan import request
+from dpsql.plan.plan import Part
 from dpsql.privacy import ledger as privacy_ledger
 from dpsql.privacy.ledger import Ledger
 from dpsql.privacy.vault.vault import sealed
 from dpsql.sealed import Sealed
-from dpsql.strategy.solve import estimate
 from dpsql.ui.repl import run_prompt
 from dpsql.ui.session import Session
 
@@ -179,14 +179,14 @@ def test_an_interrupt_that_a_library_swallows_comes_before_the_charge(adult: Con
 
 
 def test_an_interrupt_that_is_swallowed_after_the_charge_comes_late(adult: Connection) -> None:
-    real, sql = estimate, "SELECT COUNT(*) FROM adult WHERE age > 20"
+    real, sql = Part.estimate, "SELECT COUNT(*) FROM adult WHERE age > 20"
 
     def library(*given: Any) -> Any:
         with suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         return real(*given)
 
-    with mock.patch.object(engine, "estimate", library), pytest.raises(dpsql.Interrupted) as found:
+    with mock.patch.object(Part, "estimate", library), pytest.raises(dpsql.Interrupted) as found:
         adult.execute(sql)
     assert found.value.charged == 1
     assert not found.value.lost

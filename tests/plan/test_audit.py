@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import reduce
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,14 +13,8 @@ from numpy.typing import NDArray
 
 from dpsql.plan import Workload, select
 from dpsql.search.bounds import svd_bound
-from dpsql.strategy.convention import unit_error
-from dpsql.strategy.forecast import noise_variances
-from dpsql.strategy.kinds import AnyStrategy
+from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise
-from dpsql.strategy.product import Strategy
-from dpsql.strategy.solve import reconstruct
-from dpsql.strategy.symmetric import SymmetricStrategy
-from dpsql.strategy.symmetric_solve import reconstruct_symmetric
 
 Matrix = NDArray[Any]
 
@@ -98,7 +92,7 @@ def query_rows(workload: Workload) -> Matrix:
     return np.concatenate(products)
 
 
-def plan(name: str, mechanism: str, noise: Noise) -> tuple[Workload, AnyStrategy]:
+def plan(name: str, mechanism: str, noise: Noise) -> tuple[Workload, Strategy]:
     workload = WORKLOADS[name]
     return workload, select(workload, noise, mechanism, effort=0.1)
 
@@ -138,7 +132,7 @@ def draw(noise: Noise, scale: float, size: int, rng: np.random.Generator) -> Mat
 def test_simulated_errors_keep_to_the_forecast(name: str, mechanism: str, noise: Noise) -> None:
     workload, strategy = plan(name, mechanism, noise)
     scales = strategy.scales(Fraction(1, 20))
-    variances = noise_variances(strategy, scales)
+    variances = strategy.noise_variances(scales)
     rng = np.random.default_rng(11)
     x = rng.poisson(40, math.prod(DOMAIN.values()))
     exact = [block_rows(DOMAIN, block) @ x for block in strategy.blocks]
@@ -150,11 +144,7 @@ def test_simulated_errors_keep_to_the_forecast(name: str, mechanism: str, noise:
             rows + draw(noise, float(scale), len(rows), rng)
             for rows, scale in zip(exact, scales, strict=True)
         ]
-        found: Any = (
-            reconstruct(strategy, values, variances)
-            if isinstance(strategy, Strategy)
-            else reconstruct_symmetric(cast("SymmetricStrategy", strategy), values, variances)
-        )
+        found = strategy.solve(values, variances)
         answers = np.concatenate([found.answer(product) for product in products])
         squares[k] = np.square(answers - truth).sum()
     forecast = sum(strategy.forecast(variances).total(product) for product in products)
@@ -168,7 +158,7 @@ def test_richer_families_are_never_worse() -> None:
     for noise in noises:
         for name in WORKLOADS:
             workload, joint = plan(name, "joint", noise)
-            least = unit_error(joint, workload) * (1 - 1e-3)
-            assert least <= unit_error(plan(name, "kron", noise)[1], workload)
+            least = joint.unit_error(workload) * (1 - 1e-3)
+            assert least <= plan(name, "kron", noise)[1].unit_error(workload)
     workload, residual = plan("marginals", "residual", "gaussian")
-    assert unit_error(residual, workload) == pytest.approx(svd_bound(workload), rel=1e-9)
+    assert residual.unit_error(workload) == pytest.approx(svd_bound(workload), rel=1e-9)

@@ -13,7 +13,7 @@ from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
 from dpsql.settings import FAMILIES
 from dpsql.strategy.noise_law import Noise
-from dpsql.strategy.product import Strategy
+from dpsql.strategy.product import ProductStrategy
 
 EDGES: dict[str, Workload] = {
     "no attribute": Workload({}, [{}]),
@@ -55,7 +55,7 @@ def assert_plan_or_advice(workload: Workload, noise: Noise, mechanism: str) -> N
 
 
 def check(strategy: Any, workload: Workload) -> None:
-    if isinstance(strategy, Strategy):
+    if isinstance(strategy, ProductStrategy):
         assert sum((b.share for b in strategy.blocks), Fraction(0)) == 1
     assert np.isfinite(strategy.rmse(workload))
 

@@ -18,7 +18,6 @@ from dpsql.plan.baselines import plain_sensitivity
 from dpsql.plan.request import Request, make_plan
 from dpsql.search.few import Few, few_candidates, gaussian_optimum, read_few
 from dpsql.search.problem import Problem
-from dpsql.strategy.convention import unit_error
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.target import reading_variance
 from dpsql.workload.workload import Workload
@@ -222,7 +221,7 @@ def test_few_queries_are_answered_as_dense_algebra_says(noise: Noise) -> None:
         spread = few.queries @ np.linalg.pinv(A)
         assert spread @ A == pytest.approx(few.queries, abs=1e-6)
         dense = norm * float(few.weights2 @ np.square(spread).sum(axis=1))
-        assert unit_error(strategy, workload) == pytest.approx(dense, rel=1e-6)
+        assert strategy.unit_error(workload) == pytest.approx(dense, rel=1e-6)
         assert lower <= dense
         plain = few.queries.shape[0] * np.abs(few.queries).sum(axis=0).max() ** 2
         assert dense < plain * few.weights2.max()

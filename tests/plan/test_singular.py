@@ -19,14 +19,9 @@ from numpy.typing import NDArray
 from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
 from dpsql.settings import FAMILIES
-from dpsql.strategy.convention import unit_variances
-from dpsql.strategy.kinds import AnyBlock, AnyStrategy
+from dpsql.strategy.base import Block, Strategy
 from dpsql.strategy.noise_law import Noise
-from dpsql.strategy.product import Strategy
-from dpsql.strategy.queries_solve import reconstruct_queries
-from dpsql.strategy.solve import reconstruct
 from dpsql.strategy.symmetric import SymmetricStrategy
-from dpsql.strategy.symmetric_solve import reconstruct_symmetric
 
 ROUNDS = int(os.environ.get("DPSQL_SINGULAR", "18"))
 SIZES = [[24], [12], [30], [6, 4], [12, 3], [8, 6], [6, 4, 2], [3, 4, 5]]
@@ -79,11 +74,13 @@ def dense(workload: Workload, factors: dict[str, Rows]) -> Rows:
     return reduce(np.kron, parts).astype(np.float64)
 
 
-def measured(workload: Workload, strategy: AnyStrategy, block: AnyBlock) -> Rows:
+def measured(workload: Workload, strategy: Strategy, block: Block) -> Rows:
     """The rows of a block over all cells of the domain."""
     if isinstance(strategy, SymmetricStrategy):
         shape = [n if a in block.attributes else 1 for a, n in workload.domain.items()]
-        tensor = strategy.block.matrix().astype(float).reshape(strategy.block.rows, *shape)
+        tensor = (
+            strategy.block.integer_rows.matrix().astype(float).reshape(strategy.block.rows, *shape)
+        )
         full = np.broadcast_to(tensor, (strategy.block.rows, *workload.domain.values()))
         return full.reshape(strategy.block.rows, -1)
     names = {name: rows for name, rows in block.factors.items() if isinstance(name, str)}
@@ -91,18 +88,13 @@ def measured(workload: Workload, strategy: AnyStrategy, block: AnyBlock) -> Rows
     return dense(workload, given)
 
 
-def check(workload: Workload, strategy: AnyStrategy) -> None:
-    noise = unit_variances(strategy)
+def check(workload: Workload, strategy: Strategy) -> None:
+    noise = strategy.unit_variances()
     forecast = strategy.forecast(noise)
     rows = [measured(workload, strategy, block) for block in strategy.blocks]
     cells = np.random.default_rng(1).integers(0, 1000, math.prod(workload.domain.values()))
     values = [np.rint(r @ cells).astype(np.int64) for r in rows]
-    if isinstance(strategy, Strategy):
-        found: Any = reconstruct(strategy, values, noise)
-    elif isinstance(strategy, SymmetricStrategy):
-        found = reconstruct_symmetric(strategy, values, noise)
-    else:
-        found = reconstruct_queries(strategy, values, noise)
+    found = strategy.solve(values, noise)
     stacked = np.concatenate([r / np.sqrt(v) for r, v in zip(rows, noise, strict=True)])
     for product in workload.products:
         asked = dense(workload, {n: op.dense() for n, op in product.factors.items()})

@@ -10,7 +10,6 @@ import pytest
 from benchmarks.reference.symmetric_sums import plan_all_marginals
 from dpsql.search.bounds import svd_bound
 from dpsql.search.select import select
-from dpsql.strategy.convention import unit_error
 from dpsql.workload.workload import Workload
 
 
@@ -22,7 +21,7 @@ def test_levels_agree_with_the_general_planner(sizes: tuple[int, ...], k: int) -
     workload = Workload(domain, [dict.fromkeys(s, "identity") for s in sets])
     levels, total = plan_all_marginals(sizes, k)
     assert total == pytest.approx(svd_bound(workload))
-    assert unit_error(select(workload, "gaussian"), workload) == pytest.approx(total, rel=1e-4)
+    assert select(workload, "gaussian").unit_error(workload) == pytest.approx(total, rel=1e-4)
     assert sum(level.count for level in levels) == len(sets)
     cost = sum(
         level.count * math.prod(1 - 1 / n for n in level.sizes) / level.variance for level in levels

@@ -14,8 +14,8 @@ from dpsql.plan import Workload, select
 from dpsql.search.problem import PLANNED
 from dpsql.strategy import axis
 from dpsql.strategy.axis import _full_axis, _thin_axis, full_axis
-from dpsql.strategy.forecast import Forecast
 from dpsql.strategy.noise_law import Noise
+from dpsql.strategy.product_forecast import ProductForecast
 from dpsql.workload import coarsen
 from dpsql.workload.coarsen import _codes
 
@@ -128,7 +128,7 @@ def test_no_matrix_of_cells_by_cells_is_formed(
         workload = coarsen.coarsen(Workload({"a": n, "b": 3}, products)).workload
         strategy = select(workload, noise)
         forecast = strategy.forecast([1.0] * len(strategy.blocks))
-        assert isinstance(forecast, Forecast)
+        assert isinstance(forecast, ProductForecast)
         for product in workload.products:
             assert np.isfinite(forecast.variance(product)).all()
     assert axis.LARGE == PLANNED

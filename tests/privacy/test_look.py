@@ -24,7 +24,7 @@ from dpsql.errors import BudgetExceeded, Error, InternalError, LedgerError
 from dpsql.learn.handle import Candidate, Handle
 from dpsql.privacy import look, truth
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
-from dpsql.privacy.exact import apply_rows_unbounded
+from dpsql.privacy.exact import apply_unbounded
 from dpsql.privacy.filter import Run
 from dpsql.privacy.ledger import Ledger
 from dpsql.privacy.look import Looks, open_handle
@@ -174,12 +174,12 @@ def test_every_single_answer_is_worked_out_once(monkeypatch: pytest.MonkeyPatch)
     worked: list[int] = []
 
     def counting(
-        matrices: list[NDArray[np.int64] | None], counts: NDArray[np.int64], most: int
+        matrices: tuple[NDArray[np.int64] | None, ...], counts: NDArray[np.int64], most: int
     ) -> Any:
         worked.append(len(matrices))
-        return apply_rows_unbounded(matrices, counts, most)
+        return apply_unbounded(matrices, counts, most)
 
-    monkeypatch.setattr(truth, "apply_rows_unbounded", counting)
+    monkeypatch.setattr(truth, "apply_unbounded", counting)
     row, both = Dense(np.array([[1, 1, 0]])), Dense(np.array([[1, 1]]))
     sums: list[Candidate] = [(Product({"a": row}),), (Product({"a": row, "b": both}),)]
     handle = World(DOMAIN, COUNTS).opened(10)

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 import dpsql
+from dpsql.algebra.rows import KronRows
 from dpsql.catalog import Catalog
 from dpsql.errors import OperationalError
 from dpsql.privacy import opendp_noise
-from dpsql.privacy.exact import apply_rows, apply_rows_unbounded
+from dpsql.privacy.exact import apply_rows, apply_rows_unbounded, apply_unbounded
 from dpsql.privacy.opendp_noise import HIGHEST, LOWEST, certified
 from dpsql.strategy.noise_law import Noise
 from tests.privacy.judge import agrees, chi_square, gaussian_masses, laplace_masses
@@ -70,9 +71,10 @@ def test_numbers_beyond_64_bits_are_clamped_before_the_noise(opendp: Any) -> Non
 def test_exact_rows_do_not_wrap() -> None:
     rows = np.array([[2**20, 1], [0, -3]], dtype=np.int64)
     small, large = np.array([3, 4]), np.array([2**50, 1])
-    assert apply_rows_unbounded([rows], small).tolist() == apply_rows([rows], small).tolist()
-    assert apply_rows_unbounded([rows], large).tolist() == [2**70 + 1, -3]
-    both = apply_rows_unbounded([rows, None], np.array([[2**50, 0], [1, 1]]))
+    one = KronRows((rows,), rows.shape[1:])
+    assert apply_rows_unbounded(one, small).tolist() == apply_rows(one, small).tolist()
+    assert apply_rows_unbounded(one, large).tolist() == [2**70 + 1, -3]
+    both = apply_unbounded((rows, None), np.array([[2**50, 0], [1, 1]]))
     assert both.tolist() == [2**70 + 1, 1, -3, -3]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from dpsql.plan import Workload
 from dpsql.search import cache
-from dpsql.strategy.kinds import AnyStrategy
+from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise
 
 WORKLOAD = Workload({"a b/c": 6, "d": 3}, [{"a b/c": "prefix", "d": "identity"}, {"d": "identity"}])
@@ -24,7 +24,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def plan(noise: Noise = "laplace") -> AnyStrategy:
+def plan(noise: Noise = "laplace") -> Strategy:
     return cache.cached_choice(WORKLOAD, noise, effort=0.1).strategy
 
 

@@ -12,7 +12,6 @@ from dpsql.search import opt0 as p_identity
 from dpsql.search.family import Family
 from dpsql.search.joint import Objective, Union, descend, realise
 from dpsql.search.problem import Problem
-from dpsql.strategy.convention import unit_error
 from dpsql.workload.workload import Workload
 
 WORKLOAD = Workload(
@@ -69,7 +68,7 @@ def test_error_is_dense_least_squares(sets: list[int] | None) -> None:
     want = dense_error(problem, family, union)
     assert objective.error(union) == pytest.approx(want, rel=1e-9)
     strategy = realise(problem, family, union, "test")
-    assert unit_error(strategy, problem.workload) == pytest.approx(want, rel=5e-3)
+    assert strategy.unit_error(problem.workload) == pytest.approx(want, rel=5e-3)
 
 
 @pytest.mark.parametrize("sets", SETS)

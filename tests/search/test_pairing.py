@@ -15,7 +15,6 @@ from dpsql.search.bounds import svd_bound
 from dpsql.search.pairing import is_quick, paired_bound
 from dpsql.search.problem import Problem
 from dpsql.search.select import choose
-from dpsql.strategy.convention import unit_error
 from tests.support.symmetric import dense_gram
 
 UNION = Workload(
@@ -54,8 +53,8 @@ def test_it_certifies_plans_of_unions() -> None:
     assert svd_bound(UNION) < bound <= optimum.upper
     assert bound > 0.98 * optimum.lower
     chosen = choose(UNION, "gaussian", "joint")
-    assert bound <= chosen.lower <= unit_error(chosen.strategy, UNION)
-    assert bound <= unit_error(select(UNION), UNION)
+    assert bound <= chosen.lower <= chosen.strategy.unit_error(UNION)
+    assert bound <= select(UNION).unit_error(UNION)
 
 
 SMALL: list[tuple[dict[str, int], list[dict[str, str]]]] = [
@@ -76,7 +75,7 @@ def test_a_forecast_takes_the_better_of_two_bounds(
     found = convex.optimise(dense_gram(workload))
     assert 0.97 * found.lower < bound <= found.upper, "the optimum over all strategies"
     for noise in ("laplace", "gaussian"):
-        assert bound <= unit_error(select(workload, noise), workload)
+        assert bound <= select(workload, noise).unit_error(workload)
 
 
 def test_explain_shows_it(adult: Connection) -> None:

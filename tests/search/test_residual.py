@@ -23,9 +23,7 @@ from dpsql.search.residual import (
     realise_residual,
 )
 from dpsql.search.select import select
-from dpsql.strategy.convention import unit_error, unit_variances
-from dpsql.strategy.forecast import Forecast
-from dpsql.strategy.product import Strategy
+from dpsql.strategy.product import ProductStrategy
 from dpsql.workload.workload import Product, Workload
 
 SIZES = {"a": 3, "b": 4, "c": 2, "d": 6}
@@ -54,15 +52,15 @@ def test_marginals_attain_the_singular_value_bound() -> None:
     )
     assert svd_bound(MARGINALS) == pytest.approx(bound)
     assert planned_error(problem, identity_tables(problem)) == pytest.approx(bound)
-    assert unit_error(strategy, MARGINALS) == pytest.approx(bound, rel=1e-6)
+    assert strategy.unit_error(MARGINALS) == pytest.approx(bound, rel=1e-6)
 
 
 def test_cell_variances_of_marginals() -> None:
     """Closed form: sum over subsets c of sigma_c^2 prod (n-1)/n prod 1/n^2."""
     strategy = select(MARGINALS, "gaussian")
-    assert isinstance(strategy, Strategy)
-    variances = unit_variances(strategy)
-    forecast = Forecast(strategy, variances)
+    assert isinstance(strategy, ProductStrategy)
+    variances = strategy.unit_variances()
+    forecast = strategy.forecast(variances)
     sigma2 = {
         frozenset(block.attributes): v / math.prod(SIZES[a] ** 2 for a in block.attributes)
         for block, v in zip(strategy.blocks, variances, strict=True)
@@ -95,10 +93,10 @@ def test_joint_dominates_and_is_realised() -> None:
     problem = Problem(MIXED, "gaussian")
     start = initial_rows(problem)
     planned = {
-        name: unit_error(realise_residual(problem, rows, "joint"), MIXED)
+        name: realise_residual(problem, rows, "joint").unit_error(MIXED)
         for name, rows in [("apart", start), ("joint", optimise_rows(problem, start))]
     }
-    kron = unit_error(kron_strategy(problem), MIXED)
+    kron = kron_strategy(problem).unit_error(MIXED)
     assert planned["joint"] <= planned["apart"] * (1 + 1e-4)
     assert planned["joint"] < kron
     search = _JointDescent(problem, optimise_rows(problem, start))

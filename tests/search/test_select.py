@@ -13,9 +13,8 @@ import pytest
 from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
 from dpsql.search.bounds import svd_bound
-from dpsql.strategy.convention import unit_error, unit_variances
 from dpsql.strategy.noise_law import Noise
-from dpsql.strategy.product import Strategy
+from dpsql.strategy.product import ProductStrategy
 from dpsql.workload.coarsen import coarsen
 
 CDF = Workload({"age": 74}, [{"age": (np.arange(17, 91) < k).astype(int)} for k in range(20, 81)])
@@ -29,11 +28,11 @@ MIXED = Workload(
 def test_one_histogram_is_certified(noise: Noise) -> None:
     w = Workload({"a": 5, "b": 7, "c": 3}, [{"a": "identity", "b": "identity"}])
     strategy = select(w, noise)
-    assert isinstance(strategy, Strategy)
+    assert isinstance(strategy, ProductStrategy)
     assert strategy.method == "identity"
     assert [b.attributes for b in strategy.blocks] == [("a", "b")]
     assert strategy.full == {"a": None, "b": None}
-    assert unit_error(strategy, w) == pytest.approx(35)
+    assert strategy.unit_error(w) == pytest.approx(35)
     assert svd_bound(w) == pytest.approx(35)
 
 
@@ -65,10 +64,10 @@ def _svd_bound(workload: Workload) -> float:
 def test_auto_is_at_least_as_good_as_every_named_mechanism(noise: Noise) -> None:
     names = ["identity", "kron", "union", "marginals", "joint", "hdmm"]
     names += ["residual"] if noise == "gaussian" else []
-    auto = unit_error(select(MIXED, noise, effort=0.3), MIXED)
+    auto = select(MIXED, noise, effort=0.3).unit_error(MIXED)
     for name in names:
         named = select(MIXED, noise, name, effort=0.3)
-        assert auto <= unit_error(named, MIXED) * 1.01, name
+        assert auto <= named.unit_error(MIXED) * 1.01, name
     assert svd_bound(MIXED) <= auto
 
 
@@ -98,7 +97,7 @@ def test_pinned_factors_keep_within_the_integer_range() -> None:
     assert coarse.pinned == {"age"}
     for noise in ("laplace", "gaussian"):
         strategy = select(coarse, noise, effort=0.1)
-        assert isinstance(strategy, Strategy)
+        assert isinstance(strategy, ProductStrategy)
         largest = [
             np.abs(rows).max()
             for source in (strategy.full, strategy.residual)
@@ -158,5 +157,5 @@ def test_pinned_sums_of_few_groups_are_measured(seed: int, noise: Noise) -> None
     factors = {"a": rows, "b": "identity"}
     workload = Workload({"a": 5, "b": 3}, [(factors, 1 / 7)], pinned=["a"])
     strategy = select(workload, noise)
-    forecast = strategy.forecast(unit_variances(strategy))
+    forecast = strategy.forecast(strategy.unit_variances())
     assert all(forecast.supports(product) for product in workload.products)

@@ -14,7 +14,6 @@ from dpsql.search import dual as convex
 from dpsql.search.interchange import fits, symmetric_optimum
 from dpsql.search.invariant import optimise
 from dpsql.search.reduction import Reduction, groups, orbits_of, reduce_group
-from dpsql.strategy.convention import unit_error
 from dpsql.workload.coarsen import coarsen
 from dpsql.workload.workload import Product, Workload
 from tests.support.symmetric import BINS, UNIONS, dense_gram, dense_rows, measured_rows, strategy_of
@@ -59,7 +58,7 @@ def test_bounds_bracket_the_dense_optimum(name: str) -> None:
 def test_integer_rows_are_next_to_the_optimum(name: str) -> None:
     found = symmetric_optimum(UNIONS[name])
     assert found is not None
-    error = unit_error(found.strategy, UNIONS[name])
+    error = found.strategy.unit_error(UNIONS[name])
     assert found.lower * (1 - 1e-9) <= error <= found.upper * (1 + 1e-3)
 
 
@@ -78,7 +77,7 @@ def test_variances_are_those_of_dense_least_squares(name: str) -> None:
         assert forecast.total(product) == pytest.approx(exact.sum(), rel=1e-9)
         total += product.weight**2 * exact.sum() / 3
     error = total * strategy.sensitivity(strategy.block)
-    assert unit_error(strategy, workload) == pytest.approx(error, rel=1e-9)
+    assert strategy.unit_error(workload) == pytest.approx(error, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["mixed", "prefix", "factored", "rows"])
@@ -236,6 +235,6 @@ def test_random_workloads() -> None:
         inverse = np.linalg.pinv(measured_rows(workload, found.strategy), rcond=1e-12)
         error = float(np.einsum("ij,jk,ik->", inverse.T, V, inverse.T))
         exact = error * found.strategy.sensitivity(found.strategy.block)
-        assert unit_error(found.strategy, workload) == pytest.approx(exact, rel=1e-8)
+        assert found.strategy.unit_error(workload) == pytest.approx(exact, rel=1e-8)
         assert dense.lower * (1 - 1e-7) <= exact <= found.upper * (1 + 2e-3)
     assert solved > 45

@@ -11,10 +11,9 @@ import pytest
 from dpsql.algebra.blocks import Dense, Identity, Prefix
 from dpsql.algebra.operator import Permuted
 from dpsql.algebra.ranges import AllRange, WidthRanges
-from dpsql.strategy.convention import unit_error, unit_variances
-from dpsql.strategy.forecast import Forecast, noise_variances
 from dpsql.strategy.noise_law import NO_NOISE, laplace_variance
-from dpsql.strategy.product import Block, Strategy, assemble
+from dpsql.strategy.product import ProductStrategy, assemble
+from dpsql.strategy.product_block import ProductBlock
 from dpsql.workload.workload import Product, Workload
 
 
@@ -28,16 +27,16 @@ def test_laplace_variance_by_summation() -> None:
 
 
 def test_noise_variances() -> None:
-    blocks = (Block(("a",), frozenset(), Fraction(1)),)
-    gaussian = Strategy({"a": 2}, {"a": None}, {}, blocks, "gaussian", "test")
-    assert noise_variances(gaussian, gaussian.scales(Fraction(1, 8))) == (4.0,)
-    laplace = Strategy({"a": 2}, {"a": None}, {}, blocks, "laplace", "test")
-    (variance,) = noise_variances(laplace, laplace.scales(Fraction(1)))
+    blocks = (ProductBlock(("a",), frozenset(), Fraction(1)),)
+    gaussian = ProductStrategy({"a": 2}, {"a": None}, {}, blocks, "gaussian", "test")
+    assert gaussian.noise_variances(gaussian.scales(Fraction(1, 8))) == (4.0,)
+    laplace = ProductStrategy({"a": 2}, {"a": None}, {}, blocks, "laplace", "test")
+    (variance,) = laplace.noise_variances(laplace.scales(Fraction(1)))
     a = math.exp(-1)
     assert variance == pytest.approx(2 * a / (1 - a) ** 2)
 
 
-def worked_example() -> Strategy:
+def worked_example() -> ProductStrategy:
     theta = np.array([[1.0, 0.0, 2.0]])
     A = np.concatenate([np.eye(3), theta]) / (1 + theta[0])
     weights = {(): 0.1, ("1",): 0.2, ("2",): 0.3, ("1", "2"): 0.4}
@@ -48,7 +47,7 @@ def worked_example() -> Strategy:
 def test_worked_example() -> None:
     """Two attributes, one p-Identity factor with weights 1, 0, 2, four blocks, prefix queries."""
     strategy = worked_example()
-    forecast = Forecast(strategy, unit_variances(strategy))
+    forecast = strategy.forecast(strategy.unit_variances())
     axis = forecast.axis("2")
     assert axis.u == pytest.approx([0.4, 0.3, 0.3], abs=1e-3)
     product = Product({"1": Identity(2), "2": Prefix(3)})
@@ -56,7 +55,7 @@ def test_worked_example() -> None:
     assert forecast.variance(product) == pytest.approx(want * 2, rel=1e-3)
     assert forecast.total(product) == pytest.approx(79.4866, rel=1e-3)
     workload = Workload(strategy.domain, [product])
-    assert unit_error(strategy, workload) == pytest.approx(79.4866, rel=1e-3)
+    assert strategy.unit_error(workload) == pytest.approx(79.4866, rel=1e-3)
     assert strategy.rmse(workload) == pytest.approx(math.sqrt(2 * 79.4866 / 6), rel=1e-3)
 
 
@@ -64,11 +63,13 @@ def test_exact_worked_example() -> None:
     """With factors that rounding cannot change, the numbers are exact to the digits shown."""
     rows = np.array([[3, 0, 0], [0, 6, 0], [0, 0, 2], [3, 0, 4]])
     blocks = tuple(
-        Block(names, frozenset(), Fraction(share, 10))
+        ProductBlock(names, frozenset(), Fraction(share, 10))
         for names, share in [((), 1), (("1",), 2), (("2",), 3), (("1", "2"), 4)]
     )
-    strategy = Strategy({"1": 2, "2": 3}, {"1": None, "2": rows}, {}, blocks, "laplace", "test")
-    forecast = Forecast(strategy, unit_variances(strategy))
+    strategy = ProductStrategy(
+        {"1": 2, "2": 3}, {"1": None, "2": rows}, {}, blocks, "laplace", "test"
+    )
+    forecast = strategy.forecast(strategy.unit_variances())
     axis = forecast.axis("2")
     assert axis.Kt is not None
     want = np.array([[2.8, -0.4, -2.4], [-0.4, 0.7, -0.3], [-2.4, -0.3, 2.7]]) / 36
@@ -86,9 +87,9 @@ def test_intervals_without_rows(identity: bool) -> None:
     n = 9
     rng = np.random.default_rng(2)
     rows = None if identity else np.rint(100 * rng.random((12, n))).astype(np.int64)
-    blocks = (Block(("a",), frozenset(), Fraction(1)),)
-    strategy = Strategy({"a": n}, {"a": rows}, {}, blocks, "laplace", "test")
-    forecast = Forecast(strategy, [3.0])
+    blocks = (ProductBlock(("a",), frozenset(), Fraction(1)),)
+    strategy = ProductStrategy({"a": n}, {"a": rows}, {}, blocks, "laplace", "test")
+    forecast = strategy.forecast([3.0])
     shuffled = Permuted(AllRange(n), rng.permutation(n))
     repeated = AllRange(14).take_columns(np.array([0, 3, 3, 5, 6, 13, 12, 1, 8]))
     for operator in (AllRange(n), Prefix(n), WidthRanges(n, 4), shuffled, repeated):
@@ -99,7 +100,7 @@ def test_intervals_without_rows(identity: bool) -> None:
 
 def test_covariance_with_a_total() -> None:
     strategy = worked_example()
-    forecast = Forecast(strategy, unit_variances(strategy))
+    forecast = strategy.forecast(strategy.unit_variances())
     part, whole = Product({"1": Identity(2)}), Product({})
     cov = forecast.covariance(part, whole)
     assert cov.sum() == pytest.approx(forecast.variance(whole)[0])

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Dense, Total
 from dpsql.errors import ProgrammingError
-from dpsql.strategy.kinds import decode_strategy
+from dpsql.search.itself import measure_queries
+from dpsql.strategy.base import decode_strategy
 from dpsql.strategy.noise_law import Noise
-from dpsql.strategy.queries import QueriesStrategy, QueryBlock, measure_queries
-from dpsql.strategy.queries_solve import reconstruct_queries
+from dpsql.strategy.queries import QueriesStrategy, QueryBlock
 from dpsql.workload.workload import Product, Workload
 
 DOMAIN = {"a": 3, "b": 4, "c": 2}
@@ -81,7 +81,7 @@ def test_least_squares_is_that_of_dense_algebra(seed: int) -> None:
     noisy = [rng.normal(size=len(r)) for r in rows]
     measured = np.concatenate([y / v**0.5 for y, v in zip(noisy, variances, strict=True)])
     inverse = np.linalg.pinv(scaled)
-    estimate = reconstruct_queries(strategy, noisy, variances)
+    estimate = strategy.solve(noisy, variances)
     forecast = estimate.forecast
     for product in workload.products:
         Q = dense(product)

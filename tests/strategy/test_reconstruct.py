@@ -13,11 +13,10 @@ from dpsql.algebra.blocks import Dense, Identity, IdentityTotal, Prefix
 from dpsql.algebra.operator import Integers
 from dpsql.algebra.ranges import AllRange
 from dpsql.errors import ProgrammingError
-from dpsql.strategy.forecast import Forecast
 from dpsql.strategy.noise_law import Noise
-from dpsql.strategy.product import Block, Strategy
+from dpsql.strategy.product import ProductStrategy
+from dpsql.strategy.product_block import ProductBlock
 from dpsql.strategy.quantise import quantise
-from dpsql.strategy.solve import reconstruct
 from dpsql.workload.workload import Product
 
 DOMAIN = {"a": 3, "b": 4, "c": 2, "d": 5}
@@ -36,14 +35,14 @@ def p_identity(n: int, rng: np.random.Generator) -> Integers:
     return rows
 
 
-def strategy_of(kinds: list[str], noise: Noise, rng: np.random.Generator) -> Strategy:
+def strategy_of(kinds: list[str], noise: Noise, rng: np.random.Generator) -> ProductStrategy:
     names = list(DOMAIN)
     full: dict[str, Integers | None] = dict.fromkeys(names)
     full["b"] = p_identity(4, rng)
     if not any(kind[3] == "R" for kind in kinds):
         full["d"] = p_identity(5, rng)
     blocks = tuple(
-        Block(
+        ProductBlock(
             tuple(n for n, k in zip(names, kind, strict=True) if k != "T"),
             frozenset(n for n, k in zip(names, kind, strict=True) if k == "R"),
             Fraction(1, len(kinds)),
@@ -51,14 +50,14 @@ def strategy_of(kinds: list[str], noise: Noise, rng: np.random.Generator) -> Str
         for kind in kinds
     )
     residual = {n: None for n, *ks in zip(names, *kinds, strict=True) if "R" in ks}
-    return Strategy(DOMAIN, full, residual, blocks, noise, "test")
+    return ProductStrategy(DOMAIN, full, residual, blocks, noise, "test")
 
 
 def kron(parts: list[NDArray[np.float64]]) -> NDArray[np.float64]:
     return reduce(lambda left, right: np.asarray(np.kron(left, right)), parts)
 
 
-def dense_block(strategy: Strategy, block: Block) -> NDArray[np.float64]:
+def dense_block(strategy: ProductStrategy, block: ProductBlock) -> NDArray[np.float64]:
     parts = []
     for name, n in strategy.domain.items():
         if name not in block.attributes:
@@ -69,7 +68,7 @@ def dense_block(strategy: Strategy, block: Block) -> NDArray[np.float64]:
     return kron(parts)
 
 
-def dense_product(strategy: Strategy, product: Product) -> NDArray[np.float64]:
+def dense_product(strategy: ProductStrategy, product: Product) -> NDArray[np.float64]:
     return kron(
         [
             product.factors[name].dense().astype(float)
@@ -102,7 +101,7 @@ def test_equals_dense_gls(kinds: list[str], noise: Noise) -> None:
         np.rint(R @ x + rng.normal(0, v**0.5, len(R))).astype(np.int64)
         for R, v in zip(rows, variances, strict=True)
     ]
-    estimate = reconstruct(strategy, values, variances)
+    estimate = strategy.solve(values, variances)
     information = sum(
         (R.T @ R / v for R, v in zip(rows, variances, strict=True)), np.zeros((120, 120))
     )
@@ -127,14 +126,14 @@ def test_explicit_residual_rows() -> None:
     rng = np.random.default_rng(3)
     B = np.rint(1000 * np.linalg.qr(rng.normal(size=(4, 4)))[0][:3]).astype(np.int64)
     blocks = (
-        Block((), frozenset(), Fraction(1, 3)),
-        Block(("b",), frozenset({"b"}), Fraction(2, 3)),
+        ProductBlock((), frozenset(), Fraction(1, 3)),
+        ProductBlock(("b",), frozenset({"b"}), Fraction(2, 3)),
     )
-    strategy = Strategy({"b": 4}, {}, {"b": B}, blocks, "gaussian", "test")
+    strategy = ProductStrategy({"b": 4}, {}, {"b": B}, blocks, "gaussian", "test")
     rows = [np.ones((1, 4)), B.astype(float)]
     x = np.array([5, 1, 7, 2])
     values = [(R @ x).astype(np.int64) for R in rows]
-    estimate = reconstruct(strategy, values, [2.0, 3e6])
+    estimate = strategy.solve(values, [2.0, 3e6])
     assert estimate.answer(Product({"b": Identity(4)})) == pytest.approx(x, abs=1e-9)
     information = rows[0].T @ rows[0] / 2 + rows[1].T @ rows[1] / 3e6
     cov = Prefix(4).dense() @ np.linalg.inv(information) @ Prefix(4).dense().T
@@ -145,16 +144,16 @@ def test_explicit_residual_rows() -> None:
 def test_rows_that_do_not_answer_the_total() -> None:
     """A strategy may measure only what is asked: the total is then not supported."""
     Q = np.array([[1, 1, 0, 0, 0], [0, 0, 1, 0, 0]])
-    strategy = Strategy(
+    strategy = ProductStrategy(
         {"c": 2, "d": 5},
         {"c": None, "d": Q},
         {},
-        (Block(("c", "d"), frozenset(), Fraction(1)),),
+        (ProductBlock(("c", "d"), frozenset(), Fraction(1)),),
         "laplace",
         "test",
     )
     y = np.arange(4)
-    estimate = reconstruct(strategy, [y], [2.0])
+    estimate = strategy.solve([y], [2.0])
     product = Product({"c": Identity(2), "d": Dense(Q)})
     assert estimate.answer(product) == pytest.approx(y)
     assert estimate.forecast.variance(product) == pytest.approx([2.0] * 4)
@@ -167,24 +166,22 @@ def test_rows_that_do_not_answer_the_total() -> None:
 
 def test_values_beyond_doubles() -> None:
     """Python integers of any size are converted once, correctly rounded."""
-    blocks = (Block(("c",), frozenset(), Fraction(1)),)
-    strategy = Strategy({"c": 2}, {"c": None}, {}, blocks, "laplace", "test")
+    blocks = (ProductBlock(("c",), frozenset(), Fraction(1)),)
+    strategy = ProductStrategy({"c": 2}, {"c": None}, {}, blocks, "laplace", "test")
     values = np.array([2**70 + 1, -(2**65)], dtype=object)
-    estimate = reconstruct(strategy, [values], [1.0])
+    estimate = strategy.solve([values], [1.0])
     assert estimate.answer(Product({"c": Identity(2)})) == pytest.approx([2.0**70, -(2.0**65)])
 
 
 @pytest.mark.parametrize("grid", [1 << 24, 1])
 def test_many_single_rows(grid: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The batch methods agree with one product at a time, whichever way they are computed."""
-    monkeypatch.setattr("dpsql.strategy.solve.GRID_LIMIT", grid)
+    monkeypatch.setattr("dpsql.strategy.product_solve.GRID_LIMIT", grid)
     rng = np.random.default_rng(1)
     strategy = strategy_of(["FFFF", "TFTF", "TTTT"], "laplace", rng)
     variances = [3.0, 2.0, 5.0]
-    values = [
-        rng.integers(-9, 99, strategy.rows(block)).astype(np.int64) for block in strategy.blocks
-    ]
-    estimate = reconstruct(strategy, values, variances)
+    values = [rng.integers(-9, 99, block.rows).astype(np.int64) for block in strategy.blocks]
+    estimate = strategy.solve(values, variances)
     products = [
         Product(
             {n: Dense(rng.integers(0, 2, (1, DOMAIN[n]))) for n in DOMAIN if rng.random() < 0.6}
@@ -198,9 +195,9 @@ def test_many_single_rows(grid: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_unmeasured_attribute() -> None:
-    blocks = (Block(("c",), frozenset(), Fraction(1)),)
-    strategy = Strategy({"c": 2, "d": 5}, {"c": None}, {}, blocks, "laplace", "test")
-    forecast = Forecast(strategy, [2.0])
+    blocks = (ProductBlock(("c",), frozenset(), Fraction(1)),)
+    strategy = ProductStrategy({"c": 2, "d": 5}, {"c": None}, {}, blocks, "laplace", "test")
+    forecast = strategy.forecast([2.0])
     assert not forecast.supports(Product({"d": Identity(5)}))
     assert forecast.supports(Product({"d": dense([[0, 0, 0, 0, 0]])}))
     with pytest.raises(ProgrammingError):

@@ -11,15 +11,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsql.strategy.orbits import Orbits
-from dpsql.strategy.symmetric import (
-    CONSTANT,
-    OrbitBlock,
-    OrbitPart,
-    SymmetricStrategy,
-    squared_columns,
-)
-from dpsql.strategy.symmetric_forecast import SymmetricForecast, invert
+from dpsql.algebra.orbits import Orbits
+from dpsql.algebra.rows import CONSTANT, OrbitPart, OrbitRows, squared_columns
+from dpsql.strategy.symmetric import OrbitBlock, SymmetricStrategy
+from dpsql.strategy.symmetric_forecast import invert
 from tests.support.symmetric import UNIONS, strategy_of
 
 
@@ -27,17 +22,18 @@ from tests.support.symmetric import UNIONS, strategy_of
 def test_sensitivity_is_that_of_the_largest_column(name: str) -> None:
     strategy = strategy_of(name)
     (block,) = strategy.blocks
-    shape = [orbits.n for orbits in block.orbits]
-    norms = block.column_norms()
+    shape = [orbits.n for orbits in block.integer_rows.orbits]
+    norms = block.integer_rows.column_norms()
     largest = 0
     for cell in itertools.product(*map(range, shape)):
         unit = np.zeros(shape, dtype=np.int64)
         unit[cell] = 1
-        column = sum(int(v) ** 2 for v in block.apply(unit))
-        place = tuple(int(o.labels[c]) for o, c in zip(block.orbits, cell, strict=True))
+        column = sum(int(v) ** 2 for v in block.integer_rows.apply(unit))
+        own = block.integer_rows
+        place = tuple(int(o.labels[c]) for o, c in zip(own.orbits, cell, strict=True))
         assert norms[place] == column
         largest = max(largest, column)
-    assert strategy.sensitivity(block) == block.sensitivity() == largest
+    assert strategy.sensitivity(block) == block.integer_rows.sensitivity() == largest
     assert isinstance(strategy.sensitivity(block), int)
 
 
@@ -54,24 +50,26 @@ def test_scales_cost_at_most_the_amount(name: str) -> None:
 @pytest.mark.parametrize("name", UNIONS)
 def test_apply_is_the_matrix(name: str) -> None:
     block = strategy_of(name).block
-    A = block.matrix()
+    A = block.integer_rows.matrix()
     assert A.shape == (block.rows, block.cells)
     assert A.dtype == np.int64
     ((names, same),) = block.factors.items()
     assert names == block.attributes
+    assert same is not None
     assert np.array_equal(A, same)
-    shape = [orbits.n for orbits in block.orbits]
+    shape = [orbits.n for orbits in block.integer_rows.orbits]
     x = np.random.default_rng(0).integers(0, 1 << 20, shape)
-    assert np.array_equal(block.apply(x), A @ x.reshape(-1))
+    assert np.array_equal(block.integer_rows.apply(x), A @ x.reshape(-1))
 
 
 def test_apply_wraps_around_like_integers_do() -> None:
     block = strategy_of("mixed").block
-    shape = [orbits.n for orbits in block.orbits]
+    shape = [orbits.n for orbits in block.integer_rows.orbits]
     x = np.random.default_rng(0).integers(0, 1 << 62, shape)
-    exact = block.matrix().astype(object) @ x.reshape(-1).astype(object)
+    exact = block.integer_rows.matrix().astype(object) @ x.reshape(-1).astype(object)
     assert all(
-        (int(a) - int(b)) % (1 << 64) == 0 for a, b in zip(exact, block.apply(x), strict=True)
+        (int(a) - int(b)) % (1 << 64) == 0
+        for a, b in zip(exact, block.integer_rows.apply(x), strict=True)
     )
 
 
@@ -98,28 +96,13 @@ def test_a_strategy_survives_being_written_down() -> None:
     assert again.method == strategy.method
 
 
-@pytest.mark.parametrize("attribute", ["a", "b", "c"])
-def test_heatmap_is_the_root_of_the_information(attribute: str) -> None:
-    strategy = strategy_of("mixed")
-    block = strategy.block
-    shape = [orbits.n for orbits in block.orbits]
-    axis = block.attributes.index(attribute)
-    rows = block.matrix().astype(float).reshape(-1, *shape)
-    rows = rows.sum(axis=tuple(1 + i for i in range(len(shape)) if i != axis))
-    root = strategy.heatmap(attribute)
-    assert np.abs(root).max() == pytest.approx(1)
-    information = rows.T @ rows
-    square = root @ root
-    assert np.allclose(square / square.max(), information / information.max(), atol=1e-9)
-
-
 def part_of(rows: list[list[int]]) -> OrbitPart:
     return OrbitPart((CONSTANT,), np.array(rows, dtype=np.int64))
 
 
 def strategy_with(part: OrbitPart, names: tuple[str, ...] = ("a",)) -> SymmetricStrategy:
-    block = OrbitBlock(names, (Orbits(np.array([0, 1])),) * len(names), (part,))
-    return SymmetricStrategy({"a": 2, "b": 2}, block)
+    rows = OrbitRows((Orbits(np.array([0, 1])),) * len(names), (part,))
+    return SymmetricStrategy({"a": 2, "b": 2}, (OrbitBlock(names, rows),))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +115,7 @@ def strategy_with(part: OrbitPart, names: tuple[str, ...] = ("a",)) -> Symmetric
         lambda: strategy_with(OrbitPart((CONSTANT,), np.eye(2))),  # type: ignore[arg-type]
         lambda: invert(part_of([[1, 1]]), [Orbits(np.array([0, 1]))]),
         lambda: invert(part_of([[1, 1], [2, 2]]), [Orbits(np.array([0, 1]))]),
-        lambda: SymmetricForecast(strategy_with(part_of([[1, 0], [0, 1]])), [0.0]),
+        lambda: strategy_with(part_of([[1, 0], [0, 1]])).forecast([0.0]),
         lambda: strategy_with(part_of([[1, 0], [0, 1]])).scales(Fraction(0)),
     ],
 )
@@ -145,4 +128,4 @@ def test_norms_of_large_entries_are_exact() -> None:
     rows = np.array([[1 << 40, 3], [-(1 << 40), 4]], dtype=np.int64)
     assert squared_columns(rows).tolist() == [1 << 81, 25]
     block = strategy_with(part_of(rows.tolist())).block
-    assert block.sensitivity() == 1 << 81
+    assert block.integer_rows.sensitivity() == 1 << 81

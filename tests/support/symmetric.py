@@ -74,6 +74,6 @@ def measured_rows(workload: Workload, strategy: SymmetricStrategy) -> NDArray[np
     """All rows over all attributes of the domain, the unmeasured ones summed over."""
     block = strategy.block
     shape = [n if a in block.attributes else 1 for a, n in workload.domain.items()]
-    tensor = block.matrix().astype(float).reshape(block.rows, *shape)
+    tensor = block.integer_rows.matrix().astype(float).reshape(block.rows, *shape)
     full = np.broadcast_to(tensor, (block.rows, *workload.domain.values()))
     return full.reshape(block.rows, -1)

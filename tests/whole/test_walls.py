@@ -49,12 +49,6 @@ CIRCLES = {
         *("dpsql.engine.engine", "dpsql.engine.reuse", "dpsql.engine.threshold"),
         "dpsql.dbapi.script",
     },
-    "a strategy forecasts itself": {
-        *("dpsql.strategy.axis", "dpsql.strategy.convention", "dpsql.strategy.forecast"),
-        *("dpsql.strategy.kinds", "dpsql.strategy.product", "dpsql.strategy.queries"),
-        *("dpsql.strategy.queries_solve", "dpsql.strategy.symmetric"),
-        "dpsql.strategy.symmetric_forecast",
-    },
     "Catalog.load is the reader of catalogs": {"dpsql.catalog.catalog", "dpsql.catalog.read"},
     "open_vault finds the engine, which is a vault": {
         *("dpsql.privacy.vault.vault", "dpsql.privacy.vault.tally", "dpsql.privacy.vault.duckdb"),

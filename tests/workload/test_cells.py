@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql.strategy.noise_law import Noise
-from dpsql.strategy.product import Block, Strategy
+from dpsql.strategy.product import ProductStrategy
+from dpsql.strategy.product_block import ProductBlock
 from dpsql.workload.cells import (
     Cells,
     Nodes,
@@ -78,8 +79,11 @@ def test_grids_keep_the_steps_of_integers_where_they_fit() -> None:
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_multipliers_enter_the_scales_of_their_blocks(noise: Noise) -> None:
-    blocks = (Block(("a",), frozenset(), Fraction(1, 2)), Block((), frozenset(), Fraction(1, 2)))
-    strategy = Strategy({"a": 3}, {"a": None}, {}, blocks, noise, "example")
+    blocks = (
+        ProductBlock(("a",), frozenset(), Fraction(1, 2)),
+        ProductBlock((), frozenset(), Fraction(1, 2)),
+    )
+    strategy = ProductStrategy({"a": 3}, {"a": None}, {}, blocks, noise, "example")
     plain, more = strategy.scales(Fraction(1)), strategy.scales(Fraction(1), 2, [3, 1])
     rows = 2 if noise == "laplace" else 4
     assert [b / a for a, b in zip(plain, more, strict=True)] == [3 * rows, rows]

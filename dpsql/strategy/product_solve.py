@@ -1,24 +1,22 @@
-"""Reconstruction: noisy integers to one consistent estimate, by exact generalised least squares."""
+"""Noisy integers of Kronecker blocks to one consistent estimate: generalised least squares."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.kron import contract
 from dpsql.algebra.operator import Floats, Operator
-from dpsql.plan.plan import Part
 from dpsql.strategy.axis import Axis
-from dpsql.strategy.forecast import Forecast, group_single_rows
-from dpsql.strategy.product import Block, Strategy
-from dpsql.strategy.queries import QueriesStrategy
-from dpsql.strategy.queries_solve import QueriesEstimate, reconstruct_queries
-from dpsql.strategy.symmetric_solve import SymmetricEstimate, reconstruct_symmetric
+from dpsql.strategy.base import Estimate, by_single_rows, distinct_rows
+from dpsql.strategy.product_block import ProductBlock
+from dpsql.strategy.product_forecast import ProductForecast
 from dpsql.workload.workload import Product
 
 GRID_LIMIT = 1 << 24
@@ -29,7 +27,7 @@ CHUNK = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class ProductEstimate(Estimate):
     """What a release says: mutually uncorrelated components, and the forecast of their errors.
 
     ``components[c]`` has the shape of the cells of the attributes in bit mask c and sums to zero
@@ -37,7 +35,7 @@ class Estimate:
     ``integers`` says that what was measured are integers.
     """
 
-    forecast: Forecast
+    forecast: ProductForecast
     components: dict[int, Floats]
     integers: bool = False
 
@@ -47,7 +45,7 @@ class Estimate:
         A function of the strategy alone: one block, each of whose axes gives the rows of the
         product with whole coefficients.
         """
-        blocks = self.forecast.strategy.blocks
+        blocks = self.forecast.blocks
         if not self.integers or len(blocks) != 1 or blocks[0].residual:
             return False
         factors = product.factors
@@ -60,7 +58,8 @@ class Estimate:
 
         Raises ProgrammingError E_NOT_MEASURED where the release does not support it.
         """
-        names = self.forecast.check(product)
+        self.forecast.check(product)
+        names = self.forecast.names(product)
         tensor = self._extended(names)
         for position, name in enumerate(names):
             tensor = self._ask(tensor, position, name, product.factors[name])
@@ -68,20 +67,11 @@ class Estimate:
 
     def answers(self, products: Iterable[Product]) -> list[Floats]:
         """Return ``answer`` of many products; one-row products are answered together."""
-        items = list(products)
-        out: list[Floats] = [np.empty(0)] * len(items)
-        for names, members in group_single_rows(items).items():
-            values = self._single_rows(names, [items[j] for j in members])
-            for j, value in zip(members, values, strict=True):
-                out[j] = np.array([value])
-        for j, product in enumerate(items):
-            if not len(out[j]):
-                out[j] = self.answer(product)
-        return out
+        return by_single_rows(products, self.answer, self._single_rows)
 
     def _extended(self, names: Sequence[str]) -> Floats:
         """Return all components over names in one tensor: slot 0 of an axis is "not in it"."""
-        sizes = [self.forecast.strategy.domain[name] for name in names]
+        sizes = [self.forecast.domain[name] for name in names]
         bits = [self.forecast.bit[name] for name in names]
         tensor = np.zeros([n + 1 for n in sizes])
         for subset in range(1 << len(names)):
@@ -108,7 +98,8 @@ class Estimate:
         tensor = self._extended(names)
         rows, places = [], []
         for name in names:
-            table, place = self._distinct(name, [p.factors[name] for p in products])
+            row = partial(self._row, name)
+            table, place = distinct_rows([p.factors[name] for p in products], row)
             rows.append(table)
             places.append(place)
         sizes = list(tensor.shape)
@@ -122,47 +113,36 @@ class Estimate:
             return np.broadcast_to(tensor[tuple(places)], len(products))
         return _one_by_one(tensor, rows, places)
 
-    def _distinct(self, name: str, operators: list[Operator]) -> tuple[Floats, NDArray[np.intp]]:
-        """Return the distinct rows [q'u, q'] of one-row factors, and which one each uses."""
-        known: dict[Hashable, int] = {}
-        table: list[Floats] = []
-        places = np.empty(len(operators), dtype=np.intp)
-        for j, operator in enumerate(operators):
-            places[j] = known.setdefault(operator.key, len(table))
-            if places[j] == len(table):
-                means, _, _ = self.forecast.parts(name, operator)
-                table.append(np.concatenate([means, operator.dense()[0]]))
-        return np.array(table), places
+    def _row(self, name: str, operator: Operator) -> Floats:
+        """Return [q'u, q'] of a one-row factor."""
+        return np.concatenate([self.forecast.parts(name, operator)[0], operator.dense()[0]])
 
 
-def reconstruct(
-    strategy: Strategy,
-    values: Sequence[NDArray[Any]],
-    variances: Sequence[float],
-    integers: bool = False,
-) -> Estimate:
+def solve(
+    forecast: ProductForecast, values: Sequence[NDArray[Any]], integers: bool = False
+) -> ProductEstimate:
     """Return the least-squares estimate of a release.
 
     ``values`` are the noisy integers of each block (int64 or Python integers), in the order of
-    the block's rows; ``variances`` the noise variance of one number of each block; ``integers``
-    says that values are integers still. Only tensors over the attributes of one block are ever
-    formed.
+    the block's rows; ``integers`` says that values are integers still. Only tensors over the
+    attributes of one block are ever formed.
 
     Source: section 7 of HDMM, in the form that is exact for unions with shared factors.
     """
-    forecast = Forecast(strategy, variances)
     components: dict[int, Floats] = {}
-    for block, value, variance in zip(strategy.blocks, values, variances, strict=True):
+    for block, value, variance in zip(forecast.blocks, values, forecast.noise, strict=True):
         axes = [forecast.axis(name) for name in block.attributes]
-        tensor = _local(strategy, block, axes, value)
+        tensor = _local(forecast, block, axes, value)
         _add_components(forecast, block, axes, tensor, 1 / variance, components)
-    return Estimate(forecast, components, integers)
+    return ProductEstimate(forecast, components, integers)
 
 
-def _local(strategy: Strategy, block: Block, axes: list[Axis], value: NDArray[Any]) -> Floats:
+def _local(
+    forecast: ProductForecast, block: ProductBlock, axes: list[Axis], value: NDArray[Any]
+) -> Floats:
     """Return the block's own least squares; each summable axis gets its sum as slot 0."""
     lengths = [
-        strategy.domain[name] if axis.rows is None else len(axis.rows)
+        forecast.domain[name] if axis.rows is None else len(axis.rows)
         for name, axis in zip(block.attributes, axes, strict=True)
     ]
     tensor: Floats = np.asarray(value).astype(np.float64).reshape(lengths)
@@ -194,8 +174,8 @@ def _solve(tensor: Floats, position: int, axis: Axis, residual: bool) -> Floats:
 
 
 def _add_components(
-    forecast: Forecast,
-    block: Block,
+    forecast: ProductForecast,
+    block: ProductBlock,
     axes: list[Axis],
     tensor: Floats,
     precision: float,
@@ -233,20 +213,3 @@ def _one_by_one(tensor: Floats, rows: list[Floats], places: list[NDArray[np.intp
             part = np.einsum("nij,ni->nj", flat, table[place]).reshape(len(part), *part.shape[2:])
         out[start : start + step] = part.reshape(-1)
     return out
-
-
-AnyEstimate: TypeAlias = Estimate | SymmetricEstimate | QueriesEstimate
-
-
-def estimate(part: Part, values: Sequence[NDArray[Any]]) -> AnyEstimate:
-    """Return what the noisy integers of a part say, one flat array per block.
-
-    Cells are in rows, or privacy units: integers are divided by what one row adds to the block.
-    """
-    noise = part.forecast.noise
-    rows = [v if u == 1 else v / u for v, u in zip(values, part.block_units, strict=True)]
-    if isinstance(part.strategy, Strategy):
-        return reconstruct(part.strategy, rows, noise, all(u == 1 for u in part.block_units))
-    if isinstance(part.strategy, QueriesStrategy):
-        return reconstruct_queries(part.strategy, rows, noise)
-    return reconstruct_symmetric(part.strategy, rows, noise)

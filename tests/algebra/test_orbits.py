@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Dense, Identity, Prefix, Total
-from dpsql.strategy.orbits import Orbits, find_orbits
+from dpsql.algebra.orbits import Orbits, find_orbits
 
 
 def by_exchange(grams: list[NDArray[np.float64]]) -> list[set[int]]:

@@ -1,68 +1,56 @@
-"""Forecast: the exact variance of every answer of a strategy, from public facts only."""
+"""Forecast of a union of Kronecker blocks: uncorrelated components, one per set of attributes."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats, Operator
-from dpsql.errors import ProgrammingError
 from dpsql.strategy.axis import Axis, full_axis, residual_axis, unmeasured_axis
-from dpsql.strategy.noise_law import law
-from dpsql.strategy.product import Block, Strategy
+from dpsql.strategy.base import Forecast, by_single_rows, check_variances
+from dpsql.strategy.product_block import AttributeRows, ProductBlock
 from dpsql.workload.workload import Product
-
-if TYPE_CHECKING:
-    from dpsql.strategy.kinds import AnyStrategy
 
 CHUNK = 1 << 22
 """Numbers handled at once when many products are forecast together."""
 
 
-def noise_variances(strategy: AnyStrategy, scales: Sequence[Fraction]) -> tuple[float, ...]:
-    """Return per block the variance of one measured number, for the scales of ``strategy``."""
-    variance = law(strategy.noise).variance
-    return tuple(variance(float(scale)) for scale in scales)
-
-
-class Forecast:
+class ProductForecast(Forecast):
     """The exact generalised least squares of a strategy with given noise variances per block.
 
     Everything is derived from the integer rows that are measured, never from the real-valued
     strategy they approximate. A component is a set of attributes, written as a bit mask over
-    ``strategy.domain``; components are uncorrelated and ``precision`` is that of their parts.
+    ``domain``; components are uncorrelated and ``precision`` is that of their parts.
     Source: HDMM, section 7, extended to unions that share one matrix per attribute.
     """
 
-    def __init__(self, strategy: Strategy, variances: Sequence[float]) -> None:
-        if len(variances) != len(strategy.blocks) or not all(v > 0 for v in variances):
-            raise ValueError("one positive variance per block is needed")
-        self.strategy = strategy
-        self.noise = tuple(float(v) for v in variances)
-        self.bit = {name: 1 << i for i, name in enumerate(strategy.domain)}
+    def __init__(
+        self, tables: AttributeRows, blocks: Sequence[ProductBlock], variances: Sequence[float]
+    ) -> None:
+        self.noise = check_variances(variances, len(blocks))
+        self.tables, self.blocks, self.domain = tables, blocks, tables.domain
+        self.bit = {name: 1 << i for i, name in enumerate(self.domain)}
         self._axes: dict[str, Axis] = {}
         self._parts: dict[tuple[str, Hashable], tuple[Floats, Floats, bool]] = {}
 
     def axis(self, name: str) -> Axis:
         """Return the constants of one attribute."""
         if name not in self._axes:
-            strategy, size = self.strategy, self.strategy.domain[name]
-            if name in strategy.full:
-                rows, mixed = strategy.full[name], name in strategy.residual
-                if mixed and strategy.residual[name] is not None:
+            full, residual, size = self.tables.full, self.tables.residual, self.domain[name]
+            if name in full:
+                rows, mixed = full[name], name in residual
+                if mixed and residual[name] is not None:
                     raise ValueError("explicit residual rows do not mix with full rows")
                 self._axes[name] = full_axis(size, rows, mixed)
                 if not self._axes[name].total and any(
-                    name not in block.attributes for block in strategy.blocks
+                    name not in block.attributes for block in self.blocks
                 ):
                     raise ValueError(f"the rows of {name!r} do not answer its total")
-            elif name in strategy.residual:
-                self._axes[name] = residual_axis(size, strategy.residual[name])
+            elif name in residual:
+                self._axes[name] = residual_axis(size, residual[name])
             else:
                 self._axes[name] = unmeasured_axis(size)
         return self._axes[name]
@@ -71,10 +59,10 @@ class Forecast:
     def precision(self) -> dict[int, float]:
         """Return component to precision; components that no block measures are absent."""
         lattice: dict[tuple[int, int], float] = {}
-        for block, variance in zip(self.strategy.blocks, self.noise, strict=True):
+        for block, variance in zip(self.blocks, self.noise, strict=True):
             key, precision = self._top(block, variance)
             lattice[key] = lattice.get(key, 0.0) + precision
-        for name in self.strategy.full:
+        for name in self.tables.full:
             bit, total = self.bit[name], self.axis(name).total
             for (fixed, free), precision in list(lattice.items()):
                 if free & bit:
@@ -85,7 +73,7 @@ class Forecast:
             out[fixed | free] = out.get(fixed | free, 0.0) + precision
         return out
 
-    def _top(self, block: Block, variance: float) -> tuple[tuple[int, int], float]:
+    def _top(self, block: ProductBlock, variance: float) -> tuple[tuple[int, int], float]:
         """Return ((mask always resolved, mask of summable attributes), precision) of a block."""
         fixed, free, precision = 0, 0, 1 / variance
         for name in block.attributes:
@@ -138,7 +126,8 @@ class Forecast:
 
         Raises ProgrammingError E_NOT_MEASURED where the strategy does not support it.
         """
-        names = self.check(product)
+        self.check(product)
+        names = self.names(product)
         tensor, _ = self.inverse_precisions(names)
         out: Floats = tensor[np.newaxis]
         for name in names:
@@ -149,7 +138,8 @@ class Forecast:
 
     def total(self, product: Product) -> float:
         """Return the sum of the variances of all rows of a product, without forming them."""
-        names = self.check(product)
+        self.check(product)
+        names = self.names(product)
         out, _ = self.inverse_precisions(names)
         for name in names:
             means, spread, _ = self.parts(name, product.factors[name])
@@ -161,7 +151,7 @@ class Forecast:
 
         On each attribute both have the same number of rows, or one of them is Total.
         """
-        names = [n for n in self.strategy.domain if n in left.factors or n in right.factors]
+        names = [n for n in self.domain if n in left.factors or n in right.factors]
         both = Product({n: left.factors.get(n) or right.factors[n] for n in names})
         self.check(left)
         self.check(right)
@@ -179,7 +169,7 @@ class Forecast:
         All factors have the same number of rows; row r of a product is the Kronecker product of
         their rows r. Both are rows of products that are supported.
         """
-        names = [n for n in self.strategy.domain if n in left.factors or n in right.factors]
+        names = [n for n in self.domain if n in left.factors or n in right.factors]
         tensor, _ = self.inverse_precisions(names)
         out: Floats = tensor[np.newaxis]
         for name in names:
@@ -190,18 +180,12 @@ class Forecast:
 
     def variances(self, products: Iterable[Product]) -> list[Floats]:
         """Return ``variance`` of many products; one-row products are handled together."""
-        items = list(products)
-        out: list[Floats] = [np.empty(0)] * len(items)
-        for names, members in group_single_rows(items).items():
-            for start in range(0, len(members), max(1, CHUNK >> len(names))):
-                chunk = members[start : start + max(1, CHUNK >> len(names))]
-                values = self._single_rows(names, [items[j] for j in chunk])
-                for j, value in zip(chunk, values, strict=True):
-                    out[j] = np.array([value])
-        for j, product in enumerate(items):
-            if not len(out[j]):
-                out[j] = self.variance(product)
-        return out
+        return by_single_rows(products, self.variance, self._together)
+
+    def _together(self, names: tuple[str, ...], products: list[Product]) -> Floats:
+        step = max(1, CHUNK >> len(names))
+        starts = range(0, len(products), step)
+        return np.concatenate([self._single_rows(names, products[i : i + step]) for i in starts])
 
     def _single_rows(self, names: tuple[str, ...], products: list[Product]) -> Floats:
         tensor, missing = self.inverse_precisions(names)
@@ -224,24 +208,6 @@ class Forecast:
                 self.check(product)
         return np.asarray(values)
 
-    def check(self, product: Product) -> list[str]:
-        if not self.supports(product):
-            raise ProgrammingError(
-                "E_NOT_MEASURED",
-                f"the release does not measure enough to answer over {list(product.factors)}",
-                hint="ask for it in the same workload",
-            )
-        return self.names(product)
-
     def names(self, product: Product) -> list[str]:
         """Return the attributes of a product in domain order."""
         return sorted(product.factors, key=self.bit.__getitem__)
-
-
-def group_single_rows(products: Sequence[Product]) -> dict[tuple[str, ...], list[int]]:
-    """Return attribute set to the positions of the one-row products over it."""
-    groups: dict[tuple[str, ...], list[int]] = {}
-    for j, product in enumerate(products):
-        if all(operator.rows == 1 for operator in product.factors.values()):
-            groups.setdefault(tuple(product.factors), []).append(j)
-    return groups

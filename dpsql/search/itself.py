@@ -1,0 +1,131 @@
+"""The queries of a workload as the rows that are measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.algebra.blocks import Identity
+from dpsql.algebra.operator import Integers, Operator
+from dpsql.search.problem import Problem
+from dpsql.strategy.noise_law import Noise, law
+from dpsql.strategy.product import ProductStrategy, assemble
+from dpsql.strategy.queries import QueriesStrategy, QueryBlock
+from dpsql.workload.workload import Workload
+
+MOST_ROWS = 1536
+"""Most query rows in all: least squares is over these."""
+
+MOST_NUMBERS = 1 << 22
+"""Most numbers in the rows of one attribute."""
+
+WEIGHTS = 65_520
+"""What the largest weight of a block is rounded to."""
+
+
+ROWS_LIMIT = 1 << 22
+"""Largest explicit matrix (entries) for which the workload itself is tried as a strategy."""
+
+BINARY_PLACES = 16
+"""Binary places of the rows of a workload that can be measured themselves."""
+
+ROUNDED_BITS, ROUNDED_CELLS = 22, 4096
+"""Bits of rows that are no whole numbers, where they are measured themselves; and most cells."""
+
+UNEVEN = 1 << 12
+"""How much larger one of these rows may be than another: beyond, small ones drown."""
+
+
+def workload_rows(problem: Problem) -> Iterator[ProductStrategy]:
+    """Yield the distinct query rows as a strategy, for one product or one attribute."""
+    if problem.d > 1 and len(problem.components.weights2) > 1:
+        return
+    rows: dict[str, Integers | None] = {}
+    for name, factors in zip(problem.names, problem.factors, strict=True):
+        operators = [op for op in factors.operators if op.rows * op.n <= ROWS_LIMIT]
+        if len(operators) < len(factors.operators):
+            return
+        stacked = np.concatenate([op.dense() for op in operators])
+        if (problem.components.index < 0).any():
+            stacked = np.concatenate([stacked, np.ones((1, factors.n), dtype=stacked.dtype)])
+        distinct = np.unique(stacked, axis=0)
+        whole = np.ldexp(distinct.astype(np.float64), BINARY_PLACES)
+        if not np.array_equal(whole, np.rint(whole)) or np.abs(whole).max() >= 2.0**53:
+            if problem.d == 1 and factors.n <= ROUNDED_CELLS:
+                rounded = {name: _rounded(distinct)}
+                weights = {problem.names: 1.0}
+                domain = problem.workload.domain
+                yield assemble(domain, rounded, weights, problem.noise, "workload")
+            return
+        integers: Integers = whole[distinct.any(axis=1)].astype(np.int64)
+        sizes = np.abs(integers).max(axis=1)
+        if sizes.max() > UNEVEN * sizes.min():
+            return
+        rows[name] = integers // max(1, int(np.gcd.reduce(integers, axis=None)))
+    domain = problem.workload.domain
+    yield assemble(domain, rows, {problem.names: 1.0}, problem.noise, "workload")
+
+
+def _rounded(rows: NDArray[np.float64]) -> Integers:
+    """Return rows rounded to many bits, and each cell faintly: it answers what rounding left."""
+    scaled = np.rint(rows / np.abs(rows).max() * 2.0**ROUNDED_BITS).astype(np.int64)
+    faint = np.eye(rows.shape[1], dtype=np.int64) << ROUNDED_BITS // 2
+    return np.concatenate([scaled[scaled.any(axis=1)], faint])
+
+
+def measure_queries(workload: Workload, noise: Noise) -> QueriesStrategy | None:
+    """Return the products of a workload as a strategy; None where they are many or not whole.
+
+    Products that are asked several times are measured once, with the sum of their weights.
+    """
+    if workload.rows > MOST_ROWS:
+        return None
+    found: dict[tuple[object, ...], tuple[dict[str, Integers | None], float]] = {}
+    known: dict[int, tuple[Integers | None, float] | None] = {}
+    for product in workload.products:
+        factors: dict[str, Integers | None] = {}
+        scale = product.weight
+        for name, factor in product.factors.items():
+            if id(factor) not in known:
+                known[id(factor)] = _whole(factor)
+            whole = known[id(factor)]
+            if whole is None:
+                return None
+            factors[name] = whole[0]
+            scale *= whole[1]
+        key = tuple((n, None if m is None else (m.shape, m.tobytes())) for n, m in factors.items())
+        found[key] = (factors, found.get(key, (factors, 0.0))[1] + scale)
+    power = law(noise).norm
+    largest = max(scale for _, scale in found.values())
+    domain = workload.domain
+    blocks = tuple(
+        QueryBlock(
+            tuple(factors),
+            tuple(domain[name] for name in factors),
+            tuple(factors.values()),
+            max(1, round(WEIGHTS * (scale / largest) ** power)),
+        )
+        for factors, scale in found.values()
+    )
+    weights = math.gcd(*(block.weight for block in blocks))
+    blocks = tuple(
+        QueryBlock(b.attributes, b.sizes, b.matrices, b.weight // weights) for b in blocks
+    )
+    return QueriesStrategy(domain, blocks, noise)
+
+
+def _whole(factor: Operator) -> tuple[Integers | None, float] | None:
+    """Return whole rows and what one of theirs is of the factor's, None where there are none."""
+    if isinstance(factor, Identity):
+        return None, 1.0
+    if factor.rows * factor.n > MOST_NUMBERS:
+        return None
+    scaled = np.ldexp(np.asarray(factor.dense(), dtype=np.float64), BINARY_PLACES)
+    if not np.array_equal(scaled, np.rint(scaled)) or np.abs(scaled).max() >= 2.0**40:
+        return None
+    rows: Integers = scaled.astype(np.int64)
+    divisor = max(1, int(np.gcd.reduce(rows, axis=None)))
+    return np.ascontiguousarray(rows // divisor), divisor / 2**BINARY_PLACES

@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 2
 WORKERS ?= auto
 TESTS  := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
-.PHONY: demo test check format bench audit fuzz docs clean
+.PHONY: demo test test-fast check format bench audit fuzz docs clean
 
 demo: $(VENV)/.demo
 	@mkdir -p build/demo
@@ -15,6 +15,9 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.test
 	$(TESTS)
+
+test-fast: $(VENV)/.test
+	$(TESTS) -m 'not jax and not slow' --ignore tests/audit --ignore tests/hostile
 
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .

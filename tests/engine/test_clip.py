@@ -34,6 +34,8 @@ from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
 from tests.audit.lower_bound import epsilon_lower_bound
 
+pytestmark = pytest.mark.slow
+
 ROWS = [(v * v, v % 12, (v % 40) / 4, "ab"[v % 2], v % 5) for v in range(90)]
 CATALOG = """
 [budget]

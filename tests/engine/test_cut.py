@@ -28,6 +28,8 @@ from dpsql.sql.parse import parse
 from tests.audit.lower_bound import epsilon_lower_bound
 from tests.engine.test_clip import NOISES, answer, asked, opened, quiet, true, written
 
+pytestmark = pytest.mark.slow
+
 SUMS = "sex, SUM(pay), AVG(pay), COUNT(*), COUNT(pay) FROM t GROUP BY sex"
 _numbers = itertools.count()
 

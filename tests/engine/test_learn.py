@@ -24,6 +24,8 @@ from dpsql.dbapi.connection import Connection
 from dpsql.errors import LedgerError
 from dpsql.privacy.accounting import rho_for
 
+pytestmark = pytest.mark.slow
+
 CATALOG = """
 [budget]
 epsilon = 100

@@ -25,6 +25,8 @@ from dpsql.strategy.noise_law import Noise
 from tests.support.people import ROWS, people
 from tests.support.people import row as line_of
 
+pytestmark = pytest.mark.slow
+
 PAIRS = (
     "FOR (SELECT sex, age, COUNT(*) FROM people GROUP BY sex, age;"
     " SELECT ward, pay, COUNT(*) FROM people GROUP BY ward, pay)"

@@ -20,6 +20,8 @@ import dpsql
 from dpsql.engine.turns import once, turn
 from dpsql.errors import LedgerError
 
+pytestmark = pytest.mark.slow
+
 ASK = """
 import json, sys
 import dpsql

@@ -31,6 +31,8 @@ from tests.support.oracle import VALUES, compare, declare_view, mentioned, open_
 from tests.support.seam import zero_noise
 from tests.support.statements import Measured, Statement
 
+pytestmark = pytest.mark.slow
+
 SENTENCES = int(os.environ.get("GRAMMAR_SENTENCES", "120"))
 SEED = int(os.environ.get("GRAMMAR_SEED", "4"))
 

@@ -23,6 +23,8 @@ from dpsql.learn.rap import run_rap
 from dpsql.privacy.accounting import rho_for
 from tests.support.people import people
 
+pytestmark = pytest.mark.slow
+
 WORKLOAD = (
     "FOR (SELECT sex, age, COUNT(*) FROM people GROUP BY sex, age;"
     " SELECT ward, COUNT(*) FROM people GROUP BY ward;"

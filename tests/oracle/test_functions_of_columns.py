@@ -17,6 +17,8 @@ from dpsql.errors import ProgrammingError
 from dpsql.plan import request
 from tests.support.seam import zero_noise
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = int(os.environ.get("DPSQL_FUNCTIONS", "10"))
 ROWS = 2000
 CATALOG = """

@@ -28,6 +28,8 @@ from tests.oracle.test_shapes import settle
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables
 
+pytestmark = pytest.mark.slow
+
 STATEMENTS = int(os.environ.get("NAME_STATEMENTS", "120"))
 SEED = int(os.environ.get("NAME_SEED", "19"))
 

@@ -19,6 +19,8 @@ from tests.support.persons import UNIT, Persons, persons, statements_of_persons,
 from tests.support.seam import zero_noise
 from tests.support.statements import Measured, Statement, statements
 
+pytestmark = pytest.mark.slow
+
 TABLES = int(os.environ.get("ORACLE_TABLES", "14"))
 REFUSED = {"E_TOO_LARGE", "E_PREDICATE"}
 

@@ -13,6 +13,8 @@ from tests.support.seam import zero_noise
 from tests.support.statements import Measured, Statement
 from tests.support.tables import World, open_tables
 
+pytestmark = pytest.mark.slow
+
 CATALOG = """
 [budget]
 epsilon = 100000

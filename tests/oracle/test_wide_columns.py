@@ -16,6 +16,8 @@ import dpsql
 from dpsql.dbapi.connection import Connection
 from tests.support.seam import zero_noise
 
+pytestmark = pytest.mark.slow
+
 ROWS = 3000
 BYTES = 1000
 """Most memory for one value of a column: for its keys, numbers, errors and rows of results."""

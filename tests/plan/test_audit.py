@@ -16,6 +16,8 @@ from dpsql.search.bounds import svd_bound
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise
 
+pytestmark = pytest.mark.slow
+
 Matrix = NDArray[Any]
 
 DOMAIN = {"a": 4, "b": 8, "c": 3}

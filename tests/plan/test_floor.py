@@ -22,6 +22,8 @@ from dpsql.strategy.noise_law import Noise
 from dpsql.workload.target import reading_variance
 from dpsql.workload.workload import Workload
 
+pytestmark = pytest.mark.slow
+
 COUNT = int(os.environ.get("FLOOR_COUNT", "1"))
 ALTERNATIVES = ("auto", "identity", "workload", "marginals")
 

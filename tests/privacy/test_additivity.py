@@ -12,6 +12,8 @@ import pytest
 
 from tests.privacy.additivity import check_some
 
+pytestmark = pytest.mark.slow
+
 TABLES = int(os.environ.get("ADDITIVITY_TABLES", "500"))
 PARTS = 10
 

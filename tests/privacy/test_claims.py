@@ -15,6 +15,8 @@ from dpsql.engine import engine
 from dpsql.errors import LedgerError
 from dpsql.privacy.claims import Sources, claim_sources
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_source_belongs_to_one_ledger(tmp_path: Path) -> None:
     folder, data = tmp_path / "anchors", tmp_path / "data.csv"

@@ -16,7 +16,7 @@ import dpsql
 
 AGE = "SELECT COUNT(*) FROM adult WHERE age = 20 + {}"
 SCRIPT = Path(__file__).with_name("contend.py")
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")]
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from dpsql.privacy.chain import LONGEST_SQL, WHOLE, State
 from dpsql.privacy.ledger import Ledger
 from tests.privacy.place import PURE, Place
 
+pytestmark = pytest.mark.slow
+
 CATALOG = """
 [budget]
 epsilon = {total}

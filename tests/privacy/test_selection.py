@@ -25,6 +25,8 @@ from dpsql.privacy.selection import (
 )
 from tests.privacy.judge import agrees
 
+pytestmark = pytest.mark.slow
+
 Law = NDArray[np.float64]
 SCORES = [7, 3, 6, 7, 0]
 ONE = Fraction(1)

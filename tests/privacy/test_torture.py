@@ -20,7 +20,10 @@ from dpsql.privacy.ledger import Ledger
 SECONDS = float(os.environ.get("DPSQL_TORTURE_SECONDS", "12"))
 SCRIPT = Path(__file__).with_name("torture.py")
 
-pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9"),
+]
 
 
 def run(directory: Path, seconds: float, gaps: tuple[float, float], units: int) -> dict[str, int]:

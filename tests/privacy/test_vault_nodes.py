@@ -24,6 +24,8 @@ from dpsql.privacy.vault.tally import to_grid
 from dpsql.privacy.vault.vault import Vault, open_vault
 from dpsql.workload.cells import Cells, Nodes, Resolution, block_unit, cells_of, grid_for
 
+pytestmark = pytest.mark.slow
+
 SALT = b"0123456789abcdef"
 Integers = NDArray[np.int64]
 

@@ -22,6 +22,8 @@ from dpsql.privacy.vault.rows import Queue
 from dpsql.privacy.vault.vault import Counts, Vault, open_vault
 from dpsql.workload.cells import Nodes, cells_of
 
+pytestmark = pytest.mark.slow
+
 TABLES = int(os.environ.get("VIEW_TABLES", "12"))
 SALT = b"0123456789abcdef"
 GRID = 64

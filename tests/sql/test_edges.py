@@ -23,6 +23,8 @@ from dpsql.dbapi.connection import Connection
 from tests.support.grammar import verdict
 from tests.support.tables import Tables, World, open_tables
 
+pytestmark = pytest.mark.slow
+
 STATEMENTS = int(os.environ.get("EDGE_STATEMENTS", "120"))
 
 CATALOG = """

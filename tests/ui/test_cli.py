@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 
 BY_SEX = "SELECT sex, COUNT(*) AS n FROM adult GROUP BY sex"

@@ -15,6 +15,8 @@ import pytest
 from dpsql.dbapi.connection import connect
 from dpsql.errors import LedgerError
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 
 BY_SEX = "SELECT sex, COUNT(*) AS n FROM adult GROUP BY sex"

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 pexpect = pytest.importorskip("pexpect")
 
 COUNT = "SELECT sex, COUNT(*) AS n FROM adult GROUP BY sex;"

@@ -15,6 +15,8 @@ import dpsql
 from dpsql.dbapi.connection import Connection, Cursor, Result
 from tests.support.seam import zero_noise
 
+pytestmark = pytest.mark.slow
+
 DEMO = Path(__file__).parents[2] / "demo_data"
 FIRST = 600
 """Statements of the tables that are asked; all 4,151 take a while to parse."""

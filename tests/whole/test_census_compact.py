@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from dpsql.catalog import Catalog
 from dpsql.sql.bind import no_public_rows
@@ -17,6 +18,8 @@ from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
 from dpsql.sql.products import Compiler
 from dpsql.workload.term import Term
+
+pytestmark = pytest.mark.slow
 
 DEMO = Path(__file__).parents[2] / "demo_data"
 SIZES = {"sex": 2, "hispanic": 2, "race": 64, "age": 115}

@@ -18,6 +18,8 @@ from dpsql.privacy.amounts import MIN_EPSILON
 from dpsql.strategy.convention import unit_variance
 from dpsql.strategy.noise_law import NO_NOISE, laplace_variance
 
+pytestmark = pytest.mark.slow
+
 ROWS = 600
 CATALOG = """
 [budget]

@@ -11,6 +11,8 @@ import dpsql
 from dpsql.sql.lexemes import split_statements
 from tests.support.seam import zero_noise
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

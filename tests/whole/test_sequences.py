@@ -36,6 +36,8 @@ from tests.support.seam import zero_noise
 from tests.support.sequences import Step, pairs, sequences, twins
 from tests.support.statements import Statement
 
+pytestmark = pytest.mark.slow
+
 SEQUENCES = int(os.environ.get("SEQUENCES", "5"))
 PAIRS = int(os.environ.get("PAIRS", "40"))
 OUTCOMES = ("free", "measured", "measured though determined")

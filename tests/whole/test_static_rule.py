@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import dpsql
 from dpsql.answer.result import Result
 from dpsql.dbapi.connection import Connection
@@ -19,6 +21,8 @@ from dpsql.dbapi.cursor import parse_script
 from dpsql.sql.query import Output
 from tests.support.seam import zero_noise
 from tests.support.world import BUILT, cases, catalog_text, write_data
+
+pytestmark = pytest.mark.slow
 
 TABLES = ("table", "more", "empty")
 ACCEPTED = [

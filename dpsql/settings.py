@@ -138,6 +138,7 @@ def _noises() -> tuple[str, ...]:
 
 
 MOST_EFFORT = 100
+"""Times the usual search: planning takes about as many times longer."""
 
 
 def _read_effort(text: str, given: Given) -> Fraction | None:

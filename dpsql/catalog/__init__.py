@@ -1,4 +1,12 @@
-"""What is public: tables, columns, domains, bounds, privacy units and the total budget."""
+"""What is public: tables, columns, domains, bounds, privacy units and the total budget.
+
+``read`` and ``read_domain`` read a TOML file strictly, ``draft`` writes a first one, ``describe``
+and ``view`` tell what is declared and what is left out.
+
+Its nouns: a *table* has a source and a *unit*, whose rows privacy protects together; a *column* has
+a *domain*, which lists its *cells*: values, ranges of integers, *bins* or *periods* of dates; its
+*bounds* clip what is added up; a *view* is a SELECT with a name; a *budget* is a total epsilon.
+"""
 
 from dpsql.catalog.catalog import Budget, Catalog, Column, Table, Unit, View
 

@@ -134,7 +134,7 @@ class Catalog:
 
         Raises: CatalogError naming file, table, column, what is wrong and what would be right.
         """
-        from dpsql.catalog.read import read_catalog
+        from dpsql.catalog.read import read_catalog  # which makes catalogs
 
         return read_catalog(Path(path))
 

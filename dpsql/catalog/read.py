@@ -20,6 +20,7 @@ from dpsql.catalog.read_domain import (
     show,
 )
 from dpsql.errors import Error, decimal_text
+from dpsql.privacy.amounts import parse_delta, parse_epsilon
 
 TYPES = ("integer", "number", "text", "date", "boolean")
 COLUMN_KEYS = (
@@ -28,6 +29,9 @@ COLUMN_KEYS = (
 TABLE_KEYS = ("source", "privacy_unit", "public", "budget", "row_count_hint", "complete", "column")
 BACKENDS = ("dpsql", "opendp")
 LONGEST_ANALYST = 100
+"""Characters of a name, which every charge of the analyst keeps in the ledger."""
+LARGEST_EPSILON = Fraction(10**6)
+"""In units of 1e-12 it is 1e18, and a ledger keeps totals as integers below 2^62."""
 BUDGET_KEYS = ("epsilon", "delta", "max_epsilon_per_request")
 
 
@@ -89,21 +93,18 @@ def _section(place: Place, raw: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def _read_budget(place: Place, raw: Mapping[str, Any]) -> Budget:
-    from dpsql.privacy.accounting import parse_delta, parse_epsilon
-
     if "budget" not in raw:
         place.fail("has no [budget]", "add [budget] with epsilon = 3.0 and delta = 1e-9")
     budget = _section(place, raw, "budget")
     place.check_keys(budget, BUDGET_KEYS)
     if "epsilon" not in budget:
         place.fail("[budget] has no epsilon", "add epsilon = 3.0")
-    limit = Fraction(10**6)
     values = {}
     for key, default in (("epsilon", None), ("max_epsilon_per_request", 100), ("delta", 0)):
         given = budget.get(key, default)
         try:
             parse = parse_delta if key == "delta" else parse_epsilon
-            values[key] = parse(given) if key == "delta" else parse_epsilon(given, limit)
+            values[key] = parse(given) if key == "delta" else parse_epsilon(given, LARGEST_EPSILON)
         except Exception as error:
             remedy = "0, or between 1e-15 and 1e-4" if key == "delta" else "a number from 1e-6 up"
             place.fail(
@@ -175,7 +176,7 @@ def _read_table(place: Place, name: str, body: Any, whole: Budget) -> Table:
 
 def _read_view(place: Place, name: str, body: Any) -> View:
     """Read a view; its names are checked where it is used."""
-    from dpsql.sql.parse import parse_view
+    from dpsql.sql.parse import parse_view  # sqlglot, which few catalogs need
 
     if not isinstance(body, dict):
         place.fail(
@@ -217,14 +218,12 @@ def _read_table_budget(place: Place, body: Mapping[str, Any], whole: Budget) -> 
 
 def _read_epsilon(place: Place, what: str, budget: Mapping[str, Any], whole: Budget) -> Fraction:
     """Read the epsilon of a budget inside the whole one."""
-    from dpsql.privacy.accounting import parse_epsilon
-
     place.check_keys(budget, ("epsilon",))
     if "epsilon" not in budget:
         place.fail(f"{what} has no epsilon", "write epsilon = 1.0")
     given = budget["epsilon"]
     try:
-        epsilon = parse_epsilon(given, Fraction(10**6))
+        epsilon = parse_epsilon(given, LARGEST_EPSILON)
     except Exception as error:
         place.fail(f"{what} epsilon = {show(given)} is not usable", _text(error))
     if epsilon > whole.epsilon:

@@ -28,9 +28,13 @@ from dpsql.catalog.domain import (
 from dpsql.errors import CatalogError, printable
 
 MAX_CELLS = 1_000_000
+"""Cells of one column, whose values are kept: 40 MB of integers, 80 MB of short texts."""
 MAX_BINS = 100_000
+"""Bins of one column, each with an edge that is an exact fraction."""
 MAX_BOUND = 2**53
+"""Up to here every integer is a float, so that exact values and those of DuckDB agree."""
 MAX_PLACES = 30
+"""Decimal places of a number, so that 1e-1000000 becomes no fraction of a million digits."""
 
 
 @dataclass(frozen=True, slots=True)

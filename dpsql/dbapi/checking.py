@@ -88,7 +88,7 @@ def examine(tables: Sequence[Table]) -> Iterator[Opened | Figures | DatabaseErro
 
     A source that does not open gives the reason, and the others follow.
     """
-    from dpsql.privacy.inspect import inspect_rows, inspect_source
+    from dpsql.privacy.inspect import inspect_rows, inspect_source  # exact figures: here alone
 
     for table in tables:
         try:

@@ -12,6 +12,7 @@ from typing import TypeVar
 from dpsql.answer.result import Result
 from dpsql.answer.synthetics import Synthetic, find_synthetic
 from dpsql.catalog import Catalog
+from dpsql.catalog.draft import draft
 from dpsql.dbapi.cursor import Cursor, check_text, parse_script, refuse_unknown
 from dpsql.dbapi.script import explain_script, joint_terms
 from dpsql.engine.charges import Charges, interruptible
@@ -133,8 +134,6 @@ def draft_catalog(path: str | os.PathLike[str]) -> str:
 
     Raises: UsageError (E_DATA) when the file cannot be read as data.
     """
-    from dpsql.catalog.draft import draft
-
     try:
         columns = describe_source(str(path))
     except DataUnavailable as error:

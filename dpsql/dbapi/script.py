@@ -30,6 +30,7 @@ OF_A_CREATION = ("E_UNKNOWN_TABLE", "E_STATEMENT", "E_EPSILON", "E_DELTA", "E_SE
 """Codes of what may be wrong about CREATE SYNTHETIC TABLE itself, whatever its workload."""
 
 MOST_BYTES = 4 * 1024 * 1024
+"""Size of a workload in a file: 64 statements of the longest kind."""
 
 
 def workload_of(creation: Creation, granted: Granted) -> tuple[Fragment, ...]:

@@ -1,4 +1,7 @@
-"""The budget and the ledger: as lines, as a grid, and ``dpsql ledger`` with the curator's acts."""
+"""The budget and the ledger: as lines, as a grid, and ``dpsql ledger`` with the curator's acts.
+
+The ledger is imported by what reads it, so that ``dpsql --help`` does not wait for the engine.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,12 @@ from typing import TYPE_CHECKING
 import click
 
 from dpsql.errors import printable
-from dpsql.ui.connect import LARGEST_EPSILON, blaming_options
+from dpsql.ui.connect import LARGEST_EPSILON, WIDE, blaming_options
 from dpsql.ui.grid import Grid, floor_text
 from dpsql.ui.tell import tell
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import BudgetStatus, Connection
-
-SETTINGS = {"max_content_width": 100}
 
 EPILOG = """\b
 Acts of the curator (dpsql ledger ACT --help):
@@ -96,7 +97,7 @@ def gauge(remaining: Fraction, total: Fraction, width: int = 20, unicode: bool =
     return left * full + spent * (width - full)
 
 
-@click.command(context_settings=SETTINGS, epilog=EPILOG)
+@click.command(context_settings=WIDE, epilog=EPILOG)
 @click.argument("catalog")
 @click.option("--format", "--mode", "format_", metavar="FORMAT", help="How entries are written.")
 def show(catalog: str, format_: str | None) -> int:
@@ -114,7 +115,7 @@ def show(catalog: str, format_: str | None) -> int:
     return 0
 
 
-@click.command(context_settings=SETTINGS)
+@click.command(context_settings=WIDE)
 @click.argument("catalog")
 @click.option("--receipt", metavar="HEAD", help="Find the entry that a result's receipt names.")
 def verify(catalog: str, receipt: str | None) -> int:
@@ -130,7 +131,7 @@ def verify(catalog: str, receipt: str | None) -> int:
     return 0
 
 
-@click.command("raise", context_settings=SETTINGS)
+@click.command("raise", context_settings=WIDE)
 @click.argument("catalog")
 @click.option("-e", "--epsilon", metavar="E", required=True, help="The new total epsilon.")
 @click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
@@ -145,7 +146,7 @@ def raise_total(catalog: str, epsilon: str, note: str) -> int:
     return 0
 
 
-@click.command(context_settings=SETTINGS)
+@click.command(context_settings=WIDE)
 @click.argument("catalog")
 @click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
 def migrate(catalog: str, note: str) -> int:
@@ -161,7 +162,7 @@ def migrate(catalog: str, note: str) -> int:
     return 0
 
 
-@click.command(context_settings=SETTINGS)
+@click.command(context_settings=WIDE)
 @click.argument("catalog")
 @click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
 def adopt(catalog: str, note: str) -> int:

@@ -1,4 +1,7 @@
-"""``dpsql check``: what a catalog leaves out of its data, told to the curator."""
+"""``dpsql check``: what a catalog leaves out of its data, told to the curator.
+
+What reads data is imported by the command, so that ``--help`` does not wait for the engine.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dpsql.errors import DatabaseError, UsageError, printable
-from dpsql.ui.connect import LARGEST_EPSILON, blaming_options
+from dpsql.ui.connect import LARGEST_EPSILON, WIDE, blaming_options
 from dpsql.ui.tell import describe_error, tell
 
 if TYPE_CHECKING:
@@ -24,7 +27,7 @@ MOST_VALUES = 20
 """Undeclared values of a column that are listed."""
 
 
-@click.command(context_settings={"max_content_width": 100})
+@click.command(context_settings=WIDE)
 @click.argument("catalog")
 @click.option("--table", metavar="NAME", help="This table alone.")
 @click.option("--values", is_flag=True, help="Name the values that are not declared.")

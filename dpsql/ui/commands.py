@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import shlex
 import shutil
@@ -16,6 +17,7 @@ from dpsql.files import open_output
 from dpsql.ui.budget import budget_lines, ledger_grid
 from dpsql.ui.chart import bars_of, draw_bars
 from dpsql.ui.formats import FORMATS, find_format
+from dpsql.ui.grid import Grid
 from dpsql.ui.session import Quit, Session
 from dpsql.ui.streams import is_command, read_text, split_input
 from dpsql.ui.tell import speaks_unicode, tell
@@ -69,8 +71,6 @@ def find_command(word: str) -> Command:
     begun = [name for name in COMMANDS if name.startswith(word)]
     if len(begun) == 1 and len(word) > 1:
         return COMMANDS[begun[0]]
-    import difflib
-
     near = begun or difflib.get_close_matches(word, COMMANDS)
     hint = f"did you mean {' or '.join(near)}?" if near else ".help lists the commands"
     raise UsageError("E_COMMAND", f"unknown command {printable(word)}", hint=hint)
@@ -270,8 +270,6 @@ def set_confirm(session: Session, argument: str) -> None:
 @command(".plot", "[COLUMN]", (), lambda session: session.last.columns if session.last else ())
 def plot(session: Session, argument: str) -> None:
     """Draw the last result as bars with error whiskers."""
-    from dpsql.ui.grid import Grid
-
     if session.last is None:
         raise ProgrammingError("E_PLOT", "there is no result yet to plot")
     grid = Grid.of(session.last)

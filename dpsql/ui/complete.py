@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dpsql.errors import Error
 from dpsql.settings import SETTINGS, Taker, shown, taken_by
 from dpsql.ui.grid import plain
 
@@ -30,6 +31,7 @@ FUNCTIONS = (
     "date_trunc(", "lower(", "upper(", "floor(", "abs(",
 )  # fmt: skip
 MAX_VALUES = 200
+"""Declared values that are offered: more than a screen of them helps nobody to choose."""
 
 _COMPARED = re.compile(
     r"""(?P<column>"[^"]+"|[A-Za-z_]\w*)\s*
@@ -170,7 +172,6 @@ def _starting(options: Iterable[str], prefix: str, kind: str) -> Iterator[Candid
 
 def complete_command(line: str, session: Session) -> Iterator[Candidate]:
     """Yield completions for a command line: its name, then its argument."""
-    from dpsql.errors import Error
     from dpsql.ui.commands import COMMANDS, find_command
 
     word, blank, argument = line.lstrip().partition(" ")

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 C = TypeVar("C", bound=Callable[..., int])
 
+WIDE = {"max_content_width": 100}
+"""Help is as wide as the terminal, up to where no option needs a second line."""
+
 LARGEST_EPSILON = Fraction(10**6)
 """What the limits of a catalog cannot exceed; the catalog's own are checked on connecting."""
 
@@ -45,7 +48,7 @@ def open_connection(catalog: str, options: Mapping[str, str | None]) -> Connecti
     from dpsql.engine.charges import Charges, interruptible
 
     def connect() -> Connection:
-        from dpsql.dbapi import connection as dbapi
+        from dpsql.dbapi import connection as dbapi  # a second: here Ctrl-C is told what it cost
 
         given = {name: text for name, text in options.items() if text is not None}
         taken = {n: _argument(n, given.pop(n)) for n in taken_by(Taker.CONNECT) if n in given}

@@ -60,7 +60,7 @@ def find_format(name: str) -> Format:
             "E_FORMAT", f"unknown format {name!r}", hint=f"formats: {', '.join(FORMATS)}"
         )
     if found.encode is not None:
-        from importlib.util import find_spec
+        from importlib.util import find_spec  # asks without importing: pyarrow takes 0.15 s
 
         if find_spec("pyarrow") is None:
             raise UsageError(
@@ -269,13 +269,13 @@ def render_line(grid: Grid, style: Style) -> str:
 
 
 def _encode_parquet(grid: Grid, style: Style) -> bytes:
-    from dpsql.ui.columnar import encode_parquet
+    from dpsql.ui.columnar import encode_parquet  # pyarrow is optional
 
     return encode_parquet(_with_errors(grid, style))
 
 
 def _encode_arrow(grid: Grid, style: Style) -> bytes:
-    from dpsql.ui.columnar import encode_arrow
+    from dpsql.ui.columnar import encode_arrow  # pyarrow is optional
 
     return encode_arrow(_with_errors(grid, style))
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dpsql.dbapi.connection import Result
 
 MAX_DECIMALS = 12
+"""Decimal places that are shown: a float of ordinary size has no more to tell."""
 
 
 def decimals_for(stddevs: Iterable[float | None]) -> int:

@@ -22,9 +22,13 @@ if TYPE_CHECKING:
     from dpsql.dbapi.connection import Explanation, Result
 
 MAX_NAME = 40
+"""Characters of the name of a file: folders of results stay readable."""
 MAX_BARS = 120
+"""Bars of a chart: at 18 points a line, two screens; the table below has every row."""
 MAX_ROWS = 1000
+"""Rows of a table on the page, which browsers lay out at once."""
 LABEL, PLOT, NOTE, LINE = 230, 400, 140, 18
+"""Widths of the three columns of a chart, and the height of a line, in points of SVG."""
 
 
 @dataclass(frozen=True, slots=True)

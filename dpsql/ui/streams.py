@@ -25,7 +25,7 @@ def split_input(text: str) -> list[str]:
 
     A line is a command when it starts with ``.`` or a backslash where a statement could start.
     """
-    from dpsql.dbapi.connection import split_script
+    from dpsql.dbapi.connection import split_script  # brings the engine, a second
 
     pieces: list[str] = []
     buffer = ""

@@ -148,7 +148,7 @@ def _put_together(
     outer = item.outer
     assert outer is not None
     for index, (select, numbers) in enumerate(zip(item.selects, filled, strict=True)):
-        parts = _evaluate(select, numbers, cost, sealed, select.query.shell.whole)
+        parts = _evaluate(select, numbers, cost, sealed, select.query.shell.tail.whole)
         sealed.fill(f"t{index}", _noisy_table(select, parts))
     for table in outer.public:
         sealed.fill(table.name, table.columns)
@@ -179,7 +179,7 @@ def _noisy_table(select: Select, parts: _Parts) -> dict[str, tuple[str, Sequence
         spread = parts.errors[position]
         if output.stddev is not None and spread is not None:
             columns[f"e{position}"] = ("DOUBLE", spread)
-        for part, (_, sql) in enumerate(output.slopes if select.query.shell.whole else ()):
+        for part, (_, sql) in enumerate(output.slopes if select.query.shell.tail.whole else ()):
             if sql != "1":
                 columns[f"d{position}_{part}"] = ("DOUBLE", next(slopes, ()))
     return columns

@@ -16,6 +16,7 @@ from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.edges import check_growth
 from dpsql.sql.language import Locate, check_frame, check_node, check_window
 from dpsql.sql.names import find_alias, position_of
+from dpsql.sql.query import Tail
 from dpsql.sql.whole import is_whole, marked, settled
 
 MOST_ROWS = 2**62
@@ -78,7 +79,8 @@ class Expressions(ABC):
     def rewrite(self, node: exp.Expr, *, aliases: bool = False) -> exp.Expr:
         """A copy of ``node`` over the columns of the layer below it, checked against the lists."""
         tree = self.replace(node, aliases)
-        check_growth(None, tree, self.locate)
+        if not isinstance(tree, exp.Column):
+            self.check_tree(tree)
         return tree
 
     def replace(self, node: exp.Expr, aliases: bool) -> exp.Expr:
@@ -91,8 +93,12 @@ class Expressions(ABC):
         return self.divided(copy) if isinstance(copy, exp.Div) else settled(copy)
 
     def check(self, node: exp.Expr) -> None:
-        """Refuse a node that is not listed."""
+        """Refuse a node that is not listed, before what it is of is looked at."""
         check_node(node, self.locate)
+
+    def check_tree(self, tree: exp.Expr) -> None:
+        """Refuse an expression that could make too long a text."""
+        check_growth(None, tree, self.locate)
 
     def value(self, value: Any, aliases: bool) -> Any:
         if isinstance(value, exp.Expr):
@@ -153,7 +159,7 @@ class Expressions(ABC):
 
     def mentions_noise(self, tree: exp.Expr) -> bool:
         """Whether an expression depends on noisy numbers."""
-        if self.private and any(is_text(part) for part in tree.find_all(exp.Var)):
+        if any(is_text(part) for part in tree.find_all(exp.Var)) and self.private:
             return True
         return any(self.is_noisy(column.name) for column in tree.find_all(exp.Column))
 
@@ -169,26 +175,27 @@ class Expressions(ABC):
         self.chosen |= self.mentions_noise(tree)
         return f"TRY(CAST({sql_of(tree)} AS BOOLEAN))"
 
-    def order(self, items: Sequence[P], cut: bool = False) -> list[tuple[str, str]]:
-        """The expressions of ORDER BY with their directions; ``cut`` says that LIMIT follows.
+    def tail(self, items: Sequence[P]) -> Tail:
+        """What follows the groups; ``items`` are the result columns, with ``*`` written out."""
+        having, qualify = self.test("having"), self.test("qualify")
+        clause = self.select.args.get("order")
+        by = [] if clause is None else [self.order(each, items) for each in clause.expressions]
+        limit, offset = self.row_count("limit"), self.row_count("offset") or 0
+        self.chosen |= (limit is not None or offset > 0) and any(noisy for *_, noisy in by)
+        order = tuple((sql, how) for sql, how, _ in by)
+        return Tail(having, tuple(self.windows), qualify, order, limit, offset)
 
-        Positions are those of the result columns, after ``*`` is written out.
-        """
-        order = self.select.args.get("order")
-        out = []
-        for item in order.expressions if order is not None else []:
-            self.check_order(item)
-            node = item.this
-            if isinstance(node, exp.Literal) and not node.is_string:
-                column = self.column_at(items, node)
-                text, noisy = column.sql, column.noisy
-            else:
-                tree = self.rewrite(self.ordered(node), aliases=True)
-                text, noisy = total(tree), self.mentions_noise(tree)
-            self.chosen |= cut and noisy
-            nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
-            out.append((text, f"{'DESC' if item.args.get('desc') else 'ASC'} NULLS {nulls}"))
-        return out
+    def order(self, item: exp.Expr, items: Sequence[P]) -> tuple[str, str, bool]:
+        """An expression of ORDER BY, its direction, and whether it depends on noisy numbers."""
+        self.check_order(item)
+        node = item.this
+        nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
+        how = f"{'DESC' if item.args.get('desc') else 'ASC'} NULLS {nulls}"
+        if isinstance(node, exp.Literal) and not node.is_string:
+            column = self.column_at(items, node)
+            return column.sql, how, column.noisy
+        tree = self.rewrite(self.ordered(node), aliases=True)
+        return total(tree), how, self.mentions_noise(tree)
 
     def check_order(self, item: exp.Expr) -> None:
         """Refuse ORDER BY ALL and WITH FILL."""
@@ -259,6 +266,13 @@ def has_aggregates(node: exp.Expr) -> bool:
     if isinstance(node, exp.AggFunc | exp.WithinGroup):
         return True
     return any(has_aggregates(part) for part in node.iter_expressions())
+
+
+def name_of(item: exp.Expr) -> str:
+    """The name of the column that a select item makes: its alias, its own name or its text."""
+    if isinstance(item, exp.Alias | exp.Column):
+        return item.alias_or_name
+    return item.sql("duckdb", comments=False).lower()
 
 
 def total(tree: exp.Expr) -> str:

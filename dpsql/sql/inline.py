@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.conditions import conjuncts
+from dpsql.sql.expressions import name_of
 from dpsql.sql.language import Locate, refuse
 from dpsql.sql.names import Names, find_alias
 from dpsql.sql.relations import Element, Field, Join, PrivateRows, column_of, renamed_fields
@@ -243,8 +244,7 @@ class Flat:
         window = inner.find(exp.Window)
         if window is not None:
             self.refuse(window, "E_WINDOW", "a window over private rows")
-        name = item.alias if isinstance(item, exp.Alias) else default_name(inner)
-        return [Field(name, self.resolve(inner).unnest())]
+        return [Field(name_of(item), self.resolve(inner).unnest())]
 
     def check_star(self, star: exp.Star) -> None:
         for key, value in star.args.items():
@@ -277,8 +277,7 @@ class Flat:
         if isinstance(star, exp.Star):
             return item.copy()
         found = self.resolve(inner).unnest()
-        name = item.alias if isinstance(item, exp.Alias) else default_name(inner)
-        return exp.alias_(found, name, quoted=True, copy=False)
+        return exp.alias_(found, name_of(item), quoted=True, copy=False)
 
     def group(self, group: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
         out = self.resolve(group, items)
@@ -292,13 +291,6 @@ class Flat:
                     span=self.locate(before),
                 )
         return out
-
-
-def default_name(node: exp.Expr) -> str:
-    """The name of a select item without an alias."""
-    if isinstance(node, exp.Column):
-        return node.name
-    return node.sql("duckdb", comments=False).lower()
 
 
 def aliased(clause: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:

@@ -16,9 +16,9 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError
 from dpsql.sql.bind import CLAUSES
 from dpsql.sql.derivative import NoDerivative, smooth_gradient
-from dpsql.sql.expressions import Expressions, total
-from dpsql.sql.inline import default_name
+from dpsql.sql.expressions import Expressions, name_of, total
 from dpsql.sql.over_tables import GroupExpressions, TableExpressions, place_of
+from dpsql.sql.query import Tail, filtered
 from dpsql.sql.relations import Slope
 from dpsql.sql.tables import Joins, Keys, Place
 from dpsql.sql.whole import is_whole
@@ -94,11 +94,9 @@ class Layers:
         if self.grouped:
             self.top = self.groups = GroupExpressions(self.rows)
         items = [column for item in self.select.expressions for column in self.items(item)]
-        having, qualify = self.top.test("having"), self.top.test("qualify")
-        limit, offset = self.top.row_count("limit"), self.top.row_count("offset") or 0
-        order = self.top.order(items, cut=limit is not None or offset > 0)
+        tail = self.top.tail(items)
         items = self.traced(items)
-        body = self.layers(source.sql, where, having, items, qualify, order)
+        body = self.layers(source.sql, where, items, tail)
         if rows * self.hoisted.listed > MAX_TESTS:
             raise ProgrammingError(
                 "E_TOO_LARGE",
@@ -111,14 +109,12 @@ class Layers:
             unique = self.groups.unique([item.sql for item in items])
         else:
             unique = _carried(source.unique, items)
-        if limit is not None:
-            rows = min(rows, limit)
+        if tail.limit is not None:
+            rows = min(rows, tail.limit)
         if self.select.args.get("distinct"):
             unique = (frozenset(range(len(items))),)
-        end = "" if limit is None else f" LIMIT {limit}"
-        end += f" OFFSET {offset}" if offset else ""
-        if end:
-            body = f"SELECT * FROM ({body}) ORDER BY i{end}"
+        if tail.cut:
+            body = f"SELECT * FROM ({body}) ORDER BY i{tail.cut}"
         return Layered(body, tuple(items), rows, unique, self.chosen, origins_of(items))
 
     @property
@@ -135,15 +131,7 @@ class Layers:
             return [replace(item, slopes=()) for item in items]
         return list(items)
 
-    def layers(
-        self,
-        source: str,
-        where: str | None,
-        having: str | None,
-        items: Sequence[Column],
-        qualify: str | None,
-        order: Sequence[tuple[str, str]],
-    ) -> str:
+    def layers(self, source: str, where: str | None, items: Sequence[Column], tail: Tail) -> str:
         """The layers of the SELECT, from FROM outwards."""
         hoisted = "".join(
             f" CROSS JOIN ({sql}) AS t_{name}" for name, sql in self.hoisted.texts.items()
@@ -161,26 +149,20 @@ class Layers:
                     columns.append(f"a{number}.e{k} AS y{number}_{k}")
             for name in each.table.traces() if any(item.slopes for item in items) else ():
                 columns.append(f"a{number}.{name} AS {name[0]}{number}_{name[1:]}")
-        text = f"SELECT {', '.join(columns)}{extra} FROM {source}{hoisted}"
-        text = _filtered(text, where)
+        text = filtered(f"(SELECT {', '.join(columns)}{extra} FROM {source}{hoisted})", where)
         places = [f"i{number}" for number in range(max(1, len(self.sources)))]
         if self.groups is not None:
             keys = [f"{sql} AS k{index}" for index, sql in enumerate(self.groups.keys)]
             sums = [f"{sql} AS g{index}" for index, sql in enumerate(self.groups.sums)]
             firsts = [f"min({place}) AS {place}" for place in places]
             by = ", ".join(str(index + 1) for index in range(len(keys)))
-            text = f"SELECT {', '.join((*keys, *sums, *firsts))} FROM ({text})"
-            text += f" GROUP BY {by}" if keys else ""
+            text = f"SELECT {', '.join((*keys, *sums, *firsts))} FROM {text}"
+            text = f"({text} GROUP BY {by})" if keys else f"({text})"
             if hoisted:
-                text = f"SELECT b.*{extra} FROM ({text}) AS b{hoisted}"
-            text = _filtered(text, having)
-        elif having is not None:
+                text = f"(SELECT b.*{extra} FROM {text} AS b{hoisted})"
+        elif tail.having is not None:
             self.rows.refuse(self.select.args["having"], "E_GROUP_BY", "HAVING without GROUP BY")
-        if self.top.windows:
-            found = ", ".join(f"{sql} AS w{index}" for index, sql in enumerate(self.top.windows))
-            text = f"SELECT *, {found} FROM ({text})"
-        text = _filtered(text, qualify)
-        return self.outer_layers(text, items, order, places)
+        return self.outer_layers(tail.over(text), items, tail.order, places)
 
     def outer_layers(
         self,
@@ -206,7 +188,7 @@ class Layers:
         slopes |= {f"r{m}": cell for m, (cell, _) in enumerate(origins_of(items))}
         outputs += [f"{sql} AS {name}" for name, sql in slopes.items()]
         outputs += [f"{sql} AS q{index}" for index, (sql, _) in enumerate(order)]
-        text = f"SELECT {', '.join((*outputs, *places))} FROM ({text})"
+        text = f"SELECT {', '.join((*outputs, *places))} FROM {text}"
         kept = [f"c{index}" for index in range(len(items))]
         if distinct:
             if self.select.args["distinct"].args.get("on"):
@@ -235,9 +217,7 @@ class Layers:
                 what = f"* with {extra[0].strip('_').upper()}" if extra else "* with GROUP BY"
                 self.rows.refuse(item, "E_STATEMENT", what, "list the columns")
             return [self.output(each.name, each.value) for each in self.names.star(item)]
-        inner = item.unalias()
-        name = item.alias if isinstance(item, exp.Alias) else default_name(inner)
-        return [self.output(name, self.top.rewrite(inner))]
+        return [self.output(name_of(item), self.top.rewrite(item.unalias()))]
 
     def output(self, name: str, tree: exp.Expr) -> Column:
         place = place_of(tree.unnest())
@@ -251,10 +231,6 @@ def origins_of(items: Sequence[Column]) -> tuple[tuple[str, int], ...]:
     """The columns that number the cells that slopes are of, each with its select."""
     keys = [key for item in items for key, _ in item.slopes]
     return tuple(dict.fromkeys((cell, select) for cell, select, _ in keys))
-
-
-def _filtered(text: str, test: str | None) -> str:
-    return text if test is None else f"SELECT * FROM ({text}) WHERE {test}"
 
 
 def _carried(unique: Keys, items: Sequence[Column]) -> tuple[frozenset[int], ...]:

@@ -13,8 +13,7 @@ from sqlglot import exp
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.aggregates import Aggregates
 from dpsql.sql.derivative import guard, slopes_of, stddev_sql
-from dpsql.sql.expressions import Expressions, is_text, is_window, refuse_rows, total
-from dpsql.sql.inline import default_name
+from dpsql.sql.expressions import Expressions, is_text, name_of, refuse_rows, total
 from dpsql.sql.keys import UNCERTAINTY, Keys
 from dpsql.sql.language import check_node
 from dpsql.sql.query import Output, Running, Shell
@@ -48,42 +47,33 @@ class CellExpressions(Expressions):
     def shell(self) -> Shell:
         """All clauses; every column must be a key, an aggregate or an alias."""
         outputs = tuple(self.output(item) for item in self.select.expressions)
-        having, qualify = self.test("having"), self.test("qualify")
-        order = tuple(f"{sql} {how}" for sql, how in self.order(outputs))
-        limit, offset = self.row_count("limit"), self.row_count("offset") or 0
-        windows, covariances = tuple(self.windows), frozenset(self.covariances)
-        return Shell(outputs, having, qualify, order, limit, offset, covariances, windows)
+        return Shell(outputs, self.tail(outputs), frozenset(self.covariances))
 
     def output(self, item: exp.Expr) -> Output:
         """A result column."""
         if isinstance(item, exp.Star) or item.find(exp.Star) is item:
             refuse_rows(item, self.locate)
-        inner = item.unalias()
-        tree = self.rewrite(inner)
-        name = item.alias if isinstance(item, exp.Alias) else default_name(inner)
+        tree = self.rewrite(item.unalias())
         only = tree.unnest()
         column = only.name if isinstance(only, exp.Column) else ""
-        noisy, known = self.mentions_noise(tree), self.is_arithmetic(tree)
-        stddev = stddev_sql(tree, self.covariances, self.unknown()) if known else None
         spread = any(is_text(part) for part in tree.find_all(exp.Var))
+        layers = {each.name[0] for each in tree.find_all(exp.Column)}
+        known = "a" in layers and "w" not in layers and not spread
+        unknown = self.unknown()
+        stddev = stddev_sql(tree, self.covariances, unknown) if known else None
+        slopes = slopes_of(tree, unknown) if known else ()
+        noisy = self.mentions_noise(tree)
         return Output(
-            name,
+            name_of(item),
             total(tree),
             None if stddev is None else f"TRY({stddev})",
             noisy,
             key=int(column[1:]) if column.startswith("k") else None,
             aggregate=int(column[1:]) if column.startswith("a") else None,
-            slopes=slopes_of(tree, self.unknown()) if known else (),
+            slopes=slopes,
             whole=is_whole(tree),
             unsmooth=noisy and not spread and stddev is None and not column.startswith("a"),
         )
-
-    def is_arithmetic(self, tree: exp.Expr) -> bool:
-        """Whether it is computed from aggregates, neither from windows nor from errors."""
-        names = [column.name for column in tree.find_all(exp.Column)]
-        if any(is_window(name) for name in names) or any(map(is_text, tree.find_all(exp.Var))):
-            return False
-        return any(name.startswith("a") for name in names)
 
     def unknown(self) -> set[int]:
         """The aggregates whose errors have no closed form."""
@@ -111,18 +101,17 @@ class CellExpressions(Expressions):
 
     def is_noisy(self, name: str) -> bool:
         """Whether a column of the cells, or of windows over them, is noisy."""
-        return self.window_noise[int(name[1:])] if is_window(name) else name.startswith("a")
-
-    def rewrite(self, node: exp.Expr, *, aliases: bool = False) -> exp.Expr:
-        """A copy of ``node`` over the cells; what is not listed is refused after unknown names."""
-        tree = super().rewrite(node, aliases=aliases)
-        for part in tree.walk():
-            if not isinstance(part, exp.Column | exp.Var | exp.Identifier):
-                check_node(part, self.locate)
-        return tree
+        return name.startswith("a") or (name.startswith("w") and self.window_noise[int(name[1:])])
 
     def check(self, node: exp.Expr) -> None:
         """Nothing yet: aggregates and keys are replaced first."""
+
+    def check_tree(self, tree: exp.Expr) -> None:
+        """Refuse what is not listed, or could make too long a text."""
+        for part in tree.walk():
+            if not isinstance(part, exp.Column | exp.Var | exp.Identifier):
+                check_node(part, self.locate)
+        super().check_tree(tree)
 
     def known(self, node: exp.Expr, aliases: bool) -> exp.Expr | None:
         """What an aggregate, a window, a key or a name stands for."""

@@ -137,26 +137,60 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class Tail:
+    """What follows the groups of a SELECT: HAVING, windows, QUALIFY, ORDER BY, LIMIT and OFFSET.
+
+    ``windows`` are over what HAVING leaves; what follows them may mention them as ``w0, w1, ...``.
+    ``order`` has expressions with their directions.
+    """
+
+    having: str | None = None
+    windows: tuple[str, ...] = ()
+    qualify: str | None = None
+    order: tuple[tuple[str, str], ...] = ()
+    limit: int | None = None
+    offset: int = 0
+
+    def over(self, groups: str) -> str:
+        """The rows that are left of ``groups``, which is SQL in FROM, beside their windows."""
+        found = filtered(groups, self.having)
+        if self.windows:
+            windows = ", ".join(f"{sql} AS w{index}" for index, sql in enumerate(self.windows))
+            found = f"(SELECT *, {windows} FROM {found})"
+        return filtered(found, self.qualify)
+
+    @property
+    def cut(self) -> str:
+        """LIMIT and OFFSET."""
+        limit = f" LIMIT {self.limit}" if self.limit is not None else ""
+        return limit + (f" OFFSET {self.offset}" if self.offset else "")
+
+    @property
+    def whole(self) -> bool:
+        """Whether every group gives one row, in declared order."""
+        return not (self.having or self.qualify or self.order or self.cut)
+
+
+def filtered(rows: str, test: str | None) -> str:
+    """The rows that pass a test, as SQL in FROM."""
+    return rows if test is None else f"(SELECT * FROM {rows} WHERE {test})"
+
+
+@dataclass(frozen=True, slots=True)
 class Shell:
-    """What happens to the noisy cells: HAVING, windows, QUALIFY, projection, ORDER BY, LIMIT.
+    """What happens to the noisy cells: their ``tail`` and a projection.
 
     The SQL texts are over a table ``cells`` with one row per key combination and the columns
     ``k0, k1, ...`` (keys), ``g0, ...`` (1 where a grouping set leaves the key out), ``a0, ...``
     (aggregates), ``c0_0, c0_1, ...`` (covariances of the aggregates listed in ``covariances``),
-    ``z`` (half the width of an interval, in standard errors) and ``i`` (declared order). What
-    follows HAVING may be over ``w0, w1, ...``, the ``windows`` over the cells that it leaves.
+    ``z`` (half the width of an interval, in standard errors) and ``i`` (declared order).
     """
 
     outputs: tuple[Output, ...]
-    having: str | None = None
-    qualify: str | None = None
-    order: tuple[str, ...] = ()
-    limit: int | None = None
-    offset: int = 0
-    covariances: frozenset[tuple[int, int]] = field(default_factory=frozenset)
-    windows: tuple[str, ...] = ()
+    tail: Tail = Tail()
+    covariances: frozenset[tuple[int, int]] = frozenset()
 
-    def text(self, cells: str = "cells", slopes: bool = False) -> str:
+    def text(self, slopes: bool = False) -> str:
         """The SELECT over the cells: outputs, then the errors of those that have one.
 
         ``slopes`` come last: those that are not constant, output by output.
@@ -171,31 +205,15 @@ class Shell:
                 if sql != "1"
             ]
         items = ", ".join(f"{sql} AS o{index}" for index, sql in enumerate(selected))
-        found = _filtered(cells, self.having)
-        if self.windows:
-            windows = ", ".join(f"{sql} AS w{index}" for index, sql in enumerate(self.windows))
-            found = f"(SELECT *, {windows} FROM {found})"
-        found = _filtered(found, self.qualify)
-        limit = f" LIMIT {self.limit}" if self.limit is not None else ""
-        order = ", ".join((*self.order, "i"))
-        return f"SELECT {items} FROM {found} ORDER BY {order}{limit} OFFSET {self.offset}"
+        order = ", ".join((*(f"{sql} {how}" for sql, how in self.tail.order), "i"))
+        return f"SELECT {items} FROM {self.tail.over('cells')} ORDER BY {order}{self.tail.cut}"
 
     @property
     def plain(self) -> bool:
         """Whether the shell only picks keys and aggregates, in declared order."""
-        return self.whole and all(
+        return self.tail.whole and all(
             o.key is not None or o.aggregate is not None for o in self.outputs
         )
-
-    @property
-    def whole(self) -> bool:
-        """Whether every cell gives one row, in declared order."""
-        tested = self.having is not None or self.qualify is not None
-        return not tested and not self.order and self.limit is None and self.offset == 0
-
-
-def _filtered(cells: str, test: str | None) -> str:
-    return cells if test is None else f"(SELECT * FROM {cells} WHERE {test})"
 
 
 @dataclass(frozen=True, slots=True)

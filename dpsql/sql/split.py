@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from dpsql.sql.expressions import has_aggregates
-from dpsql.sql.inline import Flat, aliased, default_name
+from dpsql.sql.expressions import has_aggregates, name_of
+from dpsql.sql.inline import Flat, aliased
 from dpsql.sql.names import find_alias, position_of
 
 _SHELL = ("having", "qualify", "order", "limit", "offset")
@@ -83,9 +83,7 @@ class _Split:
         return inner, outer
 
     def item(self, item: exp.Expr) -> exp.Expr:
-        inner = item.unalias()
-        name = item.alias if isinstance(item, exp.Alias) else default_name(inner)
-        return exp.alias_(self.replace(inner, False), name, quoted=True)
+        return exp.alias_(self.replace(item.unalias(), False), name_of(item), quoted=True)
 
     def value(self, value: Any, aliases: bool) -> Any:
         if isinstance(value, exp.Expr):

@@ -90,7 +90,7 @@ class Tables:
         select = self.compiler.compile(leaf.query)
         shell = leaf.query.shell
         kinds = self.compiler.evaluator.rehearse(
-            shell.text(slopes=shell.whole),
+            shell.text(slopes=shell.tail.whole),
             {"cells": cell_kinds(shell, select.types, select.kinds)},
         )
         traits = tuple(
@@ -106,8 +106,8 @@ class Tables:
         )
         number = len(self.queries)
         name = f"t{number}"
-        rows = select.rows if shell.limit is None else min(select.rows, shell.limit)
-        known = Known(name, traits, rows, True, _unique(select), not shell.whole, (number,))
+        rows = select.rows if shell.tail.limit is None else min(select.rows, shell.tail.limit)
+        known = Known(name, traits, rows, True, _unique(select), not shell.tail.whole, (number,))
         self.queries.append((leaf, known))
         self.selects.append(select)
         if sum(each.rows * len(each.query.shell.outputs) for each in self.selects) > (
@@ -233,7 +233,7 @@ def _told(known: Known) -> Known:
 
 def _slopes(shell: Shell, output: Output) -> tuple[Slope, ...]:
     """The slopes of a result column by the aggregates of its own cell."""
-    found = output.slopes if shell.whole else ()
+    found = output.slopes if shell.tail.whole else ()
     return tuple(Slope(0, aggregate, sql == "1") for aggregate, sql in found)
 
 

@@ -219,6 +219,8 @@ def check_cost(plan: Plan, receipt: Receipt) -> None:
 
     Raises: InternalError (E_INTERNAL). Guarantee: sensitivities come from the integer matrices.
     """
+    if any(part.strategy.noise != plan.noise for part in plan.parts):
+        raise InternalError("E_INTERNAL", "a strategy is of another law than its plan")
     paid = law(plan.noise).budget(receipt.cost.epsilon, receipt.cost.rho)
     total = sum((_cost(part) for part in plan.parts), Fraction(0))
     if receipt.cost.noise != plan.noise or paid is None or total > paid:

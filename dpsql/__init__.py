@@ -69,11 +69,11 @@ _TYPES = (
 
 def __getattr__(name: str) -> object:
     if name == "connect":
-        from dpsql.dbapi.connection import connect
+        from dpsql.dbapi.connection import connect  # `import dpsql` and `--help` need nothing heavy
 
         return connect
     if name in _TYPES:
-        from dpsql.dbapi import types
+        from dpsql.dbapi import types  # `import dpsql` and `--help` need nothing heavy
 
         return getattr(types, name)
     raise AttributeError(f"module 'dpsql' has no attribute {name!r}")

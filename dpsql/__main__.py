@@ -15,7 +15,7 @@ def main() -> None:
     _prepare_streams()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        from dpsql.ui.cli import run_command_line
+        from dpsql.ui.cli import run_command_line  # `import dpsql` and `--help` need nothing heavy
     except KeyboardInterrupt:
         print("interrupted: nothing was charged", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)

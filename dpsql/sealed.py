@@ -23,7 +23,9 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1,
     "memory_limit": "512MB",
 }
+"""No file, no network, no extension, no Python variable; one thread, since tables are small."""
 TIME_LIMIT = 10.0
+"""Seconds of one evaluation over public values and noisy tables."""
 
 
 class EvaluationError(Exception):

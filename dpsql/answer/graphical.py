@@ -54,7 +54,7 @@ def check_models(plan: Plan, readings: Iterable[tuple[int, Reading]], method: st
     (E_BACKEND) where mbi is asked for and absent.
     """
     if method == "mbi":
-        from dpsql.pgm.mbi_backend import load_mbi
+        from dpsql.pgm.mbi_backend import load_mbi  # mbi is optional
 
         load_mbi()
     by_part: dict[int, list[Product]] = {}
@@ -155,7 +155,7 @@ def _fit(
     cells = model_cells(domain, [clique_of(m.candidate, domain) for m in measured])
     steps = min(STEPS[1], max(STEPS[0], WORK // cells))
     if method == "mbi":
-        from dpsql.pgm.mbi_backend import fit_mbi
+        from dpsql.pgm.mbi_backend import fit_mbi  # mbi is optional
 
         return fit_mbi(domain, measured, total, iterations=steps)
     apart = fit_apart(domain, measured, total)

@@ -184,7 +184,7 @@ def _write_csv(columns: Mapping[str, list[Any]], file: BinaryIO) -> None:
 
 def _write_parquet(columns: Mapping[str, list[Any]], file: BinaryIO) -> None:
     try:
-        import pyarrow
+        import pyarrow  # pyarrow is optional
         import pyarrow.parquet
     except ImportError:
         raise OperationalError(

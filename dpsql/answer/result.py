@@ -79,7 +79,7 @@ class Result:
 
     def to_df(self, *, stddev: bool = False) -> pd.DataFrame:
         """The rows as a data frame, with ``<column>_stddev`` columns if asked for."""
-        import pandas as pd
+        import pandas as pd  # pandas is optional
 
         frame = pd.DataFrame(list(self.rows), columns=list(self.columns))
         if stddev:

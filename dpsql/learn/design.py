@@ -120,14 +120,14 @@ class SumBatch:
         return self._strategies[theta]
 
     def _search(self, theta: int) -> tuple[Floats, Floats | None]:
-        from dpsql.search import dual as convex
+        from dpsql.search import dual as convex  # batches of sums alone
         from dpsql.search import opt0 as p_identity
 
         values = self.clipped(theta).astype(np.float64) if theta else np.ones(len(self.values))
         weighted = self.queries * (values / values.max())
         gram = weighted.T @ weighted
         if self.family == "greedy":
-            from dpsql.plan.greedy import greedy_hierarchy
+            from dpsql.plan.greedy import greedy_hierarchy  # batches of sums alone
 
             return np.asarray(greedy_hierarchy(gram).dense(), dtype=np.float64), None
         if law(self.noise).norm == 2:

@@ -28,12 +28,17 @@ from dpsql.workload.workload import Product
 MOST_FITTED = 20_000
 """Answers that are measured and fitted all at once."""
 ROWS = 1000
+"""Relaxed rows of the model; the number that the paper uses (Aydore et al. 2021)."""
 RATE = 5e-3
+"""Step of Adam; a settled fit goes on with a smaller one, see DECAY."""
 STEPS = 3000
+"""Most steps of one fit; most fits settle long before."""
 SHORT = 100
 """Steps of the one fit that is made after an interrupt, so that what was paid for is kept."""
 TOLERANCE = 1e-7
+"""A fit has settled when its loss has not fallen by this part ..."""
 PATIENCE = 10
+"""... in so many looks at it."""
 DECAY, DECAYS = 0.25, 3
 """When a fit has settled it goes on from its best with this part of the rate, so many times."""
 

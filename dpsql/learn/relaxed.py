@@ -186,10 +186,15 @@ def _middle(sizes: list[int]) -> int:
 
 
 COMPONENTS = 200
+"""Products in a mixture: its memory is this times the sum of the sizes of all attributes."""
 STEPS = 100
+"""Steps of one fit; it starts warm, from the mixture of the round before."""
 RATE = 0.1
+"""Step of Adam on logits, which are of order one."""
 SPREAD = 0.5
+"""Standard deviation of the first logits: components must differ to become different."""
 SMALLEST = 1e-12
+"""Probabilities are at least this before their logarithm is taken."""
 
 
 def softmax_blocks(theta: Floats, domain: Mapping[str, int]) -> Floats:

@@ -211,7 +211,7 @@ def _as_products(
     queries: Sequence[Query],
 ) -> tuple[tuple[Candidate, ...], ProgrammingError | None]:
     """All queries as sums of disjoint products, or why that is refused."""
-    from dpsql.learn.targets import products_of
+    from dpsql.learn.targets import products_of  # the mechanism that was chosen, no other
 
     try:
         found = [products_of(q) if isinstance(q, Pattern) else q for q in queries]
@@ -301,7 +301,7 @@ def _run(
     mechanism = task.choice.mechanism
     total = None if counted is None else float(counted.values[0])
     if mechanism == "mwem":
-        from dpsql.learn.mwem import mwem
+        from dpsql.learn.mwem import mwem  # the mechanism that was chosen, no other
 
         run = mwem(
             handle,
@@ -311,7 +311,7 @@ def _run(
         )
         return run.model, run.interrupted
     if mechanism == "rap":
-        from dpsql.learn.rap import run_rap
+        from dpsql.learn.rap import run_rap  # the mechanism that was chosen, no other
 
         relaxed = run_rap(
             handle,
@@ -324,6 +324,7 @@ def _run(
         )
         return relaxed.model, relaxed.interrupted
     if mechanism == "marginals":
+        # the mechanism that was chosen, no other
         from dpsql.learn.whole_marginals import run_marginals
 
         rounds = _number(task.rounds.count)
@@ -336,7 +337,7 @@ def _run(
             report=report,
         )
         return found.model, found.interrupted
-    from dpsql.learn.fixed import measure_strategy
+    from dpsql.learn.fixed import measure_strategy  # the mechanism that was chosen, no other
 
     asked: Sequence[Candidate] = task.products
     if mechanism == "matrix+projection" and not all(map(near_marginal, task.candidates)):
@@ -350,6 +351,7 @@ def _run(
 
 
 def _backend(task: Task) -> Backend:
+    # the mechanism that was chosen, no other
     from dpsql.learn.whole_marginals import Graphical, Mixture
 
     graphical = task.choice.model == "graphical" or (

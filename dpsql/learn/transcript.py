@@ -94,6 +94,7 @@ class Recorder:
 
 
 CONFIDENCE = 0.95
+"""Level of the error statements; stated wherever one is shown."""
 
 
 @dataclass(frozen=True, slots=True)

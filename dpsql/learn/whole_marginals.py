@@ -138,7 +138,9 @@ def admitted(domain: Mapping[str, int], cliques: Sequence[Clique], cap: int = DE
 
 
 ONE_WAY = Fraction(1, 10)
+"""Part of the budget for all single attributes, before anything is chosen."""
 SELECT = {1: Fraction(1, 2), 2: Fraction(1, 10)}
+"""Part of a round's cost that the choice takes, by the norm of the noise law."""
 FIRST_ROUNDS = 16
 """Rounds per attribute if annealing never raised its cost per round."""
 

@@ -15,6 +15,7 @@ from dpsql.learn.handle import Candidate, Measured
 from dpsql.workload.workload import Product
 
 DENSE_CELLS = 4096
+"""Up to so many cells a candidate's rows are written out; beyond, they are applied."""
 
 
 def clique_of(candidate: Candidate, domain: Mapping[str, int]) -> tuple[str, ...]:

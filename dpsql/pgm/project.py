@@ -67,7 +67,7 @@ def project_monotone(values: NDArray[Any], variances: NDArray[Any] | None = None
     >>> project_monotone(np.array([-1.0, 4.0, 2.0])).tolist()
     [0.0, 3.0, 3.0]
     """
-    from scipy.optimize import isotonic_regression
+    from scipy.optimize import isotonic_regression  # scipy: up to .3 s
 
     weights = None if variances is None else 1 / np.asarray(variances, dtype=np.float64)
     fitted = isotonic_regression(np.asarray(values, dtype=np.float64), weights=weights).x

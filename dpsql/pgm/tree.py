@@ -17,6 +17,7 @@ from dpsql.errors import ProgrammingError
 Clique: TypeAlias = tuple[str, ...]
 
 DEFAULT_CAP = 10**6
+"""Most cells of all cliques together: 8 MB a table, and a fit holds a handful of them."""
 
 
 class ModelTooLarge(ProgrammingError):

@@ -16,6 +16,7 @@ DIGITS = 4
 """Significant digits of the epsilon that is found; it is rounded up."""
 
 TRIES = 60
+"""Most plans that a search makes before it takes the best that held."""
 DROP = 10**4
 """How far below what held a search goes at once where nothing has failed yet."""
 CLOSE = 0.995

@@ -35,8 +35,11 @@ from dpsql.privacy.amounts import (
 from dpsql.strategy.noise_law import GAUSSIAN, LAPLACE, LAWS, Noise, is_name, law
 
 _CTX = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN)
+"""Sixty digits: what rounding can add is far below _PAD."""
 _PAD = Fraction(1, 10**40)
+"""Added to every bound, so that it is one in spite of rounding."""
 _LARGEST_ORDER = 2**40
+"""Where the search for the best order ends."""
 
 
 def conversion(order: int, delta: Fraction) -> Fraction:

@@ -15,12 +15,17 @@ LIMIT = 2**62
 """Every stored cost and total is an integer below this."""
 
 MIN_EPSILON = Fraction(1, 10**6)
+"""At less, noise on one count spreads over more than a million rows."""
 MAX_EPSILON = Fraction(100)
+"""A larger one would promise next to nothing."""
 MIN_DELTA = Fraction(1, 10**15)
+"""Conversions between rho and epsilon are exact enough down to here, with room to spare."""
 MAX_DELTA = Fraction(1, 10**4)
+"""A larger delta could publish one row in ten thousand as it is."""
 
 _GRAMMAR = re.compile(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 _LONGEST = 40
+"""Characters of an amount as text; longer ones are no amounts."""
 
 
 def units_down(amount: Fraction) -> int:

@@ -19,6 +19,7 @@ from dpsql.privacy.accounting import Policy
 from dpsql.privacy.ledger import Entry, Ledger, Status
 
 LONGEST_NOTE = 500
+"""Characters of the curator's reason for an act; it is kept for ever."""
 
 _HEADER = re.compile(r"^\s*\[\[?\s*([^\[\]]*?)\s*\]\]?\s*(?:#.*)?\s*$")
 _EPSILON = re.compile(r"^(\s*epsilon\s*=\s*)([^#\s]+)(\s*(?:#.*)?\s*)$")

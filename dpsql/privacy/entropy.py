@@ -14,7 +14,9 @@ from dpsql.errors import InternalError
 Words = NDArray[np.uint64]
 
 _SMALLEST = 1 << 8
+"""Words of the first read from the operating system: most measurements need no more."""
 _LARGEST = 1 << 18
+"""Words of the largest read: 2 MiB, where the cost of a call is lost in that of the bytes."""
 _live: WeakSet[Bits] = WeakSet()
 
 

@@ -25,6 +25,7 @@ from dpsql.errors import InternalError
 Values = NDArray[Any]
 Matrices = tuple[NDArray[np.int64] | None, ...]
 EXACT_FLOAT = 2**53
+"""Whole numbers below this are exact as doubles, in any order of addition."""
 WRAPS = 2**62
 """Integers below this, and noise below it, add up within int64."""
 MANY_ROWS = 2**31

@@ -83,7 +83,9 @@ Integers = NDArray[Any]
 Lanes = NDArray[np.bool_]
 
 _SAFE = 2**62
+"""Whole numbers below this can be added, doubled and compared within int64."""
 _BLOCK = 1 << 17
+"""Lanes drawn at a time, so that memory does not grow with the size of what is asked for."""
 
 
 def discrete_laplace(bits: Bits, scale: Fraction, size: int) -> Integers:

@@ -74,7 +74,7 @@ def certified(noise: Noise, sensitivity: int, scale: Fraction) -> Certified:
 
 def _make(noise: Noise, scale: float) -> Any:
     try:
-        import opendp.prelude as dp
+        import opendp.prelude as dp  # opendp is optional
     except ImportError:
         raise OperationalError(
             "E_BACKEND",

@@ -9,6 +9,7 @@ from dpsql.errors import DataError, LedgerError
 from dpsql.privacy.accounting import Cost
 
 LONGEST_NAME = 4096
+"""Characters of a fingerprint or version in an entry; they are hashes and short lists of them."""
 
 
 def tampered(what: str) -> LedgerError:

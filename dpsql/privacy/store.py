@@ -15,7 +15,9 @@ from dpsql.privacy.chain import COLUMNS, Entry, Spent
 from dpsql.privacy.refusals import tampered, unwritable
 
 APPLICATION = 0x6470736C
+"""SQLite's application id: "dpsl" in ASCII."""
 VERSION = 1
+"""Of the schema; another one is refused, never guessed at."""
 
 _SCHEMA = {
     "entry": """CREATE TABLE entry (

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import io
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,13 +20,75 @@ from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins, Periods, add_periods
 from dpsql.errors import NotSupportedError, OperationalError, ProgrammingError, printable
 from dpsql.files import new_file
-from dpsql.learn.handle import Candidate, Model
-from dpsql.sql.compiled import Answer
+from dpsql.learn.handle import Candidate, Model, Query
+from dpsql.pgm.linear import whole_marginal
+from dpsql.pgm.tree import DEFAULT_CAP
+from dpsql.sql.compiled import Answer, Select
 from dpsql.workload.term import Pattern, Polynomial, Term
 from dpsql.workload.workload import Product
 
 MOST_GROUPS = 4096
 """Most groups by columns of a pattern; each is a pattern of its own."""
+
+
+def read_candidates(table: Table, asked: Iterable[tuple[Select, Answer]]) -> list[Query]:
+    """The queries of a workload as candidates over the declared cells of a table.
+
+    Sums of values become the counts of the cells they are sums over, where those are few.
+    Raises: ProgrammingError (E_WORKLOAD); NotSupportedError (E_AGGREGATE, E_EXPR_IN_AGG).
+    """
+    found: list[Query] = []
+    for select, answer in asked:
+        if select.query.table != table.name.casefold():
+            raise ProgrammingError(
+                "E_WORKLOAD",
+                f"the workload asks about {select.table.name}, the table is {table.name}",
+                hint=f"SELECT ... FROM {table.name}",
+            )
+        if answer.units:
+            raise NotSupportedError(
+                "E_AGGREGATE", "COUNT(DISTINCT ...) cannot be learned", hint="COUNT(*) can"
+            )
+        if answer.whole:
+            found += _candidates_of(table, answer)
+    return found
+
+
+def _candidates_of(table: Table, answer: Answer) -> list[Query]:
+    products = [candidate_of(table, term)[0] for term in answer.whole]
+    patterns = [term.pattern for term in answer.whole if term.pattern is not None]
+    names = {n for p in products for n in p.factors} | {n for p in patterns for n in p.labels}
+    are_sums = any(t.polynomials or t.largest > 1 for t in answer.whole)
+    if are_sums and math.prod(table.columns[name].size for name in names) <= DEFAULT_CAP:
+        # counts are learned with less noise than sums, and determine them
+        sizes = {name: each.size for name, each in table.columns.items() if each.size}
+        return [whole_marginal(sizes, tuple(names))]
+    if patterns and not are_sums:
+        return [query for term in answer.whole for query in _patterns_of(table, term)]
+    if patterns:
+        products = [candidate_of(table, term)[0] for term in answer.terms]
+    if len({product.rows for product in products}) == 1:
+        return [tuple(products)]
+    return [(product,) for product in products]
+
+
+def _patterns_of(table: Table, term: Term) -> list[Query]:
+    """A count under conditions that couple columns, group by group."""
+    candidate = candidate_of(table, term)
+    if term.pattern is None:
+        return [candidate]
+    (product,) = candidate
+    check_groups(product, term.pattern)
+    rows = [np.asarray(factor.dense(), dtype=np.bool_) for factor in product.factors.values()]
+    if math.prod(map(len, rows)) > MOST_GROUPS:
+        raise ProgrammingError(
+            "E_TOO_LARGE",
+            f"{math.prod(map(len, rows)):,} groups under a condition that couples columns",
+            hint=f"at most {MOST_GROUPS:,} can be learned: group by fewer columns",
+            span=term.pattern.span,
+        )
+    groups = itertools.product(*rows)
+    return [term.pattern.within(dict(zip(product.factors, g, strict=True))) for g in groups]
 
 
 def candidate_of(table: Table, term: Term) -> Candidate:

@@ -15,7 +15,7 @@ from typing import Any
 from dpsql.answer.codec import Keep, decode_looks, encode_looks, packed, unpacked
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Unit
-from dpsql.errors import LedgerError, ProgrammingError, printable
+from dpsql.errors import LedgerError, ProgrammingError, decimal_text, printable
 from dpsql.learn.handle import Model
 from dpsql.learn.transcript import Look
 
@@ -73,12 +73,38 @@ class Synthetic:
         """Which rows of the private table it is not about, in words."""
         return tuple(text for name, text in self.forecast if name == "left out")
 
+    def facts(self) -> list[tuple[str, str]]:
+        """What it is, what was measured for it, and what follows, to be shown."""
+        rows = [(name, _fact(value)) for name, value in self.model.describe().items()]
+        rows += self.forecast
+        rows += [] if ("rule", self.rule) in self.forecast else [("decision", self.rule)]
+        cost = f"epsilon {decimal_text(self.epsilon)}"
+        rows.append(("cost", cost + (f", delta {float(self.delta):g}" if self.delta else "")))
+        rows += [("neighbours", self.neighbours)] if self.neighbours else []
+        for line in self.transcript:
+            word, _, told = line.partition(" ")
+            rows.append((word, told) if word in ("measured", "chosen") else ("error", line))
+        return rows
+
     def describe(self, table: Table) -> Table:
         """The columns of the private table that the model has, as a table of its own."""
         columns = {key: table.columns[key] for key in table.columns if key in self.model.domain}
         return replace(
             table, name=self.name, unit=Unit(), columns=columns, budget=None, synthetic=True
         )
+
+
+def _fact(value: object) -> str:
+    """A fact about a model: numbers are rounded, cliques are written apart.
+
+    >>> _fact(1644.232323), _fact([["a", "b"], ["c"]]), _fact("graphical")
+    ('1644.23', 'a, b; c', 'graphical')
+    """
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list):
+        return "; ".join(", ".join(map(str, clique)) for clique in value)
+    return str(value)
 
 
 def find_synthetic(models: Mapping[str, Synthetic], name: str) -> Synthetic:

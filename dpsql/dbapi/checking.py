@@ -6,7 +6,6 @@ ordinary release that is paid for, and may be shown to anybody.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from dpsql.catalog import Catalog, Table
 from dpsql.catalog.view import leaves_out
+from dpsql.engine.desk import Desk
+from dpsql.engine.matrix import Measuring
 from dpsql.engine.terms import require_epsilon
 from dpsql.errors import DatabaseError, ProgrammingError, printable
 from dpsql.plan.plan import Part, Plan
@@ -64,6 +65,23 @@ class Estimates:
     epsilon: Fraction
     entry: int
     free: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counting(Measuring):
+    """The step that counts: no statement asks for it."""
+
+    counts: Plan
+    asked = ("dpsql check --dp",)
+
+    @property
+    def plan(self) -> Plan:
+        """What is measured."""
+        return self.counts
+
+    def key(self, desk: Desk) -> str:
+        """What identical counts on the same data have in common."""
+        return desk.run_name(self.counts.fingerprint, self.price.tables)
 
 
 def chosen_tables(path: str | os.PathLike[str], name: str | None) -> tuple[Table, ...]:
@@ -135,16 +153,11 @@ def estimate_left_out(
     engine = connection.engine
     terms = connection.terms.with_values({"epsilon": epsilon})
     plan = plan_estimate(engine, tables, require_epsilon(terms))
-    scopes = engine.scopes([part.table for part in plan.parts])
-    name = hashlib.sha256(repr((plan.fingerprint, scopes)).encode()).hexdigest()
-    engine.status()
-    engine.charges.asked = ("dpsql check --dp",)
-    known = engine.store.releases.find(name)
-    release = engine.release(plan, name) if known is None else known
+    release, free = engine.settle(Counting(plan))
     found = []
     for part, values in zip(plan.parts, release.values, strict=True):
         (answer,) = part.estimate(values).answers([Product({})])
         stddev = math.sqrt(float(part.forecast.variance(Product({}))[0]))
         view = () if part.view is None else part.view
         found.append(NoisyCount(part.table, view, part.units, float(answer[0]), stddev))
-    return Estimates(tuple(found), plan.epsilon, release.seq, known is not None)
+    return Estimates(tuple(found), plan.epsilon, release.seq, free)

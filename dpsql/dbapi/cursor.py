@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dpsql.answer.assemble import released
 from dpsql.answer.modelled import check_target, write_rows
 from dpsql.answer.result import Result, listing, message
 from dpsql.dbapi.script import (
@@ -14,9 +12,10 @@ from dpsql.dbapi.script import (
     check_synthetics,
     joint_terms,
     plan_offered,
-    remaining_for,
 )
-from dpsql.dbapi.show import describe, facts_of, show
+from dpsql.dbapi.show import describe, show
+from dpsql.engine.explain import Explanation
+from dpsql.engine.learn import plan_table
 from dpsql.engine.terms import Terms
 from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError
 from dpsql.settings import Taker, taken_by
@@ -28,10 +27,6 @@ if TYPE_CHECKING:
 
 MAX_STATEMENT = 4 * MAX_TEXT
 """Longest text of one statement, with its comments, that is looked at."""
-
-INTERRUPTED = (
-    "interrupted: the table holds what was learned by then, and the whole budget stays charged"
-)
 
 
 def refuse_unknown(options: dict[str, object]) -> None:
@@ -171,35 +166,26 @@ class Cursor:
             case "run":
                 return self._run_workload()
             case "create":
-                return [self._create(statement, terms)]
+                return self._create(statement, terms)
             case "materialize":
                 return [self._materialize(statement)]
         compiled = connection.engine.compile([statement])
         terms = joint_terms(terms, [statement])
         if statement.explain:
-            lines = connection.engine.explain(compiled, terms).lines()
-            return [listing(("explain",), [(line,) for line in lines], text)]
+            return [_forecast(connection.engine.explain(compiled, terms), statement)]
         if connection.collected is not None:
             connection.collected.append(statement)
             return [message(f"collected; {connection.workload} statements so far", text)]
         return list(connection.engine.answer(compiled, terms, connection.report))
 
-    def _create(self, statement: Statement, terms: Terms) -> Result:
+    def _create(self, statement: Statement, terms: Terms) -> list[Result]:
         """CREATE SYNTHETIC TABLE, or its forecast."""
-        connection, text = self.connection, statement.fragment.body
-        creation = statement.creation
+        engine, creation = self.connection.engine, statement.creation
         assert creation is not None
         if statement.explain:
-            planned, assumed = plan_offered(connection.engine, creation, terms)
-            lines = planned.lines(remaining_for(connection.engine, planned), assumed)
-            return listing(("explain",), [(line,) for line in lines], text)
-        made = connection.engine.synthesise(creation, terms, connection.report)
-        cost, receipt = released(made)
-        result = listing(("synthetic", made.name), facts_of(made), text)
-        notes = (INTERRUPTED,) if made.interrupted else ()
-        if made.name != creation.name:
-            notes = (*notes, f"another process made {creation.name}: this one is {made.name}")
-        return replace(result, cost=replace(cost, free=False), receipt=receipt, notes=notes)
+            planned, assumed = plan_offered(engine, creation, terms)
+            return [_forecast(planned.explain(engine, assumed), statement)]
+        return list(engine.run(plan_table(engine, creation, terms, self.connection.report)))
 
     def _materialize(self, statement: Statement) -> Result:
         """Draw rows of a synthetic table into a file."""
@@ -308,6 +294,11 @@ def check_text(sql: object) -> str:
     if not isinstance(sql, str):
         raise InterfaceError("E_PARSE", f"SQL must be text, not {type(sql).__name__}")
     return sql
+
+
+def _forecast(explanation: Explanation, statement: Statement) -> Result:
+    lines = [(line,) for line in explanation.lines()]
+    return listing(("explain",), lines, statement.fragment.body)
 
 
 def _check_order(statements: list[Statement], is_open: bool) -> None:

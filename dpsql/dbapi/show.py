@@ -112,7 +112,7 @@ def describe(catalog: Catalog, models: Mapping[str, Synthetic], statement: State
     name = statement.words[0]
     if statement.words[1:]:
         made = find_synthetic(models, name)
-        return listing(("synthetic", made.name), facts_of(made), statement.fragment.body)
+        return listing(("synthetic", made.name), made.facts(), statement.fragment.body)
     table = catalog.tables.get(name.casefold())
     view = catalog.views.get(name.casefold())
     if table is None and view is not None:
@@ -129,30 +129,3 @@ def describe(catalog: Catalog, models: Mapping[str, Synthetic], statement: State
     found = listing(("column", "type", "values", "cells"), rows, statement.fragment.body)
     standing = left_out(table)
     return found if standing is None else replace(found, notes=(standing,))
-
-
-def facts_of(made: Synthetic) -> list[tuple[str, str]]:
-    """What a synthetic table is, what was measured for it, and what follows, to be shown."""
-    rows = [(name, _fact(value)) for name, value in made.model.describe().items()]
-    rows += made.forecast
-    rows += [] if ("rule", made.rule) in made.forecast else [("decision", made.rule)]
-    cost = f"epsilon {decimal_text(made.epsilon)}"
-    rows.append(("cost", cost + (f", delta {float(made.delta):g}" if made.delta else "")))
-    rows += [("neighbours", made.neighbours)] if made.neighbours else []
-    for line in made.transcript:
-        word, _, told = line.partition(" ")
-        rows.append((word, told) if word in ("measured", "chosen") else ("error", line))
-    return rows
-
-
-def _fact(value: object) -> str:
-    """A fact about a model: numbers are rounded, cliques are written apart.
-
-    >>> _fact(1644.232323), _fact([["a", "b"], ["c"]]), _fact("graphical")
-    ('1644.23', 'a, b; c', 'graphical')
-    """
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, list):
-        return "; ".join(", ".join(map(str, clique)) for clique in value)
-    return str(value)

@@ -20,21 +20,27 @@ T = TypeVar("T")
 class Charges:
     """How many charges were begun and made, their epsilon, and how much of it is stored for.
 
-    Stored is what came of a charge: a release, a threshold or a model. ``asked`` are the
-    statements that the next charges are for.
+    Stored is what came of a charge: a release, a threshold or a model.
     """
 
     begun: int = 0
     made: int = 0
     epsilon: Fraction = Fraction(0)
     stored: Fraction = Fraction(0)
-    asked: tuple[str, ...] = ()
 
     @contextmanager
     def paid(
-        self, ledger: Ledger, cost: Cost, fingerprint: str, version: str, within: tuple[str, ...]
+        self,
+        ledger: Ledger,
+        cost: Cost,
+        fingerprint: str,
+        version: str,
+        within: tuple[str, ...],
+        asked: tuple[str, ...],
     ) -> Iterator[Receipt]:
         """Debit a cost around the work that it pays for and that stores what comes of it.
+
+        ``asked`` are the statements that it is for.
 
         Guarantee: the ledger says "released" only where the work has ended without an error.
         Raises: as ``Ledger.debit`` and the work; KeyboardInterrupt before the debit, where nothing
@@ -43,7 +49,7 @@ class Charges:
         with Held():
             check()
             self.begun += 1
-            receipt = ledger.debit(cost, fingerprint, version, within, self.asked)
+            receipt = ledger.debit(cost, fingerprint, version, within, asked)
             self.made += 1
             self.epsilon += receipt.epsilon
             try:

@@ -14,8 +14,11 @@ import numpy as np
 from dpsql.answer.clipped import ClippedSums, number_text
 from dpsql.answer.result import Result
 from dpsql.answer.shell import Filled, build_result
+from dpsql.answer.store import Shelf
 from dpsql.catalog import Table
+from dpsql.engine.desk import Desk
 from dpsql.engine.explain import Explanation, StatementForecast, advise_clip
+from dpsql.engine.job import Looking, Price, price_of_run
 from dpsql.engine.terms import Terms, require_epsilon
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError, decimal_text
 from dpsql.learn.batches import SumAnswers, answer_sum, answer_sums
@@ -36,7 +39,6 @@ from dpsql.learn.thresholds import (
 )
 from dpsql.privacy.accounting import budget_for
 from dpsql.privacy.filter import Run, SumView
-from dpsql.sealed import Sealed
 from dpsql.settings import LEARNED
 from dpsql.sql.compiled import Compiled
 from dpsql.strategy.noise_law import Noise, admitted, law, needs_delta
@@ -58,7 +60,7 @@ _batches: dict[bytes, SumBatch] = {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Clipping:
+class Clipping(Looking[ClippedSums]):
     """One run that clips and sums, and its price: public facts only."""
 
     item: Compiled
@@ -70,6 +72,21 @@ class Clipping:
     amount: Fraction
     epsilon: Fraction
     delta: Fraction
+    fresh: bool = False
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The statement, as the ledger notes it."""
+        return (self.item.text,)
+
+    @property
+    def price(self) -> Price:
+        """What is charged."""
+        return price_of_run(self.run, self.epsilon)
+
+    def shelf(self, desk: Desk) -> Shelf[ClippedSums]:
+        """Where clipped sums are stored."""
+        return desk.store.clipped
 
     @property
     def run(self) -> Run:
@@ -97,10 +114,6 @@ class Clipping:
         queries = hashlib.sha256(np.ascontiguousarray(self.summed.queries).tobytes()).hexdigest()
         facts = (repr(self.rule), self.algorithm, repr(self.summed.measure), queries)
         return repr(("sums", *facts))
-
-    def name(self, scopes: Sequence[str]) -> str:
-        """What identical requests on the same data have in common."""
-        return hashlib.sha256(repr((self.run.fingerprint, tuple(scopes))).encode()).hexdigest()
 
     def learn(self, handle: MeasureHandle, receipt: tuple[str, int, str]) -> ClippedSums:
         """Choose, measure and answer, through the handle alone."""
@@ -141,17 +154,19 @@ class Clipping:
             self.rule.method,
         )
 
-    def result(self, found: ClippedSums, free: bool, sealed: Sealed) -> Result:
+    def results(self, desk: Desk, found: ClippedSums, free: bool) -> tuple[Result, ...]:
         """The answer to the statement, with what has to be said about it."""
         variance = np.square(found.stddev)
         filled = Filled((list(found.values),), {(0, 0): variance})
-        plain = build_result(self.item, [filled], found.cost(free), found.proof, sealed)
+        plain = build_result(self.item, [filled], found.cost(free), found.proof, desk.sealed)
         standing = notes_of(self.item, find_views([self.item]))
         notes = (*found.notes(self.summed.column, free), *self.item.decided, *standing)
-        return replace(plain, notes=notes, biased=found.is_unknown, standing=standing)
+        return (replace(plain, notes=notes, biased=found.is_unknown, standing=standing),)
 
-    def explain(self, assumed: bool, remaining: Fraction, entry: int | None) -> Explanation:
+    def explain(self, desk: Desk, assumed: bool) -> Explanation:
         """The forecast: from public facts only."""
+        remaining, known = desk.remaining([self.run.table]), self.foreseen(desk)
+        entry = None if known is None else known.receipt[1]
         rmse = math.sqrt(self._error() / len(self.summed.queries))
         name = self.item.columns[-1]
         single = not self.summed.is_batch
@@ -250,6 +265,14 @@ def _usefulness(rows: int, hint: int | None) -> tuple[str, ...]:
     return (text,)
 
 
+def given_levels(statements: Sequence[Compiled]) -> tuple[str, ...]:
+    """What a forecast says of thresholds that statements give as numbers."""
+    clips = [item.truncation for item in statements if item.truncation is not None]
+    found = dict.fromkeys(clip.level for clip in clips if clip.level is not None)
+    lines = tuple(f"threshold   {number_text(level)}, as given, free" for level in found)
+    return (*lines, BIAS) if lines else ()
+
+
 def find_clipped(workload: Sequence[Compiled]) -> Compiled | None:
     """The statement with a clip that one run of its own answers; None where there is none.
 
@@ -289,7 +312,8 @@ def plan_clipping(item: Compiled, terms: Terms) -> Clipping:
     amount = budget_for(noise, epsilon, terms.delta)
     method = "none" if summed.given else item.truncation.rule
     rule = _rule(cast("Method", method), summed, table, noise)
-    return Clipping(item, table, summed, algorithm, rule, noise, amount, epsilon, terms.delta)
+    facts = (noise, amount, epsilon, terms.delta, terms.fresh)
+    return Clipping(item, table, summed, algorithm, rule, *facts)
 
 
 def contradict(item: Compiled, mechanism: str = "auto") -> None:

@@ -6,7 +6,6 @@ follows is the ordinary plan with values clipped there, for the rest of the budg
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,10 +15,18 @@ from typing import NoReturn, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.answer.clipped import ClippedSums
+from dpsql.answer.clipped import ClippedSums, number_text
+from dpsql.answer.codec import Release
+from dpsql.answer.reprocess import check_methods
+from dpsql.answer.result import CostInfo, Result
+from dpsql.answer.store import Shelf
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins
-from dpsql.engine.clip import contradict, describe_choice, make_rule
+from dpsql.engine.clip import BIAS, contradict, describe_choice, make_rule
+from dpsql.engine.desk import Desk
+from dpsql.engine.explain import Explanation
+from dpsql.engine.job import Doors, Looking, Price, price_of_plan, price_of_run
+from dpsql.engine.matrix import Asking
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError
 from dpsql.learn.batches import Measure
 from dpsql.learn.handle import SumHandle
@@ -39,14 +46,18 @@ CHOSEN = ("svt", "svt-ratio", "recursive", "quantile", "approx-bounds")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cutting:
+class Cutting(Looking[ClippedSums]):
     """The private choice of one threshold for a workload, and what either step costs.
 
     Public facts only. ``amount`` is the epsilon (Laplace) or rho (Gaussian) of the choice, ``rest``
     that of the answers; together they are the request's, exactly. ``columns`` decide which rows
     count, here as in the answers.
+    Guarantee: the threshold is stored before the answers are charged, so that a request which is
+    cut off between them continues with what it has.
     """
 
+    request: Request
+    reuse: str
     table: Table
     measure: Measure
     within: tuple[Cells, ...]
@@ -86,9 +97,35 @@ class Cutting:
         """The epsilon of the choice, at the request's delta."""
         return self.amount if self.rho is None else epsilon_for(self.amount, self.delta)
 
-    def name(self, scopes: Sequence[str]) -> str:
-        """What identical choices on the same data have in common."""
-        return hashlib.sha256(repr((self.run.fingerprint, tuple(scopes))).encode()).hexdigest()
+    @property
+    def fresh(self) -> bool:
+        """Whether another threshold is chosen, whatever was published."""
+        return self.reuse == "never"
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The statements, as the ledger notes them."""
+        return tuple(item.text for item in self.request.statements)
+
+    @property
+    def price(self) -> Price:
+        """What is charged for the threshold."""
+        return price_of_run(self.run, self.epsilon)
+
+    def shelf(self, desk: Desk) -> Shelf[ClippedSums]:
+        """Where thresholds are stored."""
+        return desk.store.clipped
+
+    def check(self, desk: Desk, doors: Doors) -> None:
+        """Refuse what public facts or the budget refuse of both steps together."""
+        whole = self.rest_of(self.request.statements)
+        planned = desk.plan(whole)
+        check_methods(whole, planned.plan, planned.readings)
+        doors.afford(price_of_plan(planned.plan))
+        doors.certify(planned.plan)
+        desk.scopes(whole.tables)  # data that cannot be opened are refused here
+        both = None if self.rho is None else self.request.rho
+        doors.afford(replace(self.price, epsilon=self.request.epsilon, rho=both))
 
     def learn(self, handle: SumHandle, receipt: tuple[str, int, str]) -> ClippedSums:
         """Choose the threshold, through the handle alone."""
@@ -101,19 +138,37 @@ class Cutting:
         """How the statements are compiled for the second step."""
         return Cut(self.table.name.casefold(), self.measure.column, float(level))
 
-    def following(self, request: Request, statements: Sequence[Compiled]) -> Request:
-        """The second step: the answers for the rest of the budget."""
+    def rest_of(self, statements: Sequence[Compiled]) -> Request:
+        """What is asked for the rest of the budget."""
+        whole = replace(self.request, statements=tuple(statements), noise=self.noise)
         if self.rho is None:
-            return replace(
-                request, statements=tuple(statements), epsilon=self.rest, noise=self.noise
-            )
-        return replace(
-            request,
-            statements=tuple(statements),
-            epsilon=epsilon_for(self.rest, self.delta),
-            noise=self.noise,
-            part=self.rest,
-        )
+            return replace(whole, epsilon=self.rest)
+        return replace(whole, epsilon=epsilon_for(self.rest, self.delta), part=self.rest)
+
+    def following(self, desk: Desk, found: ClippedSums, free: bool) -> AskingCut:
+        """The answers, with values clipped at the threshold, for the rest of the budget."""
+        cut = self.cut(found.levels[0])
+        cuts = [cut if chooses(item) else None for item in self.request.statements]
+        rest = self.rest_of(desk.cut(self.request.statements, cuts))
+        return AskingCut(rest, self.reuse, cutting=self, threshold=found, was_known=free)
+
+    def results(self, desk: Desk, found: ClippedSums, free: bool) -> tuple[Result, ...]:
+        """None: what follows answers."""
+        return ()
+
+    def explain(self, desk: Desk, assumed: bool) -> Explanation:
+        """The forecast: at the declared bound until the threshold is known."""
+        known = self.foreseen(desk)
+        if known is None:
+            rest = Asking(self.rest_of(self.request.statements), self.reuse)
+            whole = rest.forecast(desk, assumed)
+            details = (*self.details(), *whole.details)
+            epsilon = self.request.epsilon
+            return replace(whole, epsilon=epsilon, free=False, entry=None, details=details)
+        found = self.following(desk, known, True).forecast(desk, assumed)
+        level = number_text(known.levels[0])
+        line = f"threshold   {level}, from entry {known.receipt[1]} of the ledger, free"
+        return replace(found, details=(line, BIAS, *found.details))
 
     def details(self) -> tuple[str, ...]:
         """What a forecast says about the choice."""
@@ -121,6 +176,32 @@ class Cutting:
         return describe_choice(
             self.rule, len(self.values), self.measure.high, rows, self.table.row_count_hint
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class AskingCut(Asking):
+    """The step after a threshold: the ordinary plan, with values clipped there."""
+
+    cutting: Cutting
+    threshold: ClippedSums
+    was_known: bool
+
+    def results(self, desk: Desk, found: Release, free: bool) -> tuple[Result, ...]:
+        """The answers, with what both steps cost, and what has to be said about the threshold."""
+        results = super(AskingCut, self).results(desk, found, free)
+        pairs = zip(self.cutting.request.statements, results, strict=True)
+        return tuple(self._with_threshold(item, result) for item, result in pairs)
+
+    def _with_threshold(self, item: Compiled, result: Result) -> Result:
+        if result.cost is None:
+            return result
+        cost, request, free = result.cost, self.cutting.request, self.was_known
+        if not free and cost.free:
+            cost = self.threshold.cost(False)
+        elif not free or cost.free:
+            cost = CostInfo(request.epsilon, request.delta, cost.noise, cost.free)
+        notes = self.threshold.notes(self.cutting.column, free) if chooses(item) else ()
+        return replace(result, cost=cost, notes=(*result.notes, *notes))
 
 
 def chooses(item: Compiled) -> bool:
@@ -154,7 +235,7 @@ def read_level(item: Compiled) -> Cut | None:
     return Cut(table.name.casefold(), column.name.casefold(), float(clip.level))
 
 
-def plan_cutting(request: Request, noise: Noise) -> Cutting:
+def plan_cutting(request: Request, noise: Noise, reuse: str = "auto") -> Cutting:
     """Read the workload's measure and split its budget between the threshold and the answers.
 
     Raises: NotSupportedError, ProgrammingError, with a hint; DataError (E_EPSILON).
@@ -186,8 +267,8 @@ def plan_cutting(request: Request, noise: Noise) -> Cutting:
     if not amount:
         raise DataError("E_EPSILON", "epsilon is too small to be split", hint="clip = a number")
     columns = request.views[table.name.casefold()]
-    rest = whole - amount
-    return Cutting(table, measure, within, rule, noise, amount, rest, request.delta, columns)
+    facts = (table, measure, within, rule, noise, amount, whole - amount, request.delta, columns)
+    return Cutting(request, reuse, *facts)
 
 
 def read_column(item: Compiled) -> tuple[Table, Column]:

@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from dpsql.catalog import Catalog
-from dpsql.errors import UsageError, printable
+from dpsql.errors import Error, InternalError, ProgrammingError, UsageError, printable
+from dpsql.files import read_regular
+from dpsql.sql.lexemes import Fragment, split_statements
+from dpsql.sql.synthetic import Creation
+
+OF_A_CREATION = ("E_UNKNOWN_TABLE", "E_STATEMENT", "E_EPSILON", "E_DELTA", "E_SETTING")
+"""Codes of what may be wrong about CREATE SYNTHETIC TABLE itself, whatever its workload."""
+
+MOST_BYTES = 4 * 1024 * 1024
+"""Size of a workload in a file: 64 statements of the longest kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +88,54 @@ def grant_here(catalog: Catalog, anchors: Path) -> Granted:
         return NOTHING
 
 
+def workload_of(creation: Creation, granted: Granted) -> tuple[Fragment, ...]:
+    """The statements that a synthetic table is for; a file is read from the granted folder.
+
+    Raises: UsageError (E_INPUT, E_FILES).
+    """
+    if creation.file is None:
+        return creation.workload
+    path = granted.find(creation.file)
+    if path.suffix.lower() != ".sql":
+        raise _unreadable(path, "a workload is a .sql file")
+    try:
+        text = read_regular(path, MOST_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise _unreadable(path, "it is not UTF-8") from None
+    except (OSError, ValueError):
+        raise _unreadable(path, "no such file, or no right to read it") from None
+    statements = tuple(split_statements(text))
+    if not statements:
+        raise _unreadable(path, "it has no statement")
+    return statements
+
+
+@contextmanager
+def unquoted(creation: Creation, own: Collection[str] = ()) -> Iterator[None]:
+    """Tell what is wrong in the file of a workload by its place alone: errors quote no file.
+
+    Errors with codes of ``own`` that point at no text are about the statement itself.
+    """
+    try:
+        yield
+    except InternalError as error:
+        if creation.file is not None:
+            error.span = None
+        raise
+    except Error as error:
+        if creation.file is None or (error.span is None and error.code in own):
+            raise
+        code, span = error.code, error.span
+    else:
+        return
+    place = "" if span is None else " at line {}, column {}".format(*span.position())
+    raise ProgrammingError(
+        code,
+        f"the workload {printable(Path(creation.file).name)!r} is refused{place}",
+        hint="ask the statement there by itself to see why; nothing of a file is quoted",
+    )
+
+
 def _reasons(folder: Path, catalog: Catalog, anchors: Path) -> Iterator[str]:
     """Why a folder is not granted: what lies in it, or would with one file more."""
     if _is_within(catalog.path, folder):
@@ -117,3 +175,11 @@ def _is_within(path: Path, folder: Path) -> bool:
     real = Path(os.path.realpath(path))
     parent = Path(os.path.realpath(path.parent)) / path.name
     return real.is_relative_to(folder) or parent.is_relative_to(folder)
+
+
+def _unreadable(path: Path, why: str) -> UsageError:
+    return UsageError(
+        "E_INPUT",
+        f"the workload {printable(path.name)!r} cannot be used: {why}",
+        hint="FOR WORKLOAD 'queries.sql', a file of the folder that SQL is granted",
+    )

@@ -2,60 +2,59 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
-from dpsql.answer.modelled import MOST_GROUPS, candidate_of, check_groups
+from dpsql.answer.assemble import assemble_results, released
+from dpsql.answer.modelled import read_candidates
+from dpsql.answer.result import Result, listing
+from dpsql.answer.store import Shelf
 from dpsql.answer.synthetics import Synthetic, check_name
 from dpsql.catalog import Table
 from dpsql.catalog.view import left_out
+from dpsql.engine.adaptive import form_task, matrix_rmse, quietest, read_workload
+from dpsql.engine.clip import given_levels
+from dpsql.engine.desk import Desk
 from dpsql.engine.explain import Explanation, explain_learned
+from dpsql.engine.granted import OF_A_CREATION, unquoted, workload_of
+from dpsql.engine.job import Looking, Price, price_of_run
 from dpsql.engine.terms import Terms
 from dpsql.errors import (
     DataError,
-    Error,
-    NotSupportedError,
     ProgrammingError,
     decimal_text,
     printable,
 )
-from dpsql.learn.candidates import attributes_of
+from dpsql.interrupts import Allowed
 from dpsql.learn.choose import Metric
-from dpsql.learn.handle import Query
-from dpsql.learn.task import Task, make_task
+from dpsql.learn.task import Report, Task, run_task
 from dpsql.learn.transcript import Learned
-from dpsql.pgm.linear import whole_marginal
-from dpsql.pgm.tree import DEFAULT_CAP
-from dpsql.plan.request import Planned, Request, expected_error, make_plan
-from dpsql.plan.rounds import AUTO, Rounds
-from dpsql.privacy.accounting import budget_for
+from dpsql.plan.request import Request
+from dpsql.plan.rounds import AUTO
 from dpsql.privacy.filter import Run
 from dpsql.settings import SETTINGS
-from dpsql.sql.compiled import Answer, Compiled, Select
+from dpsql.sql.compiled import Compiled
+from dpsql.sql.parse import parse_select
 from dpsql.sql.synthetic import Creation
-from dpsql.strategy.noise_law import Noise, admitted, law
+from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.target import find_views
-from dpsql.workload.term import Term
 
-RUNS = ("mwem", "marginals", "rap")
-"""Mechanisms that look several times."""
-
-MOST_ADVISED = 2_000
-"""Most queries for which a forecast looks at the alternatives."""
+INTERRUPTED = (
+    "interrupted: the table holds what was learned by then, and the whole budget stays charged"
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Synthesis:
-    """One run: the table, the task and its price.
+@dataclass(frozen=True, slots=True, eq=False)
+class Learning(Looking[Synthetic]):
+    """One run that ends with a model: the table, the task and its price.
 
     ``name`` is that of the synthetic table it makes, empty for the model of one workload.
-    ``columns`` are those whose values decide which rows count.
+    ``columns`` are those whose values decide which rows count; ``report`` hears of a long run.
     """
 
     name: str
@@ -64,6 +63,7 @@ class Synthesis:
     epsilon: Fraction
     delta: Fraction
     columns: tuple[str, ...]
+    report: Report | None
 
     @property
     def run(self) -> Run:
@@ -74,6 +74,17 @@ class Synthesis:
         key = self.table.name.casefold()
         run = Run(key, classes, task.noise, task.amount, unit, task.settings())
         return replace(run, columns=self.columns)
+
+    @property
+    def price(self) -> Price:
+        """What is charged: the whole budget, before the first look."""
+        return price_of_run(self.run, self.epsilon)
+
+    def learn(self, handle: Any, receipt: tuple[str, int, str]) -> Synthetic:
+        """Learn the model; an interrupt ends the run early, with the model it has."""
+        with Allowed():  # a run may take minutes
+            learned = run_task(self.task, handle, self.report)
+        return self.synthetic(learned, receipt)
 
     def synthetic(self, learned: Learned, receipt: tuple[str, int, str]) -> Synthetic:
         """The release that the run ended with."""
@@ -100,11 +111,6 @@ class Synthesis:
         if unit.column is None:
             return "one row more or less"
         return f"the rows of one {unit.column} more or less, at most {unit.max_rows}"
-
-    @property
-    def rho(self) -> Fraction | None:
-        """The zero-concentrated budget of a run with Gaussian noise."""
-        return None if law(self.task.noise).is_pure else self.task.amount
 
     @property
     def forecast(self) -> tuple[tuple[str, str], ...]:
@@ -134,13 +140,128 @@ class Synthesis:
         return tuple(f"{name:<12}{text}" for name, text in (*self.forecast, ("cost", cost)))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LearningTable(Learning):
+    """CREATE SYNTHETIC TABLE: a model with a name of its own."""
+
+    text: str
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The statement, as the ledger notes it."""
+        return (self.text,)
+
+    def shelf(self, desk: Desk) -> Shelf[Synthetic]:
+        """Where synthetic tables are stored."""
+        return desk.store.tables
+
+    def key(self, desk: Desk) -> str:
+        """The name of the table."""
+        return self.name.casefold()
+
+    def find(self, desk: Desk) -> None:
+        """Nothing: what has the name already is another table, perhaps of another process.
+
+        Raises: ProgrammingError (E_STATEMENT).
+        """
+        desk.know(desk.store.tables.all())
+        check_name(self.name, desk.models)
+
+    def keep(self, desk: Desk, found: Synthetic) -> Synthetic:
+        """Store the table, and know it from now on."""
+        made = self.shelf(desk).add(self.key(desk), found)
+        desk.know({made.name.casefold(): made})
+        return made
+
+    def results(self, desk: Desk, found: Synthetic, free: bool) -> tuple[Result, ...]:
+        """What was learned, and what it cost."""
+        cost, receipt = released(found)
+        notes = (INTERRUPTED,) if found.interrupted else ()
+        if found.name != self.name:
+            notes = (*notes, f"another process made {self.name}: this one is {found.name}")
+        result = listing(("synthetic", found.name), found.facts(), self.text)
+        return (replace(result, cost=replace(cost, free=False), receipt=receipt, notes=notes),)
+
+    def explain(self, desk: Desk, assumed: bool) -> Explanation:
+        """The forecast: from public facts only."""
+        remaining = desk.remaining([self.table.name.casefold()])
+        task = self.task
+        facts = (task.choice.mechanism, task.noise, self.epsilon, self.delta, math.nan, ())
+        text = self.lines(remaining, assumed)
+        return Explanation((), *facts, False, assumed, remaining, text=text)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearningWorkload(Learning):
+    """SELECT with an adaptive mechanism: a model that answers one workload."""
+
+    request: Request
+    fresh: bool
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The statements, as the ledger notes them."""
+        return tuple(item.text for item in self.request.statements)
+
+    def shelf(self, desk: Desk) -> Shelf[Synthetic]:
+        """Where models without a name of their own are stored."""
+        return desk.store.learned
+
+    def key(self, desk: Desk) -> str:
+        """What identical requests on the same data have in common."""
+        return desk.request_name(self.request)
+
+    def results(self, desk: Desk, found: Synthetic, free: bool) -> tuple[Result, ...]:
+        """The answers of the model."""
+        cost, receipt = released(found)
+        cost, models = replace(cost, free=free), desk.models
+        return assemble_results(
+            self.request, {}, {}, cost, receipt, desk.sealed, models, learned=found
+        )
+
+    def explain(self, desk: Desk, assumed: bool) -> Explanation:
+        """The forecast: what is known about the run, not its errors."""
+        remaining = desk.remaining(self.request.tables)
+        known = self.foreseen(desk)
+        choice, task = self.task.choice, self.task
+        facts = choice.describe()
+        name = choice.mechanism + (f", {choice.model} model" if choice.model else "")
+        details = [f"rule        {choice.rule}", f"metric      {self.request.metric}"]
+        details += [f"{name:<12}{text}" for name, text in task.rounds.declared.items()]
+        details += [f"warning     {facts['warning']}"] if "warning" in facts else []
+        entry = None if known is None else known.receipt[1]
+        forecast = explain_learned(
+            self.request, name, task.noise, tuple(details), assumed, remaining, entry
+        )
+        given = given_levels(self.request.statements)
+        return replace(forecast, details=(*forecast.details, *given))
+
+
 def _tables(count: int) -> str:
     return "1 table" if count == 1 else f"{count:,} tables"
 
 
-def plan_synthesis(
-    creation: Creation, tables: Mapping[str, Table], workload: Sequence[Compiled], terms: Terms
-) -> Synthesis:
+def plan_table(
+    desk: Desk, creation: Creation, terms: Terms, report: Report | None = None
+) -> LearningTable:
+    """Read CREATE SYNTHETIC TABLE: a function of public facts only.
+
+    Raises: ProgrammingError, NotSupportedError, DataError.
+    """
+    fragments = workload_of(creation, desk.granted)
+    with unquoted(creation):
+        workload = desk.compile([parse_select(fragment) for fragment in fragments])
+    with unquoted(creation, OF_A_CREATION):
+        return _plan_table(creation, desk.known.tables, workload, terms, report)
+
+
+def _plan_table(
+    creation: Creation,
+    tables: Mapping[str, Table],
+    workload: Sequence[Compiled],
+    terms: Terms,
+    report: Report | None,
+) -> LearningTable:
     """Read the workload of a synthetic table and choose how to learn it.
 
     Raises: ProgrammingError (E_WORKLOAD, E_TOO_LARGE); NotSupportedError; DataError (E_EPSILON).
@@ -163,215 +284,34 @@ def plan_synthesis(
     candidates = [c for item in workload for c in read_candidates(table, item.answers())]
 
     def under(noise: Noise, amount: Fraction) -> Task:
-        return _task(
-            table, candidates, noise, amount, model, cast("Metric", terms.metric), terms.rounds
-        )
+        metric = cast("Metric", terms.metric)
+        return form_task(table, candidates, noise, amount, model, metric, terms.rounds)
 
-    task = _quietest(under, terms.noise, terms.epsilon, terms.delta, terms.rounds)
+    task = quietest(under, terms.noise, terms.epsilon, terms.delta, terms.rounds)
     columns = find_views(workload)[table.name.casefold()]
-    return Synthesis(creation.name, table, task, terms.epsilon, terms.delta, columns)
+    facts = (creation.name, table, task, terms.epsilon, terms.delta, columns, report)
+    return LearningTable(*facts, creation.text)
 
 
-def plan_workload(request: Request) -> Synthesis:
+def plan_workload(
+    request: Request, fresh: bool = False, report: Report | None = None
+) -> LearningWorkload:
     """Read a workload that an adaptive mechanism is to answer.
 
     Raises: ProgrammingError (E_WORKLOAD, E_TOO_LARGE); NotSupportedError; DataError (E_DELTA).
     """
-    table, candidates = _read_workload(request)
+    table, candidates = read_workload(request)
     is_open = request.mechanism == "adaptive"
     model = "auto" if is_open else request.mechanism
     plain = replace(request, mechanism="auto", metric="mean", rounds=AUTO) if is_open else None
 
     def under(noise: Noise, amount: Fraction) -> Task:
-        error = None if plain is None else _matrix_rmse(replace(plain, noise=noise))
+        error = None if plain is None else matrix_rmse(replace(plain, noise=noise))
         metric = cast("Metric", request.metric)
         facts = (table, candidates, noise, amount, model, metric, request.rounds, error)
-        return _task(*facts, option="mechanism")
+        return form_task(*facts, option="mechanism")
 
-    task = _quietest(under, request.noise, request.epsilon, request.delta, request.rounds)
+    task = quietest(under, request.noise, request.epsilon, request.delta, request.rounds)
     columns = request.views[table.name.casefold()]
-    return Synthesis("", table, task, request.epsilon, request.delta, columns)
-
-
-def foresee(request: Request, remaining: Fraction, assumed: bool, entry: int | None) -> Explanation:
-    """The forecast of a workload that an adaptive mechanism is to answer.
-
-    Raises: as ``plan_workload``.
-    """
-    planned = plan_workload(request)
-    choice = planned.task.choice
-    facts = choice.describe()
-    name = choice.mechanism + (f", {choice.model} model" if choice.model else "")
-    details = [f"rule        {choice.rule}", f"metric      {request.metric}"]
-    details += [f"{name:<12}{text}" for name, text in planned.task.rounds.declared.items()]
-    details += [f"warning     {facts['warning']}"] if "warning" in facts else []
-    return explain_learned(
-        request, name, planned.task.noise, tuple(details), assumed, remaining, entry
-    )
-
-
-def advise(request: Request, planned: Planned, forecast: Explanation) -> Explanation:
-    """Add one line when public facts favour an adaptive mechanism over the plan that was made."""
-    plan = planned.plan
-    if request.mechanism != "auto":
-        return forecast
-    try:
-        table, candidates = _read_workload(request)
-        if table.row_count_hint is None or len(candidates) > MOST_ADVISED:
-            return forecast
-        rmse = None if forecast.mixed else forecast.rmse
-        amount = plan.epsilon if plan.rho is None else plan.rho
-        choice = _task(table, candidates, plan.noise, amount, "auto", "mean", AUTO, rmse).choice
-    except Error:
-        return forecast
-    said = [f"mechanism = 'adaptive': {choice.rule}"] if choice.mechanism in RUNS else []
-    said += ["budget too small to be useful"] if choice.useless else []
-    line = (f"advice      {'; '.join(said)}",) if said else ()
-    return replace(forecast, details=(*forecast.details, *line))
-
-
-def _read_workload(request: Request) -> tuple[Table, list[Query]]:
-    """The one private table of a request, and its queries as candidates."""
-    asked = [
-        (select, answer)
-        for item in request.statements
-        for select, answer in item.answers()
-        if not select.table.synthetic and answer.whole
-    ]
-    tables = {select.query.table: select.table for select, _ in asked}
-    if len(tables) > 1:
-        raise NotSupportedError(
-            "E_WORKLOAD",
-            f"a model is of one table, the workload is about {', '.join(sorted(tables))}",
-            hint="one workload for each table, or mechanism = 'auto'",
-        )
-    (table,) = tables.values()
-    return table, read_candidates(table, asked)
-
-
-def _matrix_rmse(request: Request) -> float | None:
-    """The error that the matrix mechanism expects, in counts; None where it cannot be told."""
-    answers = (answer for item in request.statements for _, answer in item.answers())
-    if any(answer.apart is None for answer in answers):
-        return None
-    if any(a.weight != 1 for target in request.targets for a in target.asked.values()):
-        return None
-    planned = make_plan(request)
-    sizes = [p.rows for layout in planned.layouts for (_, p), *_ in layout.products.values()]
-    return math.sqrt(expected_error(request, planned) / sum(sizes))
-
-
-def _quietest(
-    under: Callable[[Noise, Fraction], Task],
-    noise: str,
-    epsilon: Fraction,
-    delta: Fraction,
-    rounds: Rounds,
-) -> Task:
-    """The task under the noise of a request.
-
-    Left to us, that is Gaussian for looks in many rounds, whose costs add up slower then; where
-    all may be measured together it is that of the least expected error when it is.
-    """
-    *others, last = admitted(noise, delta)
-    if not law(last).is_pure and delta == 0:
-        raise DataError("E_DELTA", "Gaussian noise needs a delta above 0", hint="delta = 1e-9")
-    many = under(last, budget_for(last, epsilon, delta))
-    if not others or rounds.declared:
-        return many
-    once = under(others[0], budget_for(others[0], epsilon, delta))
-    return once if once.may_look_once and once.variance < many.variance else many
-
-
-def _task(
-    table: Table,
-    candidates: Sequence[Query],
-    noise: Noise,
-    amount: Fraction,
-    model: str,
-    metric: Metric,
-    rounds: Rounds,
-    matrix_rmse: float | None = None,
-    option: str = "model",
-) -> Task:
-    used = {a for c in candidates for a in attributes_of(c)}
-    domain = {key: table.columns[key].size for key in table.columns if key in used}
-    if not domain:
-        raise ProgrammingError(
-            "E_WORKLOAD",
-            "the workload mentions no column",
-            hint=f"SELECT a, b, COUNT(*) FROM {table.name} GROUP BY CUBE (a, b)",
-        )
-    hint = None if table.row_count_hint is None else float(table.row_count_hint)
-    return make_task(
-        domain,
-        candidates,
-        noise,
-        amount,
-        model=model,
-        metric=metric,
-        hint=hint,
-        matrix_rmse=matrix_rmse,
-        rounds=rounds,
-        option=option,
-    )
-
-
-def read_candidates(table: Table, asked: Iterable[tuple[Select, Answer]]) -> list[Query]:
-    """The queries of a workload as candidates over the declared cells of a table.
-
-    Sums of values become the counts of the cells they are sums over, where those are few.
-    Raises: ProgrammingError (E_WORKLOAD); NotSupportedError (E_AGGREGATE, E_EXPR_IN_AGG).
-    """
-    found: list[Query] = []
-    for select, answer in asked:
-        if select.query.table != table.name.casefold():
-            raise ProgrammingError(
-                "E_WORKLOAD",
-                f"the workload asks about {select.table.name}, the table is {table.name}",
-                hint=f"SELECT ... FROM {table.name}",
-            )
-        if answer.units:
-            raise NotSupportedError(
-                "E_AGGREGATE", "COUNT(DISTINCT ...) cannot be learned", hint="COUNT(*) can"
-            )
-        if answer.whole:
-            found += _candidates_of(table, answer)
-    return found
-
-
-def _candidates_of(table: Table, answer: Answer) -> list[Query]:
-    products = [candidate_of(table, term)[0] for term in answer.whole]
-    patterns = [term.pattern for term in answer.whole if term.pattern is not None]
-    names = {n for p in products for n in p.factors} | {n for p in patterns for n in p.labels}
-    are_sums = any(t.polynomials or t.largest > 1 for t in answer.whole)
-    if are_sums and math.prod(table.columns[name].size for name in names) <= DEFAULT_CAP:
-        # counts are learned with less noise than sums, and determine them
-        sizes = {name: each.size for name, each in table.columns.items() if each.size}
-        return [whole_marginal(sizes, tuple(names))]
-    if patterns and not are_sums:
-        return [query for term in answer.whole for query in _patterns_of(table, term)]
-    if patterns:
-        products = [candidate_of(table, term)[0] for term in answer.terms]
-    if len({product.rows for product in products}) == 1:
-        return [tuple(products)]
-    return [(product,) for product in products]
-
-
-def _patterns_of(table: Table, term: Term) -> list[Query]:
-    """A count under conditions that couple columns, group by group."""
-    candidate = candidate_of(table, term)
-    if term.pattern is None:
-        return [candidate]
-    (product,) = candidate
-    check_groups(product, term.pattern)
-    rows = [np.asarray(factor.dense(), dtype=np.bool_) for factor in product.factors.values()]
-    if math.prod(map(len, rows)) > MOST_GROUPS:
-        raise ProgrammingError(
-            "E_TOO_LARGE",
-            f"{math.prod(map(len, rows)):,} groups under a condition that couples columns",
-            hint=f"at most {MOST_GROUPS:,} can be learned: group by fewer columns",
-            span=term.pattern.span,
-        )
-    groups = itertools.product(*rows)
-    return [term.pattern.within(dict(zip(product.factors, g, strict=True))) for g in groups]
+    facts = ("", table, task, request.epsilon, request.delta, columns, report)
+    return LearningWorkload(*facts, request, fresh)

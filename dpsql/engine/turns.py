@@ -5,15 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
 
 from dpsql.errors import LedgerError
 from dpsql.files import exclusive
-
-T = TypeVar("T")
 
 _mine: set[tuple[int, int, Path]] = set()
 """What each thread of this process holds: one that asks again, in a callback, must not wait."""
@@ -49,18 +46,6 @@ def turn(store: Path, name: str) -> Iterator[None]:
                 held.callback(_mine.discard, me)
                 yield
                 return
-
-
-def once(
-    store: Path, name: str, find: Callable[[], T | None], make: Callable[[], T]
-) -> tuple[T, bool]:
-    """Return what is stored, else make it in turn; say whether it was found."""
-    found = find()
-    if found is not None:
-        return found, True
-    with turn(store, name):
-        found = find()
-        return (make(), False) if found is None else (found, True)
 
 
 def _is_at(fd: int, path: Path) -> bool:

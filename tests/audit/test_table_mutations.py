@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpsql.answer.assemble import assemble_results
 from dpsql.answer.result import Result
 from dpsql.catalog.catalog import Column
-from dpsql.engine import engine
+from dpsql.engine import matrix
 from dpsql.plan.plan import Part
 from dpsql.privacy import exact, measure
 from dpsql.privacy.noise import SAMPLERS, discrete_laplace
@@ -243,7 +243,7 @@ def test_rows_of_a_result_that_depend_on_data(
             for result in assemble(*arguments)
         )
 
-    monkeypatch.setattr(engine, "assemble_results", dropping)
+    monkeypatch.setattr(matrix, "assemble_results", dropping)
     caught(lambda: tables.shapes(tmp_path))
 
 

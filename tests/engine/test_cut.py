@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.engine.cut import Cutting, plan_cutting
-from dpsql.engine.engine import Engine
+from dpsql.engine.cut import AskingCut, Cutting, plan_cutting
 from dpsql.engine.terms import Terms, form_request
 from dpsql.privacy.accounting import Policy, laplace_cost, rho_for
 from dpsql.privacy.look import SumLooks, open_sums
@@ -176,12 +175,12 @@ def test_what_is_too_dear_is_refused_before_the_threshold(tmp_path: Path, table:
 def test_a_request_that_is_cut_off_continues_with_its_threshold(
     t: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(self: Engine, request: object, fresh: bool) -> None:
+    def broken(self: AskingCut, *_: object) -> None:
         raise KeyboardInterrupt
 
     sql = asked(SUMS, clip="svt")
     with monkeypatch.context() as patch:
-        patch.setattr(Engine, "answer_request", broken)
+        patch.setattr(AskingCut, "decided", broken)
         with pytest.raises(KeyboardInterrupt):
             t.execute(sql)
     assert t.budget.spent_epsilon == Fraction(1, 4)

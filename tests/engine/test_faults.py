@@ -24,10 +24,10 @@ OTHER = "SELECT sex, COUNT(*) FROM adult GROUP BY sex"
 SCRIPT = f"{COUNT};\n  {OTHER}"
 SECRET = "secret 12345"
 BEFORE = (
-    *("dpsql.dbapi.cursor.parse", "dpsql.engine.engine.compile_statement"),
-    *("dpsql.engine.engine.form_request", "dpsql.engine.engine.make_plan"),
+    *("dpsql.dbapi.cursor.parse", "dpsql.engine.desk.compile_statement"),
+    *("dpsql.engine.asked.form_request", "dpsql.engine.desk.make_plan"),
 )
-AFTER = ("dpsql.plan.plan.Part.estimate", "dpsql.engine.engine.assemble_results")
+AFTER = ("dpsql.plan.plan.Part.estimate", "dpsql.engine.matrix.assemble_results")
 FAULTS = (KeyError, RecursionError, AssertionError, OSError)
 
 
@@ -83,7 +83,7 @@ def test_a_fault_in_a_script_is_at_its_statement(adult: Connection) -> None:
             raise LookupError(SECRET)
         return compile_statement(statement, *rest)
 
-    with mock.patch("dpsql.engine.engine.compile_statement", fail_second):
+    with mock.patch("dpsql.engine.desk.compile_statement", fail_second):
         for action in (adult.executescript, adult.explain):
             error = caught(lambda action=action: action(SCRIPT))  # type: ignore[misc]
             assert error.span is not None
@@ -94,7 +94,7 @@ def test_a_fault_in_a_script_is_at_its_statement(adult: Connection) -> None:
 
 
 def test_a_fault_about_a_whole_script_is_at_the_script(adult: Connection) -> None:
-    with planted("dpsql.engine.engine.assemble_results", ZeroDivisionError(SECRET)):
+    with planted("dpsql.engine.matrix.assemble_results", ZeroDivisionError(SECRET)):
         error = caught(lambda: adult.executescript(f"\n{SCRIPT}"))
     assert error.message.endswith("; the charge stands")
     assert error.span is not None

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import dpsql
-import dpsql.engine.engine as engine_module
+import dpsql.engine.learn as engine_learn
 import dpsql.learn.mwem as mwem_module
 from dpsql.answer.result import Result
 from dpsql.answer.store import Store
@@ -312,7 +312,7 @@ def test_a_killed_run_stays_charged_and_leaves_nothing(
         raise RuntimeError("secret 42")
 
     with monkeypatch.context() as patched:
-        patched.setattr(engine_module, "run_task", fail)
+        patched.setattr(engine_learn, "run_task", fail)
         with pytest.raises(dpsql.Error) as error:
             ask(people, "mwem", CUBE)
     assert "42" not in str(error.value)

@@ -15,7 +15,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection, verify_ledger
-from dpsql.engine import engine
+from dpsql.engine import learn
 from dpsql.learn import task
 from dpsql.learn.rap import run_rap
 from dpsql.privacy.accounting import rho_for
@@ -461,13 +461,13 @@ def test_another_process_may_have_taken_the_name(world: Connection) -> None:
 
 def test_a_name_that_is_taken_during_a_run_gets_a_number(world: Connection) -> None:
     def slow(*given: Any) -> Any:
-        with mock.patch.object(engine, "run_task", task.run_task):
+        with mock.patch.object(learn, "run_task", task.run_task):
             for name in (" s ", " s_2 "):
                 with dpsql.connect(world.catalog.path) as other:
                     other.execute(CREATE.format(more="", workload=PAIRS).replace(" s ", name))
         return task.run_task(*given)
 
-    with mock.patch.object(engine, "run_task", slow):
+    with mock.patch.object(learn, "run_task", slow):
         result = create(world)
     assert result.columns == ("synthetic", "s_3")
     assert any("s_3" in note for note in result.notes)

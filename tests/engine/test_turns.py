@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import dpsql
-from dpsql.engine.turns import once, turn
+from dpsql.engine.turns import turn
 from dpsql.errors import LedgerError
 
 pytestmark = pytest.mark.slow
@@ -109,7 +109,8 @@ def test_threads_take_turns_and_find(tmp_path: Path) -> None:
             made.append(len(made))
             return made[-1]
 
-        found.append(once(store, "a", lambda: made[0] if made else None, make))
+        with turn(store, "a"):
+            found.append((made[0], True) if made else (make(), False))
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for each in threads:

@@ -124,7 +124,7 @@ def test_a_failure_after_the_charge_has_one_text(connection: Connection) -> None
     def fail(*_: object) -> None:
         raise MemoryError("secret 12345")
 
-    with mock.patch("dpsql.engine.engine.assemble_results", fail):
+    with mock.patch("dpsql.engine.matrix.assemble_results", fail):
         errors = [refusal(lambda: connection.execute(COUNT)) for _ in range(2)]
         errors.append(refusal(lambda: connection.execute("SELECT COUNT(*) FROM visits")))
     assert {error.code for error in errors} == {"E_UNEXPECTED"}

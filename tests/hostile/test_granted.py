@@ -158,7 +158,7 @@ def test_errors_quote_nothing_of_a_file(
 def test_errors_that_quote_a_file_are_found(
     world: Connection, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpsql.engine.engine.unquoted", lambda *_: nullcontext())
+    monkeypatch.setattr("dpsql.engine.learn.unquoted", lambda *_: nullcontext())
     with pytest.raises(AssertionError):
         test_errors_quote_nothing_of_a_file(world, own, WRONG[0], "")
 

@@ -45,10 +45,6 @@ CIRCLES = {
     "a connection makes cursors, and cursors and facts are typed by it": {
         *("dpsql.dbapi.connection", "dpsql.dbapi.cursor", "dpsql.dbapi.show"),
     },
-    "two-step requests are given the engine that takes the steps": {
-        *("dpsql.engine.engine", "dpsql.engine.reuse", "dpsql.engine.threshold"),
-        "dpsql.dbapi.script",
-    },
     "Catalog.load is the reader of catalogs": {"dpsql.catalog.catalog", "dpsql.catalog.read"},
     "open_vault finds the engine, which is a vault": {
         *("dpsql.privacy.vault.vault", "dpsql.privacy.vault.tally", "dpsql.privacy.vault.duckdb"),

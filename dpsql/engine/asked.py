@@ -1,0 +1,98 @@
+"""Which job answers some statements: they are asked once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from dpsql.answer.assemble import assemble_results
+from dpsql.answer.result import Result
+from dpsql.answer.store import Shelf
+from dpsql.engine.clip import find_clipped, given_levels, plan_clipping
+from dpsql.engine.cut import chooses, plan_cutting, read_level
+from dpsql.engine.desk import Desk
+from dpsql.engine.explain import Explanation, explain
+from dpsql.engine.job import Doors, Job, Price
+from dpsql.engine.learn import plan_workload
+from dpsql.engine.matrix import Asking
+from dpsql.engine.terms import Terms, form_request
+from dpsql.learn.task import Report
+from dpsql.plan.request import Request
+from dpsql.privacy.receipt import Receipt
+from dpsql.sql.compiled import Compiled
+
+
+def read_job(
+    desk: Desk, workload: Sequence[Compiled], terms: Terms, report: Report | None = None
+) -> Job[Any]:
+    """The job that answers a workload; ``report`` hears of a long run.
+
+    Raises: ProgrammingError, NotSupportedError, DataError.
+    """
+    clipped = find_clipped(workload)
+    if clipped is not None:
+        return plan_clipping(clipped, terms)
+    workload = desk.cut(workload, map(read_level, workload))
+    static = all(item.is_static or item.is_modelled for item in workload)
+    request = form_request(workload, terms, Fraction(1) if static else None)
+    if static:
+        return Public(request)
+    if any(map(chooses, workload)):
+        single = len(request.noises) == 1
+        noise = request.noises[0] if single else desk.plan(request).plan.noise
+        return plan_cutting(request, noise, terms.reuse)
+    if request.is_learned:
+        return plan_workload(request, terms.fresh, report)
+    return Asking(request, terms.reuse)
+
+
+def explain_workload(desk: Desk, workload: Sequence[Compiled], terms: Terms) -> Explanation:
+    """The forecast of a workload: free, and a function of public facts only."""
+    assumed = terms.epsilon is None
+    offered = terms.having(epsilon=Fraction(1)) if assumed else terms
+    return read_job(desk, workload, offered).explain(desk, assumed)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Public(Job[Request]):
+    """A workload that public facts and synthetic tables answer: nothing is charged or stored."""
+
+    request: Request
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Nothing that the ledger notes."""
+        return ()
+
+    @property
+    def price(self) -> Price:
+        """Nothing."""
+        return Price((), self.request.noise, Fraction(0), None, "")
+
+    def shelf(self, desk: Desk) -> Shelf[Request]:
+        """Nothing is stored."""
+        raise NotImplementedError
+
+    def key(self, desk: Desk) -> str:
+        """Nothing is stored."""
+        raise NotImplementedError
+
+    def perform(self, desk: Desk, doors: Doors, receipt: Receipt) -> Request:
+        """Nothing is measured."""
+        raise NotImplementedError
+
+    def find(self, desk: Desk) -> Request:
+        """The request itself says all there is to know."""
+        return self.request
+
+    def results(self, desk: Desk, found: Request, free: bool) -> tuple[Result, ...]:
+        """The answers, without noise or of a model."""
+        return assemble_results(found, {}, {}, None, None, desk.sealed, desk.models)
+
+    def explain(self, desk: Desk, assumed: bool) -> Explanation:
+        """The forecast: free."""
+        forecast = explain(self.request, None, assumed, desk.remaining(()))
+        given = given_levels(self.request.statements)
+        return replace(forecast, details=(*forecast.details, *given))

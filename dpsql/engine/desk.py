@@ -1,0 +1,159 @@
+"""The desk: all that is known without the data, which is enough to plan and to forecast."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+from dpsql.answer.store import Store
+from dpsql.answer.synthetics import Synthetic
+from dpsql.catalog import Catalog, Table
+from dpsql.engine.charges import Charges
+from dpsql.engine.faults import told
+from dpsql.engine.granted import NOTHING, Granted
+from dpsql.plan.request import Planned, Request, make_plan
+from dpsql.privacy.curator import nested_budgets
+from dpsql.privacy.status import Status
+from dpsql.sealed import Sealed
+from dpsql.sql.clauses import Cut, read_own, read_truncation
+from dpsql.sql.compiled import Compiled
+from dpsql.sql.compose import compile_statement
+from dpsql.sql.parse import Statement, reparse, uncollected
+from dpsql.sql.products import Compiler
+
+REMEMBERED = 10_000
+"""Statements whose compiled form is kept."""
+
+
+class Desk(ABC):
+    """What statements over one catalog mean, what is published, and what may still be asked.
+
+    Jobs are given it where they need no data. What it is told of the data are versions, as keyed
+    digests, and rows of public tables.
+    """
+
+    def __init__(
+        self, catalog: Catalog, analyst: str | None = None, granted: Granted = NOTHING
+    ) -> None:
+        self.catalog = catalog
+        self.analyst = analyst
+        self.granted = granted
+        self.charges = Charges()
+        self.store = Store(catalog.path)
+        self.models = self.store.tables.all()
+        self.compiler = Compiler(self._with_models())
+        self._compiled: dict[tuple[str, Cut | None], Compiled] = {}
+        self._public: dict[str, dict[str, tuple[str, list[Any]]]] = {}
+
+    @property
+    @abstractmethod
+    def ledger_id(self) -> str:
+        """The ledger that the catalog is charged to."""
+
+    @abstractmethod
+    def status(self) -> Status:
+        """What is left of the budget."""
+
+    @abstractmethod
+    def versions(self, tables: Iterable[str]) -> str:
+        """What changes with the data of these tables. Raises: DataUnavailable."""
+
+    @abstractmethod
+    def read_public(self, table: Table) -> dict[str, tuple[str, list[Any]]]:
+        """The rows of a public table."""
+
+    def _with_models(self) -> Catalog:
+        """The catalog with its synthetic tables."""
+        tables = dict(self.catalog.tables)
+        for key, synthetic in self.models.items():
+            if synthetic.table in tables and key not in tables:
+                tables[key] = synthetic.describe(tables[synthetic.table])
+        return replace(self.catalog, tables=tables)
+
+    @property
+    def known(self) -> Catalog:
+        """The catalog with the synthetic tables."""
+        return self.compiler.catalog
+
+    def know(self, made: Mapping[str, Synthetic]) -> None:
+        """Know synthetic tables from now on."""
+        self.models.update(made)
+        self.compiler.catalog = self._with_models()
+        self._compiled.clear()
+
+    @property
+    def sealed(self) -> Sealed:
+        """The evaluator of noisy tables."""
+        return self.compiler.evaluator.sealed
+
+    def compile(self, statements: Sequence[Statement]) -> tuple[Compiled, ...]:
+        """Stages 2 and 3: bind every statement and form its products, each text once."""
+        with uncollected():
+            return tuple(
+                told(partial(self._compile, item), self.charges, item.fragment.whole)
+                for item in statements
+            )
+
+    def cut(self, workload: Sequence[Compiled], cuts: Iterable[Cut | None]) -> tuple[Compiled, ...]:
+        """The statements with the values of a column clipped, where that is wanted of them."""
+        pairs = zip(workload, cuts, strict=True)
+        return tuple(
+            item if cut is None else self._compile(replace(reparse(item.text), cut=cut))
+            for item, cut in pairs
+        )
+
+    def _compile(self, statement: Statement) -> Compiled:
+        text, cut = statement.fragment.body, statement.cut
+        if (text, cut) not in self._compiled:
+            if len(self._compiled) >= REMEMBERED:
+                self._compiled.clear()
+                self.compiler.forget()
+            compiled = compile_statement(statement, self.compiler, self._public_rows)
+            self._compiled[text, cut] = replace(
+                compiled,
+                weight=read_own(statement.options, "weight"),
+                max_stddev=read_own(statement.options, "max_stddev"),
+                reconstruct=read_own(statement.options, "reconstruct"),
+                truncation=read_truncation(statement.fragment, statement.options),
+            )
+        return self._compiled[text, cut]
+
+    def _public_rows(self, table: Table) -> dict[str, tuple[str, list[Any]]]:
+        """The rows of a public table, read once."""
+        if table.name not in self._public:
+            self._public[table.name] = self.read_public(table)
+        return self._public[table.name]
+
+    def plan(self, request: Request) -> Planned:
+        """The plan of a request, made anew: strategies are remembered, by what they depend on."""
+        return make_plan(request)
+
+    def scopes(self, tables: Iterable[str]) -> tuple[str, ...]:
+        """A name for each table as it is now: its catalog, its ledger and its data version."""
+        always = (self.ledger_id, self.catalog.policy_hash())
+        facts = [repr((*always, table, self.versions([table]))) for table in tables]
+        return tuple(hashlib.sha256(fact.encode()).hexdigest() for fact in facts)
+
+    def request_name(self, request: Request) -> str:
+        """What identical requests on the same data have in common."""
+        versions = self.versions(request.tables)
+        facts = [self.ledger_id, request.fingerprint(), versions, self.catalog.policy_hash()]
+        return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+    def run_name(self, fingerprint: str, tables: Iterable[str]) -> str:
+        """What identical plans or runs on the same data have in common."""
+        facts = (fingerprint, self.scopes(tables))
+        return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+    def within(self, tables: Iterable[str]) -> tuple[str, ...]:
+        """The budgets that a request on tables is charged to, each in full, beside the whole."""
+        return nested_budgets(self.catalog, tables, self.analyst)
+
+    def remaining(self, tables: Iterable[str]) -> Fraction:
+        """The largest epsilon that one more request on tables may ask for."""
+        return self.status().remaining_within(self.within(tables))

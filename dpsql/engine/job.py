@@ -1,0 +1,175 @@
+"""A job: what answers some statements, whatever their kind.
+
+There are five: a workload that public facts answer, one for the matrix mechanism, clipped sums, the
+choice of a threshold, and a learned model. ``Engine.run`` takes each of them the same way.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Generic, Protocol, TypeVar
+
+from numpy.typing import NDArray
+
+from dpsql.answer.result import Result
+from dpsql.answer.store import Shelf
+from dpsql.engine.desk import Desk
+from dpsql.engine.explain import Explanation
+from dpsql.errors import DataUnavailable
+from dpsql.plan.plan import Plan
+from dpsql.privacy.filter import Run
+from dpsql.privacy.receipt import Receipt
+from dpsql.strategy.noise_law import Noise, law
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What is charged, and for what: epsilon, and rho for noise that is counted in it.
+
+    ``tables`` are those whose data are opened, as often as there are parts; ``fingerprint`` names
+    the plan or run that the receipt is good for.
+    """
+
+    tables: tuple[str, ...]
+    noise: Noise
+    epsilon: Fraction
+    rho: Fraction | None
+    fingerprint: str
+
+
+class Doors(Protocol):
+    """The membrane as a job meets it: what would be refused, and two doors to noisy numbers."""
+
+    def afford(self, price: Price) -> None:
+        """Refuse what the ledger would refuse, and noise that cannot be drawn.
+
+        Raises: BudgetExceeded, LedgerError; OperationalError (E_NOISE, E_BACKEND).
+        """
+
+    def certify(self, plan: Plan) -> None:
+        """Refuse a plan that does not fit the tables. Raises: ProgrammingError (E_WORKLOAD)."""
+
+    def measure(self, plan: Plan, receipt: Receipt) -> tuple[tuple[NDArray[Any], ...], ...]:
+        """The noisy integers of a plan, part by part and block by block."""
+
+    def look(self, run: Run, receipt: Receipt) -> AbstractContextManager[Any]:
+        """A handle that looks several times, within what was paid."""
+
+
+class Step(ABC, Generic[T]):
+    """One step: its price, its key, and its way through a door.
+
+    ``T`` is what is published of it, and stored. All but ``perform`` see public facts and what was
+    published before.
+    """
+
+    __slots__ = ()
+
+    @property
+    def fresh(self) -> bool:
+        """Whether it is taken anew, whatever was published."""
+        return False
+
+    @property
+    @abstractmethod
+    def asked(self) -> tuple[str, ...]:
+        """The statements, as the ledger notes them."""
+
+    @property
+    @abstractmethod
+    def price(self) -> Price:
+        """What is charged."""
+
+    @abstractmethod
+    def shelf(self, desk: Desk) -> Shelf[T]:
+        """Where what is published of it is stored."""
+
+    @abstractmethod
+    def key(self, desk: Desk) -> str:
+        """What identical steps on the same data have in common."""
+
+    def find(self, desk: Desk) -> T | None:
+        """What is published that will do, for free."""
+        return self.shelf(desk).find(self.key(desk))
+
+    def check(self, desk: Desk, doors: Doors) -> None:
+        """Refuse, before anything is charged, what its price does not tell."""
+
+    @abstractmethod
+    def perform(self, desk: Desk, doors: Doors, receipt: Receipt) -> T:
+        """Go through a door, once."""
+
+    def keep(self, desk: Desk, found: T) -> T:
+        """Store what was paid for, and return it as stored."""
+        return self.shelf(desk).add(self.key(desk), found)
+
+
+class Job(Step[T]):
+    """What answers some statements: a step, and what follows from it."""
+
+    __slots__ = ()
+
+    def decided(self, desk: Desk) -> Job[T]:
+        """The job once public facts and what is published have decided how it is done."""
+        return self
+
+    def following(self, desk: Desk, found: T, free: bool) -> Job[Any] | None:
+        """The job that answers with what this one has found; None where it answers itself."""
+        return None
+
+    @abstractmethod
+    def results(self, desk: Desk, found: T, free: bool) -> tuple[Result, ...]:
+        """One result for each statement."""
+
+    @abstractmethod
+    def explain(self, desk: Desk, assumed: bool) -> Explanation:
+        """The forecast; ``assumed`` says that no epsilon was set."""
+
+    def foreseen(self, desk: Desk) -> T | None:
+        """What will answer it for free; nothing while the data cannot be opened."""
+        try:
+            return None if self.fresh else self.find(desk)
+        except DataUnavailable:
+            return None
+
+
+class Looking(Job[T]):
+    """A job that looks several times through one handle: an adaptive run."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def run(self) -> Run:
+        """What the membrane is paid for."""
+
+    @abstractmethod
+    def learn(self, handle: Any, receipt: tuple[str, int, str]) -> T:
+        """What the run ends with, through the handle alone."""
+
+    def key(self, desk: Desk) -> str:
+        """What identical runs on the same data have in common."""
+        run = self.run
+        return desk.run_name(run.fingerprint, [run.table])
+
+    def perform(self, desk: Desk, doors: Doors, receipt: Receipt) -> T:
+        """Look; a run that fails stays paid."""
+        with doors.look(self.run, receipt) as handle:
+            return self.learn(handle, (receipt.ledger_id, receipt.seq, receipt.head))
+
+
+def price_of_run(run: Run, epsilon: Fraction) -> Price:
+    """What a run costs, whose whole amount is charged at once."""
+    rho = None if law(run.noise).is_pure else run.amount
+    return Price((run.table,), run.noise, epsilon, rho, run.fingerprint)
+
+
+def price_of_plan(plan: Plan) -> Price:
+    """What a plan costs."""
+    tables = tuple(part.table for part in plan.parts)
+    return Price(tables, plan.noise, plan.epsilon, plan.rho, plan.fingerprint)

@@ -1,0 +1,297 @@
+"""A workload for the matrix mechanism: a published release answers it, or a new one that is paid.
+
+None answers that is less accurate than a new one would be.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from dpsql.answer.accuracy import Compared, compare, shown_ratio
+from dpsql.answer.assemble import assemble_results
+from dpsql.answer.codec import Release
+from dpsql.answer.implied import Implied, find_implied, imply
+from dpsql.answer.reprocess import check_methods
+from dpsql.answer.result import CostInfo, ReceiptInfo, Result
+from dpsql.answer.store import Shelf
+from dpsql.engine.adaptive import advise
+from dpsql.engine.clip import given_levels
+from dpsql.engine.desk import Desk
+from dpsql.engine.explain import Explanation, explain
+from dpsql.engine.job import Doors, Job, Price, Step, price_of_plan
+from dpsql.errors import DataUnavailable, NotSupportedError, ProgrammingError, decimal_text
+from dpsql.plan.goal import worst_ratio
+from dpsql.plan.plan import Plan
+from dpsql.plan.request import Planned, Request
+from dpsql.privacy.receipt import Receipt
+from dpsql.workload.target import Readings
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What answers a request: a ``known`` release for free, or else what is ``planned``.
+
+    ``other`` is a release that would answer, with larger errors; ``compared`` are the errors of
+    the one or the other beside those of a new measurement, where that was planned.
+    """
+
+    name: str
+    known: Implied | None = None
+    planned: Planned | None = None
+    other: Implied | None = None
+    compared: Compared | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """What is measured, or was."""
+        if self.known is not None:
+            return self.known.release.plan
+        assert self.planned is not None
+        return self.planned.plan
+
+    @property
+    def readings(self) -> Readings:
+        """How every answer is read off it."""
+        if self.known is not None:
+            return self.known.readings
+        assert self.planned is not None
+        return self.planned.readings
+
+    def check(self, request: Request) -> None:
+        """Refuse what cannot be read off a new plan. Raises: as ``check_methods``."""
+        if self.known is None:
+            check_methods(request, self.plan, self.readings)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What results say of earlier releases."""
+        if self.known is not None:
+            release, beside = (
+                self.known.release,
+                "" if self.compared is None else f", {self.compared}",
+            )
+            paid = decimal_text(release.plan.epsilon)
+            entry = f"from entry {release.seq} of the ledger (epsilon {paid}){beside}"
+            return (f"{entry}; SET fresh = on pays for new noise",)
+        if self.other is not None:
+            return (f"{self._offer}; SET reuse = always takes it, free",)
+        return ()
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What a forecast says of earlier releases."""
+        if self.known is not None and self.compared is not None:
+            return (f"reuse       {self.compared}; SET fresh = on pays for new noise",)
+        if self.other is not None:
+            return (f"reuse       {self._offer}; SET reuse = always takes it, free",)
+        return ()
+
+    @property
+    def _offer(self) -> str:
+        assert self.other is not None
+        return f"entry {self.other.release.seq} of the ledger answers this {self.compared}"
+
+
+class Measuring(Step[Release]):
+    """A step that measures one plan."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def plan(self) -> Plan:
+        """What is measured."""
+
+    @property
+    def price(self) -> Price:
+        """What is charged."""
+        return price_of_plan(self.plan)
+
+    def shelf(self, desk: Desk) -> Shelf[Release]:
+        """Where what is published of it is stored."""
+        return desk.store.releases
+
+    def check(self, desk: Desk, doors: Doors) -> None:
+        """Refuse a plan that does not fit the tables."""
+        doors.certify(self.plan)
+
+    def perform(self, desk: Desk, doors: Doors, receipt: Receipt) -> Release:
+        """Measure the plan."""
+        values = doors.measure(self.plan, receipt)
+        scopes = desk.scopes(part.table for part in self.plan.parts)
+        return Release(self.plan, values, receipt.ledger_id, receipt.seq, receipt.head, scopes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asking(Measuring, Job[Release]):
+    """A workload, and what was decided to answer it: a published release, or a new plan."""
+
+    request: Request
+    reuse: str
+    choice: Choice | None = None
+
+    @property
+    def fresh(self) -> bool:
+        """Whether it is measured anew, whatever was published."""
+        return self.reuse == "never"
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The statements, as the ledger notes them."""
+        return tuple(item.text for item in self.request.statements)
+
+    @property
+    def plan(self) -> Plan:
+        """What is measured, or was."""
+        return self._chosen.plan
+
+    @property
+    def _chosen(self) -> Choice:
+        assert self.choice is not None
+        return self.choice
+
+    def decided(self, desk: Desk) -> Asking:
+        """The job with its choice; what cannot be read off a new plan is refused."""
+        choice = choose(desk, self.request, self.reuse)
+        choice.check(self.request)
+        return replace(self, choice=choice)
+
+    def key(self, desk: Desk) -> str:
+        """What identical requests on the same data have in common."""
+        return self._chosen.name
+
+    def find(self, desk: Desk) -> Release | None:
+        """The release that was chosen, else what another process has measured since."""
+        known = self._chosen.known or find_own(desk, self.request, self._chosen.name)
+        return None if known is None else known.release
+
+    def results(self, desk: Desk, found: Release, free: bool) -> tuple[Result, ...]:
+        """The answers, and what has to be said of earlier releases."""
+        choice = self._chosen
+        if free and choice.known is None:
+            choice = Choice(choice.name, imply(self.request, choice.name, found))
+        if choice.known is not None and choice.known.name != choice.name:
+            desk.store.releases.link(choice.name, choice.known.name)
+        results = self._read(desk, choice, found, free)
+        return tuple(
+            r if r.cost is None else replace(r, notes=(*r.notes, *choice.notes)) for r in results
+        )
+
+    def _read(self, desk: Desk, choice: Choice, release: Release, free: bool) -> tuple[Result, ...]:
+        plan, readings = release.plan, choice.readings
+        needed = {index for index, _, _ in readings.values()}
+        estimates = {
+            index: part.estimate(values)
+            for index, (part, values) in enumerate(zip(plan.parts, release.values, strict=True))
+            if index in needed
+        }
+        cost = CostInfo(plan.epsilon, plan.delta, plan.noise, free)
+        receipt = ReceiptInfo(release.ledger_id, release.seq, release.head)
+        return assemble_results(
+            self.request, readings, estimates, cost, receipt, desk.sealed, desk.models, release
+        )
+
+    def explain(self, desk: Desk, assumed: bool) -> Explanation:
+        """The forecast, with thresholds that statements give."""
+        found = self.forecast(desk, assumed)
+        return replace(found, details=(*found.details, *given_levels(self.request.statements)))
+
+    def forecast(self, desk: Desk, assumed: bool) -> Explanation:
+        """The forecast: of a new measurement, or of the release that answers."""
+        remaining = desk.remaining(self.request.tables)
+        choice = foresee(desk, self.request, self.reuse)
+        known, planned = choice.known, choice.planned
+        if known is not None:
+            published = (known.release.seq, known.release.plan, known.readings)
+            found = explain(self.request, None, assumed, remaining, published)
+        else:
+            assert planned is not None
+            choice.check(self.request)
+            forecast = explain(self.request, planned, assumed, remaining)
+            found = advise(self.request, planned, forecast)
+        return replace(found, details=(*found.details, *choice.lines))
+
+
+def choose(desk: Desk, request: Request, reuse: str) -> Choice:
+    """Choose the release that answers a request again, or plan a new measurement.
+
+    The release of an identical request answers at once. Any other that determines the request
+    does where no number has a larger error than a new measurement would have, the one that did
+    before first, so that repetitions agree; with ``reuse = always`` in any case.
+    Public facts and published numbers alone decide. Raises: as planning; DataUnavailable.
+    """
+    name = desk.request_name(request)
+    if reuse == "never":
+        return Choice(name, planned=desk.plan(request))
+    found = find_own(desk, request, name)
+    if found is not None:
+        return Choice(name, found)
+    implied = tuple(_determining(desk, request, name))
+    planned = _plan(desk, request, bool(implied))
+    if planned is None:
+        return Choice(name, implied[0])
+    if reuse == "always" and implied:
+        return Choice(name, implied[0], planned, None, compare(request, implied[0], planned))
+    beside = [(known, compare(request, known, planned)) for known in implied]
+    sealed = desk.sealed
+    for at, (known, compared) in enumerate(beside):
+        if compared.is_no_worse:
+            shown = shown_ratio(request, known, planned, sealed, desk.models)
+            compared = replace(compared, most=max(compared.most, shown))
+            beside[at] = known, compared
+        if compared.is_no_worse:
+            return Choice(name, known, planned, None, compared)
+    return Choice(name, None, planned, *(beside[0] if beside else ()))
+
+
+def find_own(desk: Desk, request: Request, name: str) -> Implied | None:
+    """The release that was made for an identical request."""
+    own = desk.store.releases.find(name)
+    found = None if own is None else imply(request, name, own)
+    return found if found is not None and _keeps(request, found) else None
+
+
+def foresee(desk: Desk, request: Request, reuse: str) -> Choice:
+    """What will answer a request; a new measurement while the data cannot be opened."""
+    if reuse != "never" and desk.store.releases.file.path.exists():
+        try:
+            return choose(desk, request, reuse)
+        except DataUnavailable:
+            pass
+    return Choice("", planned=desk.plan(request))
+
+
+def _determining(desk: Desk, request: Request, name: str) -> Iterator[Implied]:
+    """The releases that determine a request: the one it was answered from, then the best."""
+    linked = desk.store.releases.linked(name)
+    first = () if linked is None else find_implied(request, [linked])
+    latest = desk.store.releases.latest(desk.scopes(request.tables))
+    rest = find_implied(request, latest)
+    yield from (known for known in first if _keeps(request, known))
+    yield from (
+        known
+        for known in rest
+        if (linked is None or known.name != linked[0]) and _keeps(request, known)
+    )
+
+
+def _keeps(request: Request, known: Implied) -> bool:
+    """Whether a release keeps to what a request demands of any: max_stddev, and how it is read."""
+    plan, readings = known.release.plan, known.readings
+    try:
+        check_methods(request, plan, readings)
+    except (NotSupportedError, ProgrammingError):
+        return False
+    return worst_ratio(request, plan, readings) <= 1
+
+
+def _plan(desk: Desk, request: Request, is_determined: bool) -> Planned | None:
+    """Plan a new measurement; None where there can be none, if a release answers as well."""
+    try:
+        return desk.plan(request)
+    except (NotSupportedError, ProgrammingError):
+        if is_determined:
+            return None
+        raise

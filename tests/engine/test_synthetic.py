@@ -529,7 +529,7 @@ def test_an_interrupt_leaves_a_usable_model(world: Connection, model: str) -> No
 def test_a_full_disk(world: Connection) -> None:
     import sqlite3
 
-    from dpsql.answer import synthetics
+    from dpsql.answer import store
 
     class Full(sqlite3.Connection):
         def execute(self, sql: str, *rest: Any) -> sqlite3.Cursor:
@@ -546,7 +546,7 @@ def test_a_full_disk(world: Connection) -> None:
             return sqlite3.connect(*given, factory=Full, **options)
 
     with (
-        mock.patch.object(synthetics, "sqlite3", Module),
+        mock.patch.object(store, "sqlite3", Module),
         pytest.raises(dpsql.OperationalError) as caught,
     ):
         create(world)

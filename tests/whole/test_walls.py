@@ -153,7 +153,7 @@ def test_the_membrane_has_no_other_randomness(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / "dpsql" / "adaptive").glob("*.py")), ids=lambda path: path.name
+    "path", sorted((ROOT / "dpsql" / "learn").glob("*.py")), ids=lambda path: path.name
 )
 def test_mechanisms_that_choose_know_nothing_of_the_membrane(path: Path) -> None:
     names = imported(ast.parse(path.read_text()))

@@ -11,7 +11,7 @@ from typing import Any
 
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.settings import SETTINGS, Taker, taken_by
-from dpsql.sql.lexemes import Fragment, Lexeme
+from dpsql.sql.lexemes import Fragment, Lexeme, blanked
 
 Options = tuple[tuple[str, str], ...]
 
@@ -47,9 +47,7 @@ def take_options(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, Option
         raise _refused(fragment, found, "the OPTIONS clause is malformed", example)
     end = words.index(")", start)
     options = read_options(fragment, lexemes[start + 4 : end + 1], Taker.SELECT)
-    first, last = lexemes[start].start, lexemes[end].start + 1
-    blank = "".join("\n" if char == "\n" else " " for char in body[first:last])
-    return body[:first] + blank + body[last:], tuple(options.items())
+    return blanked(body, lexemes[start].start, lexemes[end].end), tuple(options.items())
 
 
 def _misplaced(words: Sequence[str], place: int, is_first: bool) -> tuple[str, str] | None:
@@ -87,13 +85,8 @@ def read_options(fragment: Fragment, lexemes: Sequence[Lexeme], taker: Taker) ->
         comma = words.index(",", start) if "," in words[start:] else end
         name, value = _option(fragment, lexemes[start : comma + 1], known)
         if name in options:
-            place = lexemes[start].start
-            raise ProgrammingError(
-                "E_SETTING",
-                f"the option {name} is given twice",
-                hint=f"give {name} one value",
-                span=fragment.span(place, place + len(name)),
-            )
+            what = f"the option {name} is given twice"
+            fragment.refuse(lexemes[start], "E_SETTING", what, f"give {name} one value")
         options[name] = value
         start = comma + 1
     return options
@@ -102,9 +95,7 @@ def read_options(fragment: Fragment, lexemes: Sequence[Lexeme], taker: Taker) ->
 def _refused(
     fragment: Fragment, lexemes: Sequence[Lexeme], what: str, hint: str
 ) -> ProgrammingError:
-    first, last = lexemes[0], lexemes[-1]
-    span = fragment.span(first.start, last.start + len(last.text))
-    return ProgrammingError("E_PARSE", what, hint=hint, span=span)
+    return ProgrammingError("E_PARSE", what, hint=hint, span=fragment.at(lexemes[0], lexemes[-1]))
 
 
 def _option(fragment: Fragment, lexemes: Sequence[Lexeme], known: Sequence[str]) -> tuple[str, str]:
@@ -123,15 +114,14 @@ def _option(fragment: Fragment, lexemes: Sequence[Lexeme], known: Sequence[str])
             "E_SETTING",
             f"there is no option {printable(name)!r}",
             hint=f"did you mean {near[0]}?" if near else f"options: {', '.join(known)}",
-            span=fragment.span(lexemes[0].start, lexemes[0].start + len(name)),
+            span=fragment.at(lexemes[0]),
         )
     last = lexemes[-1]
-    text = fragment.body[lexemes[2].start : last.start + len(last.text)]
+    text = fragment.body[lexemes[2].start : last.end]
     if len(lexemes) == 3 and last.kind in ("string", "quoted"):
         text = text[1:-1].replace(text[0] * 2, text[0])
     if SETTINGS[name].early:
-        span = fragment.span(lexemes[2].start, last.start + len(last.text))
-        SETTINGS[name].read(text, span=span)
+        SETTINGS[name].read(text, span=fragment.at(lexemes[2], last))
     return name, text
 
 
@@ -168,27 +158,15 @@ def take_clips(fragment: Fragment, text: str, lexemes: Sequence[Lexeme]) -> tupl
             continue
         comma, rest = lexemes[index - 1], lexemes[index + 1 :]
         found = _bounds([item.text for item in rest[:9]])
-        span = fragment.span(lexeme.start, lexeme.start + len(lexeme.text))
         if comma.text != "," or found is None or not _is_of_column(lexemes[: index - 1]):
-            raise ProgrammingError(
-                "E_PARSE",
-                f"{WORD} is malformed",
-                hint=f"SUM(x, {WORD} => (0, 100)), x a column",
-                span=span,
-            )
+            hint = f"SUM(x, {WORD} => (0, 100)), x a column"
+            fragment.refuse(lexeme, "E_PARSE", f"{WORD} is malformed", hint)
         low, high, used = found
         if not low < high:
-            raise ProgrammingError(
-                "E_DEGENERATE_BOUNDS",
-                f"the bounds ({low:g}, {high:g}) leave nothing between them",
-                hint=f"{WORD} => (0, 100)",
-                span=span,
-            )
+            what = f"the bounds ({low:g}, {high:g}) leave nothing between them"
+            fragment.refuse(lexeme, "E_DEGENERATE_BOUNDS", what, f"{WORD} => (0, 100)")
         clips[fragment.start + comma.start] = (low, high)
-        last = rest[used - 1]
-        start, end = comma.start, last.start + len(last.text)
-        blank = "".join("\n" if char == "\n" else " " for char in text[start:end])
-        text = text[:start] + blank + text[end:]
+        text = blanked(text, comma.start, rest[used - 1].end)
     return text, clips
 
 

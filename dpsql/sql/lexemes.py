@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from dpsql.errors import InterfaceError, ProgrammingError, Span
 
@@ -35,6 +35,16 @@ class Lexeme(NamedTuple):
     text: str
     start: int
 
+    @property
+    def end(self) -> int:
+        """Where it ends."""
+        return self.start + len(self.text)
+
+    @property
+    def name(self) -> str:
+        """What it is as a name, without quotes."""
+        return self.text[1:-1].replace('""', '"') if self.kind == "quoted" else self.text
+
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
@@ -51,6 +61,14 @@ class Fragment:
     def span(self, start: int, end: int) -> Span:
         """A span given by offsets within the fragment."""
         return Span(self.text, self.start + start, self.start + end)
+
+    def at(self, first: Lexeme, last: Lexeme | None = None) -> Span:
+        """The span of a lexeme, or from one to another."""
+        return self.span(first.start, (last or first).end)
+
+    def refuse(self, lexeme: Lexeme, code: str, what: str, hint: str) -> NoReturn:
+        """Say what is wrong at a lexeme. Raises: ProgrammingError."""
+        raise ProgrammingError(code, what, hint=hint, span=self.at(lexeme))
 
     def whole(self) -> Span:
         """The span of the statement."""
@@ -107,6 +125,16 @@ def _split(text: str) -> tuple[list[Fragment], Fragment | None, int]:
         if len(opening) < 2:
             opening.append(match.group().lower())
     return fragments, Fragment(text, first, last) if first >= 0 else None, rest
+
+
+def blanked(text: str, start: int, end: int) -> str:
+    """A text with blanks instead of a part of it, so that positions stay.
+
+    >>> blanked("ab cd", 1, 4)
+    'a   d'
+    """
+    blank = "".join("\n" if char == "\n" else " " for char in text[start:end])
+    return text[:start] + blank + text[end:]
 
 
 def _holds_statements(opening: list[str]) -> bool:

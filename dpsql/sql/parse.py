@@ -19,7 +19,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
+from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.settings import SETTINGS, Taker, shown, taken_by
 from dpsql.sql.clauses import Clips, Cut, Options, take_clips, take_options
 from dpsql.sql.lexemes import MAX_NUMBER, Fragment, Lexeme, lex, split_statements
@@ -101,9 +101,9 @@ def parse(fragment: Fragment) -> Statement:
         case ["show", *_]:
             return _parse_show(fragment, lexemes)
         case ["describe" | "desc", *_] if len(lexemes) == 2:
-            return Statement("describe", fragment, words=(_name(lexemes[1]),))
+            return Statement("describe", fragment, words=(lexemes[1].name,))
         case ["describe" | "desc", "synthetic", "table"] if len(lexemes) == 4:
-            return Statement("describe", fragment, words=(_name(lexemes[3]), "synthetic"))
+            return Statement("describe", fragment, words=(lexemes[3].name, "synthetic"))
         case ["describe" | "desc", *_]:
             instead = "DESCRIBE and the name of one table; SHOW tables lists them"
             _refuse(fragment, lexemes, "DESCRIBE of anything but a table", instead)
@@ -140,7 +140,7 @@ def parse_select(fragment: Fragment) -> Statement:
             "E_STATEMENT",
             "a workload consists of plain SELECTs",
             hint="FOR (SELECT ...; SELECT ...)",
-            span=fragment.span(0, len(fragment.body)),
+            span=fragment.whole(),
         )
     return statement
 
@@ -183,78 +183,65 @@ def check_limits(fragment: Fragment) -> list[Lexeme]:
         elif word == ",":
             commas[-1] += 1
         if before == "," and word == ")":
-            raise ProgrammingError(
+            fragment.refuse(
+                lexeme,
                 "E_PARSE",
                 "something is missing before this",
-                hint="leave the comma out, or write what follows it",
-                span=_at(fragment, lexeme),
+                "leave the comma out, or write what follows it",
             )
         before = word
         if depth > MAX_DEPTH or unary > MAX_DEPTH:
-            raise ProgrammingError(
+            fragment.refuse(
+                lexeme,
                 "E_TOO_COMPLEX",
                 f"nested over {MAX_DEPTH} deep",
-                hint="leave parentheses and signs out",
-                span=_at(fragment, lexeme),
+                "leave parentheses and signs out",
             )
         if commas[-1] >= MAX_ITEMS:
-            raise ProgrammingError(
+            fragment.refuse(
+                lexeme,
                 "E_TOO_LARGE",
                 f"a list of over {MAX_ITEMS} items",
-                hint="use BETWEEN, or join a public table",
-                span=_at(fragment, lexeme),
+                "use BETWEEN, or join a public table",
             )
     if len(solid) > MAX_NODES:
         raise ProgrammingError("E_TOO_LARGE", f"the statement has over {MAX_NODES} tokens")
     return solid
 
 
-def _at(fragment: Fragment, lexeme: Lexeme) -> Span:
-    return fragment.span(lexeme.start, lexeme.start + len(lexeme.text))
-
-
 def _check_lexeme(fragment: Fragment, lexeme: Lexeme) -> None:
     if lexeme.kind == "number":
         text = lexeme.text.replace("_", "")
         if len(text) > MAX_NUMBER or not math.isfinite(float(text)):
-            raise ProgrammingError(
+            fragment.refuse(
+                lexeme,
                 "E_LITERAL",
                 f"a number of over {MAX_NUMBER} characters or not finite",
-                hint="write it shorter, for example 1e30",
-                span=_at(fragment, lexeme),
+                "write it shorter, for example 1e30",
             )
     elif lexeme.kind in ("string", "quoted") and len(lexeme.text) > MAX_STRING:
-        raise ProgrammingError(
-            "E_LITERAL",
-            f"a text of over {MAX_STRING} characters",
-            hint="write a shorter text",
-            span=_at(fragment, lexeme),
+        fragment.refuse(
+            lexeme, "E_LITERAL", f"a text of over {MAX_STRING} characters", "write a shorter text"
         )
     elif lexeme.kind == "open":
-        raise ProgrammingError(
+        fragment.refuse(
+            lexeme,
             "E_PARSE",
             "a quote or comment is not closed",
-            hint="a quote within a text is written twice",
-            span=_at(fragment, lexeme),
+            "a quote within a text is written twice",
         )
     elif lexeme.kind == "symbol" and lexeme.text in _REFUSED_SYMBOLS:
         what, instead = _REFUSED_SYMBOLS[lexeme.text]
-        raise ProgrammingError("E_PARSE", what, hint=instead, span=_at(fragment, lexeme))
+        fragment.refuse(lexeme, "E_PARSE", what, instead)
 
 
 def _refuse(fragment: Fragment, lexemes: list[Lexeme], what: str, instead: str) -> NoReturn:
-    first = lexemes[0]
     raise NotSupportedError(
         "E_STATEMENT",
         f"{printable(what)} is not supported",
         hint=f"what works: {instead}",
-        span=fragment.span(first.start, first.start + len(first.text)),
+        span=fragment.at(lexemes[0]),
     )
-
-
-def _name(lexeme: Lexeme) -> str:
-    text = lexeme.text
-    return text[1:-1].replace('""', '"') if lexeme.kind == "quoted" else text
 
 
 def _parse_set(fragment: Fragment, lexemes: list[Lexeme]) -> Statement:
@@ -267,12 +254,11 @@ def _parse_set(fragment: Fragment, lexemes: list[Lexeme]) -> Statement:
         rest = rest[1:]
     if not rest:
         raise ProgrammingError("E_SETTING", f"SET {name} to what?", hint="SET epsilon = 0.5")
-    end = rest[-1].start + len(rest[-1].text)
-    value = fragment.body[rest[0].start : end]
+    value = fragment.body[rest[0].start : rest[-1].end]
     if len(rest) == 1 and rest[0].kind in ("string", "quoted"):
         value = value[1:-1].replace(value[0] * 2, value[0])
     if SETTINGS[name].early:
-        SETTINGS[name].read(value, span=fragment.span(rest[0].start, end))
+        SETTINGS[name].read(value, span=fragment.at(rest[0], rest[-1]))
     return Statement("set", fragment, words=(name, value))
 
 
@@ -293,12 +279,7 @@ def _refuse_setting(fragment: Fragment, lexeme: Lexeme, known: Sequence[str]) ->
     elif name in taken_by(Taker.CREATE):
         hint = f"CREATE SYNTHETIC TABLE s FROM t OPTIONS ({name} = ...)"
         hint += f" or SET {SETTINGS[name].alike}" if SETTINGS[name].alike else ""
-    raise ProgrammingError(
-        "E_SETTING",
-        f"no such setting: {printable(lexeme.text)}",
-        hint=hint,
-        span=fragment.span(lexeme.start, lexeme.start + len(lexeme.text)),
-    )
+    fragment.refuse(lexeme, "E_SETTING", f"no such setting: {printable(lexeme.text)}", hint)
 
 
 def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = False) -> Statement:
@@ -364,13 +345,8 @@ def _parse_error(
     facts = (getattr(error, "errors", None) or [{}])[0]
     line, column = facts.get("line"), facts.get("col")
     if not line or not column:
-        last = lexemes[-1]
-        return ProgrammingError(
-            "E_PARSE",
-            "the statement cannot be parsed",
-            hint=FORM,
-            span=fragment.span(last.start, last.start + len(last.text)),
-        )
+        span = fragment.at(lexemes[-1])
+        return ProgrammingError("E_PARSE", "the statement cannot be parsed", hint=FORM, span=span)
     lines = fragment.body.split("\n")
     word = str(facts.get("highlight") or " ")
     end = sum(len(text) + 1 for text in lines[: line - 1]) + column

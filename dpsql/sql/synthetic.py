@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
+from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.settings import SETTINGS, Taker, taken_by
 from dpsql.sql.clauses import read_options
 from dpsql.sql.lexemes import Fragment, Lexeme, split_statements
@@ -57,7 +57,7 @@ def parse_create(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Creation:
     wrong = _first_wrong(words, ("create", "synthetic", "table", None, "from", None))
     if wrong is not None:
         _refuse(fragment, lexemes, wrong)
-    name, table = _name(lexemes[3]), _name(lexemes[5])
+    name, table = lexemes[3].name, lexemes[5].name
     place = 6
     options: tuple[tuple[str, str], ...] = ()
     workload: tuple[Fragment, ...] = ()
@@ -81,9 +81,7 @@ def parse_create(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Creation:
             _refuse(fragment, lexemes, place)
         place = end + 1
     if not workload and file is None:
-        raise ProgrammingError(
-            "E_PARSE", "the workload is missing", hint=_EXAMPLE, span=_last(fragment, lexemes)
-        )
+        fragment.refuse(lexemes[-1], "E_PARSE", "the workload is missing", _EXAMPLE)
     return Creation(name, table, workload, options, file, fragment.body)
 
 
@@ -106,7 +104,7 @@ def parse_materialize(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Material
             _malformed(fragment, lexemes, 6, f"ROWS = 10000, at most {MOST_ROWS}")
         rows = int(digits)
     path = lexemes[5].text[1:-1].replace("''", "'")
-    return Materialisation(_name(lexemes[3]), path, rows)
+    return Materialisation(lexemes[3].name, path, rows)
 
 
 def refuse_change(fragment: Fragment, lexemes: Sequence[Lexeme]) -> NoReturn:
@@ -123,7 +121,7 @@ def refuse_change(fragment: Fragment, lexemes: Sequence[Lexeme]) -> NoReturn:
         "E_STATEMENT",
         f"{words[0].upper()} is not supported: {why}",
         hint="MATERIALIZE SYNTHETIC TABLE s INTO 's.csv' writes rows that are yours to change",
-        span=fragment.span(lexemes[0].start, lexemes[0].start + len(lexemes[0].text)),
+        span=fragment.at(lexemes[0]),
     )
 
 
@@ -141,12 +139,7 @@ def _check_words(fragment: Fragment, lexemes: Sequence[Lexeme], options: dict[st
     for name in [name for name in taken_by(Taker.CREATE) if name in options]:
         if SETTINGS[name].kind.known:
             found = lexemes[texts.index(name) + 2]
-            span = fragment.span(found.start, found.start + len(found.text))
-            SETTINGS[name].read(options[name], span=span, error=ProgrammingError)
-
-
-def _last(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Span:
-    return fragment.span(lexemes[-1].start, lexemes[-1].start + len(lexemes[-1].text))
+            SETTINGS[name].read(options[name], span=fragment.at(found), error=ProgrammingError)
 
 
 def _file(fragment: Fragment, lexemes: Sequence[Lexeme], place: int) -> str:
@@ -173,20 +166,10 @@ def _closing(fragment: Fragment, lexemes: Sequence[Lexeme], opening: int) -> int
     _refuse(fragment, lexemes, opening)
 
 
-def _name(lexeme: Lexeme) -> str:
-    text = lexeme.text
-    return text[1:-1].replace('""', '"') if lexeme.kind == "quoted" else text
-
-
 def _refuse(fragment: Fragment, lexemes: Sequence[Lexeme], place: int) -> NoReturn:
     _malformed(fragment, lexemes, place, _EXAMPLE)
 
 
 def _malformed(fragment: Fragment, lexemes: Sequence[Lexeme], place: int, example: str) -> NoReturn:
     lexeme = lexemes[min(place, len(lexemes) - 1)]
-    raise ProgrammingError(
-        "E_PARSE",
-        f"not understood near {printable(lexeme.text)!r}",
-        hint=example,
-        span=fragment.span(lexeme.start, lexeme.start + len(lexeme.text)),
-    )
+    fragment.refuse(lexeme, "E_PARSE", f"not understood near {printable(lexeme.text)!r}", example)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dpsql.errors import DatabaseError, UsageError, printable
-from dpsql.ui.connect import LARGEST_EPSILON, WIDE, blaming_options
+from dpsql.ui.connect import LARGEST_EPSILON, WIDE, blaming_options, setting_option
 from dpsql.ui.tell import describe_error, tell
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ MOST_VALUES = 20
 @click.option("--table", metavar="NAME", help="This table alone.")
 @click.option("--values", is_flag=True, help="Name the values that are not declared.")
 @click.option("--dp", is_flag=True, help="A private estimate instead, which is paid for.")
-@click.option("-e", "--epsilon", metavar="E", help="Epsilon of the estimate.")
-@click.option("--analyst", metavar="NAME", help="Whose budget is charged, if any is declared.")
+@setting_option("epsilon", "Epsilon of the estimate.")
+@setting_option("analyst")
 def check(
     catalog: str,
     table: str | None,

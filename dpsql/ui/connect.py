@@ -25,16 +25,23 @@ LARGEST_EPSILON = Fraction(10**6)
 """What the limits of a catalog cannot exceed; the catalog's own are checked on connecting."""
 
 
+def setting_option(name: str, help: str = "") -> Callable[[C], C]:
+    """Give a command the option of a setting, with another line of help where it means another."""
+    line = SETTINGS[name].command_line
+    assert line is not None
+    return click.option(
+        *line.short, f"--{name}", name, metavar=line.metavar, help=help or line.help
+    )
+
+
 def with_settings(whole: bool) -> Callable[[C], C]:
     """Give a command the options of ``open_connection``, for a file as a whole or each request."""
 
     def decorate(command: C) -> C:
-        for name, setting in reversed(SETTINGS.items()):
-            line = setting.command_line
-            if line is not None:
-                told = line.whole if whole and line.whole else line.help
-                names = (*line.short, f"--{name}", name)
-                command = click.option(*names, metavar=line.metavar, help=told)(command)
+        for name, setting in reversed(SETTINGS.items()):  # click lists the last one first
+            if setting.command_line is not None:
+                told = setting.command_line.whole if whole else ""
+                command = setting_option(name, told)(command)
         return command
 
     return decorate

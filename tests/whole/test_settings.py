@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,12 @@ def test_no_other_module_lists_options() -> None:
 def test_what_python_takes_is_declared() -> None:
     keywords = [*inspect.signature(dpsql.connect).parameters][1:-1]
     assert tuple(keywords) == taken_by(Taker.CONNECT)
+
+
+def test_the_guide_names_every_option() -> None:
+    guide = "".join((ROOT / "docs" / f"{n}.md").read_text("utf-8") for n in ("guide", "synthetic"))
+    named = r"`(--|SET |OPTIONS\(.*)?{}\b"
+    assert [name for name in SETTINGS if not re.search(named.format(name), guide)] == []
 
 
 def test_defaults_are_shown_and_can_be_set_again(people: Connection) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from benchmarks import published
 from dpsql.algebra.operator import Operator
 from dpsql.plan import Workload, baselines
-from dpsql.plan.greedy import data_cube_error, greedy_hierarchy
+from dpsql.plan.greedy import greedy_hierarchy
 from dpsql.strategy.noise_law import Noise
 
 NAMES = ("Identity", "Workload", "H2", "HB", "Wavelet", "GreedyH", "DataCube")
@@ -25,7 +26,7 @@ def compare(workload: Workload, noise: Noise) -> dict[str, float]:
     one attribute; DataCube (Ding and others 2011) is one of marginals.
     """
     return {
-        name: baselines.published_rmse(error, workload.rows, noise)
+        name: published.published_rmse(error, workload.rows, noise)
         for name, error in _errors(workload, noise)
     }
 
@@ -34,8 +35,8 @@ def _errors(workload: Workload, noise: Noise) -> Iterator[tuple[str, float]]:
     yield "Identity", baselines.identity_error(workload, noise)
     yield "Workload", baselines.workload_error(workload, noise)
     for name, strategy, asked in _one_attribute(workload):
-        yield name, baselines.strategy_error(strategy, asked, noise)
-    cube = data_cube_error(workload, noise)
+        yield name, published.strategy_error(strategy, asked, noise)
+    cube = published.data_cube_error(workload, noise)
     if cube is not None and len(workload.attributes) > 1:
         yield "DataCube", cube
 
@@ -47,5 +48,5 @@ def _one_attribute(workload: Workload) -> Iterator[tuple[str, Operator, Operator
         return
     (asked,) = workload.products[0].factors.values()
     for name in ("H2", "HB", "Wavelet"):
-        yield name, baselines.STRATEGIES[name](sizes[0]), asked
+        yield name, published.STRATEGIES[name](sizes[0]), asked
     yield "GreedyH", greedy_hierarchy(asked.gram()), asked

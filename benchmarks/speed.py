@@ -17,11 +17,11 @@ from itertools import combinations
 
 import numpy as np
 
+from benchmarks.published import published_rmse
 from benchmarks.reference.symmetric_sums import plan_all_marginals
 from dpsql.algebra.blocks import AllRange, Prefix, WidthRanges
 from dpsql.algebra.kron import kron_apply
 from dpsql.algebra.operator import Array, Floats
-from dpsql.plan.baselines import published_rmse
 from dpsql.search import dual as convex
 from dpsql.search import opt0 as p_identity
 from dpsql.search.select import select

@@ -13,7 +13,6 @@ from functools import reduce
 
 import numpy as np
 
-from dpsql.algebra.kron import outer_sum
 from dpsql.algebra.operator import Array, Floats
 
 
@@ -38,11 +37,6 @@ def sub(x: Array) -> Array:
 def sup_inverse(x: Array) -> Array:
     """Return the array whose ``sup`` is x."""
     return _per_axis(x, 0, 1, -1)
-
-
-def sub_inverse(x: Array) -> Array:
-    """Return the array whose ``sub`` is x."""
-    return _per_axis(x, 1, 0, -1)
 
 
 def outer(pairs: Sequence[tuple[float, float]]) -> Floats:
@@ -71,35 +65,6 @@ def eigenvalues(u: Array, sizes: Sequence[int]) -> Floats:
 def coefficients(values: Array, sizes: Sequence[int]) -> Floats:
     """Return u such that G(u) has the given eigenvalues."""
     return np.asarray(sup_inverse(values) / merged_cells(sizes), dtype=np.float64)
-
-
-def multiply(u: Array, v: Array, sizes: Sequence[int]) -> Floats:
-    """Return w such that G(w) = G(u) G(v).
-
-    Source: HDMM, section 7, Theorem 7, without the 2^d x 2^d matrix.
-    """
-    return coefficients(eigenvalues(u, sizes) * eigenvalues(v, sizes), sizes)
-
-
-def pseudo_inverse(u: Array, sizes: Sequence[int]) -> Floats:
-    """Return w such that G(w) is the Moore-Penrose inverse of G(u).
-
-    Source: HDMM, section 7, Theorem 8, extended to singular G(u).
-    """
-    values = eigenvalues(u, sizes)
-    kept = np.abs(values) > 1e-12 * np.abs(values).max()
-    return coefficients(np.divide(1, values, out=np.zeros_like(values), where=kept), sizes)
-
-
-def eigenspace_traces(weights2: Array, grams: Array, sizes: Sequence[int]) -> Floats:
-    """Return tr(V P_c) per eigenspace, V = sum over j of w_j^2 times a product of factor Grams.
-
-    ``grams[j, i]`` holds (1'G 1, tr G) of the factor of product j on attribute i; any factors.
-    """
-    n = np.asarray(sizes, dtype=np.float64)
-    outside = np.asarray(grams[:, :, 0]) / n
-    shares = np.stack([outside, grams[:, :, 1] - outside], axis=2)
-    return outer_sum(weights2, [shares[:, i] for i in range(len(sizes))])
 
 
 def marginal_error(theta2: Array, traces: Array, sizes: Sequence[int]) -> float:

@@ -1,23 +1,20 @@
-"""Comparison strategies from the literature: what simpler mechanisms would have cost.
+"""What simpler mechanisms would have cost: plain noise on every answer, and noise on every cell.
 
 Errors are total squared errors of all workload rows at unit noise: the variance of each measured
-row is the squared L1 (Laplace) or L2 (Gaussian) sensitivity of the strategy. None of these
-strategies is used to answer queries.
+row is the squared L1 (Laplace) or L2 (Gaussian) sensitivity of what is measured.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from dpsql.algebra.blocks import Haar, Hierarchy, Identity
 from dpsql.algebra.kron import outer_sum
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.algebra.worst import worst_cell
-from dpsql.strategy.convention import unit_variance
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.layout import Layout
 from dpsql.workload.workload import Workload
@@ -140,57 +137,3 @@ def _kinds(workload: Workload, name: str, power: int) -> Floats:
     place = {key: row for row, key in enumerate(distinct)}
     table = np.vstack([norms, np.ones(norms.shape[1])])
     return np.asarray(table[[-1 if op is None else place[op.key] for op in used]])
-
-
-def strategy_error(strategy: Operator, workload: Operator, noise: Noise) -> float:
-    """Return the error of an explicit strategy of full column rank for one attribute."""
-    norm = strategy.l1 if law(noise).norm == 1 else strategy.l2sq
-    norm2 = law(noise).squared(float(norm))
-    return norm2 * float(np.trace(np.linalg.solve(strategy.gram(), workload.gram())))
-
-
-def published_rmse(error: float, rows: int, noise: Noise) -> float:
-    """Return the root mean squared error at epsilon 1 and delta 1e-6, as published tables do."""
-    return math.sqrt(unit_variance(noise, 1.0, 1e-6) * error / rows)
-
-
-def hierarchy(n: int) -> Operator:
-    """Return H2: a binary tree of intervals with its root.
-
-    Source: Hay et al., "Boosting the accuracy of differentially private histograms".
-    """
-    return Hierarchy(n, 2)
-
-
-def best_hierarchy(n: int) -> Operator:
-    """Return HB: a tree without its root whose branching suits all ranges of n cells.
-
-    Source: Qardaji, Yang, Li, "Understanding hierarchical methods", section 4.
-    """
-
-    def cost(b: int) -> float:
-        height = _height(n, b)
-        return (b - 1) * height**3 - 2 * (b + 1) * height**2 / 3
-
-    best = min(range(2, n + 1), key=cost, default=n)
-    return Identity(n) if best >= n else Hierarchy(n, best, root=False)
-
-
-def _height(n: int, branching: int) -> int:
-    """Return ceil(log_b n) in integers."""
-    height, reach = 0, 1
-    while reach < n:
-        height, reach = height + 1, reach * branching
-    return height
-
-
-STRATEGIES: dict[str, Callable[[int], Operator]] = {
-    "Identity": Identity,
-    "H2": hierarchy,
-    "HB": best_hierarchy,
-    "Wavelet": Haar,
-}
-"""Strategies of one attribute that depend on its size only, by their published names.
-
-Wavelet: Xiao, Wang, Gehrke, "Differential privacy via wavelet transforms".
-"""

@@ -1,23 +1,17 @@
-"""Greedy comparison strategies that adapt to the workload: GreedyH and DataCube."""
+"""GreedyH: a tree of intervals whose weights adapt to a workload."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product as cartesian
 
 import numpy as np
 
-from dpsql.algebra import marginals
-from dpsql.algebra.blocks import Dense, Identity, IdentityTotal, Total
+from dpsql.algebra.blocks import Dense
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.algebra.ranges import split_interval
-from dpsql.strategy.noise_law import Noise, law
-from dpsql.workload.workload import Workload
 
 SHARES = np.arange(1, 101) / 100
 """Weights GreedyH tries for the rows below a node; the node itself keeps the rest."""
-ATTRIBUTE_LIMIT = 18
-"""Most attributes for which arrays over all sets of attributes are formed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,65 +64,3 @@ def _subtree(V: Floats, lo: int, hi: int, depth: int) -> _Subtree:
     return _Subtree(
         [(lo, hi, 1 - p), *rows], t / shrink, kappa / shrink, float(costs[best]), whole / shrink**2
     )
-
-
-def data_cube_error(workload: Workload, noise: Noise) -> float | None:
-    """Return the error of DataCube for a union of marginals, None for any other workload.
-
-    A subset of the requested marginals is measured with equal noise. Starting from those that no
-    other one contains, the marginal is added that most lowers the predicted error when every
-    request is summed up from the smallest measured marginal containing it; the error returned is
-    that of least squares on the subset chosen.
-
-    Source: Ding, Winslett, Han, Li, "Differentially private data cubes", section 4, with the
-    total instead of the largest predicted error.
-    """
-    sizes = list(workload.domain.values())
-    requests = _requested_marginals(workload)
-    if requests is None or len(sizes) > ATTRIBUTE_LIMIT:
-        return None
-    chosen = _choose_marginals(requests, sizes)
-    theta2, u = np.zeros((2,) * len(sizes)), np.zeros((2,) * len(sizes))
-    for inside in chosen:
-        theta2[inside] = 1
-    for inside, weight2 in requests.items():
-        u[inside] = weight2
-    traces = marginals.eigenvalues(u, sizes) * marginals.dimensions(sizes)
-    norm2 = law(noise).squared(len(chosen))
-    return norm2 * marginals.marginal_error(theta2, traces, sizes)
-
-
-def _requested_marginals(workload: Workload) -> dict[tuple[int, ...], float] | None:
-    """Return the squared weight of every requested marginal; [I; 1'] factors request two."""
-    found: dict[tuple[int, ...], float] = {}
-    for product in workload.products:
-        options = []
-        for name in workload.attributes:
-            operator = product.factors.get(name)
-            kinds = {type(None): (0,), Total: (0,), Identity: (1,), IdentityTotal: (0, 1)}
-            if type(operator) not in kinds:
-                return None
-            options.append(kinds[type(operator)])
-        for inside in cartesian(*options):
-            found[inside] = found.get(inside, 0.0) + product.weight**2
-    return found
-
-
-def _choose_marginals(
-    requests: dict[tuple[int, ...], float], sizes: list[int]
-) -> list[tuple[int, ...]]:
-    sets = np.array(sorted(requests))
-    cells = np.prod(np.where(sets == 1, np.array(sizes, dtype=np.float64), 1.0), axis=1)
-    covers = (sets[:, None] >= sets[None]).all(axis=2)
-    measured = covers.sum(axis=0) == 1
-    source = np.where(covers, cells[:, None], np.inf)
-    best = source[measured].min(axis=0)
-    while not measured.all():
-        totals = np.minimum(best, source).sum(axis=1)
-        totals[measured] = np.inf
-        added, count = int(np.argmin(totals)), int(measured.sum())
-        if (count + 1) ** 2 * totals[added] >= count**2 * best.sum():
-            break
-        measured[added] = True
-        best = np.minimum(best, source[added])
-    return [tuple(inside) for inside in sets[measured].tolist()]

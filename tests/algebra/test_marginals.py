@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from dpsql.algebra import marginals
-from dpsql.algebra.blocks import IdentityTotal, Prefix
 from dpsql.algebra.operator import Array, Floats
 
 SIZES = (2, 3, 4)
@@ -61,8 +60,6 @@ def test_subset_sums(u: Floats, v: Floats) -> None:
         assert below[c] == pytest.approx(
             sum(u[m] for m in SETS if all(x >= y for x, y in zip(c, m, strict=True)))
         )
-    np.testing.assert_allclose(marginals.sup_inverse(above), u)
-    np.testing.assert_allclose(marginals.sub_inverse(below), u)
     assert np.vdot(above, v) == pytest.approx(np.vdot(u, marginals.sub(v)))
 
 
@@ -73,39 +70,6 @@ def test_eigenvalues_and_projectors(u: Floats) -> None:
         assert np.trace(projector(c)) == pytest.approx(sizes[c])
         total += values[c] * projector(c)
     np.testing.assert_allclose(total, gram(u), atol=1e-12)
-    np.testing.assert_allclose(marginals.coefficients(values, SIZES), u)
-
-
-def test_products(u: Floats, v: Floats) -> None:
-    both = marginals.multiply(u, v, SIZES)
-    np.testing.assert_allclose(gram(both), gram(u) @ gram(v), atol=1e-10)
-
-
-def test_inverse(u: Floats) -> None:
-    inverse = marginals.pseudo_inverse(u, SIZES)
-    np.testing.assert_allclose(gram(inverse) @ gram(u), np.eye(N), atol=1e-9)
-
-
-def test_pseudo_inverse_of_a_singular_gram() -> None:
-    u = np.zeros((2, 2, 2))
-    u[1, 0, 0], u[0, 1, 0] = 0.5, 2.0
-    expected = np.linalg.pinv(gram(u), rcond=1e-10)
-    np.testing.assert_allclose(gram(marginals.pseudo_inverse(u, SIZES)), expected, atol=1e-10)
-
-
-def test_error_of_any_product_workload(u: Floats) -> None:
-    factors = [[IdentityTotal(2), Prefix(3), Prefix(4)], [Prefix(2), Prefix(3), IdentityTotal(4)]]
-    weights2 = np.array([1.0, 2.5])
-    V = np.zeros((N, N))
-    grams = np.empty((2, 3, 2))
-    for j, row in enumerate(factors):
-        V += weights2[j] * reduce(kron, [f.gram() for f in row])
-        grams[j] = [(f.gram().sum(), f.frobenius2()) for f in row]
-    traces = marginals.eigenspace_traces(weights2, grams, SIZES)
-    for c in SETS:
-        assert traces[c] == pytest.approx(np.trace(V @ projector(c)))
-    error = marginals.marginal_error(u, traces, SIZES)
-    assert error == pytest.approx(np.trace(V @ np.linalg.inv(gram(u))))
 
 
 def test_unsupported_workloads_have_infinite_error() -> None:

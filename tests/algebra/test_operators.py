@@ -24,8 +24,9 @@ from dpsql.algebra.blocks import (
     simplify,
 )
 from dpsql.algebra.groups import EXPLICIT, Groups, grouped
-from dpsql.algebra.kron import Kron, contract, kron_apply
+from dpsql.algebra.kron import contract, kron_apply
 from dpsql.algebra.operator import Array, Operator, exact
+from tests.support.kron import Kron
 from tests.support.stack import Stack
 
 

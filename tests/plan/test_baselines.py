@@ -8,10 +8,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from benchmarks import published as literature
 from dpsql.algebra.blocks import AllRange, IdentityTotal, Permuted, Prefix, WidthRanges
 from dpsql.algebra.operator import Array, Operator
 from dpsql.plan import baselines
-from dpsql.plan.greedy import data_cube_error, greedy_hierarchy
+from dpsql.plan.greedy import greedy_hierarchy
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Product, Workload
 
@@ -60,9 +61,9 @@ def test_published_columns(noise: Noise) -> None:
             if column == "GreedyH":
                 strategy = greedy_hierarchy(workload.gram())
             else:
-                strategy = baselines.STRATEGIES[column](n)
-            error = baselines.strategy_error(strategy, workload, noise)
-            found = baselines.published_rmse(error, workload.rows, noise)
+                strategy = literature.STRATEGIES[column](n)
+            error = literature.strategy_error(strategy, workload, noise)
+            found = literature.published_rmse(error, workload.rows, noise)
             assert found == pytest.approx(value, abs=0.015), (name, n, column)
 
 
@@ -75,8 +76,8 @@ def test_greedy_hierarchy_has_unit_columns() -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 16])
 def test_tree_strategies_for_any_size(n: int) -> None:
-    for build in baselines.STRATEGIES.values():
-        error = baselines.strategy_error(build(n), Prefix(n), LAPLACE)
+    for build in literature.STRATEGIES.values():
+        error = literature.strategy_error(build(n), Prefix(n), LAPLACE)
         assert error >= n * (n + 1) / 2 if build(n).l1 == 1 else error > 0
 
 
@@ -136,12 +137,12 @@ def test_multidimensional_baselines() -> None:
     workload = Workload(domain, [dict.fromkeys(subset, "identity") for subset in subsets])
     published = {LAPLACE: (664.68, 494.06), GAUSSIAN: (91.59, 77.36)}
     for noise, values in published.items():
-        cube = data_cube_error(workload, noise)
+        cube = literature.data_cube_error(workload, noise)
         assert cube is not None
         for error, value in zip(
             (baselines.workload_error(workload, noise), cube), values, strict=True
         ):
-            found = baselines.published_rmse(error, workload.rows, noise)
+            found = literature.published_rmse(error, workload.rows, noise)
             assert found == pytest.approx(value, abs=0.01)
 
 
@@ -152,12 +153,12 @@ def test_data_cube_error_is_that_of_least_squares() -> None:
     W = explicit_rows(workload)
     full = explicit_rows(Workload(workload.domain, [{"a": "identity", "b": "identity"}]))
     error = np.trace(W.T @ W @ np.linalg.inv(full.T @ full))
-    assert data_cube_error(workload, LAPLACE) == pytest.approx(error)
-    assert data_cube_error(Workload({"a": 3}, [{"a": "prefix"}]), LAPLACE) is None
+    assert literature.data_cube_error(workload, LAPLACE) == pytest.approx(error)
+    assert literature.data_cube_error(Workload({"a": 3}, [{"a": "prefix"}]), LAPLACE) is None
 
 
 def test_rows_are_counted_with_duplicates() -> None:
     product = Product({"a": Prefix(3)})
     workload = Workload({"a": 3}, [product, product])
     assert baselines.workload_error(workload, GAUSSIAN) == 6 * 6
-    assert baselines.published_rmse(1.0, 4, LAPLACE) == pytest.approx(math.sqrt(0.5))
+    assert literature.published_rmse(1.0, 4, LAPLACE) == pytest.approx(math.sqrt(0.5))

@@ -16,7 +16,7 @@ from dpsql.pgm.project import project_monotone, project_orthant, project_simplex
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Request
 from dpsql.sql.compiled import Answer, Select
-from dpsql.sql.group import Groups
+from dpsql.sql.group import Grouping
 from dpsql.sql.query import Aggregate, Running
 from dpsql.workload.layout import Place
 from dpsql.workload.target import Readings
@@ -53,19 +53,19 @@ def project_answer(
     return _make_monotone(answer, aggregate.running, growing, values, variances)
 
 
-def _axes(answer: Answer, running: Running | None) -> list[tuple[Groups, Running | None]]:
+def _axes(answer: Answer, running: Running | None) -> list[tuple[Grouping, Running | None]]:
     """The axes of an answer; the hidden one of a ranked column, the last, runs by itself."""
     last = len(answer.axes) - (answer.rank is not None)
     return [(axis, running if k < last else None) for k, axis in enumerate(answer.axes)]
 
 
-def _rows(axis: Groups, running: Running | None) -> NDArray[np.bool_] | None:
+def _rows(axis: Grouping, running: Running | None) -> NDArray[np.bool_] | None:
     if axis.members is None or running is None:
         return axis.members
     return axis.running(running)
 
 
-def _shape(axis: Groups, running: Running | None) -> Shape:
+def _shape(axis: Grouping, running: Running | None) -> Shape:
     if axis.apart(running):
         return "apart"
     if axis.intervals(running) is not None:

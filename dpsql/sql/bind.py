@@ -15,6 +15,7 @@ from dpsql.sql.aggregates import Aggregates
 from dpsql.sql.clauses import Clips, Cut
 from dpsql.sql.conditions import condition, conjuncts
 from dpsql.sql.edges import check_edges
+from dpsql.sql.expressions import refuse_rows
 from dpsql.sql.keys import Keys
 from dpsql.sql.language import Locate, check_scalar, locate, refuse
 from dpsql.sql.lexemes import Fragment
@@ -100,12 +101,7 @@ def _bind(tree: exp.Select, scope: Scope) -> Query:
     aggregates = Aggregates(scope)
     shell = CellExpressions(tree, scope, keys, aggregates).shell()
     if not aggregates.found:
-        raise ProgrammingError(
-            "E_NO_AGGREGATE",
-            "rows cannot be returned, only aggregates",
-            hint="SELECT COUNT(*) FROM ..., with GROUP BY for one count per value",
-            span=scope.locate(tree.expressions[0]),
-        )
+        refuse_rows(tree.expressions[0], scope.locate)
     return Query(
         scope.table.name.casefold(),
         where,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpsql.catalog import Table
 from dpsql.sql.clauses import Truncation
-from dpsql.sql.group import Groups, repeat_keys
+from dpsql.sql.group import Grouping, repeat_keys
 from dpsql.sql.query import Outside, Query, Rank, Shell
 from dpsql.workload.term import Term, refuse_pattern
 
@@ -29,7 +29,7 @@ class Answer:
 
     branch: int
     aggregate: int
-    axes: tuple[Groups, ...]
+    axes: tuple[Grouping, ...]
     whole: tuple[Term, ...]
     apart: tuple[Term, ...] | None
     rank: Rank | None = None
@@ -57,7 +57,7 @@ class Answer:
 class Branch:
     """One grouping set: its axes in result order, and the keys that it leaves out."""
 
-    axes: tuple[Groups, ...]
+    axes: tuple[Grouping, ...]
     absent: frozenset[int]
 
     @property

@@ -124,7 +124,7 @@ ORDERED = 4
 
 
 @dataclass(frozen=True, slots=True)
-class CellClasses:
+class ValueClasses:
     """The cells of a column that a condition cannot tell apart.
 
     ``labels`` gives the class of every cell, ``values`` the values of the parts on every class.
@@ -134,7 +134,7 @@ class CellClasses:
     values: tuple[tuple[Any, ...], ...]
 
 
-def classify(columns: Sequence[Sequence[Any]], size: int) -> CellClasses:
+def classify(columns: Sequence[Sequence[Any]], size: int) -> ValueClasses:
     """Group cells by the values of several expressions on them; NULL is a value like others.
 
     >>> classify([[True, False, True], [1, 1, 1]], 3).labels.tolist()
@@ -144,10 +144,10 @@ def classify(columns: Sequence[Sequence[Any]], size: int) -> CellClasses:
     labels = np.empty(size, dtype=np.int64)
     for cell, values in enumerate(zip(*columns, strict=True)):
         labels[cell] = found.setdefault(tuple((type(v), v) for v in values), len(found))
-    return CellClasses(labels, tuple(tuple(value for _, value in key) for key in found))
+    return ValueClasses(labels, tuple(tuple(value for _, value in key) for key in found))
 
 
-def check_combinations(classes: Mapping[str, CellClasses], span: Span) -> None:
+def check_combinations(classes: Mapping[str, ValueClasses], span: Span) -> None:
     """Refuse a condition over too many combinations of values.
 
     Raises: ProgrammingError (E_TOO_LARGE).

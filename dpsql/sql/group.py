@@ -26,14 +26,14 @@ MAX_RANGES = 1_000_000
 """Most ranges of the cells of a column, which are rows of a result."""
 
 MAX_WIDE = 1 << 24
-"""Most numbers in an explicit matrix of ranges."""
+"""Most numbers in an explicit matrix of ranges: 128 MiB of them; beyond, they are kept implicit."""
 
 MAX_DENSE = 1 << 26
-"""Most members of groups that are written out one by one."""
+"""Most members of groups that are written out one by one: a truth value each, 64 MiB."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Groups:
+class Grouping:
     """The groups of one column: which keys it carries, their values, and who is in which group.
 
     ``labels`` has the group of every item of the column's source, -1 for none; where an item may
@@ -111,7 +111,7 @@ class Groups:
 
 def partition(
     column: str, keys: Sequence[int], values: Sequence[Sequence[Any]], kept: Members | None
-) -> Groups:
+) -> Grouping:
     """Group the items of a column by the values of its keys; items not ``kept`` are in no group.
 
     >>> partition("a", [0], [["x", "y", "x"]], None).labels.tolist()
@@ -122,16 +122,18 @@ def partition(
     for item, value in enumerate(zip(*values, strict=True)):
         if kept is None or kept[item]:
             labels[item] = groups.setdefault(value, len(groups))
-    return Groups(column, tuple(keys), tuple(groups), labels=labels)
+    return Grouping(column, tuple(keys), tuple(groups), labels=labels)
 
 
-def ranked(column: str, values: Sequence[Any], *, growing: bool) -> tuple[Groups, tuple[Any, ...]]:
+def ranked(
+    column: str, values: Sequence[Any], *, growing: bool
+) -> tuple[Grouping, tuple[Any, ...]]:
     """The axis of a ranked column and its values in order; NULLs are in no group."""
     distinct = sorted({v for v in values if v is not None})
     place = {value: k for k, value in enumerate(distinct)}
     labels = np.array([-1 if v is None else place[v] for v in values], dtype=np.int64)
     groups = tuple((v,) for v in distinct)
-    return Groups(column, (), groups, labels=labels, growing=growing), tuple(distinct)
+    return Grouping(column, (), groups, labels=labels, growing=growing), tuple(distinct)
 
 
 def check_dense(column: str, numbers: int) -> None:
@@ -147,7 +149,7 @@ def check_dense(column: str, numbers: int) -> None:
         )
 
 
-def nested(outer: Groups, inner: Groups) -> Groups:
+def nested(outer: Grouping, inner: Grouping) -> Grouping:
     """The groups of two axes of one column together: the outer ones, each cut by the inner ones.
 
     Raises: ProgrammingError (E_TOO_LARGE).
@@ -161,10 +163,10 @@ def nested(outer: Groups, inner: Groups) -> Groups:
     check_dense(inner.column, len(outer.groups) * inner.members.size)
     both = outer.members[:, None, :] & inner.members[None, :, :]
     groups = tuple((*one, *two) for one, two in itertools.product(outer.groups, inner.groups))
-    return Groups(outer.column, outer.keys, groups, both.reshape(len(groups), both.shape[2]))
+    return Grouping(outer.column, outer.keys, groups, both.reshape(len(groups), both.shape[2]))
 
 
-def ranges(column: Column, key: int, kept: Members | None) -> Groups:
+def ranges(column: Column, key: int, kept: Members | None) -> Grouping:
     """All ranges of the cells of a column; explicit where they are few enough numbers."""
     assert column.domain is not None
     n = column.domain.size
@@ -178,11 +180,11 @@ def ranges(column: Column, key: int, kept: Members | None) -> Groups:
     groups = tuple((range_name(column, lo, hi),) for lo, hi in pairs)
     whole = column.size == n and (kept is None or bool(kept.all()))
     if whole and len(pairs) * n > MAX_WIDE:
-        return Groups(column.name.casefold(), (key,), groups, None)
+        return Grouping(column.name.casefold(), (key,), groups, None)
     bounds = np.array(pairs).reshape(-1, 2)
     cells = np.arange(column.size)
     members = (bounds[:, :1] <= cells) & (cells <= bounds[:, 1:])
-    return Groups(column.name.casefold(), (key,), groups, members)
+    return Grouping(column.name.casefold(), (key,), groups, members)
 
 
 def range_name(column: Column, lo: int, hi: int) -> str:
@@ -197,7 +199,7 @@ def range_name(column: Column, lo: int, hi: int) -> str:
     return f"[{names[lo]}, {names[hi]}]"
 
 
-def repeat_keys(axes: Sequence[Groups], keys: int, rows: int) -> list[list[Any]]:
+def repeat_keys(axes: Sequence[Grouping], keys: int, rows: int) -> list[list[Any]]:
     """The values of every key in every result row; None where no axis carries the key."""
     columns: list[list[Any]] = [[None] * rows for _ in range(keys)]
     outer, inner = 1, rows
@@ -232,7 +234,7 @@ class Wide:
 
 
 def wide_rows(
-    axis: Groups,
+    axis: Grouping,
     running: Running | None,
     mask: NDArray[np.bool_] | None,
     numbers: NDArray[Any] | None,

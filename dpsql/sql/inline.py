@@ -21,7 +21,7 @@ from dpsql.sql.names import Names, find_alias
 from dpsql.sql.relations import Element, Field, Join, PrivateRows, column_of, renamed_fields
 
 MAX_SIZE = 20_000
-"""Most nodes of a SELECT after all names are replaced."""
+"""Most nodes of a SELECT after all names are replaced: they may double with every step."""
 
 _ROWS_ONLY = {
     "limit": ("E_LIMIT", "LIMIT on rows"),

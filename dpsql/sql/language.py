@@ -17,6 +17,7 @@ from dpsql.sql.lexemes import Fragment
 Locate = Callable[[exp.Expr], Span]
 """Says where in the text a part of a statement stands."""
 
+# The arguments that the parser may set: what is written there and not listed is refused.
 _BINARY = {"this", "expression"}
 _UNARY = {"this"}
 

@@ -15,8 +15,8 @@ from dpsql.catalog import Catalog, Table
 from dpsql.errors import ProgrammingError
 from dpsql.sql.compiled import Answer, Branch, Select, cell_kinds
 from dpsql.sql.conditions import (
-    CellClasses,
     Mask,
+    ValueClasses,
     check_combinations,
     classify,
     conditions_of,
@@ -25,7 +25,7 @@ from dpsql.sql.conditions import (
     join,
 )
 from dpsql.sql.evaluate import Evaluator, Operand, find_decided
-from dpsql.sql.group import Groups, all_ranges, nested, partition, ranges, ranked, wide_rows
+from dpsql.sql.group import Grouping, all_ranges, nested, partition, ranges, ranked, wide_rows
 from dpsql.sql.query import (
     Aggregate,
     Condition,
@@ -189,7 +189,7 @@ class _Products:
             mask = where.get(name)
             if keys[indices[0]].ranges:
                 axis = ranges(self.table.columns[name], indices[0], mask)
-                axes.append(Groups(name, axis.keys, () if empty else axis.groups, axis.explicit))
+                axes.append(Grouping(name, axis.keys, () if empty else axis.groups, axis.explicit))
                 continue
             values = [self.evaluator.values(source, keys[i])[1] for i in indices]
             kept = np.zeros(len(values[0]), dtype=np.bool_) if empty else mask
@@ -261,7 +261,7 @@ class _Products:
         names = list(dict.fromkeys(str(part.column) for part in parts))
         order = list(self.table.columns)
         names.sort(key=order.index)
-        classes: dict[str, CellClasses] = {}
+        classes: dict[str, ValueClasses] = {}
         for name in names:
             mine = [values[part][1] for part in parts if part.column == name]
             classes[name] = classify(mine, len(mine[0]))
@@ -308,22 +308,26 @@ class _Products:
 
     def terms(
         self,
-        axes: Sequence[Groups],
+        axes: Sequence[Grouping],
         aggregate: Aggregate,
         pieces: Sequence[_Piece],
-        hidden: Sequence[Groups],
+        hidden: Sequence[Grouping],
     ) -> tuple[Term, ...]:
         found = [self.term(axes, aggregate, piece, hidden) for piece in pieces]
         return gather(term for term in found if term is not None)
 
-    def ranked(self, rank: Rank) -> tuple[Groups, tuple[Any, ...]]:
+    def ranked(self, rank: Rank) -> tuple[Grouping, tuple[Any, ...]]:
         """The axis of a ranked column: its values in order; sums up to each unless for a mode."""
         name = str(rank.value.column)
         values = self.evaluator.values(self.source(name), rank.value)[1]
         return ranked(name, values, growing=rank.kind != "mode")
 
     def term(
-        self, axes: Sequence[Groups], aggregate: Aggregate, piece: _Piece, hidden: Sequence[Groups]
+        self,
+        axes: Sequence[Grouping],
+        aggregate: Aggregate,
+        piece: _Piece,
+        hidden: Sequence[Grouping],
     ) -> Term | None:
         """The product of one piece; None when no declared cell can add anything."""
         factors: dict[str, Operator] = {}

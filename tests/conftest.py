@@ -22,8 +22,18 @@ def _nothing_is_left_open() -> Iterator[None]:
     """Fail at the end when a connection to DuckDB outlives the test that opened it."""
     yield
     gc.collect()
-    left = [each for each in gc.get_objects() if isinstance(each, duckdb.DuckDBPyConnection)]
+    known = [each for each in gc.get_objects() if isinstance(each, duckdb.DuckDBPyConnection)]
+    left = [each for each in known if is_open(each)]
     assert left == [], "held by a module, a parameter or a fault kept with its traceback"
+
+
+def is_open(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether a connection still takes statements."""
+    try:
+        connection.execute("SELECT 1")
+    except duckdb.ConnectionException:
+        return False
+    return True
 
 
 @pytest.fixture(scope="session", autouse=True)

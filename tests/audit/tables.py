@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,6 +20,7 @@ from dpsql.privacy import exact
 from dpsql.privacy.vault.vault import open_vault
 from dpsql.workload.cells import Nodes
 from tests.audit.lower_bound import epsilon_lower_bound
+from tests.support.tables import write_tables
 
 Row = tuple[str | None, float | None, str | None]
 SALT = b"0123456789abcdef" * 2
@@ -74,15 +74,10 @@ FILTERED = "SELECT COUNT(*) FILTER (WHERE x < 4), COUNT(*) FROM t"
 
 def folder(place: Path, rows: Sequence[Row], by_unit: bool = False, catalog: str = CATALOG) -> Path:
     """Write a table and its catalog, and return the catalog's path."""
-    place.mkdir(parents=True)
-    with duckdb.connect() as database:
-        database.execute("CREATE TABLE t (who VARCHAR, x DOUBLE, g VARCHAR)")
-        if rows:
-            database.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
-        database.execute(f"COPY t TO '{place / 't.parquet'}' (FORMAT parquet)")
     unit = f'{{ column = "who", max_rows = {LIMIT} }}' if by_unit else '"row"'
-    (place / "c.toml").write_text(catalog.format(unit=unit, null="true"))
-    return place / "c.toml"
+    text = catalog.format(unit=unit, null="true")
+    write_tables(place, text, {"t": ("who VARCHAR, x DOUBLE, g VARCHAR", rows)}).close()
+    return place / "t.toml"
 
 
 def counts(catalog: Path) -> NDArray[np.int64]:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 import dpsql
 from dpsql.privacy import measure
 from dpsql.privacy.accounting import rho_for
+from tests.support.tables import write_tables
 
 Visit = tuple[str, int, str]
 Noted = list[tuple[NDArray[Any], Fraction]]
@@ -97,15 +98,11 @@ def visits(seed: int, persons: int = 7) -> list[Visit]:
 
 def ask(place: Path, rows: Sequence[Visit], noise: str) -> dict[str, Asked]:
     """The exact answers of all statements, and what was measured for them."""
-    place.mkdir(parents=True)
-    with duckdb.connect() as database:
-        table(database, rows)
-        database.execute(f"COPY t TO '{place / 't.parquet'}'")
-    (place / "c.toml").write_text(CATALOG)
+    write(place, rows).close()
     found = {}
     with (
         mock.patch.object(measure, "_add_noise") as add_noise,
-        dpsql.connect(place / "c.toml", epsilon=1) as connection,
+        dpsql.connect(place / "t.toml", epsilon=1) as connection,
     ):
         connection.set("fresh", "on")
         connection.set("delta", "1e-6" if noise == "gaussian" else "0")
@@ -122,11 +119,9 @@ def ask(place: Path, rows: Sequence[Visit], noise: str) -> dict[str, Asked]:
     return found
 
 
-def table(database: duckdb.DuckDBPyConnection, rows: Sequence[Visit]) -> None:
-    """Create the table in a database."""
-    database.execute("CREATE TABLE t (who VARCHAR, yr INTEGER, g VARCHAR)")
-    if rows:
-        database.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
+def write(place: Path, rows: Sequence[Visit]) -> duckdb.DuckDBPyConnection:
+    """Write the table; return a database with the same."""
+    return write_tables(place, CATALOG, {"t": ("who VARCHAR, yr INTEGER, g VARCHAR", rows)})
 
 
 def rounded(rows: Iterable[Sequence[Any]]) -> set[tuple[Any, ...]]:
@@ -138,8 +133,7 @@ def numbers(place: Path, seed: int = 1) -> None:
     """Every group counts its persons once, as DuckDB does; groups it does not have have none."""
     rows = visits(seed)
     found = ask(place / "numbers", rows, "laplace")
-    with duckdb.connect() as database:
-        table(database, rows)
+    with write(place / "known", rows) as database:
         kept = f"row_number() OVER (PARTITION BY who) <= {MOST}"
         database.execute(f"CREATE OR REPLACE TABLE t AS FROM t QUALIFY {kept}")
         for sql, asked in found.items():

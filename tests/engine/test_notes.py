@@ -8,12 +8,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,32 +26,11 @@ from dpsql.sql.parse import parse
 from dpsql.sql.products import Compiler
 from dpsql.ui.cli import run_command_line
 from dpsql.ui.session import Session
+from tests.support.tables import write_tables
+from tests.support.visits import CATALOG, TABLES
 
-CATALOG = """
-[budget]
-epsilon = 1000
-
-[table.visits]
-source = "visits.parquet"
-privacy_unit = { column = "patient_id", max_rows = 20 }
-
-[table.visits.column]
-ward = { type = "text", domain = ["A", "B"], other = true, null = true }
-severity = { type = "integer", domain = [1, 5] }
-kind = { type = "text", domain = ["x", "y"], other = true }
-day = { type = "date", domain = ["2024-01-01", "2024-12-31"], by = "day", null = true }
-cost = { type = "number", bounds = [0, 100] }
-score = { type = "number", bounds = [0, 10], null = true }
-
-[table.plain]
-source = "plain.parquet"
-privacy_unit = "row"
-
-[table.plain.column]
-ward = { type = "text", domain = ["A", "B"], other = true, null = true }
-"""
 STANDING = (
-    "visits: at most 20 rows of each patient_id count, none without one; rows with undeclared "
+    "visits: at most 4 rows of each patient_id count, none without one; rows with undeclared "
     "severity or day, or without kind or cost are left out"
 )
 NOWHERE = "severity = 9 holds for no declared value of severity (1 to 5): 0 by declaration"
@@ -61,16 +38,8 @@ NOWHERE = "severity = 9 holds for no declared value of severity (1 to 5): 0 by d
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Path:
-    with duckdb.connect() as database:
-        database.execute(
-            "COPY (SELECT i // 3 AS patient_id, 'A' AS ward, i % 7 AS severity, 'x' AS kind,"
-            " DATE '2024-01-01' AS day, 1.5 * i AS cost, i / 10 AS score FROM range(60) v(i))"
-            f" TO '{tmp_path / 'visits.parquet'}'"
-        )
-    shutil.copy(tmp_path / "visits.parquet", tmp_path / "plain.parquet")
-    path = tmp_path / "visits.toml"
-    path.write_text(CATALOG, encoding="utf-8")
-    return path
+    write_tables(tmp_path, CATALOG, TABLES).close()
+    return tmp_path / "t.toml"
 
 
 @pytest.fixture
@@ -100,7 +69,8 @@ def test_forecasts_and_descriptions_say_it(connection: Connection) -> None:
     sql = "SELECT kind, SUM(cost) FROM visits WHERE severity > 2 AND day IS NOT NULL GROUP BY kind"
     assert f"left out    {STANDING}" in connection.explain(sql).lines()
     (described,) = ask(connection, "DESCRIBE visits").notes
-    assert described == f"{STANDING} where these columns are mentioned"
+    everything = STANDING.replace("severity or day", "severity, age or day")
+    assert described == f"{everything} where these columns are mentioned"
     clip = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(clip = 'svt') SUM(cost) FROM visits"
     said = next(s for s in ask(connection, clip).standing)
     assert "or without" in said or "rows without" in said
@@ -187,8 +157,8 @@ def test_the_prompt_tells_what_stands_once(
     for sql in ("SELECT SUM(cost) FROM visits", "SELECT SUM(cost) + 1 FROM visits"):
         session.run_statement(sql)
         found.append(capsys.readouterr().err)
-    assert "note: visits: at most 20 rows of each patient_id count" in found[0]
-    assert "at most 20 rows" not in found[1]
+    assert "note: visits: at most 4 rows of each patient_id count" in found[0]
+    assert "at most 4 rows" not in found[1]
     for _ in range(2):
         session.run_statement("SELECT COUNT(*) FROM visits WHERE severity = 9")
         assert f"note: {NOWHERE}" in capsys.readouterr().err

@@ -7,9 +7,7 @@ no connection and no function of the package that analysts are given leads here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +15,9 @@ from numpy.typing import NDArray
 from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.domain import Values
 from dpsql.privacy.vault.encode import OUTSIDE
-from dpsql.privacy.vault.hardened import connect
-from dpsql.privacy.vault.load import load_rows
+from dpsql.privacy.vault.engine import Flags, StoredTable
 from dpsql.privacy.vault.rows import Rows
-from dpsql.privacy.vault.source import Source, family, open_source
-from dpsql.privacy.vault.vault import open_vault, sealed
-
-Flags = NDArray[np.bool_]
+from dpsql.privacy.vault.vault import find_engine, open_table, position, read_rows, sealed
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +70,8 @@ def inspect_source(table: Table) -> tuple[str, int, dict[str, str]]:
 
     Raises: DataUnavailable where it does not open, or where types do not fit the catalog.
     """
-    if not table.public:
-        open_vault(table, b"")
-    with connect() as connection:
-        source = open_source(connection, table.source, table.name)
-    families = {name: family(stored) or "nested" for name, stored in source.columns}
-    return source.kind, len(source.paths), families
+    stored = find_engine(table).open(table) if table.public else open_table(table)
+    return stored.kind, len(stored.paths), dict(stored.columns)
 
 
 def inspect_rows(table: Table) -> Figures:
@@ -89,27 +79,26 @@ def inspect_rows(table: Table) -> Figures:
 
     Raises: DataUnavailable; InternalError, with one constant text, when the rows cannot be read.
     """
-    kind, files, families = inspect_source(table)
-    return sealed(lambda: _count(table, kind, files, families))
+    stored = open_table(table)
+    return sealed(lambda: _count(table, stored))
 
 
-def _count(table: Table, kind: str, files: int, families: Mapping[str, str]) -> Figures:
-    with connect() as connection:
-        source = open_source(connection, table.source, table.name)
-        rows = load_rows(connection, source, _opened(table), "")
-        missing = {key: _missing(rows, key, each) for key, each in table.columns.items()}
-        wrong = {key: _undeclared(rows, key, each) for key, each in table.columns.items()}
-        columns = tuple(
-            ColumnFigures(
-                column.name,
-                families[source.columns[source.position(column.name)][0]],
-                int(missing[key].sum()),
-                int(wrong[key].sum()),
-                _values(connection, source, column, wrong[key]),
-                _remedy(column),
-            )
-            for key, column in table.columns.items()
+def _count(table: Table, stored: StoredTable) -> Figures:
+    rows = read_rows(stored, _opened(table), "")
+    missing = {key: _missing(rows, key, each) for key, each in table.columns.items()}
+    wrong = {key: _undeclared(rows, key, each) for key, each in table.columns.items()}
+    places = {key: position(table, stored, each.name) for key, each in table.columns.items()}
+    columns = tuple(
+        ColumnFigures(
+            column.name,
+            stored.columns[places[key]][1],
+            int(missing[key].sum()),
+            int(wrong[key].sum()),
+            _values(stored, stored.columns[places[key]][0], wrong[key]),
+            _remedy(column),
         )
+        for key, column in table.columns.items()
+    )
     outside = [missing[key] | wrong[key] for key in table.columns]
     owned = np.ones(rows.count, dtype=bool) if rows.owners is None else rows.owners.owned
     of_units, limit = _per_unit(rows, owned), table.unit.max_rows
@@ -118,8 +107,8 @@ def _count(table: Table, kind: str, files: int, families: Mapping[str, str]) -> 
         table=table.name,
         unit=table.unit.column,
         max_rows=limit,
-        kind=kind,
-        files=files,
+        kind=stored.kind,
+        files=len(stored.paths),
         rows=rows.count,
         unowned=int((~owned).sum()),
         units=int((of_units > 0).sum()),
@@ -167,18 +156,13 @@ def _remedy(column: Column) -> str:
     return "a wider domain would count them"
 
 
-def _values(
-    connection: Any, source: Source, column: Column, rows: Flags
-) -> tuple[tuple[str, int], ...]:
+def _values(stored: StoredTable, name: str, rows: Flags) -> tuple[tuple[str, int], ...]:
     """The values of a column in some rows, as text, with the number of rows of each."""
     if not rows.any():
         return ()
-    position = source.position(column.name)
-    listed = [f"TRY_CAST({source.column_sql(position)} AS VARCHAR) AS v"]
     found: Counter[str] = Counter()
     start = 0
-    for result in source.select(connection, listed, [position]):
-        texts = result.fetchnumpy()["v"]
+    for texts in stored.texts(name):
         found.update(map(str, texts[rows[start : start + len(texts)]]))
         start += len(texts)
     return tuple(found.most_common())

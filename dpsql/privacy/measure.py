@@ -38,7 +38,7 @@ from dpsql.privacy.ledger import Receipt
 from dpsql.privacy.noise import sampler
 from dpsql.privacy.opendp_noise import certified
 from dpsql.privacy.vault.rows import fits
-from dpsql.privacy.vault.vault import Vault, open_vault
+from dpsql.privacy.vault.vault import Vault, find_engine, open_vault
 from dpsql.strategy.base import Block
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import AnyResolution, Cells, Nodes, Resolution, Unions
@@ -125,7 +125,7 @@ class Vaults:
 
 def describe_source(path: str) -> list[tuple[str, str]]:
     """The column names and DuckDB types of a data file; never its values."""
-    from dpsql.privacy.vault.duckdb import describe_source as describe
+    from dpsql.privacy.vault.source import describe_source as describe
 
     return describe(path)
 
@@ -135,7 +135,7 @@ def refuse_unreadable(catalog: Catalog) -> None:
 
     From the types that Parquet files declare, never from a row. Raises: DataUnavailable (E_DATA).
     """
-    from dpsql.privacy.vault.readable import refuse_unreadable as refuse
+    from dpsql.privacy.vault.duckdb import refuse_unreadable as refuse
 
     refuse(catalog.tables.values())
 
@@ -145,11 +145,7 @@ def stored_name(table: Table) -> str:
 
     Raises: DataUnavailable.
     """
-    from dpsql.privacy.vault.hardened import connect
-    from dpsql.privacy.vault.source import open_source
-
-    with connect() as connection:
-        return open_source(connection, table.source, table.name).table
+    return find_engine(table).open(table).table
 
 
 def read_public(table: Table) -> dict[str, tuple[str, list[Any]]]:
@@ -158,7 +154,7 @@ def read_public(table: Table) -> dict[str, tuple[str, list[Any]]]:
     Raises: InternalError for any other table; ProgrammingError (E_TOO_LARGE) for too many rows;
     DataUnavailable.
     """
-    from dpsql.privacy.vault.public import read_public as read
+    from dpsql.privacy.vault.duckdb import read_public as read
 
     if not table.public:
         raise InternalError("E_INTERNAL", "only public tables can be read")

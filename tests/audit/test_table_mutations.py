@@ -22,18 +22,17 @@ from dpsql.engine import matrix
 from dpsql.plan.plan import Part
 from dpsql.privacy import exact, measure
 from dpsql.privacy.noise import SAMPLERS, discrete_laplace
-from dpsql.privacy.vault import encode, fetch, load
-from dpsql.privacy.vault import hardened as connect
+from dpsql.privacy.vault import duckdb as files
+from dpsql.privacy.vault import encode
 from dpsql.privacy.vault import rows as rows_of
 from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault import tally as nodes
-from dpsql.privacy.vault.duckdb import DuckDBVault
-from dpsql.privacy.vault.encode import Flags, Floats, Values64
-from dpsql.privacy.vault.fetch import Fetch
+from dpsql.privacy.vault.duckdb import Fetch
+from dpsql.privacy.vault.engine import Asked, Codes, Flags, Floats, Values64
 from dpsql.privacy.vault.rows import Digest, Queue
 from dpsql.privacy.vault.source import Source
 from dpsql.privacy.vault.tally import Chunk
-from dpsql.privacy.vault.vault import Codes
+from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload.cells import Nodes
 from tests.audit import tables
 from tests.privacy import additivity
@@ -78,12 +77,12 @@ def test_rows_of_a_unit_clipped_after_counting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unbounded(monkeypatch)
-    tally = DuckDBVault._tally
+    tally = TableVault._tally
 
-    def clipped(self: DuckDBVault, resolutions: Sequence[Any], units: bool) -> NDArray[np.int64]:
+    def clipped(self: TableVault, resolutions: Sequence[Any], units: bool) -> NDArray[np.int64]:
         return np.minimum(tally(self, resolutions, units), tables.LIMIT * 100)
 
-    monkeypatch.setattr(DuckDBVault, "_tally", clipped)
+    monkeypatch.setattr(TableVault, "_tally", clipped)
     caught(lambda: tables.units(tmp_path))
 
 
@@ -106,7 +105,7 @@ def test_nan_passes_the_clip_of_a_sum(tmp_path: Path, monkeypatch: pytest.Monkey
     def trusting(column: Column, values: Values64) -> Floats:
         return clip(column, replace(values, missing=np.zeros(len(values.missing), dtype=bool)))
 
-    monkeypatch.setattr(load, "clip", trusting)
+    monkeypatch.setattr(rows_of, "clip", trusting)
     caught(lambda: tables.sums(tmp_path))
 
 
@@ -124,14 +123,14 @@ def test_sums_clipped_after_adding_up(tmp_path: Path, monkeypatch: pytest.Monkey
 
         return nodes._axis(found, lambda rows: np.isnan(numbers[rows]).astype(np.uint32), steps)
 
-    count = DuckDBVault._tally
+    count = TableVault._tally
 
-    def clipped(self: DuckDBVault, *asked: Any) -> NDArray[np.int64]:
+    def clipped(self: TableVault, *asked: Any) -> NDArray[np.int64]:
         return np.asarray(np.clip(count(self, *asked), 0, 60 * tables.GRID**2))
 
-    monkeypatch.setattr(load, "clip", unclipped)
+    monkeypatch.setattr(rows_of, "clip", unclipped)
     monkeypatch.setattr(rows_of, "axis_of_measure", axis)
-    monkeypatch.setattr(DuckDBVault, "_tally", clipped)
+    monkeypatch.setattr(TableVault, "_tally", clipped)
     caught(lambda: tables.sums(tmp_path))
 
 
@@ -149,20 +148,20 @@ def test_infinity_is_moved_to_the_nearest_cell(
 
 def optimised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave DuckDB its optimiser, and statistics their word."""
-    monkeypatch.setattr(connect, "switch_off", lambda _: None)
-    monkeypatch.setattr(connect, "is_switched_off", lambda _: True)
+    monkeypatch.setattr(sources, "switch_off", lambda _: None)
+    monkeypatch.setattr(sources, "is_switched_off", lambda _: True)
     monkeypatch.setattr(sources, "PARQUET", "hive_partitioning = false")
 
 
 def fetched(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
     """Change the SQL that fetches doubles."""
-    fetch_column = fetch.fetch_column
+    fetch_column = files.fetch_column
 
-    def changed(column: Column, raw: str, stored: str, index: int) -> Fetch:
-        found = fetch_column(column, raw, stored, index)
+    def changed(asked: Asked, raw: str, stored: str, index: int) -> Fetch:
+        found = fetch_column(asked, raw, stored, index)
         return replace(found, value=sql.format(raw)) if stored == "DOUBLE" else found
 
-    monkeypatch.setattr(load, "fetch_column", changed)
+    monkeypatch.setattr(files, "fetch_column", changed)
 
 
 def test_ranges_decided_in_sql_with_statistics(

@@ -104,7 +104,7 @@ def test_a_fault_about_a_whole_script_is_at_the_script(adult: Connection) -> Non
 @pytest.mark.parametrize(
     ("target", "entries", "outcome"),
     [
-        ("dpsql.privacy.vault.duckdb.DuckDBVault.load", 0, "nothing was charged"),
+        ("dpsql.privacy.vault.vault.TableVault.load", 0, "nothing was charged"),
         ("dpsql.privacy.ledger.debit_entry", 0, "a charge already made stays"),
         ("dpsql.privacy.measure.check_cost", 1, "the charge stands"),
     ],

@@ -13,7 +13,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import inspect
-from dpsql.privacy.vault.duckdb import DuckDBVault
+from dpsql.privacy.vault.vault import TableVault
 from tests.hostile.conftest import own_copy
 from tests.support.seam import zero_noise
 from tests.support.world import ROWS, refusal, watching
@@ -87,10 +87,10 @@ def test_rows_without_an_owner_and_owners_with_very_many(world: Path) -> None:
 def test_more_rows_than_any_bound(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """B151: wrap-around is no error."""
 
-    def huge(self: DuckDBVault, resolutions: list[Any], units: bool = False) -> Any:
+    def huge(self: TableVault, resolutions: list[Any], units: bool = False) -> Any:
         return np.full(tuple(each.size for each in resolutions), 2**62, dtype=np.int64)
 
-    monkeypatch.setattr(DuckDBVault, "tally", huge)
+    monkeypatch.setattr(TableVault, "tally", huge)
     with dpsql.connect(world, epsilon=1) as connection:
         for sql in (
             "SELECT COUNT(*) FROM adult",

@@ -27,10 +27,11 @@ import pyarrow.parquet as pq
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
 from dpsql.privacy.vault import source as sources
-from dpsql.privacy.vault.hardened import connect
-from dpsql.privacy.vault.load import load_rows
-from dpsql.privacy.vault.rows import Rows, tally, view
-from dpsql.privacy.vault.vault import Counts
+from dpsql.privacy.vault.duckdb import FileTable, fetch_rows
+from dpsql.privacy.vault.engine import Counts
+from dpsql.privacy.vault.rows import Digest, Rows, line_up, load_rows, tally, view
+from dpsql.privacy.vault.source import connect
+from dpsql.privacy.vault.vault import ask_all
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of
 
 SALT = "00112233445566778899aabbccddeeff"
@@ -325,7 +326,9 @@ class Reader:
             if kind == "duckdb":
                 cursor.execute(f"ATTACH '{paths[0]}' AS source (READ_ONLY)")
             source = sources.read_schema(cursor, table.source, kind, paths, table.name)
-            rows = load_rows(cursor, source, table, SALT)
+            batches = fetch_rows(cursor, source, *ask_all(FileTable(source, table.name), table))
+            rows = load_rows(batches, table)
+            rows = replace(rows, queue=line_up(rows, table, Digest(cursor, SALT)))
             if kind == "duckdb":
                 cursor.execute("DETACH source")
         return _tallies(rows, table)

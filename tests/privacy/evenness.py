@@ -11,8 +11,8 @@ import numpy as np
 
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Periods
-from dpsql.privacy.vault.hardened import connect
 from dpsql.privacy.vault.rows import Digest, Rows, line_up, number_texts
+from dpsql.privacy.vault.source import connect
 
 SALTS = 200
 PEOPLE = 80

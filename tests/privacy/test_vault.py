@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
+from unittest import mock
 
 import duckdb
 import numpy as np
@@ -16,7 +17,9 @@ import pytest
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
 from dpsql.errors import ProgrammingError
-from dpsql.privacy.vault.vault import Classes, Counts, open_vault
+from dpsql.privacy.vault import source as sources
+from dpsql.privacy.vault.engine import Classes, Counts
+from dpsql.privacy.vault.vault import open_vault
 
 SALT = b"0123456789abcdef"
 DAY = dt.date(2024, 1, 1)
@@ -195,7 +198,8 @@ def full(table: Table, names: list[str]) -> list[Classes]:
 
 
 def count(table: Table, names: list[str], threads: int | None = None, salt: bytes = SALT) -> Counts:
-    return open_vault(table, salt, threads).count(names, full(table, names))
+    with mock.patch.dict(sources.CONFIG, {} if threads is None else {"threads": threads}):
+        return open_vault(table, salt).count(names, full(table, names))
 
 
 def expected(table: Table, names: list[str], rows: list[Row]) -> Counts:

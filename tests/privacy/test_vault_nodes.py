@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import duckdb
 import numpy as np
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Values
 from dpsql.errors import ProgrammingError
+from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.tally import to_grid
 from dpsql.privacy.vault.vault import Vault, open_vault
 from dpsql.workload.cells import Cells, Nodes, Resolution, block_unit, cells_of, grid_for
@@ -133,7 +135,8 @@ def tally(
     unit: Unit | None = None,
 ) -> Integers:
     table = Table("t", str(path), unit or Unit(), {each.name: each for each in columns})
-    return open_vault(table, SALT, threads).tally(resolutions, units)
+    with mock.patch.dict(sources.CONFIG, {} if threads is None else {"threads": threads}):
+        return open_vault(table, SALT).tally(resolutions, units)
 
 
 def number(text: str) -> float | None:

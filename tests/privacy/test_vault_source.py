@@ -20,11 +20,10 @@ from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values, count_periods
 from dpsql.dbapi.connection import draft_catalog
 from dpsql.errors import DataUnavailable, InternalError
-from dpsql.privacy.vault.duckdb import DuckDBVault, describe_source
-from dpsql.privacy.vault.hardened import connect, is_switched_off
-from dpsql.privacy.vault.readable import refuse_unreadable
-from dpsql.privacy.vault.source import open_source
-from dpsql.privacy.vault.vault import Counts, open_vault, sealed
+from dpsql.privacy.vault.duckdb import refuse_unreadable
+from dpsql.privacy.vault.engine import Counts
+from dpsql.privacy.vault.source import connect, describe_source, is_switched_off, open_source
+from dpsql.privacy.vault.vault import TableVault, open_vault, sealed
 
 SALT = b"0123456789abcdef"
 AGE = Column("age", "integer", IntegerRange(17, 19), null=True)
@@ -328,8 +327,8 @@ def test_types_never_quote_values(tmp_path: Path) -> None:
         assert error.code == "E_POLICY"
         assert "Example" not in f"{error} {error.hint}"
     whole = open_vault(table_of(path, AGE), SALT)
-    assert isinstance(whole, DuckDBVault)
-    assert "Example" not in repr(whole._source)
+    assert isinstance(whole, TableVault)
+    assert "Example" not in repr(whole._stored)
 
 
 @pytest.mark.parametrize("dictionary", [True, False])

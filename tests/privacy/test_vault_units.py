@@ -6,6 +6,7 @@ import math
 import random
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import duckdb
 import numpy as np
@@ -13,7 +14,9 @@ import pytest
 
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange, Values
-from dpsql.privacy.vault.vault import Counts, open_vault
+from dpsql.privacy.vault import source as sources
+from dpsql.privacy.vault.engine import Counts
+from dpsql.privacy.vault.vault import open_vault
 from tests.privacy.evenness import even_choice
 
 SALT = b"0123456789abcdef"
@@ -36,7 +39,8 @@ def write(path: Path, rows: list[Row], unit_type: str = "VARCHAR") -> Path:
 
 def count(path: Path, c: int, salt: bytes = SALT, threads: int | None = None) -> Counts:
     table = Table("t", str(path), Unit("who", c), COLUMNS)
-    return open_vault(table, salt, threads).count(["x", "y"], [np.arange(5), np.arange(3)])
+    with mock.patch.dict(sources.CONFIG, {} if threads is None else {"threads": threads}):
+        return open_vault(table, salt).count(["x", "y"], [np.arange(5), np.arange(3)])
 
 
 def people(seed: int, n: int) -> list[Row]:

@@ -19,7 +19,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.privacy.vault.duckdb import DuckDBVault
+from dpsql.privacy.vault.vault import TableVault
 
 ROOT = Path(__file__).parents[2]
 BOOK: dict[str, Any] = json.loads((ROOT / "tests" / "bad_inputs.json").read_text("utf-8"))
@@ -136,24 +136,24 @@ class Watch:
 def watching() -> Iterator[Watch]:
     """Count every touch of the data while the vaults go on working."""
     watch = Watch()
-    init, load, tally = DuckDBVault.__init__, DuckDBVault.load, DuckDBVault.tally
+    init, load, tally = TableVault.__init__, TableVault.load, TableVault.tally
 
-    def opened(self: DuckDBVault, *arguments: Any, **options: Any) -> None:
+    def opened(self: TableVault, *arguments: Any, **options: Any) -> None:
         watch.opened += 1
         init(self, *arguments, **options)
 
-    def loaded(self: DuckDBVault) -> None:
+    def loaded(self: TableVault) -> None:
         watch.loaded += 1
         load(self)
 
-    def tallied(self: DuckDBVault, resolutions: Any, units: bool = False) -> Any:
+    def tallied(self: TableVault, resolutions: Any, units: bool = False) -> Any:
         watch.counted.append(tuple(name for each in resolutions for name in each.columns))
         return tally(self, resolutions, units)
 
     with (
-        mock.patch.object(DuckDBVault, "__init__", opened),
-        mock.patch.object(DuckDBVault, "load", loaded),
-        mock.patch.object(DuckDBVault, "tally", tallied),
+        mock.patch.object(TableVault, "__init__", opened),
+        mock.patch.object(TableVault, "load", loaded),
+        mock.patch.object(TableVault, "tally", tallied),
     ):
         yield watch
 

@@ -46,10 +46,6 @@ CIRCLES = {
         *("dpsql.dbapi.connection", "dpsql.dbapi.cursor", "dpsql.dbapi.show"),
     },
     "Catalog.load is the reader of catalogs": {"dpsql.catalog.catalog", "dpsql.catalog.read"},
-    "open_vault finds the engine, which is a vault": {
-        *("dpsql.privacy.vault.vault", "dpsql.privacy.vault.tally", "dpsql.privacy.vault.duckdb"),
-        *("dpsql.privacy.vault.encode", "dpsql.privacy.vault.load", "dpsql.privacy.vault.rows"),
-    },
 }
 """Modules that import each other, lazily or for types, by the reason why."""
 

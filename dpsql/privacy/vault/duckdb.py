@@ -1,160 +1,393 @@
-"""The default vault: DuckDB fetches the rows once, numpy encodes and counts them."""
+"""The engine of files: DuckDB fetches Parquet, CSV and database files, and decides nothing.
+
+A column arrives as whole numbers with two sentinels, or as doubles whose NaN is "missing". The SQL
+is one total expression of one row each, and has no WHERE. It holds quoted identifiers and indices
+only, never text of a query. Nothing in it can raise for any value: conversions are tried, and what
+cannot be converted is ``UNKNOWN``.
+"""
 
 from __future__ import annotations
 
-import copy
-import hashlib
-from collections.abc import Collection, Sequence
-from pathlib import Path
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
 
 from dpsql.catalog.catalog import Table
-from dpsql.errors import ProgrammingError
-from dpsql.privacy.vault.encode import Flags
-from dpsql.privacy.vault.hardened import connect
-from dpsql.privacy.vault.load import load_rows
-from dpsql.privacy.vault.readable import check_readable
-from dpsql.privacy.vault.rows import Rows, fits, tally, view
-from dpsql.privacy.vault.source import ACCEPTED, Source, family, open_source, unavailable
-from dpsql.privacy.vault.vault import Classes, Counts, sealed
-from dpsql.workload.cells import AnyResolution, cells_of
+from dpsql.errors import Error, InternalError, ProgrammingError
+from dpsql.privacy.vault.engine import (
+    VERSION,
+    Asked,
+    Batch,
+    Counts,
+    Floats,
+    Values64,
+    find,
+    unavailable,
+)
+from dpsql.privacy.vault.source import (
+    SHORT,
+    Source,
+    connect,
+    create_enum,
+    family,
+    is_parquet,
+    open_source,
+    stored_types,
+)
 
-MOST_VIEWS = 16
-"""Views that are remembered, one byte per row each."""
+VECTORS = 32
+"""How many vectors of 2,048 rows are fetched at once."""
+MISSING = -(1 << 63)
+UNKNOWN = MISSING + 1
+"""A value that is no number, no date or no listed text. Declared numbers are far from both."""
+NOT_FOUND = 2
+"""The state of a text that is no number."""
+FIRST_DAY = "DATE '1970-01-01'"
+DAY = 86_400
+MOST_ROWS = 100_000
+"""Rows that a public table may have."""
+CSV_TYPES = {"integer": "BIGINT", "number": "DOUBLE", "date": "DATE", "boolean": "BOOLEAN"}
 
 
-class DuckDBVault:
-    """A table in Parquet, CSV or DuckDB files; see :class:`dpsql.privacy.vault.vault.Vault`.
+# DuckDB has no way to fetch timestamps in milliseconds, times of day and decimals of any length as
+# they are stored, so a value beyond what it can hold would make every statement fail. What is
+# stored in such a way is a fact of the schema: it is refused before anything can be asked.
+RISKY = (
+    "converted_type = 'TIMESTAMP_MILLIS' OR contains(logical_type, 'MILLIS=M') "
+    "OR duckdb_type LIKE 'TIME%' AND duckdb_type NOT LIKE 'TIMESTAMP%' "
+    "OR converted_type = 'DECIMAL' AND type = 'BYTE_ARRAY'"
+)
+SCHEMA = f"SELECT name, COALESCE(num_children, 0), COALESCE({RISKY}, FALSE) FROM parquet_schema(?)"
 
-    Guarantee: rows outside the declared view are dropped, then each unit keeps at most
-    ``max_rows`` rows, chosen by a salted hash of the unit's own rows alone. What a row is, is a
-    function of that row: see :mod:`dpsql.privacy.vault.encode`.
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """How one column is fetched.
+
+    ``value`` gives whole numbers (days, if ``per_day`` is 1, cells of ``texts``, 0 and 1) or
+    doubles. ``state`` is needed beside doubles that come from text: 0 where there is a number, 1
+    where the text is missing, 2 where it is no number. ``texts`` become the ENUM type ``e<i>``.
     """
 
-    def __init__(self, table: Table, salt: bytes, threads: int | None = None) -> None:
-        self._table = table
-        self._salt = salt.hex()
-        self._threads = threads
-        self._columns = frozenset(table.columns)
-        self._rows: Rows | None = None
-        self._views: dict[frozenset[str], Flags] = {}
-        with connect(threads) as connection:
-            self._source = open_source(connection, table.source, table.name)
-            self._check_columns()
-            check_readable(connection, self._source, table)
-        self._data_version = self._fingerprint()
+    value: str
+    whole: bool
+    state: str | None = None
+    texts: tuple[str, ...] = ()
+    per_day: int = 1
+
+    def read(self, fetched: npt.NDArray[Any], state: npt.NDArray[Any] | None) -> Values64:
+        """Return what was fetched, with flags instead of sentinels."""
+        if self.whole:
+            return read_whole(fetched.astype(np.int64, copy=False), self.per_day)
+        return read_number(fetched.astype(np.float64, copy=False), state)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitIdentity:
+    """How the privacy unit of a row is fetched: its value, and whether there is one.
+
+    ``dtype`` is float64 for doubles, int64 for whole numbers and instants, object for text.
+    """
+
+    value: str
+    known: str
+    dtype: type
+
+
+class FileEngine:
+    """Opens Parquet, CSV and DuckDB files."""
+
+    version = VERSION
+
+    def open(self, table: Table) -> FileTable:
+        """Find the files of a table and read their schema.
+
+        A table with a declared column, or a privacy unit, that can make it unreadable is refused.
+        Raises: DataUnavailable (E_DATA).
+        """
+        with connect() as connection:
+            source = open_source(connection, table.source, table.name)
+            if source.kind == "parquet":
+                _refuse(_risky(connection, source), source, table)
+        return FileTable(source, table.name)
+
+
+FILES = FileEngine()
+
+
+@dataclass(frozen=True, slots=True)
+class FileTable:
+    """The rows of one table in files; see :class:`dpsql.privacy.vault.engine.StoredTable`."""
+
+    source: Source
+    name: str
 
     @property
-    def sources(self) -> tuple[str, ...]:
-        """The paths of the files that hold the rows."""
-        return self._source.paths
+    def kind(self) -> str:
+        return self.source.kind
 
     @property
-    def data_version(self) -> str:
-        return self._data_version
+    def paths(self) -> tuple[str, ...]:
+        return self.source.paths
 
-    def check(self) -> None:
-        if self._fingerprint() != self._data_version:
-            problem = "the data have changed since they were opened"
-            unavailable(self._table.name, self._table.source, problem, "connect again")
+    @property
+    def table(self) -> str:
+        return self.source.table
 
-    def load(self) -> None:
-        if self._rows is None:
-            sealed(self._load)
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        return tuple((name, family(stored)) for name, stored in self.source.columns)
 
-    def count(self, attributes: Sequence[str], classes: Sequence[Classes]) -> Counts:
-        if len(set(map(str.casefold, attributes))) != len(attributes):
-            raise ProgrammingError("E_WORKLOAD", "an attribute was asked for twice")
-        return self.tally([cells_of(a, c) for a, c in zip(attributes, classes, strict=True)])
+    @property
+    def untyped(self) -> bool:
+        return self.source.kind == "csv"
 
-    def tally(self, resolutions: Sequence[AnyResolution], units: bool = False) -> Counts:
-        if not fits(resolutions, self._table, units):
-            raise ProgrammingError("E_WORKLOAD", "cells or nodes do not fit the table")
-        self.load()
-        return sealed(lambda: self._tally(resolutions, units))
+    def fingerprint(self) -> str:
+        return self.source.fingerprint()
 
-    def within(self, columns: Collection[str]) -> DuckDBVault:
-        self.load()
-        narrower = copy.copy(self)  # the rows and the views worked out so far are shared
-        narrower._columns = frozenset(name.casefold() for name in columns)
-        if not narrower._columns <= self._table.columns.keys():
-            raise ProgrammingError("E_WORKLOAD", "the view is of columns that the table lacks")
-        return narrower
+    def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
+        with connect() as connection:
+            self._reopen(connection)
+            yield from fetch_rows(connection, self.source, asked, unit)
 
-    def close(self) -> None:
-        self._rows = None
-        self._views.clear()
+    def texts(self, column: str) -> Iterator[npt.NDArray[np.object_]]:
+        with connect() as connection:
+            self._reopen(connection)
+            place = _position(self.source, column)
+            listed = [f"TRY_CAST({self.source.column_sql(place)} AS VARCHAR) AS v"]
+            for result in self.source.select(connection, listed, [place]):
+                yield np.ma.asarray(result.fetchnumpy()["v"])
 
-    def _tally(self, resolutions: Sequence[AnyResolution], units: bool) -> Counts:
-        assert self._rows is not None
-        kept = self._view(self._columns)
-        return tally(self._rows, kept, self._table, resolutions, units)
+    def _reopen(self, connection: duckdb.DuckDBPyConnection) -> None:
+        if open_source(connection, self.source.declared, self.name) != self.source:
+            raise ValueError("the files are no longer those that were opened")
 
-    def _view(self, columns: frozenset[str]) -> Flags:
-        """Return which rows are in the declared view of some columns, worked out once."""
-        assert self._rows is not None
-        if columns not in self._views:
-            if len(self._views) >= MOST_VIEWS:
-                del self._views[next(iter(self._views))]
-            self._views[columns] = view(self._rows, self._table, columns)
-        return self._views[columns]
 
-    def _fingerprint(self) -> str:
+def fetch_rows(
+    connection: duckdb.DuckDBPyConnection, source: Source, asked: Sequence[Asked], unit: str | None
+) -> Iterator[Batch]:
+    """Yield all rows of open files; see :class:`dpsql.privacy.vault.engine.StoredTable`."""
+    places = [_position(source, each.column) for each in asked]
+    fetches = [
+        fetch_column(each, source.column_sql(place), source.columns[place][1], i)
+        for i, (each, place) in enumerate(zip(asked, places, strict=True))
+    ]
+    for i, fetch in enumerate(fetches):
+        if fetch.texts:
+            create_enum(connection, f"e{i}", fetch.texts)
+    owner = None if unit is None else _position(source, unit)
+    identity = None if owner is None else _identity(source, owner)
+    wanted = tuple(dict.fromkeys([*places, *([] if owner is None else [owner])]))
+    for result in source.select(connection, _listed(fetches, identity), wanted, owner):
+        for chunk in _chunks(result):
+            yield _batch(fetches, identity, chunk)
+
+
+def _listed(fetches: Sequence[Fetch], identity: UnitIdentity | None) -> list[str]:
+    """The expressions v0, s0, v1, ... of values and states, then u and o of the unit."""
+    listed = [f"{each.value} AS v{i}" for i, each in enumerate(fetches)]
+    listed += [f"{each.state} AS s{i}" for i, each in enumerate(fetches) if each.state]
+    if identity is not None:
+        listed += [f"{identity.value} AS u", f"{identity.known} AS o"]
+    return listed or ["0 AS v"]
+
+
+def _chunks(result: duckdb.DuckDBPyConnection) -> Iterator[Mapping[str, npt.NDArray[Any]]]:
+    """Yield the rows of a result, a few at a time; the last chunk has none."""
+    while True:
+        chunk = result.fetch_df_chunk(VECTORS)
+        yield {str(name): chunk[name].to_numpy() for name in chunk.columns}
+        if chunk.empty:
+            return
+
+
+def _batch(
+    fetches: Sequence[Fetch], identity: UnitIdentity | None, chunk: Mapping[str, npt.NDArray[Any]]
+) -> Batch:
+    rows = len(next(iter(chunk.values())))
+    columns = [each.read(chunk[f"v{i}"], chunk.get(f"s{i}")) for i, each in enumerate(fetches)]
+    if identity is None:
+        return Batch(rows, columns)
+    return Batch(rows, columns, chunk["u"].astype(identity.dtype), chunk["o"].astype(np.bool_))
+
+
+def read_whole(fetched: Counts, per_day: int = 1) -> Values64:
+    """Read whole numbers with sentinels; instants become days.
+
+    >>> read_whole(np.array([86_400, -1, MISSING, UNKNOWN]), 86_400).numbers[:2].tolist()
+    [1, -1]
+    """
+    missing, unknown = fetched == MISSING, fetched == UNKNOWN
+    return Values64(fetched if per_day == 1 else fetched // per_day, missing, unknown)
+
+
+def read_number(fetched: Floats, state: npt.NDArray[Any] | None = None) -> Values64:
+    """Read doubles; NaN is missing, unless it stands for a text that is no number."""
+    unknown = np.zeros(len(fetched), dtype=np.bool_) if state is None else state == NOT_FOUND
+    return Values64(fetched, np.isnan(fetched) & ~unknown, np.asarray(unknown, dtype=np.bool_))
+
+
+def fetch_column(asked: Asked, raw: str, stored: str, index: int) -> Fetch:
+    """Fetch an asked column; ``raw`` is its quoted name and ``stored`` its type."""
+    match asked.form:
+        case "place":
+            text = f"TRY_CAST(CAST({raw} AS VARCHAR) AS e{index})"
+            code = f"CAST(enum_code({text}) AS BIGINT)"
+            return Fetch(whole_sql(raw, code), True, texts=asked.texts)
+        case "boolean":
+            return Fetch(whole_sql(raw, f"CAST(TRY_CAST({raw} AS BOOLEAN) AS BIGINT)"), True)
+        case "day":
+            instant, per_day = _instant(raw, stored)
+            return Fetch(whole_sql(raw, instant), True, per_day=per_day)
+        case "whole":
+            return Fetch(whole_sql(raw, f"TRY_CAST({raw} AS BIGINT)"), True)
+    number = f"TRY_CAST({raw} AS DOUBLE)"
+    state = f"CASE WHEN {raw} IS NULL THEN 1 WHEN {number} IS NULL THEN 2 ELSE 0 END"
+    is_text = family(stored) == "text"
+    return Fetch(number, False, f"CAST({state} AS UTINYINT)" if is_text else None)
+
+
+def _identity(source: Source, place: int) -> UnitIdentity:
+    raw, stored = source.column_sql(place), source.columns[place][1]
+    return fetch_unit(raw, stored, source.valid_sql(place))
+
+
+def fetch_unit(raw: str, stored: str, valid: str) -> UnitIdentity:
+    """Fetch the privacy unit; ``valid`` says when a text is what the file holds."""
+    kind, known = family(stored), f"{raw} IS NOT NULL"
+    if kind == "float":
+        return UnitIdentity(f"COALESCE(CAST({raw} AS DOUBLE), 0)", known, np.float64)
+    if kind in ("date", "timestamp"):
+        instant, _ = _instant(raw, stored)
+        return UnitIdentity(f"COALESCE({instant}, 0)", f"{instant} IS NOT NULL", np.int64)
+    if kind == "boolean" or stored in SHORT:
+        return UnitIdentity(f"COALESCE(TRY_CAST({raw} AS BIGINT), 0)", known, np.int64)
+    text = f"hex({raw})" if stored == "BLOB" else f"TRY_CAST({raw} AS VARCHAR)"
+    return UnitIdentity(f"COALESCE({text}, '')", f"({text} IS NOT NULL AND {valid})", object)
+
+
+def whole_sql(raw: str, value: str) -> str:
+    """Return whole numbers without NULL: a missing raw value and an unknown one are told apart."""
+    known = f"GREATEST(COALESCE({value}, {_least(1)}), {_least(1)})"
+    return f"CASE WHEN {raw} IS NULL THEN {_least(0)} ELSE {known} END"
+
+
+def _least(more: int) -> str:
+    return f"CAST('{MISSING + more}' AS BIGINT)"
+
+
+def _instant(raw: str, stored: str) -> tuple[str, int]:
+    """Return days, or parts of days, since 1970 in UTC, and how many make a day."""
+    if family(stored) != "timestamp":
+        return f"TRY(TRY_CAST({raw} AS DATE) - {FIRST_DAY})", 1
+    if stored == "TIMESTAMP_NS":
+        return f"TRY(epoch_ns({raw}))", DAY * 10**9
+    return f"TRY(epoch_us({raw}))", DAY * 10**6
+
+
+def _position(source: Source, name: str) -> int:
+    position = find(source.columns, name)
+    if position is None:
+        raise ValueError("no such column")
+    return position
+
+
+def refuse_unreadable(tables: Iterable[Table]) -> None:
+    """Refuse tables that can be unreadable, from the schemas of their Parquet files alone.
+
+    A source that does not open is left for when it is asked for. Raises: DataUnavailable (E_DATA).
+    """
+    for table in tables:
+        if table.public or not is_parquet(table.source):
+            continue
         try:
-            facts = self._source.fingerprint()
-        except OSError:
-            unavailable(self._table.name, self._table.source, "there is no such file any more")
-        if self._table.unit.column is None:
-            return facts
-        return hashlib.sha256(f"{facts} {self._table.unit}".encode()).hexdigest()
-
-    def _check_columns(self) -> None:
-        for column in self._table.columns.values():
-            kind = self._kind(column.name)
-            accepted = ACCEPTED[column.type]
-            if self._source.kind == "csv":
-                continue
-            if kind not in accepted:
-                unavailable(
-                    self._table.name,
-                    self._table.source,
-                    f"column {column.name!r} is declared {column.type} but stored as "
-                    f"{kind or 'a nested or unknown type'}",
-                    f"{column.type} columns are stored as {', '.join(accepted)}",
-                    code="E_POLICY",
-                )
-        if self._table.unit.column is not None and self._kind(self._table.unit.column) is None:
-            problem = f"privacy unit column {self._table.unit.column!r} has a nested type"
-            unavailable(self._table.name, self._table.source, problem)
-
-    def _position(self, name: str) -> int:
-        position = self._source.find(name)
-        if position is None:
-            unavailable(
-                self._table.name,
-                self._table.source,
-                f"column {name!r} is declared but the file has no such column",
-                "`dpsql init FILE` lists the columns of a file",
-            )
-        return position
-
-    def _kind(self, name: str) -> str | None:
-        return family(self._source.columns[self._position(name)][1])
-
-    def _load(self) -> None:
-        with connect(self._threads) as connection:
-            if open_source(connection, self._table.source, self._table.name) != self._source:
-                raise ValueError
-            rows = load_rows(connection, self._source, self._table, self._salt)
-        if self._fingerprint() != self._data_version:
-            raise ValueError
-        self._rows = rows
+            with connect(threads=1) as connection:
+                source = open_source(connection, table.source, table.name)
+                risky = _risky(connection, source)
+        except (Error, duckdb.Error):
+            continue
+        _refuse(risky, source, table)
 
 
-def describe_source(path: str) -> list[tuple[str, str]]:
-    """Return the name and the type family of every column of a file; values are never read.
+def _refuse(risky: set[str], source: Source, table: Table) -> None:
+    declared = [column.name for column in table.columns.values()]
+    names = [*declared, *([table.unit.column] if table.unit.column else [])]
+    found = {find(source.columns, name) for name in names} - {None}
+    if any(name in risky for i, (name, _) in enumerate(source.columns) if i in found):
+        problem = "a column is stored in a type of which some values cannot be read"
+        hint = (
+            "write timestamps in microseconds, decimals in a fixed length and times of day as text"
+        )
+        unavailable(table.name, table.source, problem, hint)
 
-    Raises: DataUnavailable.
+
+def _risky(connection: duckdb.DuckDBPyConnection, source: Source) -> set[str]:
+    """Return the names of columns that are stored in such a way, from the schema alone."""
+    schemas = (connection.execute(SCHEMA, [path]).fetchall() for path in source.paths)
+    return {name for schema in schemas for name, risky in _columns(schema) if risky}
+
+
+def _columns(schema: list[tuple[str, int, bool]]) -> Iterator[tuple[str, bool]]:
+    """Name the columns of a schema, which lists the fields of each below it; first comes its root.
+
+    >>> list(_columns([("root", 2, False), ("s", 1, False), ("x", 0, True), ("x", 0, False)]))
+    [('s', False), ('x', False)]
     """
+    below = 0
+    for name, children, risky in schema[1:]:
+        if not below:
+            yield name, risky
+        below += children - bool(below)
+
+
+def read_public(table: Table) -> dict[str, tuple[str, list[Any]]]:
+    """Return the DuckDB type and all values of every column of a public table, in file order.
+
+    Columns of CSV files are text unless the catalog declares another type.
+    Raises: ProgrammingError (E_TOO_LARGE); DataUnavailable; InternalError if it is not public.
+    """
+    if not table.public:
+        raise InternalError("E_INTERNAL", "only public tables can be read")
     with connect() as connection:
-        source: Source = open_source(connection, path, Path(path).name)
-    return [(name, family(stored) or "nested") for name, stored in source.columns]
+        source = open_source(connection, table.source, table.name)
+        try:
+            types = [
+                _type(table, source, name, kind) for name, kind in stored_types(connection, source)
+            ]
+            rows = _read(connection, source, types)
+        except (OSError, EOFError, zlib.error, duckdb.Error, ImportError, ValueError):
+            unavailable(table.name, table.source, "the rows cannot be read")
+    if len(rows) > MOST_ROWS:
+        raise ProgrammingError(
+            "E_TOO_LARGE",
+            f"public table {table.name!r} has more than {MOST_ROWS} rows",
+            hint="keep the rows and columns that are joined",
+        )
+    names = [name for name, _ in source.columns]
+    return {
+        name: (kind, [row[i] for row in rows])
+        for i, (name, kind) in enumerate(zip(names, types, strict=True))
+    }
+
+
+def _read(connection: duckdb.DuckDBPyConnection, source: Source, types: list[str]) -> list[Any]:
+    """Return the rows, at most one more than there may be."""
+    rows: list[Any] = []
+    listed = [f"TRY_CAST({source.column_sql(i)} AS {kind}) AS p{i}" for i, kind in enumerate(types)]
+    for result in source.select(connection, listed, range(len(types))):
+        rows += result.fetchmany(MOST_ROWS + 1 - len(rows))
+        if len(rows) > MOST_ROWS:
+            break
+    return rows
+
+
+def _type(table: Table, source: Source, name: str, stored: str) -> str:
+    column = table.columns.get(name.casefold())
+    if source.kind != "csv" or column is None:
+        return stored
+    return CSV_TYPES.get(column.type, stored)

@@ -8,51 +8,19 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
-from dpsql.privacy.vault.fetch import MISSING, UNKNOWN
-from dpsql.privacy.vault.vault import Codes, Counts
-
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
+from dpsql.privacy.vault.engine import Codes, Counts, Flags, Floats, Values64
 
 OUTSIDE = np.inf
 """The value of a measure that is outside the declared view; NaN is a declared NULL."""
 EPOCH = dt.date(1970, 1, 1)
 WHOLE = 2.0**62
 """Doubles below this have an exact int64."""
-NOT_FOUND = 2
-"""The state of a text that is no number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Values64:
-    """The values of one column as int64 or float64, and where they are missing or no values."""
-
-    numbers: Counts | Floats
-    missing: Flags
-    unknown: Flags
-
-
-def read_whole(fetched: Counts, per_day: int = 1) -> Values64:
-    """Read whole numbers with sentinels; instants become days.
-
-    >>> read_whole(np.array([86_400, -1, MISSING, UNKNOWN]), 86_400).numbers[:2].tolist()
-    [1, -1]
-    """
-    missing, unknown = fetched == MISSING, fetched == UNKNOWN
-    return Values64(fetched if per_day == 1 else fetched // per_day, missing, unknown)
-
-
-def read_number(fetched: Floats, state: Codes | None = None) -> Values64:
-    """Read doubles; NaN is missing, unless it stands for a text that is no number."""
-    unknown = np.zeros(len(fetched), dtype=bool) if state is None else state == NOT_FOUND
-    return Values64(fetched, np.isnan(fetched) & ~unknown, unknown)
 
 
 def encode(column: Column, values: Values64) -> Codes:

@@ -1,4 +1,4 @@
-"""The rows of a table as arrays of numbers, and what can be added up from them.
+"""The rows of a table as arrays of numbers, encoded batch by batch, and what is added up from them.
 
 The order in which a unit's rows are kept is that of md5(salt | unit | content), where the content
 of a row are whole numbers that the declared view shows of it. Any engine can work it out, and rows
@@ -10,7 +10,7 @@ Guarantee: whether a row is kept depends on the salt and on the rows of its own 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,9 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpsql.catalog.catalog import Table
-from dpsql.catalog.domain import Bins
-from dpsql.privacy.vault.encode import OUTSIDE, Flags, Floats
+from dpsql.catalog.catalog import Column, Table
+from dpsql.catalog.domain import Bins, Values
+from dpsql.privacy.vault.encode import OUTSIDE, clip, encode
+from dpsql.privacy.vault.engine import Asked, Batch, Codes, Counts, Flags, Floats, Values64
 from dpsql.privacy.vault.tally import (
     Axis,
     axis_of_bins,
@@ -30,13 +31,13 @@ from dpsql.privacy.vault.tally import (
     axis_of_range,
     axis_of_steps,
     axis_of_unions,
+    find_places,
     find_steps,
     fits_steps,
     tally_rows,
     tally_units,
 )
 from dpsql.privacy.vault.tally import fits as fits_nodes
-from dpsql.privacy.vault.vault import Codes, Counts
 from dpsql.workload.cells import TOTAL_BITS, AnyResolution, Cells, Nodes, Steps, Unions, block_unit
 
 Texts = npt.NDArray[np.object_]
@@ -166,6 +167,87 @@ class Rows:
     numbers: Mapping[str, Floats] = field(default_factory=dict)
     owners: Owners | None = None
     queue: Queue | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What is known of the rows so far, one array per column and batch."""
+
+    codes: dict[str, list[Codes]] = field(default_factory=dict)
+    places: dict[str, list[Codes]] = field(default_factory=dict)
+    numbers: dict[str, list[Floats]] = field(default_factory=dict)
+    units: list[npt.NDArray[Any]] = field(default_factory=list)
+    owned: list[Flags] = field(default_factory=list)
+
+    def add(self, key: str, column: Column, values: Values64) -> None:
+        """Encode one column of a batch."""
+        if column.bounds is not None:
+            self.numbers.setdefault(key, []).append(clip(column, values))
+        if column.domain is None:
+            return
+        codes = encode(column, values)
+        self.codes.setdefault(key, []).append(codes)
+        if isinstance(column.domain, Bins):
+            numbers = np.asarray(values.numbers, dtype=np.float64)
+            places = find_places(numbers, codes, tuple(map(float, column.domain.edges)))
+            self.places.setdefault(key, []).append(places)
+
+    def owners(self) -> Owners:
+        """Return the units of all rows; one without rows has none."""
+        if not self.units:
+            return number_whole(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.bool_))
+        owned = np.concatenate(self.owned)
+        if self.units[0].dtype == np.object_:
+            return number_texts(self.units, owned)
+        number = number_doubles if self.units[0].dtype == np.float64 else number_whole
+        return number(np.concatenate(self.units), owned)
+
+
+def declared(table: Table) -> dict[str, Column]:
+    """Return the columns whose values are asked for: those with a domain or with bounds."""
+    return {key: each for key, each in table.columns.items() if each.domain or each.bounds}
+
+
+def ask(column: Column, name: str, family: str) -> Asked:
+    """Say in which form a declared column is asked for, by its declaration and what is stored."""
+    if column.type == "text":
+        if not isinstance(column.domain, Values):
+            raise ValueError("a column of text has a list of values")
+        return Asked(name, "place", tuple(map(str, column.domain.values)))
+    if column.type == "date":
+        return Asked(name, "day")
+    if column.type == "boolean" and family != "integer":
+        return Asked(name, "boolean")
+    is_exact = family == "integer" and column.bounds is None
+    return Asked(name, "whole" if is_exact and not isinstance(column.domain, Bins) else "number")
+
+
+def load_rows(batches: Iterable[Batch], table: Table) -> Rows:
+    """Encode all rows of a table; ``batches`` have its declared columns, in order."""
+    parts, count = Parts(), 0
+    columns = declared(table)
+    for key, column in columns.items():
+        parts.add(key, column, _nothing())  # so that there is an array where there is no batch
+    for batch in batches:
+        for (key, column), values in zip(columns.items(), batch.columns, strict=True):
+            parts.add(key, column, values)
+        if batch.units is not None and batch.owned is not None:
+            parts.units.append(batch.units)
+            parts.owned.append(batch.owned)
+        count += batch.rows
+    owners = None if table.unit.column is None else parts.owners()
+    codes, places, numbers = _joined(parts.codes), _joined(parts.places), _joined(parts.numbers)
+    return Rows(count, codes, places, numbers, owners)
+
+
+def _nothing() -> Values64:
+    none = np.zeros(0, dtype=np.bool_)
+    return Values64(np.zeros(0, dtype=np.int64), none, none)
+
+
+def _joined(parts: dict[str, list[Any]]) -> dict[str, Any]:
+    """Put the batches of every column together, and let go of them."""
+    return {key: np.concatenate(parts.pop(key)) for key in list(parts)}
 
 
 def line_up(rows: Rows, table: Table, digest: Digest) -> Queue | None:

@@ -1,4 +1,4 @@
-"""Where rows come from: files that match a declared source, their schema and fingerprint.
+"""Files that match a declared source, their schema, and the locked DuckDB that reads them.
 
 Schema facts are the curator's: they are checked before any budget is spent, and values are never
 read here beyond the header line of a CSV file.
@@ -8,23 +8,31 @@ from __future__ import annotations
 
 import csv
 import glob
-import hashlib
-import json
 import os
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 import duckdb
 import pandas as pd
 
 from dpsql.errors import DataUnavailable, InternalError
-from dpsql.privacy.vault.hardened import is_switched_off
+from dpsql.privacy.vault.engine import NESTED, fingerprint, unavailable
 from dpsql.privacy.vault.lines import read_fields, read_header
 
-FAMILIES = {
+CONFIG: dict[str, str | bool | int | float | list[str]] = {
+    "autoload_known_extensions": False,
+    "autoinstall_known_extensions": False,
+    "allow_community_extensions": False,
+    "python_enable_replacements": False,
+    "temp_directory": "",
+    "memory_limit": "80%",
+}
+NEEDED = {"unused_columns"}
+"""Steps of the optimiser that stay on: columns that nobody asked for are not read."""
+
+STORED_AS = {
     "integer": (
         *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"),
         *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"),
@@ -40,14 +48,6 @@ FAMILIES = {
     ),
     "other": ("UUID", "BLOB", "TIME", "BIT", "BIGNUM"),
 }
-ACCEPTED = {
-    "integer": ("integer", "float", "decimal"),
-    "number": ("integer", "float", "decimal"),
-    "text": ("text",),
-    "boolean": ("boolean", "integer"),
-    "date": ("date", "timestamp"),
-}
-NESTED = "NESTED"
 SHORT = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 """Integers that fit 64 bits with a sign."""
 
@@ -60,19 +60,19 @@ def safe_type(duckdb_type: str) -> str:
     """
     if duckdb_type.startswith("ENUM(") and duckdb_type.endswith(")"):
         return "VARCHAR"
-    return duckdb_type if family(duckdb_type) else NESTED
+    return duckdb_type if family(duckdb_type) != NESTED else "NESTED"
 
 
-def family(duckdb_type: str) -> str | None:
-    """Return the family of a DuckDB type, or None for nested and unknown types.
+def family(duckdb_type: str) -> str:
+    """Return the family of a DuckDB type, NESTED for nested and unknown types.
 
     >>> family("DECIMAL(18,3)"), family("INTEGER[]"), family("STRUCT(a DATE)")
-    ('decimal', None, None)
+    ('decimal', 'nested', 'nested')
     """
     if duckdb_type.endswith("]"):
-        return None
+        return NESTED
     name = duckdb_type.partition("(")[0].strip().upper()
-    return next((key for key, names in FAMILIES.items() if name in names), None)
+    return next((key for key, names in STORED_AS.items() if name in names), NESTED)
 
 
 KINDS = {
@@ -113,21 +113,6 @@ class Source:
     paths: tuple[str, ...]
     columns: tuple[tuple[str, str], ...]
     table: str = ""
-
-    def find(self, name: str) -> int | None:
-        """Return the position of a column: the exact name, else a unique match without case."""
-        names = [column for column, _ in self.columns]
-        if name in names:
-            return names.index(name)
-        near = [i for i, each in enumerate(names) if each.casefold() == name.casefold()]
-        return near[0] if len(near) == 1 else None
-
-    def position(self, name: str) -> int:
-        """Return the position of a column that is known to be there."""
-        position = self.find(name)
-        if position is None:
-            raise ValueError("no such column")
-        return position
 
     def column_sql(self, position: int) -> str:
         """Return the name of a column in the expressions of :meth:`select`."""
@@ -186,9 +171,7 @@ class Source:
         """
         paths = _match(self.declared)
         logs = tuple(path + ".wal" for path in paths if os.path.exists(path + ".wal"))
-        facts = [_file_facts(path) for path in paths + logs]
-        text = json.dumps([facts, self.columns])
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        return fingerprint(paths + logs, self.columns)
 
 
 def quote(name: str) -> str:
@@ -233,6 +216,16 @@ def open_source(connection: duckdb.DuckDBPyConnection, source: str, table: str) 
     unavailable(table, source, problem)
 
 
+def describe_source(path: str) -> list[tuple[str, str]]:
+    """Return the name and the type family of every column of a file; values are never read.
+
+    Raises: DataUnavailable.
+    """
+    with connect() as connection:
+        source = open_source(connection, path, Path(path).name)
+    return [(name, family(stored)) for name, stored in source.columns]
+
+
 def is_parquet(source: str) -> bool:
     """Say whether files match ``source`` and all are Parquet, by their names."""
     return {_kind(path) for path in _match(source)} == {"parquet"}
@@ -246,11 +239,43 @@ def parquet_sql(utf8: str = "strict") -> str:
     return f"read_parquet(?, {PARQUET}, utf8_validation = '{utf8}')"
 
 
-def unavailable(
-    table: str, source: str, problem: str, hint: str | None = None, code: str = "E_DATA"
-) -> NoReturn:
-    """Raise the DataUnavailable that names table and source."""
-    raise DataUnavailable(code, f"table {table!r}, source {source!r}: {problem}", hint=hint)
+def connect(threads: int | None = None) -> duckdb.DuckDBPyConnection:
+    """Open an empty in-memory DuckDB without optimiser.
+
+    Guarantee: no expression is folded, moved or pruned by what a file says of its other rows.
+    Raises: InternalError if the optimiser cannot be switched off.
+    """
+    config = dict(CONFIG)
+    if threads is not None:
+        config["threads"] = threads
+    connection = duckdb.connect(config=config)
+    switch_off(connection)
+    if not is_switched_off(connection):
+        raise InternalError("E_INTERNAL", "the optimiser could not be switched off")
+    return connection
+
+
+def switch_off(connection: duckdb.DuckDBPyConnection) -> None:
+    """Switch off every step of the optimiser but those NEEDED, and keep rows in stored order."""
+    steps = {name for (name,) in connection.execute("FROM duckdb_optimizers()").fetchall()}
+    connection.execute(f"SET disabled_optimizers = '{','.join(sorted(steps - NEEDED))}'")
+    connection.execute("SET preserve_insertion_order = true")
+
+
+def is_switched_off(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Say whether the optimiser reads no statistics and rows come in stored order."""
+    settings = "current_setting('disabled_optimizers'), current_setting('preserve_insertion_order')"
+    ((off, in_order),) = connection.execute(f"SELECT {settings}").fetchall()
+    steps = {name for (name,) in connection.execute("FROM duckdb_optimizers()").fetchall()}
+    return in_order is True and "statistics_propagation" in (steps - NEEDED) <= set(off.split(","))
+
+
+def create_enum(connection: duckdb.DuckDBPyConnection, name: str, texts: Sequence[str]) -> None:
+    """Create an ENUM type of declared values, in declared order."""
+    listed = "SELECT unnest(range(len($1))) AS cell, unnest(CAST($1 AS VARCHAR[])) AS text"
+    connection.execute(f"CREATE TEMP TABLE {name} AS {listed}", [list(texts)])
+    ordered = f"SELECT text FROM {name} ORDER BY cell"
+    connection.execute(f"CREATE TEMP TYPE {name} AS ENUM ({ordered})")
 
 
 def harden(connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...]) -> None:
@@ -348,8 +373,3 @@ def _describe(
 
 def _safe(columns: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     return tuple((name, safe_type(stored)) for name, stored in columns)
-
-
-def _file_facts(path: str) -> list[str | int]:
-    facts = os.stat(path)
-    return [path, facts.st_size, facts.st_mtime_ns]

@@ -14,14 +14,11 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins, IntegerRange
-from dpsql.privacy.vault.vault import Classes, Codes, Counts
+from dpsql.privacy.vault.engine import Classes, Codes, Counts, Flags, Floats
 from dpsql.workload.cells import Cells, Nodes, Steps, Unions
-
-Flags = npt.NDArray[np.bool_]
 
 CHUNK = 1 << 18
 """Rows, or rows times the unions that share a cell, that are looked at together."""
@@ -193,8 +190,6 @@ def _flat(places: Sequence[Counts], rows: slice) -> Counts:
     """Return the flat cell of every row of a chunk; negative where it is outside on any axis."""
     return sum(places, start=np.zeros(rows.stop - rows.start, dtype=np.int64))
 
-
-Floats = npt.NDArray[np.float64]
 
 PLACES = 1 << 24
 """Steps to which the place of a value in its bin is kept."""

@@ -1,21 +1,54 @@
-"""What every vault answers, and how failures inside it are silenced."""
+"""What every vault answers, the vault over any data engine, and how failures in it are silenced."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import copy
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
-import numpy as np
-import numpy.typing as npt
+from dpsql.catalog.catalog import Column, Table
+from dpsql.errors import InternalError, ProgrammingError, is_interrupt
+from dpsql.privacy.vault.duckdb import FILES
+from dpsql.privacy.vault.engine import (
+    NESTED,
+    Asked,
+    Batch,
+    Classes,
+    Counts,
+    DataEngine,
+    Flags,
+    StoredTable,
+    find,
+    unavailable,
+)
+from dpsql.privacy.vault.rows import (
+    Digest,
+    Rows,
+    ask,
+    declared,
+    fits,
+    line_up,
+    load_rows,
+    tally,
+    view,
+)
+from dpsql.privacy.vault.source import connect
+from dpsql.workload.cells import AnyResolution, cells_of
 
-from dpsql.catalog.catalog import Table
-from dpsql.errors import InternalError, is_interrupt
-from dpsql.workload.cells import AnyResolution
-
-Codes = npt.NDArray[np.unsignedinteger]
-Counts = npt.NDArray[np.int64]
-Classes = npt.NDArray[np.int64]
 T = TypeVar("T")
+MOST_VIEWS = 16
+"""Views that are remembered, one byte per row each."""
+
+ACCEPTED = {
+    "integer": ("integer", "float", "decimal"),
+    "number": ("integer", "float", "decimal"),
+    "text": ("text",),
+    "boolean": ("boolean", "integer"),
+    "date": ("date", "timestamp"),
+}
+"""The families of stored types that serve a column, by its declared type."""
 
 
 class Vault(Protocol):
@@ -67,15 +100,178 @@ class Vault(Protocol):
         """Forget the rows; a later count reads them again."""
 
 
-def open_vault(table: Table, salt: bytes, threads: int | None = None) -> Vault:
+class TableVault:
+    """The vault of a table that an engine holds; see :class:`Vault`.
+
+    Guarantee: rows outside the declared view are dropped, then each unit keeps at most
+    ``max_rows`` rows, chosen by a salted hash of the unit's own rows alone. What a row is, is a
+    function of that row: see :mod:`dpsql.privacy.vault.encode`.
+    """
+
+    def __init__(self, table: Table, salt: bytes) -> None:
+        self._table = table
+        self._salt = salt.hex()
+        self._columns = frozenset(table.columns)
+        self._rows: Rows | None = None
+        self._views: dict[frozenset[str], Flags] = {}
+        self._stored = open_table(table)
+        self._data_version = self._fingerprint()
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The paths of the files that hold the rows."""
+        return self._stored.paths
+
+    @property
+    def data_version(self) -> str:
+        return self._data_version
+
+    def check(self) -> None:
+        if self._fingerprint() != self._data_version:
+            problem = "the data have changed since they were opened"
+            unavailable(self._table.name, self._table.source, problem, "connect again")
+
+    def load(self) -> None:
+        if self._rows is None:
+            sealed(self._load)
+
+    def count(self, attributes: Sequence[str], classes: Sequence[Classes]) -> Counts:
+        if len(set(map(str.casefold, attributes))) != len(attributes):
+            raise ProgrammingError("E_WORKLOAD", "an attribute was asked for twice")
+        return self.tally([cells_of(a, c) for a, c in zip(attributes, classes, strict=True)])
+
+    def tally(self, resolutions: Sequence[AnyResolution], units: bool = False) -> Counts:
+        if not fits(resolutions, self._table, units):
+            raise ProgrammingError("E_WORKLOAD", "cells or nodes do not fit the table")
+        self.load()
+        return sealed(lambda: self._tally(resolutions, units))
+
+    def within(self, columns: Collection[str]) -> TableVault:
+        self.load()
+        narrower = copy.copy(self)  # the rows and the views worked out so far are shared
+        narrower._columns = frozenset(name.casefold() for name in columns)
+        if not narrower._columns <= self._table.columns.keys():
+            raise ProgrammingError("E_WORKLOAD", "the view is of columns that the table lacks")
+        return narrower
+
+    def close(self) -> None:
+        self._rows = None
+        self._views.clear()
+
+    def _tally(self, resolutions: Sequence[AnyResolution], units: bool) -> Counts:
+        assert self._rows is not None
+        kept = self._view(self._columns)
+        return tally(self._rows, kept, self._table, resolutions, units)
+
+    def _view(self, columns: frozenset[str]) -> Flags:
+        """Return which rows are in the declared view of some columns, worked out once."""
+        assert self._rows is not None
+        if columns not in self._views:
+            if len(self._views) >= MOST_VIEWS:
+                del self._views[next(iter(self._views))]
+            self._views[columns] = view(self._rows, self._table, columns)
+        return self._views[columns]
+
+    def _fingerprint(self) -> str:
+        try:
+            facts = self._stored.fingerprint()
+        except OSError:
+            unavailable(self._table.name, self._table.source, "there is no such file any more")
+        if self._table.unit.column is None:
+            return facts
+        return hashlib.sha256(f"{facts} {self._table.unit}".encode()).hexdigest()
+
+    def _load(self) -> None:
+        rows = read_rows(self._stored, self._table, self._salt)
+        if self._fingerprint() != self._data_version:
+            raise ValueError
+        self._rows = rows
+
+
+def open_vault(table: Table, salt: bytes) -> Vault:
     """Open the source of a table; rows are not read yet.
 
     ``salt`` is the ledger's secret; it decides which rows of a unit with too many are kept.
     Raises: DataUnavailable if the source is missing, unreadable or lacks a declared column.
     """
-    from dpsql.privacy.vault.duckdb import DuckDBVault
+    return TableVault(table, salt)
 
-    return DuckDBVault(table, salt, threads)
+
+def find_engine(table: Table) -> DataEngine:
+    """Return the engine that serves the source of a table."""
+    return FILES
+
+
+def open_table(table: Table) -> StoredTable:
+    """Let the engine of a table's source open it, and check that its columns fit the catalog.
+
+    Raises: DataUnavailable.
+    """
+    stored = find_engine(table).open(table)
+    for column in table.columns.values():
+        _check_type(table, column, _family(table, stored, column.name), stored.untyped)
+    if table.unit.column is not None and _family(table, stored, table.unit.column) == NESTED:
+        problem = f"privacy unit column {table.unit.column!r} has a nested type"
+        unavailable(table.name, table.source, problem)
+    return stored
+
+
+def read_rows(stored: StoredTable, table: Table, salt: str) -> Rows:
+    """Read, encode and line up all rows of a table."""
+    rows = load_rows(_batches(stored, table), table)
+    if rows.owners is None:
+        return rows
+    with connect() as connection:
+        return replace(rows, queue=line_up(rows, table, Digest(connection, salt)))
+
+
+def ask_all(stored: StoredTable, table: Table) -> tuple[list[Asked], str | None]:
+    """Return what is asked of every row: the declared columns and the unit, and nothing else."""
+    columns = declared(table).values()
+    found = [stored.columns[position(table, stored, each.name)] for each in columns]
+    asked = [ask(each, *known) for each, known in zip(columns, found, strict=True)]
+    if table.unit.column is None:
+        return asked, None
+    return asked, stored.columns[position(table, stored, table.unit.column)][0]
+
+
+def _batches(stored: StoredTable, table: Table) -> Iterator[Batch]:
+    """Yield all rows as the engine hands them over, checked."""
+    asked, unit = ask_all(stored, table)
+    for batch in stored.read(asked, unit):
+        batch.check(asked, unit is not None)
+        yield batch
+
+
+def _check_type(table: Table, column: Column, family: str, untyped: bool) -> None:
+    accepted = ACCEPTED[column.type]
+    if untyped or family in accepted:
+        return
+    unavailable(
+        table.name,
+        table.source,
+        f"column {column.name!r} is declared {column.type} but stored as "
+        f"{'a nested or unknown type' if family == NESTED else family}",
+        f"{column.type} columns are stored as {', '.join(accepted)}",
+        code="E_POLICY",
+    )
+
+
+def _family(table: Table, stored: StoredTable, name: str) -> str:
+    return stored.columns[position(table, stored, name)][1]
+
+
+def position(table: Table, stored: StoredTable, name: str) -> int:
+    """Return where a declared column is among those of its source. Raises: DataUnavailable."""
+    found = find(stored.columns, name)
+    if found is None:
+        unavailable(
+            table.name,
+            table.source,
+            f"column {name!r} is declared but the file has no such column",
+            "`dpsql init FILE` lists the columns of a file",
+        )
+    return found
 
 
 def sealed(work: Callable[[], T]) -> T:

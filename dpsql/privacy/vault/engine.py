@@ -1,0 +1,173 @@
+"""What a data engine is: it fetches columns of single rows as plain numbers, and decides nothing.
+
+What a value means, which rows count and what is added up is worked out from these numbers, in
+numpy, the same for every engine. That of files is :mod:`dpsql.privacy.vault.duckdb`; other packages
+add theirs by an entry point, see docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.catalog.catalog import Table
+from dpsql.errors import DataUnavailable
+
+Codes = npt.NDArray[np.unsignedinteger]
+Counts = npt.NDArray[np.int64]
+Classes = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+VERSION = 1
+"""The version of this protocol, which every engine names."""
+
+NESTED = "nested"
+FAMILIES = (
+    *("integer", "float", "decimal", "boolean", "text", "date", "timestamp", "other"),
+    NESTED,
+)
+"""The families of stored types that engines tell; nested is every type that is not known."""
+
+Form = Literal["number", "whole", "boolean", "day", "place"]
+"""How values are handed over: doubles (NaN is missing), or integers: whole numbers, 0 and 1, days
+since 1970 in UTC, the place of a text in a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of a stored column: its values in a form; ``texts`` are those with a place."""
+
+    column: str
+    form: Form
+    texts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Values64:
+    """The values of one column as int64 or float64, and where they are missing or no values.
+
+    Three arrays of shape (rows,). A value is missing where none is stored, and unknown where what
+    is stored has not the form: a text that is no number, a fraction in a column of integers.
+    """
+
+    numbers: Counts | Floats
+    missing: Flags
+    unknown: Flags
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some rows: the values of the asked columns, in order, and whom every row belongs to.
+
+    ``units`` are whole numbers, doubles or texts, shape (rows,): the same for rows of one unit,
+    other ones for rows of another. Where ``owned`` is False a row has no unit.
+    """
+
+    rows: int
+    columns: Sequence[Values64]
+    units: npt.NDArray[Any] | None = None
+    owned: Flags | None = None
+
+    def check(self, asked: Sequence[Asked], by_unit: bool) -> None:
+        """Raise ValueError unless every array has the type and the length that it must have."""
+        found: list[npt.NDArray[Any]] = [each.numbers for each in self.columns]
+        flags = [flag for each in self.columns for flag in (each.missing, each.unknown)]
+        types = ["float64" if each.form == "number" else "int64" for each in asked]
+        types += ["bool"] * len(flags)
+        if by_unit:
+            found, flags = [*found, np.asarray(self.units)], [*flags, np.asarray(self.owned)]
+            types = [*types[: len(asked)], "int64 float64 object", *types[len(asked) :], "bool"]
+        for array, accepted in zip([*found, *flags], types, strict=True):
+            if array.dtype.name not in accepted.split() or array.shape != (self.rows,):
+                raise ValueError("an array of a batch has another type or length")
+
+
+class StoredTable(Protocol):
+    """The rows of one table as an engine holds them."""
+
+    @property
+    def kind(self) -> str:
+        """What holds them, in a word for the curator."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files that hold them; for a server, a name that tells its tables apart."""
+
+    @property
+    def table(self) -> str:
+        """The table within the files, empty where they hold one alone."""
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """The name and the family of every column, from the schema alone."""
+
+    @property
+    def untyped(self) -> bool:
+        """Whether columns are text whatever they hold, so that their families say nothing."""
+
+    def fingerprint(self) -> str:
+        """Return what tells one version of the data from another: never anything about a value.
+
+        Raises: OSError, DataUnavailable when they are gone.
+        """
+
+    def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
+        """Yield all rows, a few at a time, with the privacy unit in a column of that name.
+
+        Guarantee: what is yielded of a row is a function of that row alone, and no stored value
+        can make it fail. Raises: anything when the data are no longer those that were opened.
+        """
+
+    def texts(self, column: str) -> Iterator[npt.NDArray[np.object_]]:
+        """Yield all values of a column as text in the order of ``read``, for the curator alone."""
+
+
+class DataEngine(Protocol):
+    """Opens tables whose source is of its form."""
+
+    version: int
+
+    def open(self, table: Table) -> StoredTable:
+        """Find the rows of a table and read their schema, never a value.
+
+        Raises: DataUnavailable, whose text is about the source and the schema.
+        """
+
+
+def find(columns: Sequence[tuple[str, str]], name: str) -> int | None:
+    """Return the position of a column: the exact name, else a unique match without case.
+
+    >>> find([("Age", "integer"), ("sex", "text")], "age"), find([("a", ""), ("A", "")], "a")
+    (0, 0)
+    """
+    names = [column for column, _ in columns]
+    if name in names:
+        return names.index(name)
+    near = [i for i, each in enumerate(names) if each.casefold() == name.casefold()]
+    return near[0] if len(near) == 1 else None
+
+
+def fingerprint(paths: Sequence[str], columns: object) -> str:
+    """Hash the paths, sizes and modification times of files, and a schema. Raises: OSError."""
+    text = json.dumps([[_file_facts(path) for path in paths], columns])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _file_facts(path: str) -> list[str | int]:
+    facts = os.stat(path)
+    return [path, facts.st_size, facts.st_mtime_ns]
+
+
+def unavailable(
+    table: str, source: str, problem: str, hint: str | None = None, code: str = "E_DATA"
+) -> NoReturn:
+    """Raise the DataUnavailable that names table and source."""
+    raise DataUnavailable(code, f"table {table!r}, source {source!r}: {problem}", hint=hint)

@@ -5,11 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
 from dpsql.catalog.domain import Bins, Domain, Value
+
+_ENGINE = re.compile(r"([a-z][a-z0-9_]{1,31})://", re.ASCII)
+
+
+def engine_of(source: str) -> str | None:
+    """Return the name of the data engine that a source is of, None for files.
+
+    >>> engine_of("sqlite:///srv/people.db"), engine_of("/srv/people.parquet")
+    ('sqlite', None)
+    """
+    found = _ENGINE.match(source)
+    return found and found[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +98,12 @@ class Table:
     row_count_hint: int | None = None
     synthetic: bool = False
     complete: bool = False
+
+    @property
+    def engine(self) -> str | None:
+        """The data engine of another package that holds the rows, None for files."""
+        return engine_of(self.source)
+
     sizes: dict[str, int] = field(init=False, repr=False, compare=False)
     """Cells of every column, zero without a domain; counted once, asked by every statement."""
 
@@ -162,7 +181,7 @@ def _facts(table: Table, catalog: Path) -> list[object]:
         ]
         for column in table.columns.values()
     ]
-    source = os.path.relpath(table.source, catalog.parent)
+    source = table.source if table.engine else os.path.relpath(table.source, catalog.parent)
     facts: list[object] = [source, table.unit.column, table.unit.max_rows, table.public, columns]
     facts += ["complete"] if table.complete else []
     return facts if table.budget is None else [*facts, str(table.budget)]

@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dpsql.catalog.catalog import Budget, Catalog, Column, Table, Unit, View
+from dpsql.catalog.catalog import Budget, Catalog, Column, Table, Unit, View, engine_of
 from dpsql.catalog.read_domain import (
     MAX_CELLS,
     Place,
@@ -170,7 +170,7 @@ def _read_table(place: Place, name: str, body: Any, whole: Budget) -> Table:
     hint = body.get("row_count_hint")
     if hint is not None and (isinstance(hint, bool) or not isinstance(hint, int) or hint < 1):
         place.fail(f"row_count_hint = {show(hint)}", "row_count_hint = 50000, a public guess")
-    source = _read_source(place, body)
+    source = _read_source(place, body, public)
     return Table(name, source, unit, columns, public, budget, hint, complete=complete)
 
 
@@ -237,12 +237,16 @@ def _check_name(place: Place, name: str) -> None:
         place.fail("has an unusable name", "use letters, digits and underscores")
 
 
-def _read_source(place: Place, body: Mapping[str, Any]) -> str:
+def _read_source(place: Place, body: Mapping[str, Any], public: bool) -> str:
     source = body.get("source")
     if isinstance(source, dict):
         place.fail("only file sources are supported", 'source = "data.parquet" (file or glob)')
     if not isinstance(source, str) or not source or "\0" in source:
         place.fail("has no source", 'add source = "data.parquet" (a file or a glob)')
+    if engine_of(source) is not None:
+        if public:
+            place.fail(f"is public, and its source is {show(source)}", "public tables are files")
+        return source
     try:
         return str(place.path.expanduser().resolve().parent / Path(source).expanduser())
     except RuntimeError:

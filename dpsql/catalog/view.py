@@ -20,7 +20,8 @@ def leaves_out(table: Table, column: Column) -> bool:
     measure if it has NULL and its source holds nothing but numbers.
     """
     if column.bounds is not None:
-        return not column.null or table.source.lower().endswith(TEXTS)
+        is_numbers = table.engine is None and not table.source.lower().endswith(TEXTS)
+        return not column.null or not is_numbers
     return column.domain is not None and (column.other is None or not column.null)
 
 

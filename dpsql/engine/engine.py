@@ -34,7 +34,7 @@ from dpsql.privacy.curator import Preset, ledger_file, user_folder
 from dpsql.privacy.filter import Run
 from dpsql.privacy.ledger import Entry, Ledger, Receipt, Status
 from dpsql.privacy.look import open_handle, open_sums
-from dpsql.privacy.measure import Vaults, certify, check_noise, measure, read_public, stored_name
+from dpsql.privacy.measure import Vaults, certify, check_noise, measure, read_public, stored_in
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.synthetic import Materialisation
 
@@ -53,7 +53,7 @@ class Engine(Desk):
     ) -> None:
         preset = Preset.of(catalog)
         ledger = Path(os.path.realpath(ledger_file(catalog)))
-        self.sources = Sources(catalog, (anchors, user_folder()), ledger, stored_name)
+        self.sources = Sources(catalog, (anchors, user_folder()), ledger, stored_in)
         self.ledger = Ledger.open_or_create(
             ledger_file(catalog), anchors, preset.policy, preset.policy_hash, preset.nested
         )

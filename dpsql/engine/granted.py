@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from dpsql.catalog import Catalog
+from dpsql.catalog.catalog import engine_of
 from dpsql.errors import Error, InternalError, ProgrammingError, UsageError, printable
 from dpsql.files import read_regular
 from dpsql.sql.lexemes import Fragment, split_statements
@@ -148,6 +149,9 @@ def _reasons(folder: Path, catalog: Catalog, anchors: Path) -> Iterator[str]:
 
 
 def _holds(folder: Path, source: str) -> bool:
+    if engine_of(source):
+        place = source.partition("://")[2]
+        return place.startswith("/") and _is_within(Path(place), folder)
     if os.path.lexists(source) or not glob.has_magic(source):
         return _is_within(Path(source), folder)
     fixed = Path(_before_pattern(source))

@@ -20,7 +20,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from dpsql.catalog import Catalog, Table
-from dpsql.errors import CatalogError, DataUnavailable, LedgerError, printable
+from dpsql.catalog.catalog import engine_of
+from dpsql.errors import CatalogError, LedgerError, OperationalError, printable
 from dpsql.files import exclusive, make_folder, replace_file
 
 
@@ -102,7 +103,7 @@ def claim_sources(
     """
     wanted = Claim(str(ledger), ledger_id, anchors=os.path.realpath(folders[0]))
     with _locked(folders) as places:
-        for source in map(os.path.realpath, sources):
+        for source in map(_real, sources):
             for folder in places:
                 _refuse(folder, source, ledger_id)
             for folder in places:
@@ -115,9 +116,14 @@ def refuse_claimed(folders: Sequence[Path], sources: Iterable[str]) -> None:
     Raises: LedgerError E_LEDGER_MISMATCH, E_LEDGER_IO.
     """
     with _locked([folder for folder in folders if folder.is_dir()]) as places:
-        for source in map(os.path.realpath, sources):
+        for source in map(_real, sources):
             for folder in places:
                 _refuse(folder, source, "")
+
+
+def _real(source: str) -> str:
+    """The real path of a file; a name that an engine gives its tables is one already."""
+    return source if engine_of(source) else os.path.realpath(source)
 
 
 @contextmanager
@@ -221,13 +227,13 @@ class Sources:
     """The files of one catalog, and where it is noted which ledger files are charged to.
 
     ``folders`` are that of the ledger's anchor and that of the user, where all catalogs meet;
-    ``stored`` tells the table within a database file that holds the rows of a table.
+    ``stored`` tells the files that hold the rows of a table, and the table within them.
     """
 
     catalog: Catalog
     folders: Sequence[Path]
     ledger: Path
-    stored: Callable[[Table], str]
+    stored: Callable[[Table], tuple[tuple[str, ...], str]]
 
     def claim(self, opened: Mapping[str, Sequence[str]], ledger_id: str) -> None:
         """Note, before a charge, that the files of opened tables are charged to this ledger.
@@ -261,12 +267,24 @@ class Sources:
 
     def _share(self, one: Table, other: Table) -> bool:
         """Whether two tables hold rows of the same file, and of the same table within it."""
-        if _places(one).isdisjoint(_places(other)):
-            return False
         try:
-            return self.stored(one) == self.stored(other)
-        except DataUnavailable:  # one that cannot be opened is compared when it can
+            if self._places(one).isdisjoint(self._places(other)):
+                return False
+            return self.stored(one)[1] == self.stored(other)[1]
+        except OperationalError:  # one that cannot be opened is compared when it can
             return False
+
+    def _places(self, table: Table) -> set[tuple[int, int] | str]:
+        """Where the files of a table are on the disk, by their names where they are not there."""
+        found: set[tuple[int, int] | str] = set()
+        for path in self.stored(table)[0] if table.engine else files_of(table.source):
+            try:
+                facts = os.stat(path)
+            except OSError:
+                found.add(path)
+            else:
+                found.add((facts.st_dev, facts.st_ino) if facts.st_ino else path)
+        return found
 
 
 def files_of(source: str) -> tuple[str, ...]:
@@ -286,16 +304,3 @@ def _contradiction(one: Table, other: Table) -> str | None:
     if one.budget is not None or other.budget is not None:
         return "a table's budget would be asked for twice"
     return None
-
-
-def _places(table: Table) -> set[tuple[int, int] | str]:
-    """Where the files of a table are on the disk, by their names where they are not there."""
-    found: set[tuple[int, int] | str] = set()
-    for path in files_of(table.source):
-        try:
-            facts = os.stat(path)
-        except OSError:
-            found.add(path)
-        else:
-            found.add((facts.st_dev, facts.st_ino) if facts.st_ino else path)
-    return found

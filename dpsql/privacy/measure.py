@@ -140,12 +140,13 @@ def refuse_unreadable(catalog: Catalog) -> None:
     refuse(catalog.tables.values())
 
 
-def stored_name(table: Table) -> str:
-    """The table within a database file that holds the rows; empty for other files.
+def stored_in(table: Table) -> tuple[tuple[str, ...], str]:
+    """The files that hold the rows of a table, and the table within them, empty for most.
 
     Raises: DataUnavailable.
     """
-    return find_engine(table).open(table).table
+    stored = find_engine(table).open(table)
+    return stored.paths, stored.table
 
 
 def read_public(table: Table) -> dict[str, tuple[str, list[Any]]]:

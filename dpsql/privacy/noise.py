@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.catalog.installed import plugged
 from dpsql.errors import InternalError
 from dpsql.privacy.entropy import Bits
-from dpsql.strategy.noise_law import GAUSSIAN, LAPLACE, Noise, law, plugged, unusable
+from dpsql.strategy.noise_law import GAUSSIAN, LAPLACE, Noise, law, unusable
 
 
 def exp_bounds(num: int, den: int, bits: int) -> tuple[int, int]:
@@ -141,7 +142,7 @@ def sampler(name: Noise, bits: Bits) -> Sampler:
 
 
 def _installed(name: Noise, bits: Bits) -> Sampler:
-    found = plugged(GROUP, name)
+    found = plugged(GROUP, name, unusable)
     if not callable(found):
         raise unusable(name, f"there is no sampler in {GROUP}")
     draw: Sampler = found

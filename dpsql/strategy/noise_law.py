@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.catalog.installed import plugged
 from dpsql.errors import DataError, OperationalError, printable
 
 Noise: TypeAlias = str
@@ -201,7 +202,7 @@ def is_law(name: object) -> bool:
 
 @cache
 def _installed(name: str) -> NoiseLaw:
-    found = plugged(GROUP, name) if is_name(name) else None
+    found = plugged(GROUP, name, unusable) if is_name(name) else None
     if found is None:
         from importlib.metadata import entry_points
 
@@ -211,24 +212,6 @@ def _installed(name: str) -> NoiseLaw:
     if not isinstance(found, NoiseLaw) or found.name != name:
         raise unusable(name, "its entry point names no NoiseLaw of that name")
     return found
-
-
-def plugged(group: str, name: str) -> object:
-    """Return what an installed package declares by an entry point, None where none does.
-
-    Raises: OperationalError (E_NOISE) when it cannot be loaded, or several packages declare it.
-    """
-    from importlib.metadata import entry_points  # tens of ms, for names not our own
-
-    points = {(each.value, each) for each in entry_points(group=group, name=name)}
-    if not points:
-        return None
-    if len(points) > 1:
-        raise unusable(name, "several installed packages declare it")
-    try:
-        return points.pop()[1].load()
-    except Exception as failure:
-        raise unusable(name, f"it cannot be loaded: {printable(str(failure))}") from failure
 
 
 def unusable(name: str, why: str) -> OperationalError:

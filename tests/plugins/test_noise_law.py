@@ -25,6 +25,7 @@ from dpsql.privacy import noise
 from dpsql.strategy import noise_law
 from dpsql.strategy.noise_law import LAPLACE, law
 from tests.privacy.seam import SeededBits
+from tests.support.packages import folder_of_packages, install
 
 STRANGER = Path(__file__).parent / "geometric_noise"
 CELLS = 1000
@@ -69,30 +70,10 @@ LAPLACE_DRAW = {
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder for installed packages; what was found in it is forgotten afterwards."""
-    folder = tmp_path / "site"
-    folder.mkdir()
-    monkeypatch.syspath_prepend(str(folder))
-    before = set(sys.modules)
-    yield folder
-    for name in set(sys.modules) - before:
-        if (getattr(sys.modules[name], "__file__", "") or "").startswith(str(folder)):
-            del sys.modules[name]
+    with folder_of_packages(tmp_path / "site", monkeypatch) as folder:
+        yield folder
     noise_law._installed.cache_clear()
     noise._tried.clear()
-
-
-def install(site: Path, package: str, module: str, groups: dict[str, dict[str, str]]) -> None:
-    """Put a module and its metadata where pip would."""
-    (site / f"{package}.py").write_text(module, encoding="utf-8")
-    info = site / f"{package}-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-    lines = [
-        line
-        for group, points in groups.items()
-        for line in (f"[{group}]", *(f"{name} = {value}" for name, value in points.items()))
-    ]
-    (info / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
 
 
 @pytest.fixture

@@ -146,8 +146,8 @@ def _keys(salt: str, owners: Owners, crowded: Flags) -> Codes:
     """Return the first digits of md5(salt | name) for every unit with too many rows."""
     keys = np.zeros(len(owners.names), dtype=np.uint64)
     for unit in np.flatnonzero(crowded):
-        text = f"{salt}|{owners.names[unit]}"
-        keys[unit] = int(hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()[:KEY], 16)
+        text = f"{salt}|{owners.names[unit]}".encode("utf-8", "surrogatepass")  # no name may raise
+        keys[unit] = int(hashlib.md5(text, usedforsecurity=False).hexdigest()[:KEY], 16)
     return keys
 
 

@@ -23,6 +23,7 @@ from dpsql.privacy.vault.engine import (
     find,
     unavailable,
 )
+from dpsql.privacy.vault.plugged import find_plugged
 from dpsql.privacy.vault.rows import (
     Digest,
     Rows,
@@ -198,8 +199,11 @@ def open_vault(table: Table, salt: bytes) -> Vault:
 
 
 def find_engine(table: Table) -> DataEngine:
-    """Return the engine that serves the source of a table."""
-    return FILES
+    """Return the engine that serves the source of a table: a public fact, from its form.
+
+    Raises: DataUnavailable where none is installed; OperationalError (E_ENGINE) for a broken one.
+    """
+    return find_plugged(table) if table.engine else FILES
 
 
 def open_table(table: Table) -> StoredTable:

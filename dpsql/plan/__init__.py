@@ -1,4 +1,10 @@
-"""Decisions from public facts: workloads, strategies and their exact expected errors.
+"""Decisions from public facts: workloads, strategies and their exact expected errors (stage 6).
+
+Request: statements to answer together, on what terms.
+Plan: what is measured for a request; Part: a strategy with its amount of budget, on one table.
+Planned: a plan with the layouts that answers are read off.
+Chooser: how a layout and a strategy are chosen for a target; Chosen: the two of them.
+Memory: the bytes that a request needs. Rounds: how often a learned model may look.
 
 What is measured can be checked without this package. Each of ``strategy.blocks`` measures the
 Kronecker product, in the order of the domain, of its ``factors`` (attribute to integer rows, None

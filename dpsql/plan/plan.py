@@ -17,6 +17,7 @@ from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import Resolution, block_unit, unit_reach
 
 SHARE_GRID = 2**20
+"""Grid of the shares of the tables, so that amounts are exact fractions that sum to the whole."""
 """Shares of tables are multiples of one part in so many: exact fractions that stay short."""
 
 

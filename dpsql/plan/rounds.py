@@ -17,6 +17,7 @@ SCHEDULES = {
 """The mechanisms with rounds, and the words that stand for a number of them."""
 
 WORDS = SCHEDULES["mwem"]
+"""All of these words: other mechanisms know some of them."""
 
 
 @dataclass(frozen=True, slots=True)

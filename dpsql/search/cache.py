@@ -29,10 +29,10 @@ SCHEMA = 6
 """Part of every key; a change of the templates or of the file layout raises it."""
 
 WORTH_SECONDS = 0.05
-"""Strategies that were planned faster than this are not written to disk."""
+"""Strategies that were planned faster than this are not written to disk: they are planned anew."""
 
 FILE_LIMIT = 1 << 28
-"""Largest file in bytes that is read back."""
+"""Largest file in bytes that is read back: a cache may hold anything at all."""
 
 REMEMBERED = 64
 """Strategies kept in the process."""

@@ -12,7 +12,7 @@ from dpsql.algebra.operator import Floats
 from dpsql.strategy.noise_law import Noise, law
 
 DENSE_LIMIT = 14
-"""Most attributes for which every subset is a candidate block."""
+"""Most attributes for which every subset, of 2^14, is a candidate block."""
 
 
 class Family:

@@ -14,7 +14,7 @@ from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import ProductStrategy, assemble
 
 FEW_ROWS = 256
-"""Most distinct queries."""
+"""Most distinct queries: the fixed point has matrices of queries by queries."""
 
 FEW_NUMBERS = 1 << 20
 """Most numbers in their matrix."""

@@ -24,6 +24,7 @@ from dpsql.search.residual import (
 from dpsql.strategy.product import ProductStrategy, assemble
 
 SWEEPS = 10
+"""Most rounds over all attributes, each optimised given the others; gains of 1e-5 end them."""
 
 FILL = 2.0**-14
 """Part of the identity in rows that would otherwise be of lower rank."""

@@ -28,19 +28,19 @@ from dpsql.strategy.symmetric_forecast import invert
 from dpsql.workload.workload import Workload
 
 TUPLES_LIMIT = 4096
-"""Largest number of orbit tuples of a strategy."""
+"""Largest number of orbit tuples of a strategy: rows on all of them take 128 MiB."""
 
 WORK_LIMIT = 2e9
-"""Largest sum of K^3 over all components of size K, at effort 1."""
+"""Largest sum of K^3 over all components of size K, at effort 1: multiplications of one step."""
 
 STEPS = 40, 200
 """Fewest and most steps; small problems are solved more tightly."""
 
 AXIS_LIMIT = 2048
-"""Largest number of cells of one attribute."""
+"""Largest number of cells of one attribute: orbits are found on Grams of 32 MiB each."""
 
 CELLS_LIMIT = 1 << 23
-"""Largest number of cells of a strategy."""
+"""Largest number of cells of a strategy: its estimate is one table of them all, 64 MiB."""
 
 BITS = 14
 """Significant bits of the smallest column of a part."""

@@ -17,17 +17,17 @@ from dpsql.strategy.queries import QueriesStrategy, QueryBlock
 from dpsql.workload.workload import Workload
 
 MOST_ROWS = 1536
-"""Most query rows in all: least squares is over these."""
+"""Most query rows in all: least squares takes their square in memory, their cube in time."""
 
 MOST_NUMBERS = 1 << 22
-"""Most numbers in the rows of one attribute."""
+"""Most numbers in the rows of one attribute, 32 MiB."""
 
 WEIGHTS = 65_520
-"""What the largest weight of a block is rounded to."""
+"""What the largest weight of a block is rounded to: every number up to ten divides it."""
 
 
 ROWS_LIMIT = 1 << 22
-"""Largest explicit matrix (entries) for which the workload itself is tried as a strategy."""
+"""Largest explicit matrix (entries, 32 MiB) for which the workload itself is tried."""
 
 BINARY_PLACES = 16
 """Binary places of the rows of a workload that can be measured themselves."""

@@ -26,7 +26,7 @@ from dpsql.search.problem import Problem
 from dpsql.strategy.product import ProductStrategy
 
 BLOCK_LIMIT = 1 << 22
-"""Largest extended block that a search may add beyond the supports of the workload."""
+"""Largest extended block (numbers, 32 MiB) that a search may add beyond what is asked."""
 
 EXTRA_SETS = 4000
 """Most unions of supports that are candidates when not every subset is."""

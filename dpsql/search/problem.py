@@ -20,7 +20,7 @@ from dpsql.workload.workload import Workload
 Masks: TypeAlias = NDArray[np.int64]
 
 PLANNED = 1 << 13
-"""Most cells of an attribute for which matrices of cells by cells are formed."""
+"""Most cells of an attribute for which matrices of cells by cells are formed, half a GiB each."""
 
 TRIVIAL = (Identity, IdentityTotal)
 """Factors for which the identity is the matrix of choice within a union of marginals."""

@@ -23,10 +23,10 @@ from dpsql.strategy.quantise import bits_for, column_norm, quantise
 from dpsql.workload.workload import Product, Workload
 
 CELL_LIMIT = 1 << 27
-"""Largest product of (cells + 1) over the attributes of one block or one answer."""
+"""Largest product of (cells + 1) over the attributes of one block or one answer: 1 GiB."""
 
 CERTIFIED = 1e-4
-"""Relative distance to the lower bound at which the search stops."""
+"""Relative distance to the lower bound at which the search stops: nothing better can be far."""
 
 WORTHWHILE = 5e-3
 """Relative gain below which rows on orbits of cells are not worth counting all cells jointly."""

@@ -27,7 +27,7 @@ from dpsql.strategy.product_solve import ProductEstimate, solve
 from dpsql.strategy.quantise import bits_for, column_norm, quantise
 
 SHARE_UNITS = 1 << 40
-"""Grid of the budget shares."""
+"""Grid of the budget shares, so that they are exact fractions that sum to one."""
 
 NEGLIGIBLE = 1e-6
 """Blocks whose weight is below this part of the largest are not measured."""

@@ -35,6 +35,7 @@ class AttributeRows:
 
 
 NOTHING = AttributeRows({}, {}, {})
+"""The rows of a block that no strategy has taken yet."""
 
 
 @dataclass(frozen=True, slots=True)

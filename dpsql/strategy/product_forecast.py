@@ -15,7 +15,7 @@ from dpsql.strategy.product_block import AttributeRows, ProductBlock
 from dpsql.workload.workload import Product
 
 CHUNK = 1 << 22
-"""Numbers handled at once when many products are forecast together."""
+"""Numbers handled at once, 32 MiB, when many products are forecast together."""
 
 
 class ProductForecast(Forecast):
@@ -23,7 +23,10 @@ class ProductForecast(Forecast):
 
     Everything is derived from the integer rows that are measured, never from the real-valued
     strategy they approximate. A component is a set of attributes, written as a bit mask over
-    ``domain``; components are uncorrelated and ``precision`` is that of their parts.
+    ``domain``; components are uncorrelated and ``precision`` is that of their parts:
+    lambda_c = sum over blocks M with c within M, of variance v_M, of prod 1/tau_i / v_M over i in
+    M but not in c. The variance of the row (x)_i q_i is the sum over c of 1/lambda_c times
+    prod q_i'Kt_i q_i over i in c, times prod (q_i'u_i)^2 over the others.
     Source: HDMM, section 7, extended to unions that share one matrix per attribute.
     """
 

@@ -20,10 +20,10 @@ from dpsql.strategy.product_forecast import ProductForecast
 from dpsql.workload.workload import Product
 
 GRID_LIMIT = 1 << 24
-"""Largest table of all combinations of distinct rows that is filled to answer one-row products."""
+"""Largest table of all combinations of distinct rows, 128 MiB, to answer one-row products from."""
 
 CHUNK = 1 << 22
-"""Numbers handled at once when one-row products are answered one by one."""
+"""Numbers handled at once, 32 MiB, when one-row products are answered one by one."""
 
 
 @dataclass(frozen=True, slots=True)

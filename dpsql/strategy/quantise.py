@@ -148,6 +148,9 @@ def rank_of(matrix: NDArray[Any]) -> int:
 def bits_for(factors: int) -> int:
     """Return the fraction bits per factor when up to ``factors`` of them meet in one block.
 
+    Entries of a block are products of entries of its factors, of about 2^32 at most: counts of
+    large tables times them are to stay within int64.
+
     >>> [bits_for(k) for k in (1, 2, 3, 4, 6)]
     [16, 10, 10, 8, 5]
     """

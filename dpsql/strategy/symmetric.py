@@ -31,7 +31,7 @@ from dpsql.strategy.symmetric_forecast import SymmetricForecast
 from dpsql.workload.workload import Product
 
 CHUNK = 1 << 22
-"""Numbers handled at once when one-row products are answered."""
+"""Numbers handled at once, 32 MiB, when one-row products are answered."""
 
 
 @dataclass(frozen=True, slots=True)

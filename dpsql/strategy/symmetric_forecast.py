@@ -17,7 +17,7 @@ from dpsql.strategy.base import Forecast, by_single_rows, check_variances
 from dpsql.workload.workload import Product
 
 CHUNK = 1 << 22
-"""Numbers handled at once."""
+"""Numbers handled at once, 32 MiB."""
 
 DEPENDENT = 1e-7
 """Relative size of a column outside the others below which the rows are rank-deficient."""
@@ -76,7 +76,9 @@ class SymmetricForecast(Forecast):
     """The exact generalised least squares of a symmetric strategy at a given noise variance.
 
     Everything is derived from the integer rows that are measured. Parts of different kinds are
-    orthogonal and uncorrelated, so variances add over them.
+    orthogonal and uncorrelated, so variances add over them: a part with rows R adds, at noise of
+    variance v, v a'(R'R)^-1 a prod b_i / s_i^2, where a are the means of a query row on orbits of
+    the axes that are summed, b_i its squared norm within an orbit of s_i cells of the others.
     """
 
     def __init__(

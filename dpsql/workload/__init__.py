@@ -1,1 +1,11 @@
-"""What is asked, as a weighted union of Kronecker products over few cells (stage 4)."""
+"""What is asked, as a weighted union of Kronecker products over few cells (stage 4).
+
+Term: one matrix per column, times polynomials of measures; an answer is a signed sum of terms.
+Polynomial: a term's part in a bounded measure. Pattern: a condition over several columns.
+Product: a term over cells. Workload: products with weights over one domain.
+Asked: the terms of one answer, and how much its error counts.
+Target: all answers about one table that one part of a plan measures.
+Layout: a workload on the fewest cells, and how every answer is read off it.
+Coarsening: a smaller workload, in which cells that no query tells apart are one.
+Cells, Nodes, Unions, Steps: how rows become the cells of an attribute.
+"""

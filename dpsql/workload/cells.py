@@ -21,7 +21,10 @@ from numpy.typing import NDArray
 from dpsql.algebra.operator import Integers
 
 TOTAL_BITS = 24
-"""Bits of the weights of one row over all nodes of a block together."""
+"""Bits of the weights of one row over all nodes of a block together (decision 10).
+
+A cell with 2^31 rows then holds at most 2^55: sums stay within int64.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -26,15 +26,19 @@ from dpsql.workload.workload import Product, Workload
 Place: TypeAlias = "tuple[int, int]"
 
 JOINT_CELLS = 4096
-"""Most cells of an attribute that is made of several columns, alike cells merged."""
+"""Most cells of an attribute that is made of several columns, alike cells merged.
+
+Searches form matrices of cells by cells for it, 128 MiB each.
+"""
 
 JOINT_NUMBERS = 1 << 22
-"""Most numbers in a matrix over such an attribute, before cells are merged."""
+"""Most numbers in a matrix over such an attribute, 32 MiB, before cells are merged."""
 
 TOGETHER_NUMBERS = 1 << 23
-"""Most numbers in all matrices over one attribute that is made of all columns."""
+"""Most numbers in all matrices over one attribute that is made of all columns, 64 MiB."""
 
 SEPARATOR = " × "
+"""Between the columns in the name of an attribute that is made of several."""
 
 
 @dataclass(frozen=True, slots=True)

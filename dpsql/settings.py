@@ -42,9 +42,11 @@ BOTH = Taker.SET | Taker.SELECT
 class Kind:
     """What the values of an option are.
 
-    ``read`` returns the value of a text, beside what is ``Given``, and None for what is none of
-    them; ``take`` does so for a value of Python. Both may raise. ``works`` says what would work;
-    ``offered`` gives what the prompt offers. ``is_word`` tells words, of which case is nothing.
+    ``read`` returns the value of a text, beside what is given, or None for what is no value;
+    ``take`` does so for a value of Python. Both may raise what says more than ``works``, which is
+    what would work, with the name of the option at braces. ``show`` writes a value, ``offered``
+    are completions, ``known`` all words of a kind that has no others, and ``is_word`` says that
+    upper and lower case are the same.
     """
 
     read: Callable[[str, Given], Any]
@@ -58,7 +60,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """An option of ``dpsql``: what stands for its value, and its help, for a file as a whole."""
+    """An option of ``dpsql``: what stands for its value, its help, and that of ``dpsql run``."""
 
     metavar: str
     help: str
@@ -99,7 +101,7 @@ class Setting:
     ) -> Any:
         """Return the value of a text, beside the values of a session.
 
-        Raises: its error, or ``error`` (E_SETTING, E_EPSILON, E_DELTA).
+        Raises: ``error``, else the one of the option (E_SETTING); DataError (E_EPSILON, E_DELTA).
 
         >>> SETTINGS["reconstruct"].read("PGM"), SETTINGS["weight"].read("2")
         ('pgm', 2.0)

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Kept(Generic[T]):
-    """A setting of ``Terms``, read by the name of the attribute that this is."""
+    """A typed attribute of ``Terms``: the value of the setting of the same name."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name

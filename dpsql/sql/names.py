@@ -156,7 +156,7 @@ def unknown_table(name: str, known: list[str], span: Span) -> ProgrammingError:
     )
 
 
-def position_of(node: exp.Literal, count: int) -> int | None:
+def position_of(node: exp.Expr, count: int) -> int | None:
     """The index that a position such as GROUP BY 1 stands for; None where there is none."""
     position = int(node.name) if node.name.isdigit() else 0
     return position - 1 if 1 <= position <= count else None

@@ -90,18 +90,17 @@ def stddev_sql(
     return f"sqrt(greatest(0.0, {' + '.join(terms)}))"
 
 
-def slopes_of(tree: exp.Expr, unknown: Collection[int] = ()) -> tuple[tuple[int, str], ...]:
-    """Return the derivatives of smooth arithmetic over aggregates; () where it is anything else.
+def slopes_of(tree: exp.Expr, leaf: Callable[[exp.Column], dict[T, str]]) -> dict[T, str]:
+    """Return the derivatives of smooth arithmetic; none where it is anything else.
 
     >>> from sqlglot import parse_one
-    >>> slopes_of(parse_one("a0 / 2")), slopes_of(parse_one("round(a0)"))
-    (((0, '(1) / (2)'),), ())
+    >>> [slopes_of(parse_one(s), lambda c: {c.name: "1"}) for s in ("a0 / 2", "round(a0)")]
+    [{'a0': '(1) / (2)'}, {}]
     """
     try:
-        found = smooth_gradient(tree, _aggregate)
+        return smooth_gradient(tree, leaf)
     except NoDerivative:
-        return ()
-    return () if found.keys() & set(unknown) else tuple(found.items())
+        return {}
 
 
 def smooth_gradient(tree: exp.Expr, leaf: Callable[[exp.Column], dict[T, str]]) -> dict[T, str]:
@@ -133,10 +132,6 @@ def smooth_gradient(tree: exp.Expr, leaf: Callable[[exp.Column], dict[T, str]]) 
         case exp.Case() if tree.meta.get(GUARD):
             return below(tree.args["ifs"][0].args["true"])
     raise NoDerivative
-
-
-def _aggregate(column: exp.Column) -> dict[int, str]:
-    return {int(column.name[1:]): "1"} if column.name.startswith("a") else {}
 
 
 def gradient(tree: exp.Expr) -> Gradient:

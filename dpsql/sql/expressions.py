@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn
 
 from sqlglot import exp
 
@@ -16,23 +16,11 @@ from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.edges import check_growth
 from dpsql.sql.language import Locate, check_frame, check_node, check_window
 from dpsql.sql.names import find_alias, position_of
-from dpsql.sql.query import Tail
+from dpsql.sql.query import Output, Tail
 from dpsql.sql.whole import is_whole, marked, settled
 
 MOST_ROWS = 2**62
 """What LIMIT and OFFSET mean at most: more rows than any result has."""
-
-
-class Projected(Protocol):
-    """A result column: its SQL over the layer below, and whether it depends on noisy numbers."""
-
-    @property
-    def sql(self) -> str: ...
-    @property
-    def noisy(self) -> bool: ...
-
-
-P = TypeVar("P", bound=Projected)
 
 
 class Expressions(ABC):
@@ -175,7 +163,7 @@ class Expressions(ABC):
         self.chosen |= self.mentions_noise(tree)
         return f"TRY(CAST({sql_of(tree)} AS BOOLEAN))"
 
-    def tail(self, items: Sequence[P]) -> Tail:
+    def tail(self, items: Sequence[Output]) -> Tail:
         """What follows the groups; ``items`` are the result columns, with ``*`` written out."""
         having, qualify = self.test("having"), self.test("qualify")
         clause = self.select.args.get("order")
@@ -185,7 +173,7 @@ class Expressions(ABC):
         order = tuple((sql, how) for sql, how, _ in by)
         return Tail(having, tuple(self.windows), qualify, order, limit, offset)
 
-    def order(self, item: exp.Expr, items: Sequence[P]) -> tuple[str, str, bool]:
+    def order(self, item: exp.Expr, items: Sequence[Output]) -> tuple[str, str, bool]:
         """An expression of ORDER BY, its direction, and whether it depends on noisy numbers."""
         self.check_order(item)
         node = item.this
@@ -202,7 +190,7 @@ class Expressions(ABC):
         if item.args.get("with_fill") or isinstance(item.this, exp.Var):
             self.refuse(item, "E_ORDER_BY", f"ORDER BY {printable(item.this.name)}", "ORDER BY 1")
 
-    def column_at(self, items: Sequence[P], node: exp.Literal) -> P:
+    def column_at(self, items: Sequence[Output], node: exp.Literal) -> Output:
         position = position_of(node, len(items))
         if position is None:
             self.refuse_position(node, len(items))

@@ -1,4 +1,4 @@
-"""Slopes of expressions of the outer shell, by the noisy numbers they are computed from.
+"""A SELECT over tables of the shell -> its layers, from FROM outwards.
 
 The tables hold noisy numbers, declared keys and public rows. An expression over them is NULL where
 it fails, since no error may depend on noisy numbers after a charge: every expression stands in a
@@ -9,59 +9,23 @@ the order of the tables they come from, so that equal requests give equal result
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
 from dpsql.sql.bind import CLAUSES
-from dpsql.sql.derivative import NoDerivative, smooth_gradient
 from dpsql.sql.expressions import Expressions, name_of, total
 from dpsql.sql.over_tables import GroupExpressions, TableExpressions, place_of
-from dpsql.sql.query import Tail, filtered
-from dpsql.sql.relations import Slope
-from dpsql.sql.tables import Joins, Keys, Place
+from dpsql.sql.query import Output, Tail, filtered
+from dpsql.sql.relations import Known
+from dpsql.sql.tables import Joins, Keys, traits_of
 from dpsql.sql.whole import is_whole
 
 _CLAUSES = CLAUSES | {"distinct", "with_"}
 
 MAX_TESTS = 100_000_000
 """Most comparisons of IN with a sub-query."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A result column of a shell SELECT: its name, its SQL, the column it repeats, its slopes."""
-
-    name: str
-    sql: str
-    noisy: bool
-    source: Place | None = None
-    whole: bool = False
-    slopes: tuple[tuple[tuple[str, int, int], str], ...] = ()
-
-    def traced(self, layered: Layered) -> tuple[Slope, ...]:
-        """Its slopes, by origins of the SELECT."""
-        return tuple(
-            Slope(layered.origins.index((cell, select)), aggregate, sql == "1")
-            for (cell, select, aggregate), sql in self.slopes
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Layered:
-    """A SELECT as SQL, its columns, a bound on its rows and what no two rows agree on.
-
-    ``chosen`` says that noisy numbers decide which rows it has; ``origins`` are the columns that
-    number cells, each with the select they are of.
-    """
-
-    sql: str
-    columns: tuple[Column, ...]
-    rows: int
-    unique: tuple[frozenset[int], ...]
-    chosen: bool
-    origins: tuple[tuple[str, int], ...]
 
 
 class Layers:
@@ -78,10 +42,10 @@ class Layers:
         self.sources = rows.sources
         self.names = rows.names
         self.hoisted = rows.hoisted
-        self.grouped = rows.grouped
+        self.distinct = bool(rows.select.args.get("distinct"))
 
-    def build(self) -> Layered:
-        """The SQL of the SELECT, its columns, a bound on its rows and its keys.
+    def build(self, name: str) -> tuple[str, Known]:
+        """The SQL of the SELECT as a table called ``name``.
 
         Raises: ProgrammingError or NotSupportedError with a caret and a hint.
         """
@@ -91,7 +55,7 @@ class Layers:
         source = Joins(self.rows).join()
         rows = source.rows
         where = self.rows.test("where")
-        if self.grouped:
+        if self.rows.grouped:
             self.top = self.groups = GroupExpressions(self.rows)
         items = [column for item in self.select.expressions for column in self.items(item)]
         tail = self.top.tail(items)
@@ -111,27 +75,30 @@ class Layers:
             unique = _carried(source.unique, items)
         if tail.limit is not None:
             rows = min(rows, tail.limit)
-        if self.select.args.get("distinct"):
+        if self.distinct:
             unique = (frozenset(range(len(items))),)
         if tail.cut:
             body = f"SELECT * FROM ({body}) ORDER BY i{tail.cut}"
-        return Layered(body, tuple(items), rows, unique, self.chosen, origins_of(items))
+        origins = origins_of(items)
+        selects = tuple(select for _, select in origins)
+        traits = traits_of(items, origins)
+        private = self.hoisted.private
+        return body, Known(name, traits, rows, private, unique, self.chosen, selects)
 
     @property
     def chosen(self) -> bool:
         """Whether noisy numbers decide which rows there are."""
         return self.rows.chosen or self.top.chosen
 
-    def traced(self, items: Sequence[Column]) -> list[Column]:
+    def traced(self, items: Sequence[Output]) -> list[Output]:
         """The columns with slopes only where no noisy number decides which rows there are."""
-        distinct = bool(self.select.args.get("distinct"))
-        self.top.chosen |= distinct and any(item.noisy for item in items)
+        self.top.chosen |= self.distinct and any(item.noisy for item in items)
         self.top.chosen |= self.groups is not None and any(self.groups.key_noise)
-        if distinct or self.grouped or self.chosen:
+        if self.chosen:
             return [replace(item, slopes=()) for item in items]
         return list(items)
 
-    def layers(self, source: str, where: str | None, items: Sequence[Column], tail: Tail) -> str:
+    def layers(self, source: str, where: str | None, items: Sequence[Output], tail: Tail) -> str:
         """The layers of the SELECT, from FROM outwards."""
         hoisted = "".join(
             f" CROSS JOIN ({sql}) AS t_{name}" for name, sql in self.hoisted.texts.items()
@@ -167,18 +134,13 @@ class Layers:
     def outer_layers(
         self,
         text: str,
-        items: Sequence[Column],
+        items: Sequence[Output],
         order: Sequence[tuple[str, str]],
         places: Sequence[str],
     ) -> str:
         """Project, remove duplicates, and number the rows in their order."""
         outputs = [f"{item.sql} AS c{index}" for index, item in enumerate(items)]
-        errors = [index for index, item in enumerate(items) if self.has_error(item)]
-        distinct = bool(self.select.args.get("distinct"))
-        for index in errors:
-            place = items[index].source
-            assert place is not None
-            outputs.append(f"y{place[0]}_{place[1]} AS e{index}")
+        errors = {f"e{i}": item.stddev for i, item in enumerate(items) if item.stddev is not None}
         slopes = {
             f"d{index}_{part}": f"TRY(CAST({sql} AS DOUBLE))"
             for index, item in enumerate(items)
@@ -186,98 +148,55 @@ class Layers:
             if sql != "1"
         }
         slopes |= {f"r{m}": cell for m, (cell, _) in enumerate(origins_of(items))}
-        outputs += [f"{sql} AS {name}" for name, sql in slopes.items()]
+        outputs += [f"{sql} AS {name}" for name, sql in (errors | slopes).items()]
         outputs += [f"{sql} AS q{index}" for index, (sql, _) in enumerate(order)]
         text = f"SELECT {', '.join((*outputs, *places))} FROM {text}"
         kept = [f"c{index}" for index in range(len(items))]
-        if distinct:
+        if self.distinct:
             if self.select.args["distinct"].args.get("on"):
                 self.rows.refuse(self.select, "E_STATEMENT", "DISTINCT ON")
-            other = [f"any_value({name}) AS {name}" for name in (f"e{i}" for i in errors)]
-            other += [f"any_value(q{index}) AS q{index}" for index in range(len(order))]
+            other = [f"any_value(q{index}) AS q{index}" for index in range(len(order))]
             other += [f"min({place}) AS {place}" for place in places]
             text = f"SELECT {', '.join((*kept, *other))} FROM ({text}) GROUP BY {', '.join(kept)}"
-        kept += [*(f"e{index}" for index in errors), *slopes]
+        kept += [*errors, *slopes]
         by = ", ".join((*(f"q{i} {how}" for i, (_, how) in enumerate(order)), *places))
         return f"SELECT {', '.join(kept)}, row_number() OVER (ORDER BY {by}) AS i FROM ({text})"
 
-    def has_error(self, item: Column) -> bool:
-        """Whether a column repeats one whose standard error is known."""
-        if item.source is None or self.grouped or self.select.args.get("distinct"):
-            return False
-        table, column = item.source
-        return self.sources[table].table.traits[column].error
-
-    def items(self, item: exp.Expr) -> list[Column]:
+    def items(self, item: exp.Expr) -> list[Output]:
         """The result columns of a select item."""
         star = item.this if isinstance(item, exp.Column) else item
         if isinstance(star, exp.Star):
             extra = [key for key, value in star.args.items() if value]
-            if extra or self.grouped or not self.sources:
+            if extra or self.groups or not self.sources:
                 what = f"* with {extra[0].strip('_').upper()}" if extra else "* with GROUP BY"
                 self.rows.refuse(item, "E_STATEMENT", what, "list the columns")
             return [self.output(each.name, each.value) for each in self.names.star(item)]
         return [self.output(name_of(item), self.top.rewrite(item.unalias()))]
 
-    def output(self, name: str, tree: exp.Expr) -> Column:
-        place = place_of(tree.unnest())
-        noisy = self.top.mentions_noise(tree)
-        slopes: Influences = slopes_over(self.rows, tree) if noisy and not self.grouped else {}
-        source = None if self.grouped else place
-        return Column(name, total(tree), noisy, source, is_whole(tree), tuple(slopes.items()))
+    def output(self, name: str, tree: exp.Expr) -> Output:
+        """A result column; its standard error is known where it repeats one that has one."""
+        only, noisy = tree.unnest(), self.top.mentions_noise(tree)
+        traced = not (self.groups or self.distinct)
+        place = place_of(only) if traced else None
+        known = place is not None and self.sources[place[0]].table.traits[place[1]].error
+        return Output(
+            name,
+            total(only),
+            f"y{place[0]}_{place[1]}" if place is not None and known else None,
+            noisy,
+            slopes=tuple(self.rows.slopes(tree).items()) if noisy and traced else (),
+            whole=is_whole(tree),
+        )
 
 
-def origins_of(items: Sequence[Column]) -> tuple[tuple[str, int], ...]:
+def origins_of(items: Sequence[Output]) -> tuple[tuple[str, int], ...]:
     """The columns that number the cells that slopes are of, each with its select."""
     keys = [key for item in items for key, _ in item.slopes]
     return tuple(dict.fromkeys((cell, select) for cell, select, _ in keys))
 
 
-def _carried(unique: Keys, items: Sequence[Column]) -> tuple[frozenset[int], ...]:
+def _carried(unique: Keys, items: Sequence[Output]) -> tuple[frozenset[int], ...]:
     """The keys all of whose columns are among the result columns."""
-    where = {item.source: index for index, item in enumerate(items) if item.source is not None}
-    return tuple(frozenset(where[place] for place in keys) for keys in unique if keys <= set(where))
-
-
-MAX_SLOPES = 16
-"""Most noisy numbers that the standard error of a column is followed through."""
-
-MAX_TEXT = 20_000
-"""Longest SQL of the slopes of a column."""
-
-NUMBERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL"}
-
-Influences = dict[tuple[str, int, int], str]
-"""Slopes as SQL by the column that numbers cells, the select and the aggregate."""
-
-
-def slopes_over(rows: TableExpressions, tree: exp.Expr) -> Influences:
-    """The slopes of smooth arithmetic over noisy numbers; nothing where it is anything else."""
-
-    def leaf(column: exp.Column) -> Influences:
-        name, place = column.name, place_of(column)
-        if place is not None:
-            number, index = place
-            table = rows.sources[number].table
-            slope, cell = f"d{number}_{index}_", f"r{number}_"
-        elif name in rows.hoisted.scalars:
-            table, index = rows.hoisted.scalars[name], 0
-            slope, cell = f"{name}_d0_", f"{name}_r"
-        else:
-            raise NoDerivative
-        trait = table.traits[index]
-        if trait.kind.split("(")[0] not in NUMBERS or (trait.noisy and not trait.slopes):
-            raise NoDerivative
-        return {
-            (f"{cell}{each.origin}", table.origins[each.origin], each.aggregate): (
-                "1" if each.one else f"{slope}{part}"
-            )
-            for part, each in enumerate(trait.slopes)
-        }
-
-    try:
-        found = smooth_gradient(tree, leaf)
-    except NoDerivative:
-        return {}
-    short = len(found) <= MAX_SLOPES and sum(map(len, found.values())) <= MAX_TEXT
-    return found if short else {}
+    where = {item.sql: index for index, item in enumerate(items)}
+    named = [{f"x{table}_{column}" for table, column in keys} for keys in unique]
+    return tuple(frozenset(where[name] for name in keys) for keys in named if keys <= where.keys())

@@ -16,7 +16,7 @@ from dpsql.sql.derivative import guard, slopes_of, stddev_sql
 from dpsql.sql.expressions import Expressions, is_text, name_of, refuse_rows, total
 from dpsql.sql.keys import UNCERTAINTY, Keys
 from dpsql.sql.language import check_node
-from dpsql.sql.query import Output, Running, Shell
+from dpsql.sql.query import Number, Output, Running, Shell
 from dpsql.sql.scope import Scope
 from dpsql.sql.whole import is_whole, marked
 
@@ -59,9 +59,8 @@ class CellExpressions(Expressions):
         spread = any(is_text(part) for part in tree.find_all(exp.Var))
         layers = {each.name[0] for each in tree.find_all(exp.Column)}
         known = "a" in layers and "w" not in layers and not spread
-        unknown = self.unknown()
-        stddev = stddev_sql(tree, self.covariances, unknown) if known else None
-        slopes = slopes_of(tree, unknown) if known else ()
+        stddev = self.stddev(tree) if known else None
+        slopes = slopes_of(tree, _aggregate) if stddev is not None else {}
         noisy = self.mentions_noise(tree)
         return Output(
             name_of(item),
@@ -70,14 +69,15 @@ class CellExpressions(Expressions):
             noisy,
             key=int(column[1:]) if column.startswith("k") else None,
             aggregate=int(column[1:]) if column.startswith("a") else None,
-            slopes=slopes,
+            slopes=tuple(slopes.items()),
             whole=is_whole(tree),
             unsmooth=noisy and not spread and stddev is None and not column.startswith("a"),
         )
 
-    def unknown(self) -> set[int]:
-        """The aggregates whose errors have no closed form."""
-        return {j for j, each in enumerate(self.aggregates.found) if each.rank is not None}
+    def stddev(self, tree: exp.Expr) -> str | None:
+        """Its standard error; the errors of quantiles have no closed form."""
+        unknown = {j for j, each in enumerate(self.aggregates.found) if each.rank is not None}
+        return stddev_sql(tree, self.covariances, unknown)
 
     def refuse(self, node: Any, code: str, what: str, hint: str = "") -> NoReturn:
         """Refuse a part by name."""
@@ -247,7 +247,7 @@ class CellExpressions(Expressions):
                 span=self.locate(node),
             )
         tree = self.rewrite(self.argument(node, name), aliases=True)
-        stddev = stddev_sql(tree, self.covariances, self.unknown())
+        stddev = self.stddev(tree)
         if stddev is None or stddev == "0.0":
             raise NotSupportedError(
                 "E_FUNCTION",
@@ -279,6 +279,11 @@ class CellExpressions(Expressions):
                     span=self.locate(argument),
                 )
         return argument
+
+
+def _aggregate(column: exp.Column) -> dict[Number, str]:
+    """The slope of a column of the cells: they will be numbered in ``r0``."""
+    return {("r0", 0, int(column.name[1:])): "1"} if column.name.startswith("a") else {}
 
 
 def _is_default_frame(node: exp.Window) -> bool:

@@ -13,12 +13,22 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, printable
+from dpsql.sql.derivative import NoDerivative, slopes_of
 from dpsql.sql.expressions import Expressions, has_aggregates, sql_of, total
 from dpsql.sql.hoisted import Hoisted, refuse
 from dpsql.sql.language import Locate, check_aggregate, check_node
 from dpsql.sql.names import Names, position_of
+from dpsql.sql.query import Number
 from dpsql.sql.relations import Element, Field, Known
 from dpsql.sql.whole import is_whole, marked, settled
+
+MAX_SLOPES = 16
+"""Most noisy numbers that the standard error of a column is followed through."""
+
+MAX_TEXT = 20_000
+"""Longest SQL of the slopes of a column."""
+
+NUMBERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,6 +146,34 @@ class TableExpressions(Expressions):
             hint = "a noisy column as it is; what is computed shows its error as ± and in --stddev"
             self.refuse(node, "E_FUNCTION", "DP_STDDEV of this", hint)
         return exp.column(f"y{place[0]}_{place[1]}")
+
+    def slopes(self, tree: exp.Expr) -> dict[Number, str]:
+        """The slopes of smooth arithmetic over noisy numbers, unless they are too long."""
+        found = slopes_of(tree, self.slope)
+        short = len(found) <= MAX_SLOPES and sum(map(len, found.values())) <= MAX_TEXT
+        return found if short else {}
+
+    def slope(self, column: exp.Column) -> dict[Number, str]:
+        """The slopes of a column. Raises: NoDerivative."""
+        name, place = column.name, place_of(column)
+        if place is not None:
+            number, index = place
+            table = self.sources[number].table
+            slope, cell = f"d{number}_{index}_", f"r{number}_"
+        elif name in self.hoisted.scalars:
+            table, index = self.hoisted.scalars[name], 0
+            slope, cell = f"{name}_d0_", f"{name}_r"
+        else:
+            raise NoDerivative
+        trait = table.traits[index]
+        if trait.kind.split("(")[0] not in NUMBERS or (trait.noisy and not trait.slopes):
+            raise NoDerivative
+        return {
+            (f"{cell}{each.origin}", table.origins[each.origin], each.aggregate): (
+                "1" if each.one else f"{slope}{part}"
+            )
+            for part, each in enumerate(trait.slopes)
+        }
 
     def is_noisy(self, name: str) -> bool:
         """Whether a column of a layer depends on noisy numbers."""

@@ -113,14 +113,18 @@ class Lookup:
     span: Span = field(compare=False, repr=False)
 
 
+Number: TypeAlias = tuple[str, int, int]
+"""A noisy number: the column that numbers its cell, the select it is of, and the aggregate."""
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One result column: a name, SQL over the noisy cells, and SQL for its standard error.
+    """One result column: a name, SQL over the layer below it, and SQL for its standard error.
 
     ``stddev`` is ``None`` for keys and for expressions whose error has no closed form.
     ``key`` is the index of the grouping key the column simply repeats, if it does.
     ``aggregate`` is the index of the aggregate the column simply repeats, if it does.
-    ``slopes`` are SQL for the derivatives by aggregate where the column is smooth arithmetic.
+    ``slopes`` are SQL for the derivatives by noisy numbers where the column is smooth arithmetic.
     ``whole`` says that the column is an integer to SQL, ``unsmooth`` that it is computed from noisy
     numbers so that no standard error is known.
     """
@@ -131,7 +135,7 @@ class Output:
     noisy: bool = False
     key: int | None = None
     aggregate: int | None = None
-    slopes: tuple[tuple[int, str], ...] = ()
+    slopes: tuple[tuple[Number, str], ...] = ()
     whole: bool = False
     unsmooth: bool = False
 

@@ -29,7 +29,6 @@ from dpsql.sql.relations import (
     PublicRows,
     PublicTable,
     Relation,
-    Trait,
     as_literal,
     as_values,
     column_of,
@@ -353,21 +352,6 @@ class Shape:
             return self.tables.known(found)
 
         rows = TableExpressions(node, placed, self.locate, query, around)
-        layers = Layers(rows)
-        found = layers.build()
-        name = self.tables.fresh()
-        self.tables.texts.append(f"{name} AS MATERIALIZED ({found.sql})")
-        traits = tuple(
-            Trait(
-                column.name,
-                "",
-                column.noisy,
-                layers.has_error(column),
-                column.traced(found),
-                column.whole,
-            )
-            for column in found.columns
-        )
-        origins = tuple(select for _, select in found.origins)
-        known = Known(name, traits, found.rows, rows.private, found.unique, found.chosen, origins)
+        text, known = Layers(rows).build(self.tables.fresh())
+        self.tables.texts.append(f"{known.name} AS MATERIALIZED ({text})")
         return self.tables.typed(known, node)

@@ -5,6 +5,7 @@ The bound is a function of public facts: declared keys, and conditions that set 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from dpsql.sql.language import Locate, check_scalar
 from dpsql.sql.names import Names
 from dpsql.sql.over_tables import TableExpressions, place_of
 from dpsql.sql.products import MAX_RESULT_CELLS, Compiler
-from dpsql.sql.query import Influence, Output, Outside, PublicCells, Shell
+from dpsql.sql.query import Influence, Output, Outside, PublicCells
 from dpsql.sql.relations import (
     Join,
     Known,
@@ -94,15 +95,8 @@ class Tables:
             {"cells": cell_kinds(shell, select.types, select.kinds)},
         )
         traits = tuple(
-            Trait(
-                output.name,
-                kind,
-                output.noisy,
-                output.stddev is not None,
-                _slopes(shell, output),
-                output.whole,
-            )
-            for output, kind in zip(shell.outputs, kinds, strict=False)
+            replace(trait, kind=kind, slopes=trait.slopes if shell.tail.whole else ())
+            for trait, kind in zip(traits_of(shell.outputs, [("r0", 0)]), kinds, strict=False)
         )
         number = len(self.queries)
         name = f"t{number}"
@@ -231,10 +225,25 @@ def _told(known: Known) -> Known:
     return replace(known, traits=traits, origins=origins)
 
 
-def _slopes(shell: Shell, output: Output) -> tuple[Slope, ...]:
-    """The slopes of a result column by the aggregates of its own cell."""
-    found = output.slopes if shell.tail.whole else ()
-    return tuple(Slope(0, aggregate, sql == "1") for aggregate, sql in found)
+def traits_of(outputs: Sequence[Output], origins: Sequence[tuple[str, int]]) -> tuple[Trait, ...]:
+    """Result columns as those of a table, of types that are not known yet.
+
+    ``origins`` are the columns that number the cells that slopes are of, each with its select.
+    """
+    return tuple(
+        Trait(
+            each.name,
+            "",
+            each.noisy,
+            each.stddev is not None,
+            tuple(
+                Slope(origins.index(number[:2]), number[2], sql == "1")
+                for number, sql in each.slopes
+            ),
+            each.whole,
+        )
+        for each in outputs
+    )
 
 
 def _unique(select: Select) -> tuple[frozenset[int], ...]:

@@ -22,7 +22,7 @@ from sqlglot import exp
 import dpsql
 from dpsql.catalog.domain import Bins
 from dpsql.sql.expressions import Expressions
-from dpsql.sql.layers import Column
+from dpsql.sql.query import Output
 from dpsql.sql.sums import _Amounts
 from tests.oracle.test_shapes import settle
 from tests.support.seam import zero_noise
@@ -243,7 +243,7 @@ def _any_literal(tree: exp.Expr, is_public: object) -> list[exp.Expr]:
     return [each for each in tree.find_all(exp.Literal) if isinstance(each.parent, exp.EQ)]
 
 
-def _written_item(top: Expressions, items: Sequence[Column], node: exp.Expr) -> Column:
+def _written_item(top: Expressions, items: Sequence[Output], node: exp.Expr) -> Output:
     listed = top.select.expressions
     place = min(int(node.name), len(listed)) - 1
     names = [column.name for column in items]

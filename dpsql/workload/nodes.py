@@ -85,9 +85,11 @@ def _range_degree(column: Column, factors: Sequence[Operator]) -> int | None:
 
     None where a factor is not, where no factor but a constant is, or where nodes are no fewer.
     """
+    if not factors or column.domain is None:
+        return None
     distinct = {factor.key: factor for factor in factors}
-    n = 0 if column.domain is None else column.domain.size
-    if not distinct or any(factor.rows > 64 for factor in distinct.values()) or n < 4:
+    n = column.domain.size
+    if any(factor.rows > 64 for factor in distinct.values()) or n < 4:
         return None
     degree = 0
     for factor in distinct.values():

@@ -206,9 +206,10 @@ class _ProductReader:
             operator = simplify(value.matrix) if isinstance(value, Dense) else value
         else:
             operator = simplify(_rows_of(name, size, value))
-        if operator.shape[1] != size or not operator.shape[0]:
+        shape = operator.shape
+        if shape[1] != size or not shape[0]:
             _refuse(
-                f"a factor of {name!r} has shape {operator.shape}, the attribute {size} cells",
+                f"a factor of {name!r} has shape {shape}, the attribute {size} cells",
                 "each row needs one entry per cell",
             )
         return operator

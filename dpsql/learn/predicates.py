@@ -158,7 +158,7 @@ class CellClasses:
     """The class of every cell of every attribute; answers depend on the mass of classes only.
 
     >>> row = Dense(np.array([[0, 1, 1, 0]]))
-    >>> classes = Classes.read({"a": 4, "b": 3}, [(Product({"a": row}),)])
+    >>> classes = CellClasses.read({"a": 4, "b": 3}, [(Product({"a": row}),)])
     >>> {name: labels.tolist() for name, labels in classes.labels.items()}
     {'a': [0, 1, 1, 0], 'b': [0, 0, 0]}
     """

@@ -124,6 +124,7 @@ def errors_of(connection: Connection, sql: str) -> tuple[Result, list[float | No
 COUNTS = "WITH a AS (SELECT race, COUNT(*) AS n FROM adult GROUP BY race) "
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sql",
     [

@@ -48,6 +48,7 @@ def errors(connection: Connection, script: str, epsilon: Fraction | None = None)
     return [float(number) for number in re.findall(r"\bn ± ([\d.e+]+)", text)]
 
 
+@pytest.mark.slow
 def test_weight_decides_which_statement_gets_the_accuracy(adult: Connection) -> None:
     script = (
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(weight = {}) sex, COUNT(*) AS n FROM adult "

@@ -453,6 +453,7 @@ def test_every_extra_statement_is_refused_with_a_hint(connection: Connection) ->
         assert error.hint, sql
 
 
+@pytest.mark.slow
 def test_hints_of_random_refusals_are_true(connection: Connection) -> None:
     rng = random.Random(SEED + 24)
     sampler = Sampler(rng)

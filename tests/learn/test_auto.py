@@ -110,6 +110,7 @@ ROWS_OF = [(Product({"a": Dense(np.array([[1, 1, k]])), "b": Dense(row)}),)
            for k in (0, 1) for row in np.eye(4, dtype=np.int64)[:, None]]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 @pytest.mark.parametrize("rows", [5, 1_000_000])
 @pytest.mark.parametrize(

@@ -81,6 +81,7 @@ def test_whole_conditions_equal_their_products(
         assert answer_from(model, table, answer) == pytest.approx(sum(parts), abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["rap", "mixture"])
 def test_five_of_twelve_is_learned(
     asked: Connection, model: str, monkeypatch: pytest.MonkeyPatch

@@ -78,6 +78,7 @@ def statement(rng: random.Random) -> str:
     return f"SELECT a, {writer.item()} AS x FROM {inner} ORDER BY a"
 
 
+@pytest.mark.slow
 def test_integer_arithmetic_is_duckdbs_without_noise(world: World) -> None:
     connection, database = world
     rng = random.Random(16)

@@ -39,6 +39,7 @@ def test_answers_equal_the_databases_own(tmp_path: Path, seed: int, count: int) 
             check(sql, result, database)
 
 
+@pytest.mark.slow
 def test_a_joint_workload_gives_the_same_answers(tmp_path: Path) -> None:
     with (
         write_world(tmp_path, hostile_rows(random.Random(5), 200)) as database,

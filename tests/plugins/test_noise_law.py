@@ -27,6 +27,8 @@ from dpsql.strategy.noise_law import LAPLACE, law
 from tests.privacy.seam import SeededBits
 from tests.support.packages import folder_of_packages, install
 
+pytestmark = pytest.mark.slow
+
 STRANGER = Path(__file__).parent / "geometric_noise"
 CELLS = 1000
 CATALOG = f"""

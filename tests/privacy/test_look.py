@@ -72,6 +72,7 @@ def drawn(
     return float(stats.chisquare(o, e * o.sum() / e.sum()).pvalue)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("count", [1, 2])
 def test_select_follows_the_exponential_mechanism(noise: Noise, count: int) -> None:

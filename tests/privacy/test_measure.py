@@ -443,6 +443,7 @@ def test_estimates_from_nodes_are_sums_of_values(tmp_path: Path, degree: int) ->
     assert found.answer(grouped) == pytest.approx(sums)
 
 
+@pytest.mark.slow
 def test_forecasts_of_nodes_are_in_rows(tmp_path: Path) -> None:
     coarse, fine = (
         nodes_plan("gaussian", Nodes("v", 1, 1, grid, (0,))).parts[0] for grid in (64, 1 << 16)

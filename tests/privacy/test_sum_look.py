@@ -224,6 +224,7 @@ def audit(c: int, runs: int = 1200) -> float:
     return epsilon_lower_bound(rows[0], rows[1])
 
 
+@pytest.mark.slow
 def test_epsilon_of_a_threshold_and_a_count_from_below(monkeypatch: pytest.MonkeyPatch) -> None:
     assert audit(2) <= 2
     monkeypatch.setattr(look, "joint_norm", lambda *_: Fraction(1, 6))

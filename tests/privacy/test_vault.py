@@ -235,6 +235,7 @@ def test_every_value_of_every_type_falls_in_its_cell(
     np.testing.assert_array_equal(count(table, [name]), expected(table, [name], rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["age", "floating", "uneven", "word", "hired"])
 def test_one_more_row_changes_one_cell_by_one_or_none(name: str, tmp_path: Path) -> None:
     base: list[Row] = [(CASES[name][2][0],)] * 3

@@ -175,6 +175,7 @@ def test_hostile_csv_rows_are_left_out_silently(tmp_path: Path) -> None:
     assert counts.max() == 1
 
 
+@pytest.mark.slow
 def test_no_bytes_in_a_csv_file_can_raise(tmp_path: Path) -> None:
     draw = random.Random(3)
     bits = [b'"', b",", b"\n", b"\r", b"\r\n", b"17", b"F", b"\xff", b"\x00", b'""', b" ", b"\\"]

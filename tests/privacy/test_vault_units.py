@@ -19,6 +19,8 @@ from dpsql.privacy.vault.engine import Counts
 from dpsql.privacy.vault.vault import open_vault
 from tests.privacy.evenness import even_choice
 
+pytestmark = pytest.mark.slow
+
 SALT = b"0123456789abcdef"
 COLUMNS = {
     "x": Column("x", "integer", IntegerRange(0, 4)),

@@ -133,6 +133,7 @@ def test_public_tables_alone_cost_nothing(connection: Connection) -> None:
     assert connection.budget.entries == 0
 
 
+@pytest.mark.slow
 def test_a_joint_workload_takes_composite_statements(connection: Connection) -> None:
     cursor = connection.executescript(f"{BY_SEX}; SELECT MAX(n) FROM ({BY_SEX}) q; {PER_AGE}")
     first = cursor.result

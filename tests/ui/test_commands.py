@@ -141,6 +141,7 @@ def test_a_fault_of_dpsql_is_told_without_its_text(
     assert "secret" not in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_leaves_nothing(adult: Path, number: int, status: int) -> None:
     Path("slow.sql").write_text(COUNT)

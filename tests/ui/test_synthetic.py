@@ -13,6 +13,8 @@ from dpsql.ui.complete import Vocabulary, complete_sql
 from tests.ui.conftest import Run
 from tests.ui.test_repl import Terminal
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = "education, occupation, marital_status, relationship, race, sex"
 MANY = f"SELECT {COLUMNS}, COUNT(*) FROM adult GROUP BY CUBE ({COLUMNS})"
 LONG = f"CREATE SYNTHETIC TABLE s FROM adult OPTIONS (epsilon = 1, model = 'mixture') FOR ({MANY})"

@@ -11,7 +11,7 @@ ALLOWED = {
     "engine/faults.py": "failures met on one walk, all held by the first",
     "strategy/axis.py": "one read-only matrix; the entry goes with it",
     "plan/baselines.py": "operators that the layout holds",
-    "strategy/queries.py": "operators that the workload holds",
+    "search/itself.py": "operators that the workload holds",
     "search/joint.py": "parameters are shared by being one array; the union holds them",
     "search/residual.py": "parameters are shared by being one array; the caller holds them",
     "workload/unions.py": "operators that a reading holds; a workload shares equal ones",

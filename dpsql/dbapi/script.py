@@ -10,7 +10,7 @@ from dpsql.answer.modelled import check_target
 from dpsql.answer.synthetics import check_name, find_synthetic
 from dpsql.engine.asked import explain_workload
 from dpsql.engine.desk import Desk
-from dpsql.engine.explain import Explanation
+from dpsql.engine.explain import Explanation, Row
 from dpsql.engine.learn import LearningTable, plan_table
 from dpsql.engine.terms import Terms
 from dpsql.errors import ProgrammingError
@@ -68,22 +68,23 @@ def explain_script(desk: Desk, statements: Sequence[Statement], terms: Terms) ->
     """
     later = about_created(statements)
     selects = [s for s in statements if s.kind == "select" and s not in later]
-    lines, found = [], []
+    rows: list[Row] = []
+    found: list[Explanation] = []
     for statement in statements:
         if statement.creation is not None and not statement.explain:
             run, assumed = plan_offered(desk, statement.creation, terms)
             found.append(run.explain(desk, assumed))
-            lines += [f"synthetic   {run.name}", *found[-1].lines()]
+            rows += [("synthetic", run.name), *found[-1].rows()]
     if selects:
         whole = explain_workload(desk, desk.compile(selects), joint_terms(terms, selects))
-        lines = [*whole.lines(), *lines]
+        rows = [*whole.rows(), *rows]
         paid = [*found, *([] if whole.free else [whole])]
     else:
         paid, left = found, min(each.remaining for each in found)
         whole = replace(found[0], assumed=any(e.assumed for e in found), remaining=left)
     epsilon = sum((each.epsilon for each in paid), Fraction(0))
     delta = sum((each.delta for each in paid), Fraction(0))
-    return replace(whole, epsilon=epsilon, delta=delta, free=False, text=tuple(lines))
+    return replace(whole, epsilon=epsilon, delta=delta, free=False, whole=tuple(rows))
 
 
 def joint_terms(terms: Terms, selects: Sequence[Statement]) -> Terms:

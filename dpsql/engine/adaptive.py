@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from fractions import Fraction
 
 from dpsql.answer.modelled import read_candidates
@@ -43,8 +42,8 @@ def advise(request: Request, planned: Planned, forecast: Explanation) -> Explana
         return forecast
     said = [f"mechanism = 'adaptive': {choice.rule}"] if choice.mechanism in RUNS else []
     said += ["budget too small to be useful"] if choice.useless else []
-    line = (f"advice      {'; '.join(said)}",) if said else ()
-    return replace(forecast, details=(*forecast.details, *line))
+    line = (("advice", f"{'; '.join(said)}"),) if said else ()
+    return forecast.adding(line)
 
 
 def read_workload(request: Request) -> tuple[Table, list[Query]]:

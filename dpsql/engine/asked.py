@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -94,5 +94,4 @@ class Public(Job[Request]):
     def explain(self, desk: Desk, assumed: bool) -> Explanation:
         """The forecast: free."""
         forecast = explain(self.request, None, assumed, desk.remaining(()))
-        given = given_levels(self.request.statements)
-        return replace(forecast, details=(*forecast.details, *given))
+        return forecast.adding(given_levels(self.request.statements))

@@ -17,7 +17,7 @@ from dpsql.answer.shell import Filled, build_result
 from dpsql.answer.store import Shelf
 from dpsql.catalog import Table
 from dpsql.engine.desk import Desk
-from dpsql.engine.explain import Explanation, StatementForecast, advise_clip
+from dpsql.engine.explain import Explanation, Row, StatementForecast, advise_clip
 from dpsql.engine.job import Looking, Price, price_of_run
 from dpsql.engine.terms import Terms, require_epsilon
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError, decimal_text
@@ -42,7 +42,7 @@ from dpsql.privacy.filter import Run, SumView
 from dpsql.settings import LEARNED
 from dpsql.sql.compiled import Compiled
 from dpsql.strategy.noise_law import Noise, admitted, law, needs_delta
-from dpsql.workload.target import find_views, notes_of, view_lines
+from dpsql.workload.target import find_views, notes_of, view_rows
 
 REACH = 4096
 """The first threshold of a grid is the largest value over this."""
@@ -52,7 +52,7 @@ REMEMBERED = 8
 """Batches whose strategies are kept: functions of public facts only."""
 QUANTILE_ROWS = Fraction(5)
 """Rows that a private quantile leaves above one sum, in units of 1 / epsilon: it has no order."""
-BIAS = "bias        values above the threshold are clipped: sums are biased downwards"
+BIAS = ("bias", "values above the threshold are clipped: sums are biased downwards")
 MARGIN = 10
 """A table is large enough when it has this many times the rows above its threshold."""
 
@@ -187,7 +187,7 @@ class Clipping(Looking[ClippedSums]):
             assumed,
             remaining,
             entry,
-            details=(*self._details(), *view_lines([self.item])),
+            details=(*self._details(), *view_rows([self.item])),
         )
 
     def _bins(self) -> str:
@@ -203,26 +203,29 @@ class Clipping(Looking[ClippedSums]):
             self.noise, answering, self.table.unit.max_rows
         )
 
-    def _details(self) -> tuple[str, ...]:
+    def _details(self) -> tuple[Row, ...]:
         rule, top = self.rule, number_text(self.summed.largest)
         column = self.summed.column
         if self.summed.given:
-            return (f"threshold   {number_text(self.summed.upper)}, as given, free", BIAS)
+            return (("threshold", f"{number_text(self.summed.upper)}, as given, free"), BIAS)
         if rule.method == "none":
-            none = f"threshold   none: {column} is clipped to the declared {top}"
+            none = ("threshold", f"none: {column} is clipped to the declared {top}")
             return (none, *advise_clip(self.table, [column.casefold()]))
         if rule.method == "eb":
-            drawn = "threshold   eb: none; counts are drawn towards a smooth tail, free"
-            without = "            the error above is without that; answers have no standard errors"
-            return (drawn, without, "bias        of either sign")
+            drawn = ("threshold", "eb: none; counts are drawn towards a smooth tail, free")
+            without = ("", "the error above is without that; answers have no standard errors")
+            return (drawn, without, ("bias", "of either sign"))
         if rule.method == "r2t":
             count = len(levels(rule, self.noise, self.amount, self.summed.top))
-            among = f"threshold   r2t: {count} levels up to {top}, 1/{count} of the budget for each"
-            largest = "            the largest answer, less a margin; it has no standard error"
+            among = (
+                "threshold",
+                f"r2t: {count} levels up to {top}, 1/{count} of the budget for each",
+            )
+            largest = ("", "the largest answer, less a margin; it has no standard error")
             return (among, largest, BIAS)
         if rule.method == "sure":
-            error = f"            the error above is at a threshold of {top}; noise shrinks with it"
-            free = "threshold   sure: of least estimated risk, after measuring, free"
+            error = ("", f"the error above is at a threshold of {top}; noise shrinks with it")
+            free = ("threshold", "sure: of least estimated risk, after measuring, free")
             return (free, error, BIAS)
         rows = rows_above(rule, self.noise, (1 - rule.share) * self.amount)
         size = None if self.summed.is_batch else len(self.run.values)
@@ -231,7 +234,7 @@ class Clipping(Looking[ClippedSums]):
 
 def describe_choice(
     rule: Threshold, size: int | None, largest: Fraction, rows: int, hint: int | None
-) -> tuple[str, ...]:
+) -> tuple[Row, ...]:
     """What a forecast says about a threshold that is chosen privately, before measuring."""
     top = number_text(largest)
     among = f"up to {top}" if size is None else f"{size} public levels up to {top}"
@@ -243,33 +246,31 @@ def describe_choice(
     if rule.method == "approx-bounds":
         above = "the highest level with rows that stand out from the noise"
     lines = (
-        f"threshold   {rule.method}, {among}; {decimal_text(rule.share * 100)} % of the budget",
-        f"            {above}",
-        f"            the error above is at a threshold of {top}; noise shrinks with it",
+        ("threshold", f"{rule.method}, {among}; {decimal_text(rule.share * 100)} % of the budget"),
+        ("", above),
+        ("", f"the error above is at a threshold of {top}; noise shrinks with it"),
         BIAS,
     )
     counts = rule.method in ("svt", "quantile")
     return (*lines, *(_usefulness(rows, hint) if counts else ()))
 
 
-def _usefulness(rows: int, hint: int | None) -> tuple[str, ...]:
+def _usefulness(rows: int, hint: int | None) -> tuple[Row, ...]:
     """What is known from the number of rows above a threshold alone."""
     needed = MARGIN * rows
-    text = f"needs       a table of many more than {needed:,} rows"
+    row = ("needs", f"a table of many more than {needed:,} rows")
     if (rows >= MANY_ROWS) if hint is None else (hint < needed):
         known = "" if hint is None else f"; it has about {hint:,}"
-        text = (
-            "warning     budget too small to be useful for a table of fewer than "
-            f"{needed:,} rows{known}"
-        )
-    return (text,)
+        fewer = f"fewer than {needed:,} rows{known}"
+        row = ("warning", f"budget too small to be useful for a table of {fewer}")
+    return (row,)
 
 
-def given_levels(statements: Sequence[Compiled]) -> tuple[str, ...]:
+def given_levels(statements: Sequence[Compiled]) -> tuple[Row, ...]:
     """What a forecast says of thresholds that statements give as numbers."""
     clips = [item.truncation for item in statements if item.truncation is not None]
     found = dict.fromkeys(clip.level for clip in clips if clip.level is not None)
-    lines = tuple(f"threshold   {number_text(level)}, as given, free" for level in found)
+    lines = tuple(("threshold", f"{number_text(level)}, as given, free") for level in found)
     return (*lines, BIAS) if lines else ()
 
 

@@ -24,7 +24,7 @@ from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins
 from dpsql.engine.clip import BIAS, contradict, describe_choice, make_rule
 from dpsql.engine.desk import Desk
-from dpsql.engine.explain import Explanation
+from dpsql.engine.explain import Explanation, Row
 from dpsql.engine.job import Doors, Looking, Price, price_of_plan, price_of_run
 from dpsql.engine.matrix import Asking
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError
@@ -167,10 +167,10 @@ class Cutting(Looking[ClippedSums]):
             return replace(whole, epsilon=epsilon, free=False, entry=None, details=details)
         found = self.following(desk, known, True).forecast(desk, assumed)
         level = number_text(known.levels[0])
-        line = f"threshold   {level}, from entry {known.receipt[1]} of the ledger, free"
+        line = ("threshold", f"{level}, from entry {known.receipt[1]} of the ledger, free")
         return replace(found, details=(line, BIAS, *found.details))
 
-    def details(self) -> tuple[str, ...]:
+    def details(self) -> tuple[Row, ...]:
         """What a forecast says about the choice."""
         rows = rows_above(self.rule, self.noise, self.rest)
         return describe_choice(

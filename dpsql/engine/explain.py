@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,14 @@ from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request
 from dpsql.strategy.noise_law import LAPLACE, law
 from dpsql.workload.layout import Place
-from dpsql.workload.target import Readings, reading_variances, view_lines
+from dpsql.workload.target import Readings, reading_variances, view_rows
 from dpsql.workload.workload import Workload
 
 if TYPE_CHECKING:
     from dpsql.sql.compiled import Compiled
+
+Row: TypeAlias = tuple[str, str]
+"""A label of at most eleven characters, empty for what goes on, and what is said."""
 
 SHOWN = 20
 """Statements whose errors are listed one by one."""
@@ -71,9 +74,9 @@ class Explanation:
     same figure for simpler mechanisms at the same cost, and, if one is known, a lower bound.
     ``mixed`` says that answers differ in unit, so that one figure for all means little;
     ``assumed`` that no epsilon was set and 1 was assumed; ``entry`` is the place in the
-    ledger of the release that answers for free, if one does. ``details`` are further lines:
+    ledger of the release that answers for free, if one does. ``details`` are further rows:
     how answers are reconstructed, by which rule a mechanism was chosen. ``rmse`` is NaN where
-    answers come from a model. ``text`` is there instead where more than one run is forecast.
+    answers come from a model. ``whole`` is there instead where more than one run is forecast.
     """
 
     statements: tuple[StatementForecast, ...]
@@ -88,17 +91,25 @@ class Explanation:
     remaining: Fraction
     entry: int | None = None
     mixed: bool = False
-    details: tuple[str, ...] = ()
-    text: tuple[str, ...] | None = None
+    details: tuple[Row, ...] = ()
+    whole: tuple[Row, ...] | None = None
 
     def lines(self) -> tuple[str, ...]:
-        """The forecast as text."""
-        return (*self._facts(), *self.details) if self.text is None else self.text
+        """The forecast as text: the one place that writes rows."""
+        return tuple(f"{label:<12}{text}" for label, text in self.rows())
 
-    def _facts(self) -> tuple[str, ...]:
+    def rows(self) -> tuple[Row, ...]:
+        """The forecast as labels and what is said under each."""
+        return (*self._facts(), *self.details) if self.whole is None else self.whole
+
+    def adding(self, rows: Iterable[Row]) -> Explanation:
+        """The forecast with further rows at its end."""
+        return replace(self, details=(*self.details, *rows))
+
+    def _facts(self) -> tuple[Row, ...]:
         if self.free and self.entry is None:
-            return (FROM_MODEL if self.method == MODEL else FROM_CATALOG,)
-        count, rows = len(self.statements), sum(s.rows for s in self.statements)
+            return ((FROM_MODEL if self.method == MODEL else FROM_CATALOG, ""),)
+        count, total = len(self.statements), sum(s.rows for s in self.statements)
         cost = f"epsilon {decimal_text(self.epsilon)}" + (" (assumed)" if self.assumed else "")
         if not law(self.noise).is_pure:
             cost += f", delta {float(self.delta):g}"
@@ -106,39 +117,38 @@ class Explanation:
             cost = f"free: from entry {self.entry} of the ledger ({cost})"
         else:
             cost += f"; at most {decimal_text(self.remaining)} can still be asked for"
-        lines = [
-            f"workload    {_plural(count, 'statement')}, {_plural(rows, 'row')}",
-            f"strategy    {self.method}, {self.noise} noise",
-            f"cost        {cost}",
+        rows = [
+            ("workload", f"{_plural(count, 'statement')}, {_plural(total, 'row')}"),
+            ("strategy", f"{self.method}, {self.noise} noise"),
+            ("cost", cost),
         ]
         if self.is_learned:
-            lines.append("error       biased answers of a model: no standard errors")
+            rows.append(("error", "biased answers of a model: no standard errors"))
         elif self.mixed:
-            lines.append("error       column by column, since counts and sums differ in unit")
+            rows.append(("error", "column by column, since counts and sums differ in unit"))
         else:
-            lines.append(f"error       {self.rmse:.4g} expected (root mean square)")
+            rows.append(("error", f"{self.rmse:.4g} expected (root mean square)"))
         for name, rmse in self.comparisons:
             if name == BOUND:
                 continue
             times = f", {rmse / self.rmse:.3g} times as much" if rmse > 1.001 * self.rmse else ""
-            lines.append(f"            {rmse:.4g} {name}{times}")
+            rows.append(("", f"{rmse:.4g} {name}{times}"))
         if not self.mixed and not self.is_learned:
-            lines.append(f"            {self.distance()}")
+            rows.append(("", self.distance()))
         if count == 1:
-            lines += [f"column      {item}" for item in self.statements[0].spreads()]
+            rows += [("column", item) for item in self.statements[0].spreads()]
             derived = self.statements[0].derived
-            lines += [f"column      {name}: DP_STDDEV({name}) tells its error" for name in derived]
-            return tuple(lines)
+            rows += [("column", f"{name}: DP_STDDEV({name}) tells its error") for name in derived]
+            return tuple(rows)
         for number, statement in enumerate(self.statements[:SHOWN], start=1):
             spreads = "; ".join(statement.spreads())
             title = " ".join(statement.sql.split())
-            lines.append(f"{number:>9}   {title if len(title) <= 76 else title[:73] + '...'}")
-            lines.append(
-                f"            {_plural(statement.rows, 'row')}{spreads and ': ' + spreads}"
-            )
+            title = title if len(title) <= 76 else title[:73] + "..."
+            rows.append((f"{number:>9}", title))
+            rows.append(("", f"{_plural(statement.rows, 'row')}{spreads and ': ' + spreads}"))
         if count > SHOWN:
-            lines.append(f"            ... and {count - SHOWN} more statements")
-        return tuple(lines)
+            rows.append(("", f"... and {count - SHOWN} more statements"))
+        return tuple(rows)
 
     @property
     def is_learned(self) -> bool:
@@ -199,7 +209,7 @@ def explain(
         statements = tuple(_forecast(request, i, {}) for i in range(len(request.statements)))
         nothing = Fraction(0)
         method = MODEL if any(item.is_modelled for item in request.statements) else CATALOG
-        details = view_lines(request.statements)
+        details = view_rows(request.statements)
         facts = (method, "none", nothing, nothing, 0.0, (), True, assumed, remaining)
         return Explanation(statements, *facts, details=details)
     variances: dict[Place, NDArray[np.float64]] = {}
@@ -225,7 +235,7 @@ def explain(
         request.is_mixed,
         (
             *_reconstruction(request),
-            *view_lines(request.statements),
+            *view_rows(request.statements),
             *advise_sums(request.statements),
         ),
     )
@@ -235,7 +245,7 @@ def explain_learned(
     request: Request,
     mechanism: str,
     noise: str,
-    details: tuple[str, ...],
+    details: tuple[Row, ...],
     assumed: bool,
     remaining: Fraction,
     entry: int | None,
@@ -253,18 +263,18 @@ def explain_learned(
         assumed,
         remaining,
         entry,
-        details=(*details, *view_lines(request.statements)),
+        details=(*details, *view_rows(request.statements)),
     )
 
 
-def _reconstruction(request: Request) -> tuple[str, ...]:
+def _reconstruction(request: Request) -> tuple[Row, ...]:
     """One line where answers are not the least-squares estimates."""
     methods = dict.fromkeys(map(request.method_of, request.statements))
     others = [method for method in methods if method != "gls"]
     if not others:
         return ()
     said = "biased; errors are those of the unprocessed estimate"
-    return (f"answers     reconstruct = '{', '.join(others)}': {said}",)
+    return (("answers", f"reconstruct = '{', '.join(others)}': {said}"),)
 
 
 def _forecast(
@@ -352,19 +362,22 @@ def _comparisons(
     return tuple(found)
 
 
-def advise_clip(table: Table, columns: Sequence[str]) -> tuple[str, ...]:
+def advise_clip(table: Table, columns: Sequence[str]) -> tuple[Row, ...]:
     """What to try for sums of those columns whose upper bound is a guess."""
     return tuple(
-        f"hint        the bounds of {table.columns[key].name} are declared loose: "
-        "OPTIONS(clip = 'svt') chooses a threshold privately"
+        (
+            "hint",
+            f"the bounds of {table.columns[key].name} are declared loose: "
+            "OPTIONS(clip = 'svt') chooses a threshold privately",
+        )
         for key in dict.fromkeys(columns)
         if key in table.columns and table.columns[key].loose
     )
 
 
-def advise_sums(statements: Sequence[Compiled]) -> tuple[str, ...]:
+def advise_sums(statements: Sequence[Compiled]) -> tuple[Row, ...]:
     """The advice for statements that sum columns with loose bounds."""
-    lines: list[str] = []
+    lines: list[Row] = []
     for item in [each for each in statements if each.truncation is None]:
         for select, answer in item.answers():
             names = [name for term in answer.terms for name in term.polynomials]

@@ -20,7 +20,7 @@ from dpsql.catalog.view import left_out
 from dpsql.engine.adaptive import form_task, matrix_rmse, quietest, read_workload
 from dpsql.engine.clip import given_levels
 from dpsql.engine.desk import Desk
-from dpsql.engine.explain import Explanation, explain_learned
+from dpsql.engine.explain import Explanation, Row, explain_learned
 from dpsql.engine.granted import OF_A_CREATION, unquoted, workload_of
 from dpsql.engine.job import Looking, Price, price_of_run
 from dpsql.engine.terms import Terms
@@ -131,13 +131,13 @@ class Learning(Looking[Synthetic]):
         found += [] if standing is None else [("left out", standing)]
         return tuple(found)
 
-    def lines(self, remaining: Fraction, assumed: bool) -> tuple[str, ...]:
-        """The forecast as text: from public facts only."""
+    def rows(self, remaining: Fraction, assumed: bool) -> tuple[Row, ...]:
+        """The forecast, from public facts only."""
         cost = f"epsilon {decimal_text(self.epsilon)}" + (" (assumed)" if assumed else "")
         if not law(self.task.noise).is_pure:
             cost += f", delta {float(self.delta):g}"
         cost += f"; at most {decimal_text(remaining)} can still be asked for"
-        return tuple(f"{name:<12}{text}" for name, text in (*self.forecast, ("cost", cost)))
+        return (*self.forecast, ("cost", cost))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,8 +187,8 @@ class LearningTable(Learning):
         remaining = desk.remaining([self.table.name.casefold()])
         task = self.task
         facts = (task.choice.mechanism, task.noise, self.epsilon, self.delta, math.nan, ())
-        text = self.lines(remaining, assumed)
-        return Explanation((), *facts, False, assumed, remaining, text=text)
+        rows = self.rows(remaining, assumed)
+        return Explanation((), *facts, False, assumed, remaining, whole=rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -226,15 +226,14 @@ class LearningWorkload(Learning):
         choice, task = self.task.choice, self.task
         facts = choice.describe()
         name = choice.mechanism + (f", {choice.model} model" if choice.model else "")
-        details = [f"rule        {choice.rule}", f"metric      {self.request.metric}"]
-        details += [f"{name:<12}{text}" for name, text in task.rounds.declared.items()]
-        details += [f"warning     {facts['warning']}"] if "warning" in facts else []
+        details = [("rule", choice.rule), ("metric", self.request.metric)]
+        details += task.rounds.declared.items()
+        details += [("warning", facts["warning"])] if "warning" in facts else []
         entry = None if known is None else known.receipt[1]
         forecast = explain_learned(
             self.request, name, task.noise, tuple(details), assumed, remaining, entry
         )
-        given = given_levels(self.request.statements)
-        return replace(forecast, details=(*forecast.details, *given))
+        return forecast.adding(given_levels(self.request.statements))
 
 
 def _tables(count: int) -> str:

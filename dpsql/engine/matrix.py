@@ -19,7 +19,7 @@ from dpsql.answer.store import Shelf
 from dpsql.engine.adaptive import advise
 from dpsql.engine.clip import given_levels
 from dpsql.engine.desk import Desk
-from dpsql.engine.explain import Explanation, explain
+from dpsql.engine.explain import Explanation, Row, explain
 from dpsql.engine.job import Doors, Job, Price, Step, price_of_plan
 from dpsql.errors import DataUnavailable, NotSupportedError, ProgrammingError, decimal_text
 from dpsql.plan.goal import worst_ratio
@@ -80,12 +80,12 @@ class Choice:
         return ()
 
     @property
-    def lines(self) -> tuple[str, ...]:
+    def rows(self) -> tuple[Row, ...]:
         """What a forecast says of earlier releases."""
         if self.known is not None and self.compared is not None:
-            return (f"reuse       {self.compared}; SET fresh = on pays for new noise",)
+            return (("reuse", f"{self.compared}; SET fresh = on pays for new noise"),)
         if self.other is not None:
-            return (f"reuse       {self._offer}; SET reuse = always takes it, free",)
+            return (("reuse", f"{self._offer}; SET reuse = always takes it, free"),)
         return ()
 
     @property
@@ -195,8 +195,7 @@ class Asking(Measuring, Job[Release]):
 
     def explain(self, desk: Desk, assumed: bool) -> Explanation:
         """The forecast, with thresholds that statements give."""
-        found = self.forecast(desk, assumed)
-        return replace(found, details=(*found.details, *given_levels(self.request.statements)))
+        return self.forecast(desk, assumed).adding(given_levels(self.request.statements))
 
     def forecast(self, desk: Desk, assumed: bool) -> Explanation:
         """The forecast: of a new measurement, or of the release that answers."""
@@ -211,7 +210,7 @@ class Asking(Measuring, Job[Release]):
             choice.check(self.request)
             forecast = explain(self.request, planned, assumed, remaining)
             found = advise(self.request, planned, forecast)
-        return replace(found, details=(*found.details, *choice.lines))
+        return found.adding(choice.rows)
 
 
 def choose(desk: Desk, request: Request, reuse: str) -> Choice:

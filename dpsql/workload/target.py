@@ -255,12 +255,12 @@ def notes_of(item: Compiled, views: Views) -> tuple[str, ...]:
     return tuple(note for note in found if note is not None)
 
 
-def view_lines(statements: Sequence[Compiled]) -> tuple[str, ...]:
+def view_rows(statements: Sequence[Compiled]) -> tuple[tuple[str, str], ...]:
     """What a forecast says about the rows that count, and what the domains decide."""
     views = find_views(statements)
     standing = dict.fromkeys(note for item in statements for note in notes_of(item, views))
     decided = dict.fromkeys(note for item in statements for note in item.decided)
     return (
-        *(f"left out    {note}" for note in standing),
-        *(f"declared    {note}" for note in decided),
+        *(("left out", note) for note in standing),
+        *(("declared", note) for note in decided),
     )

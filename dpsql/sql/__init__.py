@@ -9,8 +9,9 @@
    what fits the declared cells.
 3. ``Query`` -> ``Compiled``: ``products`` writes every answer as a sum of products, conditions by
    ``evaluate`` on the declared values, keys by ``group``. The outer shell becomes SQL over noisy
-   tables (``expressions``, ``layers``, ``tables``), with slopes by ``derivative`` and whole numbers
-   by ``whole``. ``compose`` walks all three.
+   tables: its ``expressions`` (``over_cells``, ``over_tables``, ``hoisted`` sub-queries) stand in
+   ``layers`` around ``tables``, with slopes by ``derivative`` and whole numbers by ``whole``.
+   ``compose`` walks all three.
 
 Its nouns: a *fragment* is the text of one statement, a *scope* the names of a measured SELECT, a
 *relation* what stands in FROM, a *lookup* public rows joined to a column, a *summand* what one row

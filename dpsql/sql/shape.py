@@ -16,7 +16,7 @@ from dpsql.sql.bind import bind
 from dpsql.sql.expressions import has_aggregates
 from dpsql.sql.inline import Flat, FlatSource
 from dpsql.sql.language import locate, refuse
-from dpsql.sql.layers import Layers
+from dpsql.sql.layers import Layers, union
 from dpsql.sql.names import Names, fields_of
 from dpsql.sql.over_tables import Placed, TableExpressions
 from dpsql.sql.parse import Statement, parse_view
@@ -40,7 +40,6 @@ from dpsql.sql.relations import (
 )
 from dpsql.sql.split import needs_split, split
 from dpsql.sql.tables import Tables
-from dpsql.sql.union import union
 
 MAX_LIST = 1_000
 _JOINS = "join public tables to the private one, or aggregate both sides in sub-queries first"

@@ -20,7 +20,8 @@ import numpy as np
 
 from dpsql.algebra.operator import Integers
 from dpsql.files import make_folder
-from dpsql.search.select import Selection, choose
+from dpsql.search.select import TEMPLATES, Selection, choose
+from dpsql.settings import FAMILIES
 from dpsql.strategy.base import decode_strategy
 from dpsql.strategy.noise_law import LAPLACE, Noise
 from dpsql.workload.workload import Workload
@@ -69,7 +70,9 @@ def cached_choice(
 
 def cache_key(workload: Workload, noise: Noise, mechanism: str, effort: float) -> str:
     """Return the digest under which a strategy is remembered."""
-    text = repr((SCHEMA, workload.fingerprint(), noise, mechanism, float(effort)))
+    more = sorted(TEMPLATES.keys() - set(FAMILIES))  # another family may be better, or be gone
+    facts = (SCHEMA, workload.fingerprint(), noise, mechanism, float(effort))
+    text = repr((*facts, more) if more else facts)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

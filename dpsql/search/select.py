@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -33,6 +33,33 @@ WORTHWHILE = 5e-3
 
 LONG = 1 << 6
 """Entries above this are roundings of real-valued rows rather than small integers."""
+
+
+Template = Callable[[Problem], Iterable[ProductStrategy]]
+"""Yields the strategies of one family that fit a problem, none where none does."""
+
+TEMPLATES: dict[str, Template] = {}
+"""Families that are cheap to plan, tried before those that search, by name and in order."""
+
+
+def template(name: str) -> Callable[[Template], Template]:
+    """Register a family of strategies."""
+
+    def register(find: Template) -> Template:
+        TEMPLATES[name] = find
+        return find
+
+    return register
+
+
+@template("identity")
+def _identity(problem: Problem) -> Iterable[ProductStrategy]:
+    from dpsql.search.laplace import identity_candidates
+
+    return identity_candidates(problem, CELL_LIMIT)
+
+
+template("workload")(workload_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +100,7 @@ def choose(
     effort: float = 1.0,
 ) -> Selection:
     """Return what ``select`` does, with the best lower bound that was found on the way."""
-    if mechanism not in FAMILIES or not is_law(noise):
+    if mechanism not in {*FAMILIES, *TEMPLATES} or not is_law(noise):
         raise ProgrammingError(
             "E_SETTING",
             f"no mechanism {mechanism!r} for {noise!r} noise",
@@ -152,13 +179,10 @@ def candidates(
     problem: Problem, mechanism: str, effort: float
 ) -> Iterator[tuple[ProductStrategy, float]]:
     """Yield the strategies of a mechanism and lower bounds on any, cheapest to plan first."""
-    if mechanism in ("auto", "identity"):
-        from dpsql.search.laplace import identity_candidates
-
-        yield from ((found, 0.0) for found in identity_candidates(problem, CELL_LIMIT))
-    if mechanism in ("auto", "workload"):
-        yield from ((found, 0.0) for found in workload_rows(problem))
-    if mechanism in ("identity", "workload"):
+    for name, find in TEMPLATES.items():
+        if mechanism in ("auto", name):
+            yield from ((found, 0.0) for found in find(problem))
+    if mechanism in TEMPLATES:
         return
     if law(problem.noise).norm == 2:
         from dpsql.search.gaussian import gaussian_candidates

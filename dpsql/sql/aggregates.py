@@ -25,11 +25,29 @@ from dpsql.sql.whole import is_whole, marked
 
 RunningOf = Callable[[exp.Window], Running]
 
+_LINEAR = (exp.Count, exp.CountIf, exp.Sum)
 _SAMPLES = (exp.Variance, exp.Stddev, exp.StddevSamp)
 _SPREADS = (*_SAMPLES, exp.VariancePop, exp.StddevPop)
 _ROOTS = (exp.Stddev, exp.StddevSamp, exp.StddevPop)
 _RANKS = (exp.Median, exp.PercentileCont, exp.PercentileDisc, exp.Quantile, exp.Mode)
 _WORKS = "COUNT, SUM, AVG, VAR_POP, VAR_SAMP, STDDEV, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE"
+
+
+Builder = Callable[["Aggregates", exp.Expr, Aggregate], exp.Expr]
+"""Writes a call, under the conditions and the window of a shape, over columns of primitive sums."""
+
+BUILDERS: dict[type[exp.Expr], Builder] = {}
+"""What each kind of aggregate function is built by, and those derived from it."""
+
+
+def aggregate(*kinds: type[exp.Expr]) -> Callable[[Builder], Builder]:
+    """Register what builds aggregate functions of some kinds."""
+
+    def register(build: Builder) -> Builder:
+        BUILDERS.update(dict.fromkeys(kinds, build))
+        return build
+
+    return register
 
 
 @dataclass
@@ -62,20 +80,20 @@ class Aggregates:
 
     def build(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
         """An aggregate function with the conditions and the window of ``shape``."""
-        if isinstance(node, exp.Count | exp.CountIf | exp.Sum):
-            if isinstance(node.this, exp.Distinct):
-                return self.distinct(node, shape)
-            found = self.column(replace(shape, summands=self.linear(node)))
-            return marked(found, self.is_whole(node))
-        if shape.running is not None:
+        build = next((BUILDERS[kind] for kind in type(node).__mro__ if kind in BUILDERS), None)
+        if shape.running is not None and not isinstance(node, _LINEAR):
             self.scope.refuse(node, "E_WINDOW", "a running total of this aggregate", "SUM or COUNT")
-        if isinstance(node, exp.Avg):
-            return self.average(node, shape)
-        if isinstance(node, _SPREADS):
-            return self.spread(node, shape)
-        if isinstance(node, (*_RANKS, exp.WithinGroup)):
-            return self.ranked(node, shape)
-        self.refuse(node)
+        if build is None:
+            self.refuse(node)
+        return build(self, node, shape)
+
+    @aggregate(*_LINEAR)
+    def total(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
+        """COUNT, COUNT_IF and SUM: one primitive."""
+        if isinstance(node.this, exp.Distinct):
+            return self.distinct(node, shape)
+        found = self.column(replace(shape, summands=self.linear(node)))
+        return marked(found, self.is_whole(node))
 
     def is_whole(self, node: exp.Expr) -> bool:
         """Whether a count or a sum is an integer to SQL."""
@@ -149,6 +167,7 @@ class Aggregates:
     def is_unit(self, node: exp.Column) -> bool:
         return self.scope.find_public(node) is None and self.scope.is_unit(node)
 
+    @aggregate(exp.Avg)
     def average(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
         found = self.amount(node)
         total = self.column(replace(shape, summands=found.summands))
@@ -157,6 +176,7 @@ class Aggregates:
         bounds = self.bounds(node.this)
         return _where_positive(count, _clipped(ratio, bounds))
 
+    @aggregate(*_SPREADS)
     def spread(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
         inner = node.this
         once = self.amount(node)
@@ -194,6 +214,7 @@ class Aggregates:
         column = self.scope.find_column(inner, measure=True)
         return clip or self.scope.cut_of(column) or column.number_bounds
 
+    @aggregate(*_RANKS, exp.WithinGroup)
     def ranked(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
         """MEDIAN, QUANTILE and MODE of a column with a domain."""
         kind, value, quantile, descending = self.rank_parts(node)

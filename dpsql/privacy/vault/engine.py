@@ -30,7 +30,7 @@ VERSION = 1
 """The version of this protocol, which every engine names."""
 
 NESTED = "nested"
-FAMILIES = (
+TYPE_FAMILIES = (
     *("integer", "float", "decimal", "boolean", "text", "date", "timestamp", "other"),
     NESTED,
 )

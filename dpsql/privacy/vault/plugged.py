@@ -13,7 +13,14 @@ import numpy.typing as npt
 from dpsql.catalog.catalog import Table
 from dpsql.catalog.installed import plugged
 from dpsql.errors import Error, OperationalError, printable
-from dpsql.privacy.vault.engine import FAMILIES, VERSION, Asked, Batch, StoredTable, unavailable
+from dpsql.privacy.vault.engine import (
+    TYPE_FAMILIES,
+    VERSION,
+    Asked,
+    Batch,
+    StoredTable,
+    unavailable,
+)
 
 GROUP = "dpsql.data_engines"
 """The entry points by which other packages add engines: the name before :// of their sources."""
@@ -85,7 +92,7 @@ def _described(engine: str, stored: StoredTable) -> PluggedTable | None:
     """Return a table as it is described, None where that is not how engines describe one."""
     columns = tuple((name, family) for name, family in stored.columns)
     words = [stored.kind, stored.table, *stored.paths, *(name for name, _ in columns)]
-    known = all(family in FAMILIES for _, family in columns)
+    known = all(family in TYPE_FAMILIES for _, family in columns)
     if not known or not stored.paths or not all(isinstance(word, str) for word in words):
         return None
     facts = stored.kind, tuple(stored.paths), stored.table, columns, bool(stored.untyped)

@@ -33,7 +33,7 @@ __all__ = ["Product", "Strategy", "Workload", "select"]
 
 
 def __getattr__(name: str) -> Any:
-    """Return what the package exports, on use: search and strategies import ``plan.noise_law``."""
+    """Return what the package exports, on use: search reads settings, and these ``plan.rounds``."""
     if name == "select":
         from dpsql.search.select import select
 

@@ -3,7 +3,7 @@
 Term: one matrix per column, times polynomials of measures; an answer is a signed sum of terms.
 Polynomial: a term's part in a bounded measure. Pattern: a condition over several columns.
 Product: a term over cells. Workload: products with weights over one domain.
-Asked: the terms of one answer, and how much its error counts.
+Wanted: the terms of one answer, and how much its error counts.
 Target: all answers about one table that one part of a plan measures.
 Layout: a workload on the fewest cells, and how every answer is read off it.
 Coarsening: a smaller workload, in which cells that no query tells apart are one.

@@ -42,7 +42,7 @@ SEPARATOR = " × "
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Wanted:
     """The terms of one answer and how much its error counts."""
 
     terms: tuple[Term, ...]
@@ -74,7 +74,7 @@ class Layout:
 
 
 def lay_out(
-    table: Table, asked: Mapping[Place, Asked], *, joint: bool, all_together: bool = False
+    table: Table, asked: Mapping[Place, Wanted], *, joint: bool, all_together: bool = False
 ) -> Layout:
     """Form the workload of all answers about one table.
 
@@ -86,7 +86,7 @@ def lay_out(
     return _join(layout, groups) or layout if groups else layout
 
 
-def lay_out_together(table: Table, asked: Mapping[Place, Asked]) -> Layout | None:
+def lay_out_together(table: Table, asked: Mapping[Place, Wanted]) -> Layout | None:
     """Form the workload on one attribute of all columns that are asked about, cells alike merged.
 
     Ranges that are summed have cells too. None where there are no such columns to join, measures
@@ -106,7 +106,7 @@ def lay_out_together(table: Table, asked: Mapping[Place, Asked]) -> Layout | Non
 
 def _apart(
     table: Table,
-    asked: Mapping[Place, Asked],
+    asked: Mapping[Place, Wanted],
     all_together: bool,
     *,
     cells_alone: bool = False,

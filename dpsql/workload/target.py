@@ -21,7 +21,7 @@ from dpsql.plan.baselines import plain_sensitivity
 from dpsql.strategy.base import Forecast, Strategy
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.cells import TOTAL_BITS, Resolution, block_unit, resolution_bytes
-from dpsql.workload.layout import Asked, Layout, Place, lay_out, lay_out_together
+from dpsql.workload.layout import Layout, Place, Wanted, lay_out, lay_out_together
 from dpsql.workload.term import Term
 from dpsql.workload.unions import lay_out_units
 from dpsql.workload.workload import Product
@@ -47,7 +47,7 @@ class Target:
     """
 
     table: Table
-    asked: Mapping[Place, Asked]
+    asked: Mapping[Place, Wanted]
     units: bool = False
     view: tuple[str, ...] | None = None
 
@@ -127,8 +127,8 @@ def find_targets(statements: Sequence[Compiled]) -> tuple[Target, ...]:
 
     Counts of privacy units are measured one by one, since they do not add up; the same ones once.
     """
-    rows: dict[str, tuple[Table, dict[Place, Asked]]] = {}
-    units: dict[object, tuple[Table, dict[Place, Asked]]] = {}
+    rows: dict[str, tuple[Table, dict[Place, Wanted]]] = {}
+    units: dict[object, tuple[Table, dict[Place, Wanted]]] = {}
     views = find_views(statements)
     for i, statement in enumerate(statements):
         for j, (select, answer) in enumerate(statement.answers()):
@@ -137,7 +137,7 @@ def find_targets(statements: Sequence[Compiled]) -> tuple[Target, ...]:
             largest = max(term.largest for term in answer.terms)
             sums = any(term.polynomials or term.largest != 1 for term in answer.terms)
             weight = statement.weight / (largest if sums and largest else 1.0)
-            asked = Asked(answer.terms, weight)
+            asked = Wanted(answer.terms, weight)
             if answer.units:
                 key = (select.query.table, *map(_content, answer.terms))
                 units.setdefault(key, (select.table, {}))[1][i, j] = asked

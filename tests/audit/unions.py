@@ -65,13 +65,13 @@ EXACT = {RANGES: f"SELECT {NAME}, {N} FROM {PAIRS} JOIN t ON yr BETWEEN lo AND h
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Wanted:
     """The exact rows of an answer; the exact integers of every block, and their noise scale."""
 
     rows: set[tuple[Any, ...]]
     noted: Noted
 
-    def loss(self, other: Asked, noise: str) -> Fraction:
+    def loss(self, other: Wanted, noise: str) -> Fraction:
         """The privacy loss between two tables: epsilon, or rho under Gaussian noise."""
         total = Fraction(0)
         for (one, scale), (two, same) in zip(self.noted, other.noted, strict=True):
@@ -96,7 +96,7 @@ def visits(seed: int, persons: int = 7) -> list[Visit]:
     return found
 
 
-def ask(place: Path, rows: Sequence[Visit], noise: str) -> dict[str, Asked]:
+def ask(place: Path, rows: Sequence[Visit], noise: str) -> dict[str, Wanted]:
     """The exact answers of all statements, and what was measured for them."""
     write(place, rows).close()
     found = {}
@@ -115,7 +115,7 @@ def ask(place: Path, rows: Sequence[Visit], noise: str) -> dict[str, Asked]:
                 return exact
 
             add_noise.side_effect = note
-            found[sql] = Asked(rounded(connection.execute(sql).result.rows), noted)
+            found[sql] = Wanted(rounded(connection.execute(sql).result.rows), noted)
     return found
 
 

@@ -155,7 +155,7 @@ class Cursor:
                 name = statement.words[0]
                 return [message(f"{name} = {connection.settings[name]}", text)]
             case "show":
-                return [show(connection, statement.words[0], text)]
+                return [show(connection.engine, connection.terms, statement.words[0], text)]
             case "describe":
                 return [describe(connection.engine.known, connection.engine.models, statement)]
             case "begin":

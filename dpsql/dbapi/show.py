@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpsql.answer.result import Result, listing
 from dpsql.answer.synthetics import Synthetic, find_synthetic
 from dpsql.catalog import Catalog
 from dpsql.catalog.describe import describe_table
 from dpsql.catalog.view import left_out
+from dpsql.engine.engine import Engine
+from dpsql.engine.terms import Terms
 from dpsql.errors import ProgrammingError, decimal_text, printable
 from dpsql.privacy.chain import budget_text
 from dpsql.privacy.curator import analyst_name, nested_name
@@ -18,41 +20,39 @@ from dpsql.privacy.ledger import Status
 from dpsql.privacy.status import Nested
 from dpsql.sql.parse import Statement
 
-if TYPE_CHECKING:
-    from dpsql.dbapi.connection import Connection
 
-
-def show(connection: Connection, what: str, sql: str) -> Result:
+def show(engine: Engine, terms: Terms, what: str, sql: str) -> Result:
     """SHOW tables, budget, ledger or a setting."""
     if what == "tables":
         rows: list[tuple[Any, ...]] = [
             (table.name, _unit_text(table.unit.column, table.unit.max_rows), len(table.columns))
-            for table in connection.catalog.tables.values()
+            for table in engine.catalog.tables.values()
         ]
         rows += [
             (each.name, f"synthetic, from {each.table}", len(each.model.domain))
-            for each in connection.engine.models.values()
+            for each in engine.models.values()
         ]
-        rows += [(view.name, "view", None) for view in connection.catalog.views.values()]
+        rows += [(view.name, "view", None) for view in engine.catalog.views.values()]
         return listing(("table", "privacy_unit", "columns"), rows, sql)
     if what == "budget":
-        rows = _budget_rows(connection.budget)
-        for key, table in connection.catalog.tables.items():
-            inner = connection.budget.nested.get(nested_name(key))
+        status = engine.status()
+        rows = _budget_rows(status)
+        for key, table in engine.catalog.tables.items():
+            inner = status.nested.get(nested_name(key))
             if inner is not None:
-                rows += _nested_rows(table.name, inner, connection.budget.total_delta > 0)
-        for key in [connection.analyst] if connection.analyst else connection.catalog.analysts:
-            inner = connection.budget.nested[analyst_name(key)]
-            rows += _nested_rows(f"analyst {key}", inner, connection.budget.total_delta > 0)
+                rows += _nested_rows(table.name, inner, status.total_delta > 0)
+        for key in [engine.analyst] if engine.analyst else engine.catalog.analysts:
+            inner = status.nested[analyst_name(key)]
+            rows += _nested_rows(f"analyst {key}", inner, status.total_delta > 0)
         return listing(("budget", "value"), rows, sql)
     if what == "ledger":
         rows = [
             (e.seq, e.at, e.kind, e.noise, e.epsilon, e.state, charged(e.within), one_line(e.sql))
-            for e in connection.entries()
+            for e in engine.entries()
         ]
         names = ("seq", "time", "kind", "noise", "epsilon", "state", "charged also to", "sql")
         return listing(names, rows, sql)
-    return listing((what,), [(connection.settings[what],)], sql)
+    return listing((what,), [(terms.display()[what],)], sql)
 
 
 def charged(within: str) -> str:

@@ -42,8 +42,8 @@ DYNAMIC = {
 
 
 CIRCLES = {
-    "a connection makes cursors, and cursors and facts are typed by it": {
-        *("dpsql.dbapi.connection", "dpsql.dbapi.cursor", "dpsql.dbapi.show"),
+    "a connection makes cursors, which know it": {
+        *("dpsql.dbapi.connection", "dpsql.dbapi.cursor"),
     },
     "Catalog.load is the reader of catalogs": {"dpsql.catalog.catalog", "dpsql.catalog.read"},
 }

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.integer_rows import IntegerRows, KronRows, OrbitPart, OrbitRows
 from dpsql.algebra.kron import kron_apply
 from dpsql.algebra.orbits import Orbits
-from dpsql.algebra.rows import IntegerRows, KronRows, OrbitPart, OrbitRows
 from dpsql.errors import InternalError
 
 Values = NDArray[Any]

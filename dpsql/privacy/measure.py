@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.rows import IntegerRows, KronRows, OrbitRows
+from dpsql.algebra.integer_rows import IntegerRows, KronRows, OrbitRows
 from dpsql.algebra.worst import worst_cell
 from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import Table

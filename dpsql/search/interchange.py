@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.integer_rows import CONSTANT, OrbitPart, OrbitRows
 from dpsql.algebra.operator import Floats, Integers
 from dpsql.algebra.orbits import Orbits
-from dpsql.algebra.rows import CONSTANT, OrbitPart, OrbitRows
 from dpsql.search.invariant import Invariant, optimise
 from dpsql.search.reduction import (
     Reduction,

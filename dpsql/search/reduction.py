@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dpsql.algebra.blocks import Identity, IdentityTotal, Total
+from dpsql.algebra.integer_rows import CONSTANT
 from dpsql.algebra.operator import Floats, Integers, Operator
 from dpsql.algebra.orbits import Orbits, find_orbits
-from dpsql.algebra.rows import CONSTANT
 from dpsql.workload.workload import Workload
 
 SYMMETRIC = (Identity, IdentityTotal, Total)

@@ -45,6 +45,15 @@ ZERO = 1e-9
 """Size below which the mean part of a query row counts as zero."""
 
 
+CANCELLED = 1e-12
+"""Size below which a spread, relative to the terms that it is the sum of, is their rounding."""
+
+RANK = 1e-9
+"""Relative size below which a singular value counts as zero."""
+
+WELL_CONDITIONED = 1e-3
+"""Least ratio of pivots at which a Gram is inverted as such: it squares the condition of rows."""
+
 WHOLE = 1e-9
 """How far a coefficient that is a whole number may be from it, by rounding."""
 
@@ -92,13 +101,13 @@ class Axis:
             return means, np.where(raw > 1e-18 * raw.max(), raw, 0.0), self._spans(operator)
         if isinstance(operator, Groups):
             raw, scale = self._grouped_spread(operator)
-            return means, np.where(raw > 1e-12 * scale, raw, 0.0), self._spans(operator)
+            return means, np.where(raw > CANCELLED * scale, raw, 0.0), self._spans(operator)
         bounds = _intervals(operator.op if isinstance(operator, Columns) else operator)
         if bounds is not None:
             raw, scale = self._interval_spread(*bounds, chosen)
         else:
             raw, scale = self._spread(np.asarray(operator.dense(), dtype=np.float64))
-        return means, np.where(raw > 1e-12 * scale, raw, 0.0), self._spans(operator)
+        return means, np.where(raw > CANCELLED * scale, raw, 0.0), self._spans(operator)
 
     def is_whole(self, operator: Operator | None) -> bool:
         """Whether what is measured gives the rows of a factor with whole coefficients.
@@ -306,7 +315,7 @@ def residual_axis(size: int, rows: Integers | None) -> Axis:
         return _identity_axis(size)
     B = rows.astype(np.float64)
     left, singular, right = np.linalg.svd(B, full_matrices=True)
-    rank = int((singular > 1e-9 * singular[0]).sum())
+    rank = int((singular > RANK * singular[0]).sum())
     null = right[-1]
     if rank != size - 1 or abs(null.sum()) < 1e-9 * math.sqrt(size):
         raise ValueError("residual rows must leave exactly one direction, and not the total")
@@ -339,12 +348,12 @@ def _inverse(Q: Floats) -> tuple[Floats, Floats, Floats | None]:
             pass
         else:
             pivots = L.diagonal()
-            if pivots.min() > 1e-3 * pivots.max():
+            if pivots.min() > WELL_CONDITIONED * pivots.max():
                 half = np.linalg.inv(L)
                 K = half.T @ half
                 return K, K @ Q.T, None
     left, singular, right = np.linalg.svd(Q, full_matrices=False)
-    rank = int((singular > 1e-9 * singular[0]).sum())
+    rank = int((singular > RANK * singular[0]).sum())
     basis = right[:rank].T
     inverse = (basis / singular[:rank]) @ left[:, :rank].T
     K = (basis / singular[:rank] ** 2) @ basis.T

@@ -16,8 +16,8 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.integer_rows import IntegerRows
 from dpsql.algebra.operator import Floats, Integers, Operator
-from dpsql.algebra.rows import IntegerRows
 from dpsql.errors import ProgrammingError
 from dpsql.strategy.convention import unit_variance
 from dpsql.strategy.noise_law import Noise, law

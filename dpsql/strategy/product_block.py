@@ -9,8 +9,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpsql.algebra.integer_rows import KronRows
 from dpsql.algebra.operator import Integers
-from dpsql.algebra.rows import KronRows
 from dpsql.strategy.base import Block
 
 

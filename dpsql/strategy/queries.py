@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.integer_rows import KronRows
 from dpsql.algebra.operator import Floats, Integers
-from dpsql.algebra.rows import KronRows
 from dpsql.algebra.worst import worst_cell
 from dpsql.strategy.base import (
     Block,

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.integer_rows import CONSTANT, OrbitPart, OrbitRows, slot, wide_cells
 from dpsql.algebra.operator import Floats, Integers, Operator
 from dpsql.algebra.orbits import Orbits
-from dpsql.algebra.rows import CONSTANT, OrbitPart, OrbitRows, slot, wide_cells
 from dpsql.strategy.base import (
     Block,
     Estimate,

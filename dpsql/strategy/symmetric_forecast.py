@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpsql.algebra.blocks import Total
+from dpsql.algebra.integer_rows import CONSTANT, OrbitPart, OrbitRows
 from dpsql.algebra.operator import Floats, Integers, Operator
 from dpsql.algebra.orbits import Orbits
-from dpsql.algebra.rows import CONSTANT, OrbitPart, OrbitRows
 from dpsql.strategy.base import Forecast, by_single_rows, check_variances
 from dpsql.workload.workload import Product
 

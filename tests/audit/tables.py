@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dpsql
-from dpsql.algebra.rows import KronRows
+from dpsql.algebra.integer_rows import KronRows
 from dpsql.catalog import Catalog
 from dpsql.dbapi.connection import Connection
 from dpsql.privacy import exact

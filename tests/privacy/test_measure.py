@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpsql.algebra.blocks import Dense, Identity
-from dpsql.algebra.rows import KronRows
+from dpsql.algebra.integer_rows import KronRows
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import InternalError, LedgerError, ProgrammingError

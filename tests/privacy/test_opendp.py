@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.algebra.rows import KronRows
+from dpsql.algebra.integer_rows import KronRows
 from dpsql.catalog import Catalog
 from dpsql.errors import OperationalError
 from dpsql.privacy import opendp_noise

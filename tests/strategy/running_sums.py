@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Total
+from dpsql.algebra.integer_rows import IntegerRows, KronRows
 from dpsql.algebra.operator import Floats, Integers
-from dpsql.algebra.rows import IntegerRows, KronRows
 from dpsql.strategy.base import Block, Estimate, Forecast, Keep, Strategy, digest_of, register
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.workload import Product

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dpsql.algebra.integer_rows import KronRows, OrbitRows
 from dpsql.algebra.operator import Integers
-from dpsql.algebra.rows import KronRows, OrbitRows
 from dpsql.answer.codec import Release, decode, encode
 from dpsql.errors import InternalError
 from dpsql.plan.memory import forecast_memory

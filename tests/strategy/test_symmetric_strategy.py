@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dpsql.algebra.integer_rows import CONSTANT, OrbitPart, OrbitRows, squared_columns
 from dpsql.algebra.orbits import Orbits
-from dpsql.algebra.rows import CONSTANT, OrbitPart, OrbitRows, squared_columns
 from dpsql.strategy.symmetric import OrbitBlock, SymmetricStrategy
 from dpsql.strategy.symmetric_forecast import invert
 from tests.support.symmetric import UNIONS, strategy_of

@@ -14,12 +14,11 @@ from typing import NoReturn
 from sqlglot import exp
 
 from dpsql.errors import Error, NotSupportedError, ProgrammingError, printable
-from dpsql.sql.conditions import condition, conjunction
 from dpsql.sql.derivative import guard
 from dpsql.sql.edges import check_constant
 from dpsql.sql.language import check_scalar, written_name
 from dpsql.sql.query import Aggregate, Condition, Rank, Running, Summand
-from dpsql.sql.scope import Scope
+from dpsql.sql.scope import Scope, condition, conjunction
 from dpsql.sql.sums import Amount, amount
 from dpsql.sql.whole import is_whole, marked
 

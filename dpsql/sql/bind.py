@@ -13,7 +13,6 @@ from dpsql.catalog.domain import Bins, Periods
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.sql.aggregates import Aggregates
 from dpsql.sql.clauses import Clips, Cut
-from dpsql.sql.conditions import condition, conjuncts
 from dpsql.sql.edges import check_edges
 from dpsql.sql.expressions import refuse_rows
 from dpsql.sql.keys import Keys
@@ -33,7 +32,7 @@ from dpsql.sql.relations import (
     read_literal,
     rows_of,
 )
-from dpsql.sql.scope import Joined, Scope
+from dpsql.sql.scope import Joined, Scope, condition, conjuncts
 
 MAX_PAIRS = 1 << 22
 """Most combinations of a cell and a public row that a join is evaluated on."""

@@ -14,11 +14,11 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, printable
-from dpsql.sql.conditions import conjuncts
 from dpsql.sql.expressions import name_of
 from dpsql.sql.language import Locate, refuse
 from dpsql.sql.names import Names, find_alias
 from dpsql.sql.relations import Element, Field, Join, PrivateRows, column_of, renamed_fields
+from dpsql.sql.scope import conjuncts
 
 MAX_SIZE = 20_000
 """Most nodes of a SELECT after all names are replaced: they may double with every step."""

@@ -14,16 +14,6 @@ from dpsql.algebra.operator import Operator
 from dpsql.catalog import Catalog, Table
 from dpsql.errors import ProgrammingError
 from dpsql.sql.compiled import Answer, Branch, Select, cell_kinds
-from dpsql.sql.conditions import (
-    Mask,
-    ValueClasses,
-    check_combinations,
-    classify,
-    conditions_of,
-    connected,
-    intersect,
-    join,
-)
 from dpsql.sql.evaluate import Evaluator, Operand, find_decided
 from dpsql.sql.group import Grouping, all_ranges, nested, partition, ranges, ranked, wide_rows
 from dpsql.sql.query import (
@@ -36,8 +26,25 @@ from dpsql.sql.query import (
     Rank,
     Shell,
     Summand,
+    conditions_of,
+    connected,
 )
-from dpsql.workload.term import Pattern, Polynomial, Term, gather, normalise, refuse_pattern
+from dpsql.workload.term import (
+    Mask,
+    Pattern,
+    Polynomial,
+    Term,
+    ValueClasses,
+    check_combinations,
+    classify,
+    gather,
+    intersect,
+    join,
+    normalise,
+    refuse_pattern,
+)
+
+Axes = Sequence[Grouping]
 
 MAX_RESULT_CELLS = 1_000_000
 """Most numbers of a result, which is held and encoded as a whole."""
@@ -307,11 +314,7 @@ class _Products:
         return Answer(number, index, axes, kept, products, *shape)
 
     def terms(
-        self,
-        axes: Sequence[Grouping],
-        aggregate: Aggregate,
-        pieces: Sequence[_Piece],
-        hidden: Sequence[Grouping],
+        self, axes: Axes, aggregate: Aggregate, pieces: Sequence[_Piece], hidden: Axes
     ) -> tuple[Term, ...]:
         found = [self.term(axes, aggregate, piece, hidden) for piece in pieces]
         return gather(term for term in found if term is not None)
@@ -322,13 +325,7 @@ class _Products:
         values = self.evaluator.values(self.source(name), rank.value)[1]
         return ranked(name, values, growing=rank.kind != "mode")
 
-    def term(
-        self,
-        axes: Sequence[Grouping],
-        aggregate: Aggregate,
-        piece: _Piece,
-        hidden: Sequence[Grouping],
-    ) -> Term | None:
+    def term(self, axes: Axes, aggregate: Aggregate, piece: _Piece, hidden: Axes) -> Term | None:
         """The product of one piece; None when no declared cell can add anything."""
         factors: dict[str, Operator] = {}
         scale, largest = piece.scale, abs(piece.scale)

@@ -265,6 +265,32 @@ def _parts(conditions: Sequence[Condition]) -> Iterator[Expression]:
         yield from (condition,) if isinstance(condition, Expression) else condition.parts
 
 
+def conditions_of(query: Query) -> Iterator[Condition]:
+    """Every condition of a query."""
+    yield from query.where
+    for aggregate in query.aggregates:
+        yield from aggregate.conditions
+        for summand in aggregate.summands:
+            yield from summand.conditions
+
+
+def connected(coupled: Sequence[Coupled]) -> list[tuple[Coupled, ...]]:
+    """Group conditions that share columns, directly or through others."""
+    groups: list[tuple[set[str | None], list[Coupled]]] = []
+    for each in coupled:
+        columns: set[str | None] = {part.column for part in each.parts if part.column}
+        members = [each]
+        apart = []
+        for known, inside in groups:
+            if known & columns:
+                columns |= known
+                members = [*inside, *members]
+            else:
+                apart.append((known, inside))
+        groups = [*apart, (columns, members)]
+    return [tuple(members) for _, members in groups]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PublicCells:
     """A public table of the shell: the DuckDB types and the values of its columns."""

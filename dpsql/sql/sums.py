@@ -15,11 +15,10 @@ from sqlglot import exp
 
 from dpsql.catalog.domain import Bins
 from dpsql.errors import NotSupportedError, ProgrammingError, Span
-from dpsql.sql.conditions import condition, negation
 from dpsql.sql.edges import check_constant, check_growth
 from dpsql.sql.language import check_scalar
 from dpsql.sql.query import Condition, Expression, Summand
-from dpsql.sql.scope import Scope
+from dpsql.sql.scope import Scope, condition, negation
 from dpsql.workload.term import Polynomial
 
 MAX_SUMMANDS = 64

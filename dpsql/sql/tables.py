@@ -13,7 +13,6 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.compiled import Select, cell_kinds
-from dpsql.sql.conditions import conjuncts
 from dpsql.sql.expressions import refuse_rows, sql_of
 from dpsql.sql.language import Locate, check_scalar
 from dpsql.sql.names import Names
@@ -32,6 +31,7 @@ from dpsql.sql.relations import (
     renamed,
     rows_of,
 )
+from dpsql.sql.scope import conjuncts
 
 MAX_SELECTS = 32
 """Most SELECTs over private tables in a statement."""

@@ -1,10 +1,16 @@
-"""What an aggregate is a sum of: one matrix per column, patterns, measures as polynomials."""
+"""What an aggregate is a sum of: one matrix per column, patterns, measures as polynomials.
+
+A condition over several columns is decided on the classes of cells that it can tell apart. Such a
+pattern is written as disjoint products, or as everything less disjoint products where that takes
+fewer. Source: HDMM, appendix A (disjunctions).
+"""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -14,11 +20,18 @@ from numpy.typing import NDArray
 from dpsql.algebra.operator import Operator
 from dpsql.errors import ProgrammingError, Span
 
+Mask = NDArray[np.bool_]
+Box = dict[str, Mask]
+"""A product of masks: a column that it leaves out is not restricted."""
+
 MAX_CELLS = 1 << 20
 """Most combinations of classes of one pattern."""
 
 MAX_PRODUCTS = 256
 """Most products that one pattern may be written as."""
+
+ORDERED = 4
+"""Columns up to which every order of them is tried."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,6 +103,119 @@ def refuse_pattern(pattern: Pattern, units: bool = False) -> NoReturn:
         + ("" if units else ", or learn it: mechanism = 'rap'"),
         span=pattern.span,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ValueClasses:
+    """The cells of a column that a condition cannot tell apart.
+
+    ``labels`` gives the class of every cell, ``values`` the values of the parts on every class.
+    """
+
+    labels: NDArray[np.int64]
+    values: tuple[tuple[Any, ...], ...]
+
+
+def classify(columns: Sequence[Sequence[Any]], size: int) -> ValueClasses:
+    """Group cells by the values of several expressions on them; NULL is a value like others.
+
+    >>> classify([[True, False, True], [1, 1, 1]], 3).labels.tolist()
+    [0, 1, 0]
+    """
+    found: dict[tuple[Any, ...], int] = {}
+    labels = np.empty(size, dtype=np.int64)
+    for cell, values in enumerate(zip(*columns, strict=True)):
+        labels[cell] = found.setdefault(tuple((type(v), v) for v in values), len(found))
+    return ValueClasses(labels, tuple(tuple(value for _, value in key) for key in found))
+
+
+def check_combinations(classes: Mapping[str, ValueClasses], span: Span) -> None:
+    """Refuse a condition over too many combinations of values.
+
+    Raises: ProgrammingError (E_TOO_LARGE).
+    """
+    count = math.prod(len(each.values) for each in classes.values())
+    if count > MAX_CELLS:
+        raise too_large(count, classes, span)
+
+
+def decompose(pattern: Pattern) -> list[tuple[int, Box]] | None:
+    """Write a pattern as a signed sum of products of masks; None where that takes too many.
+
+    A column that a product leaves out is not restricted.
+
+    >>> truth = np.array([[True, True], [True, False]])
+    >>> found = decompose(Pattern({"a": np.arange(2), "b": np.arange(2)}, truth))
+    >>> [(sign, {n: m.tolist() for n, m in box.items()}) for sign, box in found]
+    [(1, {'a': [True, False]}), (1, {'a': [False, True], 'b': [True, False]})]
+    """
+    names = tuple(pattern.labels)
+    found = [(1, box) for box in _fewest(pattern.truth, names)]
+    if len(found) > 2:
+        rest = _fewest(~pattern.truth, names)
+        if len(rest) + 1 < len(found):
+            everything: Box = {}
+            found = [(1, everything), *((-1, box) for box in rest)]
+    if len(found) > MAX_PRODUCTS:
+        return None
+    labels = pattern.labels
+    return [(sign, {name: mask[labels[name]] for name, mask in box.items()}) for sign, box in found]
+
+
+def intersect(patterns: Sequence[Pattern]) -> list[tuple[int, Box]] | None:
+    """Patterns over different columns together as products; None where that takes too many."""
+    found: list[tuple[int, Box]] = [(1, {})]
+    for pattern in patterns:
+        boxes = decompose(pattern)
+        if boxes is None:
+            return None
+        pairs = itertools.product(found, boxes)
+        found = [(one * two, {**left, **right}) for (one, left), (two, right) in pairs]
+    return found
+
+
+def join(patterns: Sequence[Pattern]) -> Pattern | None:
+    """Patterns over different columns as one; None where there is none, or too many combinations.
+
+    >>> join([]) is None
+    True
+    """
+    found: Pattern | None = None
+    for pattern in patterns:
+        found = pattern if found is None else found.joined(pattern)
+        if found is None:
+            return None
+    return found
+
+
+def _fewest(truth: Mask, names: Sequence[str]) -> list[Box]:
+    """The disjoint products of the best order of columns found."""
+    orders: Iterator[tuple[int, ...]] = iter([tuple(range(truth.ndim))])
+    if truth.ndim <= ORDERED:
+        orders = itertools.permutations(range(truth.ndim))
+    found = (_boxes(truth.transpose(o), [names[i] for i in o]) for o in orders)
+    return min((list(itertools.islice(boxes, MAX_PRODUCTS + 1)) for boxes in found), key=len)
+
+
+def _boxes(truth: Mask, names: Sequence[str]) -> Iterator[Box]:
+    if not truth.any():
+        return
+    if truth.all():
+        yield {}
+        return
+    flat = truth.reshape(len(truth), -1)
+    rows, first, labels = np.unique(flat, axis=0, return_index=True, return_inverse=True)
+    labels = labels.reshape(-1)
+    for index in np.argsort(first):
+        if not rows[index].any():
+            continue
+        here = labels == index
+        mask = {} if here.all() else {names[0]: here}
+        if truth.ndim == 1:
+            yield mask
+        else:
+            for box in _boxes(rows[index].reshape(truth.shape[1:]), names[1:]):
+                yield {**mask, **box}
 
 
 def at_least(predicates: Mapping[str, NDArray[np.int64]], t: int) -> Pattern:

@@ -1,9 +1,8 @@
-"""Let the audits use the helpers of the membrane's tests."""
+"""Folders in memory and short runs, for audits that ask thousands of times."""
 
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from functools import partial
@@ -14,10 +13,6 @@ import pytest
 from dpsql.learn import whole_marginals as backends
 from dpsql.learn import whole_marginals as marginals
 from dpsql.learn.rap import run_rap
-
-ROOT = str(Path(__file__).parents[2])
-if ROOT not in sys.path:
-    sys.path.insert(0, ROOT)
 
 
 @pytest.fixture

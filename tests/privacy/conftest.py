@@ -1,17 +1,12 @@
-"""Let the tests of the membrane share the helpers beside them."""
+"""A place of its own for the ledger of every test."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = str(Path(__file__).parents[2])
-if ROOT not in sys.path:
-    sys.path.insert(0, ROOT)
-
-from tests.privacy.place import Place  # noqa: E402
+from tests.privacy.place import Place
 
 
 @pytest.fixture

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -147,3 +149,24 @@ def test_every_case_has_a_test() -> None:
 
 def _waits(id: str) -> bool:
     return any(case["id"] == id and "until" in case for case in BOOK["cases"])
+
+
+def test_arithmetic_of_extreme_numbers_ends_in_a_number_or_null(adult: Connection) -> None:
+    random = Random(20261122)
+    leaves = ("COUNT(*)", "CAST(COUNT(*) AS BIGINT)", "9000000000000000000", "4000000000", "0.1")
+
+    def tree(depth: int) -> str:
+        if depth == 0 or random.random() < 0.2:
+            return random.choice(leaves)
+        return f"({tree(depth - 1)} {random.choice('+-**/')} {tree(depth - 1)})"
+
+    answered = 0
+    for _ in range(60):
+        sql = f"SELECT CAST(COUNT(*) AS BIGINT) * {tree(3)} AS x, {tree(4)} AS y FROM adult"
+        try:
+            row = adult.execute(sql).fetchall()[0]
+        except dpsql.ProgrammingError:
+            continue  # a constant that is no number: public, told before anything is charged
+        answered += 1
+        assert all(v is None or isinstance(v, int | float | Decimal) for v in row), sql
+    assert answered > 40

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Dense
-from dpsql.algebra.operator import Operator
+from dpsql.algebra.operator import Floats, Operator
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.query import Influence
 from dpsql.strategy.base import Forecast
@@ -22,7 +22,6 @@ from dpsql.workload.layout import Place
 from dpsql.workload.target import Reading, Readings
 from dpsql.workload.workload import Product
 
-Column = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 CHUNK = 1 << 22
@@ -38,7 +37,7 @@ class Joint:
 
     index: int
     item: Compiled
-    variances: Mapping[Place, Column]
+    variances: Mapping[Place, Floats]
     readings: Readings
     forecasts: Mapping[int, Forecast]
 
@@ -57,7 +56,7 @@ class Joint:
         out[known] = self._variance(influences, cells[:, known].astype(np.int64), slopes[:, known])
         return tuple(float(np.sqrt(max(v, 0.0))) if np.isfinite(v) else None for v in out.tolist())
 
-    def _variance(self, influences: Sequence[Influence], cells: Rows, slopes: Column) -> Column:
+    def _variance(self, influences: Sequence[Influence], cells: Rows, slopes: Floats) -> Floats:
         total = np.zeros(cells.shape[1])
         for p, one in enumerate(influences):
             for q, two in enumerate(influences[: p + 1]):
@@ -65,7 +64,7 @@ class Joint:
                 total += (1 if p == q else 2) * slopes[p] * slopes[q] * shared
         return total
 
-    def covariance(self, one: Influence, left: Rows, two: Influence, right: Rows) -> Column:
+    def covariance(self, one: Influence, left: Rows, two: Influence, right: Rows) -> Floats:
         """The covariance of cells ``left`` of one aggregate with cells ``right`` of another."""
         out = np.zeros(len(left))
         for place, here, rows in self._places(one, left):
@@ -89,7 +88,7 @@ class Joint:
             start += each.rows
         return found
 
-    def _paired(self, one: Place, left: Rows, two: Place, right: Rows) -> Column:
+    def _paired(self, one: Place, left: Rows, two: Place, right: Rows) -> Floats:
         if one not in self.variances or two not in self.variances:
             return np.zeros(len(left))
         for place, rows in ((one, left), (two, right)):
@@ -111,7 +110,7 @@ class Joint:
 
     def _covariances(
         self, part: int, first: Reading, left: Rows, second: Reading, right: Rows
-    ) -> Column:
+    ) -> Floats:
         forecast = self.forecasts[part]
         domain = forecast.domain
         step = max(1, CHUNK // max([1 << len(domain), *domain.values()]))
@@ -134,7 +133,7 @@ def _rows(product: Product, flat: Rows, domain: Mapping[str, int]) -> Product:
     )
 
 
-def _take(factor: Operator, rows: NDArray[np.intp]) -> Column:
+def _take(factor: Operator, rows: NDArray[np.intp]) -> Floats:
     if factor.rows * factor.n <= CHUNK:
         return np.asarray(factor.dense(), dtype=np.float64)[rows]
     kept, back = np.unique(rows, return_inverse=True)

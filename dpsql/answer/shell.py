@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpsql.algebra.operator import Floats
 from dpsql.answer.clipped import number_text
 from dpsql.answer.covariance import Joint
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
@@ -17,8 +18,7 @@ from dpsql.sealed import Sealed
 from dpsql.sql.compiled import Compiled, Select, cell_kinds
 from dpsql.strategy.noise_law import law
 
-Column = NDArray[np.float64]
-Covariances = Mapping[tuple[int, int], Column]
+Covariances = Mapping[tuple[int, int], Floats]
 
 _TYPES = {
     "BOOLEAN": "boolean",
@@ -121,20 +121,20 @@ def _evaluate(
     shell = select.query.shell
     width = law(cost.noise).interval if cost is not None else 0.0
     _fill_cells(select, filled, width, sealed)
-    known = [index for index, output in enumerate(shell.outputs) if output.stddev is not None]
     kinds, found = sealed.query(shell.text(slopes=slopes))
     count = len(shell.outputs)
+    places = itertools.count(count)
+    errors = tuple(
+        _spreads(index, None if output.stddev is None else next(places), found)
+        if output.noisy
+        else None
+        for index, output in enumerate(shell.outputs)
+    )
     rows = tuple(tuple(_plain(value) for value in row[:count]) for row in found)
-    errors: list[tuple[float | None, ...] | None] = [
-        (None,) * len(found) if output.noisy else None for output in shell.outputs
-    ]
-    for position, index in enumerate(known):
-        errors[index] = tuple(
-            None if row[index] is None else _plain(row[count + position]) for row in found
-        )
     types = tuple(_type_name(kind) for kind in kinds[:count])
-    last = tuple(zip(*(row[count + len(known) :] for row in found), strict=True))
-    return _Parts(rows, tuple(errors), types, kinds[:count], last)
+    first = next(places)
+    last = tuple(zip(*(row[first:] for row in found), strict=True))
+    return _Parts(rows, errors, types, kinds[:count], last)
 
 
 def _put_together(
@@ -156,16 +156,21 @@ def _put_together(
     count = len(outer.columns)
     rows = tuple(tuple(_plain(value) for value in row[:count]) for row in found)
     errors = tuple(
-        None if not noisy else joint.errors(traced, found) if traced else _spreads(place, found)
-        for place, noisy, traced in zip(outer.errors, outer.noisy, outer.influences, strict=True)
+        None if not noisy else joint.errors(slopes, found) if slopes else _spreads(k, place, found)
+        for k, (place, noisy, slopes) in enumerate(
+            zip(outer.errors, outer.noisy, outer.influences, strict=True)
+        )
     )
     return _Parts(rows, errors, tuple(map(_type_name, kinds[:count])))
 
 
-def _spreads(place: int | None, found: Sequence[tuple[Any, ...]]) -> tuple[float | None, ...]:
+def _spreads(
+    column: int, place: int | None, found: Sequence[tuple[Any, ...]]
+) -> tuple[float | None, ...]:
+    """The standard errors at a place of rows; what is NULL has none."""
     if place is None:
         return (None,) * len(found)
-    return tuple(None if row[place] is None else _plain(row[place]) for row in found)
+    return tuple(None if row[column] is None else _plain(row[place]) for row in found)
 
 
 def _noisy_table(select: Select, parts: _Parts) -> dict[str, tuple[str, Sequence[object]]]:

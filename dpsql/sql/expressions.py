@@ -26,11 +26,12 @@ MOST_ROWS = 2**62
 class Expressions(ABC):
     """Rewrites the expressions of one SELECT; a subclass says what its names and aggregates are.
 
-    ``chosen`` says that noisy numbers decide which rows there are, ``private`` that it depends on
-    a private table at all.
+    ``chosen`` says that noisy numbers decide which rows there are.
     """
 
     aliased_windows = False
+    shown = "columns"
+    positions = "write a name, or a position from 1 to {}"
 
     def __init__(self, select: exp.Select, locate: Locate) -> None:
         self.select = select
@@ -39,18 +40,9 @@ class Expressions(ABC):
         self.windows: list[str] = []
         self.window_noise: list[bool] = []
 
-    @property
-    @abstractmethod
-    def private(self) -> bool:
-        """Whether anything in it depends on a private table."""
-
     @abstractmethod
     def refuse(self, node: Any, code: str, what: str, hint: str = "") -> NoReturn:
         """Refuse a part by name."""
-
-    @abstractmethod
-    def refuse_position(self, node: exp.Literal, count: int) -> NoReturn:
-        """Refuse a position in ORDER BY that none of ``count`` columns has."""
 
     @abstractmethod
     def known(self, node: exp.Expr, aliases: bool) -> exp.Expr | None:
@@ -63,6 +55,16 @@ class Expressions(ABC):
     @abstractmethod
     def divided(self, node: exp.Div) -> exp.Expr:
         """A division that is NULL where it is not defined."""
+
+    def wrong(self, node: exp.Expr, code: str, what: str, hint: str) -> NoReturn:
+        """Refuse a mistake."""
+        raise ProgrammingError(code, what, hint=hint, span=self.locate(node))
+
+    def not_grouped(self, node: exp.Column) -> NoReturn:
+        """Refuse a column that is neither a key nor inside an aggregate."""
+        name = printable(node.name)
+        what = f"column {name} must appear in GROUP BY or inside an aggregate"
+        self.wrong(node, "E_GROUP_BY", what, f"add {name} to GROUP BY")
 
     def rewrite(self, node: exp.Expr, *, aliases: bool = False) -> exp.Expr:
         """A copy of ``node`` over the columns of the layer below it, checked against the lists."""
@@ -102,19 +104,19 @@ class Expressions(ABC):
 
     def window(self, node: exp.Window, aliases: bool = False) -> exp.Expr:
         """A window function as a column of the layer of windows."""
-        noise: list[bool] = []
         rest = {key: value for key, value in node.args.items() if key != "this"}
         named = aliases or self.aliased_windows
-        around = {key: self.inside(value, named, noise) for key, value in rest.items()}
+        around = {key: self.inside(value, named) for key, value in rest.items()}
         self.check_frame(node)
         for part in (node, node.this, *(p for p in (node.args.get("spec"),) if p)):
             check_window(part, self.locate)
-        inner = self.parts(node.this, aliases, noise)
-        whole = is_whole(inner)
-        text = sql_of(exp.Window(this=self.framed(inner), **around))
+        window = exp.Window(this=self.parts(node.this, aliases), **around)
+        whole, noisy = is_whole(window), any(map(is_noise, window.find_all(exp.Var)))
+        window.set("this", self.framed(window.this))
+        text = sql_of(window)
         if text not in self.windows:
             self.windows.append(text)
-            self.window_noise.append(any(noise))
+            self.window_noise.append(noisy)
         return marked(exp.column(f"w{self.windows.index(text)}"), whole)
 
     def check_frame(self, node: exp.Window) -> None:
@@ -125,16 +127,16 @@ class Expressions(ABC):
         """A window function that is never an error over its frame."""
         return function
 
-    def parts(self, node: exp.Expr, aliases: bool, noise: list[bool]) -> exp.Expr:
-        return type(node)(**{k: self.inside(v, aliases, noise) for k, v in node.args.items()})
+    def parts(self, node: exp.Expr, aliases: bool) -> exp.Expr:
+        return type(node)(**{key: self.inside(v, aliases) for key, v in node.args.items()})
 
-    def inside(self, value: Any, aliases: bool, noise: list[bool]) -> Any:
-        """What a window is about, each expression total; ``noise`` notes which are noisy."""
+    def inside(self, value: Any, aliases: bool) -> Any:
+        """What a window is about, each expression total."""
         if isinstance(value, list):
-            return [self.inside(each, aliases, noise) for each in value]
+            return [self.inside(each, aliases) for each in value]
         if isinstance(value, exp.Order | exp.Ordered | exp.WindowSpec):
             check_window(value, self.locate)
-            return self.parts(value, aliases, noise)
+            return self.parts(value, aliases)
         if not isinstance(value, exp.Expr) or isinstance(value, exp.Star):
             return value
         if isinstance(value, exp.Literal):
@@ -142,14 +144,13 @@ class Expressions(ABC):
         tree = self.rewrite(value, aliases=aliases)
         if any(is_window(column.name) for column in tree.find_all(exp.Column)):
             self.refuse(value, "E_WINDOW", "a window of a window", "use a sub-query")
-        noise.append(self.mentions_noise(tree))
-        return marked(exp.Var(this=total(tree)), is_whole(tree))
+        return written(total(tree), self.mentions_noise(tree), is_whole(tree))
 
     def mentions_noise(self, tree: exp.Expr) -> bool:
         """Whether an expression depends on noisy numbers."""
-        if any(is_text(part) for part in tree.find_all(exp.Var)) and self.private:
+        if any(self.is_noisy(column.name) for column in tree.find_all(exp.Column)):
             return True
-        return any(self.is_noisy(column.name) for column in tree.find_all(exp.Column))
+        return any(map(is_noise, tree.find_all(exp.Var)))
 
     def test(self, clause: str) -> str | None:
         """WHERE, HAVING or QUALIFY as a test that is never an error."""
@@ -193,7 +194,8 @@ class Expressions(ABC):
     def column_at(self, items: Sequence[Output], node: exp.Literal) -> Output:
         position = position_of(node, len(items))
         if position is None:
-            self.refuse_position(node, len(items))
+            what = f"ORDER BY {node.name}: there are {len(items)} {self.shown}"
+            self.wrong(node, "E_ORDER_BY", what, self.positions.format(len(items)))
         return items[position]
 
     def ordered(self, node: exp.Expr) -> exp.Expr:
@@ -273,9 +275,16 @@ def sql_of(tree: exp.Expr) -> str:
     return str(tree.sql("duckdb", comments=False))
 
 
-def is_text(node: exp.Var) -> bool:
-    """Whether it is SQL that is written already, rather than a unit such as MONTH."""
-    return not node.name.isidentifier()
+def written(text: str, noisy: bool, whole: bool = False) -> exp.Var:
+    """SQL that stands for an expression; whether it depends on noisy numbers, and is an integer."""
+    out = marked(exp.Var(this=text), whole)
+    out.meta["noise"] = noisy
+    return out
+
+
+def is_noise(node: exp.Var) -> bool:
+    """Whether SQL that is written already depends on noisy numbers."""
+    return bool(node.meta.get("noise"))
 
 
 def is_window(name: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError
-from dpsql.sql.expressions import sql_of
+from dpsql.sql.expressions import sql_of, written
 from dpsql.sql.language import Locate
 from dpsql.sql.names import Names
 from dpsql.sql.relations import Known
@@ -89,13 +89,12 @@ class Hoisted:
             f"SELECT list(c0) FILTER (WHERE c0 IS NOT NULL) AS {{0}} FROM {table.name}",
             table,
         )
-        return exp.Paren(
-            this=exp.Var(
-                this=f"CASE WHEN {rows} = 0 THEN FALSE WHEN {tested} IS NULL THEN NULL "
-                f"WHEN coalesce(list_contains({values}, {tested}), FALSE) THEN TRUE "
-                f"WHEN {full} < {rows} THEN NULL ELSE FALSE END"
-            )
+        text = (
+            f"CASE WHEN {rows} = 0 THEN FALSE WHEN {tested} IS NULL THEN NULL "
+            f"WHEN coalesce(list_contains({values}, {tested}), FALSE) THEN TRUE "
+            f"WHEN {full} < {rows} THEN NULL ELSE FALSE END"
         )
+        return exp.Paren(this=written(text, self.private))
 
 
 def refuse(node: Any, code: str, what: str, hint: str, locate: Locate) -> NoReturn:

@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 
 from sqlglot import exp
 
-from dpsql.errors import NotSupportedError, ProgrammingError, printable
+from dpsql.errors import NotSupportedError, printable
 from dpsql.sql.aggregates import Aggregates
 from dpsql.sql.derivative import guard, slopes_of, stddev_sql
-from dpsql.sql.expressions import Expressions, is_text, name_of, refuse_rows, total
+from dpsql.sql.expressions import Expressions, is_noise, name_of, refuse_rows, total, written
 from dpsql.sql.keys import UNCERTAINTY, Keys
 from dpsql.sql.language import check_node
 from dpsql.sql.query import Number, Output, Running, Shell
@@ -29,6 +29,8 @@ class CellExpressions(Expressions):
     """Rewrites one SELECT over the columns of the noisy cells that its groups are measured as."""
 
     aliased_windows = True
+    shown = "select items"
+    positions = "ORDER BY 1 is the first of them"
 
     def __init__(
         self, select: exp.Select, scope: Scope, keys: Keys, aggregates: Aggregates
@@ -38,11 +40,6 @@ class CellExpressions(Expressions):
         self.keys = keys
         self.aggregates = aggregates
         self.covariances: set[tuple[int, int]] = set()
-
-    @property
-    def private(self) -> bool:
-        """Whether anything in it depends on a private table: always."""
-        return True
 
     def shell(self) -> Shell:
         """All clauses; every column must be a key, an aggregate or an alias."""
@@ -56,7 +53,7 @@ class CellExpressions(Expressions):
         tree = self.rewrite(item.unalias())
         only = tree.unnest()
         column = only.name if isinstance(only, exp.Column) else ""
-        spread = any(is_text(part) for part in tree.find_all(exp.Var))
+        spread = any(map(is_noise, tree.find_all(exp.Var)))
         layers = {each.name[0] for each in tree.find_all(exp.Column)}
         known = "a" in layers and "w" not in layers and not spread
         stddev = self.stddev(tree) if known else None
@@ -82,15 +79,6 @@ class CellExpressions(Expressions):
     def refuse(self, node: Any, code: str, what: str, hint: str = "") -> NoReturn:
         """Refuse a part by name."""
         self.scope.refuse(node, code, what, hint)
-
-    def refuse_position(self, node: exp.Literal, count: int) -> NoReturn:
-        """Refuse a position in ORDER BY that none of ``count`` columns has."""
-        raise ProgrammingError(
-            "E_ORDER_BY",
-            f"ORDER BY {node.name}: there are {count} select items",
-            hint="ORDER BY 1 is the first of them",
-            span=self.locate(node),
-        )
 
     def check_order(self, item: exp.Expr) -> None:
         """Refuse ORDER BY ALL and WITH FILL."""
@@ -167,9 +155,8 @@ class CellExpressions(Expressions):
 
         Raises: NotRunning.
         """
-        if len(self.keys.sets) > 1 or not _is_default_frame(node):
-            raise NotRunning
-        if self.select.args.get("having") is not None:
+        having = self.select.args.get("having")
+        if len(self.keys.sets) > 1 or having is not None or not _is_default_frame(node):
             raise NotRunning
         kept = [self.key_of(part) for part in node.args.get("partition_by") or []]
         order = node.args.get("order")
@@ -177,17 +164,11 @@ class CellExpressions(Expressions):
         place = self.key_of(ordered[0].this) if len(ordered) == 1 else None
         if None in kept or len(ordered) > 1 or (ordered and place is None):
             raise NotRunning
-        if ordered and ordered[0].args.get("nulls_first"):
+        if any(each.args.get("nulls_first") for each in ordered):
             raise NotRunning
         partition = frozenset(k for k in kept if k is not None)
         rest = set(range(len(self.keys.found))) - partition - {place}
-        if _is_by_rows(node) and rest:
-            raise NotRunning
-        if any(
-            self.keys.found[k].ranges for k in (*partition, *(() if place is None else (place,)))
-        ):
-            raise NotRunning
-        if any(key.ranges for key in self.keys.found):
+        if (_is_by_rows(node) and rest) or any(key.ranges for key in self.keys.found):
             raise NotRunning
         descending = bool(ordered and ordered[0].args.get("desc"))
         return Running(place, descending, partition)
@@ -202,12 +183,8 @@ class CellExpressions(Expressions):
         for part in node.expressions:
             key = self.keys.match(part)
             if key is None:
-                raise ProgrammingError(
-                    "E_GROUP_BY",
-                    "GROUPING takes grouping keys",
-                    hint="GROUPING(column), a column of GROUP BY",
-                    span=self.locate(node),
-                )
+                hint = "GROUPING(column), a column of GROUP BY"
+                self.wrong(node, "E_GROUP_BY", "GROUPING takes grouping keys", hint)
             bit = exp.column(f"g{key}")
             two = exp.Literal.number(2)
             out = (
@@ -229,23 +206,14 @@ class CellExpressions(Expressions):
         if self.select.args.get("group") is None and not self.select.find(exp.AggFunc):
             refuse_rows(node, self.locate)
         self.scope.find_column(node)
-        raise ProgrammingError(
-            "E_GROUP_BY",
-            f"column {node.name} must appear in GROUP BY or inside an aggregate",
-            hint=f"add {node.name} to GROUP BY",
-            span=self.locate(node),
-        )
+        self.not_grouped(node)
 
     def uncertainty(self, node: exp.Anonymous) -> exp.Expr:
         """DP_STDDEV, DP_INTERVAL_LOW and DP_INTERVAL_HIGH of an aliased or written aggregate."""
         name = str(node.this).lower()
         if len(node.expressions) != 1:
-            raise ProgrammingError(
-                "E_FUNCTION",
-                f"{name.upper()} takes one argument",
-                hint=f"{name.upper()}(alias of an aggregate)",
-                span=self.locate(node),
-            )
+            hint = f"{name.upper()}(alias of an aggregate)"
+            self.wrong(node, "E_FUNCTION", f"{name.upper()} takes one argument", hint)
         tree = self.rewrite(self.argument(node, name), aliases=True)
         stddev = self.stddev(tree)
         if stddev is None or stddev == "0.0":
@@ -256,9 +224,9 @@ class CellExpressions(Expressions):
                 span=self.locate(node),
             )
         if name == "dp_stddev":
-            return exp.Var(this=stddev)
+            return written(stddev, True)
         sign = "-" if name == "dp_interval_low" else "+"
-        return exp.Var(this=f"({tree.sql('duckdb')}) {sign} z * {stddev}")
+        return written(f"({tree.sql('duckdb')}) {sign} z * {stddev}", True)
 
     def argument(self, node: exp.Anonymous, name: str) -> exp.Expr:
         argument: exp.Expr = node.expressions[0]
@@ -268,16 +236,14 @@ class CellExpressions(Expressions):
             known = {item.alias.casefold() for item in named}
             if argument.name.casefold() not in known:
                 near = difflib.get_close_matches(argument.name, aliases, n=1)
-                raise ProgrammingError(
-                    "E_UNKNOWN_COLUMN",
-                    f"{name.upper()}({printable(argument.name)}): no select item has this alias",
-                    hint=f"did you mean {near[0]}?"
-                    if near
-                    else f"aliases: {', '.join(aliases)}"
+                what = f"{name.upper()}({printable(argument.name)}): no select item has this alias"
+                hint = (
+                    f"aliases: {', '.join(aliases)}"
                     if aliases
-                    else f"{name.upper()}(COUNT(*)) works",
-                    span=self.locate(argument),
+                    else f"{name.upper()}(COUNT(*)) works"
                 )
+                hint = f"did you mean {near[0]}?" if near else hint
+                self.wrong(argument, "E_UNKNOWN_COLUMN", what, hint)
         return argument
 
 

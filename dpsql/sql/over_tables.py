@@ -12,9 +12,8 @@ from typing import Any, NoReturn
 
 from sqlglot import exp
 
-from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.derivative import NoDerivative, slopes_of
-from dpsql.sql.expressions import Expressions, has_aggregates, sql_of, total
+from dpsql.sql.expressions import Expressions, has_aggregates, sql_of, total, written
 from dpsql.sql.hoisted import Hoisted, refuse
 from dpsql.sql.language import Locate, check_aggregate, check_node
 from dpsql.sql.names import Names, position_of
@@ -67,23 +66,9 @@ class TableExpressions(Expressions):
         self.chosen = any(each.table.chosen for each in sources)
         self.grouped = bool(select.args.get("group")) or has_aggregates(select)
 
-    @property
-    def private(self) -> bool:
-        """Whether a table or a sub-query depends on a private table."""
-        return self.hoisted.private
-
     def refuse(self, node: Any, code: str, what: str, hint: str = "") -> NoReturn:
         """Refuse a part by name."""
         refuse(node, code, what, hint, self.locate)
-
-    def refuse_position(self, node: exp.Literal, count: int) -> NoReturn:
-        """Refuse a position in ORDER BY that none of ``count`` columns has."""
-        raise ProgrammingError(
-            "E_ORDER_BY",
-            f"ORDER BY {node.name}: there are {count} columns",
-            hint=f"write a name, or a position from 1 to {count}",
-            span=self.locate(node),
-        )
 
     def known(self, node: exp.Expr, aliases: bool) -> exp.Expr | None:
         """What a sub-query, a window, an aggregate, a key or a name stands for."""
@@ -180,7 +165,7 @@ class TableExpressions(Expressions):
         if name.startswith("x"):
             table, column = (int(part) for part in name[1:].split("_"))
             return self.sources[table].table.traits[column].noisy
-        return self.private and name not in self.hoisted.public
+        return self.hoisted.private and name not in self.hoisted.public
 
 
 class GroupExpressions(TableExpressions):
@@ -214,12 +199,7 @@ class GroupExpressions(TableExpressions):
 
     def of_row(self, node: exp.Column, found: exp.Expr) -> NoReturn:
         """Refuse a column that is no key."""
-        raise ProgrammingError(
-            "E_GROUP_BY",
-            f"column {printable(node.name)} must appear in GROUP BY or inside an aggregate",
-            hint=f"add {printable(node.name)} to GROUP BY",
-            span=self.locate(node),
-        )
+        self.not_grouped(node)
 
     def aggregate(self, node: exp.Expr) -> exp.Expr:
         """An aggregate over rows of the shell as a column of the grouped layer."""
@@ -232,7 +212,7 @@ class GroupExpressions(TableExpressions):
     def aggregated(self, node: exp.Expr) -> exp.Expr:
         """A copy of an aggregate over the rows below, each expression in it total."""
         if isinstance(node, exp.Filter) and isinstance(node.expression, exp.Where):
-            test = exp.Where(this=exp.Var(this=total(self.rows.rewrite(node.expression.this))))
+            test = exp.Where(this=self.argument(node, node.expression.this))
             return exp.Filter(this=self.aggregated(node.this), expression=test)
         if isinstance(node, exp.IgnoreNulls) and isinstance(node.this, exp.AnyValue):
             return self.aggregated(node.this)
@@ -253,7 +233,7 @@ class GroupExpressions(TableExpressions):
         text = total(tree)
         if isinstance(node, exp.Sum | exp.Avg):
             text = f"TRY(CAST({text} AS DOUBLE))"
-        return marked(exp.Var(this=text), is_whole(tree))
+        return written(text, self.rows.mentions_noise(tree), is_whole(tree))
 
     def unique(self, columns: Sequence[str]) -> tuple[frozenset[int], ...]:
         """The places of the keys among ``columns``, if all of them are there."""
@@ -262,7 +242,7 @@ class GroupExpressions(TableExpressions):
         return (frozenset(found.values()),) if set(found) == keys else ()
 
     def stddev(self, node: exp.Anonymous) -> exp.Expr:
-        """Groups have no standard errors."""
+        """That of a row, which is refused."""
         return self.rows.stddev(node)
 
     def is_noisy(self, name: str) -> bool:
@@ -298,12 +278,8 @@ class GroupExpressions(TableExpressions):
         items = self.select.expressions
         position = position_of(node, len(items))
         if position is None:
-            raise ProgrammingError(
-                "E_GROUP_BY",
-                f"GROUP BY {node.name}: there are {len(items)} select items",
-                hint=f"write a name, or a position from 1 to {len(items)}",
-                span=self.locate(node),
-            )
+            what = f"GROUP BY {node.name}: there are {len(items)} select items"
+            self.wrong(node, "E_GROUP_BY", what, self.positions.format(len(items)))
         found: exp.Expr = items[position].unalias()
         return found
 

@@ -172,12 +172,9 @@ class Tables:
         return replace(known, traits=traits)
 
     def text(self, known: Known) -> str:
-        """The SQL of a table of the shell: columns, errors, slopes and the cells they are of."""
-        columns = [f"c{index}" for index in range(len(known.traits))]
-        columns += [f"e{index}" for index, trait in enumerate(known.traits) if trait.error]
-        columns += known.traces()
+        """The SQL of a table of the shell, in the order of its rows."""
         items = f"WITH {', '.join(self.texts)} " if self.texts else ""
-        return f"{items}SELECT {', '.join(columns)} FROM {known.name} ORDER BY i"
+        return f"{items}SELECT {', '.join(_columns(known))} FROM {known.name} ORDER BY i"
 
     def rows_of(self, known: Known) -> list[tuple[Any, ...]]:
         """The rows of a table that is made of public rows alone."""
@@ -190,19 +187,18 @@ class Tables:
     def outside(self, known: Known) -> Outside:
         """The outer shell of the whole statement."""
         known = _told(known)
-        errors: list[int | None] = []
-        place = len(known.traits)
-        for trait in known.traits:
-            errors.append(place if trait.error else None)
-            place += trait.error
-        slopes = known.slope_names()
+        columns = _columns(known)
+        errors = tuple(
+            columns.index(f"e{index}") if trait.error else None
+            for index, trait in enumerate(known.traits)
+        )
         influences = tuple(
             tuple(
                 Influence(
                     known.origins[slope.origin],
                     slope.aggregate,
-                    place + len(slopes) + slope.origin,
-                    None if slope.one else place + slopes.index(f"d{index}_{part}"),
+                    columns.index(f"r{slope.origin}"),
+                    None if slope.one else columns.index(f"d{index}_{part}"),
                 )
                 for part, slope in enumerate(trait.slopes)
             )
@@ -212,10 +208,16 @@ class Tables:
             self.text(known),
             tuple(trait.name for trait in known.traits),
             tuple(trait.noisy for trait in known.traits),
-            tuple(errors),
+            errors,
             influences,
             tuple(self.cells.values()),
         )
+
+
+def _columns(known: Known) -> list[str]:
+    """The columns of a table of the shell: values, errors, slopes and the cells they are of."""
+    errors = [f"e{index}" for index, trait in enumerate(known.traits) if trait.error]
+    return [*(f"c{index}" for index in range(len(known.traits))), *errors, *known.traces()]
 
 
 def _told(known: Known) -> Known:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> Compiler:
 
 
 @pytest.fixture
-def connection(tmp_path: Path) -> Connection:
+def connection(tmp_path: Path) -> Iterator[Connection]:
     import duckdb
 
     database = duckdb.connect()
@@ -41,7 +42,8 @@ def connection(tmp_path: Path) -> Connection:
         f"COPY (SELECT * FROM (VALUES (20, 29), (30, 39)) b(lo, hi)) TO '{tmp_path}/bands.parquet'"
     )
     (tmp_path / "c.toml").write_text(CATALOG)
-    return dpsql.connect(tmp_path / "c.toml", epsilon=0.5)
+    with dpsql.connect(tmp_path / "c.toml", epsilon=0.5) as opened:
+        yield opened
 
 
 def refused(compiler: Compiler, sql: str) -> Error:
@@ -224,3 +226,17 @@ def test_a_cte_that_nothing_uses_is_not_measured(compiler: Compiler) -> None:
     assert len(item.selects) == 1
     both = build(compiler, f"WITH x AS ({PER_AGE}) {BY_SEX} UNION ALL SELECT 'z', 1")
     assert len(both.selects) == 1
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "CAST(1000 * SUM(COUNT(*)) OVER (ORDER BY COUNT(*)) AS TINYINT)",
+        "SUM(CAST(1000 * COUNT(*) AS TINYINT)) OVER (ORDER BY COUNT(*))",
+    ],
+)
+def test_what_fails_around_or_in_a_window_is_null(connection: Connection, item: str) -> None:
+    found = connection.execute(f"SELECT sex, {item} AS x FROM adult GROUP BY sex").result
+    assert [row[1] for row in found.rows] == [None, None]
+    tested = f"SELECT sex, COUNT(*) FROM adult GROUP BY sex QUALIFY {item} > 0"
+    assert connection.execute(tested).result.rows == ()

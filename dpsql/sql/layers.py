@@ -20,7 +20,7 @@ from dpsql.sql.language import Locate
 from dpsql.sql.over_tables import GroupExpressions, TableExpressions, place_of
 from dpsql.sql.query import Output, Tail, filtered
 from dpsql.sql.relations import Known, Trait
-from dpsql.sql.tables import Joins, Keys, traits_of
+from dpsql.sql.tables import ColumnSets, Joins, traits_of
 from dpsql.sql.whole import is_whole
 
 _CLAUSES = CLAUSES | {"distinct", "with_"}
@@ -202,7 +202,7 @@ def origins_of(items: Sequence[Output]) -> tuple[tuple[str, int], ...]:
     return tuple(dict.fromkeys((cell, select) for cell, select, _ in keys))
 
 
-def _carried(unique: Keys, items: Sequence[Output]) -> tuple[frozenset[int], ...]:
+def _carried(unique: ColumnSets, items: Sequence[Output]) -> tuple[frozenset[int], ...]:
     """The keys all of whose columns are among the result columns."""
     where = {item.sql: index for index, item in enumerate(items)}
     named = [{f"x{table}_{column}" for table, column in keys} for keys in unique]

@@ -179,21 +179,16 @@ class CellExpressions(Expressions):
 
     def grouping(self, node: exp.Expr) -> exp.Expr:
         """GROUPING(k, ...): a bit for every key, set where the grouping set leaves it out."""
-        out: exp.Expr | None = None
-        for part in node.expressions:
-            key = self.keys.match(part)
-            if key is None:
-                hint = "GROUPING(column), a column of GROUP BY"
-                self.wrong(node, "E_GROUP_BY", "GROUPING takes grouping keys", hint)
-            bit = exp.column(f"g{key}")
-            two = exp.Literal.number(2)
-            out = (
-                bit
-                if out is None
-                else exp.Add(this=exp.Mul(this=exp.paren(out), expression=two), expression=bit)
-            )
-        if out is None:
+        if not node.expressions:
             self.scope.refuse(node, "E_GROUP_BY", "GROUPING of nothing", "GROUPING(column)")
+        keys = [self.keys.match(part) for part in node.expressions]
+        if None in keys:
+            hint = "GROUPING(column), a column of GROUP BY"
+            self.wrong(node, "E_GROUP_BY", "GROUPING takes grouping keys", hint)
+        out: exp.Expr = exp.column(f"g{keys[0]}")
+        for key in keys[1:]:
+            twice = exp.Mul(this=exp.paren(out), expression=exp.Literal.number(2))
+            out = exp.Add(this=twice, expression=exp.column(f"g{key}"))
         return exp.paren(out)
 
     def column(self, node: exp.Column, aliases: bool) -> exp.Expr:

@@ -261,8 +261,8 @@ def _unique(select: Select) -> tuple[frozenset[int], ...]:
 MAX_ROWS = 1_000_000
 """Most rows of a table of the shell, and most pairs of rows of a join."""
 
-Place = tuple[int, int]
-Keys = tuple[frozenset[Place], ...]
+ColumnPlace = tuple[int, int]
+ColumnSets = tuple[frozenset[ColumnPlace], ...]
 
 _NUMBERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "FLOAT"}
 
@@ -273,7 +273,7 @@ class From:
 
     sql: str
     rows: int
-    unique: Keys
+    unique: ColumnSets
 
 
 class Joins:
@@ -301,7 +301,7 @@ class Joins:
                 found = self.add(found, number, own, join)
         return found
 
-    def add(self, before: From, number: int, own: Keys, join: Join) -> From:
+    def add(self, before: From, number: int, own: ColumnSets, join: Join) -> From:
         """Join one more table; where a key of one side is met, its rows match at most once."""
         clause, equal = self.on(join, number)
         side = join.side
@@ -329,7 +329,7 @@ class Joins:
         text = f"{before.sql} {side or 'INNER'} JOIN {here.name} AS a{number} ON {clause}"
         return From(text, rows, () if side == "FULL" else tuple(unique))
 
-    def on(self, join: Join, number: int) -> tuple[str, list[tuple[Place, Place]]]:
+    def on(self, join: Join, number: int) -> tuple[str, list[tuple[ColumnPlace, ColumnPlace]]]:
         """The condition of a join, and the pairs of columns it sets equal."""
         if not join.is_plain:
             self.expressions.refuse(join.node, "E_JOIN", f"{join.method or join.kind} JOIN")
@@ -361,7 +361,7 @@ class Joins:
             texts.append(text if pair is not None else f"TRY(CAST({text} AS BOOLEAN))")
         return " AND ".join(texts) or "TRUE", pairs
 
-    def equality(self, test: exp.Expr, number: int) -> tuple[Place, Place] | None:
+    def equality(self, test: exp.Expr, number: int) -> tuple[ColumnPlace, ColumnPlace] | None:
         """The two columns, of earlier tables and of this one, that a test compares safely."""
         inner = test.unnest()
         if not isinstance(inner, exp.EQ):
@@ -376,7 +376,7 @@ class Joins:
         kinds = {self.kind(left), self.kind(right)}
         return (left, right) if len(kinds) == 1 or kinds <= _NUMBERS else None
 
-    def kind(self, place: Place) -> str:
+    def kind(self, place: ColumnPlace) -> str:
         return self.sources[place[0]].table.traits[place[1]].kind
 
 

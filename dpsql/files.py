@@ -17,6 +17,7 @@ OWNER = 0o600
 """Rights of every file that dpsql keeps for itself, whatever the umask."""
 
 _SAFE: int = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+"""A file that is opened is not handed to children, and is no link to somewhere else."""
 
 
 def create(path: Path) -> int:
@@ -102,7 +103,6 @@ _NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "9p", "ceph", "lustre"}
     | {"glusterfs", "fuse.glusterfs", "fuse.sshfs", "fuse.s3fs"}
 )
-_GUARDED: int = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 _held: set[int] = set()
 
 
@@ -112,7 +112,7 @@ def exclusive(path: Path) -> Iterator[int]:
 
     The kernel gives it up when the process dies. Raises: OSError.
     """
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | _GUARDED, OWNER)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, OWNER)
     _held.add(fd)
     try:
         with suppress(FileNotFoundError):  # whoever had it may have removed it

@@ -204,13 +204,13 @@ class Releases(Shelf[Release]):
             db.execute("INSERT OR REPLACE INTO measured VALUES (?, ?, ?)", place)
 
 
-class Learned(Shelf[Synthetic]):
+class LearnedModels(Shelf[Synthetic]):
     """Models, each under the name of the request that it was learned for."""
 
     what = "model"
 
 
-class SyntheticTables(Learned):
+class SyntheticTables(LearnedModels):
     """Models that have a name of their own."""
 
     key = "name"
@@ -251,7 +251,7 @@ class Store:
         )
         self.releases = Releases(answers, "release", encode, decode)
         self.clipped = Shelf[ClippedSums](answers, "clipped", encode_clipped, decode_clipped)
-        self.learned = Learned(models, "learned", encode_synthetic, decode_synthetic)
+        self.learned = LearnedModels(models, "learned", encode_synthetic, decode_synthetic)
         self.tables = SyntheticTables(models, "synthetic", encode_synthetic, decode_synthetic)
 
 

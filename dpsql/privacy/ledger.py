@@ -18,7 +18,7 @@ from typing import Literal
 
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.files import exclusive, make_folder, on_network_disk
-from dpsql.privacy import store
+from dpsql.privacy import ledger_file
 from dpsql.privacy.accounting import Cost, Policy
 from dpsql.privacy.chain import (
     WHOLE,
@@ -233,7 +233,7 @@ class Ledger:
         with self._exclusive() as db:
             state = self._catch_up(db)
             known = receipt.ledger_id == state.ledger_id
-            if not known or not store.set_state(db, receipt.seq, receipt.head, outcome):
+            if not known or not ledger_file.set_state(db, receipt.seq, receipt.head, outcome):
                 raise LedgerError("E_RECEIPT", "no such debit is waiting to be settled")
             db.execute("COMMIT")
 
@@ -247,7 +247,7 @@ class Ledger:
         """Return every entry in order, the creation first. Raises: LedgerError."""
         with self._exclusive() as db:
             self._catch_up(db)
-            return tuple(store.entries_after(db, -1))
+            return tuple(ledger_file.entries_after(db, -1))
 
     def verify(self) -> Status:
         """Check the whole file again from its first entry. Raises: LedgerError."""
@@ -309,7 +309,7 @@ class Ledger:
         self._refuse_missing()
         with self._lock, io_errors(), exclusive(self._lock_file):
             self._refuse_missing()
-            with store.connect(self._path) as db:
+            with ledger_file.connect(self._path) as db:
                 db.execute("BEGIN IMMEDIATE")
                 yield db
 
@@ -332,21 +332,21 @@ class Ledger:
         salt = os.urandom(32)
         first = curator_entry(0, "created", terms.to_json(_id_of(salt), "")).seal("")
         state = first_state(first)
-        store.create(self._path, first, state.spent, salt)
+        ledger_file.create(self._path, first, state.spent, salt)
         self._salt = salt
         self._advance(state)
 
     def _read(self, db: sqlite3.Connection) -> State:
         """Fold the entries not yet seen, and compare with the sums and head that are stored."""
-        store.check_format(db)
+        ledger_file.check_format(db)
         state = self._state
-        if state is not None and store.hash_at(db, state.seq) != state.head:
+        if state is not None and ledger_file.hash_at(db, state.seq) != state.head:
             raise rolled_back()
-        for entry in store.entries_after(db, -1 if state is None else state.seq):
+        for entry in ledger_file.entries_after(db, -1 if state is None else state.seq):
             state = first_state(entry) if state is None else state.after(entry)
         if state is None:
             raise tampered("it has no entries")
-        spent, (seq, head, salt) = store.totals(db)
+        spent, (seq, head, salt) = ledger_file.totals(db)
         if (spent, seq, head) != (dict(state.spent), state.seq, state.head):
             raise tampered("its totals do not match its entries")
         if _id_of(salt) != state.ledger_id:
@@ -366,7 +366,7 @@ class Ledger:
             self._advance(state)
         elif anchor.ledger_id != state.ledger_id:
             raise foreign()
-        elif anchor.seq > state.seq or store.hash_at(db, anchor.seq) != anchor.hash:
+        elif anchor.seq > state.seq or ledger_file.hash_at(db, anchor.seq) != anchor.hash:
             raise rolled_back()
         self._state = state
         return state
@@ -375,7 +375,7 @@ class Ledger:
         """Commit one entry with its consequences, then move the anchor."""
         linked = entry.seal(state.head)
         after = state.after(linked)
-        store.append(db, linked, after.spent)
+        ledger_file.append(db, linked, after.spent)
         db.execute("COMMIT")
         self._advance(after)
         return after

@@ -15,6 +15,7 @@ from dpsql.sql.relations import Known
 from dpsql.sql.whole import marked
 
 MAX_LEFT = 5_000
+"""Characters of what stands before IN, which the generated SQL repeats."""
 HINT = "joins, WHERE, GROUP BY, windows, HAVING, ORDER BY and LIMIT work over aggregated results"
 
 

@@ -42,6 +42,7 @@ from dpsql.sql.split import needs_split, split
 from dpsql.sql.tables import Tables
 
 MAX_LIST = 1_000
+"""Public values that a sub-query in IN is written out as."""
 _JOINS = "join public tables to the private one, or aggregate both sides in sub-queries first"
 
 

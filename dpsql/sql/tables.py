@@ -37,6 +37,7 @@ MAX_SELECTS = 32
 """Most SELECTs over private tables in a statement."""
 
 MAX_TABLES = 200
+"""Tables of the shell in a statement: each is a SELECT that DuckDB binds again."""
 
 
 class Tables:

@@ -8,6 +8,7 @@ from dpsql.errors import ProgrammingError, printable
 from dpsql.ui.grid import Grid, clip, decimals_for, fixed, pad, plain, text_width
 
 Z95 = 1.959963984540054
+"""Half a 95 % interval in standard errors, where a result tells no interval of its own."""
 
 
 @dataclass(frozen=True, slots=True)

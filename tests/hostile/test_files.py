@@ -142,7 +142,7 @@ OPENERS = {
     "files.py": "the one place; lock files: never truncated, never through a link",
     "privacy/curator.py": "the catalog: opened as new, with the rights that it had",
     "search/cache.py": "from a descriptor that is new",
-    "privacy/store.py": "SQLite, over a file made before",
+    "privacy/ledger_file.py": "SQLite, over a file made before",
     "answer/store.py": "SQLite, over a file made before",
     "answer/codec.py": "an archive in memory",
     "ui/streams.py": "files with new names beside the wanted ones",

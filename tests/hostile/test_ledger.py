@@ -95,7 +95,7 @@ def test_a_place_that_cannot_be_written_is_named(
     def refused(*_: object, **__: object) -> None:
         raise PermissionError
 
-    monkeypatch.setattr("dpsql.privacy.store.os.open", refused)
+    monkeypatch.setattr("dpsql.privacy.ledger_file.os.open", refused)
     with pytest.raises(dpsql.Error, match="E_LEDGER_IO") as caught:
         dpsql.connect(world)
     assert "writable" in str(caught.value.hint)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dpsql.errors import DataError, LedgerError
-from dpsql.privacy import store
+from dpsql.privacy import ledger_file
 from dpsql.privacy.accounting import Cost
 from dpsql.privacy.ledger import Ledger
 from tests.privacy.place import PURE, TENTH, Place, refused, spend
@@ -20,14 +20,14 @@ from tests.privacy.place import PURE, TENTH, Place, refused, spend
 def test_a_full_file_fails_before_a_receipt(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = place.create()
     spend(ledger)
-    settle = store._settle_settings
+    settle = ledger_file._settle_settings
 
     def full(db: sqlite3.Connection) -> None:
         settle(db)
         (pages,) = db.execute("PRAGMA page_count").fetchone()
         db.execute(f"PRAGMA max_page_count={pages}")
 
-    monkeypatch.setattr(store, "_settle_settings", full)
+    monkeypatch.setattr(ledger_file, "_settle_settings", full)
 
     def fill() -> None:
         for _ in range(1000):
@@ -88,8 +88,8 @@ def test_a_lock_that_cannot_be_taken_fails_closed(place: Place) -> None:
 
 def test_a_read_only_connection_fails_closed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = place.create()
-    connect = store.connect
-    monkeypatch.setattr(store, "connect", lambda path: connect(path, "ro"))
+    connect = ledger_file.connect
+    monkeypatch.setattr(ledger_file, "connect", lambda path: connect(path, "ro"))
     refused("E_LEDGER_IO", lambda: spend(ledger))
 
 
@@ -98,7 +98,7 @@ def test_a_crash_at_any_step_of_a_debit_never_gives_an_unpaid_receipt(
 ) -> None:
     ledger = place.create()
     for step in ("append", "check_format", "totals", "hash_at"):
-        monkeypatch.setattr(store, step, _interrupt)
+        monkeypatch.setattr(ledger_file, step, _interrupt)
         with pytest.raises(KeyboardInterrupt):
             spend(ledger)
         monkeypatch.undo()
@@ -116,7 +116,7 @@ def _interrupt(*_: object) -> None:
 
 def test_durable_settings_are_on(place: Place) -> None:
     place.create()
-    with store.connect(place.path) as db:
+    with ledger_file.connect(place.path) as db:
         found = {
             name: db.execute(f"PRAGMA {name}").fetchone()[0]
             for name in ("journal_mode", "synchronous", "fullfsync", "trusted_schema")

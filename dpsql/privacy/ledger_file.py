@@ -53,6 +53,7 @@ _SCHEMA = {
 ) STRICT""",
 }
 _SETTINGS = (("synchronous", 3), ("fullfsync", 1), ("trusted_schema", 0), ("cell_size_check", 1))
+"""What SQLite is to do: write through to the disk, run nothing that a file says, check pages."""
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM entry"
 
 

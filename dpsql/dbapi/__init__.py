@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> object:
     if name in __all__:
-        from dpsql.dbapi import connection
+        from dpsql.dbapi import connection  # `import dpsql` and `--help` need nothing heavy
 
         return getattr(connection, name)
     raise AttributeError(f"module 'dpsql.dbapi' has no attribute {name!r}")

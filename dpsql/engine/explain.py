@@ -323,7 +323,7 @@ def _plain_errors(request: Request, planned: Planned) -> dict[Place, float]:
 
 def cheap_bound(workload: Workload) -> float:
     """The best lower bound on the unit error of any strategy that takes little time, else 0."""
-    from dpsql.search.bounds import is_cheap, svd_bound
+    from dpsql.search.bounds import is_cheap, svd_bound  # a forecast alone
     from dpsql.search.pairing import is_quick, paired_bound
     from dpsql.search.problem import Problem
 
@@ -345,7 +345,7 @@ def _comparisons(
     weights = {product.weight for product in layout.workload.products}
     if others or part.units or not single or len(weights) > 1:
         return ()
-    from dpsql.plan.baselines import identity_error, workload_error
+    from dpsql.plan.baselines import identity_error, workload_error  # a forecast alone
 
     workload = layout.workload
     unit = total / part.strategy.unit_error(workload)

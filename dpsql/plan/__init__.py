@@ -35,15 +35,15 @@ __all__ = ["Product", "Strategy", "Workload", "select"]
 def __getattr__(name: str) -> Any:
     """Return what the package exports, on use: search reads settings, and these ``plan.rounds``."""
     if name == "select":
-        from dpsql.search.select import select
+        from dpsql.search.select import select  # handed on; a circle otherwise
 
         return select
     if name == "Strategy":
-        from dpsql.strategy.base import Strategy
+        from dpsql.strategy.base import Strategy  # handed on; a circle otherwise
 
         return Strategy
     if name in ("Product", "Workload"):
-        from dpsql.workload import workload
+        from dpsql.workload import workload  # handed on; a circle otherwise
 
         return getattr(workload, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -236,7 +236,7 @@ class Chooser:
         self, start: Chosen, emphasis: Mapping[Place, float], *, settle: bool
     ) -> Chosen | None:
         """Return the strategy with other shares, where those can be found by themselves."""
-        from dpsql.search.shares import share_anew
+        from dpsql.search.shares import share_anew  # searches that most requests do without
 
         if law(self.noise).norm == 2 or len(start.layout.workload.domain) == 1:
             return None
@@ -251,7 +251,7 @@ class Chooser:
 
         Without one, a block for every product that is asked stands for it.
         """
-        from dpsql.search.shares import mix
+        from dpsql.search.shares import mix  # searches that most requests do without
 
         layout = start.layout
         other = within[0].strategy if within else None

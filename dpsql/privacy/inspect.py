@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.domain import Values
+from dpsql.privacy.vault.data_engine import Flags, StoredTable
 from dpsql.privacy.vault.encode import OUTSIDE
-from dpsql.privacy.vault.engine import Flags, StoredTable
 from dpsql.privacy.vault.rows import Rows
 from dpsql.privacy.vault.vault import find_engine, open_table, position, read_rows, sealed
 

@@ -125,6 +125,7 @@ class Vaults:
 
 def describe_source(path: str) -> list[tuple[str, str]]:
     """The column names and DuckDB types of a data file; never its values."""
+    # only for what opens a source
     from dpsql.privacy.vault.source import describe_source as describe
 
     return describe(path)
@@ -135,6 +136,7 @@ def refuse_unreadable(catalog: Catalog) -> None:
 
     From the types that Parquet files declare, never from a row. Raises: DataUnavailable (E_DATA).
     """
+    # only for what opens a source
     from dpsql.privacy.vault.duckdb import refuse_unreadable as refuse
 
     refuse(catalog.tables.values())
@@ -155,7 +157,7 @@ def read_public(table: Table) -> dict[str, tuple[str, list[Any]]]:
     Raises: InternalError for any other table; ProgrammingError (E_TOO_LARGE) for too many rows;
     DataUnavailable.
     """
-    from dpsql.privacy.vault.duckdb import read_public as read
+    from dpsql.privacy.vault.duckdb import read_public as read  # only for what opens a source
 
     if not table.public:
         raise InternalError("E_INTERNAL", "only public tables can be read")

@@ -139,7 +139,7 @@ def _spectrum(gram: Floats | Operator) -> tuple[int, Spectrum]:
 
 
 def _tridiagonal(workload: Prefix | AllRange) -> Spectrum:
-    from scipy.linalg import eigh_tridiagonal
+    from scipy.linalg import eigh_tridiagonal  # scipy: up to .3 s
 
     n = workload.n
     diagonal, beside = np.full(n, 2.0), np.full(n - 1, -1.0)
@@ -178,6 +178,6 @@ def _filled(values: Floats, vectors: Floats, D: Floats, x: Floats) -> tuple[Floa
 def _solve_lower(factor: Floats, right: Floats) -> Floats:
     if len(factor) < TRIDIAGONAL_FROM:
         return np.asarray(np.linalg.solve(factor, right), dtype=np.float64)
-    from scipy.linalg import solve_triangular
+    from scipy.linalg import solve_triangular  # scipy: up to .3 s
 
     return np.asarray(solve_triangular(factor, right, lower=True, check_finite=False))

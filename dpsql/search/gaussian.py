@@ -135,7 +135,7 @@ def optimal_rows(gram: Floats | Operator) -> tuple[Floats, float]:
 
     The identity is recognised.
     """
-    from dpsql.search import dual as convex
+    from dpsql.search import dual as convex  # searches that most requests do without
 
     if isinstance(gram, Operator):
         if gram.key == ("identity", gram.n):

@@ -73,7 +73,7 @@ def bounded_rows(problem: Problem, tol: float) -> tuple[list[Floats | None], flo
         factors = problem.factors[group[0]]
         bound = operator_bound(factors.operators[0]) if factors.trivial else 0.0
         if not factors.trivial:
-            from dpsql.search import dual as convex
+            from dpsql.search import dual as convex  # searches that most requests do without
 
             gram = normalised_gram(problem, group[0])
             found = convex.optimise(gram, tol=tol)

@@ -54,7 +54,7 @@ def template(name: str) -> Callable[[Template], Template]:
 
 @template("identity")
 def _identity(problem: Problem) -> Iterable[ProductStrategy]:
-    from dpsql.search.laplace import identity_candidates
+    from dpsql.search.laplace import identity_candidates  # searches that most requests do without
 
     return identity_candidates(problem, CELL_LIMIT)
 
@@ -148,7 +148,7 @@ def _symmetric(workload: Workload, noise: Noise, effort: float) -> Selection:
         raise ProgrammingError(
             "E_SETTING", "mechanism 'symmetric' needs gaussian noise", hint="use mechanism 'joint'"
         )
-    from dpsql.search.interchange import symmetric_optimum
+    from dpsql.search.interchange import symmetric_optimum  # searches that most requests do without
 
     found = symmetric_optimum(workload, effort)
     if found is None:
@@ -165,7 +165,7 @@ def _with_symmetric(
     error = product.unit_error(workload)
     if sum(map(bool, workload.factors)) < 2 or error <= lower * (1 + CERTIFIED):
         return Selection(product, lower)
-    from dpsql.search.interchange import symmetric_optimum
+    from dpsql.search.interchange import symmetric_optimum  # searches that most requests do without
 
     found = symmetric_optimum(workload, effort)
     if found is None:
@@ -185,6 +185,7 @@ def candidates(
     if mechanism in TEMPLATES:
         return
     if law(problem.noise).norm == 2:
+        # searches that most requests do without
         from dpsql.search.gaussian import gaussian_candidates
 
         yield from gaussian_candidates(problem, mechanism, CELL_LIMIT, effort)
@@ -197,7 +198,7 @@ def _laplace(problem: Problem, mechanism: str, effort: float) -> Iterator[Produc
         raise ProgrammingError(
             "E_SETTING", "mechanism 'residual' needs gaussian noise", hint="use mechanism 'joint'"
         )
-    from dpsql.search.laplace import laplace_candidates
+    from dpsql.search.laplace import laplace_candidates  # searches that most requests do without
 
     yield from laplace_candidates(problem, mechanism, CELL_LIMIT, effort)
 

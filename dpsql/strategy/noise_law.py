@@ -204,7 +204,7 @@ def is_law(name: object) -> bool:
 def _installed(name: str) -> NoiseLaw:
     found = plugged(GROUP, name, unusable) if is_name(name) else None
     if found is None:
-        from importlib.metadata import entry_points
+        from importlib.metadata import entry_points  # only where a name is unknown
 
         known = (AUTO, *LAWS, *sorted(entry_points(group=GROUP).names))
         hint = f"one of {', '.join(known)}"

@@ -41,7 +41,7 @@ class BatchAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchReport:
     """A batch that has been answered."""
 
     workload: str
@@ -83,7 +83,7 @@ def error_range(result: Result) -> dict[str, dict[str, float]]:
     return found
 
 
-def summary_json(batch: Batch) -> bytes:
+def summary_json(batch: BatchReport) -> bytes:
     """Return the summary for programs; budget amounts are decimal text."""
     forecast = batch.forecast
     facts = {
@@ -105,7 +105,7 @@ def summary_json(batch: Batch) -> bytes:
     return (json.dumps(facts, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _receipt(batch: Batch) -> dict[str, object] | None:
+def _receipt(batch: BatchReport) -> dict[str, object] | None:
     receipt = batch.receipt
     if receipt is None:
         return None
@@ -126,7 +126,7 @@ def _statement(answer: BatchAnswer) -> dict[str, object]:
     }
 
 
-def summary_markdown(batch: Batch) -> bytes:
+def summary_markdown(batch: BatchReport) -> bytes:
     """Return the summary for people."""
     forecast = batch.forecast
     lines = [f"# {printable(batch.workload)}", ""]
@@ -137,7 +137,7 @@ def summary_markdown(batch: Batch) -> bytes:
     return "\n".join(lines).encode()
 
 
-def batch_facts(batch: Batch) -> list[str]:
+def batch_facts(batch: BatchReport) -> list[str]:
     """Return cost, method, remaining budget and receipt, one short text each."""
     forecast = batch.forecast
     cost = f"ε {floor_text(forecast.epsilon, 12)}"
@@ -172,7 +172,7 @@ def comparison_label(name: str) -> str:
     return re.sub(r"^(with|is an?) ", "", name)
 
 
-def _statements_grid(batch: Batch) -> Grid:
+def _statements_grid(batch: BatchReport) -> Grid:
     rows: list[tuple[object, ...]] = []
     for answer in batch.answers:
         errors = error_range(answer.result)
@@ -185,7 +185,7 @@ def _statements_grid(batch: Batch) -> Grid:
     )
 
 
-def notes_lines(batch: Batch) -> list[str]:
+def notes_lines(batch: BatchReport) -> list[str]:
     """List what has to be said about the answers, each once with the answers it is about."""
     found: dict[str, list[str]] = {}
     for answer in batch.answers:
@@ -217,7 +217,7 @@ svg{max-width:100%;height:auto}svg text{font:12px system-ui,sans-serif}
 """.strip()
 
 
-def render_report(batch: Batch) -> bytes:
+def render_report(batch: BatchReport) -> bytes:
     """Return the page: facts, forecast against baselines, then every statement."""
     title = escape(printable(f"dpsql: {batch.workload}"))
     facts = "".join(f"<li>{escape(fact)}</li>" for fact in batch_facts(batch))

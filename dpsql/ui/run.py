@@ -12,8 +12,8 @@ from dpsql.errors import UsageError, printable
 from dpsql.ui.formats import FORMATS, Style, encode, find_format
 from dpsql.ui.grid import Grid, floor_text
 from dpsql.ui.report import (
-    Batch,
     BatchAnswer,
+    BatchReport,
     name_answer,
     render_report,
     summary_json,
@@ -78,7 +78,7 @@ def run_batch(connection: Connection, order: Order) -> None:
 
 def _deliver(
     order: Order,
-    batch: Batch,
+    batch: BatchReport,
     chosen: str,
     out: OutputDirectory | None,
     report: OutputFile | None,
@@ -113,7 +113,7 @@ def _gather(
     forecast: Explanation,
     results: list[Result],
     chosen: str,
-) -> Batch:
+) -> BatchReport:
     extension = find_format(chosen).extension
     answers: list[BatchAnswer] = []
     for result in results:
@@ -121,7 +121,7 @@ def _gather(
             continue
         name = name_answer(len(answers) + 1, result)
         answers.append(BatchAnswer(name, f"{name}.{extension}" if order.out else None, result))
-    return Batch(
+    return BatchReport(
         workload=Path(order.file).name,
         catalog=connection.catalog.path.name,
         forecast=forecast,
@@ -130,7 +130,7 @@ def _gather(
     )
 
 
-def _write_folder(out: OutputDirectory, batch: Batch, chosen: str, stddev: bool) -> None:
+def _write_folder(out: OutputDirectory, batch: BatchReport, chosen: str, stddev: bool) -> None:
     for answer in batch.answers:
         assert answer.file is not None
         out.write(answer.file, encode(Grid.of(answer.result), chosen, Style(stddev=stddev)))
@@ -139,7 +139,7 @@ def _write_folder(out: OutputDirectory, batch: Batch, chosen: str, stddev: bool)
     out.commit()
 
 
-def _print_answers(batch: Batch, chosen: str, stddev: bool) -> None:
+def _print_answers(batch: BatchReport, chosen: str, stddev: bool) -> None:
     for i, answer in enumerate(batch.answers):
         data = encode(Grid.of(answer.result), chosen, stdout_style(stddev))
         if FORMATS[chosen].encode is not None:
@@ -153,7 +153,7 @@ def _print_answers(batch: Batch, chosen: str, stddev: bool) -> None:
     sys.stdout.flush()
 
 
-def _tell_end(order: Order, batch: Batch, results: list[Result]) -> None:
+def _tell_end(order: Order, batch: BatchReport, results: list[Result]) -> None:
     for note in dict.fromkeys(note for result in results for note in result.notes):
         tell_note(note)
     tell_cost(results)

@@ -27,8 +27,8 @@ from dpsql.privacy.vault import encode
 from dpsql.privacy.vault import rows as rows_of
 from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault import tally as nodes
+from dpsql.privacy.vault.data_engine import Asked, Codes, Flags, Floats, Values64
 from dpsql.privacy.vault.duckdb import Fetch
-from dpsql.privacy.vault.engine import Asked, Codes, Flags, Floats, Values64
 from dpsql.privacy.vault.rows import Digest, Queue
 from dpsql.privacy.vault.source import Source
 from dpsql.privacy.vault.tally import Chunk

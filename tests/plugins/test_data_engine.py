@@ -77,7 +77,7 @@ STATEMENTS = (
 )
 BROKEN = """
 from sqlite_engine import SQLite, SQLiteTable
-from dpsql.privacy.vault.engine import Batch, Values64
+from dpsql.privacy.vault.data_engine import Batch, Values64
 
 class Table(SQLiteTable):
     {table}

@@ -91,8 +91,8 @@ def render(grid, style):
 @pytest.fixture
 def add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], None]]:
     """Installs a module and imports it; registries are as before afterwards."""
-    for module, name in ((aggregates, "BUILDERS"), (select, "TEMPLATES"), (formats, "FORMATS")):
-        monkeypatch.setattr(module, name, dict(getattr(module, name)))
+    registries: list[dict[Any, Any]] = [aggregates.BUILDERS, select.TEMPLATES, formats.FORMATS]
+    before = [dict(registry) for registry in registries]
     with folder_of_packages(tmp_path / "site", monkeypatch) as folder:
 
         def install(name: str, text: str) -> None:
@@ -100,6 +100,9 @@ def add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[s
             importlib.import_module(name)
 
         yield install
+    for registry, known in zip(registries, before, strict=True):
+        registry.clear()
+        registry.update(known)
 
 
 @pytest.fixture

@@ -27,8 +27,8 @@ import pyarrow.parquet as pq
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
 from dpsql.privacy.vault import source as sources
+from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.duckdb import FileTable, fetch_rows
-from dpsql.privacy.vault.engine import Counts
 from dpsql.privacy.vault.rows import Digest, Rows, line_up, load_rows, tally, view
 from dpsql.privacy.vault.source import connect
 from dpsql.privacy.vault.vault import ask_all

@@ -18,7 +18,7 @@ from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
 from dpsql.errors import ProgrammingError
 from dpsql.privacy.vault import source as sources
-from dpsql.privacy.vault.engine import Classes, Counts
+from dpsql.privacy.vault.data_engine import Classes, Counts
 from dpsql.privacy.vault.vault import open_vault
 
 SALT = b"0123456789abcdef"

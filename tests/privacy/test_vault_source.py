@@ -20,8 +20,8 @@ from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values, count_periods
 from dpsql.dbapi.connection import draft_catalog
 from dpsql.errors import DataUnavailable, InternalError
+from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.duckdb import refuse_unreadable
-from dpsql.privacy.vault.engine import Counts
 from dpsql.privacy.vault.source import connect, describe_source, is_switched_off, open_source
 from dpsql.privacy.vault.vault import TableVault, open_vault, sealed
 

@@ -15,7 +15,7 @@ import pytest
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange, Values
 from dpsql.privacy.vault import source as sources
-from dpsql.privacy.vault.engine import Counts
+from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.vault import open_vault
 from tests.privacy.evenness import even_choice
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpsql.catalog.catalog import Table, Unit
 from dpsql.errors import DataUnavailable
-from dpsql.privacy.vault.engine import VERSION, Asked, Batch, DataEngine, Form, StoredTable
+from dpsql.privacy.vault.data_engine import VERSION, Asked, Batch, DataEngine, Form, StoredTable
 
 Row = tuple[object, object]
 Write = Callable[[str, Sequence[Row]], str]

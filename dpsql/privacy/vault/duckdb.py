@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from dpsql.catalog.catalog import Table
 from dpsql.errors import Error, InternalError, ProgrammingError
-from dpsql.privacy.vault.engine import (
+from dpsql.privacy.vault.data_engine import (
     VERSION,
     Asked,
     Batch,
@@ -122,7 +122,7 @@ FILES = FileEngine()
 
 @dataclass(frozen=True, slots=True)
 class FileTable:
-    """The rows of one table in files; see :class:`dpsql.privacy.vault.engine.StoredTable`."""
+    """The rows of one table in files; see :class:`dpsql.privacy.vault.data_engine.StoredTable`."""
 
     source: Source
     name: str
@@ -171,7 +171,7 @@ class FileTable:
 def fetch_rows(
     connection: duckdb.DuckDBPyConnection, source: Source, asked: Sequence[Asked], unit: str | None
 ) -> Iterator[Batch]:
-    """Yield all rows of open files; see :class:`dpsql.privacy.vault.engine.StoredTable`."""
+    """Yield all rows of open files; see :class:`dpsql.privacy.vault.data_engine.StoredTable`."""
     places = [_position(source, each.column) for each in asked]
     fetches = [
         fetch_column(each, source.column_sql(place), source.columns[place][1], i)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
-from dpsql.privacy.vault.engine import Codes, Counts, Flags, Floats, Values64
+from dpsql.privacy.vault.data_engine import Codes, Counts, Flags, Floats, Values64
 
 OUTSIDE = np.inf
 """The value of a measure that is outside the declared view; NaN is a declared NULL."""

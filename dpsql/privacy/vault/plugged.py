@@ -13,7 +13,7 @@ import numpy.typing as npt
 from dpsql.catalog.catalog import Table
 from dpsql.catalog.installed import plugged
 from dpsql.errors import Error, OperationalError, printable
-from dpsql.privacy.vault.engine import (
+from dpsql.privacy.vault.data_engine import (
     TYPE_FAMILIES,
     VERSION,
     Asked,

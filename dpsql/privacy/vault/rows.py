@@ -21,8 +21,8 @@ import pandas as pd
 
 from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.domain import Bins, Values
+from dpsql.privacy.vault.data_engine import Asked, Batch, Codes, Counts, Flags, Floats, Values64
 from dpsql.privacy.vault.encode import OUTSIDE, clip, encode
-from dpsql.privacy.vault.engine import Asked, Batch, Codes, Counts, Flags, Floats, Values64
 from dpsql.privacy.vault.tally import (
     Axis,
     axis_of_bins,

@@ -18,7 +18,7 @@ import duckdb
 import pandas as pd
 
 from dpsql.errors import DataUnavailable, InternalError
-from dpsql.privacy.vault.engine import NESTED, fingerprint, unavailable
+from dpsql.privacy.vault.data_engine import NESTED, fingerprint, unavailable
 from dpsql.privacy.vault.lines import read_fields, read_header
 
 CONFIG: dict[str, str | bool | int | float | list[str]] = {

@@ -17,7 +17,7 @@ import numpy as np
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins, IntegerRange
-from dpsql.privacy.vault.engine import Classes, Codes, Counts, Flags, Floats
+from dpsql.privacy.vault.data_engine import Classes, Codes, Counts, Flags, Floats
 from dpsql.workload.cells import Cells, Nodes, Steps, Unions
 
 CHUNK = 1 << 18

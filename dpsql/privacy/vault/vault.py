@@ -10,8 +10,7 @@ from typing import Protocol, TypeVar
 
 from dpsql.catalog.catalog import Column, Table
 from dpsql.errors import InternalError, ProgrammingError, is_interrupt
-from dpsql.privacy.vault.duckdb import FILES
-from dpsql.privacy.vault.engine import (
+from dpsql.privacy.vault.data_engine import (
     NESTED,
     Asked,
     Batch,
@@ -23,6 +22,7 @@ from dpsql.privacy.vault.engine import (
     find,
     unavailable,
 )
+from dpsql.privacy.vault.duckdb import FILES
 from dpsql.privacy.vault.plugged import find_plugged
 from dpsql.privacy.vault.rows import (
     Digest,

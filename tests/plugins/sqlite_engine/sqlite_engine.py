@@ -15,7 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.catalog import Table
-from dpsql.privacy.vault.engine import VERSION, Asked, Batch, Values64, fingerprint, unavailable
+from dpsql.privacy.vault.data_engine import (
+    VERSION,
+    Asked,
+    Batch,
+    Values64,
+    fingerprint,
+    unavailable,
+)
 
 FAMILIES = {"INTEGER": "integer", "REAL": "float", "TEXT": "text", "DATE": "date"}
 ROWS = 10_000

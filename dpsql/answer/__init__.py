@@ -1,1 +1,21 @@
+"""From noisy numbers to results: the outer shell, stored releases, models (stages 9 and 10).
 
+- ``accuracy``: Whether a release answers a request as accurately as a new measurement would
+- ``assemble``: Estimates of all parts -> one result per statement, each number with its standard
+  error
+- ``clipped``: Released clipped sums: what is stored of them, and what is said about them
+- ``codec``: Releases and looks as bytes and back: integers, strategies, scales, noisy answers
+- ``covariance``: Standard errors of what is computed from several noisy numbers of one release
+- ``graphical``: Answers of a release from a graphical model that is fitted to what was measured
+  (Private-PGM)
+- ``implied``: Which release determines a request, decided from public structure alone
+- ``modelled``: Answers and rows of a model instead of an estimate: biased, consistent, free
+- ``reprocess``: Answers as the ``reconstruct`` option wants them: what counts can be, by free
+  post-processing
+- ``result``: A result: rows, the standard error of every number, and the receipt that paid for
+  them
+- ``shell``: Run the outer shell of a statement over its noisy cells: pure post-processing
+- ``store``: What was published, kept for later processes, and answered again from there, free
+- ``synthetics``: Synthetic tables: released models; what is stored of them, and what is said
+  about them
+"""

@@ -1,4 +1,4 @@
-"""The declared constants of the mechanisms: a run is paid for with them, and with no others."""
+"""How the budget of a run is divided over rounds, and the constants it is paid for with."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The only code that sees rows: it turns a table into exact integer counts, and nothing else.
 
-- engine: what a data engine is, and what it hands over; plugged: those of other packages;
+- data_engine: what a data engine is, and what it hands over; plugged: those of other packages;
   conformance: their promises, tried
 - duckdb: the engine of files; source: files, their schema and the locked DuckDB; lines: CSV
 - encode: fetched numbers to cells; rows: the rows of a table, and their view; tally: what they add

@@ -167,7 +167,7 @@ class _Looker:
             if backend is not None:
                 return [backend.release(each) for each in true]
             bits = Bits()
-            draw = sampler(self.noise, bits)
+            draw = sampler(self.noise)
             return [each + draw(bits, scale, each.size) for each in true]
 
         return sealed_look(look), stddev

@@ -172,7 +172,7 @@ def check_noise(noise: Noise, vaults: Vaults) -> None:
     if vaults.backend == "opendp":
         certified(noise, 1, Fraction(1))
     else:
-        sampler(noise, Bits())
+        sampler(noise)
 
 
 def certify(plan: Plan, vaults: Vaults) -> None:
@@ -372,7 +372,7 @@ def _is_wide(part: Part, block: Block, noise: Noise, scale: Fraction) -> bool:
 def _add_noise(exact: Values, noise: Noise, scale: Fraction, wide: bool) -> Values:
     """Add noise to exact integers, in place and in pieces: as Python integers, or modulo 2^64."""
     bits = Bits()
-    draw = sampler(noise, bits)
+    draw = sampler(noise)
     exact = exact.astype(object if wide else np.int64, copy=False)
     for start in range(0, exact.size, PIECE):
         drawn = draw(bits, scale, min(PIECE, exact.size - start))

@@ -127,8 +127,8 @@ TRIED, TRIED_SCALE = 1000, Fraction(64)
 _tried: dict[Noise, Sampler] = {}
 
 
-def sampler(name: Noise, bits: Bits) -> Sampler:
-    """Return what draws the noise of a law; an installed one is tried with the bits at first.
+def sampler(name: Noise, bits: Callable[[], Bits] = Bits) -> Sampler:
+    """Return what draws the noise of a law; an installed one is tried at first, on bits of its own.
 
     Raises: OperationalError (E_NOISE) for an installed one that is not what its law says.
     Guarantee: draws are independent of the data, whole, and as many as were asked for. That an
@@ -137,7 +137,7 @@ def sampler(name: Noise, bits: Bits) -> Sampler:
     if name in SAMPLERS:
         return SAMPLERS[name]
     if name not in _tried:
-        _tried[name] = _installed(name, bits)
+        _tried[name] = _installed(name, bits())
     return _tried[name]
 
 

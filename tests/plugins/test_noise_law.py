@@ -257,7 +257,7 @@ def test_a_law_without_a_sampler_is_refused_before_any_charge(
 def test_our_own_laws_cannot_be_replaced(site: Path) -> None:
     make(site, "laplace", draw="[0] * size")
     assert law("laplace") is LAPLACE
-    assert noise.sampler("laplace", SeededBits(1)) is noise.discrete_laplace
+    assert noise.sampler("laplace", lambda: SeededBits(1)) is noise.discrete_laplace
 
 
 def test_a_name_that_two_packages_declare_is_refused(site: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -26,3 +28,16 @@ def test_every_path_on_the_map_exists() -> None:
     missing = [path for path in sorted(found) if not any((p / path).exists() for p in places)]
     assert len(found) > 30
     assert missing == []
+
+
+def test_names_mean_one_thing_and_few_modules_lie_at_the_top() -> None:
+    modules = [path for path in (ROOT / "dpsql").rglob("*.py") if path.name != "__init__.py"]
+    classes = [
+        node.name
+        for path in modules
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef)
+    ]
+    for names in ([path.name for path in modules], classes):
+        assert [name for name, times in Counter(names).items() if times > 1] == []
+    assert len(list((ROOT / "dpsql").glob("*.py"))) <= 7

@@ -121,6 +121,7 @@ TEST = st.one_of(
 
 @settings(max_examples=150, deadline=None, database=None)
 @given(tests=st.lists(TEST, min_size=1, max_size=3))
+@pytest.mark.slow
 def test_no_answer_is_nothing_by_declaration_without_a_word(
     compiler: Compiler, tests: list[str]
 ) -> None:

@@ -26,6 +26,7 @@ def hostile_rows(rng: random.Random, count: int) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize(("seed", "count"), [(1, 0), (2, 1), (3, 40), (4, 400)])
+@pytest.mark.slow
 def test_answers_equal_the_databases_own(tmp_path: Path, seed: int, count: int) -> None:
     rows = hostile_rows(random.Random(seed), count)
     with (

@@ -359,6 +359,7 @@ def test_the_promises_of_an_engine_are_tried(tmp_path: Path, site: Path) -> None
         assert find_faults(engine(name), write, few) != []
 
 
+@pytest.mark.slow
 def test_the_engine_of_files_keeps_its_promises(tmp_path: Path) -> None:
     numbers = count()
     kinds = {"integer": "BIGINT", "float": "DOUBLE", "text": "VARCHAR", "date": "DATE"}

@@ -193,6 +193,7 @@ def test_many_small_laplace_releases_stay_within_the_tight_accountant() -> None:
     )
 )
 @settings(max_examples=40, deadline=None)
+@pytest.mark.slow
 def test_what_is_said_to_remain_is_admitted_and_no_more(
     history: list[tuple[bool, Fraction]],
 ) -> None:

@@ -185,6 +185,7 @@ def test_damaged_files_are_refused(place: Place, damage: str) -> None:
     assert caught.value.code in {"E_LEDGER_TAMPERED", "E_LEDGER_VERSION"}
 
 
+@pytest.mark.slow
 def test_every_damaged_byte_fails_closed_or_changes_nothing(place: Place) -> None:
     ledger = place.create()
     spend(ledger)

@@ -47,6 +47,7 @@ WIDE = Fraction(2**70 + 1, 2**68)  # about 4, with terms that only Python intege
     ["1/10", "1", "27/10", "31/7", "40", "1000000007/10000000", WIDE],
     ids=str,
 )
+@pytest.mark.slow
 def test_laplace_against_its_masses(scale: str | Fraction) -> None:
     law = Fraction(scale)
     many = MANY // 8 if law is WIDE else MANY
@@ -67,6 +68,7 @@ def test_laplace_of_large_scale(scale: Fraction) -> None:
         *(f"{3**50}/{2**78 + 1}", f"{2**130 + 1}/{2**127}"),
     ],
 )
+@pytest.mark.slow
 def test_gaussian_against_its_masses(sigma2: str) -> None:
     law = Fraction(sigma2)
     many = MANY // 8 if law.numerator > 2**64 else MANY

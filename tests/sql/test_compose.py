@@ -96,6 +96,7 @@ def test_copies_of_noisy_numbers_keep_their_errors(
     assert errors(item) == known
 
 
+@pytest.mark.slow
 def test_errors_travel_with_their_rows(connection: Connection) -> None:
     result = connection.execute(
         f"{BY_SEX} UNION ALL SELECT 'all', SUM(hours) FROM adult ORDER BY sex DESC"
@@ -214,6 +215,7 @@ def test_a_join_on_whole_keys_may_be_large(compiler: Compiler) -> None:
     assert error.code == "E_TOO_LARGE"
 
 
+@pytest.mark.slow
 def test_a_statement_has_a_limited_number_of_selects(compiler: Compiler) -> None:
     parts = [f"SELECT COUNT(*) FROM adult WHERE age > {20 + k}" for k in range(33)]
     build(compiler, " UNION ALL ".join(parts[:32]))

@@ -76,6 +76,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_every_module_of_planning_can_be_imported_first() -> None:
     rooms = ("algebra", "plan", "search", "strategy", "workload")
     paths = [path for room in rooms for path in sorted((ROOT / "dpsql" / room).glob("*.py"))]

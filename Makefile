@@ -18,7 +18,7 @@ test: $(VENV)/.test
 	$(TESTS)
 
 test-fast: $(VENV)/.test
-	$(TESTS) -m 'not jax and not slow' --ignore tests/audit --ignore tests/hostile
+	$(TESTS) -m 'not jax and not slow' --ignore tests/audit --ignore tests/hostile --ignore tests/plugins
 
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .

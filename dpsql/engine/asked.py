@@ -18,6 +18,7 @@ from dpsql.engine.job import Doors, Job, Price
 from dpsql.engine.learn import plan_workload
 from dpsql.engine.matrix import Asking
 from dpsql.engine.terms import Terms, form_request
+from dpsql.errors import InternalError
 from dpsql.learn.task import Report
 from dpsql.plan.request import Request
 from dpsql.privacy.receipt import Receipt
@@ -73,15 +74,15 @@ class Public(Job[Request]):
 
     def shelf(self, desk: Desk) -> Shelf[Request]:
         """Nothing is stored."""
-        raise NotImplementedError
+        raise InternalError("E_INTERNAL", "a public answer is neither measured nor stored")
 
     def key(self, desk: Desk) -> str:
         """Nothing is stored."""
-        raise NotImplementedError
+        raise InternalError("E_INTERNAL", "a public answer is neither measured nor stored")
 
     def perform(self, desk: Desk, doors: Doors, receipt: Receipt) -> Request:
         """Nothing is measured."""
-        raise NotImplementedError
+        raise InternalError("E_INTERNAL", "a public answer is neither measured nor stored")
 
     def find(self, desk: Desk) -> Request:
         """The request itself says all there is to know."""

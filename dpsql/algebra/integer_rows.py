@@ -160,6 +160,8 @@ IntegerRows: TypeAlias = KronRows | OrbitRows
 def squared_columns(rows: Integers) -> NDArray[Any]:
     """Return the squared L2 norm of every column, as Python integers.
 
+    ``rows`` has shape (r, n), the result (n,).
+
     >>> squared_columns(np.array([[1, 1 << 40], [2, 0]])).tolist()
     [5, 1208925819614629174706176]
     """

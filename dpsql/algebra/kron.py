@@ -34,7 +34,10 @@ def kron_apply(factors: Sequence[Factor], tensor: Array) -> Array:
 
 
 def contract(factor: Operator | Array, tensor: Array, axis: int) -> Array:
-    """Return a tensor with one axis contracted with the columns of a factor."""
+    """Return a tensor with one axis contracted with the columns of a factor.
+
+    ``factor`` has shape (r, n), and the axis of the tensor n entries; it has r afterwards.
+    """
     if isinstance(factor, Operator):
         return factor.apply(tensor, axis)
     before, after = tensor.shape[:axis], tensor.shape[axis + 1 :]

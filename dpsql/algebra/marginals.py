@@ -19,6 +19,8 @@ from dpsql.algebra.operator import Array, Floats
 def sup(x: Array) -> Array:
     """Return for every set the sum of x over the sets that contain it, in O(d 2^d).
 
+    ``x`` has shape (2,) * d: entry 1 along axis i says that the set holds i.
+
     >>> sup(np.array([[1, 2], [3, 4]])).tolist()
     [[10, 6], [7, 4]]
     """
@@ -28,6 +30,8 @@ def sup(x: Array) -> Array:
 def sub(x: Array) -> Array:
     """Return for every set the sum of x over its subsets; the transpose of ``sup``.
 
+    ``x`` has shape (2,) * d, as in ``sup``.
+
     >>> sub(np.array([[1, 2], [3, 4]])).tolist()
     [[1, 3], [4, 10]]
     """
@@ -35,7 +39,10 @@ def sub(x: Array) -> Array:
 
 
 def sup_inverse(x: Array) -> Array:
-    """Return the array whose ``sup`` is x."""
+    """Return the array whose ``sup`` is x.
+
+    ``x`` has shape (2,) * d, as in ``sup``.
+    """
     return _per_axis(x, 0, 1, -1)
 
 
@@ -70,6 +77,8 @@ def coefficients(values: Array, sizes: Sequence[int]) -> Floats:
 def marginal_error(theta2: Array, traces: Array, sizes: Sequence[int]) -> float:
     """Return tr(V G(theta^2)^+), infinite when G(theta^2) does not support V.
 
+    ``theta2`` and ``traces`` have shape (2,) * d: the squared weight of the marginal over each set,
+    and the trace of V on its eigenspace. In squared counts, for noise of variance one.
     Source: HDMM, section 8, Theorem 11, in O(d 2^d).
     """
     values = eigenvalues(theta2, sizes)

@@ -135,7 +135,10 @@ def unpacked(body: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
 
 
 def zipped(arrays: Mapping[str, Array]) -> bytes:
-    """Return what ``np.load`` reads; noise hardly compresses, so little effort is made."""
+    """Return what ``np.load`` reads; noise hardly compresses, so little effort is made.
+
+    Arrays of any shape, each under its name.
+    """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, array in arrays.items():
@@ -192,6 +195,7 @@ def decode_looks(
 ) -> tuple[Look, ...]:
     """Return the looks that ``encode_looks`` described.
 
+    ``arrays["values"]`` (m,) holds the noisy answers of all looks, one after the other, in counts.
     Raises: KeyError, TypeError, ValueError for anything else.
     """
     operators: list[Operator] = []

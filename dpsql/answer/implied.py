@@ -214,6 +214,8 @@ def _remembered(
 def merge_columns(factor: Operator, classes: NDArray[np.int64]) -> Operator | None:
     """Return a factor on merged cells; None unless it is alike within classes, zero outside.
 
+    ``factor`` has n columns, ``classes`` (n,) the merged cell of each, -1 for none.
+
     >>> from dpsql.algebra.blocks import Dense
     >>> merged = merge_columns(Dense(np.array([[1, 1, 2, 0]])), np.array([0, 0, 1, -1]))
     >>> merged.dense().tolist()

@@ -39,6 +39,7 @@ def project_answer(
     Counts of disjoint groups move to the simplex of their own estimated total, running totals to
     the nearest non-decreasing ones, all else that cannot be negative to zero at least. Which is
     which is a public fact of the statement.
+    ``values`` and ``variances`` (rows,) are in units of the answer, and squared.
     """
     aggregate = select.query.aggregates[answer.aggregate]
     counts = _is_count(aggregate)

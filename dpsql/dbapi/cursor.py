@@ -291,6 +291,7 @@ class Cursor:
 
 
 def check_text(sql: object) -> str:
+    """Return SQL that is text. Raises: InterfaceError (E_PARSE) for anything else."""
     if not isinstance(sql, str):
         raise InterfaceError("E_PARSE", f"SQL must be text, not {type(sql).__name__}")
     return sql

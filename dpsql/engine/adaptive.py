@@ -110,6 +110,10 @@ def form_task(
     matrix_rmse: float | None = None,
     option: str = "model",
 ) -> Task:
+    """Return what a mechanism is to learn: the queries over the columns that they mention.
+
+    Raises: ProgrammingError (E_WORKLOAD) if they mention none.
+    """
     used = {a for c in candidates for a in attributes_of(c)}
     domain = {key: table.columns[key].size for key in table.columns if key in used}
     if not domain:

@@ -41,6 +41,7 @@ def draw_in(estimate: Floats, covariance: Floats, variance: float) -> Floats:
     The estimate has covariance ``variance * covariance``. With mu the tail and P the diagonal of
     (mu + 1/2)^2, it is mu + P (P + covariance)^-1 (estimate - mu): counts that stand out from the
     noise stay. Guarantee: a function of its arguments alone.
+    ``estimate`` has shape (m,) and ``covariance`` (m, m).
     Source: Efron and Morris 1973, with a prior mean from isotonic regression of the tail sums.
     """
     noise = variance * covariance

@@ -148,6 +148,7 @@ def padded(theta: Floats, values: Floats) -> Floats:
 
     ``values`` are the clipped values over the largest, in [0, 1]. Every column of A T is padded
     on its identity row to unit norm, which can only add information.
+    ``theta`` has shape (p, n), ``values`` (n,).
 
     >>> padded(np.array([[1.0, 1.0]]), np.array([1.0, 0.0])).tolist()
     [[1.0, 0.0]]

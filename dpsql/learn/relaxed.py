@@ -208,7 +208,11 @@ def softmax_blocks(theta: Floats, domain: Mapping[str, int]) -> Floats:
 
 
 def softmax_pull(p: Floats, gradient: Floats, domain: Mapping[str, int]) -> Floats:
-    """Return the gradient with respect to theta, given the one with respect to the softmax."""
+    """Return the gradient with respect to theta, given the one with respect to the softmax.
+
+    ``p`` and ``gradient`` have shape (records, sum of the sizes of ``domain``); p adds up to one
+    over the columns of each attribute.
+    """
     scaled = p * gradient
     for columns in layout(domain).values():
         scaled[:, columns] -= p[:, columns] * scaled[:, columns].sum(axis=1, keepdims=True)

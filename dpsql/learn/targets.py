@@ -138,7 +138,10 @@ class Diagrams:
 
 
 def sum_by(index: Integers, rows: Floats, size: int) -> Floats:
-    """Return for every number below ``size`` the sum of the rows with that index."""
+    """Return for every number below ``size`` the sum of the rows with that index.
+
+    ``index`` has shape (m,), ``rows`` (m, k), the result (size, k).
+    """
     out = np.zeros((size, rows.shape[1]), dtype=rows.dtype)
     if index.size:
         order = np.argsort(index, kind="stable")

@@ -52,7 +52,10 @@ def is_whole(candidate: Candidate) -> bool:
 
 
 def apply(candidate: Candidate, tensor: Floats, clique: Sequence[str]) -> Floats:
-    """Return the flat answers of a candidate on a tensor of counts over a clique."""
+    """Return the flat answers of a candidate on a tensor of counts over a clique.
+
+    ``tensor`` has an axis for each attribute of ``clique``, in its order.
+    """
     parts = [_apply(product, tensor, clique) for product in candidate]
     return np.asarray(sum(parts[1:], parts[0]), dtype=np.float64)
 

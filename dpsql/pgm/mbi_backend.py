@@ -69,6 +69,10 @@ def fit_mbi(
 
 
 def load_mbi() -> Any:
+    """Return the module mbi, in double precision.
+
+    Raises: OperationalError (E_BACKEND) where it is not installed, or of another version.
+    """
     try:
         jax: Any = import_module("jax")
         jax.config.update("jax_enable_x64", True)

@@ -269,7 +269,11 @@ def model_of(
     cap: int,
     loss: float,
 ) -> GraphicalModel:
-    """Return the model with the given potentials."""
+    """Return the model with the given potentials.
+
+    A potential is a tensor of logarithms with an axis for each attribute of its clique; ``total``
+    is in rows, ``cap`` in cells of the largest table on the way to an answer.
+    """
     tree = junction_tree(domain, potentials)
     beliefs = propagate(tree, potentials)
     return GraphicalModel(dict(domain), float(total), potentials, tree, beliefs, cap, loss)

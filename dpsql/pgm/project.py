@@ -39,6 +39,8 @@ def project_simplex(values: NDArray[Any], total: float | NDArray[Any] = 1.0) -> 
 def project_orthant(values: NDArray[Any]) -> Floats:
     """Return the nearest non-negative answers.
 
+    Any shape; the same comes back.
+
     >>> project_orthant(np.array([1.5, -2.0])).tolist()
     [1.5, 0.0]
     """

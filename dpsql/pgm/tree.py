@@ -185,7 +185,11 @@ def propagate(tree: JunctionTree, potentials: Mapping[Clique, Floats]) -> Belief
 
 
 def gather(tree: JunctionTree, potentials: Mapping[Clique, Floats]) -> list[Floats]:
-    """Return one log table per maximal clique, the sum of the potentials it is home to."""
+    """Return one log table per maximal clique, the sum of the potentials it is home to.
+
+    A potential has an axis for each attribute of its clique, in its order; so have the tables.
+    Raises: ValueError for a clique that no maximal clique holds.
+    """
     logs = [np.zeros(tree.shape(clique)) for clique in tree.cliques]
     for clique, potential in potentials.items():
         home = tree.home(clique)
@@ -202,13 +206,19 @@ def spread(table: Floats, clique: Sequence[str], onto: Sequence[str]) -> Floats:
 
 
 def collapse(tree: JunctionTree, tables: Sequence[Floats], clique: Iterable[str]) -> Floats | None:
-    """Return the marginal of a clique inside one maximal clique, None when there is none."""
+    """Return the marginal of a clique inside one maximal clique, None when there is none.
+
+    ``tables`` are those of the maximal cliques, an axis per attribute; so has what is returned.
+    """
     wanted = tuple(clique)
     home = tree.home(wanted)
     return None if home is None else marginalise(tables[home], tree.cliques[home], wanted)
 
 
 def marginalise(table: Floats, clique: Clique, keep: Sequence[str]) -> Floats:
-    """Sum a table over the attributes that are not kept; the order of axes stays."""
+    """Sum a table over the attributes that are not kept; the order of axes stays.
+
+    ``table`` has an axis for each attribute of ``clique``, in its order.
+    """
     axes = tuple(i for i, a in enumerate(clique) if a not in keep)
     return np.asarray(table.sum(axis=axes)) if axes else table

@@ -105,7 +105,7 @@ def claim_sources(
     with _locked(folders) as places:
         for source in map(_real, sources):
             for folder in places:
-                _refuse(folder, source, ledger_id)
+                _refuse(folder, source, wanted)
             for folder in places:
                 _write(folder, source, wanted)
 
@@ -118,7 +118,7 @@ def refuse_claimed(folders: Sequence[Path], sources: Iterable[str]) -> None:
     with _locked([folder for folder in folders if folder.is_dir()]) as places:
         for source in map(_real, sources):
             for folder in places:
-                _refuse(folder, source, "")
+                _refuse(folder, source, Claim("", ""))
 
 
 def _real(source: str) -> str:
@@ -145,21 +145,35 @@ def _locked(folders: Sequence[Path]) -> Iterator[list[Path]]:
         ) from None
 
 
-def _refuse(folder: Path, source: str, ledger_id: str) -> None:
+def _refuse(folder: Path, source: str, wanted: Claim) -> None:
     """Refuse a source that another ledger has claimed in a folder."""
     stamp = _stamp(_find_file(source))
     for note in _notes(folder, source):
         claim = _read(note)
-        if claim is None or claim.ledger_id == ledger_id or not _is_alive(folder, claim):
+        if claim is None or claim.ledger_id == wanted.ledger_id or not _is_alive(folder, claim):
             continue
         if note.suffix == ".source" or _is_same_file(claim, source, stamp):
-            other = "the ledger of another catalog" if ledger_id else "a ledger, so not public"
+            told, hint = _conflict(claim, wanted, note)
             raise LedgerError(
                 "E_LEDGER_MISMATCH",
-                f"the data {os.path.basename(source)} are charged to {other}",
-                hint=f"declare the table in that catalog (its ledger is {claim.ledger}), "
-                "or use that one",
+                f"the data {os.path.basename(source)} are charged to {told}",
+                hint=hint,
             )
+
+
+def _conflict(claim: Claim, wanted: Claim, note: Path) -> tuple[str, str]:
+    """What a source is charged to, and what would work."""
+    if claim.ledger == wanted.ledger:
+        return (
+            f"a ledger that was in the place of {claim.ledger}",
+            "put the earlier ledger back; a curator who has given it up, with all that was "
+            f"charged to it, removes the note that says so: {note}",
+        )
+    told = "the ledger of another catalog" if wanted.ledger_id else "a ledger, so not public"
+    return (
+        told,
+        f"declare the table in that catalog (its ledger is {claim.ledger}), or use that one",
+    )
 
 
 def _write(folder: Path, source: str, claim: Claim) -> None:

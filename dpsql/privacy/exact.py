@@ -78,7 +78,11 @@ def apply_rows(rows: IntegerRows, counts: NDArray[np.int64], most: int = ANY) ->
 
 
 def apply_rows_unbounded(rows: IntegerRows, counts: NDArray[np.int64], most: int = ANY) -> Values:
-    """Multiply as ``apply_rows`` does, but exactly: Python integers where int64 could wrap."""
+    """Multiply as ``apply_rows`` does, but exactly: Python integers where int64 could wrap.
+
+    ``counts`` has an axis per attribute; ``most`` bounds the magnitude of every count. The result
+    is flat, in the order of the rows.
+    """
     match rows:
         case KronRows(matrices):
             return apply_unbounded(matrices, counts, most)
@@ -115,7 +119,10 @@ def wrapped(drawn: Values) -> NDArray[np.int64]:
 
 
 def reach(matrices: Iterable[NDArray[np.int64] | None]) -> int:
-    """The largest sum of the magnitudes of a row of a Kronecker product; at least 1."""
+    """The largest sum of the magnitudes of a row of a Kronecker product; at least 1.
+
+    Each matrix has shape (rows, cells) of its attribute; None is the identity.
+    """
     return math.prod(max(1, _row_norm(rows)) for rows in matrices if rows is not None)
 
 

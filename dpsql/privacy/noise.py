@@ -191,6 +191,7 @@ def bern_exp(bits: Bits, num: Integers, den: int) -> Lanes:
     """Return coins that are true with probability exp(-num / den), 0 <= num <= den, like num.
 
     A run of trials with chances num/den, num/(2 den), ... ends at an odd place this often.
+    ``num`` is (lanes,), int64 or Python integers.
     """
     odd = np.ones(num.size, dtype=np.bool_)
     lanes = np.flatnonzero(uniform_below(bits, den, num.size) < num)
@@ -222,7 +223,10 @@ def bern_exp_one(bits: Bits, size: int) -> Lanes:
 
 
 def exp_coins(bits: Bits, num: Integers, den: int) -> Lanes:
-    """Return coins that are true with probability exp(-num / den), num >= 0."""
+    """Return coins that are true with probability exp(-num / den), num >= 0.
+
+    ``num`` is (lanes,), int64 or Python integers.
+    """
     whole, rest = num // den, num % den
     accepted = bern_exp(bits, rest, den)
     lanes = np.flatnonzero(accepted & (whole > 0))

@@ -65,6 +65,8 @@ def whole_penalties(penalties: Sequence[float] | None, size: int) -> list[int]:
 def whole_answers(answers: NDArray[np.float64]) -> NDArray[np.int64]:
     """Round public numbers to whole ones, flat. Raises: InternalError unless they are finite.
 
+    Any shape; the result is (size,), cut off at a public magnitude.
+
     >>> whole_answers(np.array([1.4, -2.6])).tolist()
     [1, -3]
     """
@@ -78,6 +80,8 @@ def whole_lists(
     answers: Sequence[NDArray[np.float64]], sizes: Sequence[int]
 ) -> list[NDArray[np.int64]]:
     """Round lists of public numbers to whole ones. Raises: InternalError unless sizes are right.
+
+    ``sizes`` are the lengths that are due.
 
     >>> [each.tolist() for each in whole_lists([np.array([0.6]), np.array([1.0, 2.4])], [1, 2])]
     [[1], [1, 2]]
@@ -256,7 +260,10 @@ def _only_cell(rows: NDArray[np.int64] | None) -> int | None:
 
 
 def column_norms(rows: NDArray[np.int64], norm: Norm) -> Integers:
-    """Return the L1 or squared L2 norm of every column; Python integers where int64 could wrap."""
+    """Return the L1 or squared L2 norm of every column; Python integers where int64 could wrap.
+
+    ``rows`` has shape (r, n), the result (n,).
+    """
     largest = max(abs(int(rows.max())), abs(int(rows.min())))
     exact: Integers = rows if largest**2 * len(rows) < 2**62 else rows.astype(object)
     found = np.abs(exact) if norm == 1 else exact * exact

@@ -84,7 +84,10 @@ def points_and_total(op: Operator) -> tuple[float, float] | None:
 
 
 def clipped(values: Array) -> Floats:
-    """Return eigenvalues with the negligible ones, which may be negative, set to zero."""
+    """Return eigenvalues with the negligible ones, which may be negative, set to zero.
+
+    Any shape; the same comes back.
+    """
     kept = values > NEGLIGIBLE * values.max()
     return np.asarray(np.where(kept, values, 0.0), dtype=np.float64)
 

@@ -113,6 +113,7 @@ def certified(gram: Floats, X: Floats) -> ConvexResult:
 
     The weights D = diag(X^-1 V X^-1) are the multipliers of the constraints; their bound is tight
     at the optimum.
+    ``gram`` (V) and ``X`` have shape (n, n).
     """
     Z = np.linalg.inv(X)
     ZV = Z @ gram

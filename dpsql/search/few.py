@@ -171,6 +171,7 @@ def descend(few: Few, start: Floats, effort: float = 1.0) -> Floats:
 
     Minimises the log of (largest L1 norm of a column)^2 times the cost of the inverse, with
     corners rounded ever less. Source: LRM (Yuan et al. 2012) asks for the same optimum.
+    ``start`` and the result have shape (rows, rank).
     """
     cost = 4.0 * start.size * few.basis.shape[1]
     steps = int(np.clip(effort * WORK / (2 * len(STAGES) * cost), 5, MOST_STEPS))
@@ -222,7 +223,10 @@ def _realise(problem: Problem, few: Few, matrix: Floats) -> Iterator[ProductStra
 
 
 def whole_rows(few: Few, matrix: Floats, noise: Noise) -> Integers | None:
-    """Return integer combinations of the basis, None where rounding loses one of them."""
+    """Return integer combinations of the basis, None where rounding loses one of them.
+
+    ``matrix`` has shape (rows, rank), the result (rows, cells).
+    """
     scale = float(2**BINARY_PLACES)
     whole = np.rint(np.ldexp(matrix / np.abs(matrix).max(), BINARY_PLACES)).astype(np.int64)
     whole = whole[whole.any(axis=1)]

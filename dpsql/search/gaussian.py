@@ -120,7 +120,11 @@ def bounded_kron(problem: Problem) -> tuple[ProductStrategy, float]:
 
 
 def weighted_gram(problem: Problem, i: int, others: Floats) -> Floats | Operator:
-    """Return sum_j others_j G_ij, or the operator itself when there is only one factor."""
+    """Return sum_j others_j G_ij, or the operator itself when there is only one factor.
+
+    ``others`` (j,) is what the other factors of each component contribute; the result is (n_i,
+    n_i).
+    """
     which = problem.components.index[:, i]
     asked = which >= 0
     operators = problem.factors[i].operators
@@ -134,6 +138,7 @@ def optimal_rows(gram: Floats | Operator) -> tuple[Floats, float]:
     """Return the rows of unit L2 columns with the least tr(V K), and a lower bound on it.
 
     The identity is recognised.
+    ``gram`` and the rows have shape (n, n).
     """
     from dpsql.search import dual as convex  # searches that most requests do without
 
@@ -151,6 +156,7 @@ def of_full_rank(rows: Floats) -> Floats:
 
     Rounding to integers turns the row space of rows of lower rank, so that they would answer no
     query; a small part of the identity keeps every direction, and costs that part in error.
+    ``rows`` has shape (r, n), the result (r, n) or (n, n).
     """
     n = rows.shape[1]
     if len(rows) >= n and np.abs(rows.diagonal()).min() > np.sqrt(FILL):

@@ -106,7 +106,10 @@ class Objective:
 
 
 def same_theta(thetas: Sequence[Floats | None]) -> list[list[int]]:
-    """Return the attributes that hold the very same Theta, together: identity is meant."""
+    """Return the attributes that hold the very same Theta, together: identity is meant.
+
+    A theta has shape (p, n_i), one per attribute; None is an attribute without one.
+    """
     groups: dict[int, list[int]] = {}
     for i, theta in enumerate(thetas):
         groups.setdefault(id(theta) if theta is not None else -1 - i, []).append(i)
@@ -172,6 +175,7 @@ def minimise_log(
     """Minimise the log of a positive function over x >= 0, or over all x if ``signed``.
 
     Infinite values are stepped back from.
+    ``start`` and the result are (size,); ``function`` gives its value and gradient (size,).
     """
 
     def log_function(x: Floats) -> tuple[float, Floats]:

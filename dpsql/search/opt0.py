@@ -186,7 +186,10 @@ def chain(theta: Floats, gamma: Floats) -> Floats:
 
 
 def default_p(gram: Floats | Operator) -> int:
-    """Return how many learned rows to allow: 1 for points and totals, else ceil(n / 16)."""
+    """Return how many learned rows to allow: 1 for points and totals, else ceil(n / 16).
+
+    ``gram`` is n by n.
+    """
     V = _wrap(gram)
     n = len(V.diagonal)
     probe = np.zeros((n, 2))

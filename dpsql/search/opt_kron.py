@@ -68,7 +68,10 @@ def _single(problem: Problem, i: int) -> Floats | None:
 
 
 def cycle(problem: Problem, thetas: tuple[Floats | None, ...]) -> tuple[Floats | None, ...]:
-    """Return the factors after block-cyclic descent: each attribute given all others."""
+    """Return the factors after block-cyclic descent: each attribute given all others.
+
+    A theta has shape (p_i, n_i), one per attribute; None is an attribute without one.
+    """
     index, weights2 = problem.components.index, problem.components.weights2
     current = list(thetas)
     traces = np.ones((problem.d, len(weights2)))
@@ -171,6 +174,7 @@ def search_union(
     """Return the best union of one block per support, or per maximal support.
 
     The budget starts at the cube-root split and is then optimised together with the factors.
+    A theta has shape (p_i, n_i), one per attribute; None is an attribute without one.
     Source: HDMM, section 6.2 (OPT_+).
     """
     base = initial_thetas(problem) if thetas is None else thetas

@@ -56,7 +56,12 @@ def relax(
 
 
 def evaluate(w: Floats, rows: Floats, R: Floats, noise: Noise) -> tuple[Floats, Floats, Floats]:
-    """Return the errors, and per set its shares of the sensitivity and of the error."""
+    """Return the errors, and per set its shares of the sensitivity and of the error.
+
+    ``w`` is (starts, sets), the weights; ``rows`` (starts, sets, eigenspaces) what the square of
+    each adds to the precision there; ``R`` (eigenspaces,) what is asked. Errors are (starts,), both
+    shares (starts, sets).
+    """
     squares = w * w
     precision = np.matmul(squares[:, np.newaxis, :], rows)[:, 0]
     parts = R / precision

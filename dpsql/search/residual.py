@@ -45,7 +45,11 @@ def identity_tables(problem: Problem) -> Traces:
 
 
 def prices(problem: Problem, tau: Floats) -> Floats:
-    """Return p_c = prod over i in c of (1 - 1/tau_i): the cost of unit precision."""
+    """Return p_c = prod over i in c of (1 - 1/tau_i): the cost of unit precision.
+
+    ``tau`` (attributes,) is 1'K1 of each; the result has one price per set c of attributes.
+    Source: ResidualPlanner (Xiao et al. 2023).
+    """
     return np.array([np.prod((1 - 1 / tau)[inside]) for inside in _inside(problem)])
 
 
@@ -93,7 +97,9 @@ def optimise_rows(
 ) -> list[Floats | None]:
     """Return the rows after joint descent on the log of the planned error.
 
-    The rows A_i have unit L2 columns; attributes that share a start share the result.
+    The rows A_i have unit L2 columns; attributes that share a start share the result. Each has
+    shape (r, n_i), one per attribute; None is an attribute of which only identity and total are
+    asked.
     """
     search = _JointDescent(problem, rows)
     x = minimise_log(search.evaluate, search.start, ftol, maxiter, signed=True)
@@ -183,6 +189,7 @@ def realise_residual(
     """Return the integer strategy: residual rows per attribute, shares planned from these.
 
     The shares are the exact optimum for the rounded rows, not for those they approximate.
+    ``rows`` as ``optimise_rows`` returns them.
     """
     components = problem.components
     inside = _inside(problem)
@@ -240,7 +247,10 @@ def _mixed_axis(A: Floats, bits: int, part: float) -> Axis:
 
 
 def residual_matrix(A: Floats) -> Floats:
-    """Return rows B with B'B = A'A - J/tau, as n - 1 rows scaled to a largest column of one."""
+    """Return rows B with B'B = A'A - J/tau, as n - 1 rows scaled to a largest column of one.
+
+    ``A`` has shape (r, n) and rank n, the result (n - 1, n).
+    """
     S = A.T @ A
     tau = np.linalg.inv(S).sum()
     values, vectors = np.linalg.eigh(S - 1 / tau)

@@ -272,6 +272,7 @@ def total(tree: exp.Expr) -> str:
 
 
 def sql_of(tree: exp.Expr) -> str:
+    """Return a tree as DuckDB's SQL, without comments."""
     return str(tree.sql("duckdb", comments=False))
 
 

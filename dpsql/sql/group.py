@@ -242,6 +242,7 @@ def wide_rows(
     """Return the rows of an axis where they would be many numbers and need not be written out.
 
     None for few numbers, and for groups that neither are apart nor follow each other.
+    ``mask`` and ``numbers`` are (cells,): the cells that count, and what a row there adds.
     """
     if axis.labels is None or len(axis.groups) * len(axis.labels) <= EXPLICIT:
         return None

@@ -310,7 +310,10 @@ def _thin_axis(size: int, rows: Integers, Q: Floats) -> Axis:
 
 
 def residual_axis(size: int, rows: Integers | None) -> Axis:
-    """Return the constants of an attribute that is measured with residual rows only."""
+    """Return the constants of an attribute that is measured with residual rows only.
+
+    ``rows`` has shape (r, size); None is the identity less the total.
+    """
     if rows is None:
         return _identity_axis(size)
     B = rows.astype(np.float64)

@@ -297,6 +297,7 @@ def register(kind: type[S]) -> type[S]:
 def decode_strategy(facts: Mapping[str, Any], arrays: Mapping[str, Integers]) -> Strategy:
     """Return the strategy that its ``encode`` described.
 
+    ``arrays`` are those that ``encode`` returned, each of its own shape.
     Raises ValueError, KeyError or TypeError for anything else.
     """
     return _KINDS[facts.get("kind", "product")].decode(facts, arrays)
@@ -313,7 +314,10 @@ def digest_of(facts: object) -> str:
 
 
 def array_digest(array: NDArray[Any]) -> str:
-    """Return the hex digest of the numbers of an array."""
+    """Return the hex digest of the numbers of an array.
+
+    Any shape; the shape is no part of it.
+    """
     return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
 
 
@@ -340,7 +344,10 @@ def by_single_rows(
     one: Callable[[Product], Floats],
     together: Callable[[tuple[str, ...], list[Product]], Floats],
 ) -> list[Floats]:
-    """Return ``one`` of every product; those of one row over the same attributes at once."""
+    """Return ``one`` of every product; those of one row over the same attributes at once.
+
+    ``one`` returns (rows of the product,), ``together`` one number for each product of a group.
+    """
     items = list(products)
     out: list[Floats] = [np.empty(0)] * len(items)
     groups: dict[tuple[str, ...], list[int]] = {}

@@ -126,6 +126,7 @@ def solve(
     ``values`` are the noisy integers of each block (int64 or Python integers), in the order of
     the block's rows; ``integers`` says that values are integers still. Only tensors over the
     attributes of one block are ever formed.
+    Each of ``values`` is (rows of its block,).
 
     Source: section 7 of HDMM, in the form that is exact for unions with shared factors.
     """

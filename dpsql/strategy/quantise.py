@@ -71,6 +71,7 @@ def quantise(matrix: NDArray[Any], bits: int, noise: Noise) -> Integers | None:
     Entries are rounded, then the norm of each column is brought back to what it was, because the
     largest norm is what noise is paid for. Zero rows are dropped. The rank is checked; more bits
     are taken where rounding would lower it.
+    ``matrix`` has shape (r, n), the result at most r rows and n columns.
 
     Raises ValueError if 20 bits do not suffice.
 
@@ -176,5 +177,8 @@ def is_identity(matrix: NDArray[Any]) -> bool:
 
 
 def is_integral(matrix: NDArray[Any]) -> bool:
-    """Say whether every entry is an integer."""
+    """Say whether every entry is an integer.
+
+    Any shape.
+    """
     return matrix.dtype.kind in "iu" or np.array_equal(matrix, np.rint(matrix))

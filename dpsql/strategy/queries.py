@@ -183,7 +183,11 @@ def block_norms(block: QueryBlock, noise: Noise) -> dict[str, NDArray[Any]]:
 def joint_norm(
     domain: Mapping[str, int], norms: Sequence[Mapping[str, NDArray[Any]]], weights: Sequence[int]
 ) -> int:
-    """Return the largest sum, over cells, of weights times the products of column norms."""
+    """Return the largest sum, over cells, of weights times the products of column norms.
+
+    ``domain`` gives the size of each attribute; of each query, ``norms`` has the norms (cells,)
+    along the attributes that it has, ``weights`` its whole weight.
+    """
     tables = []
     for name, n in domain.items():
         if any(name in each for each in norms):

@@ -247,6 +247,8 @@ AnyResolution: TypeAlias = Cells | Nodes | Unions | Steps
 def cells_of(column: str, classes: Integers) -> Cells:
     """The cells of one column.
 
+    ``classes`` (cells of the domain,) gives the cell that each is merged into, -1 for none.
+
     >>> cells_of("age", np.array([0, 0, 1, -1])).size
     2
     """
@@ -308,6 +310,7 @@ def encode_resolution(resolution: Resolution, keep: Callable[[Integers], str]) -
 def decode_resolution(stored: Sequence[Any], arrays: Mapping[str, Integers]) -> Resolution:
     """Return the resolution that ``encode_resolution`` described.
 
+    ``arrays`` hold the classes (cells of a domain,) of each attribute, by name.
     Raises ValueError, KeyError or TypeError for anything else.
     """
     (kind, *facts), names = stored

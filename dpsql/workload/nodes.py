@@ -177,7 +177,10 @@ def _range_rows(column: Column, nodes: Nodes, rows: NDArray[Any]) -> NDArray[Any
 
 
 def whole(rows: NDArray[Any]) -> NDArray[Any]:
-    """Whole numbers as integers."""
+    """Whole numbers as integers.
+
+    Any shape; as they are where they are not whole.
+    """
     near = np.rint(rows)
     if (np.abs(near) < 2.0**53).all() and np.allclose(rows, near, rtol=1e-12, atol=0):
         return np.asarray(near.astype(np.int64))

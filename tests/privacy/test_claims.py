@@ -11,6 +11,7 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.dbapi.connection import Connection
 from dpsql.engine import engine
 from dpsql.errors import LedgerError
 from dpsql.privacy.claims import Sources, claim_sources
@@ -113,6 +114,36 @@ def test_a_second_catalog_over_a_hard_link_is_refused(demo: Path) -> None:
         with pytest.raises(LedgerError, match="another catalog"):
             connection.execute(sql)
         assert connection.budget.entries == 0
+
+
+def replaced(connection: Connection, sql: str) -> Path | None:
+    """The note that a refusal names, None for an answer."""
+    try:
+        connection.execute(sql)
+    except LedgerError as refused:
+        told, hint = str(refused), refused.hint or ""
+    else:
+        return None
+    assert "in the place of" in told
+    assert connection.budget.entries == 0
+    return Path(hint.rsplit(": ", 1)[1])
+
+
+def test_a_ledger_that_was_replaced_is_told_as_such(demo: Path) -> None:
+    sql = "SELECT sex, COUNT(*) FROM adult GROUP BY sex"
+    with dpsql.connect(demo / "adult.toml", epsilon=1) as connection:
+        connection.execute(sql)
+    (ledger,) = demo.glob("*.ledger")
+    ledger.unlink()
+    for anchor in demo.rglob("*.anchor"):
+        anchor.unlink()
+    with dpsql.connect(demo / "adult.toml", epsilon=1) as connection:
+        notes = set()
+        while (note := replaced(connection, sql)) is not None:  # two notes in each of two folders
+            assert note not in notes
+            notes.add(note)
+            note.unlink()
+        assert connection.budget.entries == 1
 
 
 COLUMNS = '[table.{0}.column]\nage = {{ type = "integer", domain = [17, 90] }}\n'

@@ -219,6 +219,8 @@ def _batch(
 def read_whole(fetched: Counts, per_day: int = 1) -> Values64:
     """Read whole numbers with sentinels; instants become days.
 
+    ``fetched`` is (rows,).
+
     >>> read_whole(np.array([86_400, -1, MISSING, UNKNOWN]), 86_400).numbers[:2].tolist()
     [1, -1]
     """
@@ -227,7 +229,10 @@ def read_whole(fetched: Counts, per_day: int = 1) -> Values64:
 
 
 def read_number(fetched: Floats, state: npt.NDArray[Any] | None = None) -> Values64:
-    """Read doubles; NaN is missing, unless it stands for a text that is no number."""
+    """Read doubles; NaN is missing, unless it stands for a text that is no number.
+
+    ``fetched`` and ``state`` are (rows,).
+    """
     unknown = np.zeros(len(fetched), dtype=np.bool_) if state is None else state == NOT_FOUND
     return Values64(fetched, np.isnan(fetched) & ~unknown, np.asarray(unknown, dtype=np.bool_))
 

@@ -55,6 +55,8 @@ def code_type(size: int) -> npt.DTypeLike:
 def find_bins(numbers: Floats, edges: Sequence[float]) -> Counts:
     """Return the bin of numbers, closed at the last edge, or -1.
 
+    ``numbers`` and the result are (rows,), ``edges`` one more than there are bins, increasing.
+
     >>> find_bins(np.array([-0.1, 0.0, 0.99, 1.0, 7.0, np.inf, np.nan]), (0.0, 1.0, 7.0)).tolist()
     [-1, 0, 0, 1, 1, -1, -1]
     """

@@ -132,6 +132,7 @@ def queue_up(
     """Return the rows of units with more than ``max_rows``, in the order in which they are kept.
 
     ``content`` has whole numbers for every row, and ``ties`` what decides where they are the same.
+    Each is (rows,).
     """
     crowded = np.bincount(owners.units[owners.owned], minlength=len(owners.names)) > max_rows
     rows = np.flatnonzero(owners.owned & crowded[owners.units])

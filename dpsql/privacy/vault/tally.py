@@ -231,6 +231,8 @@ def clip_bounds(nodes: Nodes, column: Column) -> tuple[float, float]:
 def find_places(numbers: Floats, cells: Codes, edges: Sequence[float]) -> Codes:
     """Return where numbers lie in their bins, in 0..PLACES; 0 where there is no bin.
 
+    ``numbers`` and ``cells`` are (rows,), ``edges`` one more than there are bins.
+
     >>> numbers, cells = np.array([0.0, 2.5, 10.0, np.inf]), np.array([0, 0, 0, 1])
     >>> (find_places(numbers, cells, (0.0, 10.0)) / PLACES).tolist()
     [0.0, 0.25, 1.0, 0.0]
@@ -242,7 +244,10 @@ def find_places(numbers: Floats, cells: Codes, edges: Sequence[float]) -> Codes:
 
 
 def find_steps(numbers: Floats, column: Column) -> Counts:
-    """Return where values of a measure lie in its bounds, in 0..PLACES; -1 for NULL, -2 outside."""
+    """Return where values of a measure lie in its bounds, in 0..PLACES; -1 for NULL, -2 outside.
+
+    ``numbers`` and the result are (rows,); missing is NaN, outside is infinite.
+    """
     low, high = map(float, column.bounds or (0, 0))
     steps = to_grid(numbers - low, high - low, PLACES)
     return np.where(np.isnan(numbers), -1, np.where(numbers == np.inf, -2, steps))
@@ -250,6 +255,8 @@ def find_steps(numbers: Floats, column: Column) -> Counts:
 
 def to_grid(part: Floats, width: Floats | float, grid: int) -> Counts:
     """Return part/width in whole steps of 1/grid, 0..grid whatever the numbers are.
+
+    ``part`` and ``width`` are in units of the column, (rows,) or one number.
 
     >>> to_grid(np.array([-1.0, 0.0, 2.0, 5.0, np.inf, np.nan]), 4.0, 8).tolist()
     [0, 0, 4, 8, 8, 0]
@@ -278,7 +285,10 @@ def axis_of_bins(code: Codes, places: Codes, nodes: Nodes) -> Axis:
 
 
 def axis_of_measure(numbers: Floats, nodes: Nodes, column: Column) -> Axis:
-    """Return the axis of nodes of a measure, from its values; see OUTSIDE of encode."""
+    """Return the axis of nodes of a measure, from its values; see OUTSIDE of encode.
+
+    ``numbers`` is (rows,), in units of the column.
+    """
     low, high = clip_bounds(nodes, column)
     outside = nodes.intervals + len(nodes.others)
 
@@ -294,7 +304,10 @@ def axis_of_measure(numbers: Floats, nodes: Nodes, column: Column) -> Axis:
 
 
 def axis_of_steps(numbers: Floats, steps: Steps) -> Axis:
-    """Return the axis of steps of a measure; NULL and what is outside have no step."""
+    """Return the axis of steps of a measure; NULL and what is outside have no step.
+
+    ``numbers`` is (rows,), in units of the column.
+    """
     levels = np.array([float(level) for level in steps.levels[:-1]])
 
     def spread_for(stride: int) -> Spread:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tomllib
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
@@ -158,12 +157,6 @@ def _read_table(place: Place, name: str, body: Any, whole: Budget) -> Table:
     if not isinstance(complete, bool) or (public and complete):
         place.fail(f"complete = {show(complete)}", "complete = true, of a private table")
     unit = _read_unit(place, body, public)
-    size = math.prod(column.size or 1 for column in columns.values())
-    if not public and size >= 2**63:
-        place.fail(
-            "the product of the domain sizes exceeds 2^63",
-            "leave out columns that are not queried, or give numbers fewer bins",
-        )
     budget = _read_table_budget(place, body, whole)
     if public and budget is not None:
         place.fail("is public and has a budget", "leave out one of them")

@@ -113,7 +113,7 @@ class Engine(Desk):
         """Open the data, then charge for what follows: a bad source fails before any charge."""
         opened = {table: self.vaults[table].sources for table in price.tables}
         self.sources.claim(opened, self.ledger.ledger_id)
-        self.vaults.prepare(dict.fromkeys(price.tables))
+        self.vaults.prepare(price.reads)
         cost = cost_of(self.ledger.policy, price.noise, price.epsilon, price.rho)
         facts = (price.fingerprint, self.versions(price.tables), self.within(price.tables))
         return self.charges.paid(self.ledger, cost, *facts, asked)

@@ -7,8 +7,9 @@ choice of a threshold, and a learned model. ``Engine.run`` takes each of them th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -32,7 +33,8 @@ class Price:
     """What is charged, and for what: epsilon, and rho for noise that is counted in it.
 
     ``tables`` are those whose data are opened, as often as there are parts; ``fingerprint`` names
-    the plan or run that the receipt is good for.
+    the plan or run that the receipt is good for; ``reads`` are the columns that it reads of each
+    table, None for all.
     """
 
     tables: tuple[str, ...]
@@ -40,6 +42,7 @@ class Price:
     epsilon: Fraction
     rho: Fraction | None
     fingerprint: str
+    reads: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
 
 
 class Doors(Protocol):
@@ -166,10 +169,11 @@ class Looking(Job[T]):
 def price_of_run(run: Run, epsilon: Fraction) -> Price:
     """What a run costs, whose whole amount is charged at once."""
     rho = None if law(run.noise).is_pure else run.amount
-    return Price((run.table,), run.noise, epsilon, rho, run.fingerprint)
+    reads = {run.table: run.reads}
+    return Price((run.table,), run.noise, epsilon, rho, run.fingerprint, reads)
 
 
 def price_of_plan(plan: Plan) -> Price:
     """What a plan costs."""
     tables = tuple(part.table for part in plan.parts)
-    return Price(tables, plan.noise, plan.epsilon, plan.rho, plan.fingerprint)
+    return Price(tables, plan.noise, plan.epsilon, plan.rho, plan.fingerprint, plan.reads)

@@ -112,7 +112,13 @@ def workload_sensitivity(workload: Workload, noise: Noise) -> Sensitivity:
     """
     power = law(noise).norm
     weights = np.array([product.weight**power for product in workload.products])
-    tables = [_kinds(workload, name, power) for name in workload.attributes]
+    tables = []
+    for name in workload.attributes:
+        table = _kinds(workload, name, power)
+        if table.shape[1] == 1:
+            weights = weights * table[:, 0]
+        else:
+            tables.append(table)
     if len(weights) * math.prod(float(table.shape[1]) for table in tables) <= COLUMN_LIMIT:
         return Sensitivity(float(outer_sum(weights, tables).max()), True)
     for table in tables:

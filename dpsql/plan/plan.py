@@ -47,6 +47,14 @@ class Part:
         """What is measured, each with its own noise."""
         return self.strategy.blocks
 
+    @property
+    def reads(self) -> frozenset[str] | None:
+        """The columns that are read, None for all that are declared."""
+        if self.view is None:
+            return None
+        used = (name for each in self.resolutions.values() for name in each.columns)
+        return frozenset((*self.view, *used))
+
     @cached_property
     def scales(self) -> tuple[Fraction, ...]:
         """The noise parameter of every block: Laplace scale, or Gaussian sigma squared."""
@@ -125,6 +133,15 @@ class Plan:
         facts = [self.noise, str(self.epsilon), str(self.delta), str(self.rho)]
         facts += [part.fingerprint() for part in self.parts]
         return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+    @property
+    def reads(self) -> dict[str, frozenset[str] | None]:
+        """The columns that are read of each table, None for all that are declared."""
+        found: dict[str, frozenset[str] | None] = {}
+        for part in self.parts:
+            known, more = found.get(part.table, frozenset()), part.reads
+            found[part.table] = None if known is None or more is None else known | more
+        return found
 
 
 def split_amount(amount: Fraction, errors: Sequence[float], noise: Noise) -> list[Fraction]:

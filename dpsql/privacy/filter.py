@@ -68,6 +68,16 @@ class Run:
         return {name: int(each.max(initial=-1)) + 1 for name, each in self.classes.items()}
 
     @property
+    def reads(self) -> frozenset[str] | None:
+        """The columns that are read, None for all that are declared."""
+        if self.columns is None:
+            return None
+        seen = () if self.view is None else self.view.resolutions
+        return frozenset(
+            (*self.columns, *self.classes, *(n for each in seen for n in each.columns))
+        )
+
+    @property
     def fingerprint(self) -> str:
         """A digest of everything the run was paid for."""
         facts = (self.table, self.noise, str(self.amount), self.rows_per_unit, self.settings)

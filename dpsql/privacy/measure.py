@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -99,14 +99,14 @@ class Vaults:
         if not fits(resolutions, self._catalog.tables[table], units):
             raise ProgrammingError("E_WORKLOAD", "cells or nodes do not fit the table")
 
-    def prepare(self, tables: Iterable[str]) -> None:
-        """Read and encode the rows, so that a bad source fails before anything is charged.
+    def prepare(self, reads: Mapping[str, Collection[str] | None]) -> None:
+        """Read and encode columns, None for all, so that a bad source fails before any charge.
 
         Raises: DataUnavailable if a source has gone or changed since it was opened.
         """
-        for table in tables:
+        for table, columns in reads.items():
             self[table].check()
-            self[table].load()
+            self[table].load(columns)
 
     def versions(self, tables: Iterable[str]) -> str:
         """A keyed digest of the data versions of these tables together.

@@ -27,7 +27,6 @@ def swap(old: str, new: str) -> str:
 
 
 UNIT = "max_rows = 5"
-WIDE = "\n".join(f'w{i} = {{ type = "integer", domain = [0, 99999] }}' for i in range(4))
 CATALOGS = {
     "B087": [declare('k = { type = "number", bounds = [0, 0] }')],
     "B132": [
@@ -43,7 +42,6 @@ CATALOGS = {
     "B136": [swap("epsilon = 1000", "epsilom = 1"), swap("epsilon = 1000", "epsilon = 1\nmax = 2")],
     "B138": [catalog_text(value) for value in ("inf", "nan", "-inf", "0", "-1", '"1"', "true")],
     "B139": [swap(UNIT, f"max_rows = {value}") for value in ("0", "-1", "1.5", "true", '"5"')],
-    "B141": [declare(WIDE)],
     "B142": [
         declare(f'k = {{ type = "number", bins = {bins} }}')
         for bins in ("[0, 1, 1]", "[3, 2, 1]", "[0]", "[]", "[0, nan]")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
@@ -41,7 +41,7 @@ from dpsql.privacy.vault.source import (
 )
 
 VECTORS = 32
-"""How many vectors of 2,048 rows are fetched at once."""
+"""How many vectors of 2,048 rows of up to 64 columns are fetched at once: 64 MiB."""
 MISSING = -(1 << 63)
 UNKNOWN = MISSING + 1
 """A value that is no number, no date or no listed text. Declared numbers are far from both."""
@@ -126,6 +126,11 @@ class FileTable:
 
     source: Source
     name: str
+    columns: tuple[tuple[str, str], ...] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        columns = tuple((name, family(stored)) for name, stored in self.source.columns)
+        object.__setattr__(self, "columns", columns)
 
     @property
     def kind(self) -> str:
@@ -138,10 +143,6 @@ class FileTable:
     @property
     def table(self) -> str:
         return self.source.table
-
-    @property
-    def columns(self) -> tuple[tuple[str, str], ...]:
-        return tuple((name, family(stored)) for name, stored in self.source.columns)
 
     @property
     def untyped(self) -> bool:
@@ -183,8 +184,9 @@ def fetch_rows(
     owner = None if unit is None else _position(source, unit)
     identity = None if owner is None else _identity(source, owner)
     wanted = tuple(dict.fromkeys([*places, *([] if owner is None else [owner])]))
+    vectors = max(1, VECTORS * 64 // max(64, len(fetches)))
     for result in source.select(connection, _listed(fetches, identity), wanted, owner):
-        for chunk in _chunks(result):
+        for chunk in _chunks(result, vectors):
             yield _batch(fetches, identity, chunk)
 
 
@@ -197,10 +199,12 @@ def _listed(fetches: Sequence[Fetch], identity: UnitIdentity | None) -> list[str
     return listed or ["0 AS v"]
 
 
-def _chunks(result: duckdb.DuckDBPyConnection) -> Iterator[Mapping[str, npt.NDArray[Any]]]:
+def _chunks(
+    result: duckdb.DuckDBPyConnection, vectors: int
+) -> Iterator[Mapping[str, npt.NDArray[Any]]]:
     """Yield the rows of a result, a few at a time; the last chunk has none."""
     while True:
-        chunk = result.fetch_df_chunk(VECTORS)
+        chunk = result.fetch_df_chunk(vectors)
         yield {str(name): chunk[name].to_numpy() for name in chunk.columns}
         if chunk.empty:
             return

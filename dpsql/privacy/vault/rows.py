@@ -10,7 +10,7 @@ Guarantee: whether a row is kept depends on the salt and on the rows of its own 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -163,11 +163,24 @@ class Rows:
     """
 
     count: int
-    codes: Mapping[str, Codes]
-    places: Mapping[str, Codes] = field(default_factory=dict)
-    numbers: Mapping[str, Floats] = field(default_factory=dict)
+    codes: dict[str, Codes]
+    places: dict[str, Codes] = field(default_factory=dict)
+    numbers: dict[str, Floats] = field(default_factory=dict)
     owners: Owners | None = None
     queue: Queue | None = None
+
+    @property
+    def known(self) -> Set[str]:
+        """The columns that have been read."""
+        return self.codes.keys() | self.numbers.keys()
+
+    def add(self, more: Rows) -> None:
+        """Add columns of the same rows, in the same order. Raises: ValueError."""
+        if more.count != self.count or self.owners is not None:
+            raise ValueError("these are not the same rows")
+        self.codes.update(more.codes)
+        self.places.update(more.places)
+        self.numbers.update(more.numbers)
 
 
 @dataclass(frozen=True, slots=True)

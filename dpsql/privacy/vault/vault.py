@@ -39,6 +39,10 @@ from dpsql.privacy.vault.source import connect
 from dpsql.workload.cells import AnyResolution, cells_of
 
 T = TypeVar("T")
+COLUMNAR = ("parquet", "duckdb")
+"""Kinds of files of which some columns are read without the others."""
+WIDE = 64
+"""Columns from which on a table in such files is read column by column, as they are asked for."""
 MOST_VIEWS = 16
 """Views that are remembered, one byte per row each."""
 
@@ -70,8 +74,11 @@ class Vault(Protocol):
     def check(self) -> None:
         """Raise DataUnavailable if the source has gone or is no longer the version opened."""
 
-    def load(self) -> None:
-        """Read and encode the rows, once; counting does it when it has not been done."""
+    def load(self, columns: Collection[str] | None = None) -> None:
+        """Read and encode some columns, or all; counting does it when it has not been done.
+
+        Each is read once. Raises: InternalError, with one constant text.
+        """
 
     def count(self, attributes: Sequence[str], classes: Sequence[Classes]) -> Counts:
         """Count the rows of every combination of classes.
@@ -117,6 +124,9 @@ class TableVault:
         self._views: dict[frozenset[str], Flags] = {}
         self._stored = open_table(table)
         self._data_version = self._fingerprint()
+        columnar = table.engine is None and self._stored.kind in COLUMNAR
+        # where units have several rows, what is in all columns says which of them are kept
+        self._apart = columnar and table.unit.column is None and len(table.columns) > WIDE
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -132,9 +142,10 @@ class TableVault:
             problem = "the data have changed since they were opened"
             unavailable(self._table.name, self._table.source, problem, "connect again")
 
-    def load(self) -> None:
-        if self._rows is None:
-            sealed(self._load)
+    def load(self, columns: Collection[str] | None = None) -> None:
+        missing = self._missing(columns)
+        if self._rows is None or missing:
+            sealed(lambda: self._load(missing))
 
     def count(self, attributes: Sequence[str], classes: Sequence[Classes]) -> Counts:
         if len(set(map(str.casefold, attributes))) != len(attributes):
@@ -144,11 +155,11 @@ class TableVault:
     def tally(self, resolutions: Sequence[AnyResolution], units: bool = False) -> Counts:
         if not fits(resolutions, self._table, units):
             raise ProgrammingError("E_WORKLOAD", "cells or nodes do not fit the table")
-        self.load()
+        self.load([*self._columns, *(name for each in resolutions for name in each.columns)])
         return sealed(lambda: self._tally(resolutions, units))
 
     def within(self, columns: Collection[str]) -> TableVault:
-        self.load()
+        self.load(columns)
         narrower = copy.copy(self)  # the rows and the views worked out so far are shared
         narrower._columns = frozenset(name.casefold() for name in columns)
         if not narrower._columns <= self._table.columns.keys():
@@ -182,11 +193,22 @@ class TableVault:
             return facts
         return hashlib.sha256(f"{facts} {self._table.unit}".encode()).hexdigest()
 
-    def _load(self) -> None:
-        rows = read_rows(self._stored, self._table, self._salt)
+    def _missing(self, columns: Collection[str] | None) -> frozenset[str]:
+        """Return the declared columns that are to be read before some can be counted."""
+        wanted = frozenset(declared(self._table))
+        if self._apart and columns is not None:
+            wanted &= frozenset(map(str.casefold, columns))
+        return wanted if self._rows is None else wanted - self._rows.known
+
+    def _load(self, columns: frozenset[str]) -> None:
+        chosen = {key: each for key, each in self._table.columns.items() if key in columns}
+        rows = read_rows(self._stored, replace(self._table, columns=chosen), self._salt)
         if self._fingerprint() != self._data_version:
             raise ValueError
-        self._rows = rows
+        if self._rows is None:
+            self._rows = rows
+        else:
+            self._rows.add(rows)
 
 
 def open_vault(table: Table, salt: bytes) -> Vault:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpsql.catalog.catalog import Column, Table
-from dpsql.catalog.domain import Bins, IntegerRange, Periods
+from dpsql.catalog.domain import Bins, BoundedBins, IntegerRange, Periods
 from dpsql.errors import decimal_text
 
 
@@ -26,6 +26,7 @@ def describe_values(column: Column) -> str:
             text = f"{lo} to {hi}"
         case Bins(edges):
             text = f"{decimal_text(edges[0])} to {decimal_text(edges[-1])} in {len(edges) - 1} bins"
+            text += ", clipped to them" if isinstance(column.domain, BoundedBins) else ""
         case Periods(start, unit, count):
             text = f"{count} {unit}s from {start}"
         case None if column.bounds is not None:

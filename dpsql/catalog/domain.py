@@ -72,6 +72,14 @@ class Bins:
 
 
 @dataclass(frozen=True, slots=True)
+class BoundedBins(Bins):
+    """Bins of a number that has bounds: what lies beyond an end counts as that end.
+
+    Its sums are those of the clipped values, as for a measure; its bins are its cells.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class Periods:
     """Consecutive calendar periods from ``start``, which is the first day of a period.
 

@@ -23,7 +23,8 @@ from dpsql.privacy.amounts import parse_delta, parse_epsilon
 
 TYPES = ("integer", "number", "text", "date", "boolean")
 COLUMN_KEYS = (
-    *("type", "domain", "domain_file", "bins", "bounds", "bounds_are", "by", "other", "null"),
+    *("type", "domain", "domain_file", "bins", "step", "bounds", "bounds_are", "by", "other"),
+    "null",
 )
 TABLE_KEYS = ("source", "privacy_unit", "public", "budget", "row_count_hint", "complete", "column")
 BACKENDS = ("dpsql", "opendp")
@@ -272,11 +273,12 @@ def _read_column(place: Place, name: str, facts: Any) -> Column:
     if not isinstance(null, bool):
         place.fail(f"null = {null!r}", "null = true or null = false")
     if "bounds" in facts:
-        extra = [key for key in ("domain", "domain_file", "bins", "by", "other") if key in facts]
+        extra = [key for key in ("domain", "domain_file", "by", "other") if key in facts]
         if extra:
             place.fail(f"bounds and {extra[0]} exclude each other", "keep one of them")
         bounds = _read_bounds(place, kind, facts["bounds"])
-        return Column(name, kind, None, bounds, null, loose=_read_loose(place, facts))
+        if "bins" not in facts and "step" not in facts:
+            return Column(name, kind, None, bounds, null, loose=_read_loose(place, facts))
     domain = read_domain(place, kind, facts)
     other = read_other(place, kind, domain, facts.get("other", False))
     column = Column(name, kind, domain, None, null, other, _read_loose(place, facts))

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from dpsql.catalog.domain import (
     PERIODS,
     Bins,
+    BoundedBins,
     Domain,
     IntegerRange,
     Periods,
@@ -94,10 +95,17 @@ def read_domain(place: Place, kind: str, facts: Mapping[str, Any]) -> Domain | N
         place.fail("domain and domain_file exclude each other", "keep one of them")
     if "by" in facts and kind != "date":
         place.fail("`by` belongs to date columns", 'bins = 100, or type = "date"')
-    if "bins" in facts and kind not in ("integer", "number"):
-        place.fail(f"`bins` on a {kind} column", "bins belong to integer and number columns")
-    if "bins" in facts:
-        return _read_bins(place, kind, facts)
+    for key in ("bins", "step"):
+        if key in facts and kind not in ("integer", "number"):
+            place.fail(f"`{key}` on a {kind} column", f"{key} belong to integer and number columns")
+    if "bins" in facts and "step" in facts:
+        place.fail("bins and step exclude each other", "keep one of them")
+    if "bins" in facts or "step" in facts:
+        bounded = "bounds" in facts
+        span = facts.get("bounds" if bounded else "domain")
+        given = facts["bins"] if "bins" in facts else _count_steps(place, span, facts["step"])
+        bins = _read_bins(place, kind, given, span)
+        return BoundedBins(bins.edges) if bounded else bins
     if "domain_file" in facts:
         if kind != "text":
             place.fail("domain_file on a column that is not text", "domain_file is for text")
@@ -127,22 +135,30 @@ def read_domain(place: Place, kind: str, facts: Mapping[str, Any]) -> Domain | N
             )
 
 
-def _read_bins(place: Place, kind: str, facts: Mapping[str, Any]) -> Bins:
-    bins = facts["bins"]
+def _count_steps(place: Place, span: Any, given: Any) -> int:
+    """How many bins of one width there are."""
+    lo, hi = read_pair(place, "domain", span)
+    step = read_number(place, "step", given)
+    if step <= 0 or (hi - lo) % step:
+        place.fail(f"step = {show(given)}", f"a width that divides {hi - lo} into whole bins")
+    return int((hi - lo) / step)
+
+
+def _read_bins(place: Place, kind: str, bins: Any, span: Any) -> Bins:
     if isinstance(bins, list):
         edges = tuple(read_number(place, "bins", value) for value in bins)
         if len(edges) < 2 or any(float(a) >= float(b) for a, b in pairwise(edges)):
             place.fail("bin edges are not increasing", "bins = [0, 10, 50, 100]")
         if kind == "integer" and any(edge.denominator != 1 for edge in edges):
             place.fail("bin edges of an integer column are not integers", "bins = [0, 10, 50, 100]")
-        if "domain" in facts:
-            lo, hi = read_pair(place, "domain", facts["domain"])
+        if span is not None:
+            lo, hi = read_pair(place, "domain", span)
             if (lo, hi) != (edges[0], edges[-1]):
                 place.fail("bins do not span the domain", "leave the domain out")
         return Bins(edges)
     if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MAX_BINS:
         place.fail(f"bins = {show(bins)}", f"a number from 1 to {MAX_BINS}, or increasing edges")
-    lo, hi = read_pair(place, "domain", facts.get("domain"))
+    lo, hi = read_pair(place, "domain", span)
     if lo >= hi:
         place.fail(f"domain = [{lo}, {hi}]", "domain = [lowest, highest]")
     edges = tuple(lo + (hi - lo) * j / bins for j in range(bins + 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from dpsql.catalog.catalog import Column, Table
+from dpsql.catalog.domain import BoundedBins
 from dpsql.errors import printable
 
 MOST_NAMED = 4
@@ -16,10 +17,10 @@ TEXTS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 def leaves_out(table: Table, column: Column) -> bool:
     """Whether some value of a column puts its row outside the declared view.
 
-    A column with cells takes every row if it has one for all other values and one for NULL, a
-    measure if it has NULL and its source holds nothing but numbers.
+    A column with cells takes every row if it has one for all other values and one for NULL, one
+    with bounds if it has NULL and its source holds nothing but numbers.
     """
-    if column.bounds is not None:
+    if column.bounds is not None or isinstance(column.domain, BoundedBins):
         is_numbers = table.engine is None and not table.source.lower().endswith(TEXTS)
         return not column.null or not is_numbers
     return column.domain is not None and (column.other is None or not column.null)
@@ -62,6 +63,7 @@ severity are left out
 
 def _of_columns(found: Sequence[Column]) -> str:
     listed = [each for each in found if each.domain is not None and each.other is None]
+    listed = [each for each in listed if not isinstance(each.domain, BoundedBins)]
     undeclared = [printable(each.name) for each in listed]
     missing = [printable(each.name) for each in found if each not in listed]
     rows = [f"with undeclared {_names(undeclared)}"] if undeclared else []

@@ -146,7 +146,8 @@ class Nodes:
 
     Degree 1 has two nodes per interval, with weights 1-w and w; degree 2 has three, with weights
     (1-w)^2, 2w(1-w) and w^2; w in [0, 1] is the place of the value in its interval. There is one
-    interval for a measure with bounds or a range of integers, and one per bin of a binned column.
+    interval for a measure with bounds or a range of integers; of a binned column one per bin, or
+    one from each of the bins ``starts`` to the next, where no answer tells the bins between apart.
     Nodes come interval by interval, then the cells of ``others``: one entry for the ``other`` cell
     and one for NULL, where they are declared, gives the place of its cell after the nodes; -1
     leaves such rows out.
@@ -165,6 +166,7 @@ class Nodes:
     others: tuple[int, ...] = ()
     low: Fraction | None = None
     high: Fraction | None = None
+    starts: tuple[int, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -192,7 +194,7 @@ class Nodes:
         clipped = [None if each is None else str(each) for each in (self.low, self.high)]
         return (
             *("nodes", self.column, self.degree, self.intervals, self.grid),
-            *(self.others, *clipped),
+            *(self.others, *clipped, *((self.starts,) if self.starts else ())),
         )
 
     def arrays(self) -> tuple[Integers, ...]:
@@ -318,9 +320,10 @@ def decode_resolution(stored: Sequence[Any], arrays: Mapping[str, Integers]) -> 
         return _decode_cells(facts, names, arrays)
     if kind == "unions":
         return Unions(_decode_cells(facts, names[:-1], arrays), arrays[names[-1]].astype(np.bool_))
-    column, degree, intervals, grid, others, low, high = facts
-    clipped = (None if each is None else Fraction(each) for each in (low, high))
-    return Nodes(column, degree, intervals, grid, tuple(others), *clipped)
+    column, degree, intervals, grid, others, low, high, *starts = facts
+    least, most = (None if each is None else Fraction(each) for each in (low, high))
+    merged = tuple(starts[0]) if starts else ()
+    return Nodes(column, degree, intervals, grid, tuple(others), least, most, merged)
 
 
 def _decode_cells(

@@ -74,15 +74,17 @@ def coarsen(workload: Workload, keep: Collection[str] = ()) -> Coarsening:
     return Coarsening(Workload(domain, products, pinned=pinned), classes)
 
 
-def _distinct(factor: Operator) -> bool:
+def is_distinct(factor: Operator) -> bool:
     """Say whether all columns are known to differ without forming them."""
     if isinstance(factor, Columns):
-        return _distinct(factor.op) and len(set(factor.index.tolist())) == factor.n
+        return is_distinct(factor.op) and len(set(factor.index.tolist())) == factor.n
     return isinstance(factor, DISTINCT)
 
 
-def _codes(factor: Groups | Ranges) -> NDArray[Any]:
+def tell_apart(factor: Operator) -> NDArray[Any]:
     """Return few rows that tell apart the columns of an operator, zero where a column is zero."""
+    if not isinstance(factor, Groups | Ranges):
+        return np.asarray(factor.dense())
     if isinstance(factor, Groups):
         entries = factor.entries()
         rows = np.where(entries != 0, factor.labels + 1, 0)
@@ -96,11 +98,9 @@ def _label(factors: tuple[Operator, ...], size: int, may_drop: bool) -> NDArray[
     """Return the class of every cell, numbered by first occurrence, -1 where dropped."""
     if not factors:
         return np.zeros(size, dtype=np.int64)
-    if any(_distinct(factor) for factor in factors):
+    if any(is_distinct(factor) for factor in factors):
         return np.arange(size, dtype=np.int64)
-    written = [factor.dense() for factor in factors if not isinstance(factor, (Groups, Ranges))]
-    written += [_codes(factor) for factor in factors if isinstance(factor, (Groups, Ranges))]
-    columns = np.concatenate(written).T
+    columns = np.concatenate([tell_apart(factor) for factor in factors]).T
     axis = None if columns.shape[1] == 1 else 0
     _, first, inverse = np.unique(columns, axis=axis, return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))

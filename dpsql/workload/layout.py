@@ -19,7 +19,7 @@ from dpsql.algebra.operator import Operator
 from dpsql.catalog import Table
 from dpsql.workload.cells import Cells, Nodes, Resolution, cells_of
 from dpsql.workload.coarsen import coarsen
-from dpsql.workload.nodes import find_nodes, node_name, node_rows, whole
+from dpsql.workload.nodes import find_nodes, node_key, node_rows, summed_name, whole
 from dpsql.workload.term import Term, normalise
 from dpsql.workload.workload import Product, Workload
 
@@ -161,12 +161,12 @@ def _product(
     for name in table.columns:
         keys = [key for key, each in nodes.items() if each.column == name]
         factor, polynomial = term.factors.get(name), by_column.get(name)
-        if not keys:
+        if not keys or (polynomial is None and keys == [summed_name(name)]):
             if factor is not None:
                 factors[name] = factor
             continue
         for key in keys:
-            used = None if polynomial is None or node_name(polynomial) != key else polynomial
+            used = polynomial if polynomial and node_key(polynomial, nodes) == key else None
             if factor is not None or used is not None:
                 rows, part = normalise(node_rows(table.columns[name], nodes[key], factor, used))
                 factors[key] = simplify(rows)

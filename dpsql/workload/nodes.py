@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -14,7 +15,15 @@ from dpsql.algebra.operator import Floats, Operator
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins, IntegerRange
 from dpsql.workload.cells import Nodes, grid_for
+from dpsql.workload.coarsen import is_distinct, tell_apart
 from dpsql.workload.term import Polynomial, Term
+
+SHARED = 64
+"""Runs of bins up to which counts by bin share the nodes of sums.
+
+One measurement is better for both: 1.7 times at 16 bins, 2.2 times at 64. Above it counts have
+cells of their own, unless sums need as many runs: to plan 2,000 nodes took minutes.
+"""
 
 
 def find_nodes(
@@ -23,11 +32,17 @@ def find_nodes(
     """The attributes that are nodes: measures, binned columns and ranges that are summed."""
     degrees: dict[str, int] = {}
     clips: dict[str, Polynomial] = {}
-    for term in terms:
-        for polynomial in term.polynomials.values():
-            key = node_name(polynomial)
-            clips[key] = polynomial
-            degrees[key] = max(degrees.get(key, 1), _degree(polynomial))
+    runs: dict[str, tuple[int, ...]] = {}
+    names: dict[str, str] = {}
+    for polynomial in (p for term in terms for p in term.polynomials.values()):
+        domain = table.columns[polynomial.column].domain
+        if isinstance(domain, Bins) and polynomial.column not in names:
+            found, shared = _find_runs(polynomial.column, domain.size, terms)
+            key = polynomial.column if shared else summed_name(polynomial.column)
+            names[polynomial.column], runs[key] = key, found
+        key = names.get(polynomial.column, node_name(polynomial))
+        clips[key] = polynomial
+        degrees[key] = max(degrees.get(key, 1), _degree(polynomial))
     for name, column in table.columns.items():
         if isinstance(column.domain, IntegerRange):
             degree = _range_degree(column, [t.factors[name] for t in terms if name in t.factors])
@@ -39,8 +54,41 @@ def find_nodes(
     if all_together:
         together = sum(degrees.values())
     return {
-        key: _nodes(table, key, clips.get(key), degree, together) for key, degree in degrees.items()
+        key: _nodes(table, key, clips.get(key), degree, together, runs.get(key, ()))
+        for key, degree in degrees.items()
     }
+
+
+def _find_runs(name: str, bins: int, terms: Sequence[Term]) -> tuple[tuple[int, ...], bool]:
+    """Where the runs of bins begin that no sum tells apart, and whether counts share them.
+
+    Where they do, no count tells the bins of a run apart either.
+    """
+    summed = [t for t in terms if any(p.column == name for p in t.polynomials.values())]
+    counted = [t for t in terms if not any(p.column == name for p in t.polynomials.values())]
+    own, others = (_changes(name, bins, each) for each in (summed, counted))
+    both = own | others
+    shared = int(both.sum()) <= max(SHARED, int(own.sum()))
+    found = np.flatnonzero(both if shared else own)
+    return tuple(map(int, found)), shared
+
+
+def _changes(name: str, bins: int, terms: Sequence[Term]) -> NDArray[np.bool_]:
+    """Which bins some term tells from the bin before; the first one always."""
+    found = np.zeros(bins, dtype=np.bool_)
+    found[0] = True
+    distinct = {t.factors[name].key: t.factors[name] for t in terms if name in t.factors}
+    for factor in distinct.values():
+        if is_distinct(factor):
+            return np.ones(bins, dtype=np.bool_)
+        rows = tell_apart(factor)[:, :bins]
+        found[1:] |= (rows[:, 1:] != rows[:, :-1]).any(axis=0)
+    return found
+
+
+def summed_name(column: str) -> str:
+    """The name of the nodes of a binned column beside which it has cells."""
+    return f"{column} (summed)"
 
 
 def node_name(polynomial: Polynomial) -> str:
@@ -50,8 +98,14 @@ def node_name(polynomial: Polynomial) -> str:
 
 
 def _node_keys(term: Term, degrees: Mapping[str, int]) -> set[str]:
-    keys = {node_name(polynomial) for polynomial in term.polynomials.values()}
+    keys = {node_key(polynomial, degrees) for polynomial in term.polynomials.values()}
     return keys | {name for name in term.factors if name in degrees}
+
+
+def node_key(polynomial: Polynomial, nodes: Collection[str]) -> str:
+    """The attribute that a polynomial is over, of these."""
+    name = node_name(polynomial)
+    return name if name in nodes else summed_name(polynomial.column)
 
 
 def _degree(polynomial: Polynomial) -> int:
@@ -59,7 +113,12 @@ def _degree(polynomial: Polynomial) -> int:
 
 
 def _nodes(
-    table: Table, key: str, polynomial: Polynomial | None, degree: int, together: int
+    table: Table,
+    key: str,
+    polynomial: Polynomial | None,
+    degree: int,
+    together: int,
+    starts: tuple[int, ...],
 ) -> Nodes:
     name = key if polynomial is None else polynomial.column
     column = table.columns[name]
@@ -71,13 +130,18 @@ def _nodes(
     match column.domain:
         case IntegerRange(lo, hi):
             span = hi - lo
-        case Bins() as bins:
-            intervals = bins.size
+        case Bins(edges):
+            intervals = len(starts)
+            ends = [edges[start] for start in (*starts, len(edges) - 1)]
+            if column.type == "integer":
+                span = math.lcm(*(int(hi - lo) for lo, hi in itertools.pairwise(ends)))
+            starts = () if intervals == len(edges) - 1 else starts
         case _ if column.type == "integer" and column.bounds is not None:
             least, most = column.bounds if low is None or high is None else (low, high)
             if least.denominator == most.denominator == 1:
                 span = int(most - least)
-    return Nodes(name, degree, intervals, grid_for(span, degree, together), others, low, high)
+    grid = grid_for(span, degree, together)
+    return Nodes(name, degree, intervals, grid, others, low, high, starts)
 
 
 def _range_degree(column: Column, factors: Sequence[Operator]) -> int | None:
@@ -127,7 +191,10 @@ def node_rows(
     row = np.array([*values, *rest])
     if factor is None:
         return whole(row[np.newaxis])
-    masks = np.asarray(factor.dense())
+    assert column.domain is not None
+    starts = nodes.starts or range(nodes.intervals)
+    rest_of = np.arange(column.domain.size, column.size)
+    masks = np.asarray(factor.take_columns(np.array([*starts, *rest_of])).dense())
     repeated = np.repeat(masks[:, : nodes.intervals], nodes.degree + 1, axis=1)
     return whole(np.hstack([repeated, masks[:, nodes.intervals :]]) * row)
 
@@ -135,7 +202,8 @@ def node_rows(
 def _intervals(column: Column, nodes: Nodes) -> list[tuple[float, float]]:
     if isinstance(column.domain, Bins):
         edges = [float(edge) for edge in column.domain.edges]
-        return list(itertools.pairwise(edges))
+        starts = nodes.starts or range(nodes.intervals)
+        return list(itertools.pairwise([*(edges[start] for start in starts), edges[-1]]))
     assert column.bounds is not None
     low, high = column.bounds
     return [

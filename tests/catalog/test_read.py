@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dpsql.catalog import Catalog, Column
-from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
+from dpsql.catalog.domain import Bins, BoundedBins, IntegerRange, Periods, Values
 from dpsql.errors import CatalogError
 
 GOOD = 'a = { type = "integer", domain = [0, 9] }'
@@ -107,7 +107,14 @@ COLUMNS: list[tuple[str, str]] = [
     ('type = "number", bounds = [0, 9007199254740993]', "too large"),
     ('type = "number", bounds = [0, 1e9999999]', "not usable"),
     ('type = "number", bounds = [1e-99999999, 1]', "not usable"),
-    ('type = "number", bounds = [0, 1], bins = 3', "exclude each other"),
+    ('type = "number", bounds = [0, 1], bins = 3, by = "day"', "exclude each other"),
+    ('type = "number", bounds = [0, 1], bins = [0, 2]', "span"),
+    ('type = "number", bounds = [0, 1], bins = 3, step = 1', "exclude each other"),
+    ('type = "number", bounds = [0, 1], step = 0.3', "step = 0.3"),
+    ('type = "number", domain = [0, 1], step = 0', "step = 0"),
+    ('type = "number", domain = [0, 1], step = -1', "step = -1"),
+    ('type = "number", domain = [0, 1], step = "1"', "'1'"),
+    ('type = "text", domain = ["a"], step = 1', "`step` on a text column"),
     ('type = "number", bounds = [0, 1], domain = [0, 1]', "exclude each other"),
     ('type = "number", bounds = [0, 1], other = true', "exclude each other"),
     ('type = "text", bounds = [0, 1]', "bounds on a text column"),
@@ -294,6 +301,12 @@ ACCEPTED: list[tuple[str, object, tuple[Any, ...]]] = [
         (-1.5, 0.0, None),
     ),
     ('type = "number", bins = [0, 1, 3], domain = [0, 3]', None, (0, 1)),
+    (
+        'type = "number", bounds = [0, 1], step = 0.5',
+        BoundedBins((Fraction(0), Fraction(1, 2), Fraction(1))),
+        (0.0, 0.5),
+    ),
+    ('type = "integer", bounds = [0, 9], bins = [0, 5, 9], null = true', None, (0, 5, None)),
     ('type = "text", domain = ["b", "a", ""]', Values(("b", "a", "")), ("b", "a", "")),
     ('type = "text", domain = ["A", "a"], other = true', None, ("A", "a", "other")),
     ('type = "text", domain = ["A"], other = "", null = true', None, ("A", "", None)),

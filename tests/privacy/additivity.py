@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpsql.catalog.catalog import Column, Table, Unit
-from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
+from dpsql.catalog.domain import Bins, BoundedBins, IntegerRange, Periods, Values
 from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.duckdb import FileTable, fetch_rows
@@ -65,6 +65,7 @@ LINES: list[Any] = [
 NUMBERS = {
     "bins": Column("c", "number", Bins((Fraction(-1), Fraction(0), Fraction(5, 2), Fraction(10)))),
     "bins null": Column("c", "number", Bins((Fraction(0), Fraction(10**19))), null=True),
+    "bins bounded": Column("c", "number", BoundedBins((Fraction(-1), Fraction(2), Fraction(10)))),
     "bins wide": Column("c", "number", Bins((Fraction(0), Fraction(10) ** 300))),
     "range": Column("c", "integer", IntegerRange(-2, 3)),
     "range other null": Column("c", "integer", IntegerRange(0, 10), None, True, 99),
@@ -353,6 +354,7 @@ def _resolutions(key: str, column: Column) -> Iterator[AnyResolution]:
         yield cells_of(key, np.arange(column.size))
     if isinstance(column.domain, Bins):
         yield Nodes(key, 2, column.domain.size, 16, others)
+        yield Nodes(key, 1, 1, 1000, others, starts=(0,))
     if column.bounds is not None:
         yield Nodes(key, 1, 1, 1000, others)
 

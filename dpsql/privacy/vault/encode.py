@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog.catalog import Column
-from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
+from dpsql.catalog.domain import Bins, BoundedBins, IntegerRange, Periods, Values
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags, Floats, Values64
 
 OUTSIDE = np.inf
@@ -69,7 +69,10 @@ def _cells(column: Column, values: Values64) -> Counts:
     """Return the cell of every row, or -1; what is missing or unknown may have any."""
     match column.domain:
         case Bins(edges):
-            return find_bins(np.asarray(values.numbers, np.float64), tuple(map(float, edges)))
+            found = np.asarray(values.numbers, np.float64)
+            if isinstance(column.domain, BoundedBins):
+                found = np.fmin(np.fmax(found, float(edges[0])), float(edges[-1]))
+            return find_bins(found, tuple(map(float, edges)))
         case IntegerRange(lo, hi):
             numbers, is_whole = _whole(values.numbers)
             return np.where(is_whole & (numbers >= lo) & (numbers <= hi), numbers - lo, -1)

@@ -350,5 +350,6 @@ def _axis(rows: Rows, table: Table, resolution: AnyResolution) -> Axis:
     if column.domain is None:
         return axis_of_measure(rows.numbers[key], resolution, column)
     if isinstance(column.domain, Bins):
-        return axis_of_bins(rows.codes[key], rows.places[key], resolution)
+        edges = tuple(map(float, column.domain.edges))
+        return axis_of_bins(rows.codes[key], rows.places[key], resolution, edges)
     return axis_of_range(rows.codes[key], resolution, column.domain.size)

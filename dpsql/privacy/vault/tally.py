@@ -200,16 +200,25 @@ def fits(nodes: Nodes, column: Column) -> bool:
     declared = column.null + (column.other is not None)
     if nodes.degree not in (1, 2) or nodes.grid < 1 or len(nodes.others) != declared:
         return False
+    if nodes.starts and not isinstance(column.domain, Bins):
+        return False
     match column.domain:
         case IntegerRange():
             return nodes.intervals == 1 and nodes.low is nodes.high is None
         case Bins() as bins:
-            return nodes.intervals == bins.size and nodes.low is nodes.high is None
+            return _fits_bins(nodes, bins.size) and nodes.low is nodes.high is None
         case None if column.bounds is not None:
             low, high = clip_bounds(nodes, column)
             least, most = map(float, column.bounds)
             return nodes.intervals == 1 and least <= low < high <= most
     return False
+
+
+def _fits_bins(nodes: Nodes, bins: int) -> bool:
+    """Say whether there is one interval per bin, or for each run of bins from the first on."""
+    starts = nodes.starts or tuple(range(bins))
+    increase = all(one < two for one, two in itertools.pairwise((*starts, bins)))
+    return nodes.intervals == len(starts) and starts[0] == 0 and increase
 
 
 def fits_steps(steps: Steps, column: Column) -> bool:
@@ -275,13 +284,32 @@ def axis_of_range(code: Codes, nodes: Nodes, size: int) -> Axis:
     return _axis(nodes, lambda rows: kinds[code[rows]], lambda rows: steps[code[rows]])
 
 
-def axis_of_bins(code: Codes, places: Codes, nodes: Nodes) -> Axis:
+def axis_of_bins(code: Codes, places: Codes, nodes: Nodes, edges: Sequence[float]) -> Axis:
     """Return the axis of nodes of a binned column, from its bins and the places in them."""
 
     def steps(rows: Chunk) -> Counts:
         return (2 * places[rows].astype(np.int64) * nodes.grid + PLACES) // (2 * PLACES)
 
+    if nodes.starts:
+        return _axis_of_runs(code, places, nodes, np.array(edges))
     return _axis(nodes, lambda rows: code[rows], steps)
+
+
+def _axis_of_runs(code: Codes, places: Codes, nodes: Nodes, edges: Floats) -> Axis:
+    """Return the axis of nodes of runs of bins, from the bins and the places in them."""
+    bins = len(edges) - 1
+    starts = np.array([*nodes.starts, bins])
+    run = np.searchsorted(starts, np.arange(bins), side="right") - 1
+    others = nodes.intervals + np.arange(len(nodes.others) + 1)
+    interval = np.concatenate([run, others]).astype(np.int64)
+    lower, widths = edges[starts[:-1]], np.diff(edges[starts])
+
+    def steps(rows: Chunk) -> Counts:
+        cell = np.minimum(code[rows], bins - 1)
+        value = edges[cell] + places[rows] * (np.diff(edges)[cell] / PLACES)
+        return to_grid(value - lower[run[cell]], widths[run[cell]], nodes.grid)
+
+    return _axis(nodes, lambda rows: interval[code[rows]], steps)
 
 
 def axis_of_measure(numbers: Floats, nodes: Nodes, column: Column) -> Axis:
@@ -321,7 +349,7 @@ def axis_of_steps(numbers: Floats, steps: Steps) -> Axis:
 
 
 def _axis(
-    nodes: Nodes, interval: Callable[[Chunk], Codes], steps: Callable[[Chunk], Counts]
+    nodes: Nodes, interval: Callable[[Chunk], Codes | Counts], steps: Callable[[Chunk], Counts]
 ) -> Axis:
     """Return the axis of nodes; intervals beyond the last are the other cells, then "outside".
 

@@ -197,8 +197,8 @@ def _count(part: str, *words: str) -> Kind:
 
 
 FAMILIES = (
-    *("auto", "identity", "workload", "kron", "union", "marginals", "residual", "joint"),
-    *("symmetric", "hdmm"),
+    *("auto", "identity", "workload", "tree", "kron", "union", "marginals", "residual"),
+    *("joint", "symmetric", "hdmm"),
 )
 """Families of strategies of the matrix mechanism."""
 

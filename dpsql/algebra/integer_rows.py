@@ -1,7 +1,7 @@
 """Integer rows that can be measured: a Kronecker product, or rows on orbits of cells.
 
-There are these two and no others: they are plain integers, from which the membrane computes what
-is measured and what it costs.
+There are these two and no others, and a factor of a product is a matrix, a hierarchy of intervals
+or the identity: plain integers, from which the membrane computes what is measured and its cost.
 """
 
 from __future__ import annotations
@@ -13,8 +13,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.operator import Integers
+from dpsql.algebra.blocks import Dense, Identity
+from dpsql.algebra.levels import Levels
+from dpsql.algebra.operator import Integers, Operator
 from dpsql.algebra.orbits import Orbits
+
+Matrix: TypeAlias = Integers | Levels | None
+"""Rows of one axis: a matrix of shape (rows, n), a hierarchy, or None for the identity."""
 
 CONSTANT = -1
 """The kind of an axis that is summed over every orbit; other kinds name the orbit resolved."""
@@ -25,16 +30,16 @@ MATRIX_LIMIT = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class KronRows:
-    """A Kronecker product: per axis a matrix (rows, n), None for the identity of n ``sizes``."""
+    """A Kronecker product: per axis rows over n ``sizes``, None for the identity."""
 
-    matrices: tuple[Integers | None, ...]
+    matrices: tuple[Matrix, ...]
     sizes: tuple[int, ...]
 
     @property
     def count(self) -> int:
         """Return the number of rows."""
         pairs = zip(self.matrices, self.sizes, strict=True)
-        return math.prod(n if rows is None else len(rows) for rows, n in pairs)
+        return math.prod(n if rows is None else rows.shape[0] for rows, n in pairs)
 
     @property
     def cells(self) -> int:
@@ -46,7 +51,7 @@ class KronRows:
         """Say whether the rows are the cells themselves."""
         return all(rows is None for rows in self.matrices)
 
-    def factors(self, names: tuple[str, ...]) -> dict[Any, Integers | None]:
+    def factors(self, names: tuple[str, ...]) -> dict[Any, Matrix]:
         """Return the name of every axis to its rows."""
         return dict(zip(names, self.matrices, strict=True))
 
@@ -97,7 +102,7 @@ class OrbitRows:
         """Return the number of cells that the rows are over."""
         return math.prod(orbits.n for orbits in self.orbits)
 
-    def factors(self, names: tuple[str, ...]) -> dict[Any, Integers | None]:
+    def factors(self, names: tuple[str, ...]) -> dict[Any, Matrix]:
         """Return all names together to the rows over their cells, the first name slowest.
 
         Raises ValueError where these are too many to write out.
@@ -155,6 +160,22 @@ class OrbitRows:
 
 
 IntegerRows: TypeAlias = KronRows | OrbitRows
+
+
+def operator_of(rows: Matrix, size: int) -> Operator:
+    """Return rows over so many cells as an operator."""
+    if rows is None:
+        return Identity(size)
+    return rows if isinstance(rows, Levels) else Dense(rows)
+
+
+def largest_entry(rows: Integers | Levels) -> int:
+    """Return the largest magnitude of an entry.
+
+    >>> largest_entry(np.array([[2, -3]])), largest_entry(Levels(2, (1, 2), (7, 5)))
+    (3, 7)
+    """
+    return max(rows.weights) if isinstance(rows, Levels) else int(np.abs(rows).max(initial=0))
 
 
 def squared_columns(rows: Integers) -> NDArray[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.blocks import Dense, Identity
+from dpsql.algebra.integer_rows import operator_of
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.learn.handle import Measured
@@ -118,7 +118,7 @@ def read_measurements(part: Part, values: Sequence[NDArray[Any]]) -> list[Measur
     for block, value, unit, variance in numbers:
         factors: dict[str, Operator] = {}
         for name, rows in block.factors.items():
-            factors[name] = Identity(strategy.domain[name]) if rows is None else Dense(rows)
+            factors[name] = operator_of(rows, strategy.domain[name])
         rows_per_cell = np.asarray(value).astype(np.float64) / unit
         measured = Measured((Product(factors),), rows_per_cell, math.sqrt(variance), strategy.noise)
         found.append(measured)

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpsql.algebra.blocks import Dense, Identity
+from dpsql.algebra.blocks import Dense
+from dpsql.algebra.integer_rows import operator_of
 from dpsql.algebra.operator import Integers, Operator
 from dpsql.learn.handle import Candidate, Handle, Measured
 from dpsql.search.select import select
@@ -57,7 +58,7 @@ def _candidate(strategy: Strategy, index: int, weight: int) -> Product:
     block = strategy.blocks[index]
     factors: dict[str, Operator] = {}
     for name, rows in block.factors.items():
-        factors[name] = Identity(strategy.domain[name]) if rows is None else Dense(rows)
+        factors[name] = operator_of(rows, strategy.domain[name])
     if weight > 1:
         name = block.attributes[0] if block.attributes else next(iter(strategy.domain))
         known = factors.get(name)

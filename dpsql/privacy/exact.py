@@ -17,13 +17,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.integer_rows import IntegerRows, KronRows, OrbitPart, OrbitRows
-from dpsql.algebra.kron import kron_apply
+from dpsql.algebra.integer_rows import (
+    IntegerRows,
+    KronRows,
+    Matrix,
+    OrbitPart,
+    OrbitRows,
+    largest_entry,
+)
+from dpsql.algebra.kron import Factor, kron_apply
+from dpsql.algebra.levels import Levels
 from dpsql.algebra.orbits import Orbits
 from dpsql.errors import InternalError
 
 Values = NDArray[Any]
-Matrices = tuple[NDArray[np.int64] | None, ...]
+Matrices = tuple[Matrix, ...]
 EXACT_FLOAT = 2**53
 """Whole numbers below this are exact as doubles, in any order of addition."""
 WRAPS = 2**62
@@ -41,12 +49,15 @@ PIECE = 1 << 20
 def checked(rows: object) -> IntegerRows:
     """Return rows if they are one of the two descriptions known here, over plain int64 arrays.
 
+    A factor of a product may be a hierarchy of intervals, which is read again from its numbers.
+
     Raises: InternalError (E_INTERNAL). Guarantee: a class derived from one of them is refused as
     well, so that no strategy multiplies counts by a method of its own.
     """
     arrays: list[tuple[object, int | None]] = [(None, None)]
     if type(rows) is KronRows:
-        arrays = [(m, n) for m, n in zip(rows.matrices, rows.sizes, strict=True) if m is not None]
+        pairs = zip(rows.matrices, rows.sizes, strict=True)
+        arrays = [(m, n) for m, n in pairs if m is not None and not _is_hierarchy(m, n)]
     elif type(rows) is OrbitRows and all(type(each) is Orbits for each in rows.orbits):
         arrays = [(each.labels, None) for each in rows.orbits]
         arrays += [(p.rows if type(p) is OrbitPart else None, None) for p in rows.parts]
@@ -54,6 +65,16 @@ def checked(rows: object) -> IntegerRows:
         raise InternalError("E_INTERNAL", "rows of an unknown kind; nothing was measured")
     assert isinstance(rows, KronRows | OrbitRows)
     return rows
+
+
+def _is_hierarchy(rows: object, columns: int) -> bool:
+    """Whether rows are a hierarchy of so many cells, of numbers that it may have."""
+    if type(rows) is not Levels or rows.size != columns:
+        return False
+    try:
+        return Levels(rows.size, rows.counts, rows.weights).key == rows.key
+    except (ValueError, TypeError):
+        return False
 
 
 def _is_plain(array: object, columns: int | None) -> bool:
@@ -118,7 +139,7 @@ def wrapped(drawn: Values) -> NDArray[np.int64]:
     return np.array([(int(z) + 2**63) % 2**64 - 2**63 for z in drawn], dtype=np.int64)
 
 
-def reach(matrices: Iterable[NDArray[np.int64] | None]) -> int:
+def reach(matrices: Iterable[Matrix]) -> int:
     """The largest sum of the magnitudes of a row of a Kronecker product; at least 1.
 
     Each matrix has shape (rows, cells) of its attribute; None is the identity.
@@ -130,12 +151,14 @@ def largest(rows: IntegerRows) -> int:
     """The largest magnitude of an entry, or more."""
     match rows:
         case KronRows(matrices):
-            return math.prod(int(np.abs(m).max(initial=0)) for m in matrices if m is not None)
+            return math.prod(largest_entry(m) for m in matrices if m is not None)
         case OrbitRows():
             return math.isqrt(rows.sensitivity()) + 1
 
 
-def _row_norm(rows: NDArray[np.int64]) -> int:
+def _row_norm(rows: NDArray[np.int64] | Levels) -> int:
+    if isinstance(rows, Levels):
+        return max(rows.weights) * rows.size
     magnitude = max(abs(int(rows.max(initial=0))), abs(int(rows.min(initial=0))))
     exact: Values = rows if magnitude * max(1, rows.shape[1]) < WRAPS else rows.astype(object)
     return int(np.abs(exact).sum(axis=1).max(initial=0))
@@ -145,9 +168,11 @@ def _apply(matrices: Matrices, counts: NDArray[np.int64], most: int, kind: type)
     if all(rows is None for rows in matrices):
         return counts.astype(np.int64).ravel()
     width = (EXACT_FLOAT // reach(matrices)).bit_length() - 1
-    if width < LEAST_LIMB:
+    if width < LEAST_LIMB or any(isinstance(rows, Levels) for rows in matrices):
         return _multiply_integers(matrices, np.clip(counts, -most, most), kind)
-    factors = [None if rows is None else rows.astype(np.float64) for rows in matrices]
+    factors = [
+        rows.astype(np.float64) if isinstance(rows, np.ndarray) else None for rows in matrices
+    ]
     if most < 1 << width:
         floats = [counts.astype(np.float64)]
         del counts  # and the list gives its only reference away: at most two tensors are alive
@@ -186,8 +211,8 @@ def _summed(parts: Iterable[tuple[int, Values]], kind: type = object) -> Values:
 
 
 def _multiply_integers(matrices: Matrices, counts: NDArray[np.int64], kind: type) -> Values:
-    factors: list[Values | None] = [
-        None if rows is None else rows.astype(kind) for rows in matrices
+    factors: list[Factor] = [
+        rows.astype(kind) if isinstance(rows, np.ndarray) else rows for rows in matrices
     ]
     return np.asarray(kron_apply(factors, counts.astype(kind))).ravel()
 

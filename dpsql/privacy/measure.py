@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.integer_rows import IntegerRows, KronRows, OrbitRows
+from dpsql.algebra.integer_rows import IntegerRows, KronRows, Matrix, OrbitRows
+from dpsql.algebra.levels import Levels
 from dpsql.algebra.worst import worst_cell
 from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import Table
@@ -260,7 +261,7 @@ def _joint_cost(part: Part) -> Fraction:
     return Fraction(int(worst_cell(tables, start)[0]), common)
 
 
-def _factors(block: Block) -> dict[str, NDArray[np.int64] | None]:
+def _factors(block: Block) -> dict[str, Matrix]:
     """Attribute to integer rows of a block that is a Kronecker product. Raises: InternalError."""
     rows = checked(block.integer_rows)
     if not isinstance(rows, KronRows):
@@ -322,13 +323,17 @@ def _row_sum(resolution: Resolution) -> int:
     return int(resolution.grid**resolution.degree)
 
 
-def _column_norms(rows: NDArray[np.int64], noise: str) -> Values:
+def _column_norms(rows: NDArray[np.int64] | Levels, noise: str) -> Values:
     """The L1 (Laplace) or squared L2 (Gaussian) norm of every column, as Python integers."""
+    if isinstance(rows, Levels):
+        return np.full(rows.size, _column_norm(rows, noise), dtype=object)
     return np.asarray(law(noise).powers(rows.astype(object)).sum(axis=0))
 
 
-def _column_norm(rows: NDArray[np.int64], noise: str) -> int:
+def _column_norm(rows: NDArray[np.int64] | Levels, noise: str) -> int:
     """The largest L1 (Laplace) or squared L2 (Gaussian) norm of a column, as a Python int."""
+    if isinstance(rows, Levels):
+        return int(law(noise).powers(np.array(rows.weights, dtype=object)).sum())
     magnitude = max(abs(int(rows.max(initial=0))), abs(int(rows.min(initial=0))))
     exact: NDArray[Any] = rows if magnitude**2 * len(rows) < 2**62 else rows.astype(object)
     return int(law(noise).powers(exact).sum(axis=0).max())

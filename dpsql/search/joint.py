@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.levels import Levels
 from dpsql.algebra.operator import Floats
 from dpsql.search import opt0 as p_identity
 from dpsql.search.family import Family
@@ -44,7 +45,7 @@ class Objective:
         self.problem = problem
         self.family = family
         self.t, self.r = problem.identity_tables()
-        self.totals = 1 / np.array(problem.sizes, dtype=np.float64)
+        self.totals = problem.totals()
         self.alike = [tuple(op.key for op in factors.operators) for factors in problem.factors]
 
     def tables(self, thetas: Sequence[Floats | None]) -> tuple[Floats, Floats]:
@@ -290,8 +291,9 @@ def random_thetas(
 
 def realise(problem: Problem, family: Family, union: Union, method: str) -> ProductStrategy:
     """Return the integer strategy of a union."""
-    factors: dict[str, NDArray[np.float64] | None] = {}
-    for name, theta in zip(problem.names, union.thetas, strict=True):
+    factors: dict[str, NDArray[np.float64] | Levels | None] = {}
+    for name, asked, theta in zip(problem.names, problem.factors, union.thetas, strict=True):
+        factors[name] = asked.base.rows
         if theta is not None and theta.any():
             factors[name] = p_identity.matrix(theta[theta.any(axis=1)])
     w = _supporting(problem, family, union)

@@ -100,6 +100,9 @@ def cycle(problem: Problem, thetas: tuple[Floats | None, ...]) -> tuple[Floats |
 def _trace_table(problem: Problem, i: int, theta: Floats | None) -> Floats:
     """Return tr(G K) per factor, and 1'K1 for Total."""
     factors = problem.factors[i]
+    if theta is None and factors.base.total is not None:
+        t, r = factors.identity_tables()
+        return r + t / factors.base.total
     if theta is None:
         return np.append(factors.frobenius, float(factors.n))
     K = p_identity.inverse_gram(theta)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Dense, Identity, IdentityTotal
 from dpsql.algebra.groups import Groups
+from dpsql.algebra.levels import Levels
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Workload
@@ -24,6 +25,18 @@ PLANNED = 1 << 13
 
 TRIVIAL = (Identity, IdentityTotal)
 """Factors for which the identity is the matrix of choice within a union of marginals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What is measured of an attribute of which no matrix is planned: cells, or a hierarchy.
+
+    ``tables`` are (t, r) of the hierarchy at unit sensitivity, ``total`` is its 1/tau.
+    """
+
+    rows: Levels | None = None
+    tables: tuple[Floats, Floats] | None = None
+    total: float | None = None
 
 
 class FactorSet:
@@ -39,6 +52,7 @@ class FactorSet:
         self.n = operators[0].n
         self.frobenius = np.array([op.frobenius2() for op in operators])
         self.sums2 = np.array([float(np.square(op.row_sums() * 1.0).sum()) for op in operators])
+        self.base: Base = Base()
 
     @property
     def large(self) -> bool:
@@ -48,7 +62,7 @@ class FactorSet:
     @property
     def trivial(self) -> bool:
         """Say whether only cells and totals are asked, or nothing else can be planned."""
-        return self.large or all(isinstance(op, TRIVIAL) or _is_alone(op) for op in self.operators)
+        return self.large or self.asks_cells
 
     @cached_property
     def weight(self) -> float:
@@ -74,8 +88,18 @@ class FactorSet:
     def _grams(self) -> list[tuple[int, Floats]]:
         return [(f, op.gram()) for f, op in enumerate(self.operators) if not self._few[f]]
 
+    @property
+    def asks_cells(self) -> bool:
+        """Say whether only cells and totals are asked."""
+        return all(isinstance(op, TRIVIAL) or _is_alone(op) for op in self.operators)
+
     def identity_tables(self) -> tuple[Floats, Floats]:
-        """Return (t, r) for K = I: the parts answered by the total and by what sums to zero."""
+        """Return (t, r) for K = I: the parts answered by the total and by what sums to zero.
+
+        Where a hierarchy stands for the identity they are those of the hierarchy.
+        """
+        if self.base.tables is not None:
+            return self.base.tables
         t = self.sums2 / self.n**2
         r = np.maximum(self.frobenius - self.sums2 / self.n, 0)
         r[r < 1e-13 * self.frobenius] = 0
@@ -271,6 +295,11 @@ class Problem:
         """Return (t, r) of every attribute for K = I."""
         pairs = [factors.identity_tables() for factors in self.factors]
         return [t for t, _ in pairs], [r for _, r in pairs]
+
+    def totals(self) -> Floats:
+        """Return 1/tau of every attribute for K = I."""
+        pairs = zip(self.factors, self.sizes, strict=True)
+        return np.array([1 / n if f.base.total is None else f.base.total for f, n in pairs])
 
     def axes(self, mask: int) -> list[int]:
         """Return the positions of the attributes of a mask, in domain order."""

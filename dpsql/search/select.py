@@ -9,6 +9,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpsql.algebra.integer_rows import Matrix
+from dpsql.algebra.levels import Levels
 from dpsql.algebra.operator import Integers
 from dpsql.errors import ProgrammingError
 from dpsql.search.bounds import svd_bound
@@ -37,6 +39,9 @@ LONG = 1 << 6
 
 Template = Callable[[Problem], Iterable[ProductStrategy]]
 """Yields the strategies of one family that fit a problem, none where none does."""
+
+HIERARCHICAL = ("auto", "tree", "kron", "union", "joint", "hdmm")
+"""Mechanisms that measure hierarchies of columns for which no matrix is planned."""
 
 TEMPLATES: dict[str, Template] = {}
 """Families that are cheap to plan, tried before those that search, by name and in order."""
@@ -184,6 +189,16 @@ def candidates(
             yield from ((found, 0.0) for found in find(problem))
     if mechanism in TEMPLATES:
         return
+    if mechanism in HIERARCHICAL:
+        # searches that most requests do without
+        from dpsql.search.hierarchy import hierarchy_candidates, with_hierarchies
+
+        found = with_hierarchies(problem, small=mechanism == "tree")
+        if found is not None:
+            problem = found
+            yield from ((each, 0.0) for each in hierarchy_candidates(problem, CELL_LIMIT))
+    if mechanism == "tree":
+        return
     if law(problem.noise).norm == 2:
         # searches that most requests do without
         from dpsql.search.gaussian import gaussian_candidates
@@ -239,7 +254,7 @@ def _with_pinned(
     domain, pinned = workload.domain, workload.pinned
     rest = Workload(domain, [_without(p, pinned) for p in workload.products])
     base, _ = _best_product(rest, noise, mechanism, effort)
-    full = dict(base.full)
+    full: dict[str, Matrix] = dict(base.full)
     for name in sorted(pinned):
         asked = [({name: p.factors[name]}, p.weight) for p in workload.products]
         one = Workload({name: domain[name]}, asked, pinned=[name])
@@ -250,19 +265,24 @@ def _with_pinned(
         ProductBlock(_ordered([*b.attributes, *pinned], order), b.residual, b.share)
         for b in base.blocks
     )
-    full, residual = _shortened(blocks, full, base.residual, noise)
-    return ProductStrategy(domain, full, residual, blocks, noise, base.method)
+    short, residual = _shortened(blocks, full, base.residual, noise)
+    return ProductStrategy(domain, short, residual, blocks, noise, base.method)
 
 
 def _shortened(
     blocks: tuple[ProductBlock, ...],
-    full: Mapping[str, Integers | None],
+    full: Mapping[str, Matrix],
     residual: Mapping[str, Integers | None],
     noise: Noise,
-) -> tuple[dict[str, Integers | None], dict[str, Integers | None]]:
-    """Return the rows with fewer bits where more factors now meet in one block than before."""
-    sources = (dict(full), dict(residual))
-    long = {
+) -> tuple[dict[str, Matrix], dict[str, Integers | None]]:
+    """Return the rows with fewer bits where more factors now meet in one block than before.
+
+    A hierarchy has few bits anyway.
+    """
+    written = {name: rows for name, rows in full.items() if not isinstance(rows, Levels)}
+    hierarchies = {name: rows for name, rows in full.items() if isinstance(rows, Levels)}
+    sources = (written, dict(residual))
+    long = set(hierarchies) | {
         name
         for rows_of in sources
         for name, rows in rows_of.items()
@@ -278,7 +298,7 @@ def _shortened(
                 norm = column_norm(rows, noise)
                 unit = norm if law(noise).norm == 1 else math.sqrt(norm)
                 rows_of[name] = quantise(rows / unit, bits, noise)
-    return sources
+    return {**sources[0], **hierarchies}, sources[1]
 
 
 def _without(product: Product, names: Iterable[str]) -> Product:

@@ -7,9 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.operator import Floats, Integers
+from dpsql.algebra.integer_rows import Matrix, largest_entry
+from dpsql.algebra.levels import Levels
+from dpsql.algebra.operator import Floats
 from dpsql.search.family import Family
 from dpsql.search.gaussian import FixedRows
+from dpsql.search.hierarchy import base_of
 from dpsql.search.joint import Union, descend
 from dpsql.search.laplace import room
 from dpsql.search.opt_kron import split_weights
@@ -46,8 +49,11 @@ def share_anew(
     shares = {block.attributes: float(block.share) for block in strategy.blocks}
     now = np.array([shares.get(problem.attributes(M), 0.0) for M in space.family.sets])
     full = {name: known[name] for name in problem.names}
-    if any(rows is not None and rank_of(rows) < rows.shape[1] for rows in full.values()):
+    if any(isinstance(r, np.ndarray) and rank_of(r) < r.shape[1] for r in full.values()):
         return None
+    for factors, each in zip(problem.factors, full.values(), strict=True):
+        if isinstance(each, Levels):
+            factors.base = base_of(factors.operators, each, strategy.noise)
     rows = [_unit(each) for each in full.values()]
     thetas: tuple[Floats | None, ...] = (None,) * problem.d
     if settle:
@@ -74,14 +80,17 @@ def _are_short(problem: Problem, strategy: Strategy, sets: list[int]) -> NDArray
     long = {
         name
         for name, rows in (strategy.shared_rows or {}).items()
-        if rows is not None and np.abs(rows).max() > LONG
+        if rows is not None and largest_entry(rows) > LONG
     }
     most = max(len(long & set(block.attributes)) for block in strategy.blocks)
     return np.array([len(long & set(problem.attributes(M))) <= most for M in sets])
 
 
-def _unit(rows: Integers | None) -> Floats | None:
-    return None if rows is None else np.asarray(rows / column_norm(rows, LAPLACE.name))
+def _unit(rows: Matrix) -> Floats | None:
+    """Return a matrix at unit sensitivity; cells and hierarchies are known to the problem."""
+    if rows is None or isinstance(rows, Levels):
+        return None
+    return np.asarray(rows / column_norm(rows, LAPLACE.name))
 
 
 def mix(
@@ -122,9 +131,11 @@ def _by_product(workload: Workload) -> dict[tuple[str, ...], float]:
     return out
 
 
-def _agree(one: Mapping[str, Integers | None], other: Mapping[str, Integers | None]) -> bool:
-    shared = [(rows, one[name]) for name, rows in other.items() if name in one]
-    return all(
-        np.array_equal(left, right) if left is not None and right is not None else left is right
-        for left, right in shared
-    )
+def _agree(one: Mapping[str, Matrix], other: Mapping[str, Matrix]) -> bool:
+    return all(_same(rows, one[name]) for name, rows in other.items() if name in one)
+
+
+def _same(left: Matrix, right: Matrix) -> bool:
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+        return np.array_equal(left, right)
+    return left == right if isinstance(left, Levels) else left is right

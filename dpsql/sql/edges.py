@@ -97,10 +97,11 @@ def undeclared(
     """The numbers and days, as written, that the bare column is compared with and cannot hold."""
     if isinstance(column.domain, Bins) or column.type not in ("integer", "number", "date"):
         return ()
-    known = {Fraction(v) if isinstance(v, int | float) else v for v in column.cells}
+    sides = [side for side in _compared(tree, is_public) if not side.meta.get(PUBLIC)]
+    known = set(column.cells) if sides else set()
     found: dict[str, None] = {}
-    for side in _compared(tree, is_public):
-        value = None if side.meta.get(PUBLIC) else _constant(side)
+    for side in sides:
+        value = _constant(side)
         if value is not None and value not in known:
             found[side.sql("duckdb", comments=False)] = None
     return tuple(found)

@@ -102,7 +102,7 @@ class Axis:
         if isinstance(operator, Groups):
             raw, scale = self._grouped_spread(operator)
             return means, np.where(raw > CANCELLED * scale, raw, 0.0), self._spans(operator)
-        bounds = _intervals(operator.op if isinstance(operator, Columns) else operator)
+        bounds = intervals_of(operator.op if isinstance(operator, Columns) else operator)
         if bounds is not None:
             raw, scale = self._interval_spread(*bounds, chosen)
         else:
@@ -218,7 +218,7 @@ def _row_dots(left: Operator, right: Operator) -> Floats | None:
     """Return the products of row r with row r, where none has to be written out."""
     if isinstance(right, APART) and not isinstance(left, APART):
         left, right = right, left
-    bounds = _intervals(right)
+    bounds = intervals_of(right)
     if isinstance(left, APART) and (bounds is not None or isinstance(right, APART)):
         labels, entries = _labelled(left)
         own = np.maximum(labels, 0)
@@ -231,7 +231,7 @@ def _row_dots(left: Operator, right: Operator) -> Floats | None:
             entries = np.where(inside, entries, 0.0)
         inside = labels >= 0
         return _binned(labels[inside], entries[inside], left.rows)
-    lengths = _intervals(left)
+    lengths = intervals_of(left)
     if bounds is None or lengths is None:
         return None
     shared = np.minimum(bounds[1], lengths[1]) - np.maximum(bounds[0], lengths[0])
@@ -246,7 +246,7 @@ def _are_whole(numbers: Floats) -> bool:
     return bool((np.abs(numbers - np.rint(numbers)) < WHOLE).all())
 
 
-def _intervals(operator: Operator) -> tuple[Indices, Indices] | None:
+def intervals_of(operator: Operator) -> tuple[Indices, Indices] | None:
     """Return the half-open intervals [lo, hi) whose sums the operator asks, if it does."""
     if isinstance(operator, Prefix):
         return np.zeros(operator.size, dtype=np.int64), np.arange(1, operator.size + 1)

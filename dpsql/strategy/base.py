@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.integer_rows import IntegerRows
+from dpsql.algebra.integer_rows import IntegerRows, Matrix
 from dpsql.algebra.operator import Floats, Integers, Operator
 from dpsql.errors import ProgrammingError
 from dpsql.strategy.convention import unit_variance
@@ -66,8 +66,8 @@ class Block(ABC):
         return self.cells
 
     @property
-    def factors(self) -> dict[Any, Integers | None]:
-        """Return attribute to its integer rows (rows, n), None for the identity.
+    def factors(self) -> dict[Any, Matrix]:
+        """Return attribute to its integer rows, None for the identity.
 
         A key that is a tuple of attributes gives rows over their combined cells, first slowest.
         Raises ValueError where these are too many to write out.
@@ -205,7 +205,7 @@ class Strategy(ABC):
         """Return a hex digest of everything that is measured and of the noise law."""
 
     @property
-    def shared_rows(self) -> Mapping[str, Integers | None] | None:
+    def shared_rows(self) -> Mapping[str, Matrix] | None:
         """Return the rows of every attribute where all blocks share these, else None."""
         return None
 

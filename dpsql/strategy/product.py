@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.integer_rows import Matrix
+from dpsql.algebra.levels import Levels
 from dpsql.algebra.operator import Integers
 from dpsql.strategy.base import (
     Keep,
@@ -38,8 +40,8 @@ NEGLIGIBLE = 1e-6
 class ProductStrategy(Strategy):
     """Blocks over a domain that share one integer matrix per attribute.
 
-    ``full[a]`` has shape (rows, n_a), None for the identity; ``residual[a]`` likewise, None for
-    n I - J. The shares of the blocks sum to exactly one.
+    ``full[a]`` has shape (rows, n_a), a matrix or a hierarchy, None for the identity;
+    ``residual[a]`` is a matrix, None for n I - J. The shares of the blocks sum to exactly one.
 
     Guarantee: sensitivities are exact integers of the rows that are measured, so noise scales
     from ``scales`` cost at most the amount given, in exact rational arithmetic.
@@ -49,7 +51,7 @@ class ProductStrategy(Strategy):
     has_marginals: ClassVar[bool] = True
 
     domain: Mapping[str, int]
-    full: Mapping[str, Integers | None]
+    full: Mapping[str, Matrix]
     residual: Mapping[str, Integers | None]
     blocks: tuple[ProductBlock, ...]
     noise: Noise
@@ -68,11 +70,11 @@ class ProductStrategy(Strategy):
             if list(block.attributes) != sorted(block.attributes, key=order.__getitem__):
                 raise ValueError(f"block {block.attributes} is not in domain order")
             for name in block.attributes:
+                source: Mapping[str, Matrix]
                 source = self.residual if name in block.residual else self.full
                 rows = source[name]
-                if rows is not None and (
-                    rows.dtype != np.int64 or rows.shape[1] != self.domain[name]
-                ):
+                whole = rows is None or isinstance(rows, Levels) or rows.dtype == np.int64
+                if not whole or (rows is not None and rows.shape[1] != self.domain[name]):
                     raise ValueError(f"the rows of {name!r} are not integers over its cells")
         tables = AttributeRows(self.domain, self.full, self.residual)
         blocks = tuple(replace(block, tables=tables) for block in self.blocks)
@@ -86,15 +88,16 @@ class ProductStrategy(Strategy):
         key = (name, is_residual)
         if key not in self.norms:
             rows = self.residual[name] if is_residual else self.full[name]
-            self.norms[key] = (
-                column_norm(rows, self.noise)
-                if rows is not None
-                else _identity_norm(self.domain[name], is_residual, self.noise)
-            )
+            if rows is None:
+                self.norms[key] = _identity_norm(self.domain[name], is_residual, self.noise)
+            elif isinstance(rows, Levels):
+                self.norms[key] = rows.norm(law(self.noise).norm)
+            else:
+                self.norms[key] = column_norm(rows, self.noise)
         return self.norms[key]
 
     @property
-    def shared_rows(self) -> Mapping[str, Integers | None] | None:
+    def shared_rows(self) -> Mapping[str, Matrix] | None:
         """Return the full rows of every attribute, None where residual ones are measured."""
         return None if self.residual else self.full
 
@@ -112,8 +115,8 @@ class ProductStrategy(Strategy):
     def describe(self, keep: Keep) -> dict[str, Any]:
         """Return plain facts; ``keep`` stores an array by name."""
 
-        def matrices(source: Mapping[str, Integers | None]) -> dict[str, str | None]:
-            return {name: None if rows is None else keep(rows) for name, rows in source.items()}
+        def matrices(source: Mapping[str, Matrix]) -> dict[str, Any]:
+            return {name: _written(rows, keep) for name, rows in source.items()}
 
         return {
             "full": matrices(self.full),
@@ -125,25 +128,43 @@ class ProductStrategy(Strategy):
     def decode(cls, facts: Mapping[str, Any], arrays: Mapping[str, Integers]) -> ProductStrategy:
         """Return the strategy that ``encode`` described."""
 
-        def matrices(names: Mapping[str, str | None]) -> dict[str, Integers | None]:
-            return {name: None if key is None else arrays[key] for name, key in names.items()}
-
         blocks = tuple(
             ProductBlock(tuple(attributes), frozenset(residual), Fraction(share))
             for attributes, residual, share in facts["blocks"]
         )
-        full, residual = matrices(facts["full"]), matrices(facts["residual"])
+        full = {name: _read(fact, arrays) for name, fact in facts["full"].items()}
+        residual = {
+            name: None if key is None else arrays[key] for name, key in facts["residual"].items()
+        }
         return cls(decode_domain(facts), full, residual, blocks, facts["noise"], facts["method"])
 
     def fingerprint(self) -> str:
         """Return a hex digest of everything that is measured and of the noise law."""
         text: list[object] = [list(self.domain.items()), self.noise]
-        for source in (self.full, self.residual):
+        sources: tuple[Mapping[str, Matrix], ...] = (self.full, self.residual)
+        for source in sources:
             for name in sorted(source):
                 rows = source[name]
-                text.append((name, None if rows is None else (rows.shape, array_digest(rows))))
+                if isinstance(rows, Levels):
+                    text.append((name, rows.key))
+                else:
+                    text.append((name, None if rows is None else (rows.shape, array_digest(rows))))
         text += [(b.attributes, sorted(b.residual), str(b.share)) for b in self.blocks]
         return digest_of(text)
+
+
+def _written(rows: Matrix, keep: Keep) -> Any:
+    """Return the name of an array, or a hierarchy as a list; None for the identity."""
+    if isinstance(rows, Levels):
+        return [rows.size, list(rows.counts), list(rows.weights)]
+    return None if rows is None else keep(rows)
+
+
+def _read(fact: Any, arrays: Mapping[str, Integers]) -> Matrix:
+    if isinstance(fact, list):
+        size, counts, weights = fact
+        return Levels(size, tuple(counts), tuple(weights))
+    return None if fact is None else arrays[fact]
 
 
 def _identity_norm(n: int, is_residual: bool, noise: Noise) -> int:
@@ -167,28 +188,31 @@ def shares(weights: Sequence[float], negligible: float = NEGLIGIBLE) -> list[Fra
 
 def assemble(
     domain: Mapping[str, int],
-    factors: Mapping[str, NDArray[Any] | None],
+    factors: Mapping[str, NDArray[Any] | Levels | None],
     weights: Mapping[tuple[str, ...], float],
     noise: Noise,
     method: str,
 ) -> ProductStrategy:
     """Return the quantised strategy of full blocks, one per attribute set.
 
-    ``factors[a]`` is the real-valued matrix of attribute a, None for the identity; ``weights``
-    gives each attribute set its budget share (relative), for factors of unit sensitivity.
+    ``factors[a]`` is the real-valued matrix of attribute a, None for the identity, or a hierarchy,
+    which is whole already; ``weights`` gives each attribute set its budget share (relative), for
+    factors of unit sensitivity.
     """
     sets = list(weights)
     parts = shares([weights[s] for s in sets])
     kept = [(s, part) for s, part in zip(sets, parts, strict=True) if part]
     fractional = {
-        a for a, m in factors.items() if m is not None and not np.array_equal(m, np.rint(m))
+        a
+        for a, m in factors.items()
+        if isinstance(m, Levels) or (m is not None and not np.array_equal(m, np.rint(m)))
     }
     bits = bits_for(max(len(fractional & set(s)) for s, _ in kept))
     used = {a for s, _ in kept for a in s}
-    full: dict[str, Integers | None] = {}
+    full: dict[str, Matrix] = {}
     for name in domain:
         if name in used:
             matrix = factors.get(name)
-            full[name] = None if matrix is None else quantise(matrix, bits, noise)
+            full[name] = quantise(matrix, bits, noise) if isinstance(matrix, np.ndarray) else matrix
     blocks = tuple(ProductBlock(s, frozenset(), part) for s, part in kept)
     return ProductStrategy(dict(domain), full, {}, blocks, noise, method)

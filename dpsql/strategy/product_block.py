@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpsql.algebra.integer_rows import KronRows
+from dpsql.algebra.integer_rows import KronRows, Matrix
 from dpsql.algebra.operator import Integers
 from dpsql.strategy.base import Block
 
@@ -18,15 +18,15 @@ from dpsql.strategy.base import Block
 class AttributeRows:
     """The full and the residual rows of every attribute, None for the identity.
 
-    ``full[a]`` and ``residual[a]`` have shape (rows, n_a); residual rows of the identity are
-    formed on use.
+    ``full[a]`` and ``residual[a]`` have shape (rows, n_a), full rows may be a hierarchy of
+    intervals; residual rows of the identity are formed on use.
     """
 
     domain: Mapping[str, int]
-    full: Mapping[str, Integers | None]
+    full: Mapping[str, Matrix]
     residual: Mapping[str, Integers | None]
 
-    def of(self, name: str, is_residual: bool) -> Integers | None:
+    def of(self, name: str, is_residual: bool) -> Matrix:
         """Return the rows of an attribute, full or residual ones."""
         if not is_residual:
             return self.full[name]

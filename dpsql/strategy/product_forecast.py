@@ -8,10 +8,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.levels import Levels
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.strategy.axis import Axis, full_axis, residual_axis, unmeasured_axis
 from dpsql.strategy.base import Forecast, by_single_rows, check_variances
 from dpsql.strategy.product_block import AttributeRows, ProductBlock
+from dpsql.strategy.tree_axis import TreeAxis, tree_axis
 from dpsql.workload.workload import Product
 
 CHUNK = 1 << 22
@@ -36,18 +38,21 @@ class ProductForecast(Forecast):
         self.noise = check_variances(variances, len(blocks))
         self.tables, self.blocks, self.domain = tables, blocks, tables.domain
         self.bit = {name: 1 << i for i, name in enumerate(self.domain)}
-        self._axes: dict[str, Axis] = {}
+        self._axes: dict[str, Axis | TreeAxis] = {}
         self._parts: dict[tuple[str, Hashable], tuple[Floats, Floats, bool]] = {}
 
-    def axis(self, name: str) -> Axis:
+    def axis(self, name: str) -> Axis | TreeAxis:
         """Return the constants of one attribute."""
         if name not in self._axes:
             full, residual, size = self.tables.full, self.tables.residual, self.domain[name]
             if name in full:
                 rows, mixed = full[name], name in residual
-                if mixed and residual[name] is not None:
+                if mixed and (residual[name] is not None or isinstance(rows, Levels)):
                     raise ValueError("explicit residual rows do not mix with full rows")
-                self._axes[name] = full_axis(size, rows, mixed)
+                if isinstance(rows, Levels):
+                    self._axes[name] = tree_axis(rows)
+                else:
+                    self._axes[name] = full_axis(size, rows, mixed)
                 if not self._axes[name].total and any(
                     name not in block.attributes for block in self.blocks
                 ):
@@ -112,10 +117,12 @@ class ProductForecast(Forecast):
     def supports(self, product: Product) -> bool:
         """Say whether the strategy measures enough to answer every row of a product."""
         names = self.names(product)
+        _, missing = self.inverse_precisions(names)
+        if not missing.any() and all(isinstance(self.axis(name), TreeAxis) for name in names):
+            return True
         parts = [self.parts(name, product.factors[name]) for name in names]
         if not all(answerable for _, _, answerable in parts):
             return False
-        _, missing = self.inverse_precisions(names)
         if not missing.any():
             return True
         needed = np.ones((1,) * 0, dtype=bool)
@@ -145,9 +152,16 @@ class ProductForecast(Forecast):
         names = self.names(product)
         out, _ = self.inverse_precisions(names)
         for name in names:
-            means, spread, _ = self.parts(name, product.factors[name])
-            out = out[0] * float(means @ means) + out[1] * float(spread.sum())
+            means2, spread = self._sums(name, product.factors[name])
+            out = out[0] * means2 + out[1] * spread
         return float(out)
+
+    def _sums(self, name: str, operator: Operator) -> tuple[float, float]:
+        axis = self.axis(name)
+        if isinstance(axis, TreeAxis):
+            return axis.sums(operator)
+        means, spread, _ = self.parts(name, operator)
+        return float(means @ means), float(spread.sum())
 
     def covariance(self, left: Product, right: Product) -> Floats:
         """Return the covariance of paired rows of two products.

@@ -17,6 +17,7 @@ from dpsql.strategy.axis import Axis
 from dpsql.strategy.base import Estimate, by_single_rows, distinct_rows
 from dpsql.strategy.product_block import ProductBlock
 from dpsql.strategy.product_forecast import ProductForecast
+from dpsql.strategy.tree_axis import TreeAxis
 from dpsql.workload.workload import Product
 
 GRID_LIMIT = 1 << 24
@@ -139,11 +140,11 @@ def solve(
 
 
 def _local(
-    forecast: ProductForecast, block: ProductBlock, axes: list[Axis], value: NDArray[Any]
+    forecast: ProductForecast, block: ProductBlock, axes: list[Axis | TreeAxis], value: NDArray[Any]
 ) -> Floats:
     """Return the block's own least squares; each summable axis gets its sum as slot 0."""
     lengths = [
-        forecast.domain[name] if axis.rows is None else len(axis.rows)
+        forecast.domain[name] if axis.rows is None else axis.rows.shape[0]
         for name, axis in zip(block.attributes, axes, strict=True)
     ]
     tensor: Floats = np.asarray(value).astype(np.float64).reshape(lengths)
@@ -152,8 +153,10 @@ def _local(
     return tensor
 
 
-def _solve(tensor: Floats, position: int, axis: Axis, residual: bool) -> Floats:
+def _solve(tensor: Floats, position: int, axis: Axis | TreeAxis, residual: bool) -> Floats:
     """Return the least squares along one axis, in one pass; may use up the tensor it is given."""
+    if isinstance(axis, TreeAxis):
+        return axis.solve(tensor, position)
     summable = not residual and axis.total > 0
     if axis.inverse is not None:
         sums = axis.inverse.sum(axis=0)
@@ -177,7 +180,7 @@ def _solve(tensor: Floats, position: int, axis: Axis, residual: bool) -> Floats:
 def _add_components(
     forecast: ProductForecast,
     block: ProductBlock,
-    axes: list[Axis],
+    axes: list[Axis | TreeAxis],
     tensor: Floats,
     precision: float,
     components: dict[int, Floats],

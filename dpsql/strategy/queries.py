@@ -174,7 +174,7 @@ class QueriesStrategy(Strategy):
 def block_norms(block: QueryBlock, noise: Noise) -> dict[str, NDArray[Any]]:
     """Return per attribute the L1 or squared L2 norm of every column, as Python integers."""
     out: dict[str, NDArray[Any]] = {}
-    for name, rows in block.factors.items():
+    for name, rows in zip(block.attributes, block.matrices, strict=True):
         if rows is not None:
             out[name] = law(noise).powers(rows.astype(object)).sum(axis=0)
     return out

@@ -1,0 +1,291 @@
+"""Hierarchies of intervals for attributes of very many cells: branching and weights of levels.
+
+Where the runs of a level are of equal length, the inverse Gram has the differences between levels
+as eigenspaces: the error is a sum over levels of what the workload asks there, over what is
+measured there and below. That is what is searched over; what is reported is exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from dpsql.algebra.blocks import Identity
+from dpsql.algebra.groups import Groups
+from dpsql.algebra.levels import Levels, edges_of
+from dpsql.algebra.operator import Floats, Operator
+from dpsql.algebra.ranges import AllRange, Ranges
+from dpsql.search.joint import realise
+from dpsql.search.opt0 import minimise
+from dpsql.search.opt_kron import identity_unions
+from dpsql.search.problem import Base, Problem
+from dpsql.strategy.axis import Indices
+from dpsql.strategy.noise_law import Noise, law
+from dpsql.strategy.product import ProductStrategy
+from dpsql.strategy.tree_axis import interval_bounds, some_rows, tree_axis
+
+BRANCHINGS = (2, 3, 5, 6, 7, 10, 12)
+"""Numbers of children that are tried; of two, levels without a share make four, eight and more."""
+
+SHARE = 2e-3
+"""Part of the largest share below which a level is not measured."""
+
+EASY = (Identity, AllRange)
+"""Factors whose energy needs no list of their rows."""
+
+BITS = 10
+"""Bits of the largest weight: half a unit of it costs less than a millionth of the error."""
+
+STARTS = 4
+"""Shares from which a search over them starts."""
+
+NUMBERS = 1 << 22
+"""Numbers of explicit rows that are handled at once, 32 MiB."""
+
+SAMPLE = 1 << 15
+"""Intervals of a factor that are drawn to search with, where there are more than twice as many."""
+
+STEPS, GAIN = 12, 1e-3
+"""Most changes of a branching, and the relative gain below which there is no other."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedOfAxis:
+    """The factors of one attribute with the weights of their squared errors, and of the total."""
+
+    operators: tuple[Operator, ...]
+    weights: tuple[float, ...]
+    total: float
+
+    @property
+    def size(self) -> int:
+        """Return the number of cells."""
+        return self.operators[0].n
+
+    def sampled(self) -> AskedOfAxis:
+        """Return it with few of very many intervals, each for more: one draw for all searches."""
+        operators, weights = list(self.operators), list(self.weights)
+        for i, operator in enumerate(operators):
+            bounds = None if isinstance(operator, EASY) else interval_bounds(operator)
+            if bounds is not None and len(bounds[0]) > 2 * SAMPLE:
+                drawn = np.random.default_rng(0).choice(len(bounds[0]), SAMPLE, replace=False)
+                operators[i] = Ranges(self.size, bounds[0][drawn], bounds[1][drawn])
+                weights[i] *= len(bounds[0]) / SAMPLE
+        return AskedOfAxis(tuple(operators), tuple(weights), self.total)
+
+    def energy(self, count: int) -> float:
+        """Return tr(G P), P the projection on what is constant in each of so many runs."""
+        pairs = zip(self.operators, self.weights, strict=True)
+        return sum(w * energy(op, count) for op, w in pairs) + self.total * self.size
+
+
+@lru_cache(maxsize=256)
+def energy(operator: Operator, count: int) -> float:
+    """Return the sum over runs of |Q 1_v|^2 / length, for so many runs of nearly equal length.
+
+    >>> energy(Identity(6), 3), energy(AllRange(2), 1)
+    (3.0, 3.0)
+    """
+    edges = edges_of(operator.n, count)
+    lengths = np.diff(edges).astype(np.float64)
+    if isinstance(operator, Identity):
+        return float(count)
+    if isinstance(operator, AllRange):
+        return _of_all_ranges(operator.n, edges, lengths)
+    bounds = interval_bounds(operator)
+    if bounds is not None:
+        return _of_intervals(*bounds, edges, lengths)
+    if isinstance(operator, Groups):
+        return _of_groups(operator, edges, lengths)
+    out, step = 0.0, max(1, NUMBERS // operator.n)
+    for start in range(0, operator.rows, step):
+        sums = np.add.reduceat(some_rows(operator, start, step), edges[:-1], axis=1)
+        out += float((np.square(sums) / lengths).sum())
+    return out
+
+
+def run_of(cells: Indices, edges: Indices) -> Indices:
+    """Return the run that each cell is in.
+
+    >>> run_of(np.arange(5), edges_of(5, 3)).tolist(), edges_of(5, 3).tolist()
+    ([0, 1, 1, 2, 2], [0, 1, 3, 5])
+    """
+    return np.asarray(((cells + 1) * (len(edges) - 1) - 1) // edges[-1])
+
+
+def _of_all_ranges(n: int, edges: Indices, lengths: Floats) -> float:
+    rank = np.arange(1, n + 1, dtype=np.float64)
+    rest = n + 1 - rank
+    sums = np.concatenate([[0.0], rank.cumsum()])
+    before = sums[:-1] - np.repeat(sums[edges[:-1]], lengths.astype(np.int64))
+    squares = np.add.reduceat(rest * (2 * before + rank), edges[:-1])
+    return float((squares / lengths).sum())
+
+
+def _of_intervals(lo: Indices, hi: Indices, edges: Indices, lengths: Floats) -> float:
+    """Return the energy of interval sums: whole runs, and the parts of two runs at the ends."""
+    lo, hi = lo[lo < hi], hi[lo < hi]
+    a, b = run_of(lo, edges), run_of(hi - 1, edges)
+    same = a == b
+    inside = np.square((hi - lo)[same]) / lengths[a[same]]
+    left = np.square((edges[a + 1] - lo)[~same]) / lengths[a[~same]]
+    right = np.square((hi - edges[b])[~same]) / lengths[b[~same]]
+    sums = np.concatenate([[0.0], lengths.cumsum()])
+    whole = (sums[b] - sums[np.minimum(a + 1, b)])[~same]
+    return float(inside.sum() + left.sum() + right.sum() + whole.sum())
+
+
+def _of_groups(operator: Groups, edges: Indices, lengths: Floats) -> float:
+    cells = np.flatnonzero(operator.labels >= 0)
+    node = run_of(cells, edges)
+    pairs = node * operator.count + operator.labels[cells]
+    found, inverse = np.unique(pairs, return_inverse=True)
+    sums = np.bincount(inverse, operator.entries()[cells])
+    return float((np.square(sums) / lengths[found // operator.count]).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """Numbers of runs with the best shares of the budget (L1, or squared L2), and their error."""
+
+    counts: tuple[int, ...]
+    shares: Floats
+    error: float
+
+
+def best_levels(asked: AskedOfAxis, noise: Noise) -> Levels:
+    """Return the hierarchy of least expected error for what is asked of an attribute.
+
+    Source: Hay et al. 2010 and Qardaji et al. 2013 for hierarchies and their branching; weights of
+    levels by descent on the error of least squares.
+    """
+    n, asked = asked.size, asked.sampled()
+    found = [weigh(asked, counts_of(n, branching), noise) for branching in BRANCHINGS]
+    best = min(found, key=lambda each: each.error)
+    best = _adjusted(asked, _without_idle(asked, best, noise), noise)
+    roots = best.shares if law(noise).norm == 1 else np.sqrt(best.shares)
+    whole = np.maximum(1, np.rint(roots / roots.max() * 2**BITS)).astype(int)
+    return Levels(n, best.counts, tuple(whole.tolist()))
+
+
+def counts_of(n: int, branching: int) -> tuple[int, ...]:
+    """Return the numbers of runs, level by level, down to the cells.
+
+    >>> counts_of(30, 3)
+    (1, 3, 9, 30)
+    """
+    counts = [1]
+    while counts[-1] * branching * 3 < n * 2:
+        counts.append(counts[-1] * branching)
+    return (*counts, n) if n > 1 else (1,)
+
+
+def weigh(asked: AskedOfAxis, counts: tuple[int, ...], noise: Noise) -> Weighed:
+    """Return the best shares of levels: the root has one when it is worth it."""
+    energies = np.array([asked.energy(count) for count in counts])
+    own = np.maximum(np.diff(energies, prepend=0.0), 0.0)
+    lengths = asked.size / np.array(counts, dtype=np.float64)
+    is_laplace = law(noise).norm == 1
+
+    def log_error(roots: Floats) -> tuple[float, Floats]:
+        # What is measured of the differences at a level is its own rows and all that are finer.
+        shares = np.square(roots)
+        squares, slope = (np.square(shares), 2 * shares) if is_laplace else (shares, 1.0)
+        precision = (squares * lengths)[::-1].cumsum()[::-1]
+        if not precision[-1] > 0:
+            return math.inf, np.zeros_like(roots)
+        parts = own / precision
+        budget, total = float(shares.sum()), float(parts.sum())
+        power = 2 if is_laplace else 1
+        gradient = -slope * lengths * (parts / precision).cumsum() / total + power / budget
+        return math.log(total) + power * math.log(budget), gradient * 2 * roots
+
+    rng = np.random.default_rng(0)
+    starts = [np.ones(len(counts)), *(rng.random(len(counts)) for _ in range(STARTS - 1))]
+    found = [minimise(log_error, s, ftol=1e-10, maxiter=400, signed=True) for s in starts]
+    value, roots = min(found, key=lambda pair: pair[0])
+    shares = np.square(roots)
+    return Weighed(counts, np.asarray(shares / shares.sum()), math.exp(value))
+
+
+def _without_idle(asked: AskedOfAxis, found: Weighed, noise: Noise) -> Weighed:
+    """Return it without the levels that have next to no share; the cells stay."""
+    kept = found.shares >= SHARE * found.shares.max()
+    kept[-1] = True
+    counts = tuple(count for count, keep in zip(found.counts, kept, strict=True) if keep)
+    return found if kept.all() else weigh(asked, counts, noise)
+
+
+def _adjusted(asked: AskedOfAxis, found: Weighed, noise: Noise) -> Weighed:
+    """Return it with one branching after the other changed by one, while that gains."""
+    for _ in range(STEPS):
+        tried = [weigh(asked, counts, noise) for counts in _neighbours(found.counts)]
+        better = min(tried, key=lambda each: each.error, default=found)
+        if better.error > found.error * (1 - GAIN):
+            break
+        found = better
+    return found
+
+
+def _neighbours(counts: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return the numbers of runs with one branching larger or smaller, but for the cells'.
+
+    >>> _neighbours((2, 6, 30))
+    [(1, 3, 30), (3, 9, 30), (2, 4, 30), (2, 8, 30)]
+    """
+    inner = counts[:-1]
+    branchings = [b // a for a, b in zip((1, *inner), inner, strict=False)]
+    out = []
+    for place, branching in enumerate(branchings):
+        for other in (branching - 1, branching + 1):
+            changed = [*branchings[:place], other, *branchings[place + 1 :]]
+            runs = np.cumprod(changed).tolist()
+            if other > (place > 0) and runs[-1] < counts[-1]:
+                out.append((*runs, counts[-1]))
+    return out
+
+
+def base_of(operators: Sequence[Operator], rows: Levels, noise: Noise) -> Base:
+    """Return a hierarchy with its tables and total at unit sensitivity, as ``FactorSet.tables``."""
+    axis, cost = tree_axis(rows), law(noise).squared(float(rows.norm(law(noise).norm)))
+    sums = np.array([axis.sums(operator) for operator in operators])
+    tables = np.append(sums[:, 0], 1.0), np.append(sums[:, 1] * cost, 0.0)
+    return Base(rows, tables, axis.total / cost)
+
+
+def with_hierarchies(problem: Problem, *, small: bool) -> Problem | None:
+    """Return the problem with hierarchies in place of the cells of large attributes.
+
+    ``small`` ones may have them too. None where only cells and totals are asked of them.
+    """
+    chosen = [i for i, f in enumerate(problem.factors) if (small or f.large) and not f.asks_cells]
+    if not chosen:
+        return None
+    found = Problem(problem.workload, problem.noise)
+    for i in chosen:
+        operators = found.factors[i].operators
+        rows = best_levels(_asked(problem, i), problem.noise)
+        found.factors[i].base = base_of(operators, rows, problem.noise)
+    return found
+
+
+def _asked(problem: Problem, i: int) -> AskedOfAxis:
+    """Return what is asked of one attribute, each factor as often as the others' cells say."""
+    index, weights = problem.components.index, problem.components.weights2.copy()
+    for j, factors in enumerate(problem.factors):
+        if j != i:
+            weights *= np.append(factors.frobenius, float(factors.n))[index[:, j]]
+    operators, which = problem.factors[i].operators, index[:, i]
+    asked = which >= 0
+    shares = np.bincount(which[asked], weights[asked], minlength=len(operators))
+    return AskedOfAxis(operators, tuple(shares.tolist()), float(weights[~asked].sum()))
+
+
+def hierarchy_candidates(problem: Problem, limit: int) -> Iterator[ProductStrategy]:
+    """Yield the best union of cells and hierarchies of the attributes, one block per support."""
+    family, found = min(identity_unions(problem, limit), key=lambda pair: pair[1].error)
+    yield realise(problem, family, found.union, "tree")

@@ -51,7 +51,7 @@ class KronRows:
         """Say whether the rows are the cells themselves."""
         return all(rows is None for rows in self.matrices)
 
-    def factors(self, names: tuple[str, ...]) -> dict[Any, Matrix]:
+    def factors(self, names: tuple[str, ...]) -> dict[Any, Any]:
         """Return the name of every axis to its rows."""
         return dict(zip(names, self.matrices, strict=True))
 
@@ -102,7 +102,7 @@ class OrbitRows:
         """Return the number of cells that the rows are over."""
         return math.prod(orbits.n for orbits in self.orbits)
 
-    def factors(self, names: tuple[str, ...]) -> dict[Any, Matrix]:
+    def factors(self, names: tuple[str, ...]) -> dict[Any, Any]:
         """Return all names together to the rows over their cells, the first name slowest.
 
         Raises ValueError where these are too many to write out.

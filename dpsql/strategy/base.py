@@ -66,7 +66,7 @@ class Block(ABC):
         return self.cells
 
     @property
-    def factors(self) -> dict[Any, Matrix]:
+    def factors(self) -> dict[Any, Any]:
         """Return attribute to its integer rows, None for the identity.
 
         A key that is a tuple of attributes gives rows over their combined cells, first slowest.

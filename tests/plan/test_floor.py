@@ -217,7 +217,7 @@ def test_few_queries_are_answered_as_dense_algebra_says(noise: Noise) -> None:
     problem = Problem(workload, noise)
     for strategy, lower in few_candidates(problem, few, 1.0):
         rows = strategy.full["a"]
-        assert rows is not None
+        assert isinstance(rows, np.ndarray)
         A = rows.astype(np.float64)
         norm = np.abs(A).sum(axis=0).max() ** 2 if noise == "laplace" else (A**2).sum(axis=0).max()
         spread = few.queries @ np.linalg.pinv(A)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def test_energies_are_traces(count: int) -> None:
     n, random = 37, np.random.default_rng(count)
     edges = np.arange(count + 1) * n // count
     projection = np.zeros((n, n))
-    for lo, hi in zip(edges[:-1], edges[1:], strict=True):
+    for lo, hi in pairwise(edges):
         projection[lo:hi, lo:hi] = 1 / (hi - lo)
     ends = np.sort(random.integers(0, n + 1, (2, 9)), axis=0)
     operators: list[Operator] = [

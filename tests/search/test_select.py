@@ -10,6 +10,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from dpsql.algebra.integer_rows import largest_entry
 from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
 from dpsql.search.bounds import svd_bound
@@ -99,7 +100,7 @@ def test_pinned_factors_keep_within_the_integer_range() -> None:
         strategy = select(coarse, noise, effort=0.1)
         assert isinstance(strategy, ProductStrategy)
         largest = [
-            np.abs(rows).max()
+            largest_entry(rows)
             for source in (strategy.full, strategy.residual)
             for rows in source.values()
             if rows is not None

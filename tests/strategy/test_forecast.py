@@ -11,6 +11,7 @@ import pytest
 from dpsql.algebra.blocks import Dense, Identity, Prefix
 from dpsql.algebra.operator import Permuted
 from dpsql.algebra.ranges import AllRange, WidthRanges
+from dpsql.strategy.axis import Axis
 from dpsql.strategy.noise_law import NO_NOISE, laplace_variance
 from dpsql.strategy.product import ProductStrategy, assemble
 from dpsql.strategy.product_block import ProductBlock
@@ -71,6 +72,7 @@ def test_exact_worked_example() -> None:
     )
     forecast = strategy.forecast(strategy.unit_variances())
     axis = forecast.axis("2")
+    assert isinstance(axis, Axis)
     assert axis.Kt is not None
     want = np.array([[2.8, -0.4, -2.4], [-0.4, 0.7, -0.3], [-2.4, -0.3, 2.7]]) / 36
     assert axis.Kt == pytest.approx(want, abs=1e-12)

@@ -14,6 +14,12 @@ SELECT COUNT(*) AS n, COUNT(b) AS known, COUNT(e) FROM t;
 -- b: 1x6 Dense
 -- e: 1x8 Dense
 
+SELECT CORR(a, n) AS r, SKEWNESS(a) FROM t WHERE (a, b) IN ((1, 'x'), (2, 'y')) OR (b, a) < ('x', 3) ORDER BY ALL FETCH FIRST ROW ONLY;
+-- a: 1x8 Dense; b: 1x6 Dense; n: 1 + 0 v + 0 v^2
+-- a: 1x8 Dense; b: 1x6 Dense; n: 0 + 1 v + 0 v^2
+-- a: 1x8 Dense; b: 1x6 Dense; n: 0 + 0 v + 1 v^2
+-- a: 1x8 Dense; b: 1x6 Dense
+
 SELECT COUNT_IF(a > 3) AS big FROM t;
 -- a: 1x8 Dense
 

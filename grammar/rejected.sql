@@ -297,15 +297,15 @@ SELECT SUM(DISTINCT a) FROM t;
 
 SELECT string_agg(b, ',') FROM t;
 -- E_AGGREGATE at line 1, column 19: the aggregate STRING_AGG() is not supported
--- hint: COUNT, SUM, AVG, VAR_POP, VAR_SAMP, STDDEV, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE work
+-- hint: COUNT, SUM, AVG, VAR_POP, VAR_SAMP, STDDEV, CORR, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE work
 
 SELECT FIRST(a) FROM t;
 -- E_AGGREGATE at line 1, column 8: the aggregate FIRST() is not supported
--- hint: COUNT, SUM, AVG, VAR_POP, VAR_SAMP, STDDEV, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE work
+-- hint: COUNT, SUM, AVG, VAR_POP, VAR_SAMP, STDDEV, CORR, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE work
 
-SELECT CORR(a, e) FROM t;
--- E_AGGREGATE at line 1, column 8: the aggregate CORR() is not supported
--- hint: COUNT, SUM, AVG, VAR_POP, VAR_SAMP, STDDEV, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE work
+SELECT COUNT(*) FROM t WHERE (a, b) = (1, 'x', TRUE);
+-- E_PREDICATE at line 1, column 31: this list of values is not supported here
+-- hint: (a, b) = (1, 2) and (a, b) IN ((1, 2), (3, 4)) work: lists of one length
 
 SELECT COUNT(*) FILTER (WHERE COUNT(*) > 1) FROM t;
 -- E_AGGREGATE at line 1, column 31: the aggregate COUNT() is not supported here

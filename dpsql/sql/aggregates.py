@@ -29,7 +29,9 @@ _SAMPLES = (exp.Variance, exp.Stddev, exp.StddevSamp)
 _SPREADS = (*_SAMPLES, exp.VariancePop, exp.StddevPop)
 _ROOTS = (exp.Stddev, exp.StddevSamp, exp.StddevPop)
 _RANKS = (exp.Median, exp.PercentileCont, exp.PercentileDisc, exp.Quantile, exp.Mode)
-_WORKS = "COUNT, SUM, AVG, VAR_POP, VAR_SAMP, STDDEV, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE"
+_WORKS = (
+    "COUNT, SUM, AVG, VAR_POP, VAR_SAMP, STDDEV, CORR, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE"
+)
 
 
 Builder = Callable[["Aggregates", exp.Expr, Aggregate], exp.Expr]
@@ -173,7 +175,7 @@ class Aggregates:
         count = self.column(replace(shape, summands=found.counted))
         ratio: exp.Expr = exp.Div(this=total, expression=count.copy())
         bounds = self.bounds(node.this)
-        return _where_positive(count, _clipped(ratio, bounds))
+        return where_positive(count, clipped(ratio, bounds))
 
     @aggregate(*_SPREADS)
     def spread(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
@@ -191,7 +193,7 @@ class Aggregates:
         )
         bounds = self.bounds(inner)
         most = None if bounds is None else ((bounds[1] - bounds[0]) / 2) ** 2
-        variance = _clipped(variance, (0.0, math.inf if most is None else most))
+        variance = clipped(variance, (0.0, math.inf if most is None else most))
         least = 0
         if isinstance(node, _SAMPLES):
             least = 1
@@ -202,7 +204,7 @@ class Aggregates:
             )
         if isinstance(node, _ROOTS):
             variance = exp.Sqrt(this=variance)
-        return _where_positive(count, variance, least)
+        return where_positive(count, variance, least)
 
     def bounds(self, node: exp.Expr) -> tuple[float, float] | None:
         """The declared bounds of a bare number column that is private."""
@@ -359,13 +361,14 @@ def _is_total(node: exp.Window) -> bool:
     return isinstance(inner, exp.Count | exp.CountIf | exp.Sum)
 
 
-def _where_positive(count: exp.Expr, value: exp.Expr, least: int = 0) -> exp.Expr:
-    """NULL unless the noisy count is above ``least``."""
+def where_positive(count: exp.Expr, value: exp.Expr, least: int = 0) -> exp.Expr:
+    """NULL unless a noisy count is above ``least``."""
     test = exp.GT(this=count.copy(), expression=exp.Literal.number(least))
     return exp.Paren(this=guard(exp.Case(ifs=[exp.If(this=test, true=value)])))
 
 
-def _clipped(value: exp.Expr, bounds: tuple[float, float] | None) -> exp.Expr:
+def clipped(value: exp.Expr, bounds: tuple[float, float] | None) -> exp.Expr:
+    """A value within bounds; its derivative stays that of the value."""
     if bounds is None:
         return value
     out = guard(exp.Greatest(this=value, expressions=[_number(bounds[0])]))

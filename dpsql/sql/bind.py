@@ -11,13 +11,14 @@ from sqlglot import exp
 from dpsql.catalog import Catalog, Table
 from dpsql.catalog.domain import Bins, Periods
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
-from dpsql.sql.aggregates import Aggregates
+from dpsql.sql.aggregates import BUILDERS, Aggregates
 from dpsql.sql.clauses import Clips, Cut
 from dpsql.sql.edges import check_edges
 from dpsql.sql.expressions import refuse_rows
 from dpsql.sql.keys import Keys
 from dpsql.sql.language import Locate, check_scalar, locate, refuse
 from dpsql.sql.lexemes import Fragment
+from dpsql.sql.moments import OF_MOMENTS
 from dpsql.sql.names import Names, fields_of
 from dpsql.sql.over_cells import CellExpressions
 from dpsql.sql.query import Condition, Lookup, Query
@@ -62,6 +63,8 @@ _REFUSED = {
     "windows": ("E_WINDOW", "WINDOW"),
     "pivots": ("E_STATEMENT", "PIVOT"),
 }
+
+BUILDERS.update(OF_MOMENTS)
 
 
 def no_public_rows(table: Table) -> dict[str, tuple[str, list[object]]]:

@@ -100,6 +100,7 @@ class Evaluator:
                 raise ProgrammingError(
                     "E_DOMAIN_EVAL",
                     "the expression is not a finite number on some declared value",
+                    hint="NULLIF(x, 0) under a division; CASE WHEN ... END leaves values out",
                     span=key.span,
                 )
             self._values[name] = (rows[0][1] if rows else "VARCHAR", values)

@@ -168,18 +168,24 @@ class Expressions(ABC):
         """What follows the groups; ``items`` are the result columns, with ``*`` written out."""
         having, qualify = self.test("having"), self.test("qualify")
         clause = self.select.args.get("order")
-        by = [] if clause is None else [self.order(each, items) for each in clause.expressions]
+        listed = [] if clause is None else clause.expressions
+        by = [way for each in listed for way in self.orders(each, items)]
         limit, offset = self.row_count("limit"), self.row_count("offset") or 0
         self.chosen |= (limit is not None or offset > 0) and any(noisy for *_, noisy in by)
         order = tuple((sql, how) for sql, how, _ in by)
         return Tail(having, tuple(self.windows), qualify, order, limit, offset)
 
-    def order(self, item: exp.Expr, items: Sequence[Output]) -> tuple[str, str, bool]:
-        """An expression of ORDER BY, its direction, and whether it depends on noisy numbers."""
+    def orders(self, item: exp.Expr, items: Sequence[Output]) -> list[tuple[str, str, bool]]:
+        """What an element of ORDER BY sorts by; ALL is every column of the result."""
         self.check_order(item)
-        node = item.this
         nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
         how = f"{'DESC' if item.args.get('desc') else 'ASC'} NULLS {nulls}"
+        if is_all(item):
+            return [(column.sql, how, column.noisy) for column in items]
+        return [self.order(item.this, how, items)]
+
+    def order(self, node: exp.Expr, how: str, items: Sequence[Output]) -> tuple[str, str, bool]:
+        """An expression of ORDER BY, its direction, and whether it depends on noisy numbers."""
         if isinstance(node, exp.Literal) and not node.is_string:
             column = self.column_at(items, node)
             return column.sql, how, column.noisy
@@ -187,8 +193,8 @@ class Expressions(ABC):
         return total(tree), how, self.mentions_noise(tree)
 
     def check_order(self, item: exp.Expr) -> None:
-        """Refuse ORDER BY ALL and WITH FILL."""
-        if item.args.get("with_fill") or isinstance(item.this, exp.Var):
+        """Refuse WITH FILL, and names that are no columns."""
+        if item.args.get("with_fill") or (isinstance(item.this, exp.Var) and not is_all(item)):
             self.refuse(item, "E_ORDER_BY", f"ORDER BY {printable(item.this.name)}", "ORDER BY 1")
 
     def column_at(self, items: Sequence[Output], node: exp.Literal) -> Output:
@@ -223,6 +229,11 @@ class Expressions(ABC):
         return min(int(value.name), MOST_ROWS)
 
 
+def is_all(item: exp.Expr) -> bool:
+    """Whether an element of ORDER BY is ALL."""
+    return isinstance(item.this, exp.Var) and item.this.name.upper() == "ALL"
+
+
 def refuse_rows(node: exp.Expr, locate: Locate) -> NoReturn:
     """Refuse a SELECT that shows rows of a private table."""
     raise ProgrammingError(
@@ -231,31 +242,6 @@ def refuse_rows(node: exp.Expr, locate: Locate) -> NoReturn:
         hint="SELECT COUNT(*) FROM ..., with GROUP BY for one count per value",
         span=locate(node),
     )
-
-
-def has_aggregates(node: exp.Expr) -> bool:
-    """Whether a SELECT or an expression aggregates, outside windows and sub-queries.
-
-    >>> from sqlglot import parse_one
-    >>> has_aggregates(parse_one("SELECT SUM(a) OVER () FROM t"))
-    False
-    >>> has_aggregates(parse_one("SELECT SUM(SUM(a)) OVER () FROM t"))
-    True
-    """
-    if isinstance(node, exp.Select):
-        parts = [*node.expressions, *(node.args.get(k) for k in ("having", "qualify", "order"))]
-        return any(has_aggregates(part) for part in parts if part is not None)
-    if isinstance(node, exp.Query):
-        return False
-    if isinstance(node, exp.Window):
-        inner = node.this
-        inner = inner.this if isinstance(inner, exp.Filter) else inner
-        rest = [v for k, v in node.args.items() if k != "this" and isinstance(v, exp.Expr)]
-        rest += node.args.get("partition_by") or []
-        return any(has_aggregates(part) for part in (*inner.iter_expressions(), *rest))
-    if isinstance(node, exp.AggFunc | exp.WithinGroup):
-        return True
-    return any(has_aggregates(part) for part in node.iter_expressions())
 
 
 def name_of(item: exp.Expr) -> str:

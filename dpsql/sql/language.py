@@ -201,6 +201,7 @@ _WINDOW: dict[type[exp.Expr], set[str]] = {
     exp.Lead: {"this", "offset", "default"},
     exp.FirstValue: _UNARY,
     exp.LastValue: _UNARY,
+    exp.NthValue: {"this", "offset"},
     exp.Sum: _UNARY,
     exp.Avg: _UNARY,
     exp.Min: _UNARY,
@@ -278,6 +279,13 @@ def _refuse_node(node: exp.Expr, locate: Locate) -> Error:
             "E_SUBQUERY",
             "a sub-query is not supported here",
             hint="ask for its value in a statement of its own",
+            span=locate(node),
+        )
+    if isinstance(node, exp.Tuple):
+        return NotSupportedError(
+            "E_PREDICATE",
+            "this list of values is not supported here",
+            hint="(a, b) = (1, 2) and (a, b) IN ((1, 2), (3, 4)) work: lists of one length",
             span=locate(node),
         )
     if isinstance(node, exp.Window):

@@ -13,7 +13,15 @@ from sqlglot import exp
 from dpsql.errors import NotSupportedError, printable
 from dpsql.sql.aggregates import Aggregates
 from dpsql.sql.derivative import guard, slopes_of, stddev_sql
-from dpsql.sql.expressions import Expressions, is_noise, name_of, refuse_rows, total, written
+from dpsql.sql.expressions import (
+    Expressions,
+    is_all,
+    is_noise,
+    name_of,
+    refuse_rows,
+    total,
+    written,
+)
 from dpsql.sql.keys import UNCERTAINTY, Keys
 from dpsql.sql.language import check_node
 from dpsql.sql.query import Number, Output, Running, Shell
@@ -81,10 +89,10 @@ class CellExpressions(Expressions):
         self.scope.refuse(node, code, what, hint)
 
     def check_order(self, item: exp.Expr) -> None:
-        """Refuse ORDER BY ALL and WITH FILL."""
+        """Refuse WITH FILL, and names that are no columns."""
         if item.args.get("with_fill"):
             self.refuse(item, "E_STATEMENT", "WITH FILL")
-        if isinstance(item.this, exp.Var):
+        if isinstance(item.this, exp.Var) and not is_all(item):
             self.refuse(item, "E_ORDER_BY", f"ORDER BY {printable(item.this.name)}")
 
     def is_noisy(self, name: str) -> bool:

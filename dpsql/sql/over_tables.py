@@ -13,12 +13,13 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from dpsql.sql.derivative import NoDerivative, slopes_of
-from dpsql.sql.expressions import Expressions, has_aggregates, sql_of, total, written
+from dpsql.sql.expressions import Expressions, sql_of, total, written
 from dpsql.sql.hoisted import Hoisted, refuse
 from dpsql.sql.language import Locate, check_aggregate, check_node
 from dpsql.sql.names import Names, position_of
 from dpsql.sql.query import Number
 from dpsql.sql.relations import Element, Field, Known
+from dpsql.sql.sugar import has_aggregates
 from dpsql.sql.whole import is_whole, marked, settled
 
 MAX_SLOPES = 16

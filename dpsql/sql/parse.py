@@ -23,6 +23,7 @@ from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.settings import SETTINGS, Taker, shown, taken_by
 from dpsql.sql.clauses import Clips, Cut, Options, take_clips, take_options
 from dpsql.sql.lexemes import MAX_NUMBER, Fragment, Lexeme, lex, split_statements
+from dpsql.sql.sugar import plain
 from dpsql.sql.synthetic import (
     Creation,
     Materialisation,
@@ -301,7 +302,7 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
         "select",
         fragment,
         explain,
-        tree=tree,
+        tree=plain(tree),
         options=options,
         clips=clips,
         sql=text,

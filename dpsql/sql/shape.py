@@ -13,7 +13,6 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sql.bind import bind
-from dpsql.sql.expressions import has_aggregates
 from dpsql.sql.inline import Flat, FlatSource
 from dpsql.sql.language import locate, refuse
 from dpsql.sql.layers import Layers, union
@@ -39,6 +38,7 @@ from dpsql.sql.relations import (
     renamed_fields,
 )
 from dpsql.sql.split import needs_split, split
+from dpsql.sql.sugar import has_aggregates
 from dpsql.sql.tables import Tables
 
 MAX_LIST = 1_000

@@ -10,9 +10,10 @@ from typing import Any
 
 from sqlglot import exp
 
-from dpsql.sql.expressions import has_aggregates, name_of
+from dpsql.sql.expressions import name_of
 from dpsql.sql.inline import Flat, aliased
 from dpsql.sql.names import find_alias, position_of
+from dpsql.sql.sugar import has_aggregates
 
 _SHELL = ("having", "qualify", "order", "limit", "offset")
 _DP = ("dp_stddev", "dp_interval_low", "dp_interval_high")

@@ -55,6 +55,11 @@ def amount(scope: Scope, node: exp.Expr, clip: tuple[float, float] | None = None
     return found
 
 
+def among(summands: Sequence[Summand], counted: Sequence[Summand]) -> tuple[Summand, ...]:
+    """What rows add to a sum, of the rows that add to another one."""
+    return tuple(_with(summand, present) for summand in summands for present in counted)
+
+
 @dataclass(frozen=True, slots=True)
 class _Amounts:
     """Multiplies out expressions in one scope."""
@@ -66,6 +71,7 @@ class _Amounts:
         inner = node.unnest()
         if isinstance(inner, exp.Case) and self.is_split(inner):
             return self.branches(inner)
+        inner = inner.transform(self.multiplied)
         summands = self.expand(inner)
         present = self.presence(inner)
         return Amount(
@@ -76,6 +82,18 @@ class _Amounts:
         """Whether a node depends on more than one column, or on a measure."""
         columns = self.columns(node)
         return len(columns) > 1 or any(self.is_measure(name, node) for name in columns)
+
+    def multiplied(self, node: exp.Expr) -> exp.Expr:
+        """A division by numbers over one column with a domain as a product with their inverse."""
+        if not isinstance(node, exp.Div):
+            return node
+        below = self.columns(node.expression)
+        if len(below) != 1 or self.is_measure(below[0], node.expression):
+            return node
+        if set(self.columns(node.this)) <= set(below):
+            return node
+        inverse = exp.Div(this=exp.Literal.number("1.0"), expression=node.expression.copy())
+        return exp.Mul(this=node.this.copy(), expression=exp.paren(inverse, copy=False))
 
     def columns(self, node: exp.Expr) -> list[str]:
         found = {}
@@ -323,7 +341,7 @@ def _with(summand: Summand, present: Summand) -> Summand:
     return Summand(
         summand.factors,
         (*summand.polynomials, *added),
-        (*summand.conditions, *present.conditions),
+        tuple(dict.fromkeys((*summand.conditions, *present.conditions))),
     )
 
 

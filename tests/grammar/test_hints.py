@@ -138,7 +138,7 @@ DP = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS"
 CREATE = "CREATE SYNTHETIC TABLE people FROM t OPTIONS (epsilon = 1)"
 CLAUSES = "SELECT a, COUNT(*) AS k FROM t WHERE c GROUP BY a HAVING k > 1 ORDER BY k LIMIT 3"
 FREE = ["EXPLAIN SELECT COUNT(*) FROM t", "SET epsilon = 1", "SHOW budget", "DESCRIBE t"]
-AGGREGATES = "COUNT(a), SUM(a), AVG(a), VAR_POP(a), VAR_SAMP(a), STDDEV(a)"
+AGGREGATES = "COUNT(a), SUM(a), AVG(a), VAR_POP(a), VAR_SAMP(a), STDDEV(a), CORR(a, q)"
 RANKS = "MEDIAN(a), QUANTILE_CONT(a, 0.5), QUANTILE_DISC(a, 0.5), MODE(a)"
 OF_SHELL = "MIN(k), MAX(k), QUANTILE_CONT(k, 0.5), VARIANCE(k), BOOL_AND(k > 1), BOOL_OR(k > 1)"
 SCALARS = (
@@ -223,6 +223,14 @@ RULES: list[tuple[str, Follow]] = [
         always("SELECT COUNT(*) FROM t WHERE d < DATE '2024-01-01'"),
     ),
     (r"write it shorter, for example 1e30", always("SELECT COUNT(*) FROM t WHERE a < 1e30")),
+    (
+        r"\(a, b\) = \(1, 2\) and \(a, b\) IN .* work: lists of one length",
+        always("SELECT COUNT(*) FROM t WHERE (a, a) = (1, 2) OR (a, a) IN ((1, 2), (3, 4))"),
+    ),
+    (
+        r"NULLIF\(x, 0\) under a division; .*",
+        always("SELECT SUM(q / NULLIF(a, 0)), SUM(CASE WHEN a > 1 THEN 1 / a END) FROM t"),
+    ),
     (r"COUNT, SUM, AVG, VAR_POP, .* MODE work", always(f"SELECT {AGGREGATES}, {RANKS} FROM t")),
     (r"COUNT, SUM, AVG, MIN, MAX, .* BOOL_OR work", always(f"SELECT {OF_SHELL} FROM {SUB}")),
     (r"QUANTILE_CONT\(column, 0.9\)", always("SELECT QUANTILE_CONT(a, 0.9) FROM t")),

@@ -1,0 +1,146 @@
+"""Forms of SQL that mean other SQL: written out before names are looked up.
+
+Nothing here knows a table. What is not written out stays as it is, and is refused by name later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+_Test = Callable[[exp.Expr, exp.Expr], exp.Expr]
+
+
+def plain(tree: exp.Query) -> exp.Query:
+    """Return a tree without tuples in comparisons, FETCH and DISTINCT of groups.
+
+    >>> from sqlglot import parse_one
+    >>> plain(parse_one("SELECT a FROM t WHERE (a, b) = (1, 2) FETCH FIRST ROW ONLY")).sql()
+    'SELECT a FROM t WHERE (a IS NOT DISTINCT FROM 1 AND b IS NOT DISTINCT FROM 2) LIMIT 1'
+    """
+    for node in list(tree.walk(bfs=False)):
+        if isinstance(node, exp.Tuple):
+            _write_out(node)
+        elif isinstance(node, exp.Fetch):
+            _limit(node)
+    for node in list(tree.find_all(exp.Select)):
+        if node.args.get("distinct") is not None and is_distinct(node):
+            node.set("distinct", None)
+    return tree
+
+
+def is_distinct(node: exp.Select) -> bool:
+    """Whether the rows of an aggregating SELECT differ anyway: it shows all keys of its groups."""
+    group = node.args.get("group")
+    if node.args["distinct"].args.get("on") is not None or not has_aggregates(node):
+        return False
+    if group is None or group.args.get("all"):
+        return True
+    if any(value for name, value in group.args.items() if name != "expressions"):
+        return False
+    shown = {item.unalias() for item in node.expressions}
+    shown |= {exp.column(item.alias) for item in node.expressions if item.alias}
+    shown |= {exp.Literal.number(place + 1) for place in range(len(node.expressions))}
+    return all(key in shown for key in group.expressions)
+
+
+def has_aggregates(node: exp.Expr) -> bool:
+    """Whether a SELECT or an expression aggregates, outside windows and sub-queries.
+
+    >>> from sqlglot import parse_one
+    >>> has_aggregates(parse_one("SELECT SUM(a) OVER () FROM t"))
+    False
+    >>> has_aggregates(parse_one("SELECT SUM(SUM(a)) OVER () FROM t"))
+    True
+    """
+    if isinstance(node, exp.Select):
+        parts = [*node.expressions, *(node.args.get(k) for k in ("having", "qualify", "order"))]
+        return any(has_aggregates(part) for part in parts if part is not None)
+    if isinstance(node, exp.Query):
+        return False
+    if isinstance(node, exp.Window):
+        inner = node.this
+        inner = inner.this if isinstance(inner, exp.Filter) else inner
+        rest = [v for k, v in node.args.items() if k != "this" and isinstance(v, exp.Expr)]
+        rest += node.args.get("partition_by") or []
+        return any(has_aggregates(part) for part in (*inner.iter_expressions(), *rest))
+    if isinstance(node, exp.AggFunc | exp.WithinGroup):
+        return True
+    return any(has_aggregates(part) for part in node.iter_expressions())
+
+
+def _limit(node: exp.Fetch) -> None:
+    """FETCH FIRST n ROWS ONLY as LIMIT n, unless it asks for more."""
+    options = node.args.get("limit_options")
+    if options is None or not (options.args.get("percent") or options.args.get("with_ties")):
+        count = node.args.get("count") or exp.Literal.number(1)
+        node.replace(exp.Limit(expression=count.copy()))
+
+
+def _write_out(node: exp.Tuple) -> None:
+    """Write a comparison of tuples as comparisons of their parts.
+
+    As in DuckDB, NULLs in tuples are values: equal to each other, and above all others.
+    """
+    parent = node.parent
+    if parent is None or parent.args.get("this") is not node:
+        return
+    if isinstance(parent, exp.In):
+        listed = parent.expressions
+        if listed and all(_fits(node, each) for each in listed):
+            tests = [_compared(node, each, _equal) for each in listed]
+            parent.replace(exp.paren(exp.or_(*tests, copy=False), copy=False))
+    elif type(parent) in _COMPARISONS and _fits(node, parent.expression):
+        parent.replace(exp.paren(_COMPARISONS[type(parent)](node, parent.expression), copy=False))
+
+
+def _fits(node: exp.Tuple, other: exp.Expr) -> bool:
+    return isinstance(other, exp.Tuple) and len(other.expressions) == len(node.expressions)
+
+
+def _compared(left: exp.Expr, right: exp.Expr, test: _Test) -> exp.Expr:
+    """All parts compared by one test."""
+    pairs = zip(left.expressions, right.expressions, strict=True)
+    return exp.and_(*(test(one, two) for one, two in pairs), copy=False)
+
+
+def _equal(left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    return exp.NullSafeEQ(this=left.copy(), expression=right.copy())
+
+
+def _below(left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    less = exp.LT(this=left.copy(), expression=right.copy())
+    known = exp.Not(this=exp.Is(this=left.copy(), expression=exp.null()))
+    if isinstance(right, exp.Literal):
+        return exp.and_(known, less, copy=False)
+    missing = exp.Is(this=right.copy(), expression=exp.null())
+    return exp.and_(known, exp.paren(exp.or_(missing, less, copy=False), copy=False), copy=False)
+
+
+def _sorted(strictly: bool, turned: bool) -> _Test:
+    """The order of tuples: that of the first parts that differ."""
+
+    def test(left: exp.Expr, right: exp.Expr) -> exp.Expr:
+        pairs = list(zip(left.expressions, right.expressions, strict=True))
+        if turned:
+            pairs = [(two, one) for one, two in pairs]
+        last = [] if strictly else [_equal(*pairs[-1])]
+        ways = [_below(*pairs[-1]), *last]
+        found = exp.or_(*ways, copy=False)
+        for one, two in reversed(pairs[:-1]):
+            rest = exp.and_(_equal(one, two), exp.paren(found, copy=False), copy=False)
+            found = exp.or_(_below(one, two), rest, copy=False)
+        return found
+
+    return test
+
+
+_COMPARISONS: dict[type[exp.Expr], _Test] = {
+    exp.EQ: lambda left, right: _compared(left, right, _equal),
+    exp.NEQ: lambda left, right: exp.not_(exp.paren(_compared(left, right, _equal)), copy=False),
+    exp.LT: _sorted(True, False),
+    exp.LTE: _sorted(False, False),
+    exp.GT: _sorted(True, True),
+    exp.GTE: _sorted(False, True),
+}

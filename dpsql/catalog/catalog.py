@@ -26,11 +26,29 @@ def engine_of(source: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Reference:
+    """A declared way from the rows of a table to those of another: equal values of some columns.
+
+    ``table`` is case-folded; ``on`` has pairs of the own column and that of the other table, as
+    they are stored. The way is many to one within a privacy unit.
+    """
+
+    table: str
+    on: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Unit:
-    """Whom the guarantee protects: one row, or all rows (at most ``max_rows``) of one person."""
+    """Whom the guarantee protects: one row, or all rows (at most ``max_rows``) of one person.
+
+    ``name`` is that of a unit which several tables share. With ``through``, a row belongs to the
+    units of the rows that it refers to; ``column`` is then that of the table at the end of the way.
+    """
 
     column: str | None = None
     max_rows: int = 1
+    name: str | None = field(default=None, repr=False)
+    through: Reference | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +104,8 @@ class Table:
     everything ever released about this table, when it has one of its own. ``row_count_hint`` is a
     public guess at its number of rows; ``complete`` says that columns hold nothing but declared
     values, so that all of them decide whether a row counts; ``synthetic`` marks a released model
-    instead of rows.
+    instead of rows. ``references`` are the tables that its rows refer to, ``keys`` the stored
+    columns by which references match rows, as they are written, but for that of the unit.
     """
 
     name: str
@@ -98,6 +117,8 @@ class Table:
     row_count_hint: int | None = None
     synthetic: bool = False
     complete: bool = False
+    references: tuple[Reference, ...] = ()
+    keys: tuple[str, ...] = ()
 
     @property
     def engine(self) -> str | None:
@@ -136,7 +157,8 @@ class Catalog:
     ``noise_backend`` names the sampler; the law and the cost of the noise are the same for each.
     ``anchors`` is the folder of the ledger's anchor, None for the user's state folder; ``analysts``
     are the epsilons of the people who may ask, by case-folded name: empty when anyone may.
-    ``views`` are SELECTs by case-folded name, in declared order.
+    ``views`` are SELECTs by case-folded name, in declared order. ``derived`` are tables that
+    statements make of relations, by case-folded name; they are found, and never listed.
     """
 
     path: Path
@@ -146,6 +168,7 @@ class Catalog:
     anchors: Path | None = None
     analysts: dict[str, Fraction] = field(default_factory=dict)
     views: dict[str, View] = field(default_factory=dict)
+    derived: dict[str, Table] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def load(cls, path: str | Path) -> Catalog:
@@ -156,6 +179,10 @@ class Catalog:
         from dpsql.catalog.read import read_catalog  # which makes catalogs
 
         return read_catalog(Path(path))
+
+    def find(self, name: str) -> Table:
+        """The table of a case-folded name, a declared or a derived one. Raises: KeyError."""
+        return self.tables[name] if name in self.tables else self.derived[name]
 
     def policy_hash(self) -> str:
         """Hash every fact the guarantee depends on: budget, domains, bounds, units, sources."""

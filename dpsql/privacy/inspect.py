@@ -17,7 +17,8 @@ from dpsql.catalog.domain import Values
 from dpsql.privacy.vault.data_engine import Flags, StoredTable
 from dpsql.privacy.vault.encode import OUTSIDE
 from dpsql.privacy.vault.rows import Rows
-from dpsql.privacy.vault.vault import find_engine, open_table, position, read_rows, sealed
+from dpsql.privacy.vault.stored_rows import find_engine, open_table, position, read_rows
+from dpsql.privacy.vault.vault import sealed
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,8 @@ from dpsql.privacy.ledger import Receipt
 from dpsql.privacy.noise import sampler
 from dpsql.privacy.opendp_noise import certified
 from dpsql.privacy.vault.rows import fits
-from dpsql.privacy.vault.vault import Vault, find_engine, open_vault
+from dpsql.privacy.vault.stored_rows import find_engine
+from dpsql.privacy.vault.vault import TableVault, Vault, open_vault
 from dpsql.strategy.base import Block
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import AnyResolution, Cells, Nodes, Resolution, Unions
@@ -73,11 +74,11 @@ class Vaults:
         self.backend = catalog.noise_backend
         self._catalog = catalog
         self._salt = salt
-        self._open: dict[str, Vault] = {}
+        self._open: dict[str, TableVault] = {}
 
     def __getitem__(self, table: str) -> Vault:
         if table not in self._open:
-            self._open[table] = open_vault(self._catalog.tables[table], self._salt)
+            self._open[table] = open_vault(self._catalog.find(table), self._salt, self._open)
         return self._open[table]
 
     def narrowed(self, table: str, columns: Collection[str] | None) -> Vault:
@@ -89,7 +90,7 @@ class Vaults:
 
         Raises: InternalError (E_INTERNAL).
         """
-        if rows < self._catalog.tables[table].unit.max_rows:
+        if rows < self._catalog.find(table).unit.max_rows:
             raise InternalError("E_INTERNAL", "a privacy unit has more rows; nothing was measured")
 
     def check_cells(self, table: str, resolutions: Sequence[AnyResolution], units: bool) -> None:
@@ -97,7 +98,7 @@ class Vaults:
 
         Raises: ProgrammingError (E_WORKLOAD).
         """
-        if not fits(resolutions, self._catalog.tables[table], units):
+        if not fits(resolutions, self._catalog.find(table), units):
             raise ProgrammingError("E_WORKLOAD", "cells or nodes do not fit the table")
 
     def prepare(self, reads: Mapping[str, Collection[str] | None]) -> None:
@@ -138,7 +139,7 @@ def refuse_unreadable(catalog: Catalog) -> None:
     From the types that Parquet files declare, never from a row. Raises: DataUnavailable (E_DATA).
     """
     # only for what opens a source
-    from dpsql.privacy.vault.duckdb import refuse_unreadable as refuse
+    from dpsql.privacy.vault.risky import refuse_unreadable as refuse
 
     refuse(catalog.tables.values())
 

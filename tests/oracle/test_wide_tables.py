@@ -16,8 +16,8 @@ import pytest
 
 import dpsql
 from dpsql.errors import DataUnavailable
-from dpsql.privacy.vault import vault
 from dpsql.privacy.vault.rows import Rows
+from dpsql.privacy.vault.stored_rows import StoredRows
 from dpsql.privacy.vault.vault import TableVault
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables
@@ -122,13 +122,13 @@ def test_too_many_cells_are_refused_at_once(world: World, sql: str) -> None:
 def test_only_what_is_mentioned_is_read(tmp_path: Path) -> None:
     with opened(tmp_path) as (connection, _):
         read: list[set[str]] = []
-        real = vault.read_rows
+        real = StoredRows.read
 
-        def noted(stored: object, table: object, salt: str) -> Rows:
-            read.append(set(table.columns))  # type: ignore[attr-defined]
-            return real(stored, table, salt)  # type: ignore[arg-type]
+        def noted(reader: StoredRows, columns: frozenset[str]) -> Rows:
+            read.append(set(columns))
+            return real(reader, columns)
 
-        with mock.patch.object(vault, "read_rows", noted):
+        with mock.patch.object(StoredRows, "read", noted):
             connection.execute("SELECT COUNT(*) FROM t WHERE q3 AND q77")
             connection.execute("SELECT q3, COUNT(*) FROM t GROUP BY q3")
             connection.execute("SELECT q77, q5, COUNT(*) FROM t GROUP BY ALL")

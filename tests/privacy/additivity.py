@@ -31,7 +31,7 @@ from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.duckdb import FileTable, fetch_rows
 from dpsql.privacy.vault.rows import Digest, Rows, line_up, load_rows, tally, view
 from dpsql.privacy.vault.source import connect
-from dpsql.privacy.vault.vault import ask_all
+from dpsql.privacy.vault.stored_rows import ask_all
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of
 
 SALT = "00112233445566778899aabbccddeeff"

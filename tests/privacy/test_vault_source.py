@@ -21,7 +21,7 @@ from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values, count_peri
 from dpsql.dbapi.connection import draft_catalog
 from dpsql.errors import DataUnavailable, InternalError
 from dpsql.privacy.vault.data_engine import Counts
-from dpsql.privacy.vault.duckdb import refuse_unreadable
+from dpsql.privacy.vault.risky import refuse_unreadable
 from dpsql.privacy.vault.source import connect, describe_source, is_switched_off, open_source
 from dpsql.privacy.vault.vault import TableVault, open_vault, sealed
 
@@ -329,7 +329,7 @@ def test_types_never_quote_values(tmp_path: Path) -> None:
         assert "Example" not in f"{error} {error.hint}"
     whole = open_vault(table_of(path, AGE), SALT)
     assert isinstance(whole, TableVault)
-    assert "Example" not in repr(whole._stored)
+    assert "Example" not in repr(whole.stored)
 
 
 @pytest.mark.parametrize("dictionary", [True, False])

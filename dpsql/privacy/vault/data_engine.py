@@ -36,9 +36,10 @@ TYPE_FAMILIES = (
 )
 """The families of stored types that engines tell; nested is every type that is not known."""
 
-Form = Literal["number", "whole", "boolean", "day", "place"]
+Form = Literal["number", "whole", "boolean", "day", "place", "key"]
 """How values are handed over: doubles (NaN is missing), or integers: whole numbers, 0 and 1, days
-since 1970 in UTC, the place of a text in a list."""
+since 1970 in UTC, the place of a text in a list. A key, which files alone are asked for, is handed
+over as a unit is, among the ``keys`` of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +69,28 @@ class Batch:
     """Some rows: the values of the asked columns, in order, and whom every row belongs to.
 
     ``units`` are whole numbers, doubles or texts, shape (rows,): the same for rows of one unit,
-    other ones for rows of another. Where ``owned`` is False a row has no unit.
+    other ones for rows of another. Where ``owned`` is False a row has no unit. ``keys`` are the
+    asked keys, in order: values like units, and where there is one.
     """
 
     rows: int
     columns: Sequence[Values64]
     units: npt.NDArray[Any] | None = None
     owned: Flags | None = None
+    keys: Sequence[tuple[npt.NDArray[Any], Flags]] = ()
 
     def check(self, asked: Sequence[Asked], by_unit: bool) -> None:
         """Raise ValueError unless every array has the type and the length that it must have."""
         found: list[npt.NDArray[Any]] = [each.numbers for each in self.columns]
         flags = [flag for each in self.columns for flag in (each.missing, each.unknown)]
-        types = ["float64" if each.form == "number" else "int64" for each in asked]
-        types += ["bool"] * len(flags)
+        plain = [each.form for each in asked if each.form != "key"]
+        types = ["float64" if form == "number" else "int64" for form in plain]
+        named = [*self.keys]
         if by_unit:
-            found, flags = [*found, np.asarray(self.units)], [*flags, np.asarray(self.owned)]
-            types = [*types[: len(asked)], "int64 float64 object", *types[len(asked) :], "bool"]
+            named.append((np.asarray(self.units), np.asarray(self.owned)))
+        found, flags = [*found, *(n for n, _ in named)], [*flags, *(known for _, known in named)]
+        types += ["int64 float64 object"] * (len(asked) - len(plain) + by_unit)
+        types += ["bool"] * len(flags)
         for array, accepted in zip([*found, *flags], types, strict=True):
             if array.dtype.name not in accepted.split() or array.shape != (self.rows,):
                 raise ValueError("an array of a batch has another type or length")

@@ -9,7 +9,7 @@ cannot be converted is ``UNKNOWN``.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog.catalog import Table
-from dpsql.errors import Error, InternalError, ProgrammingError
+from dpsql.errors import InternalError, ProgrammingError
 from dpsql.privacy.vault.data_engine import (
     VERSION,
     Asked,
@@ -29,13 +29,13 @@ from dpsql.privacy.vault.data_engine import (
     find,
     unavailable,
 )
+from dpsql.privacy.vault.risky import refuse_risky
 from dpsql.privacy.vault.source import (
     SHORT,
     Source,
     connect,
     create_enum,
     family,
-    is_parquet,
     open_source,
     stored_types,
 )
@@ -54,17 +54,6 @@ MOST_ROWS = 100_000
 CSV_TYPES = {"integer": "BIGINT", "number": "DOUBLE", "date": "DATE", "boolean": "BOOLEAN"}
 
 
-# DuckDB has no way to fetch timestamps in milliseconds, times of day and decimals of any length as
-# they are stored, so a value beyond what it can hold would make every statement fail. What is
-# stored in such a way is a fact of the schema: it is refused before anything can be asked.
-RISKY = (
-    "converted_type = 'TIMESTAMP_MILLIS' OR contains(logical_type, 'MILLIS=M') "
-    "OR duckdb_type LIKE 'TIME%' AND duckdb_type NOT LIKE 'TIMESTAMP%' "
-    "OR converted_type = 'DECIMAL' AND type = 'BYTE_ARRAY'"
-)
-SCHEMA = f"SELECT name, COALESCE(num_children, 0), COALESCE({RISKY}, FALSE) FROM parquet_schema(?)"
-
-
 @dataclass(frozen=True, slots=True)
 class Fetch:
     """How one column is fetched.
@@ -72,6 +61,7 @@ class Fetch:
     ``value`` gives whole numbers (days, if ``per_day`` is 1, cells of ``texts``, 0 and 1) or
     doubles. ``state`` is needed beside doubles that come from text: 0 where there is a number, 1
     where the text is missing, 2 where it is no number. ``texts`` become the ENUM type ``e<i>``.
+    A key has values of type ``key``; its state says whether there is one.
     """
 
     value: str
@@ -79,6 +69,7 @@ class Fetch:
     state: str | None = None
     texts: tuple[str, ...] = ()
     per_day: int = 1
+    key: type | None = None
 
     def read(self, fetched: npt.NDArray[Any], state: npt.NDArray[Any] | None) -> Values64:
         """Return what was fetched, with flags instead of sentinels."""
@@ -113,7 +104,7 @@ class FileEngine:
         with connect() as connection:
             source = open_source(connection, table.source, table.name)
             if source.kind == "parquet":
-                _refuse(_risky(connection, source), source, table)
+                refuse_risky(connection, source, table)
         return FileTable(source, table.name)
 
 
@@ -175,7 +166,9 @@ def fetch_rows(
     """Yield all rows of open files; see :class:`dpsql.privacy.vault.data_engine.StoredTable`."""
     places = [_position(source, each.column) for each in asked]
     fetches = [
-        fetch_column(each, source.column_sql(place), source.columns[place][1], i)
+        _fetch_key(source, place)
+        if each.form == "key"
+        else fetch_column(each, source.column_sql(place), source.columns[place][1], i)
         for i, (each, place) in enumerate(zip(asked, places, strict=True))
     ]
     for i, fetch in enumerate(fetches):
@@ -214,10 +207,17 @@ def _batch(
     fetches: Sequence[Fetch], identity: UnitIdentity | None, chunk: Mapping[str, npt.NDArray[Any]]
 ) -> Batch:
     rows = len(next(iter(chunk.values())))
-    columns = [each.read(chunk[f"v{i}"], chunk.get(f"s{i}")) for i, each in enumerate(fetches)]
+    pairs = [(each, chunk[f"v{i}"], chunk.get(f"s{i}")) for i, each in enumerate(fetches)]
+    columns = [each.read(value, state) for each, value, state in pairs if each.key is None]
+    keys: list[tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]] = [
+        (value.astype(each.key), np.asarray(state, dtype=np.bool_))
+        for each, value, state in pairs
+        if each.key is not None
+    ]
     if identity is None:
-        return Batch(rows, columns)
-    return Batch(rows, columns, chunk["u"].astype(identity.dtype), chunk["o"].astype(np.bool_))
+        return Batch(rows, columns, keys=keys)
+    owned = chunk["o"].astype(np.bool_)
+    return Batch(rows, columns, chunk["u"].astype(identity.dtype), owned, keys)
 
 
 def read_whole(fetched: Counts, per_day: int = 1) -> Values64:
@@ -266,6 +266,11 @@ def _identity(source: Source, place: int) -> UnitIdentity:
     return fetch_unit(raw, stored, source.valid_sql(place))
 
 
+def _fetch_key(source: Source, place: int) -> Fetch:
+    found = _identity(source, place)
+    return Fetch(found.value, False, found.known, key=found.dtype)
+
+
 def fetch_unit(raw: str, stored: str, valid: str) -> UnitIdentity:
     """Fetch the privacy unit; ``valid`` says when a text is what the file holds."""
     kind, known = family(stored), f"{raw} IS NOT NULL"
@@ -304,54 +309,6 @@ def _position(source: Source, name: str) -> int:
     if position is None:
         raise ValueError("no such column")
     return position
-
-
-def refuse_unreadable(tables: Iterable[Table]) -> None:
-    """Refuse tables that can be unreadable, from the schemas of their Parquet files alone.
-
-    A source that does not open is left for when it is asked for. Raises: DataUnavailable (E_DATA).
-    """
-    for table in tables:
-        if table.public or not is_parquet(table.source):
-            continue
-        try:
-            with connect(threads=1) as connection:
-                source = open_source(connection, table.source, table.name)
-                risky = _risky(connection, source)
-        except (Error, duckdb.Error):
-            continue
-        _refuse(risky, source, table)
-
-
-def _refuse(risky: set[str], source: Source, table: Table) -> None:
-    declared = [column.name for column in table.columns.values()]
-    names = [*declared, *([table.unit.column] if table.unit.column else [])]
-    found = {find(source.columns, name) for name in names} - {None}
-    if any(name in risky for i, (name, _) in enumerate(source.columns) if i in found):
-        problem = "a column is stored in a type of which some values cannot be read"
-        hint = (
-            "write timestamps in microseconds, decimals in a fixed length and times of day as text"
-        )
-        unavailable(table.name, table.source, problem, hint)
-
-
-def _risky(connection: duckdb.DuckDBPyConnection, source: Source) -> set[str]:
-    """Return the names of columns that are stored in such a way, from the schema alone."""
-    schemas = (connection.execute(SCHEMA, [path]).fetchall() for path in source.paths)
-    return {name for schema in schemas for name, risky in _columns(schema) if risky}
-
-
-def _columns(schema: list[tuple[str, int, bool]]) -> Iterator[tuple[str, bool]]:
-    """Name the columns of a schema, which lists the fields of each below it; first comes its root.
-
-    >>> list(_columns([("root", 2, False), ("s", 1, False), ("x", 0, True), ("x", 0, False)]))
-    [('s', False), ('x', False)]
-    """
-    below = 0
-    for name, children, risky in schema[1:]:
-        if not below:
-            yield name, risky
-        below += children - bool(below)
 
 
 def read_public(table: Table) -> dict[str, tuple[str, list[Any]]]:

@@ -22,7 +22,7 @@ import pandas as pd
 from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.domain import Bins, Values
 from dpsql.privacy.vault.data_engine import Asked, Batch, Codes, Counts, Flags, Floats, Values64
-from dpsql.privacy.vault.encode import OUTSIDE, clip, encode
+from dpsql.privacy.vault.encode import OUTSIDE, WHOLE, clip, encode
 from dpsql.privacy.vault.tally import (
     Axis,
     axis_of_bins,
@@ -137,14 +137,14 @@ def queue_up(
     crowded = np.bincount(owners.units[owners.owned], minlength=len(owners.names)) > max_rows
     rows = np.flatnonzero(owners.owned & crowded[owners.units])
     units = owners.units[rows].astype(np.int64)
-    keys = _keys(digest.salt, owners, crowded)[units]
+    keys = keys_of(digest.salt, owners, crowded)[units]
     digests = digest.of_rows(keys, [each[rows] for each in content])
     order = np.lexsort((*(each[rows] for each in reversed(ties)), digests, units))
     return Queue(rows[order], units[order], max_rows)
 
 
-def _keys(salt: str, owners: Owners, crowded: Flags) -> Codes:
-    """Return the first digits of md5(salt | name) for every unit with too many rows."""
+def keys_of(salt: str, owners: Owners, crowded: Flags) -> Codes:
+    """Return the first digits of md5(salt | name) for some units, zero for others."""
     keys = np.zeros(len(owners.names), dtype=np.uint64)
     for unit in np.flatnonzero(crowded):
         text = f"{salt}|{owners.names[unit]}".encode("utf-8", "surrogatepass")  # no name may raise
@@ -159,7 +159,8 @@ class Rows:
     ``codes`` has the cell of every column with a domain, and ``size`` for "outside"; ``places``
     where a value lies in its bin; ``numbers`` the clipped value of every measure, NaN for NULL and
     infinity for "outside". ``owners`` are the privacy units, when there is a column of them, and
-    ``queue`` those of their rows that may be too many.
+    ``queue`` those of their rows that may be too many. ``keys`` are what references match rows by:
+    a number for equal values, and whether there is a value.
     """
 
     count: int
@@ -168,6 +169,7 @@ class Rows:
     numbers: dict[str, Floats] = field(default_factory=dict)
     owners: Owners | None = None
     queue: Queue | None = None
+    keys: dict[str, tuple[Counts, Flags]] = field(default_factory=dict)
 
     @property
     def known(self) -> Set[str]:
@@ -192,6 +194,7 @@ class Parts:
     numbers: dict[str, list[Floats]] = field(default_factory=dict)
     units: list[npt.NDArray[Any]] = field(default_factory=list)
     owned: list[Flags] = field(default_factory=list)
+    keys: dict[str, list[tuple[Counts, Flags]]] = field(default_factory=dict)
 
     def add(self, key: str, column: Column, values: Values64) -> None:
         """Encode one column of a batch."""
@@ -215,6 +218,28 @@ class Parts:
             return number_texts(self.units, owned)
         number = number_doubles if self.units[0].dtype == np.float64 else number_whole
         return number(np.concatenate(self.units), owned)
+
+
+def number_keys(values: npt.NDArray[Any], known: Flags) -> tuple[Counts, Flags]:
+    """Return a number for every value of a key, and where there is one.
+
+    Equal values have equal numbers. Different texts have different ones but for one pair in 2^64,
+    and keys are only ever compared within a unit. Whole doubles are numbered like integers.
+
+    >>> number_keys(np.array([7.0, -0.0, np.nan]), np.array([True, True, True]))[0][:2].tolist()
+    [7, 0]
+    """
+    if values.dtype == np.object_:
+        hashed = pd.util.hash_array(np.where(known, values, ""))
+        return hashed.view(np.int64), known
+    if values.dtype == np.float64:
+        known = known & ~np.isnan(values)
+        numbers = np.where(known, values, 0.0) + 0.0
+        whole = (np.abs(numbers) < WHOLE) & (numbers == np.floor(numbers))
+        return np.where(
+            whole, np.where(whole, numbers, 0.0).astype(np.int64), numbers.view(np.int64)
+        ), known
+    return np.where(known, values, 0).astype(np.int64), known
 
 
 def declared(table: Table) -> dict[str, Column]:
@@ -248,10 +273,12 @@ def load_rows(batches: Iterable[Batch], table: Table) -> Rows:
         if batch.units is not None and batch.owned is not None:
             parts.units.append(batch.units)
             parts.owned.append(batch.owned)
+        for name, (values_of, known) in zip(table.keys, batch.keys, strict=True):
+            parts.keys.setdefault(name.casefold(), []).append(number_keys(values_of, known))
         count += batch.rows
     owners = None if table.unit.column is None else parts.owners()
     codes, places, numbers = _joined(parts.codes), _joined(parts.places), _joined(parts.numbers)
-    return Rows(count, codes, places, numbers, owners)
+    return Rows(count, codes, places, numbers, owners, keys=_joined_keys(table, parts.keys))
 
 
 def _nothing() -> Values64:
@@ -262,6 +289,17 @@ def _nothing() -> Values64:
 def _joined(parts: dict[str, list[Any]]) -> dict[str, Any]:
     """Put the batches of every column together, and let go of them."""
     return {key: np.concatenate(parts.pop(key)) for key in list(parts)}
+
+
+def _joined_keys(
+    table: Table, parts: dict[str, list[tuple[Counts, Flags]]]
+) -> dict[str, tuple[Counts, Flags]]:
+    none = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.bool_)
+    found = {}
+    for key in map(str.casefold, table.keys):
+        pairs = [none, *parts.pop(key, [])]
+        found[key] = (np.concatenate([n for n, _ in pairs]), np.concatenate([k for _, k in pairs]))
+    return found
 
 
 def line_up(rows: Rows, table: Table, digest: Digest) -> Queue | None:

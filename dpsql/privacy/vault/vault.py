@@ -4,56 +4,23 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from dpsql.catalog.catalog import Column, Table
+from dpsql.catalog.catalog import Table, Unit
+from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import InternalError, ProgrammingError, is_interrupt
-from dpsql.privacy.vault.data_engine import (
-    NESTED,
-    Asked,
-    Batch,
-    Classes,
-    Counts,
-    DataEngine,
-    Flags,
-    StoredTable,
-    find,
-    unavailable,
-)
-from dpsql.privacy.vault.duckdb import FILES
-from dpsql.privacy.vault.plugged import find_plugged
-from dpsql.privacy.vault.rows import (
-    Digest,
-    Rows,
-    ask,
-    declared,
-    fits,
-    line_up,
-    load_rows,
-    tally,
-    view,
-)
+from dpsql.privacy.vault.data_engine import Classes, Counts, Flags, StoredTable, unavailable
+from dpsql.privacy.vault.local_rows import rows_of, take_stock
+from dpsql.privacy.vault.rows import Digest, Rows, declared, fits, tally, view
 from dpsql.privacy.vault.source import connect
+from dpsql.privacy.vault.stored_rows import StoredRows, check_keys, lined_up, open_table
 from dpsql.workload.cells import AnyResolution, cells_of
 
 T = TypeVar("T")
-COLUMNAR = ("parquet", "duckdb")
-"""Kinds of files of which some columns are read without the others."""
-WIDE = 64
-"""Columns from which on a table in such files is read column by column, as they are asked for."""
 MOST_VIEWS = 16
 """Views that are remembered, one byte per row each."""
-
-ACCEPTED = {
-    "integer": ("integer", "float", "decimal"),
-    "number": ("integer", "float", "decimal"),
-    "text": ("text",),
-    "boolean": ("boolean", "integer"),
-    "date": ("date", "timestamp"),
-}
-"""The families of stored types that serve a column, by its declared type."""
 
 
 class Vault(Protocol):
@@ -108,30 +75,51 @@ class Vault(Protocol):
         """Forget the rows; a later count reads them again."""
 
 
+class RowReader(Protocol):
+    """Where a vault has its rows from."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files that hold them."""
+
+    @property
+    def apart(self) -> bool:
+        """Whether some columns are read without the others."""
+
+    def fingerprint(self) -> str:
+        """What tells one version of the data from another. Raises: OSError, DataUnavailable."""
+
+    def read(self, columns: frozenset[str]) -> Rows:
+        """Read and encode some columns of all rows, by case-folded name; all unless ``apart``.
+
+        Rows of a unit with too many are not lined up.
+        """
+
+
 class TableVault:
-    """The vault of a table that an engine holds; see :class:`Vault`.
+    """The vault of a table, whose rows an engine holds or a relation makes; see :class:`Vault`.
 
     Guarantee: rows outside the declared view are dropped, then each unit keeps at most
     ``max_rows`` rows, chosen by a salted hash of the unit's own rows alone. What a row is, is a
     function of that row: see :mod:`dpsql.privacy.vault.encode`.
     """
 
-    def __init__(self, table: Table, salt: bytes) -> None:
+    def __init__(
+        self, table: Table, salt: bytes, shared: dict[str, TableVault] | None = None
+    ) -> None:
         self._table = table
         self._salt = salt.hex()
         self._columns = frozenset(table.columns)
         self._rows: Rows | None = None
+        self._lined_up = False
         self._views: dict[frozenset[str], Flags] = {}
-        self._stored = open_table(table)
+        self._reader = _open_reader(table, salt, {} if shared is None else shared)
         self._data_version = self._fingerprint()
-        columnar = table.engine is None and self._stored.kind in COLUMNAR
-        # where units have several rows, what is in all columns says which of them are kept
-        self._apart = columnar and table.unit.column is None and len(table.columns) > WIDE
 
     @property
     def sources(self) -> tuple[str, ...]:
         """The paths of the files that hold the rows."""
-        return self._stored.paths
+        return self._reader.paths
 
     @property
     def data_version(self) -> str:
@@ -144,8 +132,18 @@ class TableVault:
 
     def load(self, columns: Collection[str] | None = None) -> None:
         missing = self._missing(columns)
-        if self._rows is None or missing:
-            sealed(lambda: self._load(missing))
+        if self._rows is None or missing or not self._lined_up:
+            sealed(lambda: self._line_up(missing))
+
+    @property
+    def stored(self) -> StoredTable:
+        """The stored table, where an engine holds the rows."""
+        assert isinstance(self._reader, StoredRows)
+        return self._reader.stored
+
+    def rows(self) -> Rows:
+        """All encoded rows, read once, for what is made of them inside the vault."""
+        return self._load(self._missing(None))
 
     def count(self, attributes: Sequence[str], classes: Sequence[Classes]) -> Counts:
         if len(set(map(str.casefold, attributes))) != len(attributes):
@@ -167,7 +165,7 @@ class TableVault:
         return narrower
 
     def close(self) -> None:
-        self._rows = None
+        self._rows, self._lined_up = None, False
         self._views.clear()
 
     def _tally(self, resolutions: Sequence[AnyResolution], units: bool) -> Counts:
@@ -186,7 +184,7 @@ class TableVault:
 
     def _fingerprint(self) -> str:
         try:
-            facts = self._stored.fingerprint()
+            facts = self._reader.fingerprint()
         except OSError:
             unavailable(self._table.name, self._table.source, "there is no such file any more")
         if self._table.unit.column is None:
@@ -196,108 +194,88 @@ class TableVault:
     def _missing(self, columns: Collection[str] | None) -> frozenset[str]:
         """Return the declared columns that are to be read before some can be counted."""
         wanted = frozenset(declared(self._table))
-        if self._apart and columns is not None:
+        if self._reader.apart and columns is not None:
             wanted &= frozenset(map(str.casefold, columns))
         return wanted if self._rows is None else wanted - self._rows.known
 
-    def _load(self, columns: frozenset[str]) -> None:
-        chosen = {key: each for key, each in self._table.columns.items() if key in columns}
-        rows = read_rows(self._stored, replace(self._table, columns=chosen), self._salt)
+    def _load(self, columns: frozenset[str]) -> Rows:
+        """Read columns that are missing."""
+        if self._rows is not None and not columns:
+            return self._rows
+        rows = self._reader.read(columns)
         if self._fingerprint() != self._data_version:
             raise ValueError
         if self._rows is None:
             self._rows = rows
         else:
             self._rows.add(rows)
+        return self._rows
+
+    def _line_up(self, columns: frozenset[str]) -> None:
+        rows = self._load(columns)
+        if not self._lined_up:
+            self._rows, self._lined_up = lined_up(rows, self._table, self._salt), True
 
 
-def open_vault(table: Table, salt: bytes) -> Vault:
+@dataclass(frozen=True, slots=True)
+class RelatedRows:
+    """The rows that a relation makes of those of its tables; see :class:`RowReader`."""
+
+    table: DerivedTable
+    bases: Sequence[TableVault]
+    salt: str
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(path for base in self.bases for path in base.sources))
+
+    @property
+    def apart(self) -> bool:
+        return False
+
+    def fingerprint(self) -> str:
+        for base in self.bases:
+            base.check()
+        versions = [base.data_version for base in self.bases]
+        return hashlib.sha256(repr((self.table.relation, versions)).encode()).hexdigest()
+
+    def read(self, columns: frozenset[str]) -> Rows:
+        tables = self.table.bases
+        rows = {t.name.casefold(): b.rows() for t, b in zip(tables, self.bases, strict=True)}
+        with connect() as connection:
+            stock = take_stock(tables, rows, Digest(connection, self.salt))
+            return rows_of(self.table, self.table.relation, stock)
+
+
+def _open_reader(table: Table, salt: bytes, shared: dict[str, TableVault]) -> RowReader:
+    if not isinstance(table, DerivedTable):
+        return StoredRows(table, open_table(table))
+    bases = [_open_base(base, salt, shared) for base in table.bases]
+    stored = {base.name: vault.stored for base, vault in zip(table.bases, bases, strict=True)}
+    check_keys(table.bases, {name.casefold(): each for name, each in stored.items()})
+    return RelatedRows(table, bases, salt.hex())
+
+
+def _open_base(table: Table, salt: bytes, shared: dict[str, TableVault]) -> TableVault:
+    """Open a stored table, once; of one whose rows belong to units by reference, plain rows."""
+    name = table.name.casefold()
+    if table.unit.through is not None:
+        name, table = f"\0{name}", replace(table, unit=Unit())
+    if name not in shared:
+        shared[name] = TableVault(table, salt)
+    return shared[name]
+
+
+def open_vault(
+    table: Table, salt: bytes, shared: dict[str, TableVault] | None = None
+) -> TableVault:
     """Open the source of a table; rows are not read yet.
 
     ``salt`` is the ledger's secret; it decides which rows of a unit with too many are kept.
-    Raises: DataUnavailable if the source is missing, unreadable or lacks a declared column.
+    ``shared`` are the vaults that are open already: the tables of a relation are read once.
+    Raises: DataUnavailable if a source is missing, unreadable or lacks a declared column.
     """
-    return TableVault(table, salt)
-
-
-def find_engine(table: Table) -> DataEngine:
-    """Return the engine that serves the source of a table: a public fact, from its form.
-
-    Raises: DataUnavailable where none is installed; OperationalError (E_ENGINE) for a broken one.
-    """
-    return find_plugged(table) if table.engine else FILES
-
-
-def open_table(table: Table) -> StoredTable:
-    """Let the engine of a table's source open it, and check that its columns fit the catalog.
-
-    Raises: DataUnavailable.
-    """
-    stored = find_engine(table).open(table)
-    for column in table.columns.values():
-        _check_type(table, column, _family(table, stored, column.name), stored.untyped)
-    if table.unit.column is not None and _family(table, stored, table.unit.column) == NESTED:
-        problem = f"privacy unit column {table.unit.column!r} has a nested type"
-        unavailable(table.name, table.source, problem)
-    return stored
-
-
-def read_rows(stored: StoredTable, table: Table, salt: str) -> Rows:
-    """Read, encode and line up all rows of a table."""
-    rows = load_rows(_batches(stored, table), table)
-    if rows.owners is None:
-        return rows
-    with connect() as connection:
-        return replace(rows, queue=line_up(rows, table, Digest(connection, salt)))
-
-
-def ask_all(stored: StoredTable, table: Table) -> tuple[list[Asked], str | None]:
-    """Return what is asked of every row: the declared columns and the unit, and nothing else."""
-    columns = declared(table).values()
-    found = [stored.columns[position(table, stored, each.name)] for each in columns]
-    asked = [ask(each, *known) for each, known in zip(columns, found, strict=True)]
-    if table.unit.column is None:
-        return asked, None
-    return asked, stored.columns[position(table, stored, table.unit.column)][0]
-
-
-def _batches(stored: StoredTable, table: Table) -> Iterator[Batch]:
-    """Yield all rows as the engine hands them over, checked."""
-    asked, unit = ask_all(stored, table)
-    for batch in stored.read(asked, unit):
-        batch.check(asked, unit is not None)
-        yield batch
-
-
-def _check_type(table: Table, column: Column, family: str, untyped: bool) -> None:
-    accepted = ACCEPTED[column.type]
-    if untyped or family in accepted:
-        return
-    unavailable(
-        table.name,
-        table.source,
-        f"column {column.name!r} is declared {column.type} but stored as "
-        f"{'a nested or unknown type' if family == NESTED else family}",
-        f"{column.type} columns are stored as {', '.join(accepted)}",
-        code="E_POLICY",
-    )
-
-
-def _family(table: Table, stored: StoredTable, name: str) -> str:
-    return stored.columns[position(table, stored, name)][1]
-
-
-def position(table: Table, stored: StoredTable, name: str) -> int:
-    """Return where a declared column is among those of its source. Raises: DataUnavailable."""
-    found = find(stored.columns, name)
-    if found is None:
-        unavailable(
-            table.name,
-            table.source,
-            f"column {name!r} is declared but the file has no such column",
-            "`dpsql init FILE` lists the columns of a file",
-        )
-    return found
+    return TableVault(table, salt, shared)
 
 
 def sealed(work: Callable[[], T]) -> T:

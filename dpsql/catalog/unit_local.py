@@ -1,0 +1,217 @@
+"""Unit-local relations: rows of privacy units, made of rows of the same unit alone.
+
+A small closed language. Its trees hold public facts only; the vault evaluates them on integer
+codes. Every node maps rows that are labelled by their unit to rows that are labelled by their
+unit, one unit at a time: there is no way to write a join, a window, a grouping or a sub-query that
+reaches into the rows of another unit. Whoever adds a node keeps that true.
+
+- ``Scan``: the rows of a declared table, labelled by its unit.
+- ``JoinRows``: pairs of rows of one unit; by keys besides, where given. With ``one``, every row on
+  the left has at most one partner: a *lookup* adds columns and no rows. With ``outer``, rows on the
+  left without a partner stay; the columns of the right are NULL in them.
+- ``FilterRows``: the rows for which a condition on their cells holds.
+- ``PerUnit``: one row for each unit, or for each unit and combination of the columns ``by``, with
+  columns that sum up its rows. Without such columns it is DISTINCT. EXISTS is a join to it.
+- ``WindowRows``: a column more, worked out in an order of the unit's rows.
+- ``UnionRows``: the rows of several relations with the same columns.
+- ``PickColumns``: columns by other names; the rest is left out.
+
+Columns are named as in the table; those on the right of a join are ``name.column``. Names are
+case-folded. A *key* is a stored column by which declared references match rows; it has no domain,
+and can be joined by and nothing else.
+
+Guarantee: a relation of all rows is the disjoint union over units of a function of that unit's
+rows, so that cutting it to ``max_rows`` rows for each unit, chosen by those rows alone, changes by
+at most ``max_rows`` rows when one unit comes or goes. Cutting is done once, after all of the tree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from dpsql.catalog.catalog import Column, Table
+
+MOST_OF_UNIT = 10_000
+"""Rows of one unit that a join makes at most, so that a few keys cannot multiply without end."""
+
+Summing = Literal["count", "distinct", "sum", "mean", "least", "greatest", "first", "last"]
+Running = Literal["row_number", "running_count", "running_sum", "previous", "since_previous"]
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """Whether the cells of some columns are among listed ones.
+
+    ``cells`` has one byte, 0 or 1, per combination of their cells, the last column fastest.
+    """
+
+    columns: tuple[str, ...]
+    cells: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HasValue:
+    """Whether a column has a declared value that is not NULL."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """Whether all parts hold."""
+
+    parts: tuple[Test, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """Whether some part holds."""
+
+    parts: tuple[Test, ...]
+
+
+Test: TypeAlias = Among | HasValue | AllOf | AnyOf
+"""A condition on one row. A row with an undeclared value in any column of it does not meet it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A column that sums up the rows of a unit, or of a group of them, for which ``where`` holds.
+
+    ``column`` declares its values, which are clipped to bounds and found in cells as stored ones
+    are. ``of`` is the column that is summed up; rows where it is NULL or undeclared are left out.
+    ``least``, ``greatest``, ``first`` and ``last`` take its value from one row, the first and the
+    last one in the order of ``order``; they are NULL where there is none.
+    """
+
+    column: Column
+    kind: Summing
+    of: str | None = None
+    where: Test | None = None
+    order: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The rows of a table of the catalog, by case-folded name."""
+
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRows:
+    """Pairs of rows of one unit that agree in the keys ``on``: (on the left, on the right)."""
+
+    left: UnitLocal
+    right: UnitLocal
+    name: str
+    on: tuple[tuple[str, str], ...] = ()
+    outer: bool = False
+    one: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FilterRows:
+    """The rows for which a condition holds."""
+
+    rows: UnitLocal
+    where: Test
+
+
+@dataclass(frozen=True, slots=True)
+class PerUnit:
+    """One row for each unit with rows, or for each combination ``by`` of cells of its rows."""
+
+    rows: UnitLocal
+    by: tuple[str, ...] = ()
+    columns: tuple[Summary, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRows:
+    """All rows with a column more, worked out in an order of the unit's rows.
+
+    ``order`` names columns, and whether each descends; NULL and undeclared values come last. ``by``
+    are columns whose cells part the rows of a unit. ``of`` is the column that is added up or looked
+    back at.
+    """
+
+    rows: UnitLocal
+    column: Column
+    kind: Running
+    order: tuple[tuple[str, bool], ...] = ()
+    by: tuple[str, ...] = ()
+    of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnionRows:
+    """The rows of several relations with the same columns, all of them."""
+
+    parts: tuple[UnitLocal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PickColumns:
+    """Columns by other names: (new name as written, case-folded old name)."""
+
+    rows: UnitLocal
+    names: tuple[tuple[str, str], ...]
+
+
+UnitLocal: TypeAlias = Scan | JoinRows | FilterRows | PerUnit | WindowRows | UnionRows | PickColumns
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedTable(Table):
+    """A table whose rows are those of a relation over ``bases``, all of one privacy unit.
+
+    To everything but the vault it is a table like any other.
+    """
+
+    relation: UnitLocal = Scan("")
+    bases: tuple[Table, ...] = ()
+
+
+def children(relation: UnitLocal) -> tuple[UnitLocal, ...]:
+    """The relations that a relation is made of."""
+    match relation:
+        case Scan():
+            return ()
+        case JoinRows(left, right):
+            return left, right
+        case UnionRows(parts):
+            return parts
+        case FilterRows(inner) | PerUnit(inner) | WindowRows(inner) | PickColumns(inner):
+            return (inner,)
+
+
+def scanned(relation: UnitLocal) -> tuple[str, ...]:
+    """The tables that a relation reads, each once, by case-folded name."""
+    return tuple(dict.fromkeys(_scanned(relation)))
+
+
+def _scanned(relation: UnitLocal) -> Iterator[str]:
+    if isinstance(relation, Scan):
+        yield relation.table
+    for each in children(relation):
+        yield from _scanned(each)
+
+
+def columns_of_test(test: Test) -> frozenset[str]:
+    """The columns that a condition is about."""
+    match test:
+        case Among(columns):
+            return frozenset(columns)
+        case HasValue(column):
+            return frozenset({column})
+        case AllOf(parts) | AnyOf(parts):
+            return frozenset().union(*map(columns_of_test, parts))
+
+
+def digest_of(relation: UnitLocal, max_rows: int) -> str:
+    """A name for a relation: what is made of the same nodes has the same one."""
+    return hashlib.sha256(repr((relation, max_rows)).encode()).hexdigest()[:12]

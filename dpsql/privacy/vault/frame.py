@@ -1,0 +1,210 @@
+"""Rows of privacy units while a relation over them is worked out: arrays with one number per row.
+
+Guarantee: a lane of a taken row is that of the row it was taken from; nothing looks at other rows.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpsql.catalog.catalog import Column
+from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
+from dpsql.catalog.unit_local import AllOf, Among, AnyOf, HasValue, Test, columns_of_test
+from dpsql.privacy.vault.data_engine import Codes, Counts, Flags, Floats, Values64
+from dpsql.privacy.vault.encode import EPOCH, OUTSIDE, clip, code_type, encode
+from dpsql.privacy.vault.tally import PLACES, find_places, find_steps
+
+Key = tuple[Counts, Flags]
+"""A number for every row, equal for equal values, and whether there is a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One column: the cell of every row, its place in a bin, its value as a measure.
+
+    Each is None where the column has no such thing; see :class:`dpsql.privacy.vault.rows.Rows`.
+    """
+
+    column: Column
+    codes: Codes | None = None
+    places: Codes | None = None
+    numbers: Floats | None = None
+
+    def take(self, rows: Counts) -> Lane:
+        """Return the lane of some rows, in order."""
+        return Lane(
+            self.column,
+            None if self.codes is None else self.codes[rows],
+            None if self.places is None else self.places[rows],
+            None if self.numbers is None else self.numbers[rows],
+        )
+
+    def cells(self) -> Lane:
+        """Return the lane of cells alone, without what tells apart the values in one."""
+        places = None if self.places is None else np.zeros_like(self.places)
+        return Lane(replace(self.column, bounds=None), self.codes, places)
+
+    def nullable(self, column: Column, missing: Flags) -> Lane:
+        """Return the lane of a column that takes NULL besides, which ``missing`` rows have."""
+        places, numbers = self.places, self.numbers
+        codes = None if self.codes is None else self.codes.astype(code_type(column.size + 1))
+        if codes is not None:
+            codes = np.where(codes == self.column.size, column.size, codes)
+            codes = np.where(missing, column.size - 1, codes).astype(code_type(column.size + 1))
+        if places is not None:
+            places = np.where(missing, 0, places).astype(places.dtype)
+        if numbers is not None:
+            numbers = np.where(missing, np.nan, numbers)
+        return Lane(column, codes, places, numbers)
+
+    def content(self) -> list[Counts]:
+        """Whole numbers that tell apart what the view tells apart."""
+        found = [each.astype(np.int64) for each in (self.codes, self.places) if each is not None]
+        if self.numbers is not None and self.column.bounds is not None:
+            found.append(find_steps(self.numbers, self.column))
+        return found
+
+    def is_declared(self) -> Flags:
+        """Which rows have a declared value, NULL among them where it is declared."""
+        if self.codes is not None:
+            return np.asarray(self.codes < self.column.size)
+        assert self.numbers is not None
+        return np.asarray(self.numbers != OUTSIDE)
+
+    def has_value(self) -> Flags:
+        """Which rows have a declared value that is not NULL."""
+        if self.codes is not None:
+            return np.asarray(self.codes < self.column.size - self.column.null)
+        assert self.numbers is not None
+        return np.isfinite(self.numbers)
+
+    def values(self) -> tuple[Floats, Flags]:
+        """The values as numbers, days since 1970 for dates, and which of them are known."""
+        if self.numbers is not None:
+            known = np.isfinite(self.numbers)
+            return np.where(known, self.numbers, 0.0), known
+        assert self.codes is not None
+        known = self.codes < (0 if self.column.domain is None else self.column.domain.size)
+        codes = np.where(known, self.codes, 0).astype(np.int64)
+        match self.column.domain:
+            case IntegerRange(lo):
+                return (lo + codes).astype(np.float64), known
+            case Bins(edges):
+                lower = np.array([float(edge) for edge in edges])
+                places = np.zeros(len(codes)) if self.places is None else self.places / PLACES
+                found = lower[codes] + places * np.diff(lower)[codes]
+                return np.rint(found) if self.column.type == "integer" else found, known
+            case Periods() as periods:
+                days = [_day(each) for each in periods.representatives]
+                return np.array(days)[codes], known
+            case Values(listed) if self.column.type != "text":
+                return np.array([float(each) for each in listed])[codes], known
+        raise ValueError("a column whose values have no order")
+
+
+def _day(day: dt.date) -> float:
+    return float((day - EPOCH).days)
+
+
+def lane_of(column: Column, numbers: Floats, known: Flags) -> Lane:
+    """Return the lane of worked out numbers: in the cells, bins and bounds that are declared.
+
+    Numbers beyond the declared ones are taken for the least or the largest of them, unless
+    there is a cell for all others.
+    """
+    if column.other is None and isinstance(column.domain, IntegerRange | Bins):
+        low, high = column.number_bounds or (-np.inf, np.inf)
+        numbers = np.fmin(np.fmax(numbers, low), high)
+    if column.type == "integer":
+        numbers = np.rint(numbers)
+    values = Values64(numbers, ~known, np.zeros(len(numbers), dtype=np.bool_))
+    lane = Lane(column)
+    if column.bounds is not None:
+        lane = replace(lane, numbers=clip(column, values))
+    if column.domain is not None:
+        codes = encode(column, values)
+        lane = replace(lane, codes=codes)
+        if isinstance(column.domain, Bins):
+            edges = tuple(map(float, column.domain.edges))
+            lane = replace(lane, places=find_places(numbers, codes, edges))
+    return lane
+
+
+def absent(column: Column, rows: int) -> Lane:
+    """Return a lane in which no row has a declared value."""
+    codes = places = numbers = None
+    if column.domain is not None:
+        codes = np.full(rows, column.size, dtype=code_type(column.size + 1))
+    if isinstance(column.domain, Bins):
+        places = np.zeros(rows, dtype=np.uint32)
+    if column.bounds is not None:
+        numbers = np.full(rows, OUTSIDE)
+    return Lane(column, codes, places, numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Some rows, each with the number of its unit; ``lanes`` and ``keys`` are by case-folded name.
+
+    Arrays have shape (rows,).
+    """
+
+    units: Counts
+    lanes: Mapping[str, Lane]
+    keys: Mapping[str, Key]
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return len(self.units)
+
+    def take(self, rows: Counts) -> Frame:
+        """Return some rows, in order, each as often as it is named."""
+        lanes = {name: lane.take(rows) for name, lane in self.lanes.items()}
+        keys = {name: (found[rows], known[rows]) for name, (found, known) in self.keys.items()}
+        return Frame(self.units[rows], lanes, keys)
+
+    def content(self, rows: Counts) -> list[Counts]:
+        """Whole numbers that tell apart all that is known of some rows, in declared order."""
+        found = [each for lane in self.lanes.values() for each in lane.take(rows).content()]
+        return [
+            *found,
+            *(each[rows].astype(np.int64) for key in self.keys.values() for each in key),
+        ]
+
+
+def holds(test: Test, frame: Frame) -> Flags:
+    """Say for which rows a condition holds; not where a column of it is undeclared."""
+    found = _holds(test, frame)
+    for name in columns_of_test(test):
+        found = found & frame.lanes[name].is_declared()
+    return found
+
+
+def _holds(test: Test, frame: Frame) -> Flags:
+    match test:
+        case Among(names, cells):
+            return _among([frame.lanes[name] for name in names], cells, frame.count)
+        case HasValue(name):
+            return frame.lanes[name].has_value()
+        case AllOf(parts):
+            found = [_holds(each, frame) for each in parts]
+            return np.asarray(np.logical_and.reduce([np.ones(frame.count, np.bool_), *found]))
+        case AnyOf(parts):
+            found = [_holds(each, frame) for each in parts]
+            return np.asarray(np.logical_or.reduce([np.zeros(frame.count, np.bool_), *found]))
+
+
+def _among(lanes: Sequence[Lane], cells: bytes, rows: int) -> Flags:
+    sizes = [lane.column.size for lane in lanes]
+    place = np.zeros(rows, dtype=np.int64)
+    for i, lane in enumerate(lanes):
+        assert lane.codes is not None
+        declared = np.where(lane.codes < sizes[i], lane.codes, 0).astype(np.int64)
+        place += declared * math.prod(sizes[i + 1 :])
+    return np.asarray(np.frombuffer(cells, dtype=np.uint8)[place] != 0)

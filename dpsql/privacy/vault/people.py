@@ -1,0 +1,95 @@
+"""The units of several tables under one numbering, and the order in which their rows are chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dpsql.privacy.vault.data_engine import Counts, Flags
+from dpsql.privacy.vault.frame import Frame
+from dpsql.privacy.vault.rows import Digest, Owners, keys_of
+
+NOBODY = -1
+"""The unit of a row that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """All units of some tables: one canonical name each, and what draws lots among their rows."""
+
+    names: npt.NDArray[Any]
+    digest: Digest
+
+    @property
+    def count(self) -> int:
+        """The number of units."""
+        return len(self.names)
+
+    def owners(self, units: Counts) -> Owners:
+        """Return the units of rows that all have one."""
+        owned = np.ones(len(units), dtype=np.bool_)
+        return Owners(units.astype(np.uint32), owned, self.names)
+
+    def line_up(self, frame: Frame, rows: Counts, groups: Counts) -> Counts:
+        """Return rows group by group, each group in an order that is drawn by lot.
+
+        ``groups`` are those of ``rows``; rows of one group belong to one unit.
+
+        Guarantee: the order within a group depends on the salt and on that group's rows alone.
+        """
+        units = frame.units[rows]
+        crowded = np.zeros(self.count, dtype=np.bool_)
+        crowded[units] = True
+        keys = keys_of(self.digest.salt, self.owners(units), crowded)[units]
+        content = frame.content(rows)
+        digests = self.digest.of_rows(keys, content)
+        return rows[np.lexsort((*reversed(content), digests, groups))]
+
+
+def number_together(owners: Sequence[Owners], digest: Digest) -> tuple[People, list[Counts]]:
+    """Number the units of several tables: one of the same name is the same unit in all of them.
+
+    Also returns the unit of every row of each table, NOBODY for rows without one.
+    """
+    names = [each.names for each in owners]
+    if len({each.dtype for each in names}) > 1:
+        names = [each.astype(str).astype(object) for each in names]
+    numbers, known = pd.factorize(np.concatenate([*names, names[0][:0]]))
+    starts = np.cumsum([0, *map(len, names)])
+    found = []
+    for start, each in zip(starts[:-1], owners, strict=True):
+        renumbered = numbers[start : start + len(each.names)].astype(np.int64)
+        found.append(_units(renumbered, each))
+    return People(np.asarray(known), digest), found
+
+
+def _units(renumbered: Counts, owners: Owners) -> Counts:
+    if not len(renumbered):
+        return np.full(len(owners.units), NOBODY)
+    return np.where(owners.owned, renumbered[owners.units], NOBODY)
+
+
+def dense(*columns: Sequence[tuple[Counts, Flags]]) -> tuple[list[Counts], int]:
+    """Number the rows of several tables by the values of their keys: the same for the same values.
+
+    Each argument is a table's keys, in one order. Rows that lack one have number -1. Also returns
+    how many numbers there are.
+
+    >>> some, all_ = np.array([3, 5, 3]), np.ones(3, dtype=bool)
+    >>> dense([(some, all_)], [(some[1:], np.array([False, True]))])[0]
+    [array([0, 1, 0]), array([-1,  0])]
+    """
+    sizes = [len(table[0][0]) for table in columns]
+    known = np.concatenate([np.logical_and.reduce([flag for _, flag in each]) for each in columns])
+    ids = np.zeros(sum(sizes), dtype=np.int64)
+    for parts in zip(*([number for number, _ in each] for each in columns), strict=True):
+        codes, found = pd.factorize(np.concatenate(parts))
+        ids, _ = pd.factorize(ids * max(1, len(found)) + codes)
+        ids = ids.astype(np.int64)
+    ids = np.where(known, ids, -1)
+    return np.split(ids, np.cumsum(sizes)[:-1]), int(ids.max(initial=-1)) + 1

@@ -1,0 +1,182 @@
+"""The rows of a table as an engine holds them: opened, checked against the catalog, encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dpsql.catalog.catalog import Column, Table
+from dpsql.privacy.vault.data_engine import (
+    NESTED,
+    Asked,
+    Batch,
+    DataEngine,
+    StoredTable,
+    find,
+    unavailable,
+)
+from dpsql.privacy.vault.duckdb import FILES
+from dpsql.privacy.vault.plugged import find_plugged
+from dpsql.privacy.vault.rows import Digest, Rows, ask, declared, line_up, load_rows
+from dpsql.privacy.vault.source import connect
+
+COLUMNAR = ("parquet", "duckdb")
+"""Kinds of files of which some columns are read without the others."""
+WIDE = 64
+"""Columns from which on a table in such files is read column by column, as they are asked for."""
+
+ACCEPTED = {
+    "integer": ("integer", "float", "decimal"),
+    "number": ("integer", "float", "decimal"),
+    "text": ("text",),
+    "boolean": ("boolean", "integer"),
+    "date": ("date", "timestamp"),
+}
+"""The families of stored types that serve a column, by its declared type."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """The rows of a table as an engine holds them; what a vault reads."""
+
+    table: Table
+    stored: StoredTable
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return self.stored.paths
+
+    def fingerprint(self) -> str:
+        return self.stored.fingerprint()
+
+    @property
+    def apart(self) -> bool:
+        # where units have several rows, what is in all columns says which of them are kept
+        columnar = self.table.engine is None and self.stored.kind in COLUMNAR
+        return columnar and self.table.unit.column is None and len(self.table.columns) > WIDE
+
+    def read(self, columns: frozenset[str]) -> Rows:
+        chosen = {key: each for key, each in self.table.columns.items() if key in columns}
+        table = replace(self.table, columns=chosen)
+        return load_rows(_batches(self.stored, table), table)
+
+
+def find_engine(table: Table) -> DataEngine:
+    """Return the engine that serves the source of a table: a public fact, from its form.
+
+    Raises: DataUnavailable where none is installed; OperationalError (E_ENGINE) for a broken one.
+    """
+    return find_plugged(table) if table.engine else FILES
+
+
+def open_table(table: Table) -> StoredTable:
+    """Let the engine of a table's source open it, and check that its columns fit the catalog.
+
+    Raises: DataUnavailable.
+    """
+    stored = find_engine(table).open(table)
+    for column in table.columns.values():
+        _check_type(table, column, _family(table, stored, column.name), stored.untyped)
+    named = {"privacy unit": [table.unit.column] if table.unit.column else [], "key": table.keys}
+    for what, names in named.items():
+        for name in names:
+            if _family(table, stored, name) == NESTED:
+                problem = f"{what} column {name!r} has a nested type"
+                unavailable(table.name, table.source, problem)
+    return stored
+
+
+def check_keys(tables: Sequence[Table], stored: Mapping[str, StoredTable]) -> None:
+    """Refuse tables that are matched by columns of different types, from their schemas alone.
+
+    ``stored`` is by case-folded name. Raises: DataUnavailable (E_POLICY).
+    """
+    by_name = {table.name.casefold(): table for table in tables}
+    for table in tables:
+        ways = [*table.references, *([table.unit.through] if table.unit.through else [])]
+        for way in ways:
+            for one, other in way.on if way.table in by_name else ():
+                _check_alike(table, one, by_name[way.table], other, stored)
+    anchored = [table for table in tables if table.unit.through is None]
+    for table in anchored[1:]:
+        first = anchored[0]
+        _check_alike(table, str(table.unit.column), first, str(first.unit.column), stored)
+
+
+def _check_alike(
+    table: Table, one: str, other: Table, two: str, stored: Mapping[str, StoredTable]
+) -> None:
+    mine = _family(table, stored[table.name.casefold()], one)
+    theirs = _family(other, stored[other.name.casefold()], two)
+    if mine != theirs:
+        unavailable(
+            table.name,
+            table.source,
+            f"column {one!r} is stored as {mine}, and {two!r} of table {other.name!r} as {theirs}",
+            "store keys that refer to each other in one type",
+            code="E_POLICY",
+        )
+
+
+def read_rows(stored: StoredTable, table: Table, salt: str) -> Rows:
+    """Read, encode and line up all rows of a table."""
+    return lined_up(load_rows(_batches(stored, table), table), table, salt)
+
+
+def lined_up(rows: Rows, table: Table, salt: str) -> Rows:
+    """Return rows with the order in which those of a unit with too many are kept."""
+    if rows.owners is None:
+        return rows
+    with connect() as connection:
+        return replace(rows, queue=line_up(rows, table, Digest(connection, salt)))
+
+
+def ask_all(stored: StoredTable, table: Table) -> tuple[list[Asked], str | None]:
+    """Return what is asked of every row: declared columns, keys and the unit, and nothing else."""
+    columns = declared(table).values()
+    found = [stored.columns[position(table, stored, each.name)] for each in columns]
+    asked = [ask(each, *known) for each, known in zip(columns, found, strict=True)]
+    keys = [stored.columns[position(table, stored, name)][0] for name in table.keys]
+    asked += [Asked(name, "key") for name in keys]
+    if table.unit.column is None:
+        return asked, None
+    return asked, stored.columns[position(table, stored, table.unit.column)][0]
+
+
+def _batches(stored: StoredTable, table: Table) -> Iterator[Batch]:
+    """Yield all rows as the engine hands them over, checked."""
+    asked, unit = ask_all(stored, table)
+    for batch in stored.read(asked, unit):
+        batch.check(asked, unit is not None)
+        yield batch
+
+
+def _check_type(table: Table, column: Column, family: str, untyped: bool) -> None:
+    accepted = ACCEPTED[column.type]
+    if untyped or family in accepted:
+        return
+    unavailable(
+        table.name,
+        table.source,
+        f"column {column.name!r} is declared {column.type} but stored as "
+        f"{'a nested or unknown type' if family == NESTED else family}",
+        f"{column.type} columns are stored as {', '.join(accepted)}",
+        code="E_POLICY",
+    )
+
+
+def _family(table: Table, stored: StoredTable, name: str) -> str:
+    return stored.columns[position(table, stored, name)][1]
+
+
+def position(table: Table, stored: StoredTable, name: str) -> int:
+    """Return where a declared column is among those of its source. Raises: DataUnavailable."""
+    found = find(stored.columns, name)
+    if found is None:
+        unavailable(
+            table.name,
+            table.source,
+            f"column {name!r} is declared but the file has no such column",
+            "`dpsql init FILE` lists the columns of a file",
+        )
+    return found

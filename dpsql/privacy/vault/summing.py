@@ -1,0 +1,218 @@
+"""Rows of one unit summed up, and columns worked out in an order of its rows.
+
+Guarantee: what is worked out for a row depends on rows of its own unit alone. Numbers are added up
+as integers, so that neither the order of rows nor other units' values decide how a sum is rounded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpsql.catalog.catalog import Column
+from dpsql.catalog.header import taken_from
+from dpsql.catalog.unit_local import PerUnit, Summary, WindowRows
+from dpsql.privacy.vault.data_engine import Counts, Flags, Floats
+from dpsql.privacy.vault.frame import Frame, Lane, absent, holds, lane_of
+from dpsql.privacy.vault.people import People, dense
+
+BITS = 40
+"""Numbers are added up in steps of 2^-40 of a power of two above their bounds: a unit's 2^22 rows
+fit into 63 bits, and what is lost is below what bins and bounds show."""
+
+
+def sum_up(groups: PerUnit, rows: Frame) -> Frame:
+    """Return one row for every unit, or for every unit and combination of cells."""
+    ids, count = _parts(rows, groups.by)
+    one = np.zeros(count, dtype=np.int64)
+    one[ids] = np.arange(rows.count)
+    lanes = {name: rows.lanes[name].take(one).cells() for name in groups.by}
+    for each in groups.columns:
+        lanes[each.column.name.casefold()] = _summary(each, rows, ids, count)
+    return Frame(rows.units[one], lanes, {})
+
+
+def _parts(rows: Frame, by: Sequence[str]) -> tuple[Counts, int]:
+    """Number rows by unit and by their cells of some columns."""
+    every = np.ones(rows.count, dtype=np.bool_)
+    codes = [rows.lanes[name].codes for name in by]
+    columns = [rows.units, *(each.astype(np.int64) for each in codes if each is not None)]
+    (ids,), count = dense([(each, every) for each in columns])
+    return ids, count
+
+
+def _summary(summary: Summary, rows: Frame, ids: Counts, count: int) -> Lane:
+    chosen = np.ones(rows.count, dtype=np.bool_)
+    if summary.where is not None:
+        chosen &= holds(summary.where, rows)
+    if summary.of is not None:
+        chosen &= rows.lanes[summary.of].has_value()
+    column, everyone = summary.column, np.ones(count, dtype=np.bool_)
+    match summary.kind:
+        case "count":
+            return lane_of(column, _times(ids[chosen], count), everyone)
+        case "distinct":
+            return lane_of(
+                column, _different(rows.lanes[summary.of or ""], chosen, ids, count), everyone
+            )
+        case "sum" | "mean":
+            total, times = _total(rows.lanes[summary.of or ""], chosen, ids, count)
+            found = total / np.maximum(times, 1) if summary.kind == "mean" else total
+            return lane_of(column, found, times > 0)
+        case kind:
+            order = summary.of if kind in ("least", "greatest") else summary.order
+            descends = kind in ("greatest", "last")
+            return _one_of(rows, summary, order or "", descends, chosen, ids, count)
+
+
+def _times(ids: Counts, count: int) -> Floats:
+    return np.bincount(ids, minlength=count).astype(np.float64)
+
+
+def _different(lane: Lane, chosen: Flags, ids: Counts, count: int) -> Floats:
+    """Count the different cells of every group."""
+    assert lane.codes is not None
+    pairs = np.unique(ids[chosen] * (lane.column.size + 1) + lane.codes[chosen])
+    return _times(pairs // (lane.column.size + 1), count)
+
+
+def _total(lane: Lane, chosen: Flags, ids: Counts, count: int) -> tuple[Floats, Counts]:
+    """Add up the known values of every group; also how many there are."""
+    values, known = lane.values()
+    chosen = chosen & known
+    grid = Grain.of(lane.column)
+    total = np.zeros(count, dtype=np.int64)
+    np.add.at(total, ids[chosen], grid.steps(values[chosen]))
+    return grid.numbers(total), np.bincount(ids[chosen], minlength=count)
+
+
+@dataclass(frozen=True, slots=True)
+class Grain:
+    """Whole steps of a power of two in which the numbers of a column are added up."""
+
+    bits: int
+
+    @classmethod
+    def of(cls, column: Column) -> Grain:
+        """The steps of a column, from its declaration."""
+        low, high = column.number_bounds or (0.0, 1.0)
+        most = max(abs(low), abs(high), 1.0)
+        whole = column.type == "integer"
+        return cls(0 if whole else max(0, BITS - math.ceil(math.log2(most))))
+
+    def steps(self, values: Floats) -> Counts:
+        """Numbers in whole steps."""
+        return np.rint(values * 2.0**self.bits).astype(np.int64)
+
+    def numbers(self, steps: Counts) -> Floats:
+        """Whole steps as numbers, rounded to the decimal places that the steps hold."""
+        return np.round(
+            steps / 2.0**self.bits, int(self.bits * math.log10(2)) - 2 * (self.bits > 0)
+        )
+
+
+def _one_of(
+    rows: Frame,
+    summary: Summary,
+    order: str,
+    descends: bool,
+    chosen: Flags,
+    ids: Counts,
+    count: int,
+) -> Lane:
+    """Return the value of the first row of every group, in an order; NULL where there is none."""
+    lane, (values, known) = rows.lanes[summary.of or ""], rows.lanes[order].values()
+    places = np.flatnonzero(chosen & known)
+    ranks = -values[places] if descends else values[places]
+    ties = lane.take(places).content()
+    places = places[np.lexsort((*ties, ranks, ids[places]))]
+    first = places[np.diff(ids[places], prepend=-1) != 0]
+    found = np.full(count, -1)
+    found[ids[first]] = first
+    return _at(lane, found, summary.column.name)
+
+
+def _at(lane: Lane, found: Counts, name: str) -> Lane:
+    """Return the lane of some rows, NULL where there is none."""
+    missing, column = found < 0, taken_from(lane.column, name)
+    if missing.all():
+        return absent(lane.column, len(found)).nullable(column, missing)
+    return lane.take(np.where(missing, 0, found)).nullable(column, missing)
+
+
+def add_window(window: WindowRows, rows: Frame, people: People) -> Frame:
+    """Return all rows with a column more."""
+    ids, _ = _parts(rows, window.by)
+    order, ties = _in_order(window, rows, ids, people)
+    place = np.arange(rows.count)
+    is_first = np.diff(ids[order], prepend=-1) != 0
+    start = np.maximum.accumulate(np.where(is_first, place, 0))
+    peers = np.append(np.flatnonzero(np.diff(ties)), rows.count - 1)[ties]
+    if window.kind == "previous":
+        found = np.full(rows.count, -1)
+        found[order[~is_first]] = order[place[~is_first] - 1]
+        lane = _at(rows.lanes[window.of or ""], found, window.column.name)
+    else:
+        every = np.ones(rows.count, dtype=np.bool_)
+        match window.kind:
+            case "row_number":
+                numbers, known = (place - start + 1).astype(np.float64), every
+            case "running_count":
+                numbers, known = (peers - start + 1).astype(np.float64), every
+            case "running_sum":
+                numbers, known = _running(rows.lanes[window.of or ""], order, start, peers)
+            case _:
+                numbers, known = _since(rows.lanes[window.of or ""], order, is_first)
+        lane = lane_of(window.column, numbers[_inverse(order)], known[_inverse(order)])
+    lanes = {**rows.lanes, window.column.name.casefold(): lane}
+    return Frame(rows.units, lanes, rows.keys)
+
+
+def _inverse(order: Counts) -> Counts:
+    """Return where every row is in an order."""
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return place
+
+
+def _in_order(
+    window: WindowRows, rows: Frame, ids: Counts, people: People
+) -> tuple[Counts, Counts]:
+    """Return the rows, group by group in order, and a number that rows in a tie share.
+
+    Ties are drawn by lot.
+    """
+    ranks: list[Floats] = []
+    for name, descends in window.order:
+        values, known = rows.lanes[name].values()
+        ranks += [(~known).astype(np.float64), np.where(known, -values if descends else values, 0)]
+    order = np.lexsort((*reversed(ranks), ids))
+    changes = np.diff(ids[order], prepend=-1) != 0
+    for rank in ranks:
+        changes |= np.diff(rank[order], prepend=np.nan) != 0
+    ties = np.cumsum(changes) - 1
+    tied = np.bincount(ties, minlength=1)[ties] > 1 if len(ties) else ties.astype(np.bool_)
+    if tied.any():
+        order[tied] = people.line_up(rows, order[tied], ties[tied])
+    return order, ties
+
+
+def _running(lane: Lane, order: Counts, start: Counts, peers: Counts) -> tuple[Floats, Flags]:
+    """Add up known values from the start of a group to the last peer of a row."""
+    values, known = lane.values()
+    grid = Grain.of(lane.column)
+    with np.errstate(over="ignore"):  # differences are right however often the total wraps round
+        steps = np.append(0, np.cumsum(np.where(known, grid.steps(values), 0)[order]))
+        total = steps[peers + 1] - steps[start]
+    times = np.append(0, np.cumsum(known[order]))
+    return grid.numbers(total), times[peers + 1] > times[start]
+
+
+def _since(lane: Lane, order: Counts, is_first: Flags) -> tuple[Floats, Flags]:
+    """Return by how much a value exceeds that of the row before."""
+    found, is_known = lane.values()
+    values, known = found[order], is_known[order]
+    return values - np.roll(values, 1), known & np.roll(known, 1) & ~is_first

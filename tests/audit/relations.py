@@ -1,0 +1,177 @@
+"""Relations to audit: sound ones by hand, and random ones of the whole language."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from dpsql.catalog.catalog import Column
+from dpsql.catalog.domain import Bins, IntegerRange
+from dpsql.catalog.header import Header, is_ordered, is_summed, read_header, taken_from
+from dpsql.catalog.unit_local import (
+    AllOf,
+    Among,
+    AnyOf,
+    FilterRows,
+    HasValue,
+    JoinRows,
+    PerUnit,
+    PickColumns,
+    Scan,
+    Summary,
+    Test,
+    UnionRows,
+    UnitLocal,
+    WindowRows,
+)
+from tests.support.clinic import TABLES, WARD
+
+PATIENTS, VISITS, LINES = Scan("patients"), Scan("visits"), Scan("lines")
+N = Column("n", "integer", IntegerRange(0, 3))
+SPENT = Column("spent", "number", None, (Fraction(0), Fraction(20)), null=True)
+KEY = (("visit_id", "visit_id"),)
+IN_A = Among(("ward",), bytes([1, 0, 0]))
+
+SOUND: dict[str, UnitLocal] = {
+    "scan": VISITS,
+    "by reference": LINES,
+    "lookup": JoinRows(VISITS, PATIENTS, "p", outer=True, one=True),
+    "inner lookup": JoinRows(VISITS, PATIENTS, "p", one=True),
+    "chain": JoinRows(LINES, JoinRows(VISITS, PATIENTS, "p", one=True), "v", KEY, one=True),
+    "many": JoinRows(VISITS, LINES, "l"),
+    "outer many": JoinRows(PATIENTS, VISITS, "v", outer=True),
+    "self join": JoinRows(VISITS, VISITS, "w"),
+    "by key": JoinRows(VISITS, LINES, "l", KEY),
+    "filter": FilterRows(VISITS, AnyOf((IN_A, HasValue("cost")))),
+    "per unit": PerUnit(VISITS, (), (Summary(N, "count"), Summary(SPENT, "sum", "cost"))),
+    "distinct": PerUnit(VISITS, ("ward",)),
+    "not exists": FilterRows(
+        JoinRows(PATIENTS, PerUnit(VISITS, (), (Summary(N, "count"),)), "v", outer=True, one=True),
+        Among(("v.n",), bytes([0, 0, 0, 0, 1])),
+    ),
+    "exists": JoinRows(
+        PATIENTS,
+        PerUnit(FilterRows(VISITS, Among(("day",), bytes([0, 1] + [0] * 9))), (), ()),
+        "v",
+        one=True,
+    ),
+    "window": WindowRows(VISITS, N, "row_number", (("day", False),)),
+    "union": UnionRows((VISITS, FilterRows(VISITS, IN_A))),
+    "first": PerUnit(
+        VISITS, (), (Summary(taken_from(WARD, "first"), "first", "ward", None, "day"),)
+    ),
+}
+
+
+def draw_relation(draw: random.Random, depth: int) -> UnitLocal:
+    """A random relation of at most so many levels, as the checker admits it."""
+    if depth == 0 or draw.random() < 0.15:
+        return draw.choice([PATIENTS, VISITS, LINES])
+    rows = draw_relation(draw, depth - 1)
+    header = read_header(rows, TABLES)
+    match draw.choice(["join", "join", "filter", "groups", "groups", "window", "union", "pick"]):
+        case "join":
+            return _join(draw, rows, header, depth)
+        case "filter":
+            return FilterRows(rows, _test(draw, header, 2))
+        case "groups":
+            return _groups(draw, rows, header)
+        case "window":
+            return _window(draw, rows, header)
+        case "union":
+            return UnionRows((rows, FilterRows(rows, _test(draw, header, 1))))
+        case _:
+            names = draw.sample(sorted(header.columns), draw.randrange(1, 1 + len(header.columns)))
+            keys = sorted(header.keys)
+            return PickColumns(rows, tuple((f"{name} {depth}", name) for name in [*names, *keys]))
+
+
+def _join(draw: random.Random, rows: UnitLocal, header: Header, depth: int) -> UnitLocal:
+    other = draw_relation(draw, draw.randrange(depth))
+    keys = read_header(other, TABLES).keys
+    on: Sequence[tuple[str, str]] = []
+    if header.keys and keys and draw.random() < 0.6:
+        on = [(draw.choice(sorted(header.keys)), draw.choice(sorted(keys)))]
+    name = f"j{depth}{draw.randrange(1000)}"
+    return JoinRows(rows, other, name, tuple(on), draw.random() < 0.5, draw.random() < 0.6)
+
+
+def _test(draw: random.Random, header: Header, depth: int) -> Test:
+    if depth and draw.random() < 0.5:
+        parts = tuple(_test(draw, header, depth - 1) for _ in range(2))
+        return AllOf(parts) if draw.random() < 0.5 else AnyOf(parts)
+    name = draw.choice(sorted(header.columns))
+    names = [each for each, column in header.columns.items() if column.domain is not None]
+    if header.columns[name].domain is None:
+        return HasValue(name)
+    both = tuple(draw.sample(names, 2)) if len(names) > 1 and draw.random() < 0.4 else (name,)
+    size = 1
+    for each in both:
+        size *= header.columns[each].size
+    return Among(both, bytes(draw.randrange(2) for _ in range(size)))
+
+
+def _cells(header: Header) -> list[str]:
+    return sorted(name for name, column in header.columns.items() if column.domain is not None)
+
+
+def _groups(draw: random.Random, rows: UnitLocal, header: Header) -> UnitLocal:
+    cells = _cells(header)
+    by = tuple(draw.sample(cells, min(len(cells), draw.choice([0, 0, 1, 2]))))
+    found = [_summary(draw, header, i) for i in range(draw.randrange(3))]
+    columns = tuple(each for each in found if each is not None)
+    if not by and not columns:
+        columns = (Summary(replace(N, name=f"n{draw.randrange(1000)}"), "count"),)
+    return PerUnit(rows, by, columns)
+
+
+def _summary(draw: random.Random, header: Header, i: int) -> Summary | None:
+    name = f"s{i}{draw.randrange(1000)}"
+    where = _test(draw, header, 1) if draw.random() < 0.4 else None
+    summed = sorted(key for key, column in header.columns.items() if is_summed(column))
+    ordered = sorted(key for key, column in header.columns.items() if is_ordered(column))
+    kind = draw.choice(["count", "distinct", "sum", "mean", "least", "last", "greatest", "first"])
+    if kind == "count" or not ordered:
+        return Summary(replace(N, name=name), "count", draw.choice([None, *header.columns]), where)
+    if kind in ("sum", "mean"):
+        column = draw.choice([replace(SPENT, name=name), binned(name)])
+        return Summary(column, kind, draw.choice(summed), where) if summed else None
+    if kind == "distinct":
+        of = draw.choice(_cells(header) or [""])
+        return Summary(replace(N, name=name), "distinct", of, where) if of else None
+    order = draw.choice(ordered)
+    of = order if kind in ("least", "greatest") else draw.choice(sorted(header.columns))
+    column = taken_from(header.columns[of], name)
+    return Summary(column, "first" if kind == "first" else kind, of, where, order)  # type: ignore[arg-type]
+
+
+def binned(name: str) -> Column:
+    """A number with bins."""
+    return Column(name, "number", Bins(tuple(map(Fraction, (0, 1, 5, 20)))), null=True)
+
+
+def _window(draw: random.Random, rows: UnitLocal, header: Header) -> UnitLocal:
+    name = f"w{draw.randrange(10**6)}"
+    ordered = sorted(key for key, column in header.columns.items() if is_ordered(column))
+    summed = sorted(key for key, column in header.columns.items() if is_summed(column))
+    order = tuple((key, draw.random() < 0.5) for key in draw.sample(ordered, min(1, len(ordered))))
+    cells = _cells(header)
+    by = tuple(draw.sample(cells, min(len(cells), draw.choice([0, 0, 1]))))
+    number = replace(N, name=name, null=True)
+    kind = draw.choice(["row_number", "running_count", "running_sum", "previous", "since_previous"])
+    if kind == "previous":
+        of = draw.choice(sorted(header.columns))
+        return WindowRows(rows, taken_from(header.columns[of], name), "previous", order, by, of)
+    if kind in ("running_sum", "since_previous") and summed:
+        of = draw.choice(summed)
+        return WindowRows(
+            rows,
+            binned(name),
+            "running_sum" if kind == "running_sum" else "since_previous",
+            order,
+            by,
+            of,
+        )
+    return WindowRows(rows, number, "row_number", order, by)

@@ -1,0 +1,187 @@
+"""Relations of one unit: whatever is composed, one unit changes at most ``max_rows`` rows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpsql.catalog.header import read_header
+from dpsql.catalog.unit_local import UnitLocal
+from dpsql.privacy.vault import local_rows, matching, people, summing
+from dpsql.privacy.vault.frame import Frame
+from dpsql.privacy.vault.rows import Digest
+from dpsql.privacy.vault.source import connect
+from tests.audit.relations import LINES, SOUND, draw_relation
+from tests.support import clinic
+from tests.support.clinic import TABLES, Clinic, draw_data, largest_change
+
+LIMITS = (1, 2, 3, 5)
+SEEDS = range(5)
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_a_unit_changes_at_most_so_many_rows(name: str) -> None:
+    for most in LIMITS:
+        assert largest_change(SOUND[name], most, SEEDS) <= most
+
+
+def test_the_audit_sees_changes_at_all() -> None:
+    seen = [largest_change(each, 2, SEEDS) for name, each in SOUND.items() if name != "per unit"]
+    assert seen.count(2) >= len(seen) - 4
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_relations_are_bounded(seed: int) -> None:
+    draw = random.Random(seed)
+    for _ in range(12):
+        relation = draw_relation(draw, 3)
+        most = draw.choice(LIMITS)
+        found = largest_change(relation, most, draw.sample(range(20), 2))
+        assert found <= most, relation
+
+
+def test_the_order_of_rows_changes_nothing() -> None:
+    draw = random.Random(11)
+    for _ in range(60):
+        relation, data = draw_relation(draw, 3), draw_data(draw)
+        moved = {name: draw.sample(rows, len(rows)) for name, rows in data.items()}
+        once, again = (Clinic.of(each).counts(relation, 2) for each in (data, moved))
+        assert once == again, relation
+
+
+Fault = Callable[[pytest.MonkeyPatch], None]
+
+
+def bound_first(patch: pytest.MonkeyPatch) -> None:
+    """Cut every table to its rows per unit before it is joined, and nothing afterwards."""
+
+    def first(*given: Any) -> local_rows.Stock:
+        stock = take(*given)
+        frames = {name: _cut(each, 2) for name, each in stock.frames.items()}
+        return replace(stock, frames=frames)
+
+    take = clinic.take_stock
+    patch.setattr(clinic, "take_stock", first)
+    patch.setattr(clinic, "line_up", lambda *_: None)
+
+
+def _cut(frame: Frame, most: int) -> Frame:
+    order = np.argsort(frame.units, kind="stable")
+    allowed = matching.cut_short(np.ones(frame.count, dtype=np.int64), frame.units[order], most)
+    return frame.take(order[allowed > 0])
+
+
+def join_on_another_column(patch: pytest.MonkeyPatch) -> None:
+    """Leave the unit out of what is joined by."""
+    numbers = people.dense
+
+    def others(*columns: Sequence[Any]) -> Any:
+        shorter = [each[1:] if len(each) > 1 else each for each in columns]
+        return numbers(*shorter)
+
+    patch.setattr(matching, "dense", others)
+
+
+def join_everything(patch: pytest.MonkeyPatch) -> None:
+    """Join rows of all units with each other."""
+    groups = matching._groups
+
+    def all_alike(*given: Any) -> Any:
+        found, count = groups(*given)
+        return [np.minimum(each, 0) for each in found], count
+
+    patch.setattr(matching, "_groups", all_alike)
+
+
+def label_by_the_other_side(patch: pytest.MonkeyPatch) -> None:
+    """Say that a pair belongs to the unit of its right side, joined by a key alone."""
+    join_on_another_column(patch)
+    join = matching.join_rows
+
+    def labelled(given: Any, left: Frame, right: Frame, who: Any) -> Frame:
+        return join(given, replace(left, units=np.zeros_like(left.units)), right, who)
+
+    patch.setattr(local_rows, "join_rows", labelled)
+
+
+def over_all_units(patch: pytest.MonkeyPatch) -> None:
+    """Group, number and look back over the rows of all units."""
+    parts = summing._parts
+
+    def everyone(rows: Frame, by: Sequence[str]) -> Any:
+        return parts(replace(rows, units=np.zeros_like(rows.units)), by)
+
+    patch.setattr(summing, "_parts", everyone)
+
+
+def unique_over_all_units(patch: pytest.MonkeyPatch) -> None:
+    """Keep one row of every key, whoever it belongs to."""
+    join = matching.join_rows
+
+    def first(given: Any, left: Frame, right: Frame, who: Any) -> Frame:
+        for key, _ in right.keys.values():
+            _, once = np.unique(key, return_index=True)
+            right = right.take(np.sort(once))
+        return join(given, left, right, who)
+
+    patch.setattr(local_rows, "join_rows", first)
+
+
+def drop_shared_keys(patch: pytest.MonkeyPatch) -> None:
+    """Leave out rows that belong to several units."""
+    label = matching.label
+
+    def alone(rows: Frame, own: Any, owners: Frame, their: Any) -> Frame:
+        pairs = np.unique(np.stack([their[0][0], owners.units]), axis=1)
+        keys, times = np.unique(pairs[0], return_counts=True)
+        kept = np.flatnonzero(~np.isin(own[0][0], keys[times > 1]))
+        return label(rows.take(kept), [(own[0][0][kept], own[0][1][kept])], owners, their)
+
+    patch.setattr(local_rows, "label", alone)
+
+
+FAULTS: list[tuple[Fault, UnitLocal, int]] = [
+    (bound_first, SOUND["many"], 3),
+    (join_on_another_column, SOUND["by key"], 3),
+    (join_everything, SOUND["lookup"], 3),
+    (label_by_the_other_side, SOUND["by key"], 3),
+    (over_all_units, SOUND["window"], 3),
+    (over_all_units, SOUND["distinct"], 1),
+    (unique_over_all_units, SOUND["chain"], 3),
+    (drop_shared_keys, LINES, 3),
+    (join_everything, SOUND["exists"], 1),
+]
+
+
+@pytest.mark.parametrize("index", range(len(FAULTS)))
+def test_planted_faults_are_found(index: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault, relation, most = FAULTS[index]
+    assert largest_change(relation, most, range(12)) <= most
+    fault(monkeypatch)
+    clinic.encoded.cache_clear()
+    assert largest_change(relation, most, range(40)) > most
+    clinic.encoded.cache_clear()
+
+
+def test_digests_are_those_of_the_vault() -> None:
+    keys, content = np.array([5, 2**63 + 1], np.uint64), [np.array([-1, 7]), np.array([0, 3])]
+    with connect() as connection:
+        found = Digest(connection, clinic.SALT).of_rows(keys, content)
+    assert found.tolist() == clinic.DIGEST.of_rows(keys, content).tolist()
+
+
+def test_the_header_tells_what_the_rows_are() -> None:
+    draw = random.Random(3)
+    data = Clinic.of(draw_data(draw))
+    for _ in range(100):
+        relation = draw_relation(draw, 3)
+        header, frame = read_header(relation, TABLES), local_rows.evaluate(relation, data.stock)
+        assert {name: lane.column for name, lane in frame.lanes.items()} == dict(header.columns)
+        assert frame.keys.keys() == header.keys
+        for lane in frame.lanes.values():
+            assert len(lane.codes if lane.codes is not None else lane.numbers) == frame.count  # type: ignore[arg-type]

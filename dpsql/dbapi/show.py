@@ -19,6 +19,7 @@ from dpsql.privacy.curator import analyst_name, nested_name
 from dpsql.privacy.ledger import Status
 from dpsql.privacy.status import Nested
 from dpsql.sql.parse import Statement
+from dpsql.sql.qualified import find_key
 
 
 def show(engine: Engine, terms: Terms, what: str, sql: str) -> Result:
@@ -113,8 +114,8 @@ def describe(catalog: Catalog, models: Mapping[str, Synthetic], statement: State
     if statement.words[1:]:
         made = find_synthetic(models, name)
         return listing(("synthetic", made.name), made.facts(), statement.fragment.body)
-    table = catalog.tables.get(name.casefold())
-    view = catalog.views.get(name.casefold())
+    key = find_key([name], catalog) or find_key(name.split("."), catalog) or ""
+    table, view = catalog.tables.get(key), catalog.views.get(key)
     if table is None and view is not None:
         return listing(("view", "sql"), [(view.name, view.sql)], statement.fragment.body)
     if table is None:

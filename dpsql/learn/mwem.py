@@ -22,6 +22,7 @@ from dpsql.learn.factored import Factored, PullTarget, Step, TablePart, replay, 
 from dpsql.learn.handle import Candidate, Handle, Measured
 from dpsql.learn.schedule import (
     SINGLE,
+    START_ROUNDS,
     WHOLE,
     Annealing,
     Doubling,
@@ -34,6 +35,7 @@ from dpsql.learn.schedule import (
 )
 from dpsql.strategy.noise_law import Noise, law
 
+ZERO, ONE = Fraction(0), Fraction(1)
 CROWDED = 4
 """Single queries outnumber cells over this: some noisy answers will contradict the others."""
 
@@ -99,6 +101,29 @@ def default_slack(settings: Settings, best: int, cells: int, candidates: int, wh
         return 1.0
     planned = best if settings.rounds == "auto" else min(int(settings.rounds), candidates)
     return 2.0 if planned > 2 * best or CROWDED * planned > cells else 1.0
+
+
+def first_tables(candidates: Sequence[Candidate], cap: int = 1_000_000) -> tuple[int, ...]:
+    """Return tables without common attributes, the smallest first, by their places.
+
+    None where ordinary rounds reach them all: there are few, and others to choose from.
+
+    >>> domain = {"a": 2, "b": 3, "c": 2}
+    >>> first_tables([marginal(domain, names) for names in ("a", "b", "c")])
+    (0, 2, 1)
+    >>> first_tables([marginal(domain, names) for names in ("a", "bc", "c")])
+    ()
+    """
+    found: list[int] = []
+    known: set[str] = set()
+    sizes = [rows(each) for each in candidates]
+    for index in sorted((i for i, n in enumerate(sizes) if n <= cap), key=sizes.__getitem__):
+        names = set(attributes_of(candidates[index]))
+        if not names & known:
+            found.append(index)
+            known |= names
+    few = len(found) <= START_ROUNDS and len(found) < len(candidates)
+    return () if few or len(candidates) == 1 else tuple(found)
 
 
 def touched(domain: Mapping[str, int], candidates: Sequence[Candidate]) -> tuple[str, ...]:
@@ -198,9 +223,13 @@ def mwem(
     slack = settings.slack
     if slack is None:
         slack = default_slack(settings, best, cells, len(candidates), whole)
-    schedule = _schedule(settings, handle.noise, handle.remaining(), best, whole, len(candidates))
-    settings = replace(settings, slack=slack)
-    return _MwemLoop(handle, candidates, settings, budget, progress).run(model, schedule)
+    first = first_tables(candidates, settings.cap) if whole and settings.rounds == "auto" else ()
+    part = 1 - SINGLE if len(first) < len(candidates) else ONE
+    amount = handle.remaining() * part if first else ZERO
+    left = handle.remaining() - amount
+    schedule = _schedule(settings, handle.noise, left, best, whole, len(candidates))
+    loop = _MwemLoop(handle, candidates, replace(settings, slack=slack), budget, progress)
+    return loop.run(model, schedule, first, amount)
 
 
 class _MwemLoop:
@@ -228,8 +257,11 @@ class _MwemLoop:
         self.done: dict[int, list[Measured]] = {}
         self.slack = 1.0 if settings.slack is None else settings.slack
 
-    def run(self, model: Factored, schedule: Schedule) -> MwemRun:
-        rounds: list[MwemRound] = []
+    def run(
+        self, model: Factored, schedule: Schedule, first: Sequence[int], amount: Fraction
+    ) -> MwemRun:
+        """Measure the ``first`` tables together with an amount, then those that are chosen."""
+        model, rounds = self.begin(model, first, amount) if first else (model, [])
         mean = model
         interrupted = False
         try:
@@ -247,11 +279,25 @@ class _MwemLoop:
             interrupted = True
         return MwemRun(mean, tuple(rounds), self.slack, interrupted)
 
+    def begin(
+        self, model: Factored, first: Sequence[int], amount: Fraction
+    ) -> tuple[Factored, list[MwemRound]]:
+        """Return the model of tables that are measured without a choice, and how they were."""
+        found = self.handle.measure([self.candidates[i] for i in first], amount)
+        spend = Spend(ZERO, amount / len(first))
+        for index, measured in zip(first, found, strict=True):
+            self.done[index] = [measured]
+            model = model.merge(self.attributes[index])
+        targets: list[PullTarget] = [target_of([each], model.total) for each in found]
+        model = replay(model, targets, slack=0.0, sweeps=self.settings.sweeps, step="proportional")
+        pairs = zip(first, found, strict=True)
+        return model, [MwemRound(index, spend, measured) for index, measured in pairs]
+
     def choose(self, model: Factored, spend: Spend) -> tuple[int, Spend]:
         """Return the candidate to measure; a choice of one is free."""
         pool = self.pool(model)
         if len(pool) == 1:
-            return pool[0], Spend(Fraction(0), spend.all)
+            return pool[0], Spend(ZERO, spend.all)
         every = self.sheet.answers(model)
         (place,) = self.handle.select(
             [self.candidates[i] for i in pool],

@@ -12,6 +12,7 @@ from dpsql.sql.compiled import Compiled
 from dpsql.sql.expressions import refuse_rows
 from dpsql.sql.parse import FORM, Statement
 from dpsql.sql.products import Compiler
+from dpsql.sql.qualified import unqualified
 from dpsql.sql.relations import Leaf, PrivateRows, PublicRows
 from dpsql.sql.shape import Shape
 
@@ -21,8 +22,8 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
 
     Raises: ProgrammingError or NotSupportedError with a stable code, a caret and a hint.
     """
-    tree = statement.tree
-    assert tree is not None
+    assert statement.tree is not None
+    tree = unqualified(statement.tree, compiler.catalog)
     compiled = _compiled(statement, tree, compiler, public)
     _check_syntax(statement, compiler)
     return compiled

@@ -101,8 +101,9 @@ def parse(fragment: Fragment) -> Statement:
             return _parse_set(fragment, lexemes)
         case ["show", *_]:
             return _parse_show(fragment, lexemes)
-        case ["describe" | "desc", *_] if len(lexemes) == 2:
-            return Statement("describe", fragment, words=(lexemes[1].name,))
+        case ["describe" | "desc", *_] if is_dotted(lexemes[1:]):
+            name = "".join(lexeme.name for lexeme in lexemes[1:])
+            return Statement("describe", fragment, words=(name,))
         case ["describe" | "desc", "synthetic", "table"] if len(lexemes) == 4:
             return Statement("describe", fragment, words=(lexemes[3].name, "synthetic"))
         case ["describe" | "desc", *_]:
@@ -128,6 +129,12 @@ def parse(fragment: Fragment) -> Statement:
                 "CREATE SYNTHETIC TABLE and MATERIALIZE SYNTHETIC TABLE"
             )
             _refuse(fragment, lexemes, words[0].upper(), known)
+
+
+def is_dotted(lexemes: Sequence[Lexeme]) -> bool:
+    """Whether they are a name, with or without a schema."""
+    dots = [lexeme.text == "." for lexeme in lexemes]
+    return dots in ([False], [False, True, False], [False, True, False, True, False])
 
 
 def parse_select(fragment: Fragment) -> Statement:

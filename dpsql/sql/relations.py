@@ -256,10 +256,10 @@ def column_of(name: str, table: str) -> exp.Column:
 
 
 def _suggest_table(node: exp.Table, known: list[str]) -> str:
-    """The hint for a table that is not known: a name with a schema is never right."""
+    """The hint for a table that is not known, or not by this schema."""
     for name in known:
         if node.args.get("db") and name.casefold() == node.name.casefold():
-            return f"write {name} alone: tables of a catalog are in no schema"
+            return f"write {name}: tables of a catalog are in the schemas main and public"
     return suggest(node.name, known, "tables")
 
 

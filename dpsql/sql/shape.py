@@ -20,6 +20,7 @@ from dpsql.sql.names import Names, fields_of
 from dpsql.sql.over_tables import Placed, TableExpressions
 from dpsql.sql.parse import Statement, parse_view
 from dpsql.sql.products import Compiler
+from dpsql.sql.qualified import OF_CATALOG, unqualified
 from dpsql.sql.relations import (
     Element,
     Known,
@@ -176,7 +177,7 @@ class Shape:
         self.check_clauses(node, ("this", "alias", "db", "catalog"))
         name = node.name.casefold()
         if not node.args.get("db"):
-            if name in env:
+            if name in env and OF_CATALOG not in node.meta:
                 return self.read(env[name])
             if name not in self.catalog.tables and name in self.catalog.views:
                 return self.view(node, name)
@@ -194,7 +195,7 @@ class Shape:
     def view(self, node: exp.Table, name: str) -> Relation:
         """A view of the catalog; its parts are located where the statement names it."""
         if name not in self.views:
-            tree = parse_view(self.catalog.views[name].sql)
+            tree = unqualified(parse_view(self.catalog.views[name].sql), self.catalog)
             place = next((part.meta for part in node.walk() if "start" in part.meta), {})
             for part in tree.walk():
                 for key in ("start", "end", "line", "col"):

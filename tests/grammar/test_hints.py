@@ -44,7 +44,7 @@ EXTRA = [
     "SELECT w, COUNT(*) FROM t",
     "SELECT a, COUNT(*) FROM t GROUP BY c",
     "DESCRIBE t.a",
-    "DESCRIBE main.t",
+    "DESCRIBE other.t",
     "SELECT COUNT(*) FROM t WHERE d < TIMESTAMP '2024-02-01 12:00:00'",
     "SELECT EXTRACT(hour FROM d), COUNT(*) FROM t GROUP BY 1",
     "SELECT COUNT(*) FROM t WHERE w >= 10",
@@ -192,8 +192,11 @@ RULES: list[tuple[str, Follow]] = [
     ),
     (r"write ON left = right", always("SELECT COUNT(*) FROM t LEFT JOIN bands ON a = lo")),
     (
-        r"write (?P<table>\w+) alone: tables of a catalog are in no schema",
-        lambda sql, match: [f"SELECT COUNT(*) FROM {match.group('table')}"],
+        r"write (?P<table>\w+): tables of a catalog are in the schemas main and public",
+        lambda sql, match: [
+            f"SELECT COUNT(*) FROM {schema}{match.group('table')}"
+            for schema in ("", "main.", "public.")
+        ],
     ),
     (r"write (?P<what>\w+\.\w+)(, and give columns .*)?", nothing),
     (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from dpsql.algebra.operator import (
 from dpsql.algebra.ranges import AllRange, Hierarchy, Ranges, WidthRanges
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Haar(Operator):
     """Haar wavelet rows, coarse to fine after the total; n that is no power of two is padded.
 
@@ -32,7 +33,7 @@ class Haar(Operator):
 
     size: int
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int]:
         return 1 << self.levels, self.size
 
@@ -41,7 +42,7 @@ class Haar(Operator):
         """Return L, where 2^L is the padded size."""
         return (self.size - 1).bit_length()
 
-    @property
+    @cached_property
     def key(self) -> Hashable:
         return ("haar", self.size)
 
@@ -101,17 +102,17 @@ SLAB_MIN = 16, 256
 """With fewer contiguous, or fewer cells per step, one cumulative sum beats a loop of adds."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Identity(Operator):
     """Every cell on its own: n rows."""
 
     size: int
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int]:
         return self.size, self.size
 
-    @property
+    @cached_property
     def key(self) -> Hashable:
         return ("identity", self.size)
 
@@ -131,17 +132,17 @@ class Identity(Operator):
         return self.column_l1()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Total(Operator):
     """The sum of all cells: one row of ones."""
 
     size: int
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int]:
         return 1, self.size
 
-    @property
+    @cached_property
     def key(self) -> Hashable:
         return ("total", self.size)
 
@@ -164,17 +165,17 @@ class Total(Operator):
         return self.column_l1()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class IdentityTotal(Operator):
     """Every cell and then their sum: n + 1 rows."""
 
     size: int
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int]:
         return self.size + 1, self.size
 
-    @property
+    @cached_property
     def key(self) -> Hashable:
         return ("identity+total", self.size)
 
@@ -194,17 +195,17 @@ class IdentityTotal(Operator):
         return self.column_l1()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Prefix(Operator):
     """Running totals: row i sums the cells 0..i; lower triangular ones."""
 
     size: int
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int]:
         return self.size, self.size
 
-    @property
+    @cached_property
     def key(self) -> Hashable:
         return ("prefix", self.size)
 
@@ -234,7 +235,7 @@ class Prefix(Operator):
         return self.column_l1()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Dense(Operator):
     """Explicit rows, stored as int64 when all entries are integers.
 
@@ -242,23 +243,21 @@ class Dense(Operator):
     """
 
     matrix: Array
-    _key: Hashable = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         matrix = freeze(exact(self.matrix))
         if matrix.ndim != 2 or 0 in matrix.shape:
             raise ValueError(f"rows must form a non-empty matrix, not shape {matrix.shape}")
-        digest = hashlib.sha256(matrix.tobytes()).digest()
         object.__setattr__(self, "matrix", matrix)
-        object.__setattr__(self, "_key", ("dense", matrix.shape, matrix.dtype.kind, digest))
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int]:
         return self.matrix.shape[0], self.matrix.shape[1]
 
-    @property
+    @cached_property
     def key(self) -> Hashable:
-        return self._key
+        digest = hashlib.sha256(self.matrix.tobytes()).digest()
+        return ("dense", self.matrix.shape, self.matrix.dtype.kind, digest)
 
     @property
     def integer(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ EXPLICIT = 1 << 22
 """Entries up to which rows are written out: small matrices are planned as what they are."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Groups(Operator):
     """Row r sums the cells with label r, each times its weight; a cell labelled -1 is in no row.
 
@@ -27,7 +28,6 @@ class Groups(Operator):
     labels: NDArray[np.int64]
     count: int
     weights: Array | None = None
-    _key: Hashable = field(init=False, repr=False)
     _order: NDArray[np.intp] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -37,22 +37,21 @@ class Groups(Operator):
         weights = None if self.weights is None else freeze(exact(self.weights))
         if weights is not None and weights.shape != labels.shape:
             raise ValueError(f"{weights.shape} weights for {labels.shape} cells")
-        key: list[Any] = ["groups", self.count, _digest(labels)]
-        if weights is not None:
-            key += [weights.dtype.kind, _digest(weights)]
         order = np.argsort(labels, kind="stable")
         object.__setattr__(self, "labels", labels)
         object.__setattr__(self, "weights", weights)
-        object.__setattr__(self, "_key", tuple(key))
         object.__setattr__(self, "_order", order[np.searchsorted(labels[order], 0) :])
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int]:
         return self.count, len(self.labels)
 
-    @property
+    @cached_property
     def key(self) -> Hashable:
-        return self._key
+        key = ("groups", self.count, _digest(self.labels))
+        if self.weights is None:
+            return key
+        return (*key, self.weights.dtype.kind, _digest(self.weights))
 
     @property
     def integer(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ LARGEST = 1 << 20
 """Largest weight of a row."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Levels(Operator):
     """Rows of a hierarchy: level l cuts the cells into ``counts[l]`` runs of nearly equal length.
 
@@ -45,11 +46,11 @@ class Levels(Operator):
         if max(self.weights) > LARGEST:
             raise ValueError(f"weights are at most {LARGEST}")
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int]:
         return sum(self.counts), self.size
 
-    @property
+    @cached_property
     def key(self) -> Hashable:
         return ("levels", self.size, self.counts, self.weights)
 

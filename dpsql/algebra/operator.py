@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,8 +22,6 @@ class Operator(ABC):
     ``column_l1`` and ``column_l2sq`` are the sensitivity of one row of data: how much all answers
     together change when one unit is added to that cell.
     """
-
-    __slots__ = ()
 
     @property
     @abstractmethod
@@ -47,12 +46,12 @@ class Operator(ABC):
     def rmatmat(self, Y: Array) -> Array:
         """Return Q'Y; Y has shape (rows, k)."""
 
-    @property
+    @cached_property
     def n(self) -> int:
         """Return the number of columns (cells)."""
         return self.shape[1]
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """Return the number of rows (queries)."""
         return self.shape[0]
@@ -124,7 +123,7 @@ class Operator(ABC):
         return hash(self.key)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Columns(Operator):
     """The chosen columns of an operator, in the order given; rows unchanged."""
 
@@ -139,11 +138,11 @@ class Columns(Operator):
             raise ValueError(f"columns must lie within [0, {self.op.n})")
         object.__setattr__(self, "index", index)
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int]:
         return self.op.rows, len(self.index)
 
-    @property
+    @cached_property
     def key(self) -> Hashable:
         return ("columns", self.op.key, self.index.tobytes())
 
@@ -243,7 +242,7 @@ def Permuted(  # noqa: N802
     return op.take_columns(chosen.index)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Weighted(Operator):
     """Every row of an operator multiplied by one positive weight."""
 
@@ -254,11 +253,11 @@ class Weighted(Operator):
         if not (np.isfinite(self.weight) and self.weight > 0):
             raise ValueError(f"weight must be positive and finite, not {self.weight}")
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int]:
         return self.op.shape
 
-    @property
+    @cached_property
     def key(self) -> Hashable:
         return ("weighted", self.weight, self.op.key)
 

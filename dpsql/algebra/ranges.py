@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -12,17 +13,17 @@ from numpy.typing import NDArray
 from dpsql.algebra.operator import Array, Floats, Operator, freeze
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class AllRange(Operator):
     """Every interval [lo, hi] of cells, lo-major: n(n+1)/2 rows, which are never formed."""
 
     size: int
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int]:
         return self.size * (self.size + 1) // 2, self.size
 
-    @property
+    @cached_property
     def key(self) -> Hashable:
         return ("allrange", self.size)
 
@@ -59,7 +60,7 @@ class AllRange(Operator):
         return self.column_l1()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Ranges(Operator):
     """Sums over the half-open intervals [lo, hi) of cells, in the order given."""
 
@@ -75,11 +76,11 @@ class Ranges(Operator):
         if ((self.lo < 0) | (self.lo > self.hi) | (self.hi > self.size)).any():
             raise ValueError(f"intervals must lie within [0, {self.size}]")
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int]:
         return len(self.lo), self.size
 
-    @property
+    @cached_property
     def key(self) -> Hashable:
         return ("ranges", self.size, self.lo.tobytes(), self.hi.tobytes())
 

@@ -178,21 +178,12 @@ def read_variances(
 ) -> dict[Place, Floats]:
     """The variance of every number that is read off a release, in result order."""
     variances: dict[Place, Floats] = {}
-    asked = _asked(request)
     for index, forecast in forecasts.items():
         here = {place: r for place, (at, r, _) in readings.items() if at == index}
         found = reading_variances(forecast, list(here.values()))
         for place, variance in zip(here, found, strict=True):
-            variances[place] = asked[place].arrange(variance, readings[place][2])
+            variances[place] = request.answers[place].arrange(variance, readings[place][2])
     return variances
-
-
-def _asked(request: Request) -> dict[Place, Answer]:
-    return {
-        (i, j): answer
-        for i, item in enumerate(request.statements)
-        for j, (_, answer) in enumerate(item.answers())
-    }
 
 
 def read_answers(
@@ -200,7 +191,6 @@ def read_answers(
 ) -> dict[Place, Floats]:
     """The answers, in result order."""
     answers: dict[Place, Floats] = {}
-    asked = _asked(request)
     for index, estimate in estimates.items():
         here = {place: r for place, (at, r, _) in readings.items() if at == index}
         values = iter(estimate.answers([p for reading in here.values() for _, p in reading]))
@@ -208,7 +198,7 @@ def read_answers(
             total = _sum(reading, [next(values) for _ in reading])
             if all(s.is_integer() and estimate.is_whole(p) for s, p in reading):
                 total = np.rint(total) + 0.0
-            answers[place] = asked[place].arrange(total, readings[place][2])
+            answers[place] = request.answers[place].arrange(total, readings[place][2])
     return answers
 
 

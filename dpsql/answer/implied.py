@@ -48,16 +48,14 @@ class Implied:
         return total
 
 
-def find_implied(
-    request: Request, candidates: Iterable[tuple[str, Release]]
-) -> tuple[Implied, ...]:
+def find_implied(request: Request, candidates: Mapping[str, Release]) -> tuple[Implied, ...]:
     """Return the releases that determine a request, by their expected errors.
 
     Only those with noise of a law that the request admits count. Ties go to the earlier candidate.
     """
     found = [
         implied
-        for name, release in candidates
+        for name, release in candidates.items()
         if release.plan.noise in request.noises
         and (implied := imply(request, name, release)) is not None
     ]
@@ -79,10 +77,11 @@ def imply(request: Request, name: str, release: Release) -> Implied | None:
 def _read_off(target: Target, parts: Sequence[Part], taken: set[int]) -> Readings | None:
     """How a target is read off one of the parts; a count of units takes a part for itself."""
     table = target.table.name.casefold()
+    view = view_of(target.table, target.view)
     for index, part in enumerate(parts):
         if part.table != table or part.units != target.units or index in taken:
             continue
-        if view_of(target.table, part.view) != view_of(target.table, target.view):
+        if view_of(target.table, part.view) != view:
             continue
         found = _as_planned(target, part)
         if found is None and not target.units:

@@ -10,11 +10,11 @@ import hashlib
 import itertools
 import sqlite3
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from dpsql.answer.clipped import ClippedSums, decode_clipped, encode_clipped
 from dpsql.answer.codec import Release, decode, encode
@@ -146,6 +146,10 @@ class Shelf(Generic[T]):
         return thing
 
 
+Named: TypeAlias = "dict[str, Release]"
+"""Releases by their names."""
+
+
 class Releases(Shelf[Release]):
     """Releases, by what they measured and what they have answered too; the last are kept decoded.
 
@@ -155,33 +159,27 @@ class Releases(Shelf[Release]):
 
     remembered = LATEST
 
-    def linked(self, request: str) -> tuple[str, Release] | None:
-        """The release that an identical request was answered from last, with its name."""
+    def candidates(self, request: str, scopes: Sequence[str]) -> tuple[Named, Named]:
+        """The release that an identical request was answered from last, and the newest ones.
 
-        def load(db: sqlite3.Connection) -> tuple[str, Release] | None:
-            sql = "SELECT release FROM implied WHERE request = ?"
-            row = db.execute(sql, (request,)).fetchone()
-            release = None if row is None else self._load(db, row[0])
-            return None if release is None else (row[0], release)
+        These measured all of the scopes; newest first.
+        """
 
-        return self.file.read(load)
-
-    def latest(self, scopes: Sequence[str]) -> list[tuple[str, Release]]:
-        """The newest releases that measured all of these scopes, with their names, newest first."""
-
-        def load(db: sqlite3.Connection) -> list[tuple[str, Release]]:
-            rows = db.execute(
+        def load(db: sqlite3.Connection) -> tuple[Named, Named]:
+            linked = db.execute("SELECT release FROM implied WHERE request = ?", (request,))
+            latest = db.execute(
                 "SELECT request FROM measured WHERE scope = ? ORDER BY seq DESC, request LIMIT ?",
                 (scopes[0], LATEST),
-            ).fetchall()
-            found = [(name, self._load(db, name)) for (name,) in rows]
-            return [
-                (name, release)
-                for name, release in found
-                if release is not None and set(scopes) <= set(release.scopes)
-            ]
+            )
+            found = [self._named(db, rows.fetchall()) for rows in (linked, latest)]
+            wanted = set(scopes)
+            return found[0], {n: each for n, each in found[1].items() if wanted <= {*each.scopes}}
 
-        return self.file.read(load) or []
+        return self.file.read(load) or ({}, {})
+
+    def _named(self, db: sqlite3.Connection, rows: Iterable[tuple[str]]) -> Named:
+        found = {name: self._load(db, name) for (name,) in rows}
+        return {name: release for name, release in found.items() if release is not None}
 
     def link(self, request: str, release: str) -> None:
         """Note which release answered a request: it is the first to be asked again."""

@@ -68,12 +68,13 @@ class Column:
     other: Value = None
     loose: bool = False
 
-    @property
-    def size(self) -> int:
-        """Number of cells; zero without a domain."""
-        if self.domain is None:
-            return 0
-        return self.domain.size + (self.other is not None) + self.null
+    size: int = field(init=False, repr=False, compare=False)
+    """Number of cells; zero without a domain."""
+
+    def __post_init__(self) -> None:
+        others = (self.other is not None) + self.null
+        size = 0 if self.domain is None else self.domain.size + others
+        object.__setattr__(self, "size", size)
 
     @property
     def number_bounds(self) -> tuple[float, float] | None:
@@ -120,15 +121,13 @@ class Table:
     references: tuple[Reference, ...] = ()
     keys: tuple[str, ...] = ()
 
-    @property
-    def engine(self) -> str | None:
-        """The data engine of another package that holds the rows, None for files."""
-        return engine_of(self.source)
-
+    engine: str | None = field(init=False, repr=False, compare=False)
+    """The data engine of another package that holds the rows, None for files."""
     sizes: dict[str, int] = field(init=False, repr=False, compare=False)
     """Cells of every column, zero without a domain; counted once, asked by every statement."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "engine", engine_of(self.source))
         sizes = {name: column.size for name, column in self.columns.items()}
         object.__setattr__(self, "sizes", sizes)
 

@@ -37,10 +37,14 @@ class Desk(ABC):
     digests, and rows of public tables.
     """
 
+    ledger_id: str
+    """The ledger that the catalog is charged to."""
+
     def __init__(
         self, catalog: Catalog, analyst: str | None = None, granted: Granted = NOTHING
     ) -> None:
         self.catalog = catalog
+        self.policy_hash = catalog.policy_hash()
         self.analyst = analyst
         self.granted = granted
         self.charges = Charges()
@@ -49,11 +53,6 @@ class Desk(ABC):
         self.compiler = Compiler(self._with_models())
         self._compiled: dict[tuple[str, Cut | None], Compiled] = {}
         self._public: dict[str, dict[str, tuple[str, list[Any]]]] = {}
-
-    @property
-    @abstractmethod
-    def ledger_id(self) -> str:
-        """The ledger that the catalog is charged to."""
 
     @abstractmethod
     def status(self) -> Status:
@@ -135,14 +134,14 @@ class Desk(ABC):
 
     def scopes(self, tables: Iterable[str]) -> tuple[str, ...]:
         """A name for each table as it is now: its catalog, its ledger and its data version."""
-        always = (self.ledger_id, self.catalog.policy_hash())
+        always = (self.ledger_id, self.policy_hash)
         facts = [repr((*always, table, self.versions([table]))) for table in tables]
         return tuple(hashlib.sha256(fact.encode()).hexdigest() for fact in facts)
 
     def request_name(self, request: Request) -> str:
         """What identical requests on the same data have in common."""
         versions = self.versions(request.tables)
-        facts = [self.ledger_id, request.fingerprint(), versions, self.catalog.policy_hash()]
+        facts = [self.ledger_id, request.fingerprint(), versions, self.policy_hash]
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def run_name(self, fingerprint: str, tables: Iterable[str]) -> str:

@@ -28,7 +28,6 @@ from dpsql.engine.terms import Terms
 from dpsql.engine.turns import turn
 from dpsql.learn.task import Report
 from dpsql.plan.plan import Plan
-from dpsql.privacy.accounting import cost_of
 from dpsql.privacy.claims import Sources
 from dpsql.privacy.curator import Preset, ledger_file, user_folder
 from dpsql.privacy.filter import Run
@@ -57,6 +56,7 @@ class Engine(Desk):
         self.ledger = Ledger.open_or_create(
             ledger_file(catalog), anchors, preset.policy, preset.policy_hash, preset.nested
         )
+        self.ledger_id = self.ledger.ledger_id
         self.vaults = Vaults(catalog, self.ledger.salt)
         super().__init__(catalog, analyst, granted)
 
@@ -103,7 +103,8 @@ class Engine(Desk):
         Guarantee: all that can be refused is refused before the debit, which is durable before
         noise is drawn; an interrupt waits until what was paid for is stored.
         """
-        doors, price = Membrane(self, self.vaults), step.price
+        doors = Membrane(self, self.ledger, self.vaults)
+        price = step.price
         doors.afford(price)
         step.check(self, doors)
         with self._paid(price, step.asked) as receipt:
@@ -112,16 +113,11 @@ class Engine(Desk):
     def _paid(self, price: Price, asked: tuple[str, ...]) -> AbstractContextManager[Receipt]:
         """Open the data, then charge for what follows: a bad source fails before any charge."""
         opened = {table: self.vaults[table].sources for table in price.tables}
-        self.sources.claim(opened, self.ledger.ledger_id)
+        self.sources.claim(opened, self.ledger_id)
         self.vaults.prepare(price.reads)
-        cost = cost_of(self.ledger.policy, price.noise, price.epsilon, price.rho)
+        cost = price.cost(self.ledger.policy)
         facts = (price.fingerprint, self.versions(price.tables), self.within(price.tables))
         return self.charges.paid(self.ledger, cost, *facts, asked)
-
-    @property
-    def ledger_id(self) -> str:
-        """The ledger that the catalog is charged to."""
-        return self.ledger.ledger_id
 
     def status(self) -> Status:
         """What is left of the budget."""
@@ -158,8 +154,9 @@ class Engine(Desk):
 class Membrane:
     """The two doors of one engine, for one job."""
 
-    def __init__(self, desk: Desk, vaults: Vaults) -> None:
+    def __init__(self, desk: Desk, ledger: Ledger, vaults: Vaults) -> None:
         self._desk = desk
+        self._ledger = ledger
         self._vaults = vaults
 
     def afford(self, price: Price) -> None:
@@ -167,10 +164,7 @@ class Membrane:
 
         Raises: BudgetExceeded, LedgerError; OperationalError (E_NOISE, E_BACKEND).
         """
-        within = self._desk.within(price.tables)
-        refusal = self._desk.status().refuse(within, price.epsilon, price.rho)
-        if refusal is not None:
-            raise refusal
+        self._ledger.afford(price.cost(self._ledger.policy), self._desk.within(price.tables))
         check_noise(price.noise, self._vaults)
 
     def certify(self, plan: Plan) -> None:

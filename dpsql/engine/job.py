@@ -21,6 +21,7 @@ from dpsql.engine.desk import Desk
 from dpsql.engine.explain import Explanation
 from dpsql.errors import DataUnavailable
 from dpsql.plan.plan import Plan
+from dpsql.privacy.accounting import Cost, Policy, cost_of
 from dpsql.privacy.filter import Run
 from dpsql.privacy.receipt import Receipt
 from dpsql.strategy.noise_law import Noise, law
@@ -43,6 +44,10 @@ class Price:
     rho: Fraction | None
     fingerprint: str
     reads: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+
+    def cost(self, policy: Policy) -> Cost:
+        """What the ledger of a policy charges. Raises: DataError (E_EPSILON, E_DELTA)."""
+        return cost_of(policy, self.noise, self.epsilon, self.rho)
 
 
 class Doors(Protocol):

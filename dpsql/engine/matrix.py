@@ -120,7 +120,7 @@ class Measuring(Step[Release]):
     def perform(self, desk: Desk, doors: Doors, receipt: Receipt) -> Release:
         """Measure the plan."""
         values = doors.measure(self.plan, receipt)
-        scopes = desk.scopes(part.table for part in self.plan.parts)
+        scopes = desk.scopes([part.table for part in self.plan.parts])
         return Release(self.plan, values, receipt.ledger_id, receipt.seq, receipt.head, scopes)
 
 
@@ -264,16 +264,10 @@ def foresee(desk: Desk, request: Request, reuse: str) -> Choice:
 
 def _determining(desk: Desk, request: Request, name: str) -> Iterator[Implied]:
     """The releases that determine a request: the one it was answered from, then the best."""
-    linked = desk.store.releases.linked(name)
-    first = () if linked is None else find_implied(request, [linked])
-    latest = desk.store.releases.latest(desk.scopes(request.tables))
-    rest = find_implied(request, latest)
-    yield from (known for known in first if _keeps(request, known))
-    yield from (
-        known
-        for known in rest
-        if (linked is None or known.name != linked[0]) and _keeps(request, known)
-    )
+    linked, latest = desk.store.releases.candidates(name, desk.scopes(request.tables))
+    others = {name: each for name, each in latest.items() if name not in linked}
+    for found in (linked, others):
+        yield from (each for each in find_implied(request, found) if _keeps(request, each))
 
 
 def _keeps(request: Request, known: Implied) -> bool:

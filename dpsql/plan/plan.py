@@ -42,7 +42,7 @@ class Part:
     units: bool = False
     view: tuple[str, ...] | None = None
 
-    @property
+    @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """What is measured, each with its own noise."""
         return self.strategy.blocks
@@ -97,7 +97,7 @@ class Part:
         pairs = zip(values, self.block_units, strict=True)
         rows = [v if unit == 1 else v / unit for v, unit in pairs]
         are_integers = all(unit == 1 for unit in self.block_units)
-        return self.strategy.solve(rows, self.forecast.noise, are_integers)
+        return self.strategy.solve(rows, self.forecast, are_integers)
 
     def fingerprint(self) -> str:
         """A digest of everything that is measured."""

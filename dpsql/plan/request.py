@@ -34,7 +34,7 @@ from dpsql.workload.target import (
 )
 
 if TYPE_CHECKING:
-    from dpsql.sql.compiled import Compiled
+    from dpsql.sql.compiled import Answer, Compiled
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Request:
     @cached_property
     def targets(self) -> tuple[Target, ...]:
         """What has to be measured, in the order it is mentioned."""
-        return find_targets(self.statements)
+        return find_targets(self.statements, self.views)
 
     @cached_property
     def views(self) -> Views:
@@ -145,7 +145,16 @@ class Request:
         """Whether answers differ in unit, so that one figure for all means little."""
         return len({a.weight for target in self.targets for a in target.asked.values()}) > 1
 
-    @property
+    @cached_property
+    def answers(self) -> Mapping[Place, Answer]:
+        """Every answer by its place."""
+        return {
+            (i, j): answer
+            for i, item in enumerate(self.statements)
+            for j, (_, answer) in enumerate(item.answers())
+        }
+
+    @cached_property
     def tables(self) -> tuple[str, ...]:
         """The case-folded names of the tables that have to be measured."""
         asked = (pair for item in self.statements for pair in item.answers())
@@ -153,7 +162,7 @@ class Request:
             dict.fromkeys(s.query.table for s, a in asked if a.whole and not s.table.synthetic)
         )
 
-    @property
+    @cached_property
     def noises(self) -> tuple[Noise, ...]:
         """The noise laws to choose from."""
         return admitted(self.noise, self.delta)
@@ -218,7 +227,7 @@ def _checked_plan(request: Request, noise: Noise) -> Planned:
     """Plan for one noise law. Raises: ProgrammingError (E_TOO_LARGE)."""
     planned = _plan_with(request, noise)
     rows, fields = request.size
-    strategies = (part.strategy for part in planned.plan.parts)
+    strategies = [part.strategy for part in planned.plan.parts]
     check_memory(forecast_memory(rows, fields, strategies), rows)
     return planned
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
+from functools import lru_cache
 
 from dpsql.errors import DataError
 from dpsql.privacy.amounts import (
@@ -71,6 +72,7 @@ def order_for_rho(rho: Fraction, delta: Fraction) -> int:
     return _peak(lambda order: -(order * rho + conversion(order, delta)))
 
 
+@lru_cache(maxsize=256)
 def randomised_response(order: int, epsilon: Fraction) -> Fraction:
     """Return an upper bound of the Renyi divergence of any epsilon-DP mechanism.
 
@@ -154,6 +156,10 @@ class Policy:
     delta: Fraction
     alpha: int | None = None
     renyi_budget: Fraction = field(init=False)
+    total_epsilon_units: int = field(init=False, repr=False, compare=False)
+    """The budget of rule 1, in units."""
+    total_renyi_units: int = field(init=False, repr=False, compare=False)
+    """The budget of rule 2, in units; 0 when there is no rule 2."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.epsilon, Fraction) or not 0 < self.epsilon <= 10**6:
@@ -163,21 +169,14 @@ class Policy:
         if self.delta == 0:
             if self.alpha is not None:
                 raise DataError("E_DELTA", "a total delta of 0 has no Renyi order")
-            object.__setattr__(self, "renyi_budget", Fraction(0))
-            return
-        order = best_order(self.epsilon, self.delta) if self.alpha is None else self.alpha
+            order, renyi = None, Fraction(0)
+        else:
+            order = best_order(self.epsilon, self.delta) if self.alpha is None else self.alpha
+            renyi = _renyi_budget(self.epsilon, self.delta, order)
         object.__setattr__(self, "alpha", order)
-        object.__setattr__(self, "renyi_budget", _renyi_budget(self.epsilon, self.delta, order))
-
-    @property
-    def total_epsilon_units(self) -> int:
-        """The budget of rule 1, in units."""
-        return units_down(self.epsilon)
-
-    @property
-    def total_renyi_units(self) -> int:
-        """The budget of rule 2, in units; 0 when there is no rule 2."""
-        return units_down(self.renyi_budget)
+        object.__setattr__(self, "renyi_budget", renyi)
+        object.__setattr__(self, "total_epsilon_units", units_down(self.epsilon))
+        object.__setattr__(self, "total_renyi_units", units_down(renyi))
 
 
 def _renyi_budget(epsilon: Fraction, delta: Fraction, order: int) -> Fraction:
@@ -283,9 +282,10 @@ def cost_of(policy: Policy, noise: Noise, epsilon: Fraction, rho: Fraction | Non
 
     ``epsilon`` is what was asked for. Raises: DataError E_EPSILON, E_DELTA.
     """
+    is_pure = law(noise).is_pure
     _require(epsilon)
-    _require(law(noise).budget(epsilon, rho))
-    return cost_at(policy, noise, epsilon, None if law(noise).is_pure else rho)
+    _require(epsilon if is_pure else rho)
+    return _cost(policy, noise, is_pure, epsilon, None if is_pure else rho)
 
 
 def bounded_range_cost(policy: Policy, epsilon: Fraction) -> Cost:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any, Literal
@@ -173,11 +173,11 @@ class BudgetTerms:
 
     budgets: Mapping[str, Policy]
     policy_hash: str
+    policy: Policy = field(init=False, repr=False, compare=False)
+    """The budget that every debit is charged to."""
 
-    @property
-    def policy(self) -> Policy:
-        """The budget that every debit is charged to."""
-        return self.budgets[WHOLE]
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "policy", self.budgets[WHOLE])
 
     def to_json(self, ledger_id: str, note: str) -> str:
         """Write the terms for an entry's detail."""
@@ -379,7 +379,6 @@ def _read_terms(entry: Entry) -> tuple[str, BudgetTerms]:
             str(name): Policy(Fraction(epsilon), Fraction(delta), alpha)
             for name, (epsilon, delta, alpha) in detail["budgets"].items()
         }
-        budgets[WHOLE]  # a KeyError unless there
         return str(detail["ledger_id"]), BudgetTerms(budgets, str(detail["policy_hash"]))
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, DataError):
         raise tampered("the terms of an entry cannot be read") from None

@@ -56,6 +56,7 @@ class Ledger:
 
     def __init__(self, path: Path, anchor: Path) -> None:
         self._path = path
+        self._lock_file = path.with_name(path.name + ".lock")
         self._anchor = anchor
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -210,15 +211,25 @@ class Ledger:
         within = tuple(dict.fromkeys(within))
         with self._exclusive() as db:
             state = self._catch_up(db)
-            if state.terms.policy_hash != (self._policy_hash or state.terms.policy_hash):
-                raise changed_meanwhile()
-            if not state.terms.budgets.keys() >= set(within):
-                raise LedgerError("E_LEDGER_MISMATCH", "this ledger has no such nested budget")
-            cost = cost.under(state.terms.policy)
-            if state.charge(cost, within) is not None:
-                entry = debit_entry(state.seq + 1, cost, plan_hash, data_version, within, asked)
-                after = self._append(db, state, entry)
-                return issue(after.ledger_id, after.seq, after.head, plan_hash, data_version, cost)
+            cost = self._admitted(state, cost, within)
+            entry = debit_entry(state.seq + 1, cost, plan_hash, data_version, within, asked)
+            after = self._append(db, state, entry)
+        return issue(after.ledger_id, after.seq, after.head, plan_hash, data_version, cost)
+
+    def afford(self, cost: Cost, within: tuple[str, ...] = ()) -> None:
+        """Refuse what ``debit`` would refuse as things stand; charge nothing. Raises: as that."""
+        with self._exclusive() as db:
+            self._admitted(self._catch_up(db), cost, tuple(dict.fromkeys(within)))
+
+    def _admitted(self, state: State, cost: Cost, within: tuple[str, ...]) -> Cost:
+        """Return a cost at the order of the whole budget, where all budgets admit it."""
+        if state.terms.policy_hash != (self._policy_hash or state.terms.policy_hash):
+            raise changed_meanwhile()
+        if not state.terms.budgets.keys() >= set(within):
+            raise LedgerError("E_LEDGER_MISMATCH", "this ledger has no such nested budget")
+        cost = cost.under(state.terms.policy)
+        if state.charge(cost, within) is not None:
+            return cost
         what = "epsilon" if cost.is_pure else "epsilon, Gaussian noise"
         left, whose = state.remaining(cost, within), state.refusing(cost, within)
         raise BudgetExceeded(cost.epsilon, left, what, tuple(map(budget_text, whose)))
@@ -292,10 +303,6 @@ class Ledger:
     def _at(cls, path: Path, anchor_dir: Path) -> Ledger:
         real = Path(os.path.realpath(path))
         return cls(real, anchor_path(Path(os.path.realpath(anchor_dir)), real))
-
-    @property
-    def _lock_file(self) -> Path:
-        return self._path.with_name(self._path.name + ".lock")
 
     @contextmanager
     def _exclusive(self) -> Iterator[sqlite3.Connection]:

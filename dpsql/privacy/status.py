@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpsql.errors import BudgetExceeded
 from dpsql.privacy.amounts import UNITS
-from dpsql.privacy.chain import WHOLE, State, budget_text
+from dpsql.privacy.chain import WHOLE, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,35 +45,8 @@ class Status:
 
     def remaining_within(self, names: Iterable[str]) -> Fraction:
         """Return the largest pure epsilon that the whole and those of these budgets admit."""
-        return min(part.remaining_epsilon for part in self._parts(names))
-
-    def rho_within(self, names: Iterable[str]) -> Fraction:
-        """Return the largest rho that the whole and those of these budgets admit."""
-        return min(part.remaining_rho for part in self._parts(names))
-
-    def gaussian_within(self, names: Iterable[str]) -> Fraction:
-        """Return the largest epsilon with Gaussian noise that all of these budgets admit."""
-        return min(part.remaining_gaussian_epsilon for part in self._parts(names))
-
-    def refuse(
-        self, names: Iterable[str], epsilon: Fraction, rho: Fraction | None = None
-    ) -> BudgetExceeded | None:
-        """Return the refusal of an epsilon, or of a rho, by the whole and these budgets, if any."""
-        own = [name for name in names if name in self.nested]
-        budgets: dict[str, Status | Nested] = {WHOLE: self} | {n: self.nested[n] for n in own}
-        if rho is None:
-            whose = [n for n, each in budgets.items() if epsilon > each.remaining_epsilon]
-            left, what = self.remaining_within(own), "epsilon"
-        else:
-            whose = [n for n, each in budgets.items() if rho > each.remaining_rho]
-            left, what = self.gaussian_within(own), "epsilon, Gaussian noise"
-        if not whose:
-            return None
-        told = whose[:1] if whose[0] == WHOLE else whose  # what is nested has no more than that
-        return BudgetExceeded(epsilon, left, what, tuple(map(budget_text, told)))
-
-    def _parts(self, names: Iterable[str]) -> list[Status | Nested]:
-        return [self, *(self.nested[name] for name in names if name in self.nested)]
+        own = [self.nested[name].remaining_epsilon for name in names if name in self.nested]
+        return min([self.remaining_epsilon, *own])
 
 
 def status_of(state: State) -> Status:

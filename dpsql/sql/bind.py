@@ -19,7 +19,7 @@ from dpsql.sql.keys import Keys
 from dpsql.sql.language import Locate, check_scalar, locate, refuse
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.moments import OF_MOMENTS
-from dpsql.sql.names import Names, fields_of
+from dpsql.sql.names import Names, names_of
 from dpsql.sql.over_cells import CellExpressions
 from dpsql.sql.query import Condition, Lookup, Query
 from dpsql.sql.relations import (
@@ -176,7 +176,8 @@ class _Sources:
             columns = [exp.column(f"p{index}") for index in range(len(joined.names))]
             fields = tuple(map(Field, joined.names, columns))
             names.sources.append((joined.alias, fields))
-        names.sources.append((alias, fields_of(table, lambda _: _VALUE)))
+        own = tuple(Field(name, _VALUE, hidden) for name, hidden in names_of(table))
+        names.sources.append((alias, own))
         scope = Scope(self.fragment, table, alias, names, tuple(self.joined), clips, cut, known)
         where = self.fit(scope)
         fitted = tuple(map(self.fitted, range(len(self.joined))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -59,10 +59,10 @@ class Branch:
 
     axes: tuple[Grouping, ...]
     absent: frozenset[int]
+    rows: int = field(init=False, repr=False, compare=False)
 
-    @property
-    def rows(self) -> int:
-        return math.prod(len(axis.groups) for axis in self.axes)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", math.prod(len(axis.groups) for axis in self.axes))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,7 +6,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import NamedTuple, NoReturn
 
@@ -53,10 +53,10 @@ class Fragment:
     text: str
     start: int
     end: int
+    body: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def body(self) -> str:
-        return self.text[self.start : self.end]
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "body", self.text[self.start : self.end])
 
     def span(self, start: int, end: int) -> Span:
         """A span given by offsets within the fragment."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -163,16 +163,14 @@ def position_of(node: exp.Expr, count: int) -> int | None:
     return position - 1 if 1 <= position <= count else None
 
 
-def fields_of(table: Table, value: Callable[[str], exp.Expr]) -> tuple[Field, ...]:
-    """The columns of a private table, the unit's column among them though it need not be declared.
+def names_of(table: Table) -> list[tuple[str, bool]]:
+    """The columns of a private table by name, and whether they are hidden.
 
-    ``value`` says what a column stands for.
+    The unit's is among them though it need not be declared: it is hidden then.
     """
-    fields = [Field(column.name, value(column.name)) for column in table.columns.values()]
+    names = [(column.name, False) for column in table.columns.values()]
     unit = table.unit.column
-    if unit is not None and unit.casefold() not in table.columns:
-        fields.append(Field(unit, value(unit), hidden=True))
-    return tuple(fields)
+    return names if unit is None or unit.casefold() in table.columns else [*names, (unit, True)]
 
 
 def find_alias(items: Sequence[exp.Expr], node: exp.Column) -> exp.Expr | None:

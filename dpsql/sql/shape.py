@@ -16,13 +16,14 @@ from dpsql.sql.bind import bind
 from dpsql.sql.inline import Flat, FlatSource
 from dpsql.sql.language import locate, refuse
 from dpsql.sql.layers import Layers, union
-from dpsql.sql.names import Names, fields_of
+from dpsql.sql.names import Names, names_of
 from dpsql.sql.over_tables import Placed, TableExpressions
 from dpsql.sql.parse import Statement, parse_view
 from dpsql.sql.products import Compiler
 from dpsql.sql.qualified import OF_CATALOG, unqualified
 from dpsql.sql.relations import (
     Element,
+    Field,
     Known,
     Leaf,
     PrivateRows,
@@ -186,7 +187,9 @@ class Shape:
         if table.public:
             return PublicTable(table, node)
         alias = node.alias_or_name
-        fields = fields_of(table, lambda column: column_of(column, alias))
+        fields = tuple(
+            Field(name, column_of(name, alias), hidden) for name, hidden in names_of(table)
+        )
         source = exp.Table(this=node.this.copy())
         source.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
         used = frozenset({alias.casefold()})

@@ -121,11 +121,7 @@ class Forecast(ABC):
     def check(self, product: Product) -> None:
         """Raise ProgrammingError E_NOT_MEASURED where a product is not supported."""
         if not self.supports(product):
-            raise ProgrammingError(
-                "E_NOT_MEASURED",
-                f"the release does not measure enough to answer over {list(product.factors)}",
-                hint="ask for it in the same workload",
-            )
+            raise not_measured(product)
 
 
 class Estimate(ABC):
@@ -182,13 +178,13 @@ class Strategy(ABC):
 
     @abstractmethod
     def solve(
-        self, values: Sequence[NDArray[Any]], variances: Sequence[float], integers: bool = False
+        self, values: Sequence[NDArray[Any]], forecast: Any, integers: bool = False
     ) -> Estimate:
         """Return the least-squares estimate of a release.
 
         ``values`` are the noisy numbers of each block, flat, in the order of its rows;
-        ``variances`` the noise variance of one number of each; ``integers`` says that values are
-        the integers that were measured.
+        ``forecast`` is the strategy's own, at their noise; ``integers`` says that values are the
+        integers that were measured.
         """
 
     @abstractmethod
@@ -319,6 +315,15 @@ def array_digest(array: NDArray[Any]) -> str:
     Any shape; the shape is no part of it.
     """
     return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+def not_measured(product: Product) -> ProgrammingError:
+    """Return the refusal of a product that a strategy does not support."""
+    return ProgrammingError(
+        "E_NOT_MEASURED",
+        f"the release does not measure enough to answer over {list(product.factors)}",
+        hint="ask for it in the same workload",
+    )
 
 
 def check_variances(variances: Sequence[float], blocks: int) -> tuple[float, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
 from statistics import NormalDist
@@ -67,6 +67,8 @@ class NoiseLaw:
     rate: Fraction
     variance: Callable[[float], float]
     interval: float
+    is_pure: bool = field(init=False)
+    """Whether budgets are epsilons, without a delta; else they are rhos."""
 
     def __post_init__(self) -> None:
         if not is_name(self.name) or self.name == AUTO:
@@ -75,11 +77,7 @@ class NoiseLaw:
             raise ValueError("a noise law has norm 1 or 2, and a positive fraction as rate")
         if not 0 < self.interval < math.inf:
             raise ValueError("the interval of a noise law is a positive number")
-
-    @property
-    def is_pure(self) -> bool:
-        """Whether budgets are epsilons, without a delta; else they are rhos."""
-        return self.norm == 1
+        object.__setattr__(self, "is_pure", self.norm == 1)
 
     def budget(self, epsilon: Fraction, rho: Fraction | None) -> Fraction | None:
         """Return the one of the two that this law spends."""
@@ -178,29 +176,29 @@ GAUSSIAN = NoiseLaw("gaussian", 2, Fraction(1, 2), gaussian_variance, 1.96)
 LAWS = {each.name: each for each in (LAPLACE, GAUSSIAN)}
 
 
-def law(name: object) -> NoiseLaw:
+@cache
+def law(name: str) -> NoiseLaw:
     """Return the noise law of a name, of ours or of an installed package.
 
     Raises: DataError (E_SETTING) where there is none; OperationalError (E_NOISE) for one of an
     installed package that cannot be used.
     """
-    return LAWS[name] if isinstance(name, str) and name in LAWS else _installed(str(name))
+    return LAWS[name] if name in LAWS else _installed(name)
 
 
 def read_noise(value: object) -> Noise:
     """Return a setting of the noise: the name of a law, or AUTO. Raises: DataError (E_SETTING)."""
-    return AUTO if value == AUTO else law(value).name
+    return AUTO if value == AUTO else law(str(value)).name
 
 
 def is_law(name: object) -> bool:
     """Say whether there is a noise law of a name that can be used."""
     try:
-        return law(name).name == name
+        return isinstance(name, str) and law(name).name == name
     except (DataError, OperationalError):
         return False
 
 
-@cache
 def _installed(name: str) -> NoiseLaw:
     found = plugged(GROUP, name, unusable) if is_name(name) else None
     if found is None:

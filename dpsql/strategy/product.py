@@ -107,10 +107,10 @@ class ProductStrategy(Strategy):
         return ProductForecast(tables, self.blocks, variances)
 
     def solve(
-        self, values: Sequence[NDArray[Any]], variances: Sequence[float], integers: bool = False
+        self, values: Sequence[NDArray[Any]], forecast: Any, integers: bool = False
     ) -> ProductEstimate:
         """Return the least-squares estimate of a release."""
-        return solve(self.forecast(variances), values, integers)
+        return solve(forecast, values, integers)
 
     def describe(self, keep: Keep) -> dict[str, Any]:
         """Return plain facts; ``keep`` stores an array by name."""

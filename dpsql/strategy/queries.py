@@ -126,14 +126,14 @@ class QueriesStrategy(Strategy):
         return QueriesForecast(self.domain, self.blocks, variances)
 
     def solve(
-        self, values: Sequence[NDArray[Any]], variances: Sequence[float], integers: bool = False
+        self, values: Sequence[NDArray[Any]], forecast: Any, integers: bool = False
     ) -> QueriesEstimate:
         """Return the least-squares estimate of a release of queries."""
         parts = [
             np.asarray(value).astype(np.float64) / variance**0.5
-            for value, variance in zip(values, variances, strict=True)
+            for value, variance in zip(values, forecast.noise, strict=True)
         ]
-        return QueriesEstimate(self.forecast(variances), np.concatenate(parts))
+        return QueriesEstimate(forecast, np.concatenate(parts))
 
     def describe(self, keep: Keep) -> dict[str, Any]:
         """Return plain facts; ``keep`` stores an array by name."""

@@ -104,11 +104,11 @@ class SymmetricStrategy(Strategy):
         return SymmetricForecast(self.domain, own.attributes, own.integer_rows, variances)
 
     def solve(
-        self, values: Sequence[NDArray[Any]], variances: Sequence[float], integers: bool = False
+        self, values: Sequence[NDArray[Any]], forecast: Any, integers: bool = False
     ) -> SymmetricEstimate:
         """Return the least-squares estimate of a release: ``values`` has one flat array."""
         (value,) = values
-        return solve(self.forecast(variances), np.asarray(value).astype(np.float64))
+        return solve(forecast, np.asarray(value).astype(np.float64))
 
     def fingerprint(self) -> str:
         """Return a hex digest of everything that is measured and of the noise law."""

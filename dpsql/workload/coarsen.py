@@ -46,12 +46,13 @@ def coarsen(workload: Workload, keep: Collection[str] = ()) -> Coarsening:
     >>> coarse.classes["age"].tolist(), coarse.workload.products[1].factors["age"].dense().tolist()
     ([0, 0, 1, -1, -1], [[1, 1]])
     """
-    active = [i for i in range(len(workload.attributes)) if (workload.index[:, i] >= 0).any()]
+    index = workload.index
+    active = [i for i in range(len(workload.attributes)) if (index[:, i] >= 0).any()]
     classes: dict[str, NDArray[np.int64]] = {}
     taken: dict[tuple[str, Hashable], Operator] = {}
-    domain, pinned = workload.domain, set(workload.pinned)
+    domain, pinned = dict(workload.domain), set(workload.pinned)
     for i, name in enumerate(workload.attributes):
-        column = workload.index[:, i]
+        column = index[:, i]
         may_drop = bool((column >= 0).all()) and (len(active) == 1 or len(set(column)) == 1)
         factors = workload.factors[i]
         if name in keep and factors:

@@ -92,7 +92,9 @@ def lay_out_together(table: Table, asked: Mapping[Place, Wanted]) -> Layout | No
     Ranges that are summed have cells too. None where there are no such columns to join, measures
     among them, or too many cells.
     """
-    if any(term.polynomials for each in asked.values() for term in each.terms):
+    terms = [term for each in asked.values() for term in each.terms]
+    columns = {name for term in terms for name in term.factors}
+    if len(columns) < 2 or any(term.polynomials for term in terms):
         return None
     layout, _ = _apart(table, asked, False, cells_alone=True)
     workload = layout.workload

@@ -20,7 +20,7 @@ from dpsql.catalog.view import left_out, view_of
 from dpsql.plan.baselines import plain_sensitivity
 from dpsql.strategy.base import Forecast, Strategy
 from dpsql.strategy.noise_law import Noise
-from dpsql.workload.cells import TOTAL_BITS, Resolution, block_unit, resolution_bytes
+from dpsql.workload.cells import TOTAL_BITS, Nodes, Resolution, block_unit, resolution_bytes
 from dpsql.workload.layout import Layout, Place, Wanted, lay_out, lay_out_together
 from dpsql.workload.term import Term
 from dpsql.workload.unions import lay_out_units
@@ -37,6 +37,9 @@ Reading: TypeAlias = "tuple[tuple[float, Product], ...]"
 
 Readings: TypeAlias = "Mapping[Place, tuple[int, Reading, tuple[str, ...]]]"
 """Every answer: the part it is read off, how, and the order of the columns in its rows."""
+
+Views: TypeAlias = "Mapping[str, tuple[str, ...]]"
+"""By case-folded name of a private table, the columns that leave out rows."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Target:
         """
         if self.units:
             return (lay_out_units(self.table, self.asked),)
-        apart = lay_out(self.table, self.asked, joint=False)
+        apart = self.apart
         if all(len(products) == 1 for products in apart.products.values()):
             return (apart,)
         joint = lay_out(self.table, self.asked, joint=True)
@@ -67,6 +70,11 @@ class Target:
             return (apart,)
         most = max(len(products) for products in apart.products.values())
         return (joint,) if most > MANY_TERMS else (apart, joint)
+
+    @cached_property
+    def apart(self) -> Layout:
+        """The workload of counts and sums of rows with an attribute of its own per column."""
+        return lay_out(self.table, self.asked, joint=False)
 
     @cached_property
     def together(self) -> Layout | None:
@@ -98,6 +106,9 @@ class Target:
         """The first layout, with weights small enough for blocks over all measures at once."""
         if self.units:
             return self.layouts[0]
+        measures = [each for each in self.apart.resolutions.values() if isinstance(each, Nodes)]
+        if len(measures) < 2:
+            return self.apart
         return lay_out(self.table, self.asked, joint=False, all_together=True)
 
     def fingerprint(self) -> str:
@@ -122,24 +133,24 @@ def _keys(product: Product) -> list[tuple[str, str]]:
     ]
 
 
-def find_targets(statements: Sequence[Compiled]) -> tuple[Target, ...]:
-    """Collect the answers that have to be measured, table by table.
+def find_targets(statements: Sequence[Compiled], views: Views) -> tuple[Target, ...]:
+    """Collect the answers that have to be measured, table by table, in these views of them.
 
     Counts of privacy units are measured one by one, since they do not add up; the same ones once.
     """
     rows: dict[str, tuple[Table, dict[Place, Wanted]]] = {}
     units: dict[object, tuple[Table, dict[Place, Wanted]]] = {}
-    views = find_views(statements)
     for i, statement in enumerate(statements):
         for j, (select, answer) in enumerate(statement.answers()):
-            if select.table.synthetic or not answer.terms:
+            terms = answer.terms
+            if select.table.synthetic or not terms:
                 continue
-            largest = max(term.largest for term in answer.terms)
-            sums = any(term.polynomials or term.largest != 1 for term in answer.terms)
+            largest = max(term.largest for term in terms)
+            sums = any(term.polynomials or term.largest != 1 for term in terms)
             weight = statement.weight / (largest if sums and largest else 1.0)
-            asked = Wanted(answer.terms, weight)
+            asked = Wanted(terms, weight)
             if answer.units:
-                key = (select.query.table, *map(_content, answer.terms))
+                key = (select.query.table, *map(_content, terms))
                 units.setdefault(key, (select.table, {}))[1][i, j] = asked
             else:
                 rows.setdefault(select.query.table, (select.table, {}))[1][i, j] = asked
@@ -223,10 +234,6 @@ def fits(strategy: Strategy, resolutions: Mapping[str, Resolution]) -> bool:
         block_unit([resolutions[name] for name in block.attributes]) <= 1 << TOTAL_BITS
         for block in strategy.blocks
     )
-
-
-Views: TypeAlias = "Mapping[str, tuple[str, ...]]"
-"""By case-folded name of a private table, the columns that leave out rows."""
 
 
 def find_views(statements: Sequence[Compiled]) -> Views:

@@ -27,14 +27,14 @@ NAMED: dict[str, type[Identity] | type[Total] | type[Prefix] | type[AllRange]] =
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Product:
     """One Kronecker product of query rows; an attribute without a factor is summed over."""
 
     factors: Mapping[str, Operator]
     weight: float = 1.0
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """Return the number of query rows."""
         return math.prod(operator.rows for operator in self.factors.values())
@@ -66,18 +66,13 @@ class Workload:
         *,
         pinned: Iterable[str] = (),
     ) -> None:
-        self._domain = _checked_domain(domain)
-        self.attributes = tuple(self._domain)
+        self.domain: Mapping[str, int] = _checked_domain(domain)
+        self.attributes = tuple(self.domain)
         self.pinned = frozenset(pinned)
-        reader = _ProductReader(self._domain, self.pinned)
+        reader = _ProductReader(self.domain, self.pinned)
         self.products = tuple(reader.product(item) for item in products)
         if not self.products:
             _refuse("the workload is empty", "give at least one product")
-
-    @property
-    def domain(self) -> dict[str, int]:
-        """Return attribute to number of cells, in Kronecker order."""
-        return dict(self._domain)
 
     @cached_property
     def rows(self) -> int:
@@ -103,7 +98,7 @@ class Workload:
     def _merged(
         self,
     ) -> tuple[tuple[tuple[Operator, ...], ...], NDArray[np.int64], NDArray[np.float64]]:
-        axis = {name: i for i, name in enumerate(self._domain)}
+        axis = {name: i for i, name in enumerate(self.domain)}
         distinct: list[dict[Hashable, int]] = [{} for _ in axis]
         factors: list[list[Operator]] = [[] for _ in axis]
         known: dict[tuple[int, int], int] = {}  # by identity: the products hold their operators
@@ -135,17 +130,17 @@ class Workload:
             ([d[j] if j >= 0 else "" for d, j in zip(digests, row, strict=True)], repr(float(w2)))
             for row, w2 in zip(self.index.tolist(), self.weights2, strict=True)
         )
-        text = repr((list(self._domain.items()), sorted(self.pinned), products))
+        text = repr((list(self.domain.items()), sorted(self.pinned), products))
         return hashlib.sha256(text.encode()).hexdigest()
 
     def __repr__(self) -> str:
-        return f"Workload({self._domain}, {len(self.products)} products, {self.rows} rows)"
+        return f"Workload({self.domain}, {len(self.products)} products, {self.rows} rows)"
 
 
 class _ProductReader:
     """Turn what the caller wrote into operators, each distinct object once."""
 
-    def __init__(self, domain: dict[str, int], pinned: frozenset[str]) -> None:
+    def __init__(self, domain: Mapping[str, int], pinned: frozenset[str]) -> None:
         self.domain = domain
         self.pinned = pinned
         self.axis = {name: i for i, name in enumerate(domain)}

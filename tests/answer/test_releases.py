@@ -99,27 +99,29 @@ def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
         releases(tmp_path / "missing").add("request", example())
 
 
+def newest(store: Releases, *scopes: str) -> list[str]:
+    return list(store.candidates("", scopes)[1])
+
+
 def test_releases_are_found_by_what_they_measured(tmp_path: Path) -> None:
     store = releases(tmp_path)
-    assert store.latest(["a"]) == []
+    assert newest(store, "a") == []
     for seq, (name, scopes) in enumerate([("one", "a"), ("two", "ab"), ("three", "b")]):
         store.add(name, replace(example(), seq=seq, scopes=tuple(scopes)))
-    assert [name for name, _ in store.latest(["a"])] == ["two", "one"]
-    assert [name for name, _ in store.latest(["b", "a"])] == ["two"]
+    assert newest(store, "a") == ["two", "one"]
+    assert newest(store, "b", "a") == ["two"]
     store.add("one", replace(example(), seq=9, scopes=("a",)))
-    assert [name for name, _ in releases(tmp_path).latest(["a"])] == ["one", "two"]
+    assert newest(releases(tmp_path), "a") == ["one", "two"]
 
 
 def test_a_link_leads_to_a_release_until_that_is_replaced(tmp_path: Path) -> None:
     store = releases(tmp_path)
     store.add("one", example())
     store.link("part", "one")
-    found = store.linked("part")
-    assert found is not None
-    assert (found[0], found[1]) == ("one", store.find("one"))
+    assert store.candidates("part", [""]) == ({"one": store.find("one")}, {})
     assert store.find("part") is None
     store.add("one", replace(example(), seq=9))
-    assert store.linked("part") is None
+    assert store.candidates("part", [""]) == ({}, {})
 
 
 def test_another_data_version_is_another_request(demo: Path) -> None:

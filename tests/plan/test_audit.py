@@ -146,7 +146,7 @@ def test_simulated_errors_keep_to_the_forecast(name: str, mechanism: str, noise:
             rows + draw(noise, float(scale), len(rows), rng)
             for rows, scale in zip(exact, scales, strict=True)
         ]
-        found = strategy.solve(values, variances)
+        found = strategy.solve(values, strategy.forecast(variances))
         answers = np.concatenate([found.answer(product) for product in products])
         squares[k] = np.square(answers - truth).sum()
     forecast = sum(strategy.forecast(variances).total(product) for product in products)

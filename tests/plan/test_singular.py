@@ -94,7 +94,7 @@ def check(workload: Workload, strategy: Strategy) -> None:
     rows = [measured(workload, strategy, block) for block in strategy.blocks]
     cells = np.random.default_rng(1).integers(0, 1000, math.prod(workload.domain.values()))
     values = [np.rint(r @ cells).astype(np.int64) for r in rows]
-    found = strategy.solve(values, noise)
+    found = strategy.solve(values, strategy.forecast(noise))
     stacked = np.concatenate([r / np.sqrt(v) for r, v in zip(rows, noise, strict=True)])
     for product in workload.products:
         asked = dense(workload, {n: op.dense() for n, op in product.factors.items()})

@@ -17,7 +17,7 @@ from dpsql.strategy.axis import _full_axis, _thin_axis, full_axis
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product_forecast import ProductForecast
 from dpsql.workload import coarsen
-from dpsql.workload.coarsen import _codes
+from dpsql.workload.coarsen import tell_apart
 
 CELLS = 12
 
@@ -84,7 +84,7 @@ def test_codes_tell_columns_apart_and_no_more_than_ranges_need(seed: int) -> Non
     for operator in operators(np.random.default_rng(seed)):
         if not isinstance(operator, (Groups, Ranges)):
             continue
-        columns, codes = operator.dense().T, _codes(operator).T
+        columns, codes = operator.dense().T, tell_apart(operator).T
         for i in range(CELLS):
             assert codes[i].any() == columns[i].any()
             for j in range(i):

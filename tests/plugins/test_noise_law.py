@@ -74,7 +74,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder for installed packages; what was found in it is forgotten afterwards."""
     with folder_of_packages(tmp_path / "site", monkeypatch) as folder:
         yield folder
-    noise_law._installed.cache_clear()
+    noise_law.law.cache_clear()
     noise._tried.clear()
 
 
@@ -187,7 +187,7 @@ def test_the_ledger_and_the_store_outlive_the_package(
     for each in site.glob("*"):
         each.rename(tmp_path / each.name)
     sys.modules.pop("geometric_noise")
-    noise_law._installed.cache_clear()
+    noise_law.law.cache_clear()
     with dpsql.connect(tmp_path / "t.toml", epsilon=1) as again:
         assert again.budget.remaining_epsilon == left
         assert again.entries()[-1].noise == "geometric"

@@ -57,7 +57,7 @@ class FakeVault:
     def check(self) -> None:
         """Nothing to check."""
 
-    def load(self) -> None:
+    def load(self, columns: Collection[str] | None = None) -> None:
         """Nothing to load."""
 
     def count(

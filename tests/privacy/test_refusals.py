@@ -14,7 +14,6 @@ from dpsql.dbapi.connection import Connection, verify_ledger
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.privacy.accounting import Cost, Policy, gaussian_cost, laplace_cost, rho_for
 from dpsql.privacy.chain import LONGEST_SQL, WHOLE, State
-from dpsql.privacy.ledger import Ledger
 from tests.privacy.place import PURE, Place
 
 pytestmark = pytest.mark.slow
@@ -87,16 +86,16 @@ def test_a_refusal_says_whose_budget_it_was(
         assert connection.budget.entries == (before > 0)
 
 
-def refusal(ledger: Ledger, cost: Cost, within: tuple[str, ...]) -> BudgetExceeded | None:
+def refusal(act: Callable[..., object], *asked: object) -> BudgetExceeded | None:
     try:
-        ledger.debit(cost, "plan", "data", within)
+        act(*asked)
     except BudgetExceeded as error:
         return error
     return None
 
 
 def test_early_and_late_refusals_agree_and_blame_whom_they_should(place: Place) -> None:
-    """Over random budgets and costs, by the status and by the ledger, against each sum alone."""
+    """Over random budgets and costs, before a debit and by it, against each sum alone."""
     chance = random.Random(7)
     names = ("table:a", "table:b", "analyst:x")
     policy = Policy(Fraction(10), Fraction(1, 10**6))
@@ -110,8 +109,8 @@ def test_early_and_late_refusals_agree_and_blame_whom_they_should(place: Place) 
             cost = gaussian_cost(ledger.policy, rho_for(epsilon, policy.delta), epsilon)
         else:
             cost = laplace_cost(ledger.policy, epsilon)
-        early = ledger.status().refuse(within, cost.epsilon, cost.rho)
-        late = refusal(ledger, cost, within)
+        early = refusal(ledger.afford, cost, within)
+        late = refusal(ledger.debit, cost, "plan", "data", within)
         assert (early is None) == (late is None)
         if early is not None and late is not None:
             assert (early.whose, early.remaining) == (late.whose, late.remaining)

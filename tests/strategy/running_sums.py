@@ -56,10 +56,9 @@ class RunningSums(Strategy):
         return RunningForecast(self.domain, self.blocks[0], variances[0])
 
     def solve(
-        self, values: Sequence[NDArray[Any]], variances: Sequence[float], integers: bool = False
+        self, values: Sequence[NDArray[Any]], forecast: Any, integers: bool = False
     ) -> RunningEstimate:
         """Return the answers of dense least squares."""
-        forecast = self.forecast(variances)
         return RunningEstimate(forecast, forecast.inverse @ np.asarray(values[0], dtype=np.float64))
 
     def describe(self, keep: Keep) -> dict[str, Any]:

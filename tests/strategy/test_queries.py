@@ -81,7 +81,7 @@ def test_least_squares_is_that_of_dense_algebra(seed: int) -> None:
     noisy = [rng.normal(size=len(r)) for r in rows]
     measured = np.concatenate([y / v**0.5 for y, v in zip(noisy, variances, strict=True)])
     inverse = np.linalg.pinv(scaled)
-    estimate = strategy.solve(noisy, variances)
+    estimate = strategy.solve(noisy, strategy.forecast(variances))
     forecast = estimate.forecast
     for product in workload.products:
         Q = dense(product)

@@ -101,7 +101,7 @@ def test_equals_dense_gls(kinds: list[str], noise: Noise) -> None:
         np.rint(R @ x + rng.normal(0, v**0.5, len(R))).astype(np.int64)
         for R, v in zip(rows, variances, strict=True)
     ]
-    estimate = strategy.solve(values, variances)
+    estimate = strategy.solve(values, strategy.forecast(variances))
     information = sum(
         (R.T @ R / v for R, v in zip(rows, variances, strict=True)), np.zeros((120, 120))
     )
@@ -133,7 +133,7 @@ def test_explicit_residual_rows() -> None:
     rows = [np.ones((1, 4)), B.astype(float)]
     x = np.array([5, 1, 7, 2])
     values = [(R @ x).astype(np.int64) for R in rows]
-    estimate = strategy.solve(values, [2.0, 3e6])
+    estimate = strategy.solve(values, strategy.forecast([2.0, 3e6]))
     assert estimate.answer(Product({"b": Identity(4)})) == pytest.approx(x, abs=1e-9)
     information = rows[0].T @ rows[0] / 2 + rows[1].T @ rows[1] / 3e6
     cov = Prefix(4).dense() @ np.linalg.inv(information) @ Prefix(4).dense().T
@@ -153,7 +153,7 @@ def test_rows_that_do_not_answer_the_total() -> None:
         "test",
     )
     y = np.arange(4)
-    estimate = strategy.solve([y], [2.0])
+    estimate = strategy.solve([y], strategy.forecast([2.0]))
     product = Product({"c": Identity(2), "d": Dense(Q)})
     assert estimate.answer(product) == pytest.approx(y)
     assert estimate.forecast.variance(product) == pytest.approx([2.0] * 4)
@@ -169,7 +169,7 @@ def test_values_beyond_doubles() -> None:
     blocks = (ProductBlock(("c",), frozenset(), Fraction(1)),)
     strategy = ProductStrategy({"c": 2}, {"c": None}, {}, blocks, "laplace", "test")
     values = np.array([2**70 + 1, -(2**65)], dtype=object)
-    estimate = strategy.solve([values], [1.0])
+    estimate = strategy.solve([values], strategy.forecast([1.0]))
     assert estimate.answer(Product({"c": Identity(2)})) == pytest.approx([2.0**70, -(2.0**65)])
 
 
@@ -181,7 +181,7 @@ def test_many_single_rows(grid: int, monkeypatch: pytest.MonkeyPatch) -> None:
     strategy = strategy_of(["FFFF", "TFTF", "TTTT"], "laplace", rng)
     variances = [3.0, 2.0, 5.0]
     values = [rng.integers(-9, 99, block.rows).astype(np.int64) for block in strategy.blocks]
-    estimate = strategy.solve(values, variances)
+    estimate = strategy.solve(values, strategy.forecast(variances))
     products = [
         Product(
             {n: Dense(rng.integers(0, 2, (1, DOMAIN[n]))) for n in DOMAIN if rng.random() < 0.6}

@@ -18,7 +18,7 @@ def test_answers_are_those_of_dense_least_squares(name: str) -> None:
     rng = np.random.default_rng(5)
     x = rng.poisson(20, A.shape[1])
     noisy = A @ x + rng.integers(-(1 << 14), 1 << 14, len(A))
-    estimate = strategy.solve([noisy], [2.0])
+    estimate = strategy.solve([noisy], strategy.forecast([2.0]))
     solution = np.linalg.pinv(A.astype(float), rcond=1e-12) @ noisy
     answers = estimate.answers(workload.products)
     for product, answer in zip(workload.products, answers, strict=True):
@@ -38,7 +38,7 @@ def test_without_noise_the_answers_are_exact(name: str) -> None:
         strategy.block.integer_rows.apply(counts),
         strategy.block.integer_rows.apply(counts).astype(object),
     ):
-        estimate = strategy.solve([values], [1.0])
+        estimate = strategy.solve([values], strategy.forecast([1.0]))
         for product in workload.products:
             exact = dense_rows(workload, product) @ x.reshape(-1)
             assert np.allclose(estimate.answer(product), exact, rtol=1e-9, atol=1e-7)
@@ -55,7 +55,7 @@ def test_simulated_errors_follow_the_forecast() -> None:
     squares = [np.zeros(p.rows) for p in workload.products]
     for _ in range(runs):
         noisy = exact + np.rint(rng.normal(0, sigma, len(exact))).astype(np.int64)
-        estimate = strategy.solve([noisy], [sigma**2])
+        estimate = strategy.solve([noisy], strategy.forecast([sigma**2]))
         for total, answer in zip(squares, estimate.answers(workload.products), strict=True):
             total += answer**2
     variances = strategy.forecast((sigma**2,)).variances(workload.products)
@@ -67,7 +67,7 @@ def test_what_is_not_measured_is_refused() -> None:
     workload = UNIONS["mixed"]
     strategy = strategy_of("mixed")
     values = np.zeros(strategy.block.rows, dtype=np.int64)
-    estimate = strategy.solve([values], [1.0])
+    estimate = strategy.solve([values], strategy.forecast([1.0]))
     other = Workload(
         workload.domain, [{"a": "identity", "c": "identity"}, {"a": [[1, 0]], "c": np.eye(1, 6)}]
     )
@@ -76,4 +76,4 @@ def test_what_is_not_measured_is_refused() -> None:
             estimate.answers([product])
         assert refusal.value.code == "E_NOT_MEASURED"
     with pytest.raises(ValueError):
-        strategy.solve([np.append(values, 0)], [1.0])
+        strategy.solve([np.append(values, 0)], strategy.forecast([1.0]))

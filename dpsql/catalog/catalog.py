@@ -210,4 +210,7 @@ def _facts(table: Table, catalog: Path) -> list[object]:
     source = table.source if table.engine else os.path.relpath(table.source, catalog.parent)
     facts: list[object] = [source, table.unit.column, table.unit.max_rows, table.public, columns]
     facts += ["complete"] if table.complete else []
+    ways = [*table.references, *([table.unit.through] if table.unit.through else [])]
+    facts += [["unit", table.unit.name]] if table.unit.name else []
+    facts += [["reference", way.table, *way.on] for way in ways]
     return facts if table.budget is None else [*facts, str(table.budget)]

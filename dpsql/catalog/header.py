@@ -114,6 +114,8 @@ def _of_join(join: JoinRows, tables: Mapping[str, Table]) -> Header:
         if found.name.casefold() in columns:
             _refuse(f"two columns {printable(found.name)!r}", "use another name for the table")
         columns[found.name.casefold()] = found
+    if join.outer:
+        _add(columns, partner_column(join))
     most = left.most if join.one else min(left.most * right.most, MOST_OF_UNIT)
     keys = left.keys | {f"{join.name.casefold()}.{key}" for key in right.keys}
     return Header(columns, keys, left.unit, left.unit_name, max(most, left.most))
@@ -124,6 +126,11 @@ def joined_column(join: JoinRows, column: Column) -> Column:
     is_declared = column.domain is not None or column.bounds is not None
     null = column.null or (join.outer and is_declared)
     return replace(column, name=f"{join.name}.{column.name}", null=null)
+
+
+def partner_column(join: JoinRows) -> Column:
+    """The column that says whether a row of an outer join has a partner."""
+    return Column(join.partner_of, "boolean", Values((False, True)))
 
 
 def _check_units(one: Header, other: Header) -> None:

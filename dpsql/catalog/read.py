@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dpsql.catalog.catalog import Budget, Catalog, Column, Table, Unit, View, engine_of
+from dpsql.catalog.catalog import Budget, Catalog, Column, Table, View, engine_of
 from dpsql.catalog.read_domain import (
     MAX_CELLS,
     Place,
@@ -18,6 +18,7 @@ from dpsql.catalog.read_domain import (
     read_pair,
     show,
 )
+from dpsql.catalog.read_units import read_references, read_unit, read_unit_names, relate
 from dpsql.errors import Error, decimal_text
 from dpsql.privacy.amounts import parse_delta, parse_epsilon
 
@@ -26,7 +27,10 @@ COLUMN_KEYS = (
     *("type", "domain", "domain_file", "bins", "step", "bounds", "bounds_are", "by", "other"),
     "null",
 )
-TABLE_KEYS = ("source", "privacy_unit", "public", "budget", "row_count_hint", "complete", "column")
+TABLE_KEYS = (
+    *("source", "privacy_unit", "references", "public", "budget", "row_count_hint", "complete"),
+    "column",
+)
 BACKENDS = ("dpsql", "opendp")
 LONGEST_ANALYST = 100
 """Characters of a name, which every charge of the analyst keeps in the ledger."""
@@ -52,7 +56,7 @@ def read_catalog(path: Path) -> Catalog:
         raw = tomllib.loads(text, parse_float=_decimal)
     except (RecursionError, ValueError) as error:
         place.fail(f"not valid TOML: {error}", "see https://toml.io for the syntax")
-    place.check_keys(raw, ("analyst", "budget", "ledger", "noise", "table", "view"))
+    place.check_keys(raw, ("analyst", "budget", "ledger", "noise", "table", "unit", "view"))
     tables = _section(place, raw, "table")
     if not tables:
         place.fail("declares no table", 'add a section such as [table.people] with source = "..."')
@@ -65,11 +69,13 @@ def read_catalog(path: Path) -> Catalog:
         _read_anchors(place, raw),
         _read_analysts(place, raw, whole),
     )
+    units = read_unit_names(place, _section(place, raw, "unit"))
     for name, body in tables.items():
         key = name.casefold()
         if key in catalog.tables:
             place.fail(f"table {name!r} is declared twice", "names are compared without case")
-        catalog.tables[key] = _read_table(Place(path, table=name), name, body, catalog.budget)
+        catalog.tables[key] = _read_table(Place(path, table=name), name, body, whole, units)
+    catalog.tables.update(relate(path, catalog.tables))
     for name, body in _section(place, raw, "view").items():
         key = name.casefold()
         if key in catalog.tables or key in catalog.views:
@@ -137,7 +143,7 @@ def _text(error: Exception) -> str:
     return str(getattr(error, "message", type(error).__name__))
 
 
-def _read_table(place: Place, name: str, body: Any, whole: Budget) -> Table:
+def _read_table(place: Place, name: str, body: Any, whole: Budget, units: Sequence[str]) -> Table:
     if not isinstance(body, dict):
         place.fail("is not a section", f"write [table.{name}]")
     place.check_keys(body, TABLE_KEYS)
@@ -157,7 +163,8 @@ def _read_table(place: Place, name: str, body: Any, whole: Budget) -> Table:
     complete = body.get("complete", False)
     if not isinstance(complete, bool) or (public and complete):
         place.fail(f"complete = {show(complete)}", "complete = true, of a private table")
-    unit = _read_unit(place, body, public)
+    unit = read_unit(place, body.get("privacy_unit", "row" if public else None), units)
+    references = read_references(place, body.get("references", {}))
     budget = _read_table_budget(place, body, whole)
     if public and budget is not None:
         place.fail("is public and has a budget", "leave out one of them")
@@ -165,7 +172,17 @@ def _read_table(place: Place, name: str, body: Any, whole: Budget) -> Table:
     if hint is not None and (isinstance(hint, bool) or not isinstance(hint, int) or hint < 1):
         place.fail(f"row_count_hint = {show(hint)}", "row_count_hint = 50000, a public guess")
     source = _read_source(place, body, public)
-    return Table(name, source, unit, columns, public, budget, hint, complete=complete)
+    return Table(
+        name,
+        source,
+        unit,
+        columns,
+        public,
+        budget,
+        hint,
+        complete=complete,
+        references=references,
+    )
 
 
 def _read_view(place: Place, name: str, body: Any) -> View:
@@ -245,21 +262,6 @@ def _read_source(place: Place, body: Mapping[str, Any], public: bool) -> str:
         return str(place.path.expanduser().resolve().parent / Path(source).expanduser())
     except RuntimeError:
         place.fail(f"source = {show(source)}", "there is no such home folder")
-
-
-def _read_unit(place: Place, body: Mapping[str, Any], public: bool) -> Unit:
-    unit = body.get("privacy_unit", "row" if public else None)
-    remedy = 'privacy_unit = "row", or { column = "person_id", max_rows = 5 }'
-    if unit == "row":
-        return Unit()
-    if not isinstance(unit, dict) or set(unit) != {"column", "max_rows"}:
-        place.fail("privacy_unit is missing or malformed", remedy)
-    column, rows = unit["column"], unit["max_rows"]
-    if not isinstance(column, str) or not column or not column.isprintable():
-        place.fail(f"privacy_unit column = {column!r} is not a column name", remedy)
-    if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= 10**6:
-        place.fail(f"privacy_unit max_rows = {rows!r}", "a positive integer, at most 1000000")
-    return Unit(column, rows)
 
 
 def _read_column(place: Place, name: str, facts: Any) -> Column:

@@ -8,7 +8,8 @@ reaches into the rows of another unit. Whoever adds a node keeps that true.
 - ``Scan``: the rows of a declared table, labelled by its unit.
 - ``JoinRows``: pairs of rows of one unit; by keys besides, where given. With ``one``, every row on
   the left has at most one partner: a *lookup* adds columns and no rows. With ``outer``, rows on the
-  left without a partner stay; the columns of the right are NULL in them.
+  left without a partner stay; the columns of the right are NULL in them, and a column of truth
+  values, named by ``partner_of``, says whether there is one.
 - ``FilterRows``: the rows for which a condition on their cells holds.
 - ``PerUnit``: one row for each unit, or for each unit and combination of the columns ``by``, with
   columns that sum up its rows. Without such columns it is DISTINCT. EXISTS is a join to it.
@@ -111,6 +112,11 @@ class JoinRows:
     on: tuple[tuple[str, str], ...] = ()
     outer: bool = False
     one: bool = False
+
+    @property
+    def partner_of(self) -> str:
+        """The name of the column that says whether a row of an outer join has a partner."""
+        return f"{self.name} exists"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ def leaves_out(table: Table, column: Column) -> bool:
     with bounds if it has NULL and its source holds nothing but numbers.
     """
     if column.bounds is not None or isinstance(column.domain, BoundedBins):
-        is_numbers = table.engine is None and not table.source.lower().endswith(TEXTS)
+        is_numbers = bool(table.source) and table.engine is None
+        is_numbers = is_numbers and not table.source.lower().endswith(TEXTS)
         return not column.null or not is_numbers
     return column.domain is not None and (column.other is None or not column.null)
 

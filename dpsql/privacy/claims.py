@@ -21,6 +21,7 @@ from pathlib import Path
 
 from dpsql.catalog import Catalog, Table
 from dpsql.catalog.catalog import engine_of
+from dpsql.catalog.derive import bases_of
 from dpsql.errors import CatalogError, LedgerError, OperationalError, printable
 from dpsql.files import exclusive, make_folder, replace_file
 
@@ -256,7 +257,8 @@ class Sources:
         its own, or is public; LedgerError (E_LEDGER_MISMATCH) where another ledger has it.
         """
         for name, paths in opened.items():
-            self._refuse_shared(self.catalog.tables[name])
+            for base in bases_of(self.catalog, [name]):
+                self._refuse_shared(base)
             claim_sources(self.folders, paths, self.ledger, ledger_id)
 
     def check_public(self, table: Table) -> None:
@@ -269,7 +271,7 @@ class Sources:
 
     def _refuse_shared(self, table: Table) -> None:
         for other in self.catalog.tables.values():
-            problem = None if other is table else _contradiction(table, other)
+            problem = None if other.name == table.name else _contradiction(table, other)
             if problem is not None and self._share(table, other):
                 names = f"{printable(table.name)!r} and {printable(other.name)!r}"
                 raise CatalogError(
@@ -313,7 +315,7 @@ def _contradiction(one: Table, other: Table) -> str | None:
         return None
     if one.public or other.public:
         return "only one of them is public"
-    if one.unit.column != other.unit.column:
+    if (one.unit.column, one.unit.name) != (other.unit.column, other.unit.name):
         return "they protect different privacy units"
     if one.budget is not None or other.budget is not None:
         return "a table's budget would be asked for twice"

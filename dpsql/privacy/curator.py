@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dpsql.catalog import Catalog
+from dpsql.catalog.derive import bases_of
 from dpsql.errors import CatalogError, DataError, LedgerError, decimal_text, printable
 from dpsql.privacy.accounting import Policy
 from dpsql.privacy.ledger import Entry, Ledger, Status
@@ -81,7 +82,8 @@ def nested_budgets(catalog: Catalog, tables: Iterable[str], analyst: str | None)
 
     Each is charged in full. Raises: DataError (E_ANALYST) when an analyst has to be named.
     """
-    names = [nested_name(t) for t in tables if catalog.tables[t].budget is not None]
+    bases = bases_of(catalog, tables)
+    names = [nested_name(base.name.casefold()) for base in bases if base.budget is not None]
     found = find_analyst(catalog, analyst)
     return (*names, *(() if found is None else (analyst_name(found),)))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.catalog.catalog import Column, Table
+from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Values
 from dpsql.privacy.vault.data_engine import Flags, StoredTable
 from dpsql.privacy.vault.encode import OUTSIDE
@@ -71,7 +71,7 @@ def inspect_source(table: Table) -> tuple[str, int, dict[str, str]]:
 
     Raises: DataUnavailable where it does not open, or where types do not fit the catalog.
     """
-    stored = find_engine(table).open(table) if table.public else open_table(table)
+    stored = find_engine(table).open(table) if table.public else open_table(_plain(table))
     return stored.kind, len(stored.paths), dict(stored.columns)
 
 
@@ -80,8 +80,14 @@ def inspect_rows(table: Table) -> Figures:
 
     Raises: DataUnavailable; InternalError, with one constant text, when the rows cannot be read.
     """
+    table = _plain(table)
     stored = open_table(table)
     return sealed(lambda: _count(table, stored))
+
+
+def _plain(table: Table) -> Table:
+    """The table as it is stored: who a row belongs to by reference is not in it."""
+    return table if table.unit.through is None else replace(table, unit=Unit())
 
 
 def _count(table: Table, stored: StoredTable) -> Figures:

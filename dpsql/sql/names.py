@@ -166,11 +166,14 @@ def position_of(node: exp.Expr, count: int) -> int | None:
 def names_of(table: Table) -> list[tuple[str, bool]]:
     """The columns of a private table by name, and whether they are hidden.
 
-    The unit's is among them though it need not be declared: it is hidden then.
+    The unit's and the keys are among them though they need not be declared: they are hidden then.
     """
     names = [(column.name, False) for column in table.columns.values()]
-    unit = table.unit.column
-    return names if unit is None or unit.casefold() in table.columns else [*names, (unit, True)]
+    unit = [] if table.unit.column is None else [table.unit.column]
+    for name in (*unit, *table.keys):
+        if name.casefold() not in table.columns and (name, True) not in names:
+            names.append((name, True))
+    return names
 
 
 def find_alias(items: Sequence[exp.Expr], node: exp.Column) -> exp.Expr | None:

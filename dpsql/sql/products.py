@@ -73,7 +73,7 @@ class Compiler:
 
         Raises: ProgrammingError (E_DOMAIN_EVAL, E_TOO_LARGE, E_PREDICATE).
         """
-        return _Products(self, query, self.catalog.tables[query.table]).select()
+        return _Products(self, query, self.catalog.find(query.table)).select()
 
     def rehearse(self, query: Query, types: tuple[str, ...], kinds: tuple[str, ...]) -> None:
         """Run the shell over no cells at all, so that what cannot run is refused beforehand.

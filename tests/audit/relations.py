@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import get_args
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins, IntegerRange
@@ -21,6 +22,7 @@ from dpsql.catalog.unit_local import (
     PickColumns,
     Scan,
     Summary,
+    Summing,
     Test,
     UnionRows,
     UnitLocal,
@@ -132,7 +134,7 @@ def _summary(draw: random.Random, header: Header, i: int) -> Summary | None:
     where = _test(draw, header, 1) if draw.random() < 0.4 else None
     summed = sorted(key for key, column in header.columns.items() if is_summed(column))
     ordered = sorted(key for key, column in header.columns.items() if is_ordered(column))
-    kind = draw.choice(["count", "distinct", "sum", "mean", "least", "last", "greatest", "first"])
+    kind = draw.choice(get_args(Summing))
     if kind == "count" or not ordered:
         return Summary(replace(N, name=name), "count", draw.choice([None, *header.columns]), where)
     if kind in ("sum", "mean"):
@@ -144,7 +146,7 @@ def _summary(draw: random.Random, header: Header, i: int) -> Summary | None:
     order = draw.choice(ordered)
     of = order if kind in ("least", "greatest") else draw.choice(sorted(header.columns))
     column = taken_from(header.columns[of], name)
-    return Summary(column, "first" if kind == "first" else kind, of, where, order)  # type: ignore[arg-type]
+    return Summary(column, kind, of, where, order)
 
 
 def binned(name: str) -> Column:

@@ -65,7 +65,7 @@ def bound_first(patch: pytest.MonkeyPatch) -> None:
         frames = {name: _cut(each, 2) for name, each in stock.frames.items()}
         return replace(stock, frames=frames)
 
-    take = clinic.take_stock
+    take = local_rows.take_stock
     patch.setattr(clinic, "take_stock", first)
     patch.setattr(clinic, "line_up", lambda *_: None)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpsql.catalog.catalog import Column
-from dpsql.catalog.header import joined_column
+from dpsql.catalog.header import joined_column, partner_column
 from dpsql.catalog.unit_local import MOST_OF_UNIT, JoinRows
 from dpsql.privacy.vault.data_engine import Counts, Flags
 from dpsql.privacy.vault.frame import Frame, Key, Lane, absent
@@ -32,6 +32,9 @@ def join_rows(join: JoinRows, left: Frame, right: Frame, people: People) -> Fram
     for lane in right.lanes.values():
         column = joined_column(join, lane.column)
         lanes[column.name.casefold()] = _beside(lane, column, partner)
+    if join.outer:
+        found = (partner >= 0).astype(np.uint8)
+        lanes[join.partner_of.casefold()] = Lane(partner_column(join), found)
     for name, key in right.keys.items():
         keys[f"{join.name.casefold()}.{name}"] = _key_beside(key, partner)
     return Frame(kept.units, lanes, keys)

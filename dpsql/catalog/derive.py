@@ -1,0 +1,53 @@
+"""Tables that statements make of others: found by name, read by the vault, charged to all bases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dpsql.catalog.catalog import Catalog, Table, Unit
+from dpsql.catalog.header import read_header
+from dpsql.catalog.read_units import MOST_ROWS
+from dpsql.catalog.unit_local import DerivedTable, UnitLocal, digest_of, scanned
+from dpsql.errors import InternalError, ProgrammingError
+
+
+def derive(
+    catalog: Catalog, relation: UnitLocal, label: str, max_rows: int | None = None
+) -> DerivedTable:
+    """The table of a relation over tables of the catalog, which finds it by name from now on.
+
+    ``label`` is what people read, ``max_rows`` how many of its rows a unit keeps; as many as its
+    tables may have, where it is not given. The same relation gives the same name everywhere.
+    Raises: ProgrammingError (E_JOIN, E_TOO_LARGE).
+    """
+    bases = bases_of(catalog, scanned(relation))
+    header = read_header(relation, {base.name.casefold(): base for base in bases})
+    most = header.most if max_rows is None else max_rows
+    if most > MOST_ROWS:
+        raise ProgrammingError(
+            "E_TOO_LARGE",
+            f"a privacy unit may have {most:,} rows of this",
+            hint="declare a view with a max_rows of its own",
+        )
+    table = DerivedTable(
+        f"{label} #{digest_of(relation, most)}",
+        "",
+        Unit(header.unit, most, header.unit_name),
+        dict(header.columns),
+        relation=relation,
+        bases=bases,
+    )
+    known = catalog.derived.setdefault(table.name.casefold(), table)
+    if known != table:
+        raise InternalError("E_INTERNAL", "two relations have one name")
+    return table
+
+
+def bases_of(catalog: Catalog, names: Iterable[str]) -> tuple[Table, ...]:
+    """The stored tables that tables read, each once, those that others refer to before them."""
+    found: dict[str, Table] = {}
+    for name in names:
+        table = catalog.find(name)
+        for base in table.bases if isinstance(table, DerivedTable) else (table,):
+            found.setdefault(base.name.casefold(), base)
+    return tuple(found.values())

@@ -16,6 +16,7 @@ from dpsql.algebra.operator import Operator
 from dpsql.catalog import Column
 from dpsql.catalog.domain import Bins
 from dpsql.errors import ProgrammingError
+from dpsql.sql.frames import places_of
 from dpsql.sql.query import Running
 from dpsql.workload.term import normalise
 
@@ -67,7 +68,7 @@ class Grouping:
         return running is None or set(self.keys) <= running.partition
 
     def running(self, running: Running) -> Members:
-        """The items of every group's peers and, in the order of the key, of those before them.
+        """The items of the groups in every group's frame.
 
         Raises: ProgrammingError (E_TOO_LARGE).
         """
@@ -75,13 +76,12 @@ class Grouping:
         check_dense(self.column, len(self.groups) * max(len(self.groups), len(self.labels)))
         kept = [i for i, key in enumerate(self.keys) if key in running.partition]
         ordered = [i for i, key in enumerate(self.keys) if key == running.order]
-        peers = np.ones((len(self.groups), len(self.groups)), dtype=np.bool_)
-        for i in kept:
-            codes = _codes([group[i] for group in self.groups])
-            peers &= codes[:, None] == codes[None, :]
+        parts = _codes([tuple(group[i] for i in kept) for group in self.groups])
+        peers = parts[:, None] == parts[None, :]
         for i in ordered:
-            ranks = _ranks([group[i] for group in self.groups], running.descending)
-            peers &= ranks[:, None] >= ranks[None, :]
+            values = [group[i] for group in self.groups]
+            place, first, last = places_of(values, parts, running.frame, running.descending)
+            peers &= (first[:, None] <= place) & (place <= last[:, None])
         return np.asarray(peers[:, self.labels] & (self.labels >= 0))
 
     def intervals(self, running: Running | None) -> tuple[Indices, Indices] | None:
@@ -91,21 +91,24 @@ class Grouping:
         """
         if self.labels is None or not self.groups or self.labels.min(initial=0) < 0:
             return None
+        none = np.zeros(len(self.groups), dtype=np.int64)
         if self.growing:
-            ranks = np.arange(len(self.groups))
+            place, first, last = np.arange(len(self.groups)), none, np.arange(len(self.groups))
         elif running is not None and self.keys == (running.order,):
-            ranks = _ranks([group[0] for group in self.groups], running.descending)
+            values = [group[0] for group in self.groups]
+            place, first, last = places_of(values, none, running.frame, running.descending)
         elif running is not None and not set(self.keys) & {running.order, *running.partition}:
-            ranks = np.zeros(len(self.groups), dtype=np.int64)
+            place, first, last = none, none, none
         else:
             return None
-        placed = ranks[self.labels]
+        placed = place[self.labels]
         if (np.diff(placed) >= 0).all():
-            ends = np.searchsorted(placed, ranks, side="right")
-            return np.zeros(len(ranks), dtype=np.int64), ends
+            lo, hi = np.searchsorted(placed, first), np.searchsorted(placed, last, side="right")
+            return lo, hi
         if (np.diff(placed) <= 0).all():
-            before = np.searchsorted(placed[::-1], ranks, side="right")
-            return len(placed) - before, np.full(len(ranks), len(placed))
+            placed = placed[::-1]
+            hi, lo = np.searchsorted(placed, first), np.searchsorted(placed, last, side="right")
+            return len(placed) - lo, len(placed) - hi
         return None
 
 
@@ -215,13 +218,6 @@ def repeat_keys(axes: Sequence[Grouping], keys: int, rows: int) -> list[list[Any
 def _codes(values: Sequence[Any]) -> NDArray[np.int64]:
     found: dict[Any, int] = {}
     return np.array([found.setdefault(value, len(found)) for value in values])
-
-
-def _ranks(values: Sequence[Any], descending: bool) -> NDArray[np.int64]:
-    """The rank of every value in ascending (or descending) order; NULL comes last in both."""
-    known = sorted({value for value in values if value is not None}, reverse=descending)
-    rank = {value: place for place, value in enumerate(known)}
-    return np.array([len(known) if value is None else rank[value] for value in values])
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from dpsql.sql.expressions import (
     total,
     written,
 )
+from dpsql.sql.frames import read_frame
 from dpsql.sql.keys import UNCERTAINTY, Keys
 from dpsql.sql.language import check_node
 from dpsql.sql.query import Number, Output, Running, Shell
@@ -163,8 +164,8 @@ class CellExpressions(Expressions):
 
         Raises: NotRunning.
         """
-        having = self.select.args.get("having")
-        if len(self.keys.sets) > 1 or having is not None or not _is_default_frame(node):
+        having, frame = self.select.args.get("having"), read_frame(node)
+        if len(self.keys.sets) > 1 or having is not None or frame is None:
             raise NotRunning
         kept = [self.key_of(part) for part in node.args.get("partition_by") or []]
         order = node.args.get("order")
@@ -176,10 +177,19 @@ class CellExpressions(Expressions):
             raise NotRunning
         partition = frozenset(k for k in kept if k is not None)
         rest = set(range(len(self.keys.found))) - partition - {place}
-        if (_is_by_rows(node) and rest) or any(key.ranges for key in self.keys.found):
+        if (frame.by_rows and rest) or any(key.ranges for key in self.keys.found):
+            raise NotRunning
+        if place is None and (frame.by_rows or frame.is_measured_off):
+            raise NotRunning
+        if frame.is_measured_off and not self.is_number(ordered[0].this):
             raise NotRunning
         descending = bool(ordered and ordered[0].args.get("desc"))
-        return Running(place, descending, partition)
+        return Running(place, descending, partition, frame)
+
+    def is_number(self, node: exp.Expr) -> bool:
+        """Whether the key of a window is an integer to SQL."""
+        resolved = self.keys.resolve(node) if isinstance(node, exp.Column) else node
+        return is_whole(resolved, self.scope.is_integer)
 
     def key_of(self, node: exp.Expr) -> int | None:
         """The key that an expression of a window is, by itself or by its alias."""
@@ -253,21 +263,3 @@ class CellExpressions(Expressions):
 def _aggregate(column: exp.Column) -> dict[Number, str]:
     """The slope of a column of the cells: they will be numbered in ``r0``."""
     return {("r0", 0, int(column.name[1:])): "1"} if column.name.startswith("a") else {}
-
-
-def _is_default_frame(node: exp.Window) -> bool:
-    """Whether a frame reaches from the start of the partition to the present group."""
-    spec = node.args.get("spec")
-    if any(node.args.get(name) for name in ("alias", "first")):
-        return False
-    if spec is None:
-        return True
-    given = {k: str(v).upper() for k, v in spec.args.items() if v}
-    start = given.get("start") == "UNBOUNDED" and given.get("start_side") == "PRECEDING"
-    end = given.get("end", "CURRENT ROW") == "CURRENT ROW"
-    return start and end and not given.get("exclude") and given.get("kind") in ("ROWS", "RANGE")
-
-
-def _is_by_rows(node: exp.Window) -> bool:
-    spec = node.args.get("spec")
-    return spec is not None and str(spec.args.get("kind")).upper() == "ROWS"

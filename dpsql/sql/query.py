@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from dpsql.errors import Span
+from dpsql.sql.frames import TO_HERE, Frame
 from dpsql.workload.term import Polynomial
 
 
@@ -57,15 +58,17 @@ class Summand:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A sum over the groups up to the present one in the order of a key, within a partition.
+    """A sum over the groups in a frame in the order of a key, within a partition.
 
     ``order`` is the index of the key, None for the whole partition; ``partition`` holds the
-    indices of the other keys whose groups are kept apart.
+    indices of the other keys whose groups are kept apart. The frame is up to the present group
+    if it is not told.
     """
 
     order: int | None
     descending: bool
     partition: frozenset[int]
+    frame: Frame = TO_HERE
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ FAR = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class WindowFrame:
     """How far a frame reaches before and after the present group; None is to the end.
 
     In places where it is ``by_rows``, else in what the key is, with all groups of equal keys.
@@ -33,11 +33,11 @@ class Frame:
         return not self.by_rows and bool(self.before or self.after)
 
 
-TO_HERE = Frame()
+TO_HERE = WindowFrame()
 """The frame of a running total: up to the present group, and all others of its key."""
 
 
-def read_frame(node: exp.Window) -> Frame | None:
+def read_frame(node: exp.Window) -> WindowFrame | None:
     """Return the frame of a window; None where it is none of these or may be without a group.
 
     A frame around the present group always has that one at least.
@@ -53,7 +53,7 @@ def read_frame(node: exp.Window) -> Frame | None:
         return None
     assert not isinstance(before, str)
     assert not isinstance(after, str)
-    return Frame(before, after, kind == "ROWS" and not before is after is None)
+    return WindowFrame(before, after, kind == "ROWS" and not before is after is None)
 
 
 def _end(spec: exp.Expr, name: str, side: str) -> int | str | None:
@@ -69,14 +69,14 @@ def _end(spec: exp.Expr, name: str, side: str) -> int | str | None:
 
 
 def places_of(
-    values: Sequence[Any], codes: Indices, frame: Frame, descending: bool
+    values: Sequence[Any], codes: Indices, frame: WindowFrame, descending: bool
 ) -> tuple[Indices, Indices, Indices]:
     """Return the place of every group and the first and last place in its frame.
 
     ``codes`` tell partitions apart. NULL comes last in ascending and in descending order, and is
     at no distance from a number.
 
-    >>> [x.tolist() for x in places_of([3, 1, 5], np.zeros(3), Frame(2, 0), False)]
+    >>> [x.tolist() for x in places_of([3, 1, 5], np.zeros(3), WindowFrame(2, 0), False)]
     [[1, 0, 2], [0, 0, 1], [1, 0, 2]]
     """
     known = sorted({value for value in values if value is not None}, reverse=descending)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from dpsql.errors import Span
-from dpsql.sql.frames import TO_HERE, Frame
+from dpsql.sql.frames import TO_HERE, WindowFrame
 from dpsql.workload.term import Polynomial
 
 
@@ -68,7 +68,7 @@ class Running:
     order: int | None
     descending: bool
     partition: frozenset[int]
-    frame: Frame = TO_HERE
+    frame: WindowFrame = TO_HERE
 
 
 @dataclass(frozen=True, slots=True)

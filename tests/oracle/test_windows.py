@@ -11,7 +11,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.sql.frames import Frame, read_frame
+from dpsql.sql.frames import WindowFrame, read_frame
 from tests.support.seam import zero_noise
 
 CATALOG = """
@@ -139,16 +139,18 @@ def test_narrow_windows_are_measured_and_not_added_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "frame"),
     [
-        ("ROWS 2 PRECEDING", Frame(2, 0, True)),
-        ("RANGE BETWEEN 1 PRECEDING AND 2 FOLLOWING", Frame(1, 2)),
-        ("ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING", Frame(None, None)),
+        ("ROWS 2 PRECEDING", WindowFrame(2, 0, True)),
+        ("RANGE BETWEEN 1 PRECEDING AND 2 FOLLOWING", WindowFrame(1, 2)),
+        ("ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING", WindowFrame(None, None)),
         ("ROWS BETWEEN 3 FOLLOWING AND 4 FOLLOWING", None),
         ("ROWS BETWEEN 2 PRECEDING AND CURRENT ROW EXCLUDE CURRENT ROW", None),
         ("RANGE BETWEEN 1.5 PRECEDING AND CURRENT ROW", None),
         ("GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW", None),
     ],
 )
-def test_frames_that_may_be_empty_are_left_to_the_shell(text: str, frame: Frame | None) -> None:
+def test_frames_that_may_be_empty_are_left_to_the_shell(
+    text: str, frame: WindowFrame | None
+) -> None:
     from sqlglot import exp, parse_one
 
     tree = parse_one(f"SELECT SUM(COUNT(*)) OVER (ORDER BY x {text})", read="duckdb")

@@ -51,6 +51,12 @@ NEAR = 0.95
 DOUBTFUL = 3.0
 """Gain over plain noise from which queries measured themselves are not tried."""
 
+SIMPLER = ("union", "marginals", "symmetric")
+"""Families that are weighed anew by themselves where another one has not come near."""
+
+SLACK = 5e-3
+"""How much larger than without limits an error may be for no other family to be tried."""
+
 TRIED = 2
 """Layouts of which strategies are weighed anew."""
 
@@ -109,23 +115,34 @@ class Chooser:
         if best not in within:
             for start in sorted(found, key=self._ease(best))[:TRIED]:
                 within += self.weighed(start, limits)
-            within += self.simpler(limits)
+            within += self.simpler(limits, within, best)
         if not within or min(each.error for each in within) > self.plain() / DOUBTFUL:
             within += [each for each in self.queries() if _worst(each, limits) <= 1]
         return min(within, key=_less, default=best)
 
-    def simpler(self, limits: Mapping[Place, float]) -> list[Chosen]:
-        """Return what families that are quick to weigh anew, and fit, come to within the limits."""
+    def simpler(
+        self, limits: Mapping[Place, float], known: Sequence[Chosen], best: Chosen
+    ) -> list[Chosen]:
+        """Return what families come to by themselves within the limits, until one is near enough.
+
+        Nothing is better than the best without limits, so that what is near it ends the search.
+        """
         if self.mechanism != "auto" or law(self.noise).norm == 1:
             return []
         found: list[Chosen] = []
-        for name in ("marginals", "union"):
+        for name in SIMPLER:
+            if min((each.error for each in (*known, *found)), default=math.inf) <= best.error * (
+                1 + SLACK
+            ):
+                break
             try:
-                found.append(replace(self, mechanism=name).best())
+                chosen = replace(self, mechanism=name).best()
             except ProgrammingError as error:
                 if error.code != "E_TOO_LARGE":
                     raise
-        return [each for each in found if _worst(each, limits) <= 1]
+                continue
+            found += [chosen] if _worst(chosen, limits) <= 1 else []
+        return found
 
     def plain(self) -> float:
         """Return the total error of plain noise at a unit budget."""
@@ -277,7 +294,8 @@ class Chooser:
             return self.shared(start, emphasis, settle=False) or self.select(start.layout, emphasis)
         if self.mechanism == "auto" and len(start.layout.workload.domain) > 1:
             workload = emphasised(start.layout, emphasis)
-            closed = cached_choice(workload, self.noise, "residual", self.effort)
+            family = "symmetric" if start.strategy.kind == "symmetric" else "residual"
+            closed = cached_choice(workload, self.noise, family, self.effort)
             return self.rated(start.layout, closed.strategy, 0.0)
         return self.select(start.layout, emphasis)
 

@@ -13,11 +13,15 @@ from dpsql.algebra.operator import Integers, Operator
 from dpsql.search.problem import Problem
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import ProductStrategy, assemble
-from dpsql.strategy.queries import QueriesStrategy, QueryBlock
+from dpsql.strategy.queries import MOST_ROWS, QueriesStrategy
+from dpsql.strategy.query_block import QueryBlock
 from dpsql.workload.workload import Workload
 
-MOST_ROWS = 1536
-"""Most query rows in all: least squares takes their square in memory, their cube in time."""
+MOST_CROSSED = 1 << 24
+"""Most pairs of a query row of the largest block and one of another, where rows are many."""
+
+MOST_CELLS = 2048
+"""Most cells of an attribute there."""
 
 MOST_NUMBERS = 1 << 22
 """Most numbers in the rows of one attribute, 32 MiB."""
@@ -81,7 +85,7 @@ def measure_queries(workload: Workload, noise: Noise) -> QueriesStrategy | None:
 
     Products that are asked several times are measured once, with the sum of their weights.
     """
-    if workload.rows > MOST_ROWS:
+    if not _are_few(workload):
         return None
     found: dict[tuple[object, ...], tuple[dict[str, Integers | None], float]] = {}
     known: dict[int, tuple[Integers | None, float] | None] = {}
@@ -115,6 +119,26 @@ def measure_queries(workload: Workload, noise: Noise) -> QueriesStrategy | None:
         QueryBlock(b.attributes, b.sizes, b.matrices, b.weight // weights) for b in blocks
     )
     return QueriesStrategy(domain, blocks, noise)
+
+
+def _are_few(workload: Workload) -> bool:
+    """Whether least squares of the queries is feasible: one large block is eliminated."""
+    if workload.rows <= MOST_ROWS:
+        return True
+    largest = max(workload.products, key=lambda product: product.rows)
+    rest = workload.rows - largest.rows
+    return (
+        rest <= MOST_ROWS
+        and rest * workload.rows <= MOST_CROSSED
+        and max(workload.domain.values()) <= MOST_CELLS
+        and all(_are_independent(factor) for factor in largest.factors.values())
+    )
+
+
+def _are_independent(factor: Operator) -> bool:
+    if isinstance(factor, Identity):
+        return True
+    return factor.rows <= factor.n and np.linalg.matrix_rank(factor.dense()) == factor.rows
 
 
 def _whole(factor: Operator) -> tuple[Integers | None, float] | None:

@@ -14,7 +14,8 @@ from dpsql.plan.plan import Part, Plan
 from dpsql.privacy import measure
 from dpsql.privacy.exact import apply_rows
 from dpsql.strategy.noise_law import Noise
-from dpsql.strategy.queries import QueriesStrategy, QueryBlock
+from dpsql.strategy.queries import QueriesStrategy
+from dpsql.strategy.query_block import QueryBlock
 from dpsql.workload.cells import Cells, Nodes, cells_of
 from tests.audit.door import empty, with_unit
 from tests.audit.lower_bound import epsilon_lower_bound

@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsql.algebra.blocks import Dense, Total
+from dpsql.algebra.blocks import Dense, Identity, Total
 from dpsql.errors import ProgrammingError
 from dpsql.search.itself import measure_queries
 from dpsql.strategy.base import decode_strategy
+from dpsql.strategy.large_queries import LargeQueriesForecast
 from dpsql.strategy.noise_law import Noise
-from dpsql.strategy.queries import QueriesStrategy, QueryBlock
+from dpsql.strategy.queries import QueriesStrategy
+from dpsql.strategy.queries_forecast import QueriesForecast
+from dpsql.strategy.query_block import QueryBlock
 from dpsql.workload.workload import Product, Workload
 
 DOMAIN = {"a": 3, "b": 4, "c": 2}
@@ -148,3 +151,55 @@ def test_malformed_blocks_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=r"weights|integers|order"):
             QueriesStrategy(DOMAIN, (wrong,), "laplace")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_large_block_is_eliminated_without_a_difference(seed: int) -> None:
+    """Least squares with one block eliminated is that of all rows, where these depend too."""
+    rng = np.random.default_rng(200 + seed)
+    workload = random_workload(rng, 7)
+    own = Dense(np.eye(4, dtype=np.int64)[: 2 + seed % 3] + (seed % 2))
+    large = Product({"a": Identity(3), "b": own, "c": Identity(2)})
+    workload = Workload(DOMAIN, [*workload.products, Product({"a": Identity(3)}), large])
+    strategy = strategy_of(workload, "gaussian")
+    variances = rng.uniform(0.5, 4, len(strategy.blocks)).tolist()
+    noisy = [rng.normal(size=block.rows) for block in strategy.blocks]
+    plain = QueriesForecast(DOMAIN, strategy.blocks, variances)
+    found = LargeQueriesForecast(DOMAIN, strategy.blocks, variances)
+    measured = np.concatenate([y / v**0.5 for y, v in zip(noisy, variances, strict=True)])
+    for product in (*workload.products, Product({})):
+        assert found.supports(product) == plain.supports(product)
+        if not plain.supports(product):
+            continue
+        assert found.variance(product) == pytest.approx(plain.variance(product), abs=1e-8)
+        assert found.read(product, measured) == pytest.approx(
+            plain.read(product, measured), abs=1e-6
+        )
+        for other in (product, large, Product({})):
+            same = all(
+                product.factors[n].rows == other.factors[n].rows
+                for n in product.factors.keys() & other.factors.keys()
+            )
+            if same and plain.supports(other):
+                expected = plain.covariance(product, other)
+                assert found.covariance(product, other) == pytest.approx(expected, abs=1e-8)
+    pairs = Product({"a": Dense(np.eye(3, dtype=np.int64)[[0, 2, 1, 1]])})
+    assert found.paired(pairs, pairs) == pytest.approx(plain.paired(pairs, pairs), abs=1e-8)
+
+
+def test_a_large_block_of_dependent_rows_is_refused() -> None:
+    twice = np.array([[1, 0, 0], [1, 0, 0]])
+    block = QueryBlock(("a",), (3,), (twice,), 1)
+    with pytest.raises(ValueError, match="independent"):
+        LargeQueriesForecast(DOMAIN, (block,), [1.0]).variance(Product({"a": Dense(twice)}))
+
+
+def test_many_rows_are_measured_themselves_where_most_are_of_one_block() -> None:
+    domain = {"a": 60, "b": 40, "c": 2}
+    groups = {"a": "identity", "b": "identity"}
+    few = {"a": [[1] * 30 + [0] * 30], "c": [[1, 0]]}
+    strategy = measure_queries(Workload(domain, [groups, few, {"b": "identity"}]), "laplace")
+    assert strategy is not None
+    forecast = strategy.forecast(strategy.unit_variances())
+    assert isinstance(forecast, LargeQueriesForecast)
+    assert measure_queries(Workload(domain, [groups, {**groups, "c": [[1, 0]]}]), "laplace") is None

@@ -49,9 +49,9 @@ def aimed(chooser: Chooser, aims: Aims) -> Chosen:
         for place, each in ratio.items():
             weights[place] *= (each / max(ratio.values())) ** power
         if number < ROUNDS:
-            chosen = chooser.quick(found[start], weights)
+            chosen = chooser.quick(found[start], weights, "far")
         else:
-            settled = chooser.shared(_best(found, aims), weights, settle=True)
+            settled = chooser.shared(_best(found, aims), weights, "own")
             if settled is None:
                 break
             chosen = settled

@@ -7,8 +7,11 @@ least total error would have it so, such answers count for more until it is not.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from dpsql.errors import ProgrammingError
 from dpsql.plan.baselines import plain_variance
@@ -17,9 +20,13 @@ from dpsql.search.itself import measure_queries
 from dpsql.search.select import CELL_LIMIT
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, law
+from dpsql.strategy.queries import MOST_ROWS
 from dpsql.workload.layout import Layout, Place
 from dpsql.workload.target import Target, mean_variances
 from dpsql.workload.workload import Product, Workload
+
+if TYPE_CHECKING:
+    from dpsql.search.shares import Reach
 
 CAP = 1.1
 """Largest standard error of an answer, root mean square, as a multiple of plain noise's.
@@ -66,10 +73,10 @@ SETTLING = 4
 STUCK = 0.97
 """Part of a ratio of variances that two rounds must undercut for there to be more."""
 
-CLOSE = 0.99
+CLOSE = 0.998
 """Part of the cap that the last rounds aim at."""
 
-DEAR = 1.1
+DEAR = 1.05
 """How much larger than without the cap an error may be before there is another search."""
 
 STEP = 2.4
@@ -114,11 +121,21 @@ class Chooser:
         within = [chosen for chosen in found if _worst(chosen, limits) <= 1]
         if best not in within:
             for start in sorted(found, key=self._ease(best))[:TRIED]:
-                within += self.weighed(start, limits)
+                near = self.weighed(start, limits)
+                if _least(near) > DEAR * start.error:
+                    near += self.weighed(start, limits, "far")
+                within += near
+            if any(each.strategy.method == "residual" for each in within):
+                return min(within, key=_less)
             within += self.simpler(limits, within, best)
-        if not within or min(each.error for each in within) > self.plain() / DOUBTFUL:
+        if _least(within) > self.plain() / self.doubtful:
             within += [each for each in self.queries() if _worst(each, limits) <= 1]
         return min(within, key=_less, default=best)
+
+    @property
+    def doubtful(self) -> float:
+        """The gain over plain noise from which queries measured themselves are not tried."""
+        return DOUBTFUL if self.target.layouts[0].workload.rows <= MOST_ROWS else 1.0
 
     def simpler(
         self, limits: Mapping[Place, float], known: Sequence[Chosen], best: Chosen
@@ -131,9 +148,7 @@ class Chooser:
             return []
         found: list[Chosen] = []
         for name in SIMPLER:
-            if min((each.error for each in (*known, *found)), default=math.inf) <= best.error * (
-                1 + SLACK
-            ):
+            if _least([*known, *found]) <= best.error * (1 + SLACK):
                 break
             try:
                 chosen = replace(self, mechanism=name).best()
@@ -203,12 +218,17 @@ class Chooser:
         error = sum(asked[p].weight ** 2 * rows[p] * mean for p, mean in means.items())
         return Chosen(layout, strategy, lower, means, error)
 
-    def weighed(self, start: Chosen, limits: Mapping[Place, float]) -> list[Chosen]:
+    def weighed(
+        self, start: Chosen, limits: Mapping[Place, float], reach: Reach = "near"
+    ) -> list[Chosen]:
         """Return strategies within the limits, for weights that grow where answers are not.
 
         The weights are found by quick plans, the first of which that is within the limits is
         mixed with the start; where that costs much, there is a search in earnest with them.
         """
+        foreseen = self.foreseen(start, limits)
+        if foreseen is not None and _worst(foreseen, limits) <= 1:
+            return [foreseen]
         chosen, emphasis, within = start, dict.fromkeys(limits, 1.0), []
         worst = [_worst(start, limits)]
         for number in range(ROUNDS):
@@ -216,7 +236,7 @@ class Chooser:
             for place, mean in chosen.means.items():
                 grown = emphasis[place] * (mean / (limits[place] * NEAR)) ** power
                 emphasis[place] = max(1.0 if number < CALM else emphasis[place], grown)
-            chosen = self.quick(start, emphasis)
+            chosen = self.quick(start, emphasis, reach)
             worst.append(_worst(chosen, limits))
             if worst[-1] <= 1:
                 within = [chosen]
@@ -225,10 +245,27 @@ class Chooser:
         within += self.mixed(start, within, limits)
         if within:
             within += self.settled(within[-1], emphasis, limits)
-        least = min((each.error for each in within), default=0.0)
-        if least > DEAR * start.error and len(start.layout.workload.domain) > 1:
+        is_dear = bool(within) and _least(within) > DEAR * start.error
+        if is_dear and reach == "far" and len(start.layout.workload.domain) > 1:
             within.append(self.select(start.layout, emphasis))
         return [each for each in within if _worst(each, limits) <= 1]
+
+    def foreseen(self, start: Chosen, limits: Mapping[Place, float]) -> Chosen | None:
+        """Return the optimum within the limits, where that is known for unions of marginals."""
+        if start.strategy.method != "residual":
+            return None
+        from dpsql.search.emphasis import residual_emphasis  # most requests do without
+
+        layout, asked = start.layout, self.target.asked
+        found = residual_emphasis(
+            layout.workload,
+            list(layout.products.values()),
+            np.array([asked[p].weight ** 2 * layout.rows[p] for p in layout.products]),
+            np.array([limits[p] * CLOSE for p in layout.products]),
+        )
+        if found is None:
+            return None
+        return self.quick(start, dict(zip(layout.products, found.tolist(), strict=True)))
 
     def settled(
         self, chosen: Chosen, emphasis: Mapping[Place, float], limits: Mapping[Place, float]
@@ -237,7 +274,7 @@ class Chooser:
         weights = dict(emphasis)
         out: list[Chosen] = []
         for _ in range(ROUNDS):
-            settled = self.shared(chosen, weights, settle=True)
+            settled = self.shared(chosen, weights, "own")
             if settled is None and len(out) < SETTLING:
                 settled = self.quick(chosen, weights)
             if settled is None:
@@ -249,16 +286,14 @@ class Chooser:
                 weights[place] = max(1.0, grown)
         return out
 
-    def shared(
-        self, start: Chosen, emphasis: Mapping[Place, float], *, settle: bool
-    ) -> Chosen | None:
+    def shared(self, start: Chosen, emphasis: Mapping[Place, float], reach: Reach) -> Chosen | None:
         """Return the strategy with other shares, where those can be found by themselves."""
         from dpsql.search.shares import share_anew  # searches that most requests do without
 
         if law(self.noise).norm == 2 or len(start.layout.workload.domain) == 1:
             return None
         workload = emphasised(start.layout, emphasis)
-        found = share_anew(start.strategy, workload, CELL_LIMIT, settle=settle)
+        found = share_anew(start.strategy, workload, CELL_LIMIT, reach)
         return None if found is None else self.rated(start.layout, found, 0.0)
 
     def mixed(
@@ -288,10 +323,12 @@ class Chooser:
                 low = part
         return out
 
-    def quick(self, start: Chosen, emphasis: Mapping[Place, float]) -> Chosen:
+    def quick(
+        self, start: Chosen, emphasis: Mapping[Place, float], reach: Reach = "near"
+    ) -> Chosen:
         """Return a strategy for other weights without a long search."""
         if law(self.noise).norm == 1:
-            return self.shared(start, emphasis, settle=False) or self.select(start.layout, emphasis)
+            return self.shared(start, emphasis, reach) or self.select(start.layout, emphasis)
         if self.mechanism == "auto" and len(start.layout.workload.domain) > 1:
             workload = emphasised(start.layout, emphasis)
             family = "symmetric" if start.strategy.kind == "symmetric" else "residual"
@@ -304,6 +341,10 @@ def _less(chosen: Chosen) -> float:
     """The error; what is measured on joined columns answers little else and has to be worth it."""
     joined = any(len(each.columns) > 1 for each in chosen.layout.resolutions.values())
     return chosen.error * (1 + WORTHWHILE) if joined else chosen.error
+
+
+def _least(found: Iterable[Chosen]) -> float:
+    return min((each.error for each in found), default=math.inf)
 
 
 def _worst(chosen: Chosen, limits: Mapping[Place, float]) -> float:

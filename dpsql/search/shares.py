@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from dpsql.search.family import Family
 from dpsql.search.gaussian import FixedRows
 from dpsql.search.hierarchy import base_of
 from dpsql.search.joint import Union, descend
-from dpsql.search.laplace import room
+from dpsql.search.laplace import Room, room
 from dpsql.search.opt_kron import split_weights
 from dpsql.search.opt_m import search_weights
 from dpsql.search.problem import Problem
@@ -27,16 +28,25 @@ from dpsql.workload.workload import Workload
 SECONDS = 0.05
 """Nominal seconds of the search."""
 
+MOST_SETS = 64
+"""Most sets of attributes that may come in near those that are asked."""
+
+ENTRY = 1e-2
+"""Weight from which they start."""
+
 LONG = 1 << 6
 """Entries above this are roundings: not more of such factors may meet than did before."""
 
+Reach: TypeAlias = Literal["own", "near", "far"]
+
 
 def share_anew(
-    strategy: Strategy, workload: Workload, limit: int, *, settle: bool = False
+    strategy: Strategy, workload: Workload, limit: int, reach: Reach = "near"
 ) -> ProductStrategy | None:
     """Return the rows of a Laplace strategy with the best weights for another workload.
 
-    Blocks over other sets of attributes may come in, unless the weights are only to ``settle``.
+    ``reach`` says which blocks may come in: none ("own"), those over what is asked and, where
+    these are few, over unions of two ("near"), or any that a search finds ("far").
     None where residual rows are measured, some attribute is not, or not all of its cells.
     """
     problem = Problem(workload, strategy.noise)
@@ -44,35 +54,47 @@ def share_anew(
     if known is None or not set(problem.names) <= known.keys() or workload.pinned:
         return None
     space = room(problem, limit, 1.0)
-    if space.crowded:
+    full = {name: known[name] for name in problem.names}
+    spans = [r for r in full.values() if isinstance(r, np.ndarray)]
+    if space.crowded or any(rank_of(rows) < rows.shape[1] for rows in spans):
         return None
     shares = {block.attributes: float(block.share) for block in strategy.blocks}
     now = np.array([shares.get(problem.attributes(M), 0.0) for M in space.family.sets])
-    full = {name: known[name] for name in problem.names}
-    if any(isinstance(r, np.ndarray) and rank_of(r) < r.shape[1] for r in full.values()):
-        return None
     for factors, each in zip(problem.factors, full.values(), strict=True):
         if isinstance(each, Levels):
             factors.base = base_of(factors.operators, each, strategy.noise)
     rows = [_unit(each) for each in full.values()]
-    thetas: tuple[Floats | None, ...] = (None,) * problem.d
-    if settle:
-        sets = [M for M, share in zip(space.family.sets, now, strict=True) if share > 0]
-        family = Family(problem.d, sets, problem.components.masks)
-        start = Union(thetas, now[now > 0])
-        found = descend(FixedRows(problem, family, rows), start, weights_only=True)
+    if reach == "far":
+        allowed = space.allowed * _are_short(problem, strategy, space.family.sets)
+        family, found = space.family, _search(FixedRows(problem, space.family, rows), now, allowed)
     else:
-        family = space.family
-        objective = FixedRows(problem, family, rows)
-        allowed = space.allowed * _are_short(problem, strategy, family.sets)
-        starts = [split_weights(objective, thetas), now + 1e-3 * allowed]
-        found = search_weights(objective, thetas, seconds=SECONDS, starts=starts, allowed=allowed)
+        near = _near(problem, space) if reach == "near" else set()
+        pairs = list(zip(space.family.sets, now, strict=True))
+        chosen = [(M, w) for M, w in pairs if w > 0 or M in near]
+        family = Family(problem.d, [M for M, _ in chosen], problem.components.masks)
+        w = np.array([w for _, w in chosen]) + (ENTRY if near else 0.0)
+        start = Union((None,) * problem.d, w)
+        found = descend(FixedRows(problem, family, rows), start, weights_only=True).union.w
     weights = {
-        problem.attributes(M): float(x)
-        for M, x in zip(family.sets, found.union.w, strict=True)
-        if x > 0
+        problem.attributes(M): float(x) for M, x in zip(family.sets, found, strict=True) if x > 0
     }
     return assemble(workload.domain, full, weights, strategy.noise, strategy.method)
+
+
+def _search(objective: FixedRows, now: Floats, allowed: Floats) -> Floats:
+    """Return the best weights that a search finds over all sets."""
+    thetas: tuple[Floats | None, ...] = (None,) * objective.problem.d
+    starts = [split_weights(objective, thetas), now + 1e-3 * allowed]
+    found = search_weights(objective, thetas, seconds=SECONDS, starts=starts, allowed=allowed)
+    return found.union.w
+
+
+def _near(problem: Problem, space: Room) -> set[int]:
+    """Return what is asked, and unions of two of these where they are few, as far as they fit."""
+    supports = set(problem.components.supports)
+    pairs = {one | two for one in supports for two in supports}
+    near = pairs if len(pairs) <= MOST_SETS else supports
+    return {M for M, fits in zip(space.family.sets, space.allowed, strict=True) if fits} & near
 
 
 def _are_short(problem: Problem, strategy: Strategy, sets: list[int]) -> NDArray[np.bool_]:

@@ -105,7 +105,10 @@ def _distinct(states: Norms) -> Norms:
         found = np.array(sorted({tuple(row) for row in states.tolist()}), dtype=object)
         states = found.reshape(-1, states.shape[1])
     else:
-        states = np.unique(states, axis=0)
+        # Rows compared as bytes: which order they come in does not matter.
+        whole = np.ascontiguousarray(states)
+        rows = whole.view(np.dtype((np.void, whole.itemsize * whole.shape[1])))
+        states = whole[np.unique(rows[:, 0], return_index=True)[1]]
     if len(states) <= COMPARED:
         above = np.array([int((states >= row).all(axis=1).sum()) for row in states])
         states = states[above == 1]

@@ -15,7 +15,7 @@ from dpsql.search.family import Family
 from dpsql.search.gaussian import FixedRows
 from dpsql.search.hierarchy import base_of
 from dpsql.search.joint import Union, descend
-from dpsql.search.laplace import Room, room
+from dpsql.search.laplace import room
 from dpsql.search.opt_kron import split_weights
 from dpsql.search.opt_m import search_weights
 from dpsql.search.problem import Problem
@@ -64,16 +64,15 @@ def share_anew(
         if isinstance(each, Levels):
             factors.base = base_of(factors.operators, each, strategy.noise)
     rows = [_unit(each) for each in full.values()]
+    allowed = space.allowed * _are_short(problem, strategy, space.family.sets)
     if reach == "far":
-        allowed = space.allowed * _are_short(problem, strategy, space.family.sets)
         family, found = space.family, _search(FixedRows(problem, space.family, rows), now, allowed)
     else:
-        near = _near(problem, space) if reach == "near" else set()
-        pairs = list(zip(space.family.sets, now, strict=True))
-        chosen = [(M, w) for M, w in pairs if w > 0 or M in near]
-        family = Family(problem.d, [M for M, _ in chosen], problem.components.masks)
-        w = np.array([w for _, w in chosen]) + (ENTRY if near else 0.0)
-        start = Union((None,) * problem.d, w)
+        near = _near(problem) if reach == "near" else set()
+        now = now + ENTRY * allowed * np.array([M in near for M in space.family.sets])
+        sets = [M for M, w in zip(space.family.sets, now, strict=True) if w > 0]
+        family = Family(problem.d, sets, problem.components.masks)
+        start = Union((None,) * problem.d, now[now > 0])
         found = descend(FixedRows(problem, family, rows), start, weights_only=True).union.w
     weights = {
         problem.attributes(M): float(x) for M, x in zip(family.sets, found, strict=True) if x > 0
@@ -89,12 +88,11 @@ def _search(objective: FixedRows, now: Floats, allowed: Floats) -> Floats:
     return found.union.w
 
 
-def _near(problem: Problem, space: Room) -> set[int]:
-    """Return what is asked, and unions of two of these where they are few, as far as they fit."""
+def _near(problem: Problem) -> set[int]:
+    """Return what is asked, and unions of two of these where they are few."""
     supports = set(problem.components.supports)
     pairs = {one | two for one in supports for two in supports}
-    near = pairs if len(pairs) <= MOST_SETS else supports
-    return {M for M, fits in zip(space.family.sets, space.allowed, strict=True) if fits} & near
+    return pairs if len(pairs) <= MOST_SETS else supports
 
 
 def _are_short(problem: Problem, strategy: Strategy, sets: list[int]) -> NDArray[np.bool_]:

@@ -155,6 +155,10 @@ def _read_positive(text: str, given: Given) -> float | None:
     return float(text) if 0 < float(text) < math.inf else None
 
 
+def _read_whole(text: str, given: Given) -> int | None:
+    return int(text) or None if re.fullmatch(r"\d{1,9}", text, re.ASCII) else None
+
+
 def _read_clip(text: str, given: Given) -> str | Fraction | None:
     if text.lower() in CLIPS:
         return text.lower()
@@ -242,6 +246,7 @@ _NOISE = Kind(_read_noise, offered=_noises, is_word=True, take=_read_noise)
 _EFFORT = Kind(_read_effort, f"a number above 0, at most {MOST_EFFORT}", decimal_text)
 _POSITIVE = Kind(_read_positive, "a positive number: {} = 2")
 _CLIP = Kind(_read_clip, f"one of {', '.join(_quoted(CLIPS))}, or a number above 0", known=CLIPS)
+_WHOLE = Kind(_read_whole, "a whole number from 1: {} = 10")
 _TEXT = Kind(lambda text, given: text)
 
 
@@ -355,6 +360,10 @@ _ALL = (
         "the least epsilon at which no count or sum shown has a larger standard error",
         _POSITIVE,
     ),
+    _own("max_groups_contributed", "groups of a privacy unit, if the catalog has no more", _WHOLE),
+    _own("min_privacy_units_per_group", "leave out groups of fewer units, with noise", _WHOLE),
+    _own("privacy_unit_column", "the privacy unit that the catalog declares", _TEXT),
+    _own("group_selection_strategy", "which groups are shown", _words("public_groups")),
     _own("reconstruct", "how answers follow from what was measured", _words(*RECONSTRUCTIONS)),
     _own(
         "clip",

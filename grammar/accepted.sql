@@ -20,6 +20,15 @@ SELECT CORR(a, n) AS r, SKEWNESS(a) FROM t WHERE (a, b) IN ((1, 'x'), (2, 'y')) 
 -- a: 1x8 Dense; b: 1x6 Dense; n: 0 + 0 v + 1 v^2
 -- a: 1x8 Dense; b: 1x6 Dense
 
+SELECT COUNT(*, contribution_bounds_per_group => (0, 1)) AS n, MEDIAN(a, contribution_bounds_per_row => (1, 5)) FROM t;
+-- everything
+-- a: 5x8 Dense
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 1, min_privacy_units_per_group = 10, group_selection_strategy = PUBLIC_GROUPS) b, QUANTILE_CONT(a, 0.5, contribution_bounds_per_row => (1, 5)), SUM(a, contribution_bounds_per_group => (0, 4)) FROM t GROUP BY b;
+-- a: 5x8 Dense; b: 6x6 Identity
+-- a: 1x8 Dense; b: 6x6 Identity
+-- b: 6x6 Identity
+
 SELECT COUNT_IF(a > 3) AS big FROM t;
 -- a: 1x8 Dense
 

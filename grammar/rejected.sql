@@ -303,6 +303,22 @@ SELECT FIRST(a) FROM t;
 -- E_AGGREGATE at line 1, column 8: the aggregate FIRST() is not supported
 -- hint: COUNT, SUM, AVG, VAR_POP, VAR_SAMP, STDDEV, CORR, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE work
 
+SELECT COUNT(*, contribution_bounds_per_group => (0, 1)) FROM visits;
+-- E_EXPR_IN_AGG at line 1, column 8: bounds of counts where a privacy unit has from 1 to 3 rows, other than these, is not supported
+-- hint: contribution_bounds_per_group => (0, 3)
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 1) COUNT(*) FROM visits;
+-- E_SETTING at line 1, column 43: a privacy unit of visits has up to 3 rows, in as many groups
+-- hint: declare privacy_unit = { column = ..., max_rows = 1 }, or ask for max_groups_contributed = 3
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (privacy_unit_column = a) COUNT(*) FROM t;
+-- E_SETTING at line 1, column 43: the privacy unit of t is one row
+-- hint: leave the option out: the catalog says whose a row is, by privacy_unit
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (min_privacy_units_per_group = 5) a, COUNT(*) FROM (SELECT a FROM t) AS s GROUP BY a;
+-- E_SETTING at line 1, column 43: the privacy units of this statement's groups cannot be counted
+-- hint: SELECT ... FROM one private table GROUP BY ..., or HAVING COUNT(*) >= 10
+
 SELECT COUNT(*) FROM t WHERE (a, b) = (1, 'x', TRUE);
 -- E_PREDICATE at line 1, column 31: this list of values is not supported here
 -- hint: (a, b) = (1, 2) and (a, b) IN ((1, 2), (3, 4)) work: lists of one length
@@ -497,7 +513,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (reconstruct = 'magic') COUNT(*) FROM t
 
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (mechanism = 'magic') COUNT(*) FROM t;
 -- E_SETTING: mechanism = magic
--- hint: one of auto, identity, workload, kron, union, residual, joint, symmetric, hdmm, fixed_marginals, mwem, rap, marginals, adaptive
+-- hint: one of auto, identity, workload, tree, kron, union, residual, joint, symmetric, hdmm, fixed_marginals, mwem, rap, marginals, adaptive
 
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (clip = -1) SUM(q) FROM t;
 -- E_SETTING at line 1, column 43: clip = -1

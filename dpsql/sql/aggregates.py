@@ -19,7 +19,7 @@ from dpsql.sql.edges import check_constant
 from dpsql.sql.language import check_scalar, written_name
 from dpsql.sql.query import Aggregate, Condition, Rank, Running, Summand
 from dpsql.sql.scope import Scope, condition, conjunction
-from dpsql.sql.sums import Amount, amount
+from dpsql.sql.sums import Amount, amount, within
 from dpsql.sql.whole import is_whole, marked
 
 RunningOf = Callable[[exp.Window], Running]
@@ -93,8 +93,22 @@ class Aggregates:
         """COUNT, COUNT_IF and SUM: one primitive."""
         if isinstance(node.this, exp.Distinct):
             return self.distinct(node, shape)
+        if isinstance(node, exp.Count):
+            self.check_count(node)
         found = self.column(replace(shape, summands=self.linear(node)))
         return marked(found, self.is_whole(node))
+
+    def check_count(self, node: exp.Expr) -> None:
+        """Bounds of what a unit adds to a count may say what the catalog says, and no less.
+
+        Raises: NotSupportedError (E_EXPR_IN_AGG).
+        """
+        bounds, most = self.scope.clip_of(node), self.scope.table.unit.max_rows
+        if bounds is not None and not bounds[0] <= 1 <= most <= bounds[1]:
+            rows = f"from 1 to {most} rows" if most > 1 else "one row"
+            hint = f"contribution_bounds_per_group => (0, {most})"
+            what = f"bounds of counts where a privacy unit has {rows}, other than these,"
+            self.scope.refuse(node, "E_EXPR_IN_AGG", what, hint)
 
     def is_whole(self, node: exp.Expr) -> bool:
         """Whether a count or a sum is an integer to SQL."""
@@ -219,6 +233,9 @@ class Aggregates:
     def ranked(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
         """MEDIAN, QUANTILE and MODE of a column with a domain."""
         kind, value, quantile, descending = self.rank_parts(node)
+        bounds = self.scope.clip_of(node)
+        if bounds is not None:
+            value = within(value, bounds)
         check_scalar(value, self.scope.locate)
         columns = [self.scope.find_column(c) for c in value.find_all(exp.Column)]
         if len({column.name for column in columns}) != 1:

@@ -136,7 +136,9 @@ def read_own(options: Options, name: str) -> Any:
 
 Clips = dict[int, tuple[float, float]]
 WORD = "contribution_bounds_per_group"
-TAKERS = {"sum", "avg", "var_pop", "var_samp", "variance", "stddev", "stddev_pop", "stddev_samp"}
+PER_ROW = "contribution_bounds_per_row"
+SUMS = {"sum", "avg", "var_pop", "var_samp", "variance", "stddev", "stddev_pop", "stddev_samp"}
+RANKS = {"median", "quantile", "quantile_cont", "quantile_disc", "percentile_cont"}
 
 
 def take_clips(fragment: Fragment, text: str, lexemes: Sequence[Lexeme]) -> tuple[str, Clips]:
@@ -154,28 +156,47 @@ def take_clips(fragment: Fragment, text: str, lexemes: Sequence[Lexeme]) -> tupl
     """
     clips: Clips = {}
     for index, lexeme in enumerate(lexemes):
-        if lexeme.text.lower() != WORD or lexeme.kind != "word":
+        word = lexeme.text.lower()
+        if word not in (WORD, PER_ROW) or lexeme.kind != "word":
             continue
         comma, rest = lexemes[index - 1], lexemes[index + 1 :]
         found = _bounds([item.text for item in rest[:9]])
-        if comma.text != "," or found is None or not _is_of_column(lexemes[: index - 1]):
+        if comma.text != "," or found is None or not _takes(word, lexemes[: index - 1]):
             hint = f"SUM(x, {WORD} => (0, 100)), x a column"
-            fragment.refuse(lexeme, "E_PARSE", f"{WORD} is malformed", hint)
+            if word == PER_ROW:
+                hint = f"QUANTILE_CONT(x, 0.5, {PER_ROW} => (0, 100))"
+            fragment.refuse(lexeme, "E_PARSE", f"{word} is malformed", hint)
         low, high, used = found
         if not low < high:
             what = f"the bounds ({low:g}, {high:g}) leave nothing between them"
-            fragment.refuse(lexeme, "E_DEGENERATE_BOUNDS", what, f"{WORD} => (0, 100)")
+            fragment.refuse(lexeme, "E_DEGENERATE_BOUNDS", what, f"{word} => (0, 100)")
         clips[fragment.start + comma.start] = (low, high)
         text = blanked(text, comma.start, rest[used - 1].end)
     return text, clips
 
 
-def _is_of_column(lexemes: Sequence[Lexeme]) -> bool:
-    """Whether these end in the name of an aggregate, an open parenthesis and a column."""
-    words = [lexeme.text.lower() for lexeme in lexemes[-5:]]
-    if len(words) == 5 and words[3] == ".":
-        words = [*words[:2], words[4]]
-    return len(words) >= 3 and words[-3] in TAKERS and words[-2] == "("
+def _takes(word: str, lexemes: Sequence[Lexeme]) -> bool:
+    """Whether these end in an aggregate that takes such an argument, and what it is of.
+
+    Bounds of rows are for quantiles of anything; those of groups for sums and counts of a column,
+    and for counts of all rows.
+    """
+    words = [lexeme.text.lower() for lexeme in lexemes]
+    if word == PER_ROW:
+        return _function(words) in RANKS
+    if len(words) > 2 and words[-2] == ".":
+        words = [*words[:-3], words[-1]]
+    return len(words) >= 3 and words[-3] in {*SUMS, "count"} and words[-2] == "("
+
+
+def _function(words: Sequence[str]) -> str:
+    """The word before the parenthesis that is open at the end."""
+    depth = 0
+    for place in range(len(words) - 1, 0, -1):
+        depth += (words[place] == ")") - (words[place] == "(")
+        if depth < 0:
+            return words[place - 1]
+    return ""
 
 
 def _bounds(words: Sequence[str]) -> tuple[float, float, int] | None:
@@ -232,8 +253,8 @@ def read_truncation(fragment: Fragment, options: Options) -> Truncation | None:
     if clip is None and mechanism is None:
         return None
     if clip is None:
-        return Truncation("none", None, mechanism, _span(fragment, "sum_mechanism"))
-    span = _span(fragment, "clip")
+        return Truncation("none", None, mechanism, span_of(fragment, "sum_mechanism"))
+    span = span_of(fragment, "clip")
     if isinstance(clip, Fraction):
         return Truncation("given", clip, mechanism, span)
     return Truncation(clip, None, mechanism, span)
@@ -242,10 +263,10 @@ def read_truncation(fragment: Fragment, options: Options) -> Truncation | None:
 def _read_placed(fragment: Fragment, options: Options, name: str) -> Any:
     """The value of an option, with a caret under what is none; None where it is not given."""
     text = dict(options).get(name)
-    return None if text is None else SETTINGS[name].read(text, span=_span(fragment, name))
+    return None if text is None else SETTINGS[name].read(text, span=span_of(fragment, name))
 
 
-def _span(fragment: Fragment, name: str) -> Span:
+def span_of(fragment: Fragment, name: str) -> Span:
     """Where an option stands in its statement."""
     option = rf"options\s*\([^)]*?\b({name}\s*=\s*('[^']*'|[^\s,()']+))"
     found = re.search(option, fragment.body, re.IGNORECASE)

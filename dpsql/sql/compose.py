@@ -9,6 +9,7 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.bind import bind
 from dpsql.sql.compiled import Compiled
+from dpsql.sql.contributions import Contributions
 from dpsql.sql.expressions import refuse_rows
 from dpsql.sql.parse import FORM, Statement
 from dpsql.sql.products import Compiler
@@ -24,7 +25,10 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     """
     assert statement.tree is not None
     tree = unqualified(statement.tree, compiler.catalog)
-    compiled = _compiled(statement, tree, compiler, public)
+    contributions = Contributions.read(statement.fragment, statement.options)
+    compiled = _compiled(statement, contributions.filtered(tree, compiler.catalog), compiler, public)
+    for select in compiled.selects:
+        contributions.check(select.table)
     _check_syntax(statement, compiler)
     return compiled
 

@@ -361,7 +361,7 @@ def bound_length(tree: exp.Expr, widest: int) -> int:
         return parts[0]
     if isinstance(tree, exp.Replace):
         text = bound_length(tree.this, widest)
-        return text + text * bound_length(tree.args["replacement"], widest)
+        return text + text * max(parts[2:], default=0)
     if isinstance(tree, exp.DPipe | exp.Concat):
         return sum(parts)
     return max(parts, default=widest)

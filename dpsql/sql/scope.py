@@ -6,6 +6,7 @@ columns, and what couples those.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -22,6 +23,9 @@ from dpsql.sql.names import Names, unknown_table
 from dpsql.sql.query import Condition, Coupled, Expression
 from dpsql.sql.relations import as_literal, suggest
 from dpsql.sql.whole import INTEGERS
+
+_BEFORE_BOUNDS = re.compile(r"[\s)]*(,[\s\d.e+-]*)?", re.ASCII | re.IGNORECASE)
+"""What stands between an argument and the bounds that follow it: the place of a quantile."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +72,7 @@ class Scope:
         start = self.locate(node.this).start
         text = self.fragment.text
         for place, bounds in self.clips.items():
-            if start < place and not text[end:place].strip(" \t\r\n)"):
+            if start < place and _BEFORE_BOUNDS.fullmatch(text[end:place]):
                 return bounds
         return None
 

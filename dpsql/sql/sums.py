@@ -214,7 +214,7 @@ class _Amounts:
                 span=self.scope.locate(node),
             )
         if self.clip is not None:
-            return self.scope.expression(column, _clipped(node, self.clip))
+            return self.scope.expression(column, within(node, self.clip))
         cut = self.scope.cut_of(column)
         return self.scope.expression(column, node if cut is None else self.cut(node, cut))
 
@@ -225,7 +225,7 @@ class _Amounts:
             self.scope.refuse(node, "E_AGGREGATE", "clip of values of a public table", hint)
 
         def clipped(part: exp.Expr) -> exp.Expr:
-            return _clipped(part, bounds) if isinstance(part, exp.Column) else part
+            return within(part, bounds) if isinstance(part, exp.Column) else part
 
         return node.transform(clipped)
 
@@ -329,7 +329,8 @@ def _clip_within(scope: Scope, node: exp.Expr, clip: tuple[float, float]) -> tup
     return low, high
 
 
-def _clipped(node: exp.Expr, clip: tuple[float, float]) -> exp.Expr:
+def within(node: exp.Expr, clip: tuple[float, float]) -> exp.Expr:
+    """An expression clipped to bounds."""
     low, high = (exp.convert(bound) for bound in clip)
     return exp.Least(this=exp.Greatest(this=node.copy(), expressions=[low]), expressions=[high])
 

@@ -242,6 +242,27 @@ RULES: list[tuple[str, Follow]] = [
         always("SELECT SUM(m + q), SUM(m - q), SUM(m * q), SUM(m * m), SUM(abs(a)) FROM t"),
     ),
     (
+        r"contribution_bounds_per_group => \(0, 3\)",
+        always("SELECT COUNT(*, contribution_bounds_per_group => (0, 3)) FROM visits"),
+    ),
+    (
+        r"contribution_bounds_per_group => \(0, 1\)",
+        always("SELECT COUNT(*, contribution_bounds_per_group => (0, 1)) FROM t"),
+    ),
+    (
+        r"contribution_bounds_per_row => \(0, 100\)",
+        always("SELECT MEDIAN(a, contribution_bounds_per_row => (0, 100)) FROM t"),
+    ),
+    (r"leave the option out: the catalog says whose a row is.*", always("SELECT COUNT(*) FROM t")),
+    (
+        r"declare privacy_unit = .* max_groups_contributed = 3",
+        always("SELECT COUNT(*) FROM visits"),
+    ),
+    (
+        r"SELECT \.\.\. FROM one private table GROUP BY \.\.\., or HAVING COUNT\(\*\) >= 10",
+        always("SELECT a, COUNT(*) FROM (SELECT a FROM t) AS s GROUP BY a HAVING COUNT(*) >= 10"),
+    ),
+    (
         r"contribution_bounds_per_group => \(0, 100\)",
         always("SELECT SUM(m, contribution_bounds_per_group => (0, 100)) FROM t"),
     ),

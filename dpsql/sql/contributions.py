@@ -1,0 +1,94 @@
+"""Clauses of other dialects about what a privacy unit adds: told apart from what the catalog says.
+
+``max_groups_contributed``, ``privacy_unit_column``, ``min_privacy_units_per_group`` and
+``group_selection_strategy`` as in ZetaSQL and BigQuery. What the catalog declares already is
+accepted; what would need other bounds than the declared ones is refused, with what to declare.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+from sqlglot import exp
+
+from dpsql.catalog import Catalog, Table
+from dpsql.errors import NotSupportedError, printable
+from dpsql.sql.clauses import Options, read_own, span_of
+from dpsql.sql.lexemes import Fragment
+
+
+@dataclass(frozen=True, slots=True)
+class Contributions:
+    """What a statement says of the rows of privacy units; None where it says nothing."""
+
+    fragment: Fragment
+    most_groups: int | None
+    unit: str | None
+    least_units: int | None
+    selection: str | None
+
+    @classmethod
+    def read(cls, fragment: Fragment, options: Options) -> Contributions:
+        """Read the options. Raises: ProgrammingError (E_SETTING)."""
+        return cls(
+            fragment,
+            read_own(options, "max_groups_contributed"),
+            read_own(options, "privacy_unit_column"),
+            read_own(options, "min_privacy_units_per_group"),
+            read_own(options, "group_selection_strategy"),
+        )
+
+    def check(self, table: Table) -> None:
+        """Refuse what a table does not declare. Raises: NotSupportedError (E_SETTING)."""
+        if table.public or table.synthetic:
+            return
+        unit, name = table.unit, printable(table.name)
+        if self.unit is not None and self.unit.casefold() != (unit.column or "").casefold():
+            told = "one row" if unit.column is None else printable(unit.column)
+            self.refuse(
+                "privacy_unit_column",
+                f"the privacy unit of {name} is {told}",
+                "leave the option out: the catalog says whose a row is, by privacy_unit",
+            )
+        if self.most_groups is not None and self.most_groups < unit.max_rows:
+            self.refuse(
+                "max_groups_contributed",
+                f"a privacy unit of {name} has up to {unit.max_rows} rows, in as many groups",
+                f"declare privacy_unit = {{ column = ..., max_rows = {self.most_groups} }}, "
+                f"or ask for max_groups_contributed = {unit.max_rows}",
+            )
+
+    def filtered(self, tree: exp.Expr, catalog: Catalog) -> exp.Expr:
+        """A statement with the groups left out that have too few privacy units.
+
+        They are counted with noise, as HAVING COUNT(DISTINCT unit) counts them.
+        Raises: NotSupportedError (E_SETTING).
+        """
+        if self.least_units is None:
+            return tree
+        source = tree.args.get("from_") if isinstance(tree, exp.Select) else None
+        name = source.this.name.casefold() if source is not None else ""
+        table = catalog.tables.get(name)
+        joined = bool(tree.args.get("joins"))
+        if table is None or table.public or (joined and table.unit.column is None):
+            self.refuse(
+                "min_privacy_units_per_group",
+                "the privacy units of this statement's groups cannot be counted",
+                "SELECT ... FROM one private table GROUP BY ..., or HAVING COUNT(*) >= 10",
+            )
+        counted: exp.Expr = exp.Star()
+        if table.unit.column is not None:
+            counted = exp.Distinct(expressions=[exp.column(table.unit.column, quoted=True)])
+        least = exp.Literal.number(self.least_units)
+        test: exp.Expr = exp.GTE(this=exp.Count(this=counted, big_int=True), expression=least)
+        copy, having = tree.copy(), tree.args.get("having")
+        if having is not None:
+            test = exp.And(this=exp.paren(having.this.copy()), expression=test)
+        copy.set("having", exp.Having(this=test))
+        return copy
+
+    def refuse(self, name: str, what: str, hint: str) -> NoReturn:
+        """Refuse an option where it stands."""
+        span = span_of(self.fragment, name)
+        raise NotSupportedError("E_SETTING", what, hint=hint, span=span)

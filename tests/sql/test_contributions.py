@@ -1,0 +1,86 @@
+"""What other dialects say of privacy units, compared with what the catalog says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import dpsql
+from dpsql.dbapi.connection import Connection
+from dpsql.errors import NotSupportedError
+from tests.support.seam import zero_noise
+
+CATALOG = """
+[budget]
+epsilon = 1000
+[table.visits]
+source = "visits.csv"
+privacy_unit = { column = "who", max_rows = 3 }
+[table.visits.column]
+ward = { type = "text", domain = ["a", "b", "c"] }
+age = { type = "integer", domain = [0, 99] }
+"""
+ROWS = [(i // 2, "aab"[i % 3], i % 100) for i in range(60)]
+CLAUSE = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, {}) {} FROM visits"
+
+
+@pytest.fixture(scope="module")
+def visits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    folder = tmp_path_factory.mktemp("visits")
+    lines = [f"{who},{ward},{age}" for who, ward, age in ROWS]
+    (folder / "visits.csv").write_text("\n".join(["who,ward,age", *lines, ""]))
+    (folder / "visits.toml").write_text(CATALOG)
+    with dpsql.connect(folder / "visits.toml", epsilon=1) as connection, zero_noise():
+        yield connection
+
+
+@pytest.mark.parametrize(
+    ("option", "what"),
+    [
+        ("max_groups_contributed = 2", "max_groups_contributed = 3"),
+        ("privacy_unit_column = ward", "the privacy unit of visits is who"),
+        ("group_selection_strategy = LAPLACE_THRESHOLD", "public_groups"),
+        ("min_privacy_units_per_group = 0", "a whole number from 1"),
+    ],
+)
+def test_what_the_catalog_does_not_say_is_refused_uncharged(
+    visits: Connection, option: str, what: str
+) -> None:
+    before = visits.budget.entries
+    with pytest.raises(dpsql.Error, match="E_SETTING") as caught:
+        visits.execute(CLAUSE.format(option, "COUNT(*)"))
+    assert what in str(caught.value)
+    assert visits.budget.entries == before
+
+
+def test_what_the_catalog_says_changes_nothing(visits: Connection) -> None:
+    said = "max_groups_contributed = 3, privacy_unit_column = WHO"
+    said += ", group_selection_strategy = PUBLIC_GROUPS"
+    found = visits.execute(CLAUSE.format(said, "COUNT(*)")).fetchall()
+    assert found == [(60.0,)]
+
+
+def test_groups_of_few_units_are_left_out(visits: Connection) -> None:
+    expected: dict[str, set[int]] = {}
+    for who, ward, _ in ROWS:
+        expected.setdefault(ward, set()).add(who)
+    for least in (1, 20, 25, 30, 31):
+        option = f"min_privacy_units_per_group = {least}"
+        sql = CLAUSE.format(option, "ward, AVG(age)") + " GROUP BY ward HAVING COUNT(*) >= 0"
+        kept = [row[0] for row in visits.execute(sql).fetchall()]
+        assert kept == [w for w in "abc" if len(expected.get(w, ())) >= least]
+
+
+def test_bounds_of_counts_are_those_of_the_catalog(visits: Connection) -> None:
+    sql = "SELECT COUNT(*, contribution_bounds_per_group => {}) FROM visits"
+    assert visits.execute(sql.format("(0, 3)")).fetchall() == [(60.0,)]
+    for bounds in ("(0, 2)", "(2, 3)"):
+        with pytest.raises(NotSupportedError, match="E_EXPR_IN_AGG"):
+            visits.execute(sql.format(bounds))
+
+
+def test_bounds_of_rows_clip_what_a_quantile_is_of(visits: Connection) -> None:
+    sql = "SELECT QUANTILE_DISC(age, {}, contribution_bounds_per_row => (20, 40)) FROM visits"
+    found = [visits.execute(sql.format(p)).fetchall()[0][0] for p in (0.1, 0.5, 0.9)]
+    assert found == [20, 29, 40]

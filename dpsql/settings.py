@@ -355,21 +355,13 @@ _ALL = (
         error=ProgrammingError,
     ),
     _own("weight", "how much the errors of this statement count in a workload", _POSITIVE, 1.0),
-    _own(
-        "max_stddev",
-        "the least epsilon at which no count or sum shown has a larger standard error",
-        _POSITIVE,
-    ),
+    _own("max_stddev", "the least epsilon at which no number shown has a larger error", _POSITIVE),
     _own("max_groups_contributed", "groups of a privacy unit, if the catalog has no more", _WHOLE),
     _own("min_privacy_units_per_group", "leave out groups of fewer units, with noise", _WHOLE),
     _own("privacy_unit_column", "the privacy unit that the catalog declares", _TEXT),
     _own("group_selection_strategy", "which groups are shown", _words("public_groups")),
     _own("reconstruct", "how answers follow from what was measured", _words(*RECONSTRUCTIONS)),
-    _own(
-        "clip",
-        "where the values of a sum are clipped from above: a number, or how it is chosen",
-        _CLIP,
-    ),
+    _own("clip", "where values of a sum are clipped from above: a number, or a rule", _CLIP),
     _own("sum_mechanism", "what a batch of clipped sums measures", _words(*SUM_MECHANISMS)),
     Setting(
         "analyst",

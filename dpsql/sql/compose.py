@@ -26,7 +26,9 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     assert statement.tree is not None
     tree = unqualified(statement.tree, compiler.catalog)
     contributions = Contributions.read(statement.fragment, statement.options)
-    compiled = _compiled(statement, contributions.filtered(tree, compiler.catalog), compiler, public)
+    compiled = _compiled(
+        statement, contributions.filtered(tree, compiler.catalog), compiler, public
+    )
     for select in compiled.selects:
         contributions.check(select.table)
     _check_syntax(statement, compiler)

@@ -165,8 +165,8 @@ class BudgetExceeded(OperationalError):
         by = f" by {' and '.join(map(printable, whose))}" if whose else ""
         super().__init__(
             "E_BUDGET",
-            f"budget refused{by} ({what}): Requested {decimal_text(requested)}, "
-            f"Remaining {decimal_text(remaining)}, Difference {decimal_text(self.difference)}",
+            f"budget refused{by} ({what}): Requested {_amount_text(requested)}, "
+            f"Remaining {_amount_text(remaining)}, Difference {_amount_text(self.difference)}",
             hint="nothing was charged; ask for a smaller epsilon, or see SHOW budget",
         )
 
@@ -199,6 +199,16 @@ class Interrupted(KeyboardInterrupt):
 def is_interrupt(error: BaseException) -> bool:
     """Whether a failure is what DuckDB makes of Ctrl-C, which it catches itself."""
     return isinstance(error, RuntimeError) and str(error) == "Query interrupted"
+
+
+def _amount_text(amount: Fraction) -> str:
+    """Write an epsilon as a decimal, a delta as a power of ten.
+
+    >>> _amount_text(Fraction(3, 10)), _amount_text(Fraction(1, 10**12))
+    ('0.3', '1e-12')
+    """
+    tiny = 0 < abs(amount) < Fraction(1, 10**6)
+    return f"{float(amount):g}" if tiny else decimal_text(amount)
 
 
 def decimal_text(value: Fraction) -> str:

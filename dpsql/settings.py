@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Flag, auto
 from fractions import Fraction
@@ -18,9 +18,7 @@ from typing import Any
 from dpsql.errors import DataError, Error, ProgrammingError, Span, decimal_text, printable
 from dpsql.plan.rounds import AUTO, MOST, WORDS
 from dpsql.privacy.amounts import parse_delta, parse_delta_text, parse_epsilon, parse_epsilon_text
-
-Given = Mapping[str, Any]
-"""The values of a session by name, and ``limit``, the largest epsilon of one request."""
+from dpsql.setting_kinds import Given, Kind
 
 
 class Taker(Flag):
@@ -29,33 +27,14 @@ class Taker(Flag):
     SET = auto()
     SELECT = auto()
     CREATE = auto()
+    FIND = auto()
     CONNECT = auto()
     EXECUTE = auto()
 
 
-EVERYWHERE = Taker.SET | Taker.SELECT | Taker.CREATE | Taker.CONNECT | Taker.EXECUTE
+EVERYWHERE = Taker.SET | Taker.SELECT | Taker.CREATE | Taker.FIND | Taker.CONNECT | Taker.EXECUTE
 BOTH = Taker.SET | Taker.SELECT
 """Terms of a session that one statement may have otherwise; those of one workload agree."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What the values of an option are.
-
-    ``read`` returns the value of a text, beside what is given, or None for what is no value;
-    ``take`` does so for a value of Python. Both may raise what says more than ``works``, which is
-    what would work, with the name of the option at braces. ``show`` writes a value, ``offered``
-    are completions, ``known`` all words of a kind that has no others, and ``is_word`` says that
-    upper and lower case are the same.
-    """
-
-    read: Callable[[str, Given], Any]
-    works: str = ""
-    show: Callable[[Any], str] = str
-    offered: Callable[[], tuple[str, ...]] = tuple
-    known: tuple[str, ...] = ()
-    is_word: bool = False
-    take: Callable[[Any, Given], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +208,9 @@ CLIPS = (
 )
 """How a threshold may be chosen; a number is one that is given."""
 
+KEYS = ("listed", "private")
+"""Where the keys of a statement come from: the catalog, or a release that it pays for as well."""
+
 SUM_MECHANISMS = ("tamm", "timm", "identity", "workload", "sqm")
 """What a batch of clipped sums may measure."""
 
@@ -363,6 +345,17 @@ _ALL = (
     _own("reconstruct", "how answers follow from what was measured", _words(*RECONSTRUCTIONS)),
     _own("clip", "where values of a sum are clipped from above: a number, or a rule", _CLIP),
     _own("sum_mechanism", "what a batch of clipped sums measures", _words(*SUM_MECHANISMS)),
+    _own(
+        "keys",
+        "where the keys come from that nobody listed: private pays half of epsilon to find them",
+        _words(*KEYS),
+    ),
+    Setting(
+        "discovery_delta",
+        "the chance with which keys may be released that only one privacy unit has",
+        Taker.FIND | Taker.SELECT,
+        _DELTA,
+    ),
     Setting(
         "analyst",
         "whose budget requests are charged to as well, where the catalog declares analysts",
@@ -381,7 +374,7 @@ _ALL = (
 
 SETTINGS = {each.name: each for each in _ALL}
 
-FACTS = ("budget", "ledger", "tables")
+FACTS = ("budget", "domains", "ledger", "tables")
 """What SHOW tells beside the settings."""
 
 

@@ -18,6 +18,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from dpsql.answer.clipped import ClippedSums, decode_clipped, encode_clipped
 from dpsql.answer.codec import Release, decode, encode
+from dpsql.answer.discovered import Discovered, decode_found, encode_found
 from dpsql.answer.synthetics import Synthetic, decode_synthetic, encode_synthetic
 from dpsql.errors import DataError, LedgerError, OperationalError
 from dpsql.files import keep_private
@@ -51,6 +52,14 @@ class File:
             db.executescript(self.schema)
             db.execute("BEGIN")
             yield db
+
+    def state(self) -> bytes:
+        """What changes when something is stored: SQLite counts changes in its header."""
+        try:
+            with open(self.path, "rb") as file:
+                return file.read(28)[24:]
+        except OSError:
+            return b""
 
     def read(self, load: Callable[[sqlite3.Connection], S]) -> S | None:
         """What ``load`` finds; None where there is no file."""
@@ -227,6 +236,12 @@ class SyntheticTables(LearnedModels):
         raise AssertionError
 
 
+class Domains(Shelf[Discovered]):
+    """Domains and bounds that were found, by the head of the entry that paid for each."""
+
+    what = "domain"
+
+
 class Store:
     """All that one catalog has published, in two files beside it.
 
@@ -243,14 +258,15 @@ class Store:
         )
         models = File(
             catalog.with_suffix(".synthetic"),
-            _schema("learned") + _schema("synthetic", key="name"),
+            _schema("learned") + _schema("synthetic", key="name") + _schema("domain"),
             "synthetic tables",
-            "the tables are lost then",
+            "the tables, and the domains that were found, are lost then",
         )
         self.releases = Releases(answers, "release", encode, decode)
         self.clipped = Shelf[ClippedSums](answers, "clipped", encode_clipped, decode_clipped)
         self.learned = LearnedModels(models, "learned", encode_synthetic, decode_synthetic)
         self.tables = SyntheticTables(models, "synthetic", encode_synthetic, decode_synthetic)
+        self.domains = Domains(models, "domain", encode_found, decode_found)
 
 
 _NOTED = """

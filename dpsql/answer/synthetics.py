@@ -37,7 +37,8 @@ class Synthetic:
 
     It has no name when it was learned to answer one workload. ``rule`` says how the mechanism was
     chosen, ``transcript`` tells what was measured in words, and ``looks`` in numbers.
-    ``neighbours`` are the tables that are not told apart, ``forecast`` what EXPLAIN said.
+    ``neighbours`` are the tables that are not told apart, ``forecast`` what EXPLAIN said;
+    ``released`` names the domains of its columns that had to be found.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Synthetic:
     looks: tuple[Look, ...] = ()
     neighbours: str = ""
     forecast: tuple[tuple[str, str], ...] = ()
+    released: tuple[str, ...] = ()
 
     @property
     def note(self) -> str:
@@ -159,6 +161,7 @@ def _facts(synthetic: Synthetic, keep: Keep) -> dict[str, Any]:
         "looks": encode_looks(synthetic.looks, keep),
         "neighbours": synthetic.neighbours,
         "forecast": synthetic.forecast,
+        **({"released": synthetic.released} if synthetic.released else {}),
     }
 
 
@@ -193,6 +196,7 @@ def decode_synthetic(body: bytes) -> Synthetic:
         decode_looks(known["looks"], arrays, facts["noise"]) if known["looks"] else (),
         known["neighbours"],
         tuple((name, text) for name, text in known["forecast"]),
+        tuple(facts.get("released", ())),
     )
 
 

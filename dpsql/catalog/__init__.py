@@ -1,9 +1,9 @@
 """What is public: tables, columns, domains, bounds, privacy units and the total budget.
 
-``read`` and ``read_domain`` read a TOML file strictly, ``draft`` writes a first one, ``describe``
-and ``view`` tell what is declared and what is left out. ``unit_local`` is a closed language of
-relations over tables that share a privacy unit, ``header`` says what their rows are like, and
-``derive`` makes tables of them; ``read_units`` follows references between tables.
+``read``, ``read_domain`` and ``read_sought`` read a TOML file strictly, ``draft`` writes a first
+one, ``describe`` and ``view`` tell what is declared and what is left out. ``unit_local`` is a
+closed language of relations over tables that share a privacy unit, ``header`` says what their rows
+are like, and ``derive`` makes tables of them; ``read_units`` follows references between tables.
 
 Its nouns: a *table* has a source and a *unit*, whose rows privacy protects together; a *column* has
 a *domain*, which lists its *cells*: values, ranges of integers, *bins* or *periods* of dates; its

@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dpsql.catalog.domain import Bins, Domain, Value
+from dpsql.catalog.sought import Sought
 
 _ENGINE = re.compile(r"([a-z][a-z0-9_]{1,31})://", re.ASCII)
 
@@ -58,6 +59,8 @@ class Column:
     ``domain`` gives it cells that predicates and GROUP BY can use; ``bounds`` make it a measure.
     Cells are ordered: the domain's own, then ``other`` if declared, then NULL if declared.
     ``loose`` says that the upper bound is a guess, far above most values: advice, no more.
+    ``sought`` is what nobody declared, so that it has to be found; where it is, ``released`` names
+    the entry of the ledger that paid for it.
     """
 
     name: str
@@ -67,6 +70,8 @@ class Column:
     null: bool = False
     other: Value = None
     loose: bool = False
+    sought: Sought | None = None
+    released: str = ""
 
     size: int = field(init=False, repr=False, compare=False)
     """Number of cells; zero without a domain."""
@@ -142,11 +147,15 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The (epsilon, delta) of everything that is ever released from the catalog."""
+    """The (epsilon, delta) of everything that is ever released from the catalog.
+
+    ``discovery_delta`` is the part of delta that is set apart for keys which nobody listed.
+    """
 
     epsilon: Fraction
     delta: Fraction
     max_epsilon_per_request: Fraction = Fraction(100)
+    discovery_delta: Fraction = Fraction(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +198,8 @@ class Catalog:
             "budget": [str(self.budget.epsilon), str(self.budget.delta)],
             "tables": {key: _facts(table, self.path) for key, table in self.tables.items()},
         }
+        if self.budget.discovery_delta:
+            facts["discovery_delta"] = str(self.budget.discovery_delta)
         if self.analysts:
             facts["analysts"] = {name: str(epsilon) for name, epsilon in self.analysts.items()}
         if self.views:
@@ -204,6 +215,7 @@ def _facts(table: Table, catalog: Path) -> list[object]:
             column.null,
             *map(repr, (column.domain, column.bounds)),
             repr(column.other),
+            *([] if column.sought is None else [repr(column.sought)]),
         ]
         for column in table.columns.values()
     ]

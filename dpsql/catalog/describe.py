@@ -31,6 +31,8 @@ def describe_values(column: Column) -> str:
             text = f"{count} {unit}s from {start}"
         case None if column.bounds is not None:
             text = f"measure, clipped to {' to '.join(map(decimal_text, column.bounds))}"
+        case None if column.sought is not None:
+            return f"not found yet: {column.sought.statement}"
         case None:
             return "not declared: cannot be queried"
         case values:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dpsql.catalog.catalog import Budget, Catalog, Column, Table, View, engine_of
+from dpsql.catalog.catalog import Budget, Catalog, Column, Table, Unit, View, engine_of
 from dpsql.catalog.read_domain import (
     MAX_CELLS,
     Place,
@@ -18,6 +18,7 @@ from dpsql.catalog.read_domain import (
     read_pair,
     show,
 )
+from dpsql.catalog.read_sought import is_sought, read_sought
 from dpsql.catalog.read_units import read_references, read_unit, read_unit_names, relate
 from dpsql.errors import Error, decimal_text
 from dpsql.privacy.amounts import parse_delta, parse_epsilon
@@ -26,6 +27,7 @@ TYPES = ("integer", "number", "text", "date", "boolean")
 COLUMN_KEYS = (
     *("type", "domain", "domain_file", "bins", "step", "bounds", "bounds_are", "by", "other"),
     "null",
+    "max_keys",
 )
 TABLE_KEYS = (
     *("source", "privacy_unit", "references", "public", "budget", "row_count_hint", "complete"),
@@ -36,7 +38,7 @@ LONGEST_ANALYST = 100
 """Characters of a name, which every charge of the analyst keeps in the ledger."""
 LARGEST_EPSILON = Fraction(10**6)
 """In units of 1e-12 it is 1e18, and a ledger keeps totals as integers below 2^62."""
-BUDGET_KEYS = ("epsilon", "delta", "max_epsilon_per_request")
+BUDGET_KEYS = ("epsilon", "delta", "max_epsilon_per_request", "discovery_delta")
 
 
 def read_catalog(path: Path) -> Catalog:
@@ -106,17 +108,21 @@ def _read_budget(place: Place, raw: Mapping[str, Any]) -> Budget:
     if "epsilon" not in budget:
         place.fail("[budget] has no epsilon", "add epsilon = 3.0")
     values = {}
-    for key, default in (("epsilon", None), ("max_epsilon_per_request", 100), ("delta", 0)):
-        given = budget.get(key, default)
+    defaults = {"epsilon": None, "max_epsilon_per_request": 100, "delta": 0, "discovery_delta": 0}
+    for key, default in defaults.items():
+        given, is_delta = budget.get(key, default), key.endswith("delta")
         try:
-            parse = parse_delta if key == "delta" else parse_epsilon
-            values[key] = parse(given) if key == "delta" else parse_epsilon(given, LARGEST_EPSILON)
+            values[key] = parse_delta(given) if is_delta else parse_epsilon(given, LARGEST_EPSILON)
         except Exception as error:
-            remedy = "0, or between 1e-15 and 1e-4" if key == "delta" else "a number from 1e-6 up"
+            remedy = "0, or between 1e-15 and 1e-4" if is_delta else "a number from 1e-6 up"
             place.fail(
                 f"[budget] {key} = {show(given)} is not usable", f"{remedy} ({_text(error)})"
             )
-    return Budget(values["epsilon"], values["delta"], values["max_epsilon_per_request"])
+    if values["discovery_delta"] and values["discovery_delta"] >= values["delta"]:
+        remedy = "a part of delta, such as half of it: the rest is for everything else"
+        place.fail(f"[budget] discovery_delta = {show(budget['discovery_delta'])}", remedy)
+    each = ("epsilon", "delta", "max_epsilon_per_request", "discovery_delta")
+    return Budget(*(values[key] for key in each))
 
 
 def _read_backend(place: Place, raw: Mapping[str, Any]) -> str:
@@ -149,12 +155,13 @@ def _read_table(place: Place, name: str, body: Any, whole: Budget, units: Sequen
     place.check_keys(body, TABLE_KEYS)
     _check_name(place, name)
     columns: dict[str, Column] = {}
+    unit = read_unit(place, body.get("privacy_unit", "row" if body.get("public") else None), units)
     for column_name, facts in _section(place, body, "column").items():
         here = Place(place.path, name, column_name)
         _check_name(here, column_name)
         if column_name.casefold() in columns:
             here.fail("is declared twice", "names are compared without case")
-        columns[column_name.casefold()] = _read_column(here, column_name, facts)
+        columns[column_name.casefold()] = _read_column(here, column_name, facts, unit)
     if not columns:
         place.fail("declares no column", f"add a section [table.{name}.column]")
     public = body.get("public", False)
@@ -163,7 +170,9 @@ def _read_table(place: Place, name: str, body: Any, whole: Budget, units: Sequen
     complete = body.get("complete", False)
     if not isinstance(complete, bool) or (public and complete):
         place.fail(f"complete = {show(complete)}", "complete = true, of a private table")
-    unit = read_unit(place, body.get("privacy_unit", "row" if public else None), units)
+    for column in columns.values():
+        if column.sought is not None:
+            _refuse_sought(Place(place.path, name, column.name), unit, public, complete)
     references = read_references(place, body.get("references", {}))
     budget = _read_table_budget(place, body, whole)
     if public and budget is not None:
@@ -183,6 +192,16 @@ def _read_table(place: Place, name: str, body: Any, whole: Budget, units: Sequen
         complete=complete,
         references=references,
     )
+
+
+def _refuse_sought(place: Place, unit: Unit, public: bool, complete: bool) -> None:
+    """Refuse columns whose values are to be found where there is nothing to find."""
+    if public or complete:
+        what = "public tables list their rows" if public else "complete = true lists all values"
+        place.fail('"discover"', f"leave it out: {what}")
+    if unit.through is not None:
+        what = "declare the unit's own column for this table, or list the values"
+        place.fail('"discover" in a table whose unit is that of another', what)
 
 
 def _read_view(place: Place, name: str, body: Any) -> View:
@@ -264,7 +283,7 @@ def _read_source(place: Place, body: Mapping[str, Any], public: bool) -> str:
         place.fail(f"source = {show(source)}", "there is no such home folder")
 
 
-def _read_column(place: Place, name: str, facts: Any) -> Column:
+def _read_column(place: Place, name: str, facts: Any, unit: Unit) -> Column:
     if not isinstance(facts, dict):
         place.fail("is not a table", f'write {name} = {{ type = "integer", domain = [0, 99] }}')
     place.check_keys(facts, COLUMN_KEYS)
@@ -274,6 +293,9 @@ def _read_column(place: Place, name: str, facts: Any) -> Column:
     null = facts.get("null", False)
     if not isinstance(null, bool):
         place.fail(f"null = {null!r}", "null = true or null = false")
+    if is_sought(facts):
+        sought, other = read_sought(place, kind, unit.max_rows, facts)
+        return Column(name, kind, None, None, null, other, sought=sought)
     if "bounds" in facts:
         extra = [key for key in ("domain", "domain_file", "by", "other") if key in facts]
         if extra:

@@ -14,7 +14,7 @@ from dpsql.answer.synthetics import Synthetic, find_synthetic
 from dpsql.catalog import Catalog
 from dpsql.catalog.draft import draft
 from dpsql.dbapi.cursor import Cursor, check_text, parse_script, refuse_unknown
-from dpsql.dbapi.script import explain_script, joint_terms
+from dpsql.dbapi.script import explain_script, joint_terms, offered_search
 from dpsql.engine.charges import Charges, interruptible
 from dpsql.engine.engine import Engine
 from dpsql.engine.explain import Explanation
@@ -241,6 +241,10 @@ class Connection:
         if any(s.creation is not None and not s.explain for s in statements):
             return explain_script(self.engine, statements, terms)
         selects = [statement for statement in statements if statement.kind == "select"]
+        searches = [statement.search for statement in statements if statement.search]
+        if searches and len(statements) == 1:
+            planned, assumed = offered_search(self.engine, searches[0], terms)
+            return planned.explain(self.engine, assumed)
         if not selects:
             raise ProgrammingError("E_PARSE", "there is no SELECT to explain")
         return self.engine.explain(self.engine.compile(selects), joint_terms(terms, selects))

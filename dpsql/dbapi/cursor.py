@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dpsql.answer.discovered import find_named
 from dpsql.answer.modelled import check_target, write_rows
 from dpsql.answer.result import Result, listing, message
 from dpsql.dbapi.script import (
     about_created,
     check_synthetics,
     joint_terms,
+    offered_search,
     plan_offered,
 )
 from dpsql.dbapi.show import describe, show
+from dpsql.engine.discover import forget, plan_search
 from dpsql.engine.explain import Explanation
 from dpsql.engine.learn import plan_table
 from dpsql.engine.terms import Terms
@@ -25,6 +28,7 @@ from dpsql.sql.parse import MAX_TEXT, Statement, parse, uncollected
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection
 
+FORGOTTEN = "{} {} is forgotten; what it cost stays charged"
 MAX_STATEMENT = 4 * MAX_TEXT
 """Longest text of one statement, with its comments, that is looked at."""
 
@@ -111,7 +115,7 @@ class Cursor:
         made = {s.creation.name.casefold() for s in statements if s.creation and not s.explain}
         for statement in statements:
             if statement.kind == "describe" and statement.words[0].casefold() not in made:
-                describe(engine.known, engine.models, statement)
+                describe(engine, statement)
         later = about_created(statements)
         check_synthetics(connection.engine, statements, terms)
         connection.engine.compile([s for s in statements if s.kind == "select" and s not in later])
@@ -148,6 +152,7 @@ class Cursor:
 
     def _run(self, statement: Statement, terms: Terms) -> list[Result]:
         connection = self.connection
+        connection.engine.catch_up()
         text = statement.fragment.body
         match statement.kind:
             case "set":
@@ -157,7 +162,7 @@ class Cursor:
             case "show":
                 return [show(connection.engine, connection.terms, statement.words[0], text)]
             case "describe":
-                return [describe(connection.engine.known, connection.engine.models, statement)]
+                return [describe(connection.engine, statement)]
             case "begin":
                 if connection.collected is not None:
                     raise ProgrammingError("E_STATEMENT", "a workload is already open")
@@ -167,6 +172,12 @@ class Cursor:
                 return self._run_workload()
             case "create":
                 return self._create(statement, terms)
+            case "find":
+                return self._search(statement, terms)
+            case "forget":
+                found = find_named(connection.engine.found, *statement.words)
+                forget(connection.engine, found)
+                return [message(FORGOTTEN.format(found.what.lower(), found.name), text)]
             case "materialize":
                 return [self._materialize(statement)]
         compiled = connection.engine.compile([statement])
@@ -186,6 +197,15 @@ class Cursor:
             planned, assumed = plan_offered(engine, creation, terms)
             return [_forecast(planned.explain(engine, assumed), statement)]
         return list(engine.run(plan_table(engine, creation, terms, self.connection.report)))
+
+    def _search(self, statement: Statement, terms: Terms) -> list[Result]:
+        """CREATE DOMAIN or CREATE BOUNDS, or its forecast."""
+        engine, search = self.connection.engine, statement.search
+        assert search is not None
+        if statement.explain:
+            planned, assumed = offered_search(engine, search, terms)
+            return [_forecast(planned.explain(engine, assumed), statement)]
+        return list(engine.run(plan_search(engine, search, terms)))
 
     def _materialize(self, statement: Statement) -> Result:
         """Draw rows of a synthetic table into a file."""

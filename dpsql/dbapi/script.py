@@ -10,6 +10,7 @@ from dpsql.answer.modelled import check_target
 from dpsql.answer.synthetics import check_name, find_synthetic
 from dpsql.engine.asked import explain_workload
 from dpsql.engine.desk import Desk
+from dpsql.engine.discover import Finding, plan_search
 from dpsql.engine.explain import Explanation, Row
 from dpsql.engine.learn import LearningTable, plan_table
 from dpsql.engine.terms import Terms
@@ -18,6 +19,7 @@ from dpsql.settings import BOTH, taken_by
 from dpsql.sql.lexemes import lex
 from dpsql.sql.parse import Statement
 from dpsql.sql.synthetic import Creation
+from dpsql.sql.unlisted import Search
 
 
 def about_created(statements: Sequence[Statement]) -> list[Statement]:
@@ -39,6 +41,16 @@ def plan_offered(desk: Desk, creation: Creation, terms: Terms) -> tuple[Learning
     assumed = terms.epsilon is None and "epsilon" not in dict(creation.options)
     offered = terms.having(epsilon=Fraction(1)) if assumed else terms
     return plan_table(desk, creation, offered), assumed
+
+
+def offered_search(desk: Desk, search: Search, terms: Terms) -> tuple[Finding, bool]:
+    """The release of a domain or of bounds, and whether its epsilon was assumed.
+
+    Raises: as ``plan_search``.
+    """
+    assumed = terms.epsilon is None and "epsilon" not in dict(search.options)
+    offered = terms.having(epsilon=Fraction(1)) if assumed else terms
+    return plan_search(desk, search, offered), assumed
 
 
 def check_synthetics(desk: Desk, statements: Sequence[Statement], terms: Terms) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from dpsql.answer.discovered import find_named
 from dpsql.answer.result import Result, listing
-from dpsql.answer.synthetics import Synthetic, find_synthetic
-from dpsql.catalog import Catalog
+from dpsql.answer.synthetics import find_synthetic
 from dpsql.catalog.describe import describe_table
 from dpsql.catalog.view import left_out
+from dpsql.engine.desk import Desk
 from dpsql.engine.engine import Engine
 from dpsql.engine.terms import Terms
 from dpsql.errors import ProgrammingError, decimal_text, printable
@@ -20,6 +20,7 @@ from dpsql.privacy.ledger import Status
 from dpsql.privacy.status import Nested
 from dpsql.sql.parse import Statement
 from dpsql.sql.qualified import find_key
+from dpsql.sql.unlisted import WORDS
 
 
 def show(engine: Engine, terms: Terms, what: str, sql: str) -> Result:
@@ -35,6 +36,13 @@ def show(engine: Engine, terms: Terms, what: str, sql: str) -> Result:
         ]
         rows += [(view.name, "view", None) for view in engine.catalog.views.values()]
         return listing(("table", "privacy_unit", "columns"), rows, sql)
+    if what == "domains":
+        rows = [
+            (each.name, each.what.lower(), f"{each.table}.{each.column}", each.receipt[1])
+            for each in engine.found.values()
+            if not each.dropped
+        ]
+        return listing(("name", "kind", "column", "entry"), rows, sql)
     if what == "budget":
         status = engine.status()
         rows = _budget_rows(status)
@@ -91,6 +99,9 @@ def _budget_rows(status: Status) -> list[tuple[Any, ...]]:
                 decimal_text(status.remaining_gaussian_epsilon),
             )
         )
+    if status.total_discovery > 0:
+        rows.append(("total discovery_delta", f"{float(status.total_discovery):g}"))
+        rows.append(("discovery_delta left", f"{float(status.remaining_discovery):g}"))
     return [*rows, ("requests", str(status.entries)), ("ledger", status.ledger_id)]
 
 
@@ -105,14 +116,17 @@ def _nested_rows(name: str, inner: Nested, gaussian: bool) -> list[tuple[Any, ..
     return list(found)
 
 
-def describe(catalog: Catalog, models: Mapping[str, Synthetic], statement: Statement) -> Result:
-    """DESCRIBE a table: its declared columns; a synthetic one: how it was learned.
+def describe(desk: Desk, statement: Statement) -> Result:
+    """DESCRIBE a table: its declared columns; a synthetic one, a domain: how it came about.
 
     Raises: ProgrammingError (E_UNKNOWN_TABLE).
     """
-    name = statement.words[0]
-    if statement.words[1:]:
-        made = find_synthetic(models, name)
+    name, kind, catalog = statement.words[0], statement.words[1:], desk.known
+    if kind and kind[0] in WORDS:
+        found = find_named(desk.found, name, kind[0].upper())
+        return listing((kind[0], found.name), found.rows(), statement.fragment.body)
+    if kind:
+        made = find_synthetic(desk.models, name)
         return listing(("synthetic", made.name), made.facts(), statement.fragment.body)
     key = find_key([name], catalog) or find_key(name.split("."), catalog) or ""
     table, view = catalog.tables.get(key), catalog.views.get(key)
@@ -127,6 +141,6 @@ def describe(catalog: Catalog, models: Mapping[str, Synthetic], statement: State
             hint=f"tables: {', '.join(names)}",
         )
     rows: list[tuple[Any, ...]] = list(describe_table(table))
-    found = listing(("column", "type", "values", "cells"), rows, statement.fragment.body)
+    shown = listing(("column", "type", "values", "cells"), rows, statement.fragment.body)
     standing = left_out(table)
-    return found if standing is None else replace(found, notes=(standing,))
+    return shown if standing is None else replace(shown, notes=(standing,))

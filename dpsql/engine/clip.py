@@ -42,7 +42,7 @@ from dpsql.privacy.filter import Run, SumView
 from dpsql.settings import LEARNED
 from dpsql.sql.compiled import Compiled
 from dpsql.strategy.noise_law import Noise, admitted, law, needs_delta
-from dpsql.workload.target import find_views, notes_of, view_rows
+from dpsql.workload.target import find_released, find_views, notes_of, view_rows
 
 REACH = 4096
 """The first threshold of a grid is the largest value over this."""
@@ -113,7 +113,7 @@ class Clipping(Looking[ClippedSums]):
         """Everything that decides what is looked at and how answers follow."""
         queries = hashlib.sha256(np.ascontiguousarray(self.summed.queries).tobytes()).hexdigest()
         facts = (repr(self.rule), self.algorithm, repr(self.summed.measure), queries)
-        return repr(("sums", *facts))
+        return repr(("sums", *facts, *find_released([self.item])))
 
     def learn(self, handle: MeasureHandle, receipt: tuple[str, int, str]) -> ClippedSums:
         """Choose, measure and answer, through the handle alone."""

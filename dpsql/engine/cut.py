@@ -82,7 +82,8 @@ class Cutting(Looking[ClippedSums]):
     def run(self) -> Run:
         """What the membrane is paid for."""
         view = SumView(self.measure.steps(self.values), None, self.within)
-        settings = repr(("threshold", repr(self.rule), repr(self.measure), str(self.rest)))
+        facts = ("threshold", repr(self.rule), repr(self.measure), str(self.rest))
+        settings = repr((*facts, *self.request.released))
         key, unit = self.table.name.casefold(), self.table.unit.max_rows
         run = Run(key, {}, self.noise, self.amount, unit, settings, self.values, view)
         return replace(run, columns=self.columns)

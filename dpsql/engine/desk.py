@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
+from dpsql.answer.discovered import Discovered, current, declare_all
 from dpsql.answer.store import Store
 from dpsql.answer.synthetics import Synthetic
 from dpsql.catalog import Catalog, Table
@@ -49,10 +50,14 @@ class Desk(ABC):
         self.granted = granted
         self.charges = Charges()
         self.store = Store(catalog.path)
-        self.models = self.store.tables.all()
-        self.compiler = Compiler(self._with_models())
+        self.models: dict[str, Synthetic] = {}
+        self.found: dict[str, Discovered] = {}
+        self.declared = catalog
+        self._seen = b""
+        self.compiler = Compiler(catalog)
         self._compiled: dict[tuple[str, Cut | None], Compiled] = {}
         self._public: dict[str, dict[str, tuple[str, list[Any]]]] = {}
+        self.know()
 
     @abstractmethod
     def status(self) -> Status:
@@ -67,23 +72,43 @@ class Desk(ABC):
         """The rows of a public table."""
 
     def _with_models(self) -> Catalog:
-        """The catalog with its synthetic tables."""
-        tables = dict(self.catalog.tables)
+        """The catalog with the domains that were found, and with its synthetic tables."""
+        tables = dict(self.declared.tables)
         for key, synthetic in self.models.items():
             if synthetic.table in tables and key not in tables:
-                tables[key] = synthetic.describe(tables[synthetic.table])
+                table = self.catalog.tables[synthetic.table]
+                heads = [self.found[head] for head in synthetic.released if head in self.found]
+                tables[key] = synthetic.describe(declare_all(table, heads))
         return replace(self.catalog, tables=tables)
 
     @property
     def known(self) -> Catalog:
-        """The catalog with the synthetic tables."""
+        """The catalog with the domains that were found and the synthetic tables."""
         return self.compiler.catalog
 
-    def know(self, made: Mapping[str, Synthetic]) -> None:
-        """Know synthetic tables from now on."""
-        self.models.update(made)
-        self.compiler.catalog = self._with_models()
+    def know(self) -> None:
+        """Know what is published by now: synthetic tables, and domains that were found."""
+        self._seen = self.store.tables.file.state()
+        self.models.update(self.store.tables.all())
+        self.found = self.store.domains.all()
+        tables = {
+            key: declare_all(table, current(self.found, key))
+            for key, table in self.catalog.tables.items()
+        }
+        self.declared = replace(self.catalog, tables=tables)
+        known = self._with_models()
+        before = self.compiler.catalog.tables
+        if all(known.tables[key] == table for key, table in before.items()):
+            self.compiler.catalog = known
+        else:
+            self.catalog.derived.clear()
+            self.compiler = Compiler(known)  # what the old one remembers is of other columns
         self._compiled.clear()
+
+    def catch_up(self) -> None:
+        """Know what other connections and processes have published since."""
+        if self.store.tables.file.state() != self._seen:
+            self.know()
 
     @property
     def sealed(self) -> Sealed:
@@ -92,6 +117,7 @@ class Desk(ABC):
 
     def compile(self, statements: Sequence[Statement]) -> tuple[Compiled, ...]:
         """Stages 2 and 3: bind every statement and form its products, each text once."""
+        self.catch_up()
         with uncollected():
             return tuple(
                 told(partial(self._compile, item), self.charges, item.fragment.whole)
@@ -132,10 +158,14 @@ class Desk(ABC):
         """The plan of a request, made anew: strategies are remembered, by what they depend on."""
         return make_plan(request)
 
-    def scopes(self, tables: Iterable[str]) -> tuple[str, ...]:
-        """A name for each table as it is now: its catalog, its ledger and its data version."""
+    def scopes(self, tables: Iterable[str], released: Iterable[str] = ()) -> tuple[str, ...]:
+        """A name for each table as it is now: its catalog, its ledger and its data version.
+
+        Then one for each domain that had to be found.
+        """
         always = (self.ledger_id, self.policy_hash)
         facts = [repr((*always, table, self.versions([table]))) for table in tables]
+        facts += [repr((*always, domain)) for domain in released]
         return tuple(hashlib.sha256(fact.encode()).hexdigest() for fact in facts)
 
     def request_name(self, request: Request) -> str:

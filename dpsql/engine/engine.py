@@ -23,14 +23,16 @@ from dpsql.engine.asked import explain_workload, read_job
 from dpsql.engine.desk import Desk
 from dpsql.engine.explain import Explanation
 from dpsql.engine.granted import NOTHING, Granted
-from dpsql.engine.job import Job, Price, Step
+from dpsql.engine.job import Job, Key, Price, Step
 from dpsql.engine.terms import Terms
 from dpsql.engine.turns import turn
 from dpsql.learn.task import Report
 from dpsql.plan.plan import Plan
 from dpsql.privacy.claims import Sources
 from dpsql.privacy.curator import Preset, ledger_file, user_folder
+from dpsql.privacy.discovery import Discovery
 from dpsql.privacy.filter import Run
+from dpsql.privacy.find import find_keys
 from dpsql.privacy.ledger import Entry, Ledger, Receipt, Status
 from dpsql.privacy.look import open_handle, open_sums
 from dpsql.privacy.measure import Vaults, certify, check_noise, measure, read_public, stored_in
@@ -59,6 +61,11 @@ class Engine(Desk):
         self.ledger_id = self.ledger.ledger_id
         self.vaults = Vaults(catalog, self.ledger.salt)
         super().__init__(catalog, analyst, granted)
+
+    def know(self) -> None:
+        """Know what is published by now: synthetic tables, and domains that were found."""
+        super().know()
+        self.vaults.know(self.declared)
 
     def explain(self, workload: Sequence[Compiled], terms: Terms) -> Explanation:
         """The forecast of a workload: free, and a function of public facts only."""
@@ -178,9 +185,19 @@ class Membrane:
     @contextmanager
     def look(self, run: Run, receipt: Receipt) -> Iterator[Any]:
         """A handle that looks several times, within what was paid."""
-        door = (run, receipt, self._vaults)
-        handle = open_handle(*door) if run.view is None else open_sums(*door)
+        seen = run.seen
+        vaults = self._vaults if seen is None else self._vaults.seeing(run.table, seen)
         try:
-            yield handle
+            door = (run, receipt, vaults)
+            handle = open_handle(*door) if run.view is None else open_sums(*door)
+            try:
+                yield handle
+            finally:
+                handle.close()
         finally:
-            handle.close()
+            if vaults is not self._vaults:
+                vaults.close()
+
+    def find(self, asked: Discovery, receipt: Receipt) -> tuple[Key, ...]:
+        """The keys of a column that enough privacy units have, sorted."""
+        return find_keys(asked, receipt, self._vaults)

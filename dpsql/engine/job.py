@@ -6,6 +6,7 @@ choice of a threshold, and a learned model. ``Engine.run`` takes each of them th
 
 from __future__ import annotations
 
+import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -22,11 +23,13 @@ from dpsql.engine.explain import Explanation
 from dpsql.errors import DataUnavailable
 from dpsql.plan.plan import Plan
 from dpsql.privacy.accounting import Cost, Policy, cost_of
+from dpsql.privacy.discovery import Discovery
 from dpsql.privacy.filter import Run
 from dpsql.privacy.receipt import Receipt
 from dpsql.strategy.noise_law import Noise, law
 
 T = TypeVar("T")
+Key = str | int | dt.date
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,8 @@ class Price:
 
     ``tables`` are those whose data are opened, as often as there are parts; ``fingerprint`` names
     the plan or run that the receipt is good for; ``reads`` are the columns that it reads of each
-    table, None for all.
+    table, None for all. ``delta`` is the chance with which keys that are released may break the
+    promise.
     """
 
     tables: tuple[str, ...]
@@ -44,10 +48,11 @@ class Price:
     rho: Fraction | None
     fingerprint: str
     reads: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+    delta: Fraction = Fraction(0)
 
     def cost(self, policy: Policy) -> Cost:
         """What the ledger of a policy charges. Raises: DataError (E_EPSILON, E_DELTA)."""
-        return cost_of(policy, self.noise, self.epsilon, self.rho)
+        return cost_of(policy, self.noise, self.epsilon, self.rho, self.delta)
 
 
 class Doors(Protocol):
@@ -67,6 +72,9 @@ class Doors(Protocol):
 
     def look(self, run: Run, receipt: Receipt) -> AbstractContextManager[Any]:
         """A handle that looks several times, within what was paid."""
+
+    def find(self, asked: Discovery, receipt: Receipt) -> tuple[Key, ...]:
+        """The keys of a column that enough privacy units have, sorted."""
 
 
 class Step(ABC, Generic[T]):

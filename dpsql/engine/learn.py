@@ -102,6 +102,7 @@ class Learning(Looking[Synthetic]):
             learned.looks,
             self.neighbours,
             self.forecast,
+            tuple(each.released for each in self.table.columns.values() if each.released),
         )
 
     @property
@@ -164,13 +165,19 @@ class LearningTable(Learning):
 
         Raises: ProgrammingError (E_STATEMENT).
         """
-        desk.know(desk.store.tables.all())
+        desk.know()
         check_name(self.name, desk.models)
+        if desk.known.tables[self.table.name.casefold()] != self.table:
+            raise ProgrammingError(
+                "E_STATEMENT",
+                f"domains of {self.table.name} changed meanwhile; nothing was charged",
+                hint="the same statement again",
+            )
 
     def keep(self, desk: Desk, found: Synthetic) -> Synthetic:
         """Store the table, and know it from now on."""
         made = self.shelf(desk).add(self.key(desk), found)
-        desk.know({made.name.casefold(): made})
+        desk.know()
         return made
 
     def results(self, desk: Desk, found: Synthetic, free: bool) -> tuple[Result, ...]:

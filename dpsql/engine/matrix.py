@@ -105,6 +105,11 @@ class Measuring(Step[Release]):
         """What is measured."""
 
     @property
+    def released(self) -> tuple[str, ...]:
+        """The domains that had to be found, of columns that it is about."""
+        return ()
+
+    @property
     def price(self) -> Price:
         """What is charged."""
         return price_of_plan(self.plan)
@@ -120,7 +125,7 @@ class Measuring(Step[Release]):
     def perform(self, desk: Desk, doors: Doors, receipt: Receipt) -> Release:
         """Measure the plan."""
         values = doors.measure(self.plan, receipt)
-        scopes = desk.scopes([part.table for part in self.plan.parts])
+        scopes = desk.scopes([part.table for part in self.plan.parts], self.released)
         return Release(self.plan, values, receipt.ledger_id, receipt.seq, receipt.head, scopes)
 
 
@@ -151,6 +156,11 @@ class Asking(Measuring, Job[Release]):
     def _chosen(self) -> Choice:
         assert self.choice is not None
         return self.choice
+
+    @property
+    def released(self) -> tuple[str, ...]:
+        """The domains that had to be found, of columns that the request mentions."""
+        return self.request.released
 
     def decided(self, desk: Desk) -> Asking:
         """The job with its choice; what cannot be read off a new plan is refused."""
@@ -264,7 +274,8 @@ def foresee(desk: Desk, request: Request, reuse: str) -> Choice:
 
 def _determining(desk: Desk, request: Request, name: str) -> Iterator[Implied]:
     """The releases that determine a request: the one it was answered from, then the best."""
-    linked, latest = desk.store.releases.candidates(name, desk.scopes(request.tables))
+    scopes = desk.scopes(request.tables, request.released)
+    linked, latest = desk.store.releases.candidates(name, scopes)
     others = {name: each for name, each in latest.items() if name not in linked}
     for found in (linked, others):
         yield from (each for each in find_implied(request, found) if _keeps(request, each))

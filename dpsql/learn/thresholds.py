@@ -11,6 +11,7 @@ bin of powers of two that stands out); Dong et al. 2022 (race to the top, R2T).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias, get_args
@@ -41,6 +42,8 @@ FINEST = 1e-3
 """Least logarithmic step of the recursive mechanism's grid."""
 EMPTY = 1e-9
 """Chance that a bin of approximate bounds stands out where all are empty."""
+LEAST_POWER, MOST_POWER = -20, 53
+"""Powers of two that bounds are found among."""
 BASE, OVER = 5.5, 0.1
 """Ratio of the levels of a race, and the chance that its answer is above the true one."""
 START, GROWTH = 1000, 0.2
@@ -149,9 +152,29 @@ def _top_bin(handle: SumHandle, thetas: list[int], amount: Fraction, upto: int |
     ends = np.searchsorted(thetas, handle.values)
     rows = (ends[np.newaxis, :] == np.arange(len(thetas))[:, np.newaxis]).astype(np.int64)
     rows[:, len(handle.values) if upto is None else upto :] = 0
-    measured = handle.measure(rows, amount)
-    least = _exceeded(measured, 1 - (1 - EMPTY) ** (1 / len(thetas)))
-    return int(max(np.flatnonzero(measured.values > least), default=0))
+    return int(max(outstanding(handle.measure(rows, amount)), default=0))
+
+
+def outstanding(measured: Measured) -> Integers:
+    """Return the bins with more rows than an empty histogram would noisily show."""
+    least = _exceeded(measured, 1 - (1 - EMPTY) ** (1 / len(measured.values)))
+    return np.flatnonzero(measured.values > least)
+
+
+def powers(is_whole: bool) -> tuple[Fraction, ...]:
+    """Return the public edges of bins of all magnitudes: powers of two, zero, and their negatives.
+
+    >>> len(powers(True)), powers(True)[53:57]
+    (109, (Fraction(-1, 1), Fraction(0, 1), Fraction(1, 1), Fraction(2, 1)))
+    """
+    up = [Fraction(2) ** k for k in range(0 if is_whole else LEAST_POWER, MOST_POWER + 1)]
+    return (*(-edge for edge in reversed(up)), Fraction(0), *up)
+
+
+def enclosing(measured: Measured, edges: Sequence[Fraction]) -> tuple[Fraction, Fraction] | None:
+    """Return the ends of the outermost bins that stand out; None where none does."""
+    found = outstanding(measured)
+    return (edges[int(found[0])], edges[int(found[-1]) + 1]) if len(found) else None
 
 
 def _exceeded(measured: Measured, chance: float) -> float:

@@ -26,6 +26,7 @@ from dpsql.workload.target import (
     Readings,
     Target,
     Views,
+    find_released,
     find_targets,
     find_views,
     fingerprint_learned,
@@ -136,6 +137,11 @@ class Request:
         return find_targets(self.statements, self.views)
 
     @cached_property
+    def released(self) -> tuple[str, ...]:
+        """The domains that had to be found, each with its release: another is another request."""
+        return find_released(self.statements)
+
+    @cached_property
     def views(self) -> Views:
         """The columns that decide which rows count, by table."""
         return find_views(self.statements)
@@ -182,7 +188,8 @@ class Request:
             asked = [fingerprint_learned(self.statements)]
         else:
             asked = [target.fingerprint() for target in self.targets]
-        return hashlib.sha256(repr((terms, asked)).encode()).hexdigest()
+        facts = (terms, asked, self.released) if self.released else (terms, asked)
+        return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,13 @@
 - ``claims``: One ledger per data source: two catalogs over one file must not mean two budgets
 - ``curator``: What the catalog presets in the ledger, and the acts of a curator: verify, raise,
   migrate, adopt
+- ``discovery``: What a release of keys is paid for: public facts, fixed before it
 - ``entropy``: Random bits from the operating system; the only source of randomness on the private
   path
 - ``exact``: Exact products of integer rows and private counts, in arithmetic that public facts
   alone choose
 - ``filter``: What an adaptive run is paid for, and the filter that every look of it is charged to
+- ``find``: A look of the membrane of its own kind: the keys that enough privacy units have
 - ``inspect``: Exact figures of a private table for the curator, who has the data: what its views
   leave out
 - ``ledger``: The durable budget: debits that are on disk before any noise is drawn, and never
@@ -25,12 +27,17 @@
   bits
 - ``opendp_noise``: The second, independent sampler: OpenDP's own measurements, where OpenDP
   certifies them
+- ``partitions``: How many privacy units a key needs to be released: exact chances, weights and
+  thresholds
 - ``receipt``: The proof that a release was paid for: made by a debit, good for one measurement
 - ``refusals``: The ways in which a ledger refuses to work
 - ``selection``: Choosing among public candidates by private integer scores, with exact samplers
 - ``sensitivity``: How much one row can change the answers to candidates, from their own integer
   rows
+- ``spent``: The sums that a budget holds, and what they still admit
 - ``status``: What a ledger shows of itself: totals, sums, and the largest requests still admitted
+- ``tails``: Exponentials and tails as fractions that are bounds for certain: sixty digits, and a
+  pad
 - ``truth``: True answers, counted once per set of attributes; nothing of them leaves but under
   noise
 """

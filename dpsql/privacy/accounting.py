@@ -8,12 +8,17 @@ Two sums are kept: of pure epsilons, and of Renyi divergences at one order fixed
 release is admitted when, with it, either sum stays within its budget; a transcript then is
 (epsilon, delta)-DP however its requests were chosen. Costs are integers of 1e-12 rounded up,
 budgets rounded down.
+
+A third sum is that of the chances with which releases of keys may break their promise. Its limit
+is set apart from delta, and the order is fixed for the rest, so that either rule is (epsilon,
+delta) as before. Source: Whitehouse and others 2023 (filters for approximate zCDP); an (epsilon,
+delta)-DP release is epsilon-DP but for a chance of delta (Murtagh and Vadhan 2016, Lemma 3.2).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -144,7 +149,8 @@ class Policy:
     """A total (epsilon, delta) with the Renyi order and budget that go with it.
 
     ``alpha`` is None when delta is 0. Left out, it is the order that admits the most Gaussian
-    noise; a ledger keeps the order it was created with.
+    noise; a ledger keeps the order it was created with. ``discovery`` is the part of delta that
+    the release of keys which nobody listed may use up; the Renyi budget is for what is left.
     Raises: DataError E_EPSILON, E_DELTA when a total is not a fraction in range.
 
     >>> policy = Policy(Fraction(1), Fraction(1, 10**9))
@@ -155,6 +161,7 @@ class Policy:
     epsilon: Fraction
     delta: Fraction
     alpha: int | None = None
+    discovery: Fraction = Fraction(0)
     renyi_budget: Fraction = field(init=False)
     total_epsilon_units: int = field(init=False, repr=False, compare=False)
     """The budget of rule 1, in units."""
@@ -166,13 +173,18 @@ class Policy:
             raise DataError("E_EPSILON", "a total epsilon must be a fraction in (0, 1000000]")
         if not isinstance(self.delta, Fraction) or not 0 <= self.delta < 1:
             raise DataError("E_DELTA", "a total delta must be a fraction in [0, 1)")
+        if not isinstance(self.discovery, Fraction) or not 0 <= self.discovery <= self.delta:
+            raise DataError("E_DELTA", "discovery_delta must be a fraction in [0, delta)")
+        if 0 < self.delta == self.discovery:
+            raise DataError("E_DELTA", "discovery_delta must be less than delta")
         if self.delta == 0:
             if self.alpha is not None:
                 raise DataError("E_DELTA", "a total delta of 0 has no Renyi order")
             order, renyi = None, Fraction(0)
         else:
-            order = best_order(self.epsilon, self.delta) if self.alpha is None else self.alpha
-            renyi = _renyi_budget(self.epsilon, self.delta, order)
+            rest = self.delta - self.discovery
+            order = best_order(self.epsilon, rest) if self.alpha is None else self.alpha
+            renyi = _renyi_budget(self.epsilon, rest, order)
         object.__setattr__(self, "alpha", order)
         object.__setattr__(self, "renyi_budget", renyi)
         object.__setattr__(self, "total_epsilon_units", units_down(self.epsilon))
@@ -189,7 +201,8 @@ class Cost:
     """What one release adds to either sum; known before it runs.
 
     ``epsilon_units`` is None for infinity (Gaussian noise); ``epsilon`` is as requested, ``rho``
-    the zCDP parameter where the release has one.
+    the zCDP parameter where the release has one. It holds but for a chance of ``delta``, which is
+    above 0 only where keys are released that nobody listed.
     Raises: DataError E_EPSILON unless costs are plain integers in (0, 2^62).
     """
 
@@ -198,6 +211,7 @@ class Cost:
     noise: Noise
     epsilon: Fraction
     rho: Fraction | None
+    delta: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
         self.check()
@@ -211,6 +225,8 @@ class Cost:
             and (self.noise not in LAWS or LAWS[self.noise].is_pure == self.is_pure)
             and _positive(self.epsilon)
             and (_positive(self.rho) or (self.rho is None and self.is_pure))
+            and isinstance(self.delta, Fraction)
+            and 0 <= self.delta < 1
         )
         if not sound:
             raise DataError("E_EPSILON", "a cost must be a positive whole number of units")
@@ -222,7 +238,8 @@ class Cost:
 
     def under(self, policy: Policy) -> Cost:
         """Return the cost of the same release where another policy fixes the Renyi order."""
-        return _cost(policy, self.noise, self.is_pure, self.epsilon, self.rho)
+        found = _cost(policy, self.noise, self.is_pure, self.epsilon, self.rho)
+        return replace(found, delta=self.delta)
 
 
 def _positive(amount: object) -> bool:
@@ -277,15 +294,23 @@ def gaussian_cost(policy: Policy, rho: Fraction, epsilon: Fraction) -> Cost:
     return cost_of(policy, GAUSSIAN.name, epsilon, rho)
 
 
-def cost_of(policy: Policy, noise: Noise, epsilon: Fraction, rho: Fraction | None) -> Cost:
+def cost_of(
+    policy: Policy,
+    noise: Noise,
+    epsilon: Fraction,
+    rho: Fraction | None,
+    delta: Fraction = Fraction(0),
+) -> Cost:
     """Return the cost of a release by a noise law, that spends an epsilon or a rho.
 
-    ``epsilon`` is what was asked for. Raises: DataError E_EPSILON, E_DELTA.
+    ``epsilon`` is what was asked for; it holds but for a chance of ``delta``.
+    Raises: DataError E_EPSILON, E_DELTA.
     """
     is_pure = law(noise).is_pure
     _require(epsilon)
     _require(epsilon if is_pure else rho)
-    return _cost(policy, noise, is_pure, epsilon, None if is_pure else rho)
+    found = _cost(policy, noise, is_pure, epsilon, None if is_pure else rho)
+    return replace(found, delta=delta) if delta else found
 
 
 def bounded_range_cost(policy: Policy, epsilon: Fraction) -> Cost:

@@ -5,91 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any, Literal
 
-from dpsql.errors import DataError
-from dpsql.privacy.accounting import Cost, Policy, epsilon_for, laplace_cost, rho_for
-from dpsql.privacy.amounts import LIMIT, UNITS, units_up
-from dpsql.privacy.refusals import tampered
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """The two sums so far, in units; they saturate above every possible total.
-
-    >>> policy = Policy(Fraction(1), Fraction(0))
-    >>> once = Spent().add(laplace_cost(policy, Fraction(2, 3)))
-    >>> twice = once.add(laplace_cost(policy, Fraction(2, 3)))
-    >>> once.within(policy), twice.within(policy)
-    (True, False)
-    """
-
-    epsilon_units: int = 0
-    renyi_units: int = 0
-    gaussian: bool = False
-
-    def add(self, cost: Cost) -> Spent:
-        """Return both sums with one more release."""
-        return self.plus(cost.epsilon_units, cost.renyi_units)
-
-    def plus(self, epsilon_units: int | None, renyi_units: int) -> Spent:
-        """Return both sums with one more release of these costs; None is infinite."""
-        return Spent(
-            min(self.epsilon_units + (epsilon_units or 0), LIMIT - 1),
-            min(self.renyi_units + renyi_units, LIMIT - 1),
-            self.gaussian or epsilon_units is None,
-        )
-
-    def within(self, policy: Policy) -> bool:
-        """Say whether either rule holds.
-
-        Guarantee: if every release of a transcript was within when it was added, the transcript
-        is (epsilon, delta)-DP, however the releases were chosen. Source: Feldman and Zrnic 2021
-        (Renyi filter); basic composition; the two rules act on disjoint sets of transcripts.
-        """
-        pure = not self.gaussian and self.epsilon_units <= policy.total_epsilon_units
-        return pure or (policy.alpha is not None and self.renyi_units <= policy.total_renyi_units)
-
-    def largest_pure(self, policy: Policy) -> Fraction:
-        """Return the largest epsilon, in whole units, that a pure release may still have."""
-        left = 0 if self.gaussian else max(0, policy.total_epsilon_units - self.epsilon_units)
-        ceiling = policy.total_renyi_units + UNITS  # the divergence is at least epsilon - ln 2
-        return _largest(
-            left,
-            max(left, ceiling),
-            lambda e: self.add(laplace_cost(policy, e)).within(policy),
-        )
-
-    def largest_rho(self, policy: Policy) -> Fraction:
-        """Return the largest rho that a Gaussian release may still have."""
-        if policy.alpha is None:
-            return Fraction(0)
-        left = max(0, policy.total_renyi_units - self.renyi_units)
-        return Fraction(left, UNITS * policy.alpha)
-
-    def largest_gaussian(self, policy: Policy) -> Fraction:
-        """Return the largest epsilon whose rho, at the policy's delta, may still be spent."""
-        rho = self.largest_rho(policy)
-        if rho == 0:
-            return Fraction(0)
-        near = units_up(epsilon_for(rho, policy.delta))
-        return _largest(max(0, near - 4), near + 4, lambda e: rho_for(e, policy.delta) <= rho)
-
-
-def _largest(low: int, high: int, admitted: Callable[[Fraction], bool]) -> Fraction:
-    """Return the largest admitted number of units; ``low`` is known to be admitted."""
-    while low < high:
-        middle = (low + high + 1) // 2
-        if admitted(Fraction(middle, UNITS)):
-            low = middle
-        else:
-            high = middle - 1
-    return Fraction(low, UNITS)
-
+from dpsql.errors import BudgetExceeded, DataError
+from dpsql.privacy.accounting import Cost, Policy
+from dpsql.privacy.refusals import tampered, undiscoverable
+from dpsql.privacy.spent import Spent
 
 Kind = Literal["created", "debit", "policy", "adopted"]
 Outcome = Literal["reserved", "released", "failed"]
@@ -147,6 +72,12 @@ class Entry:
         return "" if self.statements is None else str(self._asked["sql"])
 
     @property
+    def delta(self) -> Fraction:
+        """The chance with which keys that a debit released may break its promise; mostly 0."""
+        asked = self._asked if self.kind == "debit" and self.detail else {}
+        return Fraction(asked.get("delta", "0"))
+
+    @property
     def _asked(self) -> Any:
         return json.loads(self.detail)
 
@@ -183,6 +114,7 @@ class BudgetTerms:
         """Write the terms for an entry's detail."""
         budgets = {
             name: [str(policy.epsilon), str(policy.delta), policy.alpha]
+            + ([str(policy.discovery)] if policy.discovery else [])  # none in older ledgers
             for name, policy in self.budgets.items()
         }
         detail = {
@@ -204,7 +136,9 @@ def terms_for(
     known = known or {}
     totals = {WHOLE: policy.epsilon} | dict(nested)
     budgets = {
-        name: Policy(epsilon, policy.delta, known[name].alpha if name in known else None)
+        name: Policy(
+            epsilon, policy.delta, known[name].alpha if name in known else None, policy.discovery
+        )
         for name, epsilon in totals.items()
     }
     return BudgetTerms(budgets, policy_hash)
@@ -215,7 +149,8 @@ class State:
     """What the chain says after its last entry.
 
     ``known`` holds the last policy of every budget there ever was, and ``spent`` its sums: one
-    that is dropped and declared again goes on where it stopped.
+    that is dropped and declared again goes on where it stopped. ``discovered`` is the sum of the
+    deltas of all debits, of which every budget has at most the whole.
     """
 
     ledger_id: str
@@ -225,6 +160,7 @@ class State:
     seq: int
     head: str
     debits: int
+    discovered: Fraction = Fraction(0)
 
     def after(self, entry: Entry) -> State:
         """Return the state with one more entry.
@@ -241,18 +177,22 @@ class State:
                 raise tampered("a budget has changed its order")
             known = {**self.known, **terms.budgets}
             spent = {name: self.spent_in(name) for name in known}
-            return State(ledger_id, terms, known, spent, entry.seq, entry.hash, self.debits)
-        charged = self.charge(read_cost(entry), _read_within(entry))
+            place = (entry.seq, entry.hash, self.debits, self.discovered)
+            return State(ledger_id, terms, known, spent, *place)
+        cost = read_cost(entry)
+        charged = self.charge(cost, _read_within(entry))
         if charged is None:
             raise tampered("an entry exceeds the budget")
-        made = self.debits + 1
-        return State(self.ledger_id, self.terms, self.known, charged, entry.seq, entry.hash, made)
+        place = (entry.seq, entry.hash, self.debits + 1, self.discovered + cost.delta)
+        return State(self.ledger_id, self.terms, self.known, charged, *place)
 
     def _old(self, terms: BudgetTerms) -> set[str]:
         return self.known.keys() & terms.budgets.keys()
 
     def charge(self, cost: Cost, within: tuple[str, ...]) -> dict[str, Spent] | None:
         """Return every budget's sums after a debit, or None when one of them refuses."""
+        if cost.delta > self.undiscovered:
+            return None
         spent = dict(self.spent)
         for name in (WHOLE, *within):
             if name not in self.terms.budgets:
@@ -262,6 +202,11 @@ class State:
             if not spent[name].within(policy):
                 return None
         return spent
+
+    @property
+    def undiscovered(self) -> Fraction:
+        """The delta that is left for keys which nobody listed."""
+        return max(Fraction(0), self.terms.policy.discovery - self.discovered)
 
     def refusing(self, cost: Cost, within: tuple[str, ...]) -> tuple[str, ...]:
         """Return the names of the budgets that do not admit a debit: the whole, else others."""
@@ -283,6 +228,15 @@ class State:
         if cost.is_pure:
             return min(spent.largest_pure(policy) for spent, policy in pairs)
         return min(spent.largest_gaussian(policy) for spent, policy in pairs)
+
+
+def refused_cost(state: State, cost: Cost, within: tuple[str, ...]) -> BudgetExceeded:
+    """Return the refusal of a cost that a state does not admit."""
+    if cost.delta > state.undiscovered:
+        return undiscoverable(cost.delta, state.undiscovered)
+    what = "epsilon" if cost.is_pure else "epsilon, Gaussian noise"
+    left, whose = state.remaining(cost, within), state.refusing(cost, within)
+    return BudgetExceeded(cost.epsilon, left, what, tuple(map(budget_text, whose)))
 
 
 def debit_entry(
@@ -307,21 +261,23 @@ def debit_entry(
         plan_hash=plan_hash,
         data_version=data_version,
         within="\n".join(within),
-        detail=_asked_for(asked),
+        detail=_asked_for(asked, cost.delta),
         state="reserved",
         hash="",
     )
 
 
-def _asked_for(statements: Sequence[str]) -> str:
-    """What a debit keeps of the statements that it is charged for."""
-    if not statements:
+def _asked_for(statements: Sequence[str], delta: Fraction) -> str:
+    """What a debit keeps of the statements that it is charged for, and its delta above 0."""
+    if not statements and not delta:
         return ""
     text = ";\n".join(statements)
     shown = (
         text if len(text) <= LONGEST_SQL else text[: LONGEST_SQL - 1] + "\N{HORIZONTAL ELLIPSIS}"
     )
-    return json.dumps({"statements": len(statements), "sql": shown}, separators=(",", ":"))
+    kept: dict[str, object] = {"statements": len(statements), "sql": shown}
+    kept |= {"delta": str(delta)} if delta else {}
+    return json.dumps(kept, separators=(",", ":"))
 
 
 def curator_entry(seq: int, kind: Kind, detail: str) -> Entry:
@@ -367,21 +323,22 @@ def read_cost(entry: Entry) -> Cost:
     try:
         rho = Fraction(entry.rho) if entry.rho else None
         units = entry.epsilon_units, entry.renyi_units or 0
-        return Cost(*units, entry.noise, Fraction(entry.epsilon), rho)
-    except (ValueError, ArithmeticError, DataError):
+        return Cost(*units, entry.noise, Fraction(entry.epsilon), rho, entry.delta)
+    except (ValueError, ArithmeticError, DataError, TypeError, AttributeError):
         raise tampered("the cost of an entry cannot be read") from None
 
 
 def _read_terms(entry: Entry) -> tuple[str, BudgetTerms]:
     try:
         detail = json.loads(entry.detail)
-        budgets = {
-            str(name): Policy(Fraction(epsilon), Fraction(delta), alpha)
-            for name, (epsilon, delta, alpha) in detail["budgets"].items()
-        }
+        budgets = {str(name): _read_policy(*found) for name, found in detail["budgets"].items()}
         return str(detail["ledger_id"]), BudgetTerms(budgets, str(detail["policy_hash"]))
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, DataError):
         raise tampered("the terms of an entry cannot be read") from None
+
+
+def _read_policy(epsilon: str, delta: str, alpha: int | None, discovery: str = "0") -> Policy:
+    return Policy(Fraction(epsilon), Fraction(delta), alpha, Fraction(discovery))
 
 
 def _read_within(entry: Entry) -> tuple[str, ...]:

@@ -37,7 +37,8 @@ class Preset:
     @classmethod
     def of(cls, catalog: Catalog) -> Preset:
         """The preset of a catalog. Raises: DataError."""
-        policy = Policy(catalog.budget.epsilon, catalog.budget.delta)
+        whole = catalog.budget
+        policy = Policy(whole.epsilon, whole.delta, discovery=whole.discovery_delta)
         nested = {
             nested_name(key): table.budget
             for key, table in catalog.tables.items()

@@ -13,6 +13,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.catalog.catalog import Column
 from dpsql.errors import BudgetExceeded, InternalError
 from dpsql.interrupts import check
 from dpsql.privacy.sensitivity import misused
@@ -47,7 +48,8 @@ class Run:
     for a privacy unit of at most ``rows_per_unit`` rows. ``settings`` is the canonical text of
     every public setting of the mechanism. A run over sums has one attribute, and the public
     ``values`` of its classes, in order; or a ``view`` of the rows in place of classes. ``columns``
-    are those whose values decide which rows count; None for all declared ones.
+    are those whose values decide which rows count; None for all declared ones. ``seen`` is a
+    column that is not declared, as the run sees it.
     """
 
     table: str
@@ -59,6 +61,7 @@ class Run:
     values: tuple[int, ...] = ()
     view: SumView | None = None
     columns: tuple[str, ...] | None = None
+    seen: Column | None = None
 
     @property
     def domain(self) -> dict[str, int]:
@@ -83,6 +86,8 @@ class Run:
         facts = (self.table, self.noise, str(self.amount), self.rows_per_unit, self.settings)
         names, values = list(self.classes), list(map(int, self.values))
         digest = hashlib.sha256(repr(("adaptive", *facts, names, values, self.columns)).encode())
+        if self.seen is not None:
+            digest.update(repr(self.seen).encode())
         arrays = list(self.classes.values())
         for seen in () if self.view is None else self.view.resolutions:
             digest.update(repr(seen.facts).encode())

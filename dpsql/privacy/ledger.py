@@ -16,7 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from dpsql.errors import BudgetExceeded, LedgerError
+from dpsql.errors import LedgerError
 from dpsql.files import exclusive, make_folder, on_network_disk
 from dpsql.privacy import ledger_file
 from dpsql.privacy.accounting import Cost, Policy
@@ -25,10 +25,10 @@ from dpsql.privacy.chain import (
     BudgetTerms,
     Entry,
     State,
-    budget_text,
     curator_entry,
     debit_entry,
     first_state,
+    refused_cost,
     terms_for,
 )
 from dpsql.privacy.claims import Anchor, anchor_path, read_anchor
@@ -102,8 +102,8 @@ class Ledger:
         with ledger._exclusive() as db:
             state = ledger._catch_up(db, policy_hash)
         terms = state.terms
-        preset = (terms.policy_hash, terms.policy.epsilon, terms.policy.delta)
-        if preset != (policy_hash, policy.epsilon, policy.delta):
+        totals = [(each.epsilon, each.delta, each.discovery) for each in (terms.policy, policy)]
+        if terms.policy_hash != policy_hash or totals[0] != totals[1]:
             raise LedgerError(
                 "E_POLICY_CHANGED",
                 "the catalog is not the one this ledger was created for",
@@ -170,6 +170,8 @@ class Ledger:
             terms = terms_for(policy, policy_hash, budgets, state.known)
             if any(not state.spent_in(name).within(p) for name, p in terms.budgets.items()):
                 raise unchangeable("more than a new budget has been spent already")
+            if state.discovered > policy.discovery:
+                raise unchangeable("more of discovery_delta has been used already")
             detail = terms.to_json(state.ledger_id, note)
             ledger._append(db, state, curator_entry(state.seq + 1, "policy", detail))
         ledger._policy_hash = policy_hash
@@ -230,9 +232,7 @@ class Ledger:
         cost = cost.under(state.terms.policy)
         if state.charge(cost, within) is not None:
             return cost
-        what = "epsilon" if cost.is_pure else "epsilon, Gaussian noise"
-        left, whose = state.remaining(cost, within), state.refusing(cost, within)
-        raise BudgetExceeded(cost.epsilon, left, what, tuple(map(budget_text, whose)))
+        raise refused_cost(state, cost, within)
 
     def settle(self, receipt: Receipt, outcome: Literal["released", "failed"]) -> None:
         """Note what became of a debit; it stays charged either way.

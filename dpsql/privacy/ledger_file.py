@@ -11,8 +11,9 @@ from pathlib import Path
 from dpsql import files
 from dpsql.errors import LedgerError
 from dpsql.files import sync_directory
-from dpsql.privacy.chain import COLUMNS, Entry, Spent
+from dpsql.privacy.chain import COLUMNS, Entry
 from dpsql.privacy.refusals import tampered, unwritable
+from dpsql.privacy.spent import Spent
 
 APPLICATION = 0x6470736C
 """SQLite's application id: "dpsl" in ASCII."""

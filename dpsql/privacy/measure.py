@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -21,7 +21,7 @@ from dpsql.algebra.integer_rows import IntegerRows, KronRows, Matrix, OrbitRows
 from dpsql.algebra.levels import Levels
 from dpsql.algebra.worst import worst_cell
 from dpsql.catalog import Catalog
-from dpsql.catalog.catalog import Table
+from dpsql.catalog.catalog import Column, Table
 from dpsql.errors import InternalError, ProgrammingError
 from dpsql.plan.plan import Part, Plan
 from dpsql.privacy.entropy import Bits
@@ -100,6 +100,19 @@ class Vaults:
         """
         if not fits(resolutions, self._catalog.find(table), units):
             raise ProgrammingError("E_WORKLOAD", "cells or nodes do not fit the table")
+
+    def know(self, catalog: Catalog) -> None:
+        """Go by a catalog with other declared columns; rows of such tables are read anew."""
+        if self._catalog.tables != catalog.tables:
+            self.close()  # of relations over them as well
+        self._catalog = catalog
+
+    def seeing(self, table: str, column: Column) -> Vaults:
+        """The vaults where a column that is not declared is seen as a run sees it."""
+        known = self._catalog.tables[table]
+        columns = {**known.columns, column.name.casefold(): column}
+        tables = {**self._catalog.tables, table: replace(known, columns=columns)}
+        return Vaults(replace(self._catalog, tables=tables), self._salt)
 
     def prepare(self, reads: Mapping[str, Collection[str] | None]) -> None:
         """Read and encode columns, None for all, so that a bad source fails before any charge.

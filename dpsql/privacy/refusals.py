@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 
-from dpsql.errors import DataError, LedgerError
+from dpsql.errors import BudgetExceeded, DataError, LedgerError
 from dpsql.privacy.accounting import Cost
 
 LONGEST_NAME = 4096
@@ -33,6 +34,13 @@ def changed_meanwhile() -> LedgerError:
         "the catalog or its budget has been changed since it was opened",
         hint="connect again",
     )
+
+
+def undiscoverable(wanted: Fraction, left: Fraction) -> BudgetExceeded:
+    """Return the error for keys whose release needs more delta than is left for it."""
+    refused = BudgetExceeded(wanted, left, "discovery_delta")
+    refused.hint = "nothing was charged; set discovery_delta in [budget], a part of delta"
+    return refused
 
 
 def rolled_back(why: str = "it is older than its anchor") -> LedgerError:

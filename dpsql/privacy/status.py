@@ -25,6 +25,7 @@ class Status:
     """What was preset, what was spent and the largest single requests still admitted.
 
     ``spent_epsilon`` is the sum of pure epsilons, None once Gaussian noise was used;
+    ``total_discovery`` and ``remaining_discovery`` are the deltas for keys that nobody listed;
     ``entries`` counts debits; ``seq`` and ``head`` name the last link of the chain; ``nested``
     holds the budgets inside this one by their names.
     """
@@ -42,6 +43,8 @@ class Status:
     seq: int
     head: str
     nested: Mapping[str, Nested]
+    total_discovery: Fraction = Fraction(0)
+    remaining_discovery: Fraction = Fraction(0)
 
     def remaining_within(self, names: Iterable[str]) -> Fraction:
         """Return the largest pure epsilon that the whole and those of these budgets admit."""
@@ -78,4 +81,6 @@ def status_of(state: State) -> Status:
         seq=state.seq,
         head=state.head,
         nested=nested,
+        total_discovery=policy.discovery,
+        remaining_discovery=state.undiscovered,
     )

@@ -31,6 +31,7 @@ from dpsql.sql.synthetic import (
     parse_materialize,
     refuse_change,
 )
+from dpsql.sql.unlisted import Search, parse_forget, parse_search
 
 # Limits of one statement, far above what people and tools write: they bound the time and memory of
 # all that follows. Depth costs stack: of Python's 1,000 frames the parser takes 23 a parenthesis,
@@ -58,8 +59,9 @@ _REFUSED_SYMBOLS = {
 class Statement:
     """A recognised statement: its kind, the fragment and its argument.
 
-    ``kind`` is one of select, set, show, describe, begin, run, create, materialize. ``explain``
-    marks EXPLAIN; ``creation`` and ``rows`` are about synthetic tables.
+    ``kind`` is one of select, set, show, describe, begin, run, create, materialize, find, forget.
+    ``explain`` marks EXPLAIN; ``creation`` and ``rows`` are about synthetic tables, ``search``
+    about domains and bounds that are to be found.
     ``words`` are the arguments of our own statements; ``tree`` the parsed SELECT; ``options`` the
     settings of its WITH DIFFERENTIAL_PRIVACY clause, ``clips`` the contribution bounds of its
     aggregates, ``cut`` where a column is clipped in all of them; ``sql`` is the SELECT without
@@ -79,6 +81,7 @@ class Statement:
     form: str = ""
     creation: Creation | None = None
     rows: Materialisation | None = None
+    search: Search | None = None
 
 
 def parse(fragment: Fragment) -> Statement:
@@ -104,6 +107,8 @@ def parse(fragment: Fragment) -> Statement:
         case ["describe" | "desc", *_] if is_dotted(lexemes[1:]):
             name = "".join(lexeme.name for lexeme in lexemes[1:])
             return Statement("describe", fragment, words=(name,))
+        case ["describe" | "desc", "domain" | "bounds" as what, _] if len(lexemes) == 3:
+            return Statement("describe", fragment, words=(lexemes[2].name, what))
         case ["describe" | "desc", "synthetic", "table"] if len(lexemes) == 4:
             return Statement("describe", fragment, words=(lexemes[3].name, "synthetic"))
         case ["describe" | "desc", *_]:
@@ -117,6 +122,14 @@ def parse(fragment: Fragment) -> Statement:
             inner = Fragment(fragment.text, fragment.start + lexemes[1].start, fragment.end)
             creation = parse_create(inner, check_limits(inner))
             return Statement("create", fragment, explain=True, creation=creation)
+        case ["create", "domain" | "bounds", *_]:
+            return Statement("find", fragment, search=parse_search(fragment, lexemes))
+        case ["explain", "create", "domain" | "bounds"]:
+            inner = Fragment(fragment.text, fragment.start + lexemes[1].start, fragment.end)
+            search = parse_search(inner, check_limits(inner))
+            return Statement("find", fragment, explain=True, search=search)
+        case ["drop", "domain" | "bounds", *_]:
+            return Statement("forget", fragment, words=parse_forget(fragment, lexemes))
         case ["materialize", "synthetic", *_]:
             return Statement("materialize", fragment, rows=parse_materialize(fragment, lexemes))
         case ["insert" | "update" | "delete" | "drop" | "alter" | "truncate", *_]:
@@ -126,7 +139,8 @@ def parse(fragment: Fragment) -> Statement:
         case _:
             known = (
                 "SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN WORKLOAD, RUN WORKLOAD, "
-                "CREATE SYNTHETIC TABLE and MATERIALIZE SYNTHETIC TABLE"
+                "CREATE SYNTHETIC TABLE, MATERIALIZE SYNTHETIC TABLE, CREATE DOMAIN, "
+                "CREATE BOUNDS and DROP DOMAIN"
             )
             _refuse(fragment, lexemes, words[0].upper(), known)
 

@@ -138,14 +138,14 @@ class Scope:
                 raise ProgrammingError(
                     "E_NO_BOUNDS",
                     f"column {column.name} has no bounds: one row could change its sum by anything",
-                    hint=f"declare bounds = [lowest, highest] for {column.name} in the catalog",
+                    hint=_remedy(self.table, column, summed),
                     span=self.locate(reference),
                 )
             reason = "is a measure with bounds" if column.bounds else "has no declared domain"
             raise ProgrammingError(
                 "E_DOMAIN",
                 f"column {column.name} {reason}: it cannot be used in a predicate or GROUP BY",
-                hint="declare a domain (or bins) for it in the catalog",
+                hint=_remedy(self.table, column),
                 span=self.locate(reference),
             )
         return column
@@ -340,3 +340,17 @@ def _extract(scope: Scope, node: exp.Expr, parts: list[Expression]) -> None:
     if found not in parts:
         parts.append(found)
     node.replace(exp.column(f"x{parts.index(found)}"))
+
+
+def _remedy(table: Table, column: Column, summed: bool = False) -> str:
+    """What a column without a domain, or without bounds, needs."""
+    sought, names = column.sought, f"{printable(table.name)} ({printable(column.name)})"
+    if sought is None or (sought.what == "bounds") != summed:
+        if summed:
+            return f"declare bounds = [lowest, highest] for {column.name} in the catalog"
+        return "declare a domain (or bins) for it in the catalog"
+    word = sought.statement.removeprefix("CREATE ")
+    if column.released:
+        return f"nothing was found: DROP {word} its name, then {sought.statement} with more epsilon"
+    found = f"{sought.statement} d FROM {names} OPTIONS (epsilon = 0.3) finds what it lacks, once"
+    return found if summed else f"{found}; OPTIONS (keys = 'private') does so within the request"

@@ -252,6 +252,18 @@ def find_views(statements: Sequence[Compiled]) -> Views:
     return {key: view_of(table, mentioned[key]) for key, table in tables.items()}
 
 
+def find_released(statements: Sequence[Compiled]) -> tuple[str, ...]:
+    """The domains and bounds of mentioned columns that had to be found, each with its release."""
+    found = {
+        f"{select.query.table}.{name}@{select.table.columns[name].released}"
+        for item in statements
+        for select in item.selects
+        for name in select.query.mentioned
+        if not select.table.synthetic and select.table.columns[name].released
+    }
+    return tuple(sorted(found))
+
+
 def notes_of(item: Compiled, views: Views) -> tuple[str, ...]:
     """What the views leave out of the tables of a statement, in words."""
     found = {

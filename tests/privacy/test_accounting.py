@@ -25,7 +25,7 @@ from dpsql.privacy.accounting import (
     rho_for,
 )
 from dpsql.privacy.amounts import LIMIT, UNITS, units_up
-from dpsql.privacy.chain import Spent
+from dpsql.privacy.spent import Spent
 
 TENTH, HUNDREDTH = Fraction(1, 10), Fraction(1, 100)
 NANO = Fraction(1, 10**9)

@@ -11,7 +11,8 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.settings import SETTINGS, Kind, Setting, Taker, shown, taken_by
+from dpsql.setting_kinds import Kind
+from dpsql.settings import SETTINGS, Setting, Taker, shown, taken_by
 from dpsql.ui.complete import Vocabulary, complete_sql
 
 ROOT = Path(__file__).parents[2]

@@ -246,7 +246,7 @@ def fetch_column(asked: Asked, raw: str, stored: str, index: int) -> Fetch:
     match asked.form:
         case "place":
             text = f"TRY_CAST(CAST({raw} AS VARCHAR) AS e{index})"
-            code = f"CAST(enum_code({text}) AS BIGINT)"
+            code = f"CAST(enum_code({text}) AS BIGINT)" if asked.texts else "CAST(NULL AS BIGINT)"
             return Fetch(whole_sql(raw, code), True, texts=asked.texts)
         case "boolean":
             return Fetch(whole_sql(raw, f"CAST(TRY_CAST({raw} AS BOOLEAN) AS BIGINT)"), True)

@@ -8,14 +8,16 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from dpsql.catalog.catalog import Table, Unit
+from dpsql.catalog.catalog import Column, Table, Unit
+from dpsql.catalog.sought import Sought
 from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import InternalError, ProgrammingError, is_interrupt
 from dpsql.privacy.vault.data_engine import Classes, Counts, Flags, StoredTable, unavailable
+from dpsql.privacy.vault.distinct import Pairs, find_pairs
 from dpsql.privacy.vault.local_rows import rows_of, take_stock
 from dpsql.privacy.vault.rows import Digest, Rows, declared, fits, tally, view
 from dpsql.privacy.vault.source import connect
-from dpsql.privacy.vault.stored_rows import StoredRows, check_keys, lined_up, open_table
+from dpsql.privacy.vault.stored_rows import StoredRows, check_keys, lined_up, open_table, position
 from dpsql.workload.cells import AnyResolution, cells_of
 
 T = TypeVar("T")
@@ -63,6 +65,14 @@ class Vault(Protocol):
         Guarantee: whole numbers, the same for any order of the rows; one row adds ``block_unit``
         in total, or nothing.
         Raises: InternalError, with one constant text.
+        """
+
+    def pairs(self, column: str, sought: Sought) -> Pairs:
+        """Return every privacy unit's keys in a column whose keys nobody listed.
+
+        Guarantee: those of a unit follow from its own rows, and are at most ``max_keys``.
+        Raises: ProgrammingError (E_WORKLOAD) where the catalog declares something else;
+        InternalError, with one constant text.
         """
 
     def within(self, columns: Collection[str]) -> Vault:
@@ -156,6 +166,14 @@ class TableVault:
         self.load([*self._columns, *(name for each in resolutions for name in each.columns)])
         return sealed(lambda: self._tally(resolutions, units))
 
+    def pairs(self, column: str, sought: Sought) -> Pairs:
+        found = self._table.columns.get(column.casefold())
+        by_unit = self._table.unit.through is None and isinstance(self._reader, StoredRows)
+        if found is None or found.sought != sought or sought.what != "keys" or not by_unit:
+            raise ProgrammingError("E_WORKLOAD", "the keys of this column are not to be found")
+        self.load(())
+        return sealed(lambda: self._pairs(found))
+
     def within(self, columns: Collection[str]) -> TableVault:
         self.load(columns)
         narrower = copy.copy(self)  # the rows and the views worked out so far are shared
@@ -172,6 +190,17 @@ class TableVault:
         assert self._rows is not None
         kept = self._view(self._columns)
         return tally(self._rows, kept, self._table, resolutions, units)
+
+    def _pairs(self, column: Column) -> Pairs:
+        assert self._rows is not None
+        if self._fingerprint() != self._data_version:
+            raise ValueError
+        stored = self.stored
+        name = stored.columns[position(self._table, stored, column.name)][0]
+        with connect() as connection:
+            digest = Digest(connection, self._salt)
+            known = (self._rows.owners, self._rows.count)
+            return find_pairs(stored, column, name, *known, digest)
 
     def _view(self, columns: frozenset[str]) -> Flags:
         """Return which rows are in the declared view of some columns, worked out once."""

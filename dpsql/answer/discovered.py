@@ -1,0 +1,179 @@
+"""Domains and bounds that were found: releases, from then on declared as if the catalog said so.
+
+One stays stored when it is dropped: its name and its column are free again, and what was measured
+with it is never mistaken for what is measured with the next.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from dpsql.catalog import Column, Table
+from dpsql.catalog.domain import Periods, Values, count_periods
+from dpsql.catalog.read_domain import MAX_CELLS
+from dpsql.errors import LedgerError, ProgrammingError, decimal_text, printable
+
+VERSION = 1
+"""Of what is stored of a domain."""
+Found = str | int | dt.date
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """The keys, or the bounds, of one column, and the ledger entry that paid for them.
+
+    ``what`` is DOMAIN or BOUNDS, which are None where none stood out. ``table`` and ``column`` are
+    case-folded. ``epsilon`` is as it was charged, ``delta`` the chance
+    with which it may not hold. ``facts`` are what EXPLAIN said, ``data`` the digest of the version
+    of the data; ``receipt`` is (ledger, seq, head).
+    """
+
+    what: str
+    name: str
+    table: str
+    column: str
+    keys: tuple[Found, ...]
+    bounds: tuple[Fraction, Fraction] | None
+    epsilon: Fraction
+    delta: Fraction
+    noise: str
+    data: str
+    receipt: tuple[str, int, str]
+    facts: tuple[tuple[str, str], ...] = ()
+    dropped: bool = False
+
+    @property
+    def head(self) -> str:
+        """What tells it from every other, of the same name or column too."""
+        return self.receipt[2]
+
+    def declare(self, column: Column) -> Column:
+        """The column as it is declared from then on; as it was, where nothing was found."""
+        if self.what == "BOUNDS":
+            return replace(column, bounds=self.bounds, released=self.head)
+        found = replace(column, released=self.head)
+        if column.type == "text":
+            return replace(found, domain=Values(self._texts(column)))
+        if column.type == "integer":
+            numbers = tuple(k for k in self.keys if isinstance(k, int) and k != column.other)
+            is_empty = not numbers and column.other is None and not column.null
+            return found if is_empty else replace(found, domain=Values(numbers[: _room(column)]))
+        days = [key for key in self.keys if isinstance(key, dt.date)]
+        if not days or column.sought is None:
+            return found
+        by = column.sought.by
+        count = count_periods(days[0], days[-1], by)
+        return replace(found, domain=Periods(days[0], by, min(count, _room(column))))
+
+    def _texts(self, column: Column) -> tuple[str, ...]:
+        """Those that differ from each other, and from the label of all others, beyond doubt."""
+        kept = {_fold(str(column.other)): ""}
+        for key in self.keys:
+            kept.setdefault(_fold(str(key)), str(key))
+        return tuple(kept.values())[1 : _room(column) + 1]
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What it is, what was found and what it cost, to be shown."""
+        paid = f"epsilon {decimal_text(self.epsilon)} ({self.noise})"
+        paid += f", discovery_delta {float(self.delta):g}" if self.delta else ""
+        rows = [("column", f"{self.table}.{self.column}")]
+        if self.what == "DOMAIN":
+            rows.append(("keys found", f"{len(self.keys):,}"))
+        else:
+            rows.append(("bounds", " to ".join(map(decimal_text, self.bounds or ())) or "none"))
+        return [*rows, *self.facts, ("cost", paid), ("entry", str(self.receipt[1]))]
+
+
+def _room(column: Column) -> int:
+    return MAX_CELLS - (column.other is not None) - column.null
+
+
+def _fold(text: str) -> str:
+    return unicodedata.normalize("NFC", text).strip()
+
+
+def current(found: Mapping[str, Discovered], table: str) -> list[Discovered]:
+    """Those of a table, by its case-folded name, that are not dropped."""
+    return [each for each in found.values() if each.table == table and not each.dropped]
+
+
+def declare_all(table: Table, found: Iterable[Discovered]) -> Table:
+    """A table of the catalog with what was found of its columns."""
+    columns = dict(table.columns)
+    for each in found:
+        if each.table == table.name.casefold() and each.column in columns:
+            columns[each.column] = each.declare(table.columns[each.column])
+    return table if columns == table.columns else replace(table, columns=columns)
+
+
+def find_named(found: Mapping[str, Discovered], name: str, what: str) -> Discovered:
+    """The domain, or the bounds, of a name. Raises: ProgrammingError (E_UNKNOWN_TABLE)."""
+    named = [each for each in found.values() if not each.dropped and each.what == what]
+    for each in named:
+        if each.name.casefold() == name.casefold():
+            return each
+    known = ", ".join(each.name for each in named) or "there are none"
+    word = "domain" if what == "DOMAIN" else "bounds"
+    raise ProgrammingError(
+        "E_UNKNOWN_TABLE",
+        f"no {word} of the name {printable(name)!r} {'was' if what == 'DOMAIN' else 'were'} found",
+        hint=f"found so far: {known}; SHOW domains lists them",
+    )
+
+
+def encode_found(found: Discovered) -> bytes:
+    """Return one as JSON."""
+    facts = {
+        "version": VERSION,
+        "what": found.what,
+        "name": found.name,
+        "table": found.table,
+        "column": found.column,
+        "keys": [key.isoformat() if isinstance(key, dt.date) else key for key in found.keys],
+        "are_days": any(isinstance(key, dt.date) for key in found.keys),
+        "bounds": None if found.bounds is None else list(map(str, found.bounds)),
+        "epsilon": str(found.epsilon),
+        "delta": str(found.delta),
+        "noise": found.noise,
+        "data": found.data,
+        "receipt": found.receipt,
+        "facts": found.facts,
+        "dropped": found.dropped,
+    }
+    return json.dumps(facts).encode()
+
+
+def decode_found(body: bytes) -> Discovered:
+    """Return what was encoded.
+
+    Raises: LedgerError (E_LEDGER_VERSION); ValueError, KeyError, TypeError for anything else.
+    """
+    facts = json.loads(body)
+    if facts["version"] > VERSION:
+        raise LedgerError(
+            "E_LEDGER_VERSION",
+            "a domain was stored by a later version of dpsql",
+            hint="use the version that made it",
+        )
+    low_high = facts["bounds"]
+    ledger_id, seq, head = facts["receipt"]
+    return Discovered(
+        facts["what"],
+        facts["name"],
+        facts["table"],
+        facts["column"],
+        tuple(dt.date.fromisoformat(k) if facts["are_days"] else k for k in facts["keys"]),
+        None if low_high is None else (Fraction(low_high[0]), Fraction(low_high[1])),
+        Fraction(facts["epsilon"]),
+        Fraction(facts["delta"]),
+        facts["noise"],
+        facts["data"],
+        (ledger_id, int(seq), head),
+        tuple((name, text) for name, text in facts["facts"]),
+        bool(facts["dropped"]),
+    )

@@ -1,0 +1,335 @@
+"""CREATE DOMAIN and CREATE BOUNDS: what nobody listed is found once, paid for and declared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import NoReturn
+
+import numpy as np
+
+from dpsql.algebra.blocks import Dense
+from dpsql.answer.discovered import Discovered, Found, current
+from dpsql.answer.result import CostInfo, ReceiptInfo, Result, listing
+from dpsql.answer.store import Shelf
+from dpsql.catalog import Column, Table
+from dpsql.catalog.domain import Bins
+from dpsql.engine.desk import Desk
+from dpsql.engine.explain import Explanation, Row
+from dpsql.engine.job import Doors, Job, Price, price_of_run
+from dpsql.engine.terms import Terms, require_epsilon
+from dpsql.errors import DataError, ProgrammingError, decimal_text, printable
+from dpsql.learn.thresholds import enclosing, powers
+from dpsql.privacy.accounting import budget_for
+from dpsql.privacy.discovery import Discovery
+from dpsql.privacy.filter import Run
+from dpsql.privacy.partitions import CHANCE_BITS, LEAST_EPSILON, WEIGHT_BITS, chances, threshold
+from dpsql.privacy.receipt import Receipt
+from dpsql.settings import SETTINGS
+from dpsql.sql.unlisted import Search
+from dpsql.strategy.noise_law import AUTO, GAUSSIAN, LAPLACE, Noise, law
+from dpsql.workload.workload import Product
+
+SHARES = 10
+"""Domains that the discovery_delta of a catalog is for, where a statement does not say so."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finding(Job[Discovered]):
+    """What both have in common: a column, its price, and where what is found is kept."""
+
+    search: Search
+    table: Table
+    column: Column
+    noise: Noise
+    epsilon: Fraction
+    amount: Fraction
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The statement, as the ledger notes it."""
+        return (self.search.text,)
+
+    def shelf(self, desk: Desk) -> Shelf[Discovered]:
+        """Where domains are stored."""
+        return desk.store.domains
+
+    def key(self, desk: Desk) -> str:
+        """The column: whoever else seeks its values is awaited."""
+        return f"{self.search.what} {self._place[0]} {self._place[1]}"
+
+    def find(self, desk: Desk) -> None:
+        """Nothing: what was found of the column is not found again.
+
+        Raises: ProgrammingError (E_STATEMENT).
+        """
+        desk.know()
+        check_free(self.search, self.table, self.column, desk.found)
+
+    def keep(self, desk: Desk, found: Discovered) -> Discovered:
+        """Store what was found, and know it from now on."""
+        made = self.shelf(desk).add(found.head, found)
+        desk.know()
+        return made
+
+    def made(
+        self,
+        desk: Desk,
+        receipt: tuple[str, int, str],
+        keys: tuple[Found, ...] = (),
+        bounds: tuple[Fraction, Fraction] | None = None,
+    ) -> Discovered:
+        """The release of what was found."""
+        return Discovered(
+            self.search.what,
+            self.search.name,
+            *self._place,
+            keys,
+            bounds,
+            self.epsilon,
+            self.price.delta,
+            self.noise,
+            desk.versions([self._place[0]]),
+            receipt,
+            self.facts()[1:],
+        )
+
+    @property
+    def _place(self) -> tuple[str, str]:
+        return self.table.name.casefold(), self.column.name.casefold()
+
+    def facts(self) -> tuple[Row, ...]:
+        """What public facts say of it."""
+        raise NotImplementedError
+
+    def results(self, desk: Desk, found: Discovered, free: bool) -> tuple[Result, ...]:
+        """What was found, and what it cost."""
+        rows = found.rows()
+        result = listing((found.what.lower(), found.name), rows, self.search.text)
+        cost = CostInfo(found.epsilon, found.delta, found.noise, False)
+        notes = () if found.keys or found.bounds else (NOTHING_FOUND.format(found.what),)
+        receipt = ReceiptInfo(*found.receipt)
+        return (replace(result, cost=cost, receipt=receipt, notes=notes),)
+
+    def explain(self, desk: Desk, assumed: bool) -> Explanation:
+        """The forecast: from public facts only."""
+        remaining = desk.remaining([self._place[0]])
+        cost = f"epsilon {decimal_text(self.epsilon)} ({self.noise})"
+        cost += " (assumed)" if assumed else ""
+        if self.price.delta:
+            left = desk.status().remaining_discovery
+            cost += f", discovery_delta {float(self.price.delta):g} of {float(left):g}"
+        cost += f"; at most {decimal_text(remaining)} can still be asked for"
+        rows = (*self.facts(), ("cost", cost))
+        what = "keys" if self.search.what == "DOMAIN" else "bounds"
+        paid, nothing = (self.epsilon, self.price.delta), math.nan
+        return Explanation(
+            (), what, self.noise, *paid, nothing, (), False, assumed, remaining, whole=rows
+        )
+
+
+NOTHING_FOUND = "nothing stood out: DROP {} and more epsilon, or declare the column in the catalog"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FindingKeys(Finding):
+    """CREATE DOMAIN: the keys that enough privacy units have."""
+
+    chance: Fraction
+
+    @property
+    def discovery(self) -> Discovery:
+        """What the membrane is paid for."""
+        assert self.column.sought is not None
+        sought, amounts = self.column.sought, (self.amount, self.chance)
+        return Discovery(*self._place, sought, self.noise, *amounts)
+
+    @property
+    def price(self) -> Price:
+        """What is charged."""
+        rho = None if law(self.noise).is_pure else self.amount
+        table, name = self._place[0], self.discovery.fingerprint
+        reads = {table: frozenset[str]()}
+        return Price((table,), self.noise, self.epsilon, rho, name, reads, self.chance)
+
+    def perform(self, desk: Desk, doors: Doors, receipt: Receipt) -> Discovered:
+        """Find the keys; what fails stays paid."""
+        keys = doors.find(self.discovery, receipt)
+        return self.made(desk, (receipt.ledger_id, receipt.seq, receipt.head), keys)
+
+    def facts(self) -> tuple[Row, ...]:
+        """How keys are chosen, and how many units they need: not how many will be found."""
+        assert self.column.sought is not None
+        most = self.column.sought.max_keys
+        whose = self.table.unit.column or "row"
+        keys = "its key counts" if most == 1 else f"at most {most} keys count"
+        name = "truncated geometric" if law(self.noise).is_pure else "Gaussian, 1/sqrt(keys)"
+        return (
+            ("column", f"{self.table.name}.{self.column.name}: of each {whose} {keys}"),
+            ("mechanism", name),
+            ("found", _needed(self.discovery)),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FindingBounds(Finding):
+    """CREATE BOUNDS: powers of two between which the values of a measure lie, but for a few."""
+
+    @property
+    def edges(self) -> tuple[Fraction, ...]:
+        """The public bins that are looked at."""
+        return powers(self.column.type == "integer")
+
+    @property
+    def run(self) -> Run:
+        """What the membrane is paid for."""
+        table, name = self._place
+        seen = replace(self.column, domain=Bins(self.edges), sought=None)
+        classes = {name: np.arange(seen.size, dtype=np.int64)}
+        unit = self.table.unit.max_rows
+        run = Run(table, classes, self.noise, self.amount, unit, "bounds")
+        return replace(run, columns=(name,), seen=seen)
+
+    @property
+    def price(self) -> Price:
+        """What is charged."""
+        return price_of_run(self.run, self.epsilon)
+
+    def perform(self, desk: Desk, doors: Doors, receipt: Receipt) -> Discovered:
+        """Look at the bins once; what fails stays paid."""
+        name, size = self._place[1], len(self.edges) - 1
+        with doors.look(self.run, receipt) as handle:
+            cells = np.eye(size, self.run.seen.size if self.run.seen else size, dtype=np.int64)
+            (measured,) = handle.measure([(Product({name: Dense(cells)}),)], self.amount)
+        bounds = enclosing(measured, self.edges)
+        return self.made(desk, (receipt.ledger_id, receipt.seq, receipt.head), (), bounds)
+
+    def facts(self) -> tuple[Row, ...]:
+        """How bounds are chosen."""
+        first, last = self.edges[0], self.edges[-1]
+        bins = f"{len(self.edges) - 1} bins between powers of two, {float(first):g} to"
+        return (
+            ("column", f"{self.table.name}.{self.column.name}"),
+            ("mechanism", f"approximate bounds: {bins} {float(last):g}"),
+            ("found", "the outermost bins with noisily more rows than empty ones would show"),
+        )
+
+
+def _needed(asked: Discovery) -> str:
+    """From how many privacy units on a key is found, in words."""
+    most = asked.sought.max_keys
+    if asked.is_pure:
+        table = chances(asked.amount / most, asked.delta / most)
+        half = next(n for n, p in enumerate(table) if 2 * p >= 1 << CHANCE_BITS)
+        sure = f"from {len(table) - 1:,} on always"
+        return f"a key that {half:,} have is released every other time, {sure}"
+    level = threshold(asked.amount, asked.delta, most) / (1 << WEIGHT_BITS)
+    few, many = math.ceil(level), math.ceil(level * math.sqrt(most))
+    told = f"a key that {few:,} have is released every other time if they have no other"
+    return told + (f", {many:,} if they have {most}" if most > 1 else "")
+
+
+def check_free(
+    search: Search, table: Table, column: Column, found: Mapping[str, Discovered]
+) -> None:
+    """Refuse a column of which something was found, and a name that is taken or is none.
+
+    Raises: ProgrammingError (E_STATEMENT).
+    """
+    for each in current(found, table.name.casefold()):
+        if each.column == column.name.casefold():
+            raise ProgrammingError(
+                "E_STATEMENT",
+                f"column {column.name} of {table.name} has {each.what.lower()} {each.name} already",
+                hint=f"it is free to use; DROP {each.what} {each.name} forgets it, not its cost",
+            )
+    for each in found.values():
+        taken = each.name.casefold() == search.name.casefold() and each.what == search.what
+        if taken and not each.dropped:
+            _refuse("E_STATEMENT", f"the name {printable(search.name)!r} is taken", "another name")
+    if not search.name.isidentifier() or len(search.name) > 64:
+        what = f"{printable(search.name)!r} is no name for {search.what.lower()}"
+        _refuse("E_STATEMENT", what, "letters and digits")
+
+
+def plan_search(desk: Desk, search: Search, terms: Terms) -> Finding:
+    """Read CREATE DOMAIN or CREATE BOUNDS: a function of public facts only.
+
+    Raises: ProgrammingError, DataError.
+    """
+    table, column = _find_column(desk, search)
+    check_free(search, table, column, desk.found)
+    options = dict(search.options)
+    chance = options.pop("discovery_delta", None)
+    for name, text in options.items():
+        terms = terms.with_text(name, text)
+    epsilon = require_epsilon(terms)
+    if search.what == "BOUNDS":
+        if chance is not None:
+            _refuse("E_SETTING", "bounds need no discovery_delta", "leave it out")
+        noise = LAPLACE.name if terms.noise == AUTO else terms.noise
+        amount = _amount(noise, epsilon, terms.delta)
+        return FindingBounds(search, table, column, noise, epsilon, amount)
+    assert column.sought is not None
+    most = column.sought.max_keys
+    noise = terms.noise
+    if noise == AUTO:
+        noise = GAUSSIAN.name if most > 1 and terms.delta else LAPLACE.name
+    if noise not in (LAPLACE.name, GAUSSIAN.name):
+        _refuse("E_NOISE", f"keys are not found by noise = {noise}", "laplace or gaussian")
+    if law(noise).is_pure and epsilon / most < LEAST_EPSILON:
+        least = decimal_text(LEAST_EPSILON * most)
+        raise DataError("E_EPSILON", "epsilon is too small to find keys", hint=f"{least} or more")
+    whole = desk.catalog.budget.discovery_delta
+    part = whole / SHARES if chance is None else SETTINGS["discovery_delta"].read(chance)
+    if not part:
+        raise DataError(
+            "E_DELTA",
+            "keys can be found only with a chance above 0 of a rare one, and none is set apart",
+            hint="discovery_delta in [budget], a part of delta: half of it, for instance",
+        )
+    amount = _amount(noise, epsilon, terms.delta)
+    return FindingKeys(search, table, column, noise, epsilon, amount, part)
+
+
+def _amount(noise: Noise, epsilon: Fraction, delta: Fraction) -> Fraction:
+    if not law(noise).is_pure and not delta:
+        raise DataError("E_DELTA", "Gaussian noise needs a delta above 0", hint="SET delta = 1e-9")
+    return budget_for(noise, epsilon, delta)
+
+
+def _find_column(desk: Desk, search: Search) -> tuple[Table, Column]:
+    table = desk.catalog.tables.get(search.table.casefold())
+    if table is None or table.public:
+        names = ", ".join(t.name for t in desk.catalog.tables.values() if not t.public)
+        what = f"there is no private table {printable(search.table)!r} in the catalog"
+        _refuse("E_UNKNOWN_TABLE", what, f"tables: {names}")
+    column = table.columns.get(search.column.casefold())
+    what = "keys" if search.what == "DOMAIN" else "bounds"
+    entry = "domain" if what == "keys" else "bounds"
+    if column is None:
+        what = f"there is no column {printable(search.column)!r} in table {table.name}"
+        _refuse(
+            "E_UNKNOWN_COLUMN",
+            what,
+            f"columns: {', '.join(c.name for c in table.columns.values())}",
+        )
+    if column.sought is None or column.sought.what != what:
+        _refuse(
+            "E_DOMAIN",
+            f"column {column.name} is not declared as one whose {what} are to be found",
+            f'{column.name} = {{ type = "{column.type}", {entry} = "discover" }} in the catalog',
+        )
+    return table, column
+
+
+def _refuse(code: str, what: str, hint: str) -> NoReturn:
+    raise ProgrammingError(code, what, hint=hint)
+
+
+def forget(desk: Desk, found: Discovered) -> None:
+    """Forget a domain, or bounds: its column is as it was, and what it cost stays spent."""
+    desk.store.domains.add(found.head, replace(found, dropped=True))
+    desk.know()

@@ -1,0 +1,156 @@
+"""How many privacy units have each key of a column that nobody listed.
+
+What a unit adds follows from its own rows alone: its different keys, of which the first few in a
+salted order count. Texts that cannot be printed in one short line are no keys.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dpsql.catalog.catalog import Column
+from dpsql.catalog.domain import floor_period
+from dpsql.catalog.read_domain import MAX_BOUND
+from dpsql.privacy.vault.data_engine import Asked, Counts, Flags, Form, StoredTable
+from dpsql.privacy.vault.encode import EPOCH
+from dpsql.privacy.vault.rows import Digest, Owners
+
+Key = str | int | dt.date
+LONGEST = 1000
+"""Bytes of a text that can be a key."""
+NO_KEY = -1
+FIRST, LAST = (
+    each.toordinal() - EPOCH.toordinal() for each in (dt.date(1, 1, 7), dt.date(9998, 12, 31))
+)
+"""Days that are in the calendar with the whole of their periods."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Every unit with every key of it that counts, by number: the place of the key in ``keys``.
+
+    ``units`` and ``places`` have shape (pairs,), and no pair is there twice.
+    """
+
+    keys: tuple[Key, ...]
+    units: Counts
+    places: Counts
+
+
+def is_key(text: object) -> bool:
+    """Say whether a text may be printed as a key: one line, no controls, valid, not too long.
+
+    >>> is_key("tea"), is_key("a\\nb"), is_key("x" * 1001), is_key("\\ud800"), is_key("")
+    (True, False, False, False, True)
+    """
+    if not isinstance(text, str) or len(text) > LONGEST:
+        return False
+    if any(unicodedata.category(each) in ("Cc", "Cs", "Zl", "Zp") for each in text):
+        return False
+    return len(text.encode()) <= LONGEST
+
+
+def find_pairs(
+    stored: StoredTable, column: Column, name: str, owners: Owners | None, rows: int, digest: Digest
+) -> Pairs:
+    """Return the keys of all units in a column, ``name`` in its source; rows are units by default.
+
+    Guarantee: the pairs of a unit are a function of the salt and of its own rows, and it has at
+    most ``max_keys``; ties in the order are as rare as equal 64-bit digests.
+    """
+    assert column.sought is not None
+    codes, keys = _number(column, _values(stored, column, name))
+    if len(codes) != rows:
+        raise ValueError("the rows are not those that were loaded")
+    units = np.arange(rows, dtype=np.int64) if owners is None else owners.units.astype(np.int64)
+    kept = codes != NO_KEY if owners is None else (codes != NO_KEY) & owners.owned
+    pairs = np.unique(np.stack([units[kept], codes[kept]], axis=1), axis=0)
+    pairs = _bounded(pairs, keys, owners, column.sought.max_keys, digest)
+    return Pairs(keys, pairs[:, 0], pairs[:, 1])
+
+
+def _bounded(
+    pairs: Counts, keys: tuple[Key, ...], owners: Owners | None, most: int, digest: Digest
+) -> Counts:
+    """Return the pairs that stay when every unit keeps its first keys, in a salted order."""
+    if owners is None or len(pairs) == 0:
+        return pairs
+    degrees = np.bincount(pairs[:, 0])
+    crowded = degrees[pairs[:, 0]] > most
+    queue = pairs[crowded]
+    units = _numbers(digest.salt, queue[:, 0], owners.names)
+    content = _numbers(digest.salt, queue[:, 1], keys).view(np.int64)
+    order = np.lexsort((digest.of_rows(units, [content]), queue[:, 0]))
+    queue = queue[order]
+    first = np.flatnonzero(np.diff(queue[:, 0], prepend=-1))
+    starts = np.repeat(first, np.diff(np.append(first, len(queue))))
+    return np.concatenate([pairs[~crowded], queue[np.arange(len(queue)) - starts < most]])
+
+
+def _numbers(salt: str, places: Counts, names: Any) -> npt.NDArray[np.uint64]:
+    """Return a number for the name at every place: the first digits of a salted digest."""
+    used, inverse = np.unique(places, return_inverse=True)
+    found = [f"{salt}|{names[each]}".encode("utf-8", "surrogatepass") for each in used]
+    digests = [hashlib.md5(each, usedforsecurity=False).digest()[:8] for each in found]
+    return np.array([int.from_bytes(each) for each in digests], dtype=np.uint64)[inverse]
+
+
+def _number(
+    column: Column, parts: Iterable[tuple[npt.NDArray[Any], Flags]]
+) -> tuple[Counts, tuple[Key, ...]]:
+    """Number the keys of all rows: their places among the sorted keys, -1 for none."""
+    known: dict[Key | None, int] = {}
+    codes = [np.zeros(0, dtype=np.int64)]
+    for values, is_known in parts:
+        local, names = pd.factorize(values[is_known])
+        found = [_read_key(column, each) for each in names.tolist()]
+        numbers = np.array([known.setdefault(each, len(known)) for each in found], dtype=np.int64)
+        codes.append(np.full(len(values), NO_KEY))
+        codes[-1][is_known] = numbers[local]
+    return _in_order(np.concatenate(codes), known)
+
+
+def _in_order(codes: Counts, known: dict[Key | None, int]) -> tuple[Counts, tuple[Key, ...]]:
+    """Replace numbers in the order of rows, of which nothing may show, by places in sorted keys."""
+    keys = sorted((key for key in known if key is not None), key=lambda key: (key,))
+    places = np.full(len(known) + 1, NO_KEY)  # the last one is that of no number
+    places[[known[key] for key in keys]] = np.arange(len(keys))
+    return places[codes], tuple(keys)
+
+
+def _read_key(column: Column, value: Any) -> Key | None:
+    """Return the key that a stored value is, None for one that is no key."""
+    if column.type == "text":
+        return value if is_key(value) else None
+    if column.type == "integer":
+        return int(value) if abs(value) <= MAX_BOUND else None
+    assert column.sought is not None
+    if not FIRST <= value <= LAST:
+        return None
+    return floor_period(EPOCH + dt.timedelta(days=int(value)), column.sought.by)
+
+
+def _values(
+    stored: StoredTable, column: Column, name: str
+) -> Iterator[tuple[npt.NDArray[Any], Flags]]:
+    """Yield the values of a column in the order of the rows, and which of them are there."""
+    if column.type == "text":
+        for texts in stored.texts(name):
+            plain: npt.NDArray[Any] = np.asarray(np.ma.getdata(texts), dtype=object)
+            is_text = np.array([isinstance(each, str) for each in plain], dtype=np.bool_)
+            yield plain, is_text & ~np.ma.getmaskarray(texts)
+        return
+    form: Form = "day" if column.type == "date" else "whole"
+    for batch in stored.read([Asked(name, form)], None):
+        batch.check([Asked(name, form)], False)
+        (values,) = batch.columns
+        yield values.numbers, ~(values.missing | values.unknown)

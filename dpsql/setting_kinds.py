@@ -1,0 +1,30 @@
+"""What the values of an option are: how they are read, shown and offered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Given = Mapping[str, Any]
+"""The values of a session by name, and ``limit``, the largest epsilon of one request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What the values of an option are.
+
+    ``read`` returns the value of a text, beside what is given, or None for what is no value;
+    ``take`` does so for a value of Python. Both may raise what says more than ``works``, which is
+    what would work, with the name of the option at braces. ``show`` writes a value, ``offered``
+    are completions, ``known`` all words of a kind that has no others, and ``is_word`` says that
+    upper and lower case are the same.
+    """
+
+    read: Callable[[str, Given], Any]
+    works: str = ""
+    show: Callable[[Any], str] = str
+    offered: Callable[[], tuple[str, ...]] = tuple
+    known: tuple[str, ...] = ()
+    is_word: bool = False
+    take: Callable[[Any, Given], Any] | None = None

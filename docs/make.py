@@ -21,6 +21,7 @@ TAKERS = {
     Taker.SET: "SET",
     Taker.SELECT: "SELECT",
     Taker.CREATE: "CREATE",
+    Taker.FIND: "CREATE DOMAIN",
     Taker.CONNECT: "connect",
     Taker.EXECUTE: "execute",
 }
@@ -56,7 +57,8 @@ def _settings() -> list[str]:
     intro = (
         "Where an option may be given: by `SET`, in the OPTIONS of a `SELECT` or a `CREATE` of a"
     )
-    intro += " synthetic table, to `connect` or `execute` of Python, or to the command `dpsql`."
+    intro += " synthetic table, in those of `CREATE DOMAIN` and `CREATE BOUNDS`, to `connect` or"
+    intro += " `execute` of Python, or to the command `dpsql`."
     lines = [
         "# Settings",
         "",

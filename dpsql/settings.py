@@ -208,9 +208,6 @@ CLIPS = (
 )
 """How a threshold may be chosen; a number is one that is given."""
 
-KEYS = ("listed", "private")
-"""Where the keys of a statement come from: the catalog, or a release that it pays for as well."""
-
 SUM_MECHANISMS = ("tamm", "timm", "identity", "workload", "sqm")
 """What a batch of clipped sums may measure."""
 
@@ -345,15 +342,10 @@ _ALL = (
     _own("reconstruct", "how answers follow from what was measured", _words(*RECONSTRUCTIONS)),
     _own("clip", "where values of a sum are clipped from above: a number, or a rule", _CLIP),
     _own("sum_mechanism", "what a batch of clipped sums measures", _words(*SUM_MECHANISMS)),
-    _own(
-        "keys",
-        "where the keys come from that nobody listed: private pays half of epsilon to find them",
-        _words(*KEYS),
-    ),
     Setting(
         "discovery_delta",
         "the chance with which keys may be released that only one privacy unit has",
-        Taker.FIND | Taker.SELECT,
+        Taker.FIND,
         _DELTA,
     ),
     Setting(

@@ -457,6 +457,32 @@ MATERIALIZE SYNTHETIC TABLE people INTO 'people.csv';
 MATERIALIZE SYNTHETIC TABLE people INTO 'people.parquet' ROWS = 1000;
 -- no query
 
+--- keys that nobody listed
+
+CREATE DOMAIN products FROM t (a);
+-- no query
+
+CREATE DOMAIN products FROM t (a) OPTIONS (epsilon = 0.3, noise = gaussian, delta = 1e-9, discovery_delta = 1e-10);
+-- no query
+
+CREATE BOUNDS "prices" FROM t (d) OPTIONS (epsilon = 0.3);
+-- no query
+
+EXPLAIN CREATE DOMAIN products FROM t (a) OPTIONS (epsilon = 0.3);
+-- no query
+
+DESCRIBE DOMAIN products;
+-- no query
+
+SHOW domains;
+-- no query
+
+DROP DOMAIN products;
+-- no query
+
+DROP BOUNDS prices;
+-- no query
+
 --- options
 
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5, mechanism = 'marginals', metric = 'max', rounds = 2) a, COUNT(*) AS n FROM t GROUP BY a;

@@ -59,19 +59,19 @@ INSERT INTO t VALUES (1);
 
 CREATE TABLE u AS SELECT * FROM t;
 -- E_STATEMENT at line 1, column 1: CREATE is not supported
--- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN WORKLOAD, RUN WORKLOAD, CREATE SYNTHETIC TABLE and MATERIALIZE SYNTHETIC TABLE
+-- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN WORKLOAD, RUN WORKLOAD, CREATE SYNTHETIC TABLE, MATERIALIZE SYNTHETIC TABLE, CREATE DOMAIN, CREATE BOUNDS and DROP DOMAIN
 
 COPY t TO 'out.csv';
 -- E_STATEMENT at line 1, column 1: COPY is not supported
--- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN WORKLOAD, RUN WORKLOAD, CREATE SYNTHETIC TABLE and MATERIALIZE SYNTHETIC TABLE
+-- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN WORKLOAD, RUN WORKLOAD, CREATE SYNTHETIC TABLE, MATERIALIZE SYNTHETIC TABLE, CREATE DOMAIN, CREATE BOUNDS and DROP DOMAIN
 
 ATTACH 'x.db';
 -- E_STATEMENT at line 1, column 1: ATTACH is not supported
--- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN WORKLOAD, RUN WORKLOAD, CREATE SYNTHETIC TABLE and MATERIALIZE SYNTHETIC TABLE
+-- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN WORKLOAD, RUN WORKLOAD, CREATE SYNTHETIC TABLE, MATERIALIZE SYNTHETIC TABLE, CREATE DOMAIN, CREATE BOUNDS and DROP DOMAIN
 
 PRAGMA database_list;
 -- E_STATEMENT at line 1, column 1: PRAGMA is not supported
--- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN WORKLOAD, RUN WORKLOAD, CREATE SYNTHETIC TABLE and MATERIALIZE SYNTHETIC TABLE
+-- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN WORKLOAD, RUN WORKLOAD, CREATE SYNTHETIC TABLE, MATERIALIZE SYNTHETIC TABLE, CREATE DOMAIN, CREATE BOUNDS and DROP DOMAIN
 
 EXPLAIN ANALYZE SELECT COUNT(*) FROM t;
 -- E_STATEMENT at line 1, column 1: EXPLAIN ANALYZE is not supported
@@ -87,7 +87,7 @@ DESCRIBE t.a;
 
 SHOW password;
 -- E_SETTING at line 1, column 6: no such setting: password
--- hint: settings: budget, ledger, tables, epsilon, delta, noise, mechanism, metric, rounds, per_round, effort, reuse, fresh, nonnegative
+-- hint: settings: budget, domains, ledger, tables, epsilon, delta, noise, mechanism, metric, rounds, per_round, effort, reuse, fresh, nonnegative
 
 SELECT COUNT(*) INTO u FROM t;
 -- E_STATEMENT at line 1, column 22: INTO is not supported
@@ -676,3 +676,15 @@ MATERIALIZE SYNTHETIC TABLE people INTO 'people.txt';
 MATERIALIZE SYNTHETIC TABLE nobody INTO 'people.csv';
 -- E_UNKNOWN_TABLE: there is no synthetic table 'nobody'
 -- hint: synthetic tables: there are none
+
+CREATE DOMAIN products FROM t a;
+-- E_PARSE at line 1, column 31: not understood near 'a'
+-- hint: CREATE DOMAIN d FROM t (c) OPTIONS (epsilon = 0.3)
+
+CREATE DOMAIN products FROM t (a, b);
+-- E_PARSE at line 1, column 33: not understood near ','
+-- hint: CREATE DOMAIN d FROM t (c) OPTIONS (epsilon = 0.3)
+
+DROP DOMAIN;
+-- E_PARSE at line 1, column 6: not understood near 'DOMAIN'
+-- hint: DROP DOMAIN and its name; SHOW domains lists them

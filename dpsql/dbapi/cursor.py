@@ -113,6 +113,7 @@ class Cursor:
                 terms = terms.with_text(*statement.words)
         engine = connection.engine
         made = {s.creation.name.casefold() for s in statements if s.creation and not s.explain}
+        made |= {s.search.name.casefold() for s in statements if s.search and not s.explain}
         for statement in statements:
             if statement.kind == "describe" and statement.words[0].casefold() not in made:
                 describe(engine, statement)

@@ -352,5 +352,4 @@ def _remedy(table: Table, column: Column, summed: bool = False) -> str:
     word = sought.statement.removeprefix("CREATE ")
     if column.released:
         return f"nothing was found: DROP {word} its name, then {sought.statement} with more epsilon"
-    found = f"{sought.statement} d FROM {names} OPTIONS (epsilon = 0.3) finds what it lacks, once"
-    return found if summed else f"{found}; OPTIONS (keys = 'private') does so within the request"
+    return f"{sought.statement} d FROM {names} OPTIONS (epsilon = 0.3) finds what it lacks, once"

@@ -437,6 +437,11 @@ RULES: list[tuple[str, Follow]] = [
     (r"FOR WORKLOAD 'queries.sql'", nothing),
     (r"MATERIALIZE SYNTHETIC TABLE s INTO .*|INTO 's.csv' or .*|ROWS = 10000, .*", nothing),
     (r"a synthetic table needs a name of its own", nothing),
+    (
+        r"CREATE DOMAIN d FROM t \(c\) .*",
+        always("CREATE DOMAIN d FROM t (c) OPTIONS (epsilon = 0.3)"),
+    ),
+    (r"DROP DOMAIN and its name; .*", always("DROP DOMAIN products", "SHOW domains")),
     # what the curator or DuckDB would have to say
     (r"declare .*|one row decides it; a quantile needs a domain .*", nothing),
     (r"on declared values only, DuckDB says: .*|DuckDB says: .*", nothing),

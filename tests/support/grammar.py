@@ -44,8 +44,8 @@ _WORDS_OF_CATALOG = (
     *("a table", "synthetic table"),
 )
 
-MADE = ("people",)
-"""Synthetic tables that are taken to be there."""
+MADE = ("people", "products")
+"""Synthetic tables and domains that are taken to be there."""
 
 _LEXEME = re.compile(
     r"""\s+|--[^\n]*|/\*.*?\*/
@@ -132,8 +132,8 @@ def verdict(connection: Connection, sql: str) -> dpsql.Error | Compiled | None:
             return connection.engine.compile([statement])[0]
         if statement.kind == "set":
             connection.terms.with_text(*statement.words)
-        if statement.kind == "describe" and statement.words != (*MADE, "synthetic"):
-            describe(connection.catalog, connection.engine.models, statement)
+        if statement.kind == "describe" and statement.words[0] not in MADE:
+            describe(connection.engine, statement)
         if statement.creation is not None:
             check_name(statement.creation.name, connection.engine.known.tables)
             plan_offered(connection.engine, _without_file(statement.creation), connection.terms)

@@ -62,7 +62,9 @@ def test_what_python_takes_is_declared() -> None:
 
 
 def test_the_guide_names_every_option() -> None:
-    guide = "".join((ROOT / "docs" / f"{n}.md").read_text("utf-8") for n in ("guide", "synthetic"))
+    guide = "".join(
+        (ROOT / "docs" / f"{n}.md").read_text("utf-8") for n in ("guide", "synthetic", "keys")
+    )
     named = r"`(--|SET |OPTIONS\(.*)?{}\b"
     assert [name for name in SETTINGS if not re.search(named.format(name), guide)] == []
 

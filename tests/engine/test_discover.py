@@ -1,0 +1,323 @@
+"""Domains and bounds that are found: every statement about them, and sequences of statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.dbapi.connection import Connection, Result
+from dpsql.privacy.ledger import Ledger
+from tests.support.seam import zero_noise
+
+CATALOG = """
+[budget]
+epsilon = {epsilon}
+delta = 1e-6
+discovery_delta = {part}
+[ledger]
+anchor = "anchors"
+[table.sales]
+source = "sales.parquet"
+privacy_unit = "row"
+[table.sales.column]
+sex = {{ type = "text", domain = ["f", "m"] }}
+product = {{ type = "text", domain = "discover", null = true }}
+code = {{ type = "integer", domain = "discover", other = -1 }}
+day = {{ type = "date", domain = "discover", by = "month" }}
+price = {{ type = "number", bounds = "discover" }}
+[table.buys]
+source = "buys.parquet"
+privacy_unit = {{ column = "person", max_rows = 20 }}
+[table.buys.column]
+sex = {{ type = "text", domain = ["f", "m"] }}
+product = {{ type = "text", domain = "discover", max_keys = 3, null = true, other = "Rest" }}
+"""
+FREQUENT = {"tea": 400, "milk": 300, "salt": 200}
+CREATE = "CREATE DOMAIN products FROM sales (product) OPTIONS (epsilon = 1)"
+ASK = "SELECT product, COUNT(*) AS n FROM sales GROUP BY product"
+
+
+def sell(folder: Path, more: str = "", epsilon: str = "60", part: str = "5e-7") -> Path:
+    """Write 1,001 sales: three products that many buy, forty that one person buys, and NULL."""
+    folder.mkdir(parents=True, exist_ok=True)
+    products = [name for name, count in FREQUENT.items() for _ in range(count)]
+    products += [f"rare {i}" for i in range(40)]
+    rows = [
+        (i // 2, "fm"[i % 2], product, [7, 9, 11][i % 3], f"2024-0{1 + i % 3}-17", 5.0 + i % 50)
+        for i, product in enumerate([*products, *[None] * 61])
+    ]
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t (person INTEGER, sex VARCHAR, product VARCHAR, code INTEGER,"
+            " day DATE, price DOUBLE)"
+        )
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?)", rows)
+        for name in ("sales", "buys"):
+            connection.execute(f"COPY t TO '{folder / name}.parquet' (FORMAT parquet)")
+    catalog = folder / "sales.toml"
+    catalog.write_text(CATALOG.format(epsilon=epsilon, part=part) + more)
+    return catalog
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Connection]:
+    with dpsql.connect(sell(tmp_path), epsilon=1) as connection:
+        yield connection
+
+
+def ask(connection: Connection, sql: str, **options: Any) -> Result:
+    return connection.execute(sql, **options).result
+
+
+def facts(connection: Connection, sql: str) -> dict[str, Any]:
+    return {row[0]: row[1] for row in ask(connection, sql).rows}
+
+
+def refused(connection: Connection, sql: str, code: str, hint: str = "") -> dpsql.Error:
+    before = connection.budget
+    with pytest.raises(dpsql.Error) as caught:
+        ask(connection, sql)
+    assert caught.value.code == code, caught.value
+    assert hint in str(caught.value.hint)
+    assert connection.budget == before
+    return caught.value
+
+
+def test_a_domain_is_found_once_and_is_then_declared(shop: Connection) -> None:
+    refused(shop, ASK, "E_DOMAIN", "CREATE DOMAIN d FROM sales (product)")
+    made = ask(shop, CREATE)
+    assert made.cost is not None
+    assert not made.cost.free
+    assert facts(shop, "DESCRIBE DOMAIN products")["keys found"] == "3"
+    described = ask(shop, "DESCRIBE sales").rows
+    assert described[1] == ("product", "text", "milk, salt, tea, else other, or NULL", 5)
+    with zero_noise():
+        rows = dict(ask(shop, ASK).rows)
+        assert rows == {"milk": 300, "salt": 200, "tea": 400, "other": 40, None: 61}
+        where = "SELECT sex, COUNT(*) FROM sales WHERE product = 'tea' GROUP BY sex"
+        assert ask(shop, where).rows == (("f", 200), ("m", 200))
+    assert ask(shop, "SHOW domains").rows == (("products", "domain", "sales.product", 1),)
+
+
+def test_statements_that_do_not_mention_the_column_work_before_and_are_free_after(
+    shop: Connection,
+) -> None:
+    first = ask(shop, "SELECT sex, COUNT(*) FROM sales GROUP BY sex")
+    ask(shop, CREATE)
+    again = ask(shop, "SELECT sex, COUNT(*) FROM sales GROUP BY sex")
+    assert again.cost is not None
+    assert again.cost.free
+    assert again.rows == first.rows
+
+
+def test_it_survives_a_restart_and_repeated_answers_stay_free(tmp_path: Path) -> None:
+    catalog = sell(tmp_path)
+    with dpsql.connect(catalog, epsilon=1) as connection:
+        ask(connection, CREATE)
+        first = ask(connection, ASK)
+    with dpsql.connect(catalog, epsilon=1) as connection:
+        before = connection.budget
+        again = ask(connection, ASK)
+        assert again.rows == first.rows
+        assert ask(connection, "SELECT COUNT(*) FROM sales WHERE product = 'tea'").cost.free  # type: ignore[union-attr]
+        assert connection.budget == before
+
+
+def test_two_connections_see_what_either_finds_or_drops(tmp_path: Path) -> None:
+    catalog = sell(tmp_path)
+    with dpsql.connect(catalog, epsilon=1) as one, dpsql.connect(catalog, epsilon=1) as two:
+        ask(two, "SELECT COUNT(*) FROM sales")
+        ask(one, CREATE)
+        first = ask(two, ASK)
+        assert ask(one, ASK).rows == first.rows
+        refused(two, CREATE.replace("products", "again"), "E_STATEMENT", "DROP DOMAIN products")
+        ask(two, "DROP DOMAIN products")
+        refused(one, ASK, "E_DOMAIN", "CREATE DOMAIN")
+
+
+def test_what_was_dropped_never_answers_for_what_is_found_next(shop: Connection) -> None:
+    ask(shop, CREATE)
+    ask(shop, ASK)
+    spent = shop.budget.remaining_epsilon
+    ask(shop, "DROP DOMAIN products")
+    assert shop.budget.remaining_epsilon == spent, "what it cost stays spent"
+    refused(shop, ASK, "E_DOMAIN")
+    refused(shop, "DROP DOMAIN products", "E_UNKNOWN_TABLE", "there are none")
+    with mock.patch("dpsql.privacy.find._choose", return_value=("ale", "gin", "rum")):
+        ask(shop, CREATE)
+    found = ask(shop, ASK)
+    assert {row[0] for row in found.rows} == {"ale", "gin", "rum", "other", None}
+    assert found.cost is not None
+    assert not found.cost.free, "three other keys: another request, though of the same shape"
+    with zero_noise():
+        fresh = dict(ask(shop, ASK + " HAVING 1 = 1", epsilon=2).rows)
+    assert set(fresh) == set(dict(found.rows))
+
+
+def test_a_synthetic_table_keeps_the_domain_that_it_was_learned_with(shop: Connection) -> None:
+    ask(shop, CREATE)
+    ask(shop, "CREATE SYNTHETIC TABLE s FROM sales OPTIONS (epsilon = 5) FOR (" + ASK + ")")
+    before = ask(shop, "SELECT product, COUNT(*) FROM s GROUP BY product").rows
+    ask(shop, "DROP DOMAIN products")
+    assert ask(shop, "SELECT product, COUNT(*) FROM s GROUP BY product").rows == before
+    with mock.patch("dpsql.privacy.find._choose", return_value=("ale", "gin", "rum")):
+        ask(shop, CREATE)
+    assert ask(shop, "SELECT product, COUNT(*) FROM s GROUP BY product").rows == before
+
+
+@pytest.mark.parametrize("options", ["epsilon = 2", "epsilon = 2, noise = gaussian, delta = 1e-7"])
+def test_several_keys_of_a_unit_count(shop: Connection, options: str) -> None:
+    ask(shop, f"CREATE DOMAIN bought FROM buys (product) OPTIONS ({options})")
+    with zero_noise():
+        found = dict(ask(shop, "SELECT product, COUNT(*) FROM buys GROUP BY product").rows)
+    assert found == {"milk": 300, "salt": 200, "tea": 400, "Rest": 40, None: 61}
+
+
+def test_numbers_and_days_are_found(shop: Connection) -> None:
+    ask(shop, "CREATE DOMAIN codes FROM sales (code)")
+    ask(shop, "CREATE DOMAIN days FROM sales (day)")
+    with zero_noise():
+        codes = dict(ask(shop, "SELECT code, COUNT(*) FROM sales GROUP BY code").rows)
+        days = ask(shop, "SELECT day, COUNT(*) FROM sales GROUP BY day").rows
+    assert codes == {7: 334, 9: 334, 11: 333, -1: 0}
+    assert [day.isoformat() for day, _ in days] == ["2024-01-01", "2024-02-01", "2024-03-01"]
+
+
+def test_bounds_are_found_and_are_then_those_of_the_column(shop: Connection) -> None:
+    refused(
+        shop, "SELECT SUM(price) FROM sales", "E_NO_BOUNDS", "CREATE BOUNDS d FROM sales (price)"
+    )
+    ask(shop, "CREATE BOUNDS prices FROM sales (price) OPTIONS (epsilon = 1)")
+    assert facts(shop, "DESCRIBE BOUNDS prices")["bounds"] == "4 to 64"
+    with zero_noise():
+        found = ask(shop, "SELECT SUM(price) FROM sales").rows[0][0]
+    assert found == pytest.approx(sum(5.0 + i % 50 for i in range(1001)), rel=1e-3)
+    ask(shop, "DROP BOUNDS prices")
+    refused(shop, "SELECT SUM(price) FROM sales", "E_NO_BOUNDS")
+
+
+def test_explain_is_free_and_guesses_no_number_of_keys(shop: Connection) -> None:
+    before = shop.budget
+    lines = [row[0] for row in ask(shop, "EXPLAIN " + CREATE).rows]
+    assert any("a key that" in line for line in lines)
+    assert any("discovery_delta 5e-08 of 5e-07" in line for line in lines)
+    assert "truncated geometric" in " ".join(lines)
+    assert shop.explain("CREATE BOUNDS b FROM sales (price)").lines()
+    assert shop.budget == before
+
+
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [
+        ("CREATE DOMAIN d FROM sales (sex)", "E_DOMAIN"),
+        ("CREATE DOMAIN d FROM sales (price)", "E_DOMAIN"),
+        ("CREATE BOUNDS d FROM sales (product)", "E_DOMAIN"),
+        ("CREATE DOMAIN d FROM sales (nothing)", "E_UNKNOWN_COLUMN"),
+        ("CREATE DOMAIN d FROM nothing (product)", "E_UNKNOWN_TABLE"),
+        ("CREATE DOMAIN d FROM sales product", "E_PARSE"),
+        ("CREATE DOMAIN d FROM sales (product, code)", "E_PARSE"),
+        ("CREATE DOMAIN 'd' FROM sales (product)", "E_PARSE"),
+        ('CREATE DOMAIN "a b" FROM sales (product)', "E_STATEMENT"),
+        ("CREATE DOMAIN d FROM sales (product) OPTIONS (epsilon = 1, colour = 2)", "E_SETTING"),
+        ("CREATE DOMAIN d FROM sales (product) OPTIONS (discovery_delta = 1)", "E_DELTA"),
+        ("CREATE DOMAIN d FROM sales (product) OPTIONS (discovery_delta = 1e-6)", "E_BUDGET"),
+        ("CREATE DOMAIN d FROM sales (product) OPTIONS (epsilon = 70)", "E_BUDGET"),
+        ("CREATE DOMAIN d FROM sales (product) OPTIONS (epsilon = 0.00001)", "E_EPSILON"),
+        ("CREATE DOMAIN d FROM buys (product) OPTIONS (noise = gaussian)", "E_DELTA"),
+        ("CREATE BOUNDS d FROM sales (price) OPTIONS (discovery_delta = 1e-9)", "E_SETTING"),
+        ("DROP DOMAIN products", "E_UNKNOWN_TABLE"),
+        ("DROP DOMAIN a b", "E_PARSE"),
+        ("DROP TABLE sales", "E_STATEMENT"),
+        ("DESCRIBE DOMAIN products", "E_UNKNOWN_TABLE"),
+    ],
+)
+def test_what_cannot_be_found_is_refused_and_costs_nothing(
+    shop: Connection, sql: str, code: str
+) -> None:
+    refused(shop, sql, code)
+
+
+def test_without_a_part_of_delta_nothing_is_found(tmp_path: Path) -> None:
+    with dpsql.connect(sell(tmp_path, part="0"), epsilon=1) as connection:
+        refused(connection, CREATE, "E_DELTA", "discovery_delta in [budget]")
+
+
+def test_a_tenth_of_the_part_is_used_each_time_until_nothing_is_left(shop: Connection) -> None:
+    for left in range(9, -1, -1):
+        ask(shop, CREATE)
+        ask(shop, "DROP DOMAIN products")
+        assert shop.budget.remaining_discovery * 10 == left * shop.budget.total_discovery
+    refused(shop, CREATE, "E_BUDGET", "discovery_delta")
+
+
+def test_where_nothing_stands_out_the_column_stays_as_it_was(shop: Connection) -> None:
+    with mock.patch("dpsql.privacy.find._choose", return_value=()):
+        ask(shop, CREATE)
+        assert dict(ask(shop, ASK).rows).keys() == {"other", None}
+        assert "nothing stood out" in ask(shop, "CREATE DOMAIN days FROM sales (day)").notes[0]
+    refused(shop, "SELECT day, COUNT(*) FROM sales GROUP BY day", "E_DOMAIN", "DROP DOMAIN")
+
+
+def test_texts_that_are_almost_the_same_become_one_key(shop: Connection) -> None:
+    keys = ("cafe\u0301", "caf\u00e9", "other", "tea", "tea ")
+    with mock.patch("dpsql.privacy.find._choose", return_value=keys):
+        ask(shop, CREATE)
+    assert [row[0] for row in ask(shop, ASK).rows] == ["cafe\u0301", "tea", "other", None]
+
+
+def test_the_debit_is_durable_before_noise_and_the_domain_stored_before_it_is_settled(
+    tmp_path: Path,
+) -> None:
+    """A crash at either place loses budget, never privacy: the next process sees the charge."""
+    catalog = sell(tmp_path)
+    steps = ("dpsql.privacy.find._choose", "dpsql.answer.store.Domains.add")
+    for count, step in enumerate(steps, 1):
+        with (
+            dpsql.connect(catalog, epsilon=1) as connection,
+            mock.patch(step, side_effect=OSError),
+            pytest.raises(dpsql.Error),
+        ):
+            ask(connection, CREATE)
+        with dpsql.connect(catalog, epsilon=1) as connection:
+            assert connection.budget.remaining_epsilon == 60 - count
+            assert connection.entries()[count].state == "failed"
+            assert connection.budget.remaining_discovery * 10 == (10 - count) * (
+                connection.budget.total_discovery
+            )
+            refused(connection, ASK, "E_DOMAIN")
+    with dpsql.connect(catalog, epsilon=1) as connection:
+        ask(connection, CREATE)
+        assert connection.entries()[3].state == "released"
+
+
+def test_an_interrupt_between_debit_and_store_waits(shop: Connection) -> None:
+    debit = Ledger.debit
+
+    def interrupted(*given: Any, **named: Any) -> Any:
+        receipt = debit(*given, **named)
+        import _thread
+
+        _thread.interrupt_main()
+        return receipt
+
+    with mock.patch.object(Ledger, "debit", interrupted), pytest.raises(dpsql.Interrupted) as told:
+        ask(shop, CREATE)
+    assert told.value.charged == 1
+    assert told.value.lost == 0
+    assert ask(shop, "SHOW domains").rows
+
+
+def test_a_script_finds_and_asks_in_its_order(shop: Connection) -> None:
+    cursor = shop.executescript(
+        f"EXPLAIN {CREATE}; {CREATE}; DESCRIBE DOMAIN products; SHOW domains"
+    )
+    assert cursor.result.columns == ("explain",)
+    for _ in range(3):
+        assert cursor.nextset()
+    assert cursor.result.rows[0][0] == "products"

@@ -17,8 +17,8 @@ from typing import Any
 
 from dpsql.errors import DataError, Error, ProgrammingError, Span, decimal_text, printable
 from dpsql.plan.rounds import AUTO, MOST, WORDS
+from dpsql.plan.setting_kinds import Given, Kind
 from dpsql.privacy.amounts import parse_delta, parse_delta_text, parse_epsilon, parse_epsilon_text
-from dpsql.setting_kinds import Given, Kind
 
 
 class Taker(Flag):

@@ -442,6 +442,7 @@ RULES: list[tuple[str, Follow]] = [
         always("CREATE DOMAIN d FROM t (c) OPTIONS (epsilon = 0.3)"),
     ),
     (r"DROP DOMAIN and its name; .*", always("DROP DOMAIN products", "SHOW domains")),
+    (r"found so far: .*; SHOW domains lists them", always("SHOW domains")),
     # what the curator or DuckDB would have to say
     (r"declare .*|one row decides it; a quantile needs a domain .*", nothing),
     (r"on declared values only, DuckDB says: .*|DuckDB says: .*", nothing),

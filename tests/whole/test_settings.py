@@ -11,7 +11,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.setting_kinds import Kind
+from dpsql.plan.setting_kinds import Kind
 from dpsql.settings import SETTINGS, Setting, Taker, shown, taken_by
 from dpsql.ui.complete import Vocabulary, complete_sql
 

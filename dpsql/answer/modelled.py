@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import simplify
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.catalog import Column, Table
-from dpsql.catalog.domain import Bins, Periods, add_periods
+from dpsql.catalog.domain import Bins, Periods, Spans
 from dpsql.errors import NotSupportedError, OperationalError, ProgrammingError, printable
 from dpsql.files import new_file
 from dpsql.learn.handle import Candidate, Model, Query
@@ -187,10 +187,11 @@ def _values(column: Column, cells: NDArray[np.int64], rng: np.random.Generator) 
             numbers = np.floor(numbers)
         drawn = numbers.astype(np.int64) if column.type == "integer" else numbers
         values = [d if i else v for d, i, v in zip(drawn.tolist(), inside, values, strict=True)]
-    if isinstance(domain, Periods) and domain.unit != "day":
-        ends = [add_periods(domain.start, domain.unit, k + 1) for k in range(domain.count)]
+    if isinstance(domain, Periods) and (domain.unit != "day" or isinstance(domain, Spans)):
+        tick = dt.timedelta(seconds=1) if column.type == "timestamp" else dt.timedelta(days=1)
+        ends = [domain.begin(k + 1) for k in range(domain.count)]
         values = [
-            v if c >= domain.count else v + dt.timedelta(int(rng.random() * (ends[c] - v).days))
+            v if c >= domain.count else v + int(rng.random() * ((ends[c] - v) // tick)) * tick
             for v, c in zip(values, cells.tolist(), strict=True)
         ]
     return values

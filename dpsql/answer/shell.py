@@ -24,7 +24,7 @@ _TYPES = {
     "BOOLEAN": "boolean",
     "VARCHAR": "text",
     "DATE": "date",
-    "TIMESTAMP": "date",
+    "TIMESTAMP": "timestamp",
     "DOUBLE": "number",
     "FLOAT": "number",
 }

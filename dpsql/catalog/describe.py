@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 from dpsql.catalog.catalog import Column, Table
-from dpsql.catalog.domain import Bins, BoundedBins, IntegerRange, Periods
+from dpsql.catalog.domain import Bins, BoundedBins, IntegerRange, Periods, Spans
 from dpsql.errors import decimal_text
 
 
@@ -27,8 +29,11 @@ def describe_values(column: Column) -> str:
         case Bins(edges):
             text = f"{decimal_text(edges[0])} to {decimal_text(edges[-1])} in {len(edges) - 1} bins"
             text += ", clipped to them" if isinstance(column.domain, BoundedBins) else ""
-        case Periods(start, unit, count):
-            text = f"{count} {unit}s from {start}"
+        case Periods(start, unit, count) as periods:
+            long = f" of {periods.length} {unit}s" if periods.length > 1 else ""
+            text = f"{count} {'periods' if long else f'{unit}s'}{long} from {start}"
+            if isinstance(periods, Spans) and isinstance(start, dt.datetime):
+                text += f" ({periods.zone})"
         case None if column.bounds is not None:
             text = f"measure, clipped to {' to '.join(map(decimal_text, column.bounds))}"
         case None if column.sought is not None:

@@ -7,12 +7,23 @@ the one that stands for it in results and in the table on which predicates are e
 from __future__ import annotations
 
 import datetime as dt
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
 Value = str | int | float | bool | dt.date | None
 
 PERIODS = ("day", "week", "month", "quarter", "year")
+CLOCK = ("second", "minute", "hour")
+SECONDS = {
+    "second": dt.timedelta(seconds=1),
+    "minute": dt.timedelta(minutes=1),
+    "hour": dt.timedelta(hours=1),
+    "day": dt.timedelta(days=1),
+    "week": dt.timedelta(days=7),
+}
+"""The units of one length; the others are a number of months."""
+MONTHS = {"month": 1, "quarter": 3, "year": 12}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,49 +109,103 @@ class Periods:
         return self.count
 
     @property
+    def length(self) -> int:
+        """How many units one period has."""
+        return 1
+
+    @property
     def representatives(self) -> tuple[dt.date, ...]:
-        return tuple(add_periods(self.start, self.unit, k) for k in range(self.count))
+        return tuple(self.begin(k) for k in range(self.count))
 
     @property
     def end(self) -> dt.date:
-        """The first day after the last period."""
-        return add_periods(self.start, self.unit, self.count)
+        """Where the period after the last one begins."""
+        return self.begin(self.count)
+
+    def begin(self, k: int) -> dt.date:
+        """Where period k begins."""
+        return add_periods(self.start, self.unit, k * self.length)
+
+
+@dataclass(frozen=True, slots=True)
+class Spans(Periods):
+    """Consecutive periods of ``every`` units each, of days or, from an instant, of a clock.
+
+    ``zone`` is where the clock hangs that shows stored instants; stored times without a zone are
+    taken as they are.
+
+    >>> Spans(dt.datetime(2024, 1, 1), "minute", 2, 15).representatives[1].isoformat()
+    '2024-01-01T00:15:00'
+    """
+
+    every: int = 1
+    zone: str = "UTC"
+
+    @property
+    def length(self) -> int:
+        """How many units one period has."""
+        return self.every
 
 
 Domain = IntegerRange | Values | Bins | Periods
 
 
-def floor_period(day: dt.date, unit: str) -> dt.date:
-    """Return the first day of the period of ``unit`` that contains ``day``.
+def floor_period(when: dt.date, unit: str, every: int = 1) -> dt.date:
+    """Return the begin of the period of ``unit`` that contains a day or an instant.
+
+    Of several hours, minutes or seconds, counted from midnight.
 
     >>> floor_period(dt.date(2024, 5, 17), "quarter")
     datetime.date(2024, 4, 1)
+    >>> floor_period(dt.datetime(2024, 5, 17, 12, 50), "minute", 15).isoformat()
+    '2024-05-17T12:45:00'
     """
+    if unit in CLOCK and isinstance(when, dt.datetime):
+        midnight = when.replace(hour=0, minute=0, second=0, microsecond=0)
+        return midnight + (when - midnight) // (every * SECONDS[unit]) * (every * SECONDS[unit])
+    if isinstance(when, dt.datetime):
+        return dt.datetime.combine(floor_period(when.date(), unit), dt.time())
     match unit:
         case "day":
-            return day
+            return when
         case "week":
-            return day - dt.timedelta(days=day.weekday())
-        case "month":
-            return day.replace(day=1)
-        case "quarter":
-            return day.replace(month=(day.month - 1) // 3 * 3 + 1, day=1)
+            return when - dt.timedelta(days=when.weekday())
+        case "month" | "quarter":
+            months = MONTHS[unit]
+            return when.replace(month=(when.month - 1) // months * months + 1, day=1)
         case _:
-            return day.replace(month=1, day=1)
+            return when.replace(month=1, day=1)
 
 
 def add_periods(start: dt.date, unit: str, k: int) -> dt.date:
-    """Return ``start``, the first day of a period, moved on by ``k`` periods."""
-    if unit in ("day", "week"):
-        return start + dt.timedelta(days=k * (7 if unit == "week" else 1))
-    months = k * {"month": 1, "quarter": 3, "year": 12}[unit] + start.month - 1
-    return dt.date(start.year + months // 12, months % 12 + 1, 1)
+    """Return ``start``, the begin of a period, moved on by ``k`` periods."""
+    if unit in SECONDS:
+        return start + k * SECONDS[unit]
+    months = k * MONTHS[unit] + start.month - 1
+    return start.replace(year=start.year + months // 12, month=months % 12 + 1)
 
 
-def count_periods(first: dt.date, last: dt.date, unit: str) -> int:
-    """Count the periods that the days ``first..last`` touch."""
-    lo, hi = floor_period(first, unit), floor_period(last, unit)
-    if unit in ("day", "week"):
-        return (hi - lo).days // (7 if unit == "week" else 1) + 1
+def count_periods(first: dt.date, last: dt.date, unit: str, every: int = 1) -> int:
+    """Count the periods that the days or instants ``first..last`` touch."""
+    lo = floor_period(first, unit, every)
+    if unit in SECONDS:
+        return (last - lo) // (every * SECONDS[unit]) + 1
+    hi = floor_period(last, unit)
     months = (hi.year - lo.year) * 12 + hi.month - lo.month
-    return months // {"month": 1, "quarter": 3, "year": 12}[unit] + 1
+    return months // (every * MONTHS[unit]) + 1
+
+
+def end_of_bin(bins: Bins, k: int, *, whole: bool) -> int | float:
+    """Return the largest number in bin k; the last bin holds its upper edge."""
+    high, is_last = bins.edges[k + 1], k + 2 == len(bins.edges)
+    if whole:
+        return int(high) - (not is_last)
+    return float(high) if is_last else math.nextafter(float(high), -math.inf)
+
+
+def end_of_period(periods: Periods, k: int) -> dt.date:
+    """Return the last day of period k, or the last microsecond of a clock."""
+    end = periods.begin(k + 1)
+    if isinstance(end, dt.datetime):
+        return end - dt.timedelta(microseconds=1)
+    return end - dt.timedelta(days=1)

@@ -46,6 +46,8 @@ def _facts(kind: str) -> str:
             return '{ type = "number" }  # domain = [0, 500], bins = 100, or bounds = [0, 500]'
         case "boolean":
             return '{ type = "boolean", domain = [false, true] }'
-        case "date" | "timestamp":
+        case "timestamp":
+            return '{ type = "timestamp" } # domain = ["2024-01-01", "2024-12-31"], by = "hour"'
+        case "date":
             return '{ type = "date" }    # domain = ["2020-01-01", "2024-12-31"], by = "month"'
     return '{ type = "text" }    # domain = ["a", "b"], or domain_file = "values.txt"'

@@ -23,11 +23,10 @@ from dpsql.catalog.read_units import read_references, read_unit, read_unit_names
 from dpsql.errors import Error, decimal_text
 from dpsql.privacy.amounts import parse_delta, parse_epsilon
 
-TYPES = ("integer", "number", "text", "date", "boolean")
+TYPES = ("integer", "number", "text", "date", "timestamp", "boolean")
 COLUMN_KEYS = (
-    *("type", "domain", "domain_file", "bins", "step", "bounds", "bounds_are", "by", "other"),
-    "null",
-    "max_keys",
+    *("type", "domain", "domain_file", "bins", "step", "bounds", "bounds_are", "by", "zone"),
+    *("other", "null", "max_keys"),
 )
 TABLE_KEYS = (
     *("source", "privacy_unit", "references", "public", "budget", "row_count_hint", "complete"),

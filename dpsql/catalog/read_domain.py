@@ -5,22 +5,27 @@ from __future__ import annotations
 import datetime as dt
 import difflib
 import math
+import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
+from zoneinfo import ZoneInfo
 
 from dpsql.catalog.domain import (
+    CLOCK,
     PERIODS,
+    SECONDS,
     Bins,
     BoundedBins,
     Domain,
     IntegerRange,
     Periods,
+    Spans,
     Value,
     Values,
     count_periods,
@@ -34,6 +39,7 @@ MAX_BINS = 100_000
 """Bins of one column, each with an edge that is an exact fraction."""
 MAX_BOUND = 2**53
 """Up to here every integer is a float, so that exact values and those of DuckDB agree."""
+_BY = re.compile(r"(?:([1-9]\d{0,6}) )?([a-z]+?)s?")
 MAX_PLACES = 30
 """Decimal places of a number, so that 1e-1000000 becomes no fraction of a million digits."""
 
@@ -93,8 +99,10 @@ def read_domain(place: Place, kind: str, facts: Mapping[str, Any]) -> Domain | N
     """Read ``domain``, ``domain_file``, ``bins`` and ``by``; None when nothing is declared."""
     if "domain" in facts and "domain_file" in facts:
         place.fail("domain and domain_file exclude each other", "keep one of them")
-    if "by" in facts and kind != "date":
-        place.fail("`by` belongs to date columns", 'bins = 100, or type = "date"')
+    if "by" in facts and kind not in ("date", "timestamp"):
+        place.fail("`by` belongs to dates and timestamps", 'bins = 100, or type = "date"')
+    if "zone" in facts and kind != "timestamp":
+        place.fail("`zone` belongs to timestamps", 'type = "timestamp"')
     for key in ("bins", "step"):
         if key in facts and kind not in ("integer", "number"):
             place.fail(f"`{key}` on a {kind} column", f"{key} belong to integer and number columns")
@@ -128,6 +136,9 @@ def read_domain(place: Place, kind: str, facts: Mapping[str, Any]) -> Domain | N
             return Values(tuple(given))
         case "date":
             return _read_periods(place, given, facts.get("by", "day"))
+        case "timestamp":
+            zone = _read_zone(place, facts.get("zone", "UTC"))
+            return _read_spans(place, given, facts.get("by", "hour"), zone)
         case _:
             place.fail(
                 "a number column needs bins or bounds",
@@ -223,15 +234,51 @@ def _read_lines(place: Place, file: Any) -> list[str]:
     return lines
 
 
-def _read_periods(place: Place, given: list[Any], unit: Any) -> Periods:
-    if unit not in PERIODS:
-        place.fail(f"by = {show(unit)}", f"one of {', '.join(PERIODS)}")
+def _read_periods(place: Place, given: list[Any], by: Any) -> Periods:
+    every, unit = _read_by(place, by, PERIODS)
     days = [_read_day(place, value) for value in given]
     if len(days) != 2 or days[0] > days[1]:
         place.fail(f"domain = {show(given)}", 'domain = ["2020-01-01", "2024-12-31"]')
-    if days[1].year == dt.MAXYEAR:
+    _check_end(place, given, days[1])
+    start = floor_period(days[0], unit)
+    count = count_periods(days[0], days[1], unit, every)
+    return Periods(start, unit, count) if every == 1 else Spans(start, unit, count, every)
+
+
+def _read_spans(place: Place, given: list[Any], by: Any, zone: str) -> Spans:
+    """Read the periods of a clock; a last day without a time of day is a whole day."""
+    every, unit = _read_by(place, by, (*CLOCK, *PERIODS))
+    ends = [_read_instant(place, value, i) for i, value in enumerate(given)]
+    if len(ends) != 2 or ends[0] > ends[1]:
+        place.fail(f"domain = {show(given)}", 'domain = ["2024-01-01", "2024-12-31"]')
+    _check_end(place, given, ends[1])
+    if unit in CLOCK and dt.timedelta(days=1) % (every * SECONDS[unit]):
+        place.fail(f"by = {show(by)}", "so many as divide a day, such as 15 minutes or 6 hours")
+    count = count_periods(ends[0], ends[1], unit, every)
+    if count > MAX_CELLS:
+        place.fail(f"domain has {count} cells", "a coarser `by`")
+    return Spans(floor_period(ends[0], unit, every), unit, count, every, zone)
+
+
+def _check_end(place: Place, given: list[Any], last: dt.date) -> None:
+    if last.year == dt.MAXYEAR:
         place.fail(f"domain = {show(given)} ends too late", "the calendar ends with 9998-12-31")
-    return Periods(floor_period(days[0], unit), unit, count_periods(days[0], days[1], unit))
+
+
+def _read_by(place: Place, given: Any, units: Sequence[str]) -> tuple[int, str]:
+    """Read a unit of time, or a number of them."""
+    found = _BY.fullmatch(given) if isinstance(given, str) else None
+    every, unit = (int(found[1] or 1), found[2]) if found else (0, "")
+    if unit not in units or not 1 <= every <= MAX_CELLS:
+        place.fail(f"by = {show(given)}", f"one of {', '.join(units)}, or such as '2 {units[1]}s'")
+    return every, unit
+
+
+def _read_zone(place: Place, given: Any) -> str:
+    try:
+        return ZoneInfo(given).key
+    except (AttributeError, KeyError, OSError, TypeError, ValueError):
+        place.fail(f"zone = {show(given)}", 'a zone by name, zone = "Europe/Berlin"')
 
 
 def _read_day(place: Place, value: Any) -> dt.date:
@@ -243,12 +290,38 @@ def _read_day(place: Place, value: Any) -> dt.date:
         place.fail(f"domain: {show(value)} is not a date", '"2020-01-01"')
 
 
+def _read_instant(place: Place, value: Any, is_last: int) -> dt.datetime:
+    """Read a date and a time of day; a day alone is its first instant, or its last one."""
+    try:
+        found = dt.datetime.fromisoformat(value) if isinstance(value, str) else value
+        if isinstance(value, str) and len(value) == len("2024-01-01"):
+            found = found.date()
+        if not isinstance(found, dt.datetime):
+            found = dt.datetime.combine(found, dt.time.max if is_last else dt.time.min)
+    except (TypeError, ValueError):
+        place.fail(f"domain: {show(value)} is not a date and time", '"2024-01-31T18:00"')
+    if found.tzinfo is not None:
+        place.fail(f"domain: {show(value)} has a zone", 'zone = "Europe/Berlin" says where it is')
+    return found
+
+
+def _read_other_day(place: Place, domain: Periods, given: Any) -> dt.date:
+    """Read the day that stands for every day that is not declared: the last of all, if true."""
+    day = dt.date.max if given is True else _read_day(place, given)
+    if domain.start <= day < domain.end:
+        place.fail(f"other = {show(given)} is also a domain value", 'a day outside, "9999-12-31"')
+    return day
+
+
 def read_other(place: Place, kind: str, domain: Domain | None, given: Any) -> Value:
     """Read the label of the cell for all other values; None when there is none."""
     if given is False:
         return None
+    if kind == "date" and isinstance(domain, Periods):
+        return _read_other_day(place, domain, given)
     if kind not in ("text", "integer") or isinstance(domain, Bins) or domain is None:
-        place.fail("`other` needs a list of values", "other belongs to text and integer domains")
+        remedy = "other belongs to text, integer and date domains"
+        place.fail("`other` needs a list of values", remedy)
     if given is True and kind == "text":
         given = "other"
     expected = str if kind == "text" else int

@@ -21,7 +21,7 @@ class _TypeObject:
 
 STRING = _TypeObject("text")
 NUMBER = _TypeObject("integer", "number", "boolean")
-DATETIME = _TypeObject("date")
+DATETIME = _TypeObject("date", "timestamp")
 BINARY = _TypeObject()
 ROWID = _TypeObject()
 Date = dt.date

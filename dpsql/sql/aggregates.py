@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from dpsql.errors import Error, NotSupportedError, ProgrammingError, printable
 from dpsql.sql.derivative import guard
-from dpsql.sql.edges import check_constant
+from dpsql.sql.edges import check_edges
 from dpsql.sql.language import check_scalar, written_name
 from dpsql.sql.query import Aggregate, Condition, Rank, Running, Summand
 from dpsql.sql.scope import Scope, condition, conjunction
@@ -243,7 +243,7 @@ class Aggregates:
         column = columns[0]
         if not isinstance(value.unnest(), exp.Column):
             for tree in self.scope.written_out(value):
-                check_constant(column, tree, self.scope.locate)
+                check_edges(column, tree, self.scope.locate, self.scope.same)
         if not 0 <= quantile <= 1:
             raise ProgrammingError(
                 "E_LITERAL",

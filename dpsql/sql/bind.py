@@ -14,6 +14,7 @@ from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.sql.aggregates import BUILDERS, Aggregates
 from dpsql.sql.clauses import Clips, Cut
 from dpsql.sql.edges import check_edges
+from dpsql.sql.evaluate import Evaluator
 from dpsql.sql.expressions import refuse_rows
 from dpsql.sql.keys import Keys
 from dpsql.sql.language import Locate, check_scalar, locate, refuse
@@ -34,6 +35,7 @@ from dpsql.sql.relations import (
     rows_of,
 )
 from dpsql.sql.scope import Joined, Scope, condition, conjuncts
+from dpsql.sql.steady import Same
 
 MAX_PAIRS = 1 << 22
 """Most combinations of a cell and a public row that a join is evaluated on."""
@@ -80,18 +82,21 @@ def bind(
     clips: Clips | None = None,
     known: dict[Hashable, Condition] | None = None,
     cut: Cut | None = None,
+    same: Same | None = None,
 ) -> Query:
     """Bind names and types of a SELECT over one private table; refuse what is not understood.
 
     ``clips`` are the contribution bounds of aggregates, by where they stand in the text, ``cut``
     says where a column is clipped in all of them;
-    ``known`` keeps conditions for the statements that follow.
+    ``known`` keeps conditions for the statements that follow, ``same`` asks for values at the ends
+    of cells.
     Raises: ProgrammingError or NotSupportedError with a stable code, a caret and a hint.
     """
     try:
         _check_clauses(tree, lambda node: locate(node, fragment))
         names = _Sources(tree, fragment, catalog, public)
-        scope = names.scope(clips or {}, cut, {} if known is None else known)
+        asked = Evaluator().is_same if same is None else same
+        scope = names.scope(clips or {}, cut, {} if known is None else known, asked)
         return _bind(tree, scope)
     except RecursionError:
         raise ProgrammingError("E_TOO_COMPLEX", "the statement is nested too deeply") from None
@@ -161,7 +166,9 @@ class _Sources:
         self.carriers: list[str | None] = []
         self.tests: list[list[exp.Expr]] = []
 
-    def scope(self, clips: Clips, cut: Cut | None, known: dict[Hashable, Condition]) -> Scope:
+    def scope(
+        self, clips: Clips, cut: Cut | None, known: dict[Hashable, Condition], same: Same
+    ) -> Scope:
         """What the names stand for; conditions that join public rows are noted with those.
 
         Raises: NotSupportedError (E_JOIN, E_SUBQUERY, E_TABLE_FUNCTION); ProgrammingError.
@@ -178,7 +185,8 @@ class _Sources:
             names.sources.append((joined.alias, fields))
         own = tuple(Field(name, _VALUE, hidden) for name, hidden in names_of(table))
         names.sources.append((alias, own))
-        scope = Scope(self.fragment, table, alias, names, tuple(self.joined), clips, cut, known)
+        public = tuple(self.joined)
+        scope = Scope(self.fragment, table, alias, names, public, clips, cut, known, same)
         where = self.fit(scope)
         fitted = tuple(map(self.fitted, range(len(self.joined))))
         return replace(scope, joined=fitted, where=tuple(where))
@@ -350,7 +358,7 @@ def _lookups(scope: Scope) -> tuple[Lookup, ...]:
         for test in joined.tests:
             if isinstance(column.domain, Bins | Periods):
                 for tree in scope.written_out(test):
-                    check_edges(column, tree, scope.locate)
+                    check_edges(column, tree, scope.locate, scope.same)
         on = " AND ".join(f"({scope.render(test)})" for test in joined.tests)
         out.append(Lookup(joined.carrier, joined.types, joined.rows, on, joined.keep, joined.span))
     return tuple(out)

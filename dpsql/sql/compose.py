@@ -41,7 +41,8 @@ def _compiled(
     fragment = statement.fragment
     if isinstance(tree, exp.Select) and _is_flat(tree, compiler):
         clips, known = statement.clips, compiler.known
-        query = bind(tree, fragment, compiler.catalog, public, clips, known, statement.cut)
+        same = compiler.evaluator.is_same
+        query = bind(tree, fragment, compiler.catalog, public, clips, known, statement.cut, same)
         return Compiled(fragment.body, (compiler.compile(query),))
     try:
         return _compose(Shape(statement, compiler, public), tree)

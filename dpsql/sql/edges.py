@@ -11,19 +11,22 @@ construction.
 
 from __future__ import annotations
 
+import bisect
 import datetime as dt
 import difflib
 import re
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from typing import NoReturn
 
 from sqlglot import exp
 
 from dpsql.catalog import Column
-from dpsql.catalog.domain import PERIODS, Bins, Periods, Values, floor_period
+from dpsql.catalog.domain import Bins, Periods, Spans, Values
 from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.language import Locate
 from dpsql.sql.relations import PUBLIC
+from dpsql.sql.steady import Same, Steadiness, part_of
 
 _MIRROR: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,
@@ -31,17 +34,14 @@ _MIRROR: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.GT: exp.LT,
     exp.GTE: exp.LTE,
 }
+SHOWN = 12
+"""Edges of bins that a hint lists."""
 _COARSER = {
-    "day": PERIODS,
+    "day": ("day", "month", "year"),
     "week": ("week",),
     "month": ("month", "quarter", "year"),
     "quarter": ("quarter", "year"),
     "year": ("year",),
-}
-_CALENDAR: dict[type[exp.Expr], str] = {
-    exp.Year: "year",
-    exp.Quarter: "quarter",
-    exp.Month: "month",
 }
 _LOGIC = (exp.And, exp.Or, exp.Not, exp.Paren)
 _TESTS = (exp.Predicate, exp.Connector, exp.Not)
@@ -53,11 +53,13 @@ _DAYS = {
 """What a day determines: units of date_trunc and EXTRACT."""
 
 _WHOLE_STEPS = {"day", "week", "month", "quarter", "year", "decade", "century", "millennium"}
+_STEPPING = (exp.Add, exp.Sub, exp.DateAdd, exp.DateBin)
 _INSTANT = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ)
 _READERS = (
     *(exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ, exp.NEQ, exp.Between, exp.In, exp.Is),
     *(exp.DateTrunc, exp.TimestampTrunc, exp.Extract, exp.Year, exp.Quarter, exp.Month, exp.Week),
     *(exp.Day, exp.DayOfWeek, exp.DayOfWeekIso, exp.DayOfYear, exp.Monthname, exp.Dayname),
+    *(exp.DayOfMonth, exp.WeekOfYear, exp.DateDiff, exp.TimeToStr),
 )
 """What may read a day as the instant at which it begins."""
 
@@ -120,32 +122,31 @@ def _compared(tree: exp.Expr, is_public: Callable[[exp.Column], bool]) -> Iterat
             yield from (side for side in sides if not side.find(exp.Column))
 
 
-def check_edges(column: Column, tree: exp.Expr, locate: Locate, *, grouping: bool = False) -> None:
+def check_edges(
+    column: Column, tree: exp.Expr, locate: Locate, same: Same, *, grouping: bool = False
+) -> None:
     """Refuse an expression that would cut through a cell of a binned or calendar column.
 
-    Raises: ProgrammingError (E_BIN_EDGE).
+    A column alone is a key of its cells. Raises: ProgrammingError (E_BIN_EDGE).
     """
     domain = column.domain
-    if isinstance(domain, Periods) and domain.unit == "day":
+    if is_daily(column):
+        assert isinstance(domain, Periods)
         _check_days(column, domain, tree, locate)
-    elif isinstance(domain, Bins | Periods):
-        if grouping:
-            if not _is_bare(tree):
-                _check_constant(column, domain, tree, locate)
-        else:
-            _check_condition(column, domain, tree, locate)
+    elif isinstance(domain, Bins | Periods) and not (grouping and _is_bare(tree)):
+        if isinstance(tree.unnest(), _TESTS) and _are_known_cuts(column, tree):
+            return
+
+        def refused(node: exp.Expr) -> NoReturn:
+            raise _refuse(column, domain, node, locate)
+
+        Steadiness(column, same, refused).check(tree)
 
 
-def check_constant(column: Column, tree: exp.Expr, locate: Locate) -> None:
-    """Refuse an expression that differs within a cell of a binned or calendar column.
-
-    Raises: ProgrammingError (E_BIN_EDGE).
-    """
+def is_daily(column: Column) -> bool:
+    """Whether the cells of a column are single days, each of which is one value."""
     domain = column.domain
-    if isinstance(domain, Periods) and domain.unit == "day":
-        _check_days(column, domain, tree, locate)
-    elif isinstance(domain, Bins | Periods):
-        _check_constant(column, domain, tree, locate)
+    return isinstance(domain, Periods) and not isinstance(domain, Spans) and domain.unit == "day"
 
 
 def _check_days(column: Column, domain: Periods, tree: exp.Expr, locate: Locate) -> None:
@@ -156,8 +157,13 @@ def _check_days(column: Column, domain: Periods, tree: exp.Expr, locate: Locate)
                 fine = not node.is_string or _is_midnight(node.name)
             case exp.Interval():
                 fine = _is_whole_step(node)
-            case exp.Extract() | exp.TimestampTrunc() | exp.DateTrunc():
+            case exp.Extract() | exp.TimestampTrunc() | exp.DateTrunc() | exp.DateDiff():
                 fine = not node.find(exp.Column) or _unit_of(node) in _DAYS
+            case exp.Hour() | exp.Minute() | exp.Second() | exp.TimeToUnix():
+                fine = not node.find(exp.Column)
+            case exp.TimeToStr():
+                shown = part_of(node)
+                fine = not node.find(exp.Column) or (shown is not None and shown[1] in _DAYS)
             case exp.Cast() if node.to.this in _INSTANT and node.find(exp.Column):
                 fine = isinstance(_around(node), _READERS)
             case _:
@@ -182,7 +188,7 @@ def _is_whole_step(node: exp.Interval) -> bool:
     named = "" if unit is None else str(unit.name).lower().rstrip("s")
     amount = node.this
     whole = not isinstance(amount, exp.Literal) or bool(re.fullmatch(r"\s*\d+\s*", amount.name))
-    return whole and named in _WHOLE_STEPS and isinstance(_around(node), exp.Add | exp.Sub)
+    return whole and named in _WHOLE_STEPS and isinstance(_around(node), _STEPPING)
 
 
 def _around(node: exp.Expr) -> exp.Expr | None:
@@ -197,87 +203,27 @@ def _is_bare(node: exp.Expr) -> bool:
     return isinstance(node.unnest(), exp.Column)
 
 
-def _check_condition(
-    column: Column, domain: Bins | Periods, tree: exp.Expr, locate: Locate
-) -> None:
+def _are_known_cuts(column: Column, tree: exp.Expr) -> bool:
+    """Whether a condition is of comparisons of the column with edges of its bins alone."""
+    tree = tree.unnest()
     if isinstance(tree, _LOGIC):
-        for inner in tree.iter_expressions():
-            _check_condition(column, domain, inner, locate)
-        return
-    if not tree.find(exp.Column):
-        return
-    if isinstance(tree, exp.Column):
-        raise _refuse(column, domain, tree, locate)
-    if isinstance(tree, exp.Is) and _is_bare(tree.this):
-        return
-    if isinstance(tree, exp.Between) and _is_bare(tree.this):
-        _check_cut(column, domain, exp.GTE, tree.args["low"], locate)
-        _check_cut(column, domain, exp.LTE, tree.args["high"], locate)
-        return
-    if type(tree) in _MIRROR and _is_bare(tree.this):
-        _check_cut(column, domain, type(tree), tree.expression, locate)
-        return
-    if type(tree) in _MIRROR and _is_bare(tree.expression):
-        _check_cut(column, domain, _MIRROR[type(tree)], tree.this, locate)
-        return
-    for part in tree.iter_expressions():
-        if part.find(exp.Column):
-            _check_constant(column, domain, part, locate)
-
-
-def _check_constant(column: Column, domain: Bins | Periods, tree: exp.Expr, locate: Locate) -> None:
-    """Accept what is constant on every cell: calendar functions, conditions, functions of those."""
-    if isinstance(domain, Periods) and _calendar_unit(tree.unnest()) in _COARSER[domain.unit]:
-        return
-    if isinstance(tree, _TESTS):
-        _check_condition(column, domain, tree, locate)
-        return
-    parts = [part for part in tree.iter_expressions() if part.find(exp.Column)]
-    if isinstance(tree, exp.Column) or any(map(_is_bare, parts)):
-        raise _refuse(column, domain, tree, locate)
-    for part in parts:
-        _check_constant(column, domain, part, locate)
-
-
-def _calendar_unit(tree: exp.Expr) -> str | None:
-    if type(tree) in _CALENDAR and _is_bare(tree.this):
-        return _CALENDAR[type(tree)]
-    truncated = isinstance(tree, exp.TimestampTrunc | exp.DateTrunc) and _is_bare(tree.this)
-    if truncated or (isinstance(tree, exp.Extract) and _is_bare(tree.expression)):
-        return _unit_of(tree)
-    return None
+        return all(_are_known_cuts(column, part) for part in tree.iter_expressions())
+    if type(tree) not in _MIRROR or not isinstance(column.domain, Bins):
+        return False
+    operator, bound = type(tree), tree.expression
+    if _is_bare(bound):
+        operator, bound = _MIRROR[operator], tree.this
+    elif not _is_bare(tree.this):
+        return False
+    value = _constant(bound)
+    inner = column.domain.edges[1:-1]
+    return operator in (exp.LT, exp.GTE) and isinstance(value, Fraction) and value in inner
 
 
 def _unit_of(tree: exp.Expr) -> str:
-    """The unit that EXTRACT or date_trunc names."""
+    """The unit that EXTRACT, date_trunc or date_diff names."""
     unit = tree.this if isinstance(tree, exp.Extract) else tree.args["unit"]
     return str(unit.name).lower()
-
-
-def _check_cut(
-    column: Column, domain: Bins | Periods, operator: type, bound: exp.Expr, locate: Locate
-) -> None:
-    """Check that {v operator bound} is a union of cells."""
-    if isinstance(bound.unnest(), exp.Null):
-        return
-    value = _constant(bound)
-    after = operator in (exp.LTE, exp.GT)
-    if isinstance(domain, Periods):
-        if isinstance(value, dt.date):
-            day = value + dt.timedelta(days=1) if after and value != dt.date.max else value
-            inside = domain.start < day < domain.end
-            if not inside or floor_period(day, domain.unit) == day:
-                return
-    elif isinstance(value, Fraction):
-        lo, hi = domain.edges[0], domain.edges[-1]
-        if value > hi or (value == hi and after) or value < lo or (value == lo and not after):
-            return
-        if column.type == "integer" and after:
-            value = Fraction(value.__floor__() + 1)
-            after = False
-        if not after and value in domain.edges and value != hi:
-            return
-    raise _refuse(column, domain, bound, locate)
 
 
 def _constant(tree: exp.Expr) -> Fraction | dt.date | None:
@@ -300,18 +246,12 @@ def _constant(tree: exp.Expr) -> Fraction | dt.date | None:
 def _refuse(
     column: Column, domain: Bins | Periods, node: exp.Expr, locate: Locate
 ) -> ProgrammingError:
-    if isinstance(domain, Periods) and domain.unit == "day":
+    if is_daily(column):
         hint = f"the cells of {column.name} are days: compare it with a DATE"
     elif isinstance(domain, Periods):
-        works = " or ".join(
-            f"date_trunc('{unit}', {column.name})" for unit in _COARSER[domain.unit]
-        )
-        hint = f"cuts must fall between {domain.unit}s; {works} works"
+        hint = _periods_hint(column, domain)
     else:
-        edges = [int(e) if e.denominator == 1 else float(e) for e in domain.edges[:-1]]
-        shown = edges if len(edges) <= 12 else [*edges[:6], "...", *edges[-3:]]
-        listed = ", ".join(map(str, shown))
-        hint = f"compare {column.name} by < or >= with an edge: {listed}"
+        hint = f"compare {column.name} by < or >= with an edge: {_edges_text(domain, node)}"
     return ProgrammingError(
         "E_BIN_EDGE",
         f"this would cut through a cell of {column.name}",
@@ -320,13 +260,40 @@ def _refuse(
     )
 
 
+def _periods_hint(column: Column, domain: Periods) -> str:
+    """Between which cells cuts may fall, and what works."""
+    if domain.length > 1:
+        every = f"{domain.length} {domain.unit}s, from {domain.start} on"
+        return f"cuts must fall between the cells of {column.name}: every {every}"
+    if domain.unit in _COARSER:
+        works = " or ".join(f"date_trunc('{u}', {column.name})" for u in _COARSER[domain.unit])
+    else:
+        works = f"date_trunc('{domain.unit}', {column.name})"
+    return f"cuts must fall between {domain.unit}s; {works} works"
+
+
+def _edges_text(domain: Bins, node: exp.Expr) -> str:
+    """The edges of bins, or those next to a number where there are many."""
+    edges = [int(e) if e.denominator == 1 else float(e) for e in domain.edges[:-1]]
+    value = _constant(node)
+    if len(edges) > SHOWN and isinstance(value, Fraction):
+        place = bisect.bisect_right(domain.edges[:-1], value)
+        edges = edges[max(0, place - 2) : place + 2]
+        return f"..., {', '.join(map(str, edges))}, ..."
+    shown = edges if len(edges) <= SHOWN else [*edges[:6], "...", *edges[-3:]]
+    return ", ".join(map(str, shown))
+
+
 MAX_LENGTH = 100_000
 """Most characters of a text that an expression could make."""
 
 _NUMBER = 400
 """More characters than any number takes as text: a DOUBLE has 309 before its point at most."""
 
-_KEEPING = (exp.Left, exp.Right, exp.Substring, exp.Trim, exp.SplitPart)
+_KEEPING = (exp.Left, exp.Right, exp.Substring, exp.Trim, exp.SplitPart, exp.RegexpExtract)
+_GROWING = (exp.Replace, exp.RegexpReplace)
+_SHOWN = 64
+"""More characters than any letter of a format of strftime shows."""
 
 
 def check_growth(column: Column | None, tree: exp.Expr, locate: Locate) -> None:
@@ -334,10 +301,10 @@ def check_growth(column: Column | None, tree: exp.Expr, locate: Locate) -> None:
 
     Raises: ProgrammingError (E_TOO_COMPLEX).
     """
-    if tree.find(exp.Replace) is None:
+    if tree.find(*_GROWING) is None:
         return
     widest = max((len(str(cell)) for cell in column.cells), default=0) if column else 0
-    for node in tree.find_all(exp.Replace):
+    for node in tree.find_all(*_GROWING):
         if bound_length(node, max(widest, _NUMBER)) > MAX_LENGTH:
             raise ProgrammingError(
                 "E_TOO_COMPLEX",
@@ -362,6 +329,12 @@ def bound_length(tree: exp.Expr, widest: int) -> int:
     if isinstance(tree, exp.Replace):
         text = bound_length(tree.this, widest)
         return text + text * max(parts[2:], default=0)
+    if isinstance(tree, exp.RegexpReplace):
+        text = bound_length(tree.this, widest)
+        repeated = bound_length(tree.args["replacement"], widest) * (text + 1)  # it may name groups
+        return text + (text + 1) * repeated
+    if isinstance(tree, exp.TimeToStr):
+        return _SHOWN * bound_length(tree.args["format"], widest)
     if isinstance(tree, exp.DPipe | exp.Concat):
         return sum(parts)
     return max(parts, default=widest)

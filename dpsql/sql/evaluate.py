@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dpsql.catalog import Column
 from dpsql.catalog.describe import describe_values
+from dpsql.catalog.domain import Bins, Periods, Value, end_of_bin, end_of_period
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sealed import EvaluationError, Sealed
 from dpsql.sql.query import Condition, Coupled, Expression, Lookup, Query
@@ -35,6 +36,7 @@ _SQL_TYPES = {
     "number": "DOUBLE",
     "text": "VARCHAR",
     "date": "DATE",
+    "timestamp": "TIMESTAMP",
     "boolean": "BOOLEAN",
 }
 
@@ -66,6 +68,8 @@ class Evaluator:
         self._tables: dict[Hashable, tuple[str, NDArray[np.int64] | None]] = {}
         self._masks: dict[Hashable, Mask] = {}
         self._values: dict[Hashable, tuple[str, tuple[Any, ...]]] = {}
+        self._ends: dict[tuple[Column, str], bool] = {}
+        self._at_ends: dict[Column, str] = {}
 
     def prepare(self, source: Operand, conditions: Iterable[Expression]) -> None:
         """Evaluate many conditions in a few queries; later look-ups are free.
@@ -105,6 +109,33 @@ class Evaluator:
                 )
             self._values[name] = (rows[0][1] if rows else "VARCHAR", values)
         return self._values[name]
+
+    def is_same(self, column: Column, sql: str) -> bool:
+        """Whether SQL over ``v`` has one value at both ends of every cell, and never fails there.
+
+        The ends are the first and the last value that a cell can hold.
+        """
+        if (column, sql) not in self._ends:
+            self._ends[column, sql] = self._is_same(column, sql)
+        return self._ends[column, sql]
+
+    def _is_same(self, column: Column, sql: str) -> bool:
+        if column not in self._at_ends:
+            known = f"e{len(self._at_ends)}"
+            lows, highs = ends(column)
+            kind = _SQL_TYPES[column.type]
+            cells = ("BIGINT", range(len(lows)))
+            self.sealed.fill(f"{known}lo", {"i": cells, "v": (kind, lows)})
+            self.sealed.fill(f"{known}hi", {"i": cells, "v": (kind, highs)})
+            self._at_ends[column] = known
+        lo, hi = (
+            f"(SELECT i, ({sql}) AS x FROM {self._at_ends[column]}{end})" for end in ("lo", "hi")
+        )
+        differ = f"FROM {lo} AS a JOIN {hi} AS b USING (i) WHERE a.x IS DISTINCT FROM b.x"
+        try:
+            return self.sealed.run(f"SELECT count(*) {differ}") == [(0,)]
+        except EvaluationError:
+            return False
 
     def numbers(self, source: Operand, expression: Expression) -> NDArray[Any]:
         """The value of a number on every item, 0 where it is NULL; whole where all values are.
@@ -229,6 +260,19 @@ def _domain_columns(column: Column | None) -> dict[str, tuple[str, Sequence[obje
     if column is None:
         return {"i": ("BIGINT", [0])}
     return {"i": ("BIGINT", range(column.size)), "v": (_SQL_TYPES[column.type], column.cells)}
+
+
+def ends(column: Column) -> tuple[list[Value], list[Value]]:
+    """The first and the last value that every cell can hold."""
+    domain = column.domain
+    lows, highs = list(column.cells), list(column.cells)
+    if isinstance(domain, Bins):
+        whole = column.type == "integer"
+        lows[: domain.size] = [int(e) if whole else float(e) for e in domain.edges[:-1]]
+        highs[: domain.size] = [end_of_bin(domain, k, whole=whole) for k in range(domain.size)]
+    if isinstance(domain, Periods):
+        highs[: domain.size] = [end_of_period(domain, k) for k in range(domain.size)]
+    return lows, highs
 
 
 LONGEST = 60

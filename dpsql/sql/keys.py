@@ -140,7 +140,7 @@ class Keys:
                 span=self.scope.locate(node),
             )
         for tree in self.scope.written_out(node):
-            check_edges(column, tree, self.scope.locate, grouping=True)
+            check_edges(column, tree, self.scope.locate, self.scope.same, grouping=True)
         return self.scope.expression(column, node)
 
     def ranges(self, node: exp.Expr) -> Expression:

@@ -16,12 +16,13 @@ from sqlglot import exp
 from dpsql.catalog import Column, Table
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.sql.clauses import Clips, Cut
-from dpsql.sql.edges import check_constant, check_edges, check_growth, check_literals, undeclared
+from dpsql.sql.edges import check_edges, check_growth, check_literals, undeclared
 from dpsql.sql.language import PARTIAL, check_scalar, locate, refuse
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.names import Names, unknown_table
 from dpsql.sql.query import Condition, Coupled, Expression
 from dpsql.sql.relations import as_literal, suggest
+from dpsql.sql.steady import Same
 from dpsql.sql.whole import INTEGERS
 
 _BEFORE_BOUNDS = re.compile(r"[\s)]*(,[\s\d.e+-]*)?", re.ASCII | re.IGNORECASE)
@@ -51,7 +52,8 @@ class Scope:
 
     ``where`` are its conditions but for those that join public rows. ``clips`` are the contribution
     bounds of aggregates, by where they stand in the text, ``cut`` says where a column is clipped
-    in all of them. ``known`` are conditions that were bound before, by table, alias and tree.
+    in all of them. ``known`` are conditions that were bound before, by table, alias and tree;
+    ``same`` asks for values at the ends of cells.
     """
 
     fragment: Fragment
@@ -62,6 +64,7 @@ class Scope:
     clips: Clips
     cut: Cut | None
     known: dict[Hashable, Condition]
+    same: Same
     where: tuple[exp.Expr, ...] = ()
 
     def clip_of(self, node: exp.Expr) -> tuple[float, float] | None:
@@ -307,7 +310,7 @@ def _check_test(scope: Scope, column: Column | None, node: exp.Expr) -> None:
     if column is not None:
         check_literals(column, node, scope.locate, scope.is_public)
         for tree in scope.written_out(node):
-            check_edges(column, tree, scope.locate)
+            check_edges(column, tree, scope.locate, scope.same)
 
 
 def _coupled(scope: Scope, node: exp.Expr) -> Coupled:
@@ -335,7 +338,7 @@ def _extract(scope: Scope, node: exp.Expr, parts: list[Expression]) -> None:
         _check_test(scope, column, node)
     else:
         for tree in scope.written_out(node):
-            check_constant(column, tree, scope.locate)
+            check_edges(column, tree, scope.locate, scope.same)
     found = scope.expression(column, node)
     if found not in parts:
         parts.append(found)

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from dpsql.catalog.domain import Bins
 from dpsql.errors import NotSupportedError, ProgrammingError, Span
-from dpsql.sql.edges import check_constant, check_growth
+from dpsql.sql.edges import check_edges, check_growth
 from dpsql.sql.language import check_scalar
 from dpsql.sql.query import Condition, Expression, Summand
 from dpsql.sql.scope import Scope, condition, negation
@@ -205,7 +205,7 @@ class _Amounts:
         bare = isinstance(node, exp.Column) and not self.scope.is_public(node)
         if not bare:
             for tree in self.scope.written_out(node):
-                check_constant(column, tree, self.scope.locate)
+                check_edges(column, tree, self.scope.locate, self.scope.same)
         if column.type not in ("integer", "number", "boolean") and bare:
             raise NotSupportedError(
                 "E_EXPR_IN_AGG",

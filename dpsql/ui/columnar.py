@@ -17,6 +17,7 @@ def arrow_table(grid: Grid) -> Any:
         "number": pa.float64(),
         "text": pa.string(),
         "date": pa.date32(),
+        "timestamp": pa.timestamp("us"),
         "boolean": pa.bool_(),
     }
     arrays = [

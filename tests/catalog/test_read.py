@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dpsql.catalog import Catalog, Column
-from dpsql.catalog.domain import Bins, BoundedBins, IntegerRange, Periods, Values
+from dpsql.catalog.domain import Bins, BoundedBins, IntegerRange, Periods, Spans, Values
 from dpsql.errors import CatalogError
 
 GOOD = 'a = { type = "integer", domain = [0, 9] }'
@@ -75,6 +75,25 @@ COLUMNS: list[tuple[str, str]] = [
     ('type = "integer", domain = [0, 9], other = 5', "also a domain value"),
     ('type = "integer", domain = [0, 9], other = 9007199254740993', "too large"),
     ('type = "integer", domain = [0, 9], by = "day"', "`by`"),
+    ('type = "integer", domain = [0, 9], zone = "UTC"', "`zone`"),
+    ('type = "timestamp", domain = ["2024-01-01", "2024-01-02"], by = "moment"', "by = 'moment'"),
+    ('type = "timestamp", domain = ["2024-01-01", "2024-01-02"], by = "0 hours"', "by = '0 hours'"),
+    ('type = "timestamp", domain = ["2024-01-01", "2024-01-02"], by = "7 hours"', "by = '7 hours'"),
+    ('type = "timestamp", domain = ["2024-01-01", "2024-01-02"], by = "999999999 days"', "by ="),
+    ('type = "timestamp", domain = ["2024-01-01", "2024-01-13"], by = "second"', "1123200 cells"),
+    ('type = "timestamp", domain = ["2024-01-02", "2024-01-01"]', "domain ="),
+    ('type = "timestamp", domain = ["2024-01-01"]', "domain ="),
+    ('type = "timestamp", domain = ["2024-01-01", "2024-01-01T25:00"]', "not a date and time"),
+    ('type = "timestamp", domain = ["2024-01-01", "2024-01-01T05:00Z"]', "has a zone"),
+    ('type = "timestamp", domain = ["2024-01-01", 5]', "not a date and time"),
+    ('type = "timestamp", domain = ["2024-01-01", "9999-12-31"]', "ends too late"),
+    ('type = "timestamp", domain = ["2024-01-01", "2024-01-02"], zone = "Mars/X"', "zone ="),
+    ('type = "timestamp", domain = ["2024-01-01", "2024-01-02"], zone = "../x"', "zone ="),
+    ('type = "timestamp", domain = ["2024-01-01", "2024-01-02"], zone = 5', "zone ="),
+    ('type = "timestamp", domain = ["2024-01-01", "2024-01-02"], other = true', "`other`"),
+    ('type = "date", domain = ["2024-01-01", "2024-01-02"], by = "2 hours"', "by = '2 hours'"),
+    ('type = "date", domain = ["2024-01-01", "2024-01-02"], other = "2024-01-02"', "also a domain"),
+    ('type = "date", domain = ["2024-01-01", "2024-01-02"], other = 5', "5 is not a date"),
     ('type = "integer", domain_file = "d.txt"', "not text"),
     ('type = "integer", bins = [0, 0.5, 1]', "not integers"),
     ('type = "integer", domain = [0.5, 9], bins = 2', "not of integers"),
@@ -326,6 +345,27 @@ ACCEPTED: list[tuple[str, object, tuple[Any, ...]]] = [
         'type = "date", domain = ["2024-01-03", "2024-01-08"], by = "week"',
         None,
         (dt.date(2024, 1, 1), dt.date(2024, 1, 8)),
+    ),
+    (
+        'type = "date", domain = ["2024-01-03", "2024-02-01"], by = "2 weeks", other = true',
+        Spans(dt.date(2024, 1, 1), "week", 3, 2),
+        (dt.date(2024, 1, 1), dt.date(2024, 1, 15), dt.date(2024, 1, 29), dt.date.max),
+    ),
+    (
+        'type = "timestamp", domain = ["2024-01-01T00:20", 2024-01-01T01:00:00], by = "30 minutes"',
+        Spans(dt.datetime(2024, 1, 1), "minute", 3, 30),
+        tuple(dt.datetime(2024, 1, 1) + k * dt.timedelta(minutes=30) for k in range(3)),
+    ),
+    (
+        'type = "timestamp", domain = ["2024-01-01", "2024-01-01"], by = "12 hours",'
+        ' zone = "Europe/Berlin"',
+        Spans(dt.datetime(2024, 1, 1), "hour", 2, 12, "Europe/Berlin"),
+        (dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1, 12)),
+    ),
+    (
+        'type = "timestamp", domain = ["2024-02-10", "2024-12-31"], by = "6 months", null = true',
+        Spans(dt.datetime(2024, 2, 1), "month", 2, 6),
+        (dt.datetime(2024, 2, 1), dt.datetime(2024, 8, 1), None),
     ),
     ('type = "date", domain = ["9990-01-01", "9998-12-31"], by = "year"', None, ()),
     ('type = "number", bounds = [-0.5, 1e3]', None, ()),

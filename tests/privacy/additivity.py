@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpsql.catalog.catalog import Column, Table, Unit
-from dpsql.catalog.domain import Bins, BoundedBins, IntegerRange, Periods, Values
+from dpsql.catalog.domain import Bins, BoundedBins, IntegerRange, Periods, Spans, Values
 from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.duckdb import FileTable, fetch_rows
@@ -77,6 +77,20 @@ DATES = {
     unit: Column("c", "date", Periods(dt.date(2024, 1, 1), unit, count), None, unit == "week")
     for unit, count in (("day", 60), ("week", 9), ("month", 12), ("quarter", 4), ("year", 2))
 }
+DATES |= {
+    "two weeks": Column(
+        "c", "date", Spans(dt.date(2024, 1, 1), "week", 5, 2), None, True, dt.date.max
+    )
+}
+CLOCKS = {
+    f"{every} {unit}": Column(
+        "c", "timestamp", Spans(dt.datetime(2024, 1, 1), unit, count, every, zone), None, every == 1
+    )
+    for unit, count, every, zone in (
+        *(("hour", 30, 1, "UTC"), ("minute", 99, 15, "Europe/Berlin"), ("day", 60, 1, "UTC")),
+        *(("week", 2, 2, "America/New_York"), ("month", 3, 5, "Asia/Kathmandu")),
+    )
+}
 WORDS = {
     "text": Column("c", "text", Values(("A", "\u00e9", "?"))),
     "text other": Column("c", "text", Values(("B", "", "A")), other="Z"),
@@ -119,11 +133,14 @@ KINDS = {
     "text": Kind(pa.string(), "VARCHAR", TEXTS, WORDS),
     "large text": Kind(pa.large_string(), "VARCHAR", TEXTS, WORDS),
     "dictionary": Kind(pa.dictionary(pa.int32(), pa.string()), "ENUM", TEXTS, WORDS),
-    "date": Kind(pa.date32(), "DATE", DAYS, DATES),
-    "micros": Kind(pa.timestamp("us"), "TIMESTAMP", _instants(DAY), DATES),
-    "zoned": Kind(pa.timestamp("us", "UTC"), "TIMESTAMPTZ", _instants(DAY), DATES),
-    "nanos": Kind(pa.timestamp("ns"), "TIMESTAMP_NS", _instants(DAY * 1000), DATES),
-    "seconds": Kind(pa.timestamp("s"), "TIMESTAMP_S", _instants(86_400), DATES),
+    "date": Kind(pa.date32(), "DATE", DAYS, DATES | CLOCKS),
+    "micros": Kind(pa.timestamp("us"), "TIMESTAMP", _instants(DAY), DATES | CLOCKS),
+    "zoned": Kind(pa.timestamp("us", "UTC"), "TIMESTAMPTZ", _instants(DAY), DATES | CLOCKS),
+    "nanos": Kind(pa.timestamp("ns"), "TIMESTAMP_NS", _instants(DAY * 1000), DATES | CLOCKS),
+    "zoned nanos": Kind(
+        pa.timestamp("ns", "UTC"), "TIMESTAMPTZ_NS", _instants(DAY * 1000), DATES | CLOCKS
+    ),
+    "seconds": Kind(pa.timestamp("s"), "TIMESTAMP_S", _instants(86_400), DATES | CLOCKS),
 }
 UNITS = ("text", "dictionary", "big", "double", "date", "micros", "decimal", "boolean", "huge")
 

@@ -18,7 +18,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.catalog.domain import Bins, Periods, add_periods
+from dpsql.catalog.domain import Bins, Periods
 from dpsql.dbapi.connection import Connection
 from tests.support.grammar import verdict
 from tests.support.tables import Tables, World, open_tables
@@ -43,6 +43,12 @@ week = { type = "date", domain = ["2023-12-18", "2024-01-20"], by = "week" }
 month = { type = "date", domain = ["2023-11-15", "2024-03-02"], by = "month" }
 quarter = { type = "date", domain = ["2023-11-15", "2024-08-02"], by = "quarter", null = true }
 year = { type = "date", domain = ["2022-11-15", "2024-08-02"], by = "year" }
+eight = { type = "date", domain = ["2023-12-18", "2024-02-02"], by = "8 days" }
+hour = { type = "timestamp", domain = ["2023-12-31T20:00", "2024-01-01T05:30"], by = "hour" }
+part = { type = "timestamp", domain = ["2023-12-31T23:00", "2024-01-01T01:00"], by = "15 minutes" }
+shift = { type = "timestamp", domain = ["2023-12-30", "2024-01-02"], by = "8 hours", null = true }
+whole = { type = "timestamp", domain = ["2023-12-30", "2024-01-05"], by = "day" }
+moon = { type = "timestamp", domain = ["2023-11-30", "2024-03-05"], by = "month" }
 
 [table.cuts]
 source = "cuts.parquet"
@@ -61,6 +67,8 @@ CUTS = [
 ]
 DAYS = ["2023-12-28", "2024-01-01", "2024-01-03", "2024-02-01", "2024-07-01", "2023-01-01"]
 TIMES = ["", " 00:00:00", " 12:00:00", " 23:59:59.999999", "T00:00:01"]
+CLOCKS = [" 08:00:00", " 16:00:00", " 23:15:00", " 00:30:00", " 23:00:00", " 01:00:00"]
+FORMATS = ["%Y", "%Y-%m", "%B", "%a", "%H", "%H:%M", "%Y-%m-%d", "%j", "%p", "%S", "%c", "%d"]
 UNITS = ["year", "quarter", "month", "week", "day", "hour", "minute", "second", "dow", "epoch"]
 FIELDS = [*UNITS, "isodow", "doy", "isoyear", "decade", "microsecond"]
 
@@ -72,6 +80,7 @@ class Writer:
     rng: random.Random
     dated: bool
     daily: bool
+    timed: bool = False
     public: bool = False
     depth: int = field(default=0)
 
@@ -99,6 +108,14 @@ class Writer:
             *(f"# BETWEEN {p} AND {self.number()}", "# IS NULL", "(#) IS NOT NULL"),
             *(f"# * # {o} {p}", f"abs(#) {o} {p}", f"# % 2 {o} {p}", f"-# {o} {p}"),
             *(f"floor(#) {o} {p}", f"(# < {p}) = (# >= 0)", f"coalesce(#, 0) {o} {p}"),
+            *(
+                f"# // 2 {o} {p}",
+                f"round(#, 1) {o} {p}",
+                f"least(#, {p}) {o} {p}",
+                f"# + 1 {o} {p}",
+            ),
+            *(f"floor(# / 3) {o} {p}", f"sqrt(abs(#)) {o} {p}", f"# * # {o} {p}", f"5 - # {o} {p}"),
+            *(f"try_cast(# AS TINYINT) {o} {p}", f"round(2.5, CAST(# AS INTEGER)) {o} {p}"),
             *(f"CASE WHEN # < 0.5 THEN 1 ELSE 2 END {o} {p}", f"# IN ({p}, 3)"),
         )
 
@@ -106,6 +123,8 @@ class Writer:
         if self.public and self.rng.random() < 0.5:
             return "cuts.since"
         text = self.rng.choice(DAYS) + self.pick(*TIMES)
+        if self.timed:
+            return f"TIMESTAMP '{self.rng.choice(DAYS)}{self.pick(*TIMES, *CLOCKS)}'"
         return self.pick("DATE", "TIMESTAMP") + f" '{text[:10] if self.daily else text}'"
 
     def dates(self) -> str:
@@ -123,20 +142,55 @@ class Writer:
             *(f"CAST(# AS TIMESTAMP) {o} {p}", f"(# {o} {p}) IS NOT TRUE"),
             f"CASE WHEN # {o} {p} THEN 1 ELSE 2 END = 1",
         ]
+        forms += [*self.shown(unit, o), *self.moved(unit, step, o)]
+        if not self.daily:  # a date that is stored with a time of day is that day
+            forms += [f"# IN ({p}, {self.instant()})", f"# BETWEEN {p} AND {self.instant()}"]
+            forms += [f"# = {p}", f"CAST(# AS DATE) {o} {p}", f"greatest(#, {p}) {o} {p}"]
         if self.daily:
             stamp = self.rng.choice(DAYS) + self.pick(*TIMES)
             forms += [f"# {o} TIMESTAMP '{stamp}'", f"'{stamp}' <= #"]
-        else:
+        elif not self.timed:
             forms += [f"# {self.pick('<=', '>', '=')} DATE '{self.rng.choice(DAYS)}'"]
         return self.rng.choice(forms)
+
+    def shown(self, unit: str, o: str) -> list[str]:
+        """Conditions on parts of a calendar and a clock."""
+        text, number = self.pick("1", "2024", "B", "12"), self.pick("0", "1", "8", "24")
+        return [
+            *(f"strftime(#, '{self.pick(*FORMATS)}') {o} '{text}'", f"hour(#) {o} {number}"),
+            *(f"dayname(#) {o} 'M'", f"monthname(date_trunc('{unit}', #)) {o} 'F'"),
+            f"EXTRACT({self.pick(*FIELDS)} FROM date_trunc('{unit}', #)) {o} 1",
+        ]
+
+    def moved(self, unit: str, step: str, o: str) -> list[str]:
+        """Conditions on an instant that is moved, and on differences."""
+        p, number = self.instant(), self.pick("0", "1", "-1", "24")
+        return [
+            *(f"date_diff('{self.pick(*UNITS[:7])}', {p}, #) {o} {number}", f"last_day(#) {o} {p}"),
+            *(f"time_bucket(INTERVAL {step}, #) {o} {p}", f"date_add(#, INTERVAL {step}) {o} {p}"),
+            f"EXTRACT({self.pick(*FIELDS)} FROM # + INTERVAL {step}) {o} {number}",
+        ]
 
     def key(self) -> str:
         """A grouping key."""
         if not self.dated:
-            forms = ["# < 3", "# * 2", "floor(#)", "abs(#)", "# >= 0.5", "CAST(# AS INTEGER)"]
+            forms = [
+                "# < 3",
+                "# * 2",
+                "# // 3",
+                "ceil(# / 10)",
+                "greatest(#, 3)",
+                "sign(#)",
+                "floor(#)",
+                "abs(#)",
+                "# >= 0.5",
+                "CAST(# AS INTEGER)",
+            ]
             return self.rng.choice(forms)
         unit, part = self.pick(*UNITS[:8]), self.pick(*FIELDS)
-        return self.pick(f"date_trunc('{unit}', #)", f"EXTRACT({part} FROM #)", "month(#)")
+        shown = f"strftime(#, '{self.pick(*FORMATS)}')"
+        more = "last_day(#)", "CAST(# AS DATE)", "time_bucket(INTERVAL 1 HOUR, #)", shown
+        return self.pick(f"date_trunc('{unit}', #)", f"EXTRACT({part} FROM #)", "month(#)", *more)
 
 
 def samples(column: dpsql.catalog.Column, rng: random.Random) -> list[list[object]]:
@@ -155,11 +209,13 @@ def samples(column: dpsql.catalog.Column, rng: random.Random) -> list[list[objec
             cells.append([float(low), *near, *inner])
     else:
         assert isinstance(domain, Periods)
+        if column.type == "timestamp":
+            return [instants(domain.begin(k), domain.begin(k + 1), rng) for k in range(domain.size)]
         for k in range(domain.count):
-            first = add_periods(domain.start, domain.unit, k)
-            last_day = add_periods(domain.start, domain.unit, k + 1) - dt.timedelta(days=1)
+            first = domain.begin(k)
+            last_day = domain.begin(k + 1) - dt.timedelta(days=1)
             days = [first + dt.timedelta(days=i) for i in range((last_day - first).days + 1)]
-            if domain.unit == "day":
+            if domain.unit == "day" and domain.length == 1:
                 start = dt.datetime.combine(first, dt.time())
                 hours = [dt.timedelta(hours=h, minutes=h) for h in (6, 12, 18)]
                 end = start + dt.timedelta(days=1, microseconds=-1)
@@ -169,9 +225,25 @@ def samples(column: dpsql.catalog.Column, rng: random.Random) -> list[list[objec
     return cells
 
 
+def instants(first: dt.date, after: dt.date, rng: random.Random) -> list[object]:
+    """Instants of one cell: its ends, whole minutes, hours and days, and any."""
+    assert isinstance(first, dt.datetime)
+    assert isinstance(after, dt.datetime)
+    length = after - first
+    found = [first, after - dt.timedelta(microseconds=1)]
+    for unit in (dt.timedelta(minutes=1), dt.timedelta(hours=1), dt.timedelta(days=1)):
+        count = length // unit
+        found += [first + unit * rng.randrange(count) for _ in range(6 if count > 1 else 0)]
+    found += [first + length * rng.random() for _ in range(6)]
+    return list(found)
+
+
 ROW = (
     "SELECT 1.0 AS n, 1 AS k, DATE '2024-01-01' AS day, DATE '2024-01-01' AS week,"
-    " DATE '2024-01-01' AS month, DATE '2024-01-01' AS quarter, DATE '2024-01-01' AS year"
+    " DATE '2024-01-01' AS month, DATE '2024-01-01' AS quarter, DATE '2024-01-01' AS year,"
+    " DATE '2024-01-01' AS eight, TIMESTAMP '2024-01-01' AS hour, TIMESTAMP '2024-01-01' AS part,"
+    " TIMESTAMP '2024-01-01' AS shift, TIMESTAMP '2024-01-01' AS whole,"
+    " TIMESTAMP '2024-01-01' AS moon"
 )
 
 
@@ -225,12 +297,14 @@ def check_all(
     table = connection.catalog.tables["t"]
     wrong, fine = [], 0
     for name, column in table.columns.items():
-        dated, daily = column.type == "date", name == "day"
-        kind = "TIMESTAMP" if daily else "DATE" if dated else "DOUBLE"
+        timed, daily = column.type == "timestamp", name == "day"
+        dated = timed or column.type == "date"
+        plain = "BIGINT" if column.type == "integer" else "DOUBLE"
+        kind = "TIMESTAMP" if daily or timed else "DATE" if dated else plain
         fill(database, kind, samples(column, rng))
         for number in range(count):
             public = number % 3 == 0
-            writer = Writer(rng, dated, daily, public)
+            writer = Writer(rng, dated, daily, timed, public)
             grouped = number % 4 == 1
             text = writer.key() if grouped else writer.condition()
             own = text.replace("#", name)
@@ -256,9 +330,18 @@ def test_what_is_accepted_is_the_same_on_all_of_a_cell(world: World) -> None:
     assert fine > STATEMENTS, fine
 
 
-@pytest.mark.parametrize("missing", ["_check_days", "_check_condition", "_check_constant"])
+@pytest.mark.parametrize(
+    "missing",
+    [
+        "edges._check_days",
+        "steady.Steadiness.check",
+        "steady.Steadiness.cut",
+        "steady.Steadiness.part",
+        "steady.Steadiness.equal",
+    ],
+)
 def test_a_missing_check_is_found(world: World, missing: str) -> None:
-    with mock.patch(f"dpsql.sql.edges.{missing}", return_value=None):
+    with mock.patch(f"dpsql.sql.{missing}", return_value=None):
         forget(world[0])
         wrong, _ = check_all(*world, seed=8, count=STATEMENTS)
     forget(world[0])

@@ -36,19 +36,23 @@ TYPE_FAMILIES = (
 )
 """The families of stored types that engines tell; nested is every type that is not known."""
 
-Form = Literal["number", "whole", "boolean", "day", "place", "key"]
+Form = Literal["number", "whole", "boolean", "day", "clock", "place", "key"]
 """How values are handed over: doubles (NaN is missing), or integers: whole numbers, 0 and 1, days
-since 1970 in UTC, the place of a text in a list. A key, which files alone are asked for, is handed
-over as a unit is, among the ``keys`` of a batch."""
+since 1970 in UTC, microseconds since 1970 on a clock, the place of a text in a list. A key, which
+files alone are asked for, is handed over as a unit is, among the ``keys`` of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked of a stored column: its values in a form; ``texts`` are those with a place."""
+    """What is asked of a stored column: its values in a form; ``texts`` are those with a place.
+
+    ``zone`` is where the clock hangs that shows stored instants; times without a zone stay.
+    """
 
     column: str
     form: Form
     texts: tuple[str, ...] = ()
+    zone: str = "UTC"
 
 
 @dataclass(frozen=True, slots=True)

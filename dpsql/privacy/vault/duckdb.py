@@ -36,6 +36,7 @@ from dpsql.privacy.vault.source import (
     connect,
     create_enum,
     family,
+    literal,
     open_source,
     stored_types,
 )
@@ -51,7 +52,13 @@ FIRST_DAY = "DATE '1970-01-01'"
 DAY = 86_400
 MOST_ROWS = 100_000
 """Rows that a public table may have."""
-CSV_TYPES = {"integer": "BIGINT", "number": "DOUBLE", "date": "DATE", "boolean": "BOOLEAN"}
+CSV_TYPES = {
+    "integer": "BIGINT",
+    "number": "DOUBLE",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+    "boolean": "BOOLEAN",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +260,9 @@ def fetch_column(asked: Asked, raw: str, stored: str, index: int) -> Fetch:
         case "day":
             instant, per_day = _instant(raw, stored)
             return Fetch(whole_sql(raw, instant), True, per_day=per_day)
+        case "clock":
+            shown, per_micro = _clock(raw, stored, asked.zone)
+            return Fetch(whole_sql(raw, shown), True, per_day=per_micro)
         case "whole":
             return Fetch(whole_sql(raw, f"TRY_CAST({raw} AS BIGINT)"), True)
     number = f"TRY_CAST({raw} AS DOUBLE)"
@@ -299,9 +309,25 @@ def _instant(raw: str, stored: str) -> tuple[str, int]:
     """Return days, or parts of days, since 1970 in UTC, and how many make a day."""
     if family(stored) != "timestamp":
         return f"TRY(TRY_CAST({raw} AS DATE) - {FIRST_DAY})", 1
-    if stored == "TIMESTAMP_NS":
+    if stored in ("TIMESTAMP_NS", "TIMESTAMPTZ_NS"):
         return f"TRY(epoch_ns({raw}))", DAY * 10**9
     return f"TRY(epoch_us({raw}))", DAY * 10**6
+
+
+def _clock(raw: str, stored: str, zone: str) -> tuple[str, int]:
+    """Return microseconds since 1970, or parts of them, on the clock of a zone.
+
+    Times without a zone stay. The second is how many make a microsecond.
+    """
+    if stored == "TIMESTAMP_NS":
+        return f"TRY(epoch_ns({raw}))", 1000
+    if stored == "TIMESTAMPTZ_NS":
+        nanos = f"epoch_ns({raw})"
+        whole = f"({nanos} - ({nanos} % 1000 + 1000) % 1000) // 1000"
+        return f"TRY(epoch_us(timezone({literal(zone)}, make_timestamptz({whole}))))", 1
+    if stored == "TIMESTAMP WITH TIME ZONE":
+        return f"TRY(epoch_us(timezone({literal(zone)}, {raw})))", 1
+    return f"TRY(epoch_us(TRY_CAST({raw} AS TIMESTAMP)))", 1
 
 
 def _position(source: Source, name: str) -> int:

@@ -13,12 +13,22 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog.catalog import Column
-from dpsql.catalog.domain import Bins, BoundedBins, IntegerRange, Periods, Values
+from dpsql.catalog.domain import (
+    MONTHS,
+    SECONDS,
+    Bins,
+    BoundedBins,
+    IntegerRange,
+    Periods,
+    Values,
+)
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags, Floats, Values64
 
 OUTSIDE = np.inf
 """The value of a measure that is outside the declared view; NaN is a declared NULL."""
 EPOCH = dt.date(1970, 1, 1)
+DAY = 86_400 * 10**6
+"""The microseconds of a day."""
 WHOLE = 2.0**62
 """Doubles below this have an exact int64."""
 
@@ -107,15 +117,25 @@ def _find_listed(numbers: Counts, listed: Sequence[int]) -> Counts:
     return np.where(ordered[place] == numbers, order[place], -1)
 
 
-def _find_periods(days: Counts, periods: Periods) -> Counts:
-    """Return the period of days since 1970, or -1."""
-    first, last = ((day - EPOCH).days for day in (periods.start, periods.end))
-    inside = (days >= first) & (days < last)
-    day = np.where(inside, days, first)
-    if periods.unit in ("day", "week"):
-        found = (day - first) // (7 if periods.unit == "week" else 1)
+def _find_periods(numbers: Counts, periods: Periods) -> Counts:
+    """Return the period of days, or of microseconds of a clock, since 1970, or -1."""
+    ticks = DAY if isinstance(periods.start, dt.datetime) else 1
+    first, last = map(_count_ticks, (periods.start, periods.end))
+    inside = (numbers >= first) & (numbers < last)
+    number = np.where(inside, numbers, first)
+    if periods.unit in SECONDS:
+        one = SECONDS[periods.unit] // dt.timedelta(seconds=1) * ticks // 86_400
+        found = (number - first) // (one * periods.length)
     else:
-        months = day.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+        days = (number // ticks).astype("datetime64[D]")
+        months = days.astype("datetime64[M]").astype(np.int64)
         start = (periods.start.year - 1970) * 12 + periods.start.month - 1
-        found = (months - start) // {"month": 1, "quarter": 3, "year": 12}[periods.unit]
+        found = (months - start) // (MONTHS[periods.unit] * periods.length)
     return np.where(inside, found, -1)
+
+
+def _count_ticks(when: dt.date) -> int:
+    """Count the days since 1970, or the microseconds of a clock."""
+    if isinstance(when, dt.datetime):
+        return (when - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
+    return (when - EPOCH).days

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from dpsql.catalog.catalog import Column, Table
-from dpsql.catalog.domain import Bins, Values
+from dpsql.catalog.domain import Bins, Spans, Values
 from dpsql.privacy.vault.data_engine import Asked, Batch, Codes, Counts, Flags, Floats, Values64
 from dpsql.privacy.vault.encode import OUTSIDE, WHOLE, clip, encode
 from dpsql.privacy.vault.tally import (
@@ -255,6 +255,8 @@ def ask(column: Column, name: str, family: str) -> Asked:
         return Asked(name, "place", tuple(map(str, column.domain.values)))
     if column.type == "date":
         return Asked(name, "day")
+    if isinstance(column.domain, Spans):
+        return Asked(name, "clock", zone=column.domain.zone)
     if column.type == "boolean" and family != "integer":
         return Asked(name, "boolean")
     is_exact = family == "integer" and column.bounds is None

@@ -44,7 +44,7 @@ STORED_AS = {
     "date": ("DATE",),
     "timestamp": (
         *("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"),
-        "TIMESTAMP WITH TIME ZONE",
+        *("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS"),
     ),
     "other": ("UUID", "BLOB", "TIME", "BIT", "BIGNUM"),
 }

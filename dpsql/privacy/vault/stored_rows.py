@@ -31,6 +31,7 @@ ACCEPTED = {
     "text": ("text",),
     "boolean": ("boolean", "integer"),
     "date": ("date", "timestamp"),
+    "timestamp": ("timestamp", "date"),
 }
 """The families of stored types that serve a column, by its declared type."""
 

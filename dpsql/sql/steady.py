@@ -1,0 +1,195 @@
+"""What is the same on all of every cell: expressions over columns whose cells hold many values.
+
+A bin, a month or an hour is evaluated at one value. That is exact only where an expression has one
+value on the whole cell. A function that never turns has if it has the same value at both ends of
+every cell, and so has what is worked out from such functions: that is asked of DuckDB. A part of a
+calendar, such as the hour or the day of the week, is the same where the time is, cut off at that
+part. Everything else is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NoReturn
+
+from sqlglot import exp
+
+from dpsql.catalog import Column
+
+Same = Callable[[Column, str], bool]
+"""Says whether SQL over ``v`` has one value at both ends of every cell of a column."""
+
+Refusal = Callable[[exp.Expr], NoReturn]
+
+_CUTS = (exp.LT, exp.LTE, exp.GT, exp.GTE)
+_EQUALS = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ)
+_LOGIC = (exp.And, exp.Or, exp.Not)
+_STEADY: tuple[type[exp.Expr], ...] = (
+    *(exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Floor, exp.Ceil, exp.Sign),
+    *(exp.Sqrt, exp.Cbrt, exp.Exp, exp.Ln, exp.Greatest, exp.Least, exp.Coalesce),
+    *(exp.TimestampTrunc, exp.DateTrunc, exp.DateBin, exp.DateDiff, exp.DateAdd, exp.LastDay),
+    *(exp.Year, exp.TimeToUnix),
+)
+"""Functions that never turn in any one argument while the others stay."""
+
+_KINDS = (
+    *(exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT, exp.DType.INT128),
+    *(exp.DType.FLOAT, exp.DType.DOUBLE, exp.DType.DECIMAL, exp.DType.DATE),
+    *(exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ),
+)
+"""Types in which values stay in order."""
+
+_PARTS: dict[type[exp.Expr], str] = {
+    exp.Quarter: "quarter",
+    exp.Month: "month",
+    exp.Monthname: "month",
+    exp.Week: "week",
+    exp.WeekOfYear: "week",
+    exp.Day: "day",
+    exp.DayOfMonth: "day",
+    exp.DayOfWeek: "day",
+    exp.DayOfWeekIso: "day",
+    exp.DayOfYear: "day",
+    exp.Dayname: "day",
+    exp.Hour: "hour",
+    exp.Minute: "minute",
+    exp.Second: "second",
+}
+_FIELDS = {
+    **dict.fromkeys(("year", "decade", "century", "millennium", "era"), "year"),
+    **{each: each for each in ("quarter", "month", "hour", "minute")},
+    **dict.fromkeys(("week", "weekofyear", "yearweek", "isoyear"), "week"),
+    **dict.fromkeys(("day", "dayofmonth", "dow", "dayofweek", "weekday", "isodow"), "day"),
+    **dict.fromkeys(("doy", "dayofyear", "julian"), "day"),
+    **dict.fromkeys(("second", "millisecond", "microsecond", "milliseconds"), "microsecond"),
+    **dict.fromkeys(("microseconds", "epoch"), "microsecond"),
+}
+_FORMATS = {
+    **dict.fromkeys("Y", "year"),
+    **dict.fromkeys("ymbBhU", "month"),
+    **dict.fromkeys("GVuwaAdejDx", "day"),
+    **dict.fromkeys("HIp", "hour"),
+    **dict.fromkeys("M", "minute"),
+}
+"""What a letter of strftime shows, no finer; of any other letter it may be all."""
+
+_ORDER = ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "microsecond")
+
+
+@dataclass(frozen=True, slots=True)
+class Steadiness:
+    """Checks expressions over one column; ``refuse`` is told the part that differs within a cell.
+
+    Columns in an expression are all that one: those of public rows are written out before.
+    """
+
+    column: Column
+    same: Same
+    refuse: Refusal
+
+    def check(self, node: exp.Expr) -> None:
+        """Refuse an expression unless it has one value on every cell."""
+        if not self.is_settled(node) and not self.same(self.column, _sql(node)):
+            self.refuse(node)
+
+    def is_settled(self, node: exp.Expr) -> bool:
+        """Whether an expression has one value on every cell; False where it never turns.
+
+        All else is refused.
+        """
+        node = node.unnest()
+        if node.find(exp.Column) is None:
+            return True
+        if isinstance(node, exp.Column):
+            return False
+        if isinstance(node, _CUTS):
+            self.cut(node, node.this, node.expression)
+        elif isinstance(node, _EQUALS):
+            self.equal(node.this, node.expression)
+        elif isinstance(node, exp.Between):
+            self.cut(
+                exp.GTE(this=node.this, expression=node.args["low"]), node.this, node.args["low"]
+            )
+            high = node.args["high"]
+            self.cut(exp.LTE(this=node.this, expression=high), node.this, high)
+        elif isinstance(node, exp.In) and node.expressions:
+            for value in node.expressions:
+                self.equal(node.this, value)
+        elif isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
+            self.is_settled(node.this)
+        elif (part := part_of(node)) is not None:
+            self.part(node, *part)
+        elif is_steady(node) and len(moving := list(_moving(node))) == 1:
+            return self.is_settled(moving[0])
+        else:
+            for each in _moving(node):
+                self.check(each)
+        return True
+
+    def cut(self, node: exp.Expr, left: exp.Expr, right: exp.Expr) -> None:
+        """Check a comparison by order of what never turns with what does not move."""
+        moving = [each for each in (left, right) if each.find(exp.Column)]
+        if len(moving) > 1:
+            for each in moving:
+                self.check(each)
+        elif not self.is_settled(moving[0]) and not self.same(self.column, _sql(node)):
+            self.refuse(left if moving[0] is right else right)
+
+    def equal(self, left: exp.Expr, right: exp.Expr) -> None:
+        """Check a comparison for equality: a value neither begins nor ends within a cell."""
+        for kind in (exp.LT, exp.LTE):
+            self.cut(kind(this=left.copy(), expression=right.copy()), left, right)
+
+    def part(self, node: exp.Expr, argument: exp.Expr, unit: str) -> None:
+        """Check a part of a calendar or clock, by its argument cut off at that part."""
+        if not self.is_settled(argument):
+            whole = _sql(argument)
+            text = whole if unit == "microsecond" else f"date_trunc('{unit}', {whole})"
+            if not self.same(self.column, text):
+                self.refuse(node)
+
+
+def is_steady(node: exp.Expr) -> bool:
+    """Whether a function never turns in what moves of its arguments."""
+    if isinstance(node, exp.Cast) and not isinstance(node, exp.TryCast):
+        return node.to.this in _KINDS
+    if isinstance(node, exp.Div | exp.IntDiv | exp.Round | exp.Trunc | exp.WidthBucket):
+        return all(part is node.this for part in _moving(node))
+    return isinstance(node, _STEADY)
+
+
+def part_of(node: exp.Expr) -> tuple[exp.Expr, str] | None:
+    """What a part of a calendar or clock is of, and the unit that tells it; None for all else."""
+    if type(node) in _PARTS:
+        return node.this, _PARTS[type(node)]
+    if isinstance(node, exp.Extract):
+        return node.expression, _FIELDS.get(str(node.this.name).lower(), "microsecond")
+    if isinstance(node, exp.TimeToStr) and isinstance(node.args["format"], exp.Literal):
+        return node.this, format_unit(node.args["format"].name)
+    return None
+
+
+def format_unit(text: str) -> str:
+    """The unit that tells all that a format of strftime shows.
+
+    >>> format_unit("%Y-%m"), format_unit("%H:%M"), format_unit("%c")
+    ('month', 'minute', 'microsecond')
+    """
+    shown = [
+        after[0] for after in text.replace("%%", "").replace("%-", "%").split("%")[1:] if after
+    ]
+    units = [_FORMATS.get(letter, "microsecond") for letter in shown]
+    return max(units, key=_ORDER.index, default="year")
+
+
+def _moving(node: exp.Expr) -> Iterator[exp.Expr]:
+    return (part for part in node.iter_expressions() if part.find(exp.Column))
+
+
+def _sql(node: exp.Expr) -> str:
+    """The SQL of an expression over ``v``."""
+    tree = exp.paren(node.copy())
+    for reference in list(tree.find_all(exp.Column)):
+        reference.replace(exp.column("v"))
+    return str(tree.sql("duckdb", comments=False))

@@ -181,7 +181,7 @@ def _count(part: str, *words: str) -> Kind:
 
 FAMILIES = (
     *("auto", "identity", "workload", "tree", "kron", "union", "marginals", "residual"),
-    *("joint", "symmetric", "hdmm"),
+    *("joint", "separate", "symmetric", "hdmm"),
 )
 """Families of strategies of the matrix mechanism."""
 
@@ -194,7 +194,7 @@ FIXED = {"fixed_marginals": "marginals"}
 MECHANISMS = (*(name for name in FAMILIES if name not in LEARNED), *FIXED, *LEARNED)
 
 # Families to compare with, and those that auto weighs anyway, would only make the list longer.
-_SELDOM = {"auto", "identity", "workload", "symmetric", *FIXED}
+_SELDOM = {"auto", "identity", "workload", "symmetric", "separate", *FIXED}
 
 MODELS = ("auto", "mwem", "marginals", "mixture", "pgm", "rap")
 """How a synthetic table may be learned."""

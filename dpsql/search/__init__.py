@@ -10,6 +10,7 @@ Traces: what the residual planner knows of an attribute.
 Few: queries of which combinations are measured, where they are fewer than the cells.
 Reduction: a workload less its symmetry. Symmetric: the optimum there.
 CellBasis: eigenvectors that the Grams of an attribute have in common, for lower bounds.
+Member: a group of products with a block of its own.
 Selection: the strategy that is taken, with a lower bound on all others.
 
 ``select`` tries the families one by one, cheapest first; ``cache`` remembers what it found.

@@ -113,10 +113,13 @@ def choose(
         )
     if mechanism == "symmetric":
         return _symmetric(workload, noise, effort)
+    if mechanism == "separate":
+        return _separate(workload, noise)
     strategy, lower = _best_product(workload, noise, mechanism, effort)
+    chosen = Selection(strategy, lower)
     if mechanism == "auto" and law(noise).norm == 2:
-        return _with_symmetric(workload, strategy, lower, effort)
-    return Selection(strategy, lower)
+        chosen = _with_symmetric(workload, strategy, lower, effort)
+    return _with_separate(workload, chosen) if mechanism == "auto" else chosen
 
 
 def _best_product(
@@ -178,6 +181,30 @@ def _with_symmetric(
     symmetric = replace(found.strategy, noise=product.noise)
     gains = symmetric.unit_error(workload) * (1 + WORTHWHILE) < error
     return Selection(symmetric if gains else product, max(lower, found.lower))
+
+
+def _separate(workload: Workload, noise: Noise) -> Selection:
+    """Return the best strategy with a block of its own for every group of products."""
+    from dpsql.search.opt_plus import separate_strategy  # searches that most requests do without
+
+    check_sizes(Problem(workload, noise))
+    found = separate_strategy(workload, noise)
+    if found is None:
+        raise _too_large("mechanism 'separate' does not fit this workload", "use mechanism 'auto'")
+    return Selection(found)
+
+
+def _with_separate(workload: Workload, chosen: Selection) -> Selection:
+    """Return separate blocks where they gain enough, else what was chosen."""
+    error = chosen.strategy.unit_error(workload)
+    if len(workload.weights2) < 2 or error <= chosen.lower * (1 + CERTIFIED):
+        return chosen
+    from dpsql.search.opt_plus import separate_strategy  # searches that most requests do without
+
+    found = separate_strategy(workload, chosen.strategy.noise, than=error)
+    if found is None or found.unit_error(workload) * (1 + WORTHWHILE) >= error:
+        return chosen
+    return Selection(found, chosen.lower)
 
 
 def candidates(

@@ -5,12 +5,14 @@ Block: integer rows with noise of their own.
 Forecast: the exact error of every answer, from public facts.
 Estimate: what the noisy numbers say, by least squares.
 Axis: the least-squares constants of one attribute.
+Partitions: which cells separate blocks tell apart; a BlockTable is what one of them knows, and its
+Conditions are where it has to agree with the others.
 
-There are three kinds: products of attributes (``product``), rows on interchangeable cells
-(``symmetric``), and the queries themselves (``queries``). Each is registered here under the name by
-which files know it.
+There are four kinds: products that share a matrix per attribute (``product``), products that do not
+(``separate``), rows on interchangeable cells (``symmetric``), and the queries themselves
+(``queries``). Each is registered here under the name by which files know it.
 """
 
-from dpsql.strategy import product, queries, symmetric
+from dpsql.strategy import product, queries, separate, symmetric
 
-__all__ = ["product", "queries", "symmetric"]
+__all__ = ["product", "queries", "separate", "symmetric"]

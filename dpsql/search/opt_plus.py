@@ -1,0 +1,195 @@
+"""OPT_+: products in groups, each with a Kronecker strategy of its own.
+
+Source: HDMM, section 6.2, Definition 19. Beyond it, blocks are made to agree: least squares is over
+all measurements, and shares of the budget are those that are best for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from dpsql.algebra.operator import Floats, Integers
+from dpsql.search.gaussian import kron_strategy
+from dpsql.search.joint import realise
+from dpsql.search.opt_kron import search_kron
+from dpsql.search.problem import Problem
+from dpsql.strategy.noise_law import Noise, law
+from dpsql.strategy.product import shares
+from dpsql.strategy.separate import SeparateBlock, SeparateStrategy, tells_apart
+from dpsql.workload.coarsen import coarsen
+from dpsql.workload.workload import Product, Workload
+
+MOST_PRODUCTS = 24
+"""Most distinct products: groups are planned one by one."""
+
+MOST_CELLS = 1 << 20
+"""Most cells of a group's attributes, 8 MiB."""
+
+MOST_ROWS = 1 << 23
+"""Most numbers of the queries of one attribute: errors are forecast from them, 64 MiB."""
+
+STEPS = 3
+"""Most rounds in which shares move to where the error comes from."""
+
+SETTLED = 1e-3
+"""Relative gain below which they end."""
+
+LEAST = 1e-6
+"""Least share of a block, relative to the largest."""
+
+CLOSE = 1.5
+"""How much larger than that of the best groups the error of others may be to be looked at."""
+
+HOPEFUL = 2.5
+"""How much larger the error of groups that answer alone may be to be made to agree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A group of products with a block for it, and the error of that block alone."""
+
+    workload: Workload
+    block: SeparateBlock
+    error: float
+
+
+def separate_strategy(
+    workload: Workload, noise: Noise, than: float = np.inf
+) -> SeparateStrategy | None:
+    """Return the best strategy with a block per group, None where there is nothing to separate.
+
+    Groups that would have an error much larger ``than`` this, each alone, are not looked at.
+    """
+    if not _is_worthwhile(workload, noise):
+        return None
+    found: list[tuple[float, list[Member]]] = []
+    for groups in groupings(workload):
+        members = [member for group in groups if (member := _plan(group, noise)) is not None]
+        if len(members) == len(groups):
+            found.append((_alone(members, noise), members))
+    least = min((error for error, _ in found), default=np.inf)
+    built = [
+        _combined(workload, members, noise)
+        for error, members in found
+        if error <= min(HOPEFUL * than, CLOSE * least)
+    ]
+    return min(built, key=lambda strategy: strategy.unit_error(workload), default=None)
+
+
+def _is_worthwhile(workload: Workload, noise: Noise) -> bool:
+    """Whether groups could differ: several products, and more than cells and totals asked."""
+    problem = Problem(workload, noise)
+    several = 1 < len(problem.components.weights2) <= MOST_PRODUCTS
+    plain = all(factors.trivial for factors in problem.factors)
+    fits = all(
+        operator.rows * operator.n <= MOST_ROWS
+        for factors in problem.factors
+        for operator in factors.operators
+    )
+    return several and not plain and fits and not workload.pinned and problem.d > 0
+
+
+def groupings(workload: Workload) -> Iterator[list[Workload]]:
+    """Yield the distinct products in groups, where there are several: by support, by themselves."""
+    products = list(_distinct(workload))
+    supports: dict[tuple[str, ...], list[Product]] = {}
+    for product in products:
+        supports.setdefault(tuple(product.factors), []).append(product)
+    if len(supports) > 1:
+        yield [_alone_on(workload, group) for group in supports.values()]
+    if len(supports) < len(products):
+        yield [_alone_on(workload, [product]) for product in products]
+
+
+def _distinct(workload: Workload) -> Iterator[Product]:
+    for row, weight2 in zip(workload.index.tolist(), workload.weights2.tolist(), strict=True):
+        factors = {
+            name: workload.factors[i][j]
+            for i, (name, j) in enumerate(zip(workload.attributes, row, strict=True))
+            if j >= 0
+        }
+        yield Product(factors, weight2**0.5)
+
+
+def _alone_on(workload: Workload, products: Sequence[Product]) -> Workload:
+    """Return the products as a workload on the attributes that they mention."""
+    names = {name for product in products for name in product.factors}
+    domain = {name: n for name, n in workload.domain.items() if name in names}
+    return Workload(domain, products)
+
+
+def _plan(group: Workload, noise: Noise) -> Member | None:
+    """Return the Kronecker strategy of a group on its own classes; None where it is too large."""
+    if not group.domain:
+        block = SeparateBlock((), (), (), Fraction(1))
+        return Member(group, block, float(group.weights2.sum()))
+    # With the total among the products, no cell is left out: blocks are to agree on it.
+    coarse = coarsen(Workload(group.domain, [*group.products, {}]))
+    merged = Workload(coarse.workload.domain, coarse.workload.products[:-1])
+    problem = Problem(merged, noise)
+    if problem.cells(problem.full) > MOST_CELLS or any(f.large for f in problem.factors):
+        return None
+    if law(noise).norm == 1:
+        family, found = search_kron(problem, restarts=0)
+        strategy = realise(problem, family, found.union, "kron")
+    else:
+        strategy = kron_strategy(problem)
+    matrices = tuple(
+        _spread(strategy.full.get(name), coarse.classes[name]) for name in group.domain
+    )
+    if any(rows is not None and not tells_apart(rows) for rows in matrices):
+        return None
+    names, sizes = tuple(group.domain), tuple(group.domain.values())
+    block = SeparateBlock(names, sizes, matrices, Fraction(1))
+    return Member(group, block, strategy.unit_error(merged))
+
+
+def _spread(rows: Integers | None, classes: Integers) -> Integers | None:
+    """Return rows over classes as rows over cells."""
+    count = int(classes.max()) + 1
+    if rows is None:
+        if count == len(classes):
+            return None
+        rows = np.eye(count, dtype=np.int64)
+    return np.ascontiguousarray(rows[:, classes])
+
+
+def _alone(members: Sequence[Member], noise: Noise) -> float:
+    """Return the error of groups that each answer their own products, with the best shares."""
+    power = law(noise).share_power
+    return float(sum(m.error**power for m in members) ** (1 / power))
+
+
+def _combined(workload: Workload, members: Sequence[Member], noise: Noise) -> SeparateStrategy:
+    """Return the blocks of groups, with shares for the least error of all together."""
+    power = law(noise).share_power
+    weights = np.array([m.error for m in members]) ** power
+    strategy = _shared(workload, members, weights, noise)
+    products = [(product, product.weight**2) for product in _distinct(workload)]
+    best, least = strategy, np.inf
+    for _ in range(STEPS):
+        parts = strategy.forecast(strategy.unit_variances()).parts(products)
+        error = float(parts.sum())
+        gain = 1 - error / least
+        if error < least:
+            best, least = strategy, error
+        if gain < SETTLED:
+            break
+        moved = weights * (np.maximum(parts, 0) / weights) ** power
+        weights = np.maximum(moved / moved.max(), LEAST)
+        strategy = _shared(workload, members, weights, noise)
+    return best
+
+
+def _shared(
+    workload: Workload, members: Sequence[Member], weights: Floats, noise: Noise
+) -> SeparateStrategy:
+    parts = shares(list(weights), negligible=0.0)
+    blocks = tuple(
+        replace(member.block, share=part) for member, part in zip(members, parts, strict=True)
+    )
+    return SeparateStrategy(workload.domain, blocks, noise)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.integer_rows import KronRows
 from dpsql.algebra.operator import Integers
+from dpsql.strategy.agreement import classes_of
 from dpsql.strategy.base import (
     Block,
     Keep,
@@ -25,7 +26,6 @@ from dpsql.strategy.base import (
 from dpsql.strategy.noise_law import Noise, is_law
 from dpsql.strategy.quantise import column_norm, rank_of
 from dpsql.strategy.separate_forecast import SeparateEstimate, SeparateForecast
-from dpsql.strategy.separate_table import classes_of
 
 
 @dataclass(frozen=True, slots=True)

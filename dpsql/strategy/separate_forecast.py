@@ -1,9 +1,9 @@
 """Least squares of blocks with matrices of their own: tables that are made to agree.
 
 Every block is an estimate of a table by itself. Where several know the same part of it, least
-squares under the condition that these are equal is the estimate of all blocks together. Small parts
-agree first, up to a limit on their numbers; what is beyond it each block knows by itself, and a
-product is answered by the block that knows it best.
+squares under the condition that these are equal is the estimate of all blocks together. Of large
+tables small parts agree first, up to a limit on their numbers; what is beyond it each block knows
+by itself, and a product is answered by the block that knows it best.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.kron import kron_apply
 from dpsql.algebra.operator import Floats
+from dpsql.strategy.agreement import Matrices, Partitions, agreement
 from dpsql.strategy.base import Estimate, Forecast, check_variances
-from dpsql.strategy.separate_table import BlockTable, Matrices, Partitions, conditions
+from dpsql.strategy.separate_table import BlockTable
 from dpsql.workload.workload import Product
 
 CHUNK = 1 << 22
@@ -43,12 +44,11 @@ class SeparateForecast(Forecast):
         self.noise = check_variances(variances, len(blocks))
         self.domain = domain
         partitions = Partitions(domain, blocks)
-        shared = partitions.shared()
+        parts, self.sides = agreement(domain, partitions)
         self.tables = [
-            BlockTable(b, matrices, partitions, list(shared)) for b, matrices in enumerate(blocks)
+            BlockTable(b, matrices, partitions, parts) for b, matrices in enumerate(blocks)
         ]
-        self.conditions = conditions(partitions, self.tables, shared)
-        self.count = sum((len(w) - 1) * partitions.size(part) for part, w in shared.items())
+        self.count = len(self.sides[0].put(np.zeros(self.tables[0].count)))
         self._homes: dict[tuple[object, ...], int] = {}
 
     @cached_property
@@ -59,8 +59,7 @@ class SeparateForecast(Forecast):
         ]
 
     def _scattered(self, b: int, between: Floats) -> Floats:
-        half = self.conditions[b].put(between, self.count)
-        return self.conditions[b].put(half.T, self.count)
+        return self.sides[b].put(self.sides[b].put(between).T)
 
     @cached_property
     def inverse(self) -> Floats:
@@ -102,7 +101,7 @@ class SeparateForecast(Forecast):
     def _conditional(self, b: int, queries: Iterable[Floats], paired: bool = False) -> Floats:
         """Return g = C K q per query, shape (conditions, queries)."""
         crossed = self.tables[b].crossed(list(queries), paired)
-        return self.noise[b] * self.conditions[b].put(crossed, self.count)
+        return self.noise[b] * self.sides[b].put(crossed)
 
     def variance(self, product: Product) -> Floats:
         """Return the variance of every row of a product, flat and row-major.
@@ -202,13 +201,12 @@ class SeparateForecast(Forecast):
         """Return the estimate of measured values, flat and one array per block."""
         fitted = [table.fitted(each) for table, each in zip(self.tables, values, strict=True)]
         missed = np.zeros(self.count)
-        for table, where, each in zip(self.tables, self.conditions, fitted, strict=True):
-            missed += where.put(table.read(each), self.count)
+        for table, side, each in zip(self.tables, self.sides, fitted, strict=True):
+            missed += side.put(table.read(each))
         pull = self.inverse @ missed
         out = []
         for b, table in enumerate(self.tables):
-            where = self.conditions[b]
-            moved = table.spread(where.take(pull, table.count))
+            moved = table.spread(self.sides[b].take(pull))
             out.append(np.asarray(fitted[b] - self.noise[b] * table.smoothed(moved)))
         return SeparateEstimate(self, tuple(out))
 

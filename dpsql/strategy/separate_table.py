@@ -1,149 +1,21 @@
-"""What blocks with matrices of their own know of the same rows, and where they have to agree.
-
-A block is an estimate of a table by itself, over the classes of cells that its matrices tell apart.
-A part of a table has a kind per attribute: summed over (``SUMMED``), or what sums to zero over the
-classes of one of the partitions that blocks have of that attribute. Blocks whose classes are as
-fine know that part, and it has to be the same in all of them.
-"""
+"""What least squares needs of one block with matrices of its own."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.kron import kron_apply
-from dpsql.algebra.operator import Floats, Integers, Operator
-
-MOST_AGREED = 640
-"""Most numbers that blocks agree on: least squares takes their square in memory, cube in time.
-
-With 1,024, errors of random unions were less by .3 % at most, for twice the planning time.
-"""
-
-SUMMED = -1
-"""The kind of an attribute that is summed over; others name a partition."""
+from dpsql.algebra.operator import Floats, Operator
+from dpsql.strategy.agreement import SUMMED, WHOLE, Labels, Matrices, Part, Partitions
 
 SAME = 1e-9
 """Relative size below which columns of queries count as equal, for cells of one class."""
-
-Labels = NDArray[np.intp]
-Part = tuple[int, ...]
-Matrices = Mapping[str, Integers | None]
-
-
-def classes_of(rows: Integers) -> Labels:
-    """Return which class every cell is in: cells with equal columns, in order of appearance.
-
-    >>> classes_of(np.array([[2, 0, 2], [1, 1, 1]])).tolist()
-    [0, 1, 0]
-    """
-    _, first, inverse = np.unique(rows, axis=1, return_index=True, return_inverse=True)
-    order = np.argsort(np.argsort(first))
-    return np.asarray(order[inverse.reshape(-1)])
-
-
-def is_finer(fine: Labels, coarse: Labels) -> bool:
-    """Say whether cells of a class are in one class of the other partition too.
-
-    >>> is_finer(np.array([0, 1, 2]), np.array([0, 1, 1]))
-    True
-    """
-    pairs = fine * (coarse.max() + 1) + coarse
-    return len(np.unique(pairs)) == int(fine.max()) + 1
-
-
-class Partitions:
-    """All partitions that blocks have of every attribute, and which are finer than which."""
-
-    def __init__(self, domain: Mapping[str, int], blocks: Sequence[Matrices]) -> None:
-        self.names = list(domain)
-        self.found: list[list[Labels]] = [[] for _ in domain]
-        self.own: list[dict[int, int]] = []
-        for matrices in blocks:
-            own: dict[int, int] = {}
-            for i, (name, n) in enumerate(domain.items()):
-                if name in matrices:
-                    rows = matrices[name]
-                    own[i] = self._place(i, np.arange(n) if rows is None else classes_of(rows))
-            self.own.append(own)
-        self._finer = [
-            [[is_finer(fine, coarse) for coarse in each] for fine in each] for each in self.found
-        ]
-
-    def _place(self, i: int, labels: Labels) -> int:
-        for k, known in enumerate(self.found[i]):
-            if np.array_equal(known, labels):
-                return k
-        self.found[i].append(labels)
-        return len(self.found[i]) - 1
-
-    def labels(self, b: int, i: int) -> Labels:
-        """Return the classes of a block on an attribute."""
-        return self.found[i][self.own[b][i]]
-
-    def size(self, part: Part) -> int:
-        """Return how many numbers a part has."""
-        return math.prod(
-            int(self.found[i][kind].max()) for i, kind in enumerate(part) if kind != SUMMED
-        )
-
-    def knows(self, b: int, part: Part) -> bool:
-        """Say whether a block tells enough cells apart to know a part."""
-        own = self.own[b]
-        return all(
-            kind == SUMMED or (i in own and self._finer[i][own[i]][kind])
-            for i, kind in enumerate(part)
-        )
-
-    def covers(self, fine: Part, coarse: Part) -> bool:
-        """Say whether one part determines another, of the same attributes."""
-        return all(
-            (f == SUMMED) == (c == SUMMED) and (f == SUMMED or self._finer[i][f][c])
-            for i, (f, c) in enumerate(zip(fine, coarse, strict=True))
-        )
-
-    def shared(self) -> dict[Part, list[int]]:
-        """Return the parts that several blocks know, with these; small ones, as many as fit."""
-        found: dict[Part, list[int]] = {}
-        for a, b in combinations(range(len(self.own)), 2):
-            for part in self._common(a, b):
-                if part not in found:
-                    found[part] = [k for k in range(len(self.own)) if self.knows(k, part)]
-        kept = [part for part in found if not self._is_implied(part, found)]
-        out: dict[Part, list[int]] = {}
-        room = MOST_AGREED
-        for part in sorted(kept, key=lambda part: (self.size(part), part)):
-            room -= (len(found[part]) - 1) * self.size(part)
-            if room < 0:
-                break
-            out[part] = found[part]
-        return out
-
-    def _common(self, a: int, b: int) -> Iterator[Part]:
-        """Yield the finest parts that two blocks both know, over every set of attributes."""
-        choices: list[list[int]] = []
-        for i in range(len(self.names)):
-            kinds = [SUMMED]
-            if i in self.own[a] and i in self.own[b]:
-                one, other = self.own[a][i], self.own[b][i]
-                coarser = other if self._finer[i][one][other] else one
-                if self._finer[i][one][other] or self._finer[i][other][one]:
-                    kinds += [coarser] * bool(self.found[i][coarser].max())
-            choices.append(kinds)
-        yield from product(*choices)
-
-    def _is_implied(self, part: Part, found: Mapping[Part, list[int]]) -> bool:
-        return any(
-            other != part and found[other] == found[part] and self.covers(other, part)
-            for other in found
-        )
 
 
 def residual_basis(n: int) -> Floats:
@@ -193,6 +65,8 @@ class BlockTable:
         if (k, kind) not in self._readers:
             if kind == SUMMED:
                 found = np.ones((1, self.sizes[k]))
+            elif kind == WHOLE:
+                found = np.eye(self.sizes[k])
             else:
                 labels = self._found[self.axes[k]][kind]
                 found = residual_basis(int(labels.max()) + 1)[:, labels[self.places[k]]]
@@ -321,55 +195,3 @@ def _inverse_gram(rows: Floats) -> Floats:
     largest = float(np.abs(rows).max())
     scaled = rows / largest
     return np.asarray(np.linalg.inv(scaled.T @ scaled) / largest**2, dtype=np.float64)
-
-
-@dataclass(frozen=True, slots=True)
-class Conditions:
-    """Where the numbers of a block's parts enter the conditions of agreement.
-
-    Condition ``at[k]`` has number ``of[k]`` with the sign ``sign[k]``.
-    """
-
-    at: Labels
-    of: Labels
-    sign: Floats
-
-    def put(self, values: Floats, count: int) -> Floats:
-        """Return the sums (count, ...) that rows of values come to in the conditions."""
-        out = np.zeros((count, *values.shape[1:]))
-        sign = self.sign.reshape(-1, *(1,) * (values.ndim - 1))
-        out[self.at] = sign * values[self.of]
-        return out
-
-    def take(self, values: Floats, count: int) -> Floats:
-        """Return what numbers, one per condition, come to in those of the parts: ``put``'."""
-        found = np.bincount(self.of, self.sign * values[self.at], minlength=count)
-        return np.asarray(found, dtype=np.float64)
-
-
-def conditions(
-    partitions: Partitions, tables: Sequence[BlockTable], shared: Mapping[Part, list[int]]
-) -> list[Conditions]:
-    """Return per block its side of: the first block with a part, less every other, is nothing."""
-    pairs: list[list[tuple[int, int, int, float]]] = [[] for _ in tables]
-    starts = [0] * len(tables)
-    count = 0
-    for part, where in shared.items():
-        size = partitions.size(part)
-        for k, place in enumerate(where):
-            for other in range(1, len(where)) if k == 0 else [k]:
-                begin = count + (other - 1) * size
-                pairs[place].append((begin, starts[place], size, 1.0 if k == 0 else -1.0))
-            starts[place] += size
-        count += (len(where) - 1) * size
-    return [_joined(each) for each in pairs]
-
-
-def _joined(pairs: Sequence[tuple[int, int, int, float]]) -> Conditions:
-    at = [np.arange(at, at + size) for at, _, size, _ in pairs]
-    of = [np.arange(of, of + size) for _, of, size, _ in pairs]
-    sign = [np.full(size, sign) for _, _, size, sign in pairs]
-    none = np.zeros(0, dtype=np.intp)
-    return Conditions(
-        np.concatenate([none, *at]), np.concatenate([none, *of]), np.concatenate([[], *sign])
-    )

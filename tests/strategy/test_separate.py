@@ -102,10 +102,11 @@ def coefficients(
     return [np.stack([each.answer(product) for each in alone], axis=1) for alone in found]
 
 
+@pytest.mark.parametrize("merged", [0.0, 0.5])
 @pytest.mark.parametrize("seed", range(10))
-def test_least_squares_is_that_of_dense_algebra(seed: int) -> None:
+def test_least_squares_is_that_of_dense_algebra(seed: int, merged: float) -> None:
     rng = np.random.default_rng(seed)
-    strategy = random_strategy(seed)
+    strategy = random_strategy(seed, merged=merged)
     variances = rng.uniform(0.5, 4, len(strategy.blocks)).tolist()
     rows = [dense(block.factors) for block in strategy.blocks]
     scaled = np.concatenate([r / v**0.5 for r, v in zip(rows, variances, strict=True)])
@@ -126,8 +127,13 @@ def test_least_squares_is_that_of_dense_algebra(seed: int) -> None:
         assert forecast.covariance(total, product) == pytest.approx(both, abs=1e-9)
 
 
+@pytest.mark.parametrize("small", [True, False])
 @pytest.mark.parametrize("seed", range(10))
-def test_errors_are_those_of_the_answers_where_cells_are_merged(seed: int) -> None:
+def test_errors_are_those_of_the_answers(
+    seed: int, small: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not small:
+        monkeypatch.setattr("dpsql.strategy.agreement.MOST_AGREED", 12)
     rng = np.random.default_rng(seed)
     strategy = random_strategy(seed, merged=0.5)
     variances = rng.uniform(0.5, 4, len(strategy.blocks)).tolist()
@@ -239,7 +245,7 @@ def test_more_than_fits_is_known_by_each_block_alone(monkeypatch: pytest.MonkeyP
     variances = [1.0 + k for k in range(len(strategy.blocks))]
     products = asked(2, strategy)
     whole = [strategy.forecast(variances).total(product) for product in products]
-    monkeypatch.setattr("dpsql.strategy.separate_table.MOST_AGREED", 6)
+    monkeypatch.setattr("dpsql.strategy.agreement.MOST_AGREED", 6)
     forecast = strategy.forecast(variances)
     assert 0 < forecast.count <= 6
     one_by_one = units(strategy, forecast)

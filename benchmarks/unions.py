@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,7 +109,7 @@ def opt_plus(workload: Workload, groups: Sequence[Sequence[Product]], noise: Noi
     return float(np.sqrt(errors).sum())
 
 
-def kron_error(domain: dict[str, int], group: Sequence[Product], noise: Noise) -> float:
+def kron_error(domain: Mapping[str, int], group: Sequence[Product], noise: Noise) -> float:
     """Return the error of OPT_kron for some products, by block-cyclic descent."""
     names = [name for name in domain if any(name in product.factors for product in group)]
     grams = {

@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpsql.algebra.levels import Levels
 from dpsql.algebra.operator import Floats, Integers
 from dpsql.search.gaussian import kron_strategy
 from dpsql.search.joint import realise
@@ -28,6 +29,9 @@ MOST_PRODUCTS = 24
 
 MOST_CELLS = 1 << 20
 """Most cells of a group's attributes, 8 MiB."""
+
+MOST_CLASSES = 1 << 11
+"""Most classes of cells of an attribute: matrices of these by these are written out, 32 MiB."""
 
 MOST_ROWS = 1 << 23
 """Most numbers of the queries of one attribute: errors are forecast from them, 64 MiB."""
@@ -131,7 +135,7 @@ def _plan(group: Workload, noise: Noise) -> Member | None:
     coarse = coarsen(Workload(group.domain, [*group.products, {}]))
     merged = Workload(coarse.workload.domain, coarse.workload.products[:-1])
     problem = Problem(merged, noise)
-    if problem.cells(problem.full) > MOST_CELLS or any(f.large for f in problem.factors):
+    if problem.cells(problem.full) > MOST_CELLS or max(problem.sizes) > MOST_CLASSES:
         return None
     if law(noise).norm == 1:
         family, found = search_kron(problem, restarts=0)
@@ -148,14 +152,15 @@ def _plan(group: Workload, noise: Noise) -> Member | None:
     return Member(group, block, strategy.unit_error(merged))
 
 
-def _spread(rows: Integers | None, classes: Integers) -> Integers | None:
-    """Return rows over classes as rows over cells."""
+def _spread(rows: Integers | Levels | None, classes: Integers) -> Integers | None:
+    """Return rows over classes as rows over cells, written out."""
     count = int(classes.max()) + 1
     if rows is None:
         if count == len(classes):
             return None
         rows = np.eye(count, dtype=np.int64)
-    return np.ascontiguousarray(rows[:, classes])
+    written = rows.dense() if isinstance(rows, Levels) else rows
+    return np.ascontiguousarray(written[:, classes])
 
 
 def _alone(members: Sequence[Member], noise: Noise) -> float:

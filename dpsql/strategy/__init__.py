@@ -5,8 +5,8 @@ Block: integer rows with noise of their own.
 Forecast: the exact error of every answer, from public facts.
 Estimate: what the noisy numbers say, by least squares.
 Axis: the least-squares constants of one attribute.
-Partitions: which cells separate blocks tell apart; a BlockTable is what one of them knows, its Side
-where it has to agree with the others: Dependencies of small tables, Equalities of parts of large ones.
+Partitions: which cells separate blocks tell apart; a BlockTable is what one of them knows, its
+Side where it agrees with the others: Dependencies of small tables, Equalities of large ones.
 
 There are four kinds: products that share a matrix per attribute (``product``), products that do not
 (``separate``), rows on interchangeable cells (``symmetric``), and the queries themselves

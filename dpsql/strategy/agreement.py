@@ -10,7 +10,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import combinations, product
 
 import numpy as np
@@ -195,19 +194,23 @@ def dependencies(domain: Mapping[str, int], partitions: Partitions) -> list[Depe
             counted[labels, np.arange(n)] = 1
             rows[-1].append(counted / np.sqrt(counted.sum(axis=1, keepdims=True)))
     gram = np.block(
-        [
-            [reduce(np.kron, [x @ y.T for x, y in zip(a, b, strict=True)], np.eye(1)) for b in rows]
-            for a in rows
-        ]
+        [[_kron([x @ y.T for x, y in zip(a, b, strict=True)]) for b in rows] for a in rows]
     )
     values, vectors = np.linalg.eigh(gram)
     null = vectors[:, values < DEPENDENT].T
     ends = np.cumsum([partitions.cells(b) for b in range(len(rows))])
-    lengths = [reduce(np.kron, [x.max(axis=1) for x in each], np.ones(1)) for each in rows]
+    lengths = [_kron([x.max(axis=1)[np.newaxis] for x in each])[0] for each in rows]
     return [
         Dependencies(part * length)
         for part, length in zip(np.split(null, ends[:-1], axis=1), lengths, strict=True)
     ]
+
+
+def _kron(factors: Sequence[Floats]) -> Floats:
+    out: Floats = np.eye(1)
+    for factor in factors:
+        out = np.asarray(np.kron(out, factor))
+    return out
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,10 +91,11 @@ class SeparateStrategy(Strategy):
         return SeparateForecast(self.domain, blocks, variances)
 
     def solve(
-        self, values: Sequence[NDArray[Any]], variances: Sequence[float], integers: bool = False
+        self, values: Sequence[NDArray[Any]], forecast: Any, integers: bool = False
     ) -> SeparateEstimate:
         """Return the least-squares estimate of a release."""
-        return self.forecast(variances).solve(values)
+        found: SeparateEstimate = forecast.solve(values)
+        return found
 
     def describe(self, keep: Keep) -> dict[str, Any]:
         """Return plain facts; ``keep`` stores an array by name."""

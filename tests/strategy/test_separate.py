@@ -113,7 +113,7 @@ def test_least_squares_is_that_of_dense_algebra(seed: int, merged: float) -> Non
     noisy = [rng.normal(size=len(r)) for r in rows]
     measured = np.concatenate([y / v**0.5 for y, v in zip(noisy, variances, strict=True)])
     inverse = np.linalg.pinv(scaled)
-    estimate = strategy.solve(noisy, variances)
+    estimate = strategy.solve(noisy, strategy.forecast(variances))
     forecast = estimate.forecast
     products = asked(seed, strategy)
     total = products[0]
@@ -139,7 +139,7 @@ def test_errors_are_those_of_the_answers(
     variances = rng.uniform(0.5, 4, len(strategy.blocks)).tolist()
     forecast = strategy.forecast(variances)
     x = rng.integers(0, 50, 24)
-    exact = strategy.solve([dense(b.factors) @ x for b in strategy.blocks], variances)
+    exact = strategy.solve([dense(b.factors) @ x for b in strategy.blocks], forecast)
     one_by_one = units(strategy, forecast)
     parts, error = np.zeros(len(strategy.blocks)), 0.0
     for product in asked(seed, strategy):

@@ -95,4 +95,6 @@ def _is_flat(tree: exp.Select, compiler: Compiler) -> bool:
     if any(name in compiler.catalog.views and name not in tables for name in names):
         return False
     known = [tables[name] for name in names if name in tables]
+    if sum(not table.public for table in known) > 1:
+        return False
     return len(known) < len(names) or not known or not all(table.public for table in known)

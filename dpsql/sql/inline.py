@@ -16,7 +16,7 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.expressions import name_of
 from dpsql.sql.language import Locate, refuse
-from dpsql.sql.names import Names, find_alias
+from dpsql.sql.names import Names, find_alias, has_name
 from dpsql.sql.relations import Element, Field, Join, PrivateRows, column_of, renamed_fields
 from dpsql.sql.scope import conjuncts
 
@@ -39,11 +39,15 @@ _HINT = "a sub-query over private rows may project, filter and compute; aggregat
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlatSource:
-    """One element of FROM, public rows where ``rows`` is None, and the names of its columns."""
+    """One element of FROM, public rows where ``rows`` is None, and the names of its columns.
+
+    ``fields`` are those of a private table whose columns are among those of the others' rows.
+    """
 
     element: Element
     rows: PrivateRows | None
     columns: tuple[str, ...] = ()
+    fields: tuple[Field, ...] | None = None
 
 
 class Flat:
@@ -73,6 +77,9 @@ class Flat:
 
     def add(self, source: FlatSource, rows: FlatSource, number: int) -> None:
         """Add one element of FROM; public rows are joined to the private ones."""
+        if source.fields is not None:
+            self.absorb(source.element, source.fields)
+            return
         own = source is rows
         element, join = source.element, source.element.join
         if own:
@@ -93,6 +100,15 @@ class Flat:
             self.joins.append(clause)
             if join is not None:
                 self.condition(join, clause, number, side)
+
+    def absorb(self, element: Element, fields: tuple[Field, ...]) -> None:
+        """Add the names of a private table that is joined already."""
+        self.names.add(element.alias, fields, element.node)
+        for name in () if element.join is None else element.join.using:
+            first = next(alias for alias, known in self.names.sources if has_name(known, name.name))
+            value = self.names.find(exp.column(name.name, first, quoted=True))
+            assert value is not None
+            self.names.shared.setdefault(name.name.casefold(), value)
 
     def side(self, join: Join, number: int) -> str:
         if not join.is_plain:

@@ -176,6 +176,11 @@ def names_of(table: Table) -> list[tuple[str, bool]]:
     return names
 
 
+def has_name(fields: Sequence[Field], name: str) -> bool:
+    """Whether a column of that name is among some."""
+    return bool(_named(fields, name.casefold()))
+
+
 def find_alias(items: Sequence[exp.Expr], node: exp.Column) -> exp.Expr | None:
     """What an unqualified name stands for as the alias of a select item."""
     for item in items:

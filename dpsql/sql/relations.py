@@ -91,7 +91,7 @@ def find_table(catalog: Catalog, node: exp.Table, others: Sequence[str], locate:
 
     Raises: ProgrammingError (E_UNKNOWN_TABLE).
     """
-    table = catalog.tables.get(node.name.casefold())
+    table = catalog.tables.get(node.name.casefold()) or catalog.derived.get(node.name.casefold())
     if table is None or node.args.get("db"):
         full = ".".join(part.name for part in node.parts)
         known = [*(each.name for each in catalog.tables.values()), *others]

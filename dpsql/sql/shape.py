@@ -6,6 +6,7 @@ first SELECT that aggregates them is measured; everything around it is the outer
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -19,6 +20,7 @@ from dpsql.sql.layers import Layers, union
 from dpsql.sql.names import Names, names_of
 from dpsql.sql.over_tables import Placed, TableExpressions
 from dpsql.sql.parse import Statement, parse_view
+from dpsql.sql.private_joins import Absorbed, PrivateJoin
 from dpsql.sql.products import Compiler
 from dpsql.sql.qualified import OF_CATALOG, unqualified
 from dpsql.sql.relations import (
@@ -246,7 +248,8 @@ class Shape:
         found = [(each, self.relation(each.node, inner)) for each in read_from(node)]
         private = [each for each, relation in found if isinstance(relation, PrivateRows)]
         if len(private) > 1:
-            self.refuse(private[1].node, "E_JOIN", "a join of two private tables", _JOINS)
+            joined, parts = PrivateJoin(found, self.catalog, self.locate).select(node)
+            return self.over_rows(joined, parts, inner)
         if private:
             return self.over_rows(node, found, inner)
         placed = []
@@ -258,7 +261,7 @@ class Shape:
     def over_rows(
         self,
         node: exp.Select,
-        found: list[tuple[Element, Relation]],
+        found: Sequence[tuple[Element, Relation | Absorbed]],
         env: Env,
     ) -> Relation:
         """A SELECT over rows of a private table: inlined, or measured if it aggregates."""
@@ -298,9 +301,11 @@ class Shape:
         query = bind(tree, statement.fragment, self.catalog, self.tables.public, clips, cut=cut)
         return Leaf(query, node)
 
-    def source(self, element: Element, relation: Relation) -> FlatSource:
+    def source(self, element: Element, relation: Relation | Absorbed) -> FlatSource:
         """One element of the FROM clause of a SELECT over private rows."""
         part = element.node
+        if isinstance(relation, Absorbed):
+            return FlatSource(element, None, fields=relation.fields)
         if isinstance(relation, PrivateRows):
             return FlatSource(element, relation)
         named = part.args.get("alias") is not None and part.args["alias"].args.get("columns")

@@ -142,9 +142,9 @@ def watching() -> Iterator[Watch]:
         watch.opened += 1
         init(self, *arguments, **options)
 
-    def loaded(self: TableVault) -> None:
+    def loaded(self: TableVault, *columns: Any) -> None:
         watch.loaded += 1
-        load(self)
+        load(self, *columns)
 
     def tallied(self: TableVault, resolutions: Any, units: bool = False) -> Any:
         watch.counted.append(tuple(name for each in resolutions for name in each.columns))

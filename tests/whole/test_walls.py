@@ -45,7 +45,12 @@ CIRCLES = {
     "a connection makes cursors, which know it": {
         *("dpsql.dbapi.connection", "dpsql.dbapi.cursor"),
     },
-    "Catalog.load is the reader of catalogs": {"dpsql.catalog.catalog", "dpsql.catalog.read"},
+    "Catalog.load is the reader of catalogs": {
+        "dpsql.catalog.catalog",
+        "dpsql.catalog.read",
+        "dpsql.catalog.read_units",
+        "dpsql.catalog.unit_local",
+    },
 }
 """Modules that import each other, lazily or for types, by the reason why."""
 

@@ -1,0 +1,125 @@
+"""Private tables joined so far: what their columns are called, and how two parts are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dpsql.catalog import Table
+from dpsql.catalog.read_units import key_pairs
+from dpsql.catalog.unit_local import JoinRows, UnitLocal
+from dpsql.sql.relations import Field, PrivateRows
+
+Side = tuple[str, str]
+"""An alias and a column that rows are joined by, both case-folded."""
+Pairs = Sequence[tuple[Side, Side]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Member:
+    """One private table in FROM: what its columns are called in the joined rows.
+
+    ``exists`` is the column that says whether a row has a part of it, None where every row has.
+    """
+
+    alias: str
+    table: Table
+    rows: PrivateRows
+    fields: tuple[Field, ...]
+    prefix: str = ""
+    exists: str | None = None
+
+    def below(self, join: JoinRows) -> Member:
+        """The same table on the right of a join."""
+        prefix = f"{join.name}."
+        exists = join.partner_of if join.outer else None
+        exists = exists if self.exists is None else prefix + self.exists
+        return replace(self, prefix=prefix + self.prefix, exists=exists)
+
+    def is_unit(self, name: str) -> bool:
+        """Whether a column tells the privacy units apart."""
+        unit = self.table.unit.column
+        return unit is not None and name.casefold() == unit.casefold()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JoinedPart:
+    """Tables that are joined so far.
+
+    ``root`` is the alias whose rows they are, each at most once; None where rows are pairs.
+    """
+
+    relation: UnitLocal
+    members: tuple[Member, ...]
+    root: str | None
+    most: int
+
+    def member(self, alias: str) -> Member | None:
+        """The table of an alias, if it is one of these."""
+        return next((each for each in self.members if each.alias == alias), None)
+
+
+def _key_of(part: JoinedPart, side: Side) -> str:
+    """The name of a key in joined rows."""
+    member = part.member(side[0])
+    assert member is not None
+    return f"{member.prefix}{side[1]}".casefold()
+
+
+def declares(left: JoinedPart, right: JoinedPart, keys: Pairs) -> bool:
+    """Whether the catalog declares a reference, one way or the other, by these keys."""
+    flipped = [(two, one) for one, two in keys]
+    return refers(left, right, keys) or refers(right, left, flipped)
+
+
+def refers(left: JoinedPart, right: JoinedPart, keys: Pairs) -> bool:
+    """Whether a table on the left refers to one on the right by just these keys."""
+    aliases = {(one[0], two[0]) for one, two in keys}
+    if len(aliases) != 1:
+        return False
+    ((one_alias, two_alias),) = aliases
+    one, two = left.member(one_alias), right.member(two_alias)
+    assert one is not None
+    assert two is not None
+    wanted = {(mine[1], theirs[1]) for mine, theirs in keys}
+    for way in one.table.references:
+        if way.table == two.table.name.casefold():
+            declared = key_pairs(one.table, way, two.table) or ()
+            if {(mine.casefold(), theirs.casefold()) for mine, theirs in declared} == wanted:
+                return True
+    return False
+
+
+def is_lookup(left: JoinedPart, right: JoinedPart, keys: Pairs) -> bool:
+    """Whether a row on the left has at most one partner."""
+    if not keys:
+        return right.most == 1
+    is_root = all(two[0] == right.root for _, two in keys)
+    return is_root and refers(left, right, keys)
+
+
+def attached(
+    left: JoinedPart,
+    right: JoinedPart,
+    keys: Pairs,
+    outer: bool,
+    *,
+    one: bool,
+) -> JoinedPart:
+    """Join two parts by keys within a unit; with ``one``, rows on the left have one partner."""
+    on = tuple((_key_of(left, mine), _key_of(right, theirs)) for mine, theirs in keys)
+    used = {each.prefix for each in left.members}
+    label = name = (right.member(right.root or "") or right.members[0]).table.name
+    number = 2
+    while f"{name}." in used:
+        name, number = f"{label} {number}", number + 1
+    node = JoinRows(left.relation, right.relation, name, on, outer, one)
+    members = (*left.members, *(each.below(node) for each in right.members))
+    if one:
+        return JoinedPart(node, members, left.root, left.most)
+    flipped = [(theirs, mine) for mine, theirs in keys]
+    # every row on the right has one partner; rows on the left without any are left over
+    most = left.most * right.most
+    if keys and is_lookup(right, left, flipped):
+        most = left.most + right.most - 1
+    return JoinedPart(node, members, None, most)

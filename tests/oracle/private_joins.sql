@@ -1,0 +1,28 @@
+-- Joins of private tables that work; one to a line.
+SELECT p.sex, v.ward, COUNT(*) AS n FROM visits v JOIN patients p ON v.patient_id = p.patient_id GROUP BY ALL;
+SELECT sex, COUNT(*) AS n, COUNT(DISTINCT patient_id) AS p FROM patients JOIN visits USING (patient_id) GROUP BY sex;
+SELECT sex, SUM(cost) AS s, AVG(cost) AS m FROM visits v, patients p WHERE p.patient_id = v.patient_id AND age >= 5 GROUP BY 1;
+SELECT COUNT(*) AS n FROM visits v JOIN patients p ON v.patient_id = p.patient_id AND p.sex = 'f' AND ward <> 'a';
+SELECT ward, COUNT(*) AS n, COUNT(p.patient_id) AS known FROM visits v LEFT JOIN patients p ON v.patient_id = p.patient_id GROUP BY ward;
+SELECT p.age, COUNT(*) AS n FROM visits v LEFT OUTER JOIN patients p USING (patient_id) WHERE ward = 'b' GROUP BY 1;
+SELECT COUNT(*) AS n FROM visits v LEFT JOIN patients p ON v.patient_id = p.patient_id WHERE p.patient_id IS NULL;
+SELECT COUNT(*) AS n FROM patients p LEFT JOIN visits v ON v.patient_id = p.patient_id WHERE v.visit_id IS NULL;
+SELECT COUNT(*) AS n FROM patients p LEFT JOIN visits v ON v.patient_id = p.patient_id WHERE v.patient_id IS NOT NULL;
+SELECT sex, COUNT(*) AS n, SUM(cost) AS s FROM patients p LEFT JOIN visits v USING (patient_id) GROUP BY sex;
+SELECT COUNT(*) AS n FROM visits v RIGHT JOIN patients p ON v.patient_id = p.patient_id;
+SELECT drug, ward, COUNT(*) AS n FROM lines l JOIN visits v ON l.visit_id = v.visit_id GROUP BY ALL;
+SELECT drug, sex, SUM(dose) AS s FROM lines JOIN visits USING (visit_id) JOIN patients USING (patient_id) WHERE day > 10 GROUP BY ALL;
+SELECT sex, COUNT(*) AS n FROM patients p JOIN visits v ON p.patient_id = v.patient_id JOIN lines l ON l.visit_id = v.visit_id GROUP BY 1;
+SELECT sex, drug, COUNT(*) AS n FROM lines l, patients p, visits v WHERE v.visit_id = l.visit_id AND v.patient_id = p.patient_id GROUP BY ALL;
+SELECT COUNT(*) AS n FROM visits v LEFT JOIN lines l ON v.visit_id = l.visit_id WHERE l.visit_id IS NULL;
+SELECT drug, COUNT(*) AS n FROM visits v LEFT JOIN lines l USING (visit_id) GROUP BY drug;
+SELECT a.ward, b.ward AS other, COUNT(*) AS n FROM visits a JOIN visits b ON a.patient_id = b.patient_id GROUP BY ALL;
+SELECT COUNT(*) AS n FROM visits a JOIN visits b USING (patient_id) WHERE a.day < b.day;
+SELECT COUNT(*) AS n FROM bills b JOIN visits v ON b.visit = v.visit_id AND b.who = v.patient_id WHERE amount > 4;
+SELECT ward, sex, SUM(amount) AS s FROM bills b JOIN visits v ON b.visit = v.visit_id JOIN patients p ON p.patient_id = b.who GROUP BY ALL;
+SELECT drug, SUM(amount) AS s FROM bills b JOIN visits v ON v.visit_id = b.visit JOIN lines l ON l.visit_id = v.visit_id GROUP BY drug;
+SELECT floor, sex, COUNT(*) AS n FROM visits v JOIN patients p USING (patient_id) JOIN wards w ON w.ward = v.ward GROUP BY ALL;
+SELECT sex, COUNT(*) AS n FROM (SELECT * FROM visits WHERE ward = 'a') v JOIN (SELECT patient_id AS id, sex FROM patients WHERE age < 7) p ON v.patient_id = p.id GROUP BY sex;
+WITH j AS (SELECT sex, ward, cost FROM visits JOIN patients USING (patient_id)) SELECT ward, SUM(cost) AS s FROM j WHERE sex = 'm' GROUP BY ward;
+SELECT COUNT(*) FILTER (WHERE sex = 'f') AS f, COUNT(*) FILTER (WHERE ward = 'a') AS a FROM main.visits JOIN main.patients USING (patient_id);
+SELECT COUNT(*) AS n FROM visits v JOIN patients p ON (p.patient_id = (v.patient_id)) WHERE NOT (sex = 'f' AND ward = 'a');

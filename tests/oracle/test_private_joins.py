@@ -1,0 +1,205 @@
+"""Joins of private tables without noise, compared with DuckDB's own answers on random stars."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+import dpsql
+from tests.support.seam import zero_noise
+from tests.support.tables import Tables, World, open_tables, statements_of
+
+CATALOG = """
+[budget]
+epsilon = 100000
+
+[unit.patient]
+
+[table.patients]
+source = "patients.parquet"
+privacy_unit = { column = "patient_id", max_rows = 1 }
+[table.patients.column]
+sex = { type = "text", domain = ["f", "m"], null = true }
+age = { type = "integer", domain = [0, 9] }
+
+[table.visits]
+source = "visits.parquet"
+privacy_unit = { column = "patient_id", max_rows = 30 }
+references = { patients = "patient_id" }
+[table.visits.column]
+ward = { type = "text", domain = ["a", "b", "c"] }
+day = { type = "integer", domain = [0, 29], null = true }
+cost = { type = "integer", bounds = [0, 100] }
+
+[table.lines]
+source = "lines.parquet"
+privacy_unit = { through = "visits", on = "visit_id", max_rows = 60 }
+[table.lines.column]
+drug = { type = "text", domain = ["x", "y"] }
+dose = { type = "integer", domain = [1, 5] }
+
+[table.bills]
+source = "bills.parquet"
+privacy_unit = { column = "who", max_rows = 20 }
+[table.bills.references]
+visits = { on = { visit = "visit_id" } }
+patients = { on = { who = "patient_id" } }
+[table.bills.column]
+amount = { type = "integer", domain = [0, 9] }
+
+[table.wards]
+source = "wards.parquet"
+public = true
+[table.wards.column]
+ward = { type = "text", domain = ["a", "b", "c"] }
+floor = { type = "integer", domain = [0, 3] }
+"""
+
+
+def star(seed: int) -> Tables:
+    """A star of 25 patients, of whom 20 are known; everything refers to what is there."""
+    draw = random.Random(seed)
+    visits = [
+        (
+            i,
+            draw.randrange(25),
+            draw.choice("abc"),
+            draw.choice([None, *range(30)]),
+            draw.randrange(101),
+        )
+        for i in range(120)
+    ]
+    of = {visit: patient for visit, patient, *_ in visits}
+    lines = [(draw.randrange(120), draw.choice("xy"), draw.randrange(1, 6)) for _ in range(200)]
+    bills = [(visit := draw.randrange(120), of[visit], draw.randrange(10)) for _ in range(80)]
+    patients = [(i, draw.choice(["f", "m", None]), draw.randrange(10)) for i in range(20)]
+    return {
+        "patients": ("patient_id BIGINT, sex VARCHAR, age BIGINT", patients),
+        "visits": (
+            "visit_id BIGINT, patient_id BIGINT, ward VARCHAR, day BIGINT, cost BIGINT",
+            visits,
+        ),
+        "lines": ("visit_id BIGINT, drug VARCHAR, dose BIGINT", lines),
+        "bills": ("visit BIGINT, who BIGINT, amount BIGINT", bills),
+        "wards": ("ward VARCHAR, floor BIGINT", [("a", 0), ("b", 1), ("c", 1)]),
+    }
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with open_tables(tmp_path_factory.mktemp("star"), CATALOG, star(1)) as found, zero_noise():
+        yield found
+
+
+LINES = statements_of(Path(__file__).with_name("private_joins.sql"))
+
+
+def floats(found: Sequence[Sequence[object]]) -> list[tuple[object, ...]]:
+    """Rows with numbers as doubles."""
+    return [tuple(float(v) if isinstance(v, int) else v for v in row) for row in found]
+
+
+def differences(world: World, sql: str) -> list[tuple[object, ...]]:
+    """The rows of the database that the answer lacks, and those of the answer that are no zeros."""
+    connection, database = world
+    found = floats(connection.execute(sql).fetchall())
+    exact = floats(database.execute(sql).fetchall())
+    lacking = [row for row in exact if not any(_same(row, each) for each in found)]
+    # groups that the data lack are rows of zeros here, and none there
+    extra = [row for row in found if not any(_same(row, each) for each in exact)]
+    return lacking + [row for row in extra if any(isinstance(v, float) and v for v in row[-1:])]
+
+
+def _same(one: Sequence[object], other: Sequence[object]) -> bool:
+    return all(
+        abs(a - b) < 1e-3 if isinstance(a, float) and isinstance(b, float) else a == b
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+@pytest.mark.parametrize("sql", LINES, ids=range(len(LINES)))
+def test_joins_answer_as_the_database_does(world: World, sql: str) -> None:
+    assert differences(world, sql) == []
+
+
+def test_random_stars_and_statements(tmp_path: Path) -> None:
+    for seed in range(2, 5):
+        draw = random.Random(seed)
+        with open_tables(tmp_path / str(seed), CATALOG, star(seed)) as found, zero_noise():
+            for sql in draw.sample(LINES, 8):
+                assert differences(found, sql) == [], (seed, sql)
+
+
+def test_a_declared_reference_changes_nothing_for_one_table(tmp_path: Path) -> None:
+    plain = "\n".join(line for line in CATALOG.splitlines() if "references" not in line)
+    plain = plain.split("[table.bills]")[0]
+    statements = ["SELECT ward, COUNT(*) FROM visits GROUP BY ward", "SELECT SUM(cost) FROM visits"]
+    answers = []
+    for name, text in (("with", CATALOG), ("without", plain)):
+        few = text.replace("max_rows = 30", "max_rows = 2")
+        with open_tables(tmp_path / name, few, star(5)) as (connection, _), zero_noise():
+            salted = connection.engine.vaults
+            salted._salt = b"the same salt for both"
+            answers.append([connection.execute(sql).fetchall() for sql in statements])
+    assert answers[0] == answers[1]
+
+
+REFUSED = {
+    "SELECT COUNT(*) FROM visits v JOIN visits w ON v.ward = w.ward": "w ON",
+    "SELECT COUNT(*) FROM visits v CROSS JOIN patients p": "patients p",
+    "SELECT COUNT(*) FROM visits v, bills b WHERE v.visit_id = b.who": "bills b",
+    "SELECT COUNT(*) FROM visits v JOIN lines l ON v.patient_id = l.visit_id": "lines l",
+    "SELECT COUNT(*) FROM visits v JOIN patients p ON v.doctor = p.patient_id": "v.doctor",
+    "SELECT COUNT(*) FROM visits v FULL JOIN patients p USING (patient_id)": "patients p",
+    "SELECT COUNT(*) FROM visits v JOIN patients p USING (ward)": "ward",
+    "SELECT COUNT(*) FROM visits NATURAL JOIN patients": "patients",
+    "SELECT COUNT(*) FROM visits v JOIN bills b ON v.visit_id = b.visit OR TRUE": "bills b",
+    "SELECT COUNT(*) FROM bills b JOIN lines l ON b.visit = l.visit_id": "lines l",
+    "SELECT COUNT(*) FROM visits v LEFT JOIN patients p "
+    "ON v.patient_id = p.patient_id AND p.sex = 'f'": "p.sex",
+}
+
+
+@pytest.mark.parametrize("sql", REFUSED)
+def test_joins_that_units_do_not_share_are_refused(world: World, sql: str) -> None:
+    connection, _ = world
+    before = connection.budget
+    with pytest.raises(dpsql.Error) as caught:
+        connection.execute(sql)
+    assert caught.value.code == "E_JOIN"
+    assert caught.value.hint
+    assert caught.value.span is not None
+    assert connection.budget == before
+
+
+def test_tables_without_a_shared_unit(tmp_path: Path) -> None:
+    apart = CATALOG.replace("[unit.patient]", "[unit.patient]\n[unit.other]")
+    apart = apart.replace("max_rows = 1 }", 'max_rows = 1, unit = "other" }')
+    apart = apart.replace("max_rows = 30 }", 'max_rows = 30, unit = "patient" }')
+    apart = apart.split("[table.lines]")[0].replace('references = { patients = "patient_id" }', "")
+    with open_tables(tmp_path, apart, star(1)) as (connection, _):
+        with pytest.raises(dpsql.Error, match="different privacy units") as caught:
+            connection.execute("SELECT COUNT(*) FROM visits JOIN patients USING (patient_id)")
+        assert caught.value.code == "E_JOIN"
+        assert caught.value.span is not None
+
+
+def test_a_joined_statement_is_charged_to_every_table(tmp_path: Path) -> None:
+    text = CATALOG.replace(
+        "[table.patients]\n", "[table.patients]\nbudget = { epsilon = 2 }\n"
+    ).replace("[table.visits]\n", "[table.visits]\nbudget = { epsilon = 5 }\n")
+    joined = "SELECT sex, COUNT(*) FROM visits JOIN patients USING (patient_id) GROUP BY sex"
+    with open_tables(tmp_path, text, star(1)) as (connection, _):
+        connection.execute(joined)
+        left = {name: each.remaining_epsilon for name, each in connection.budget.nested.items()}
+        assert sorted(left.values()) == [1, 4]
+        again = connection.execute(joined)
+        assert {n: e.remaining_epsilon for n, e in connection.budget.nested.items()} == left
+        assert again.fetchall()
+        connection.execute("SELECT COUNT(*) FROM visits JOIN patients USING (patient_id)")
+        with pytest.raises(dpsql.BudgetExceeded):
+            connection.execute(joined.replace("sex", "age"))
+        connection.execute("SELECT ward, COUNT(*) FROM visits GROUP BY ward")

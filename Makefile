@@ -4,7 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export OMP_NUM_THREADS ?= 2
 WORKERS ?= auto
-TESTS  := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
+# Workers, and the command lines that tests start, read compiled modules where those may be kept.
+TESTS  := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
 .PHONY: demo test test-fast check format bench audit fuzz docs clean
 

@@ -221,8 +221,9 @@ class Cost:
         pure = 1 if self.epsilon_units is None else self.epsilon_units
         sound = (
             all(type(units) is int and 0 < units < LIMIT for units in (pure, self.renyi_units))
-            and is_name(self.noise)
+            and isinstance(self.noise, str)
             and (self.noise not in LAWS or LAWS[self.noise].is_pure == self.is_pure)
+            and (self.noise in LAWS or is_name(self.noise))
             and _positive(self.epsilon)
             and (_positive(self.rho) or (self.rho is None and self.is_pure))
             and isinstance(self.delta, Fraction)

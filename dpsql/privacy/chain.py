@@ -310,6 +310,11 @@ def first_state(entry: Entry) -> State:
     return State(ledger_id, terms, terms.budgets, spent, 0, entry.hash, 0)
 
 
+def id_of(salt: bytes) -> str:
+    """Return the public name that follows from a ledger's secret salt."""
+    return hashlib.sha256(salt).hexdigest()[:32]
+
+
 def _new_id() -> str:
     return os.urandom(16).hex()
 

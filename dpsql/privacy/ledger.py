@@ -6,17 +6,16 @@ privacy: the debit is committed and anchored before the receipt for it exists.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from dpsql.errors import LedgerError
+from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.files import exclusive, make_folder, on_network_disk
 from dpsql.privacy import ledger_file
 from dpsql.privacy.accounting import Cost, Policy
@@ -28,6 +27,7 @@ from dpsql.privacy.chain import (
     curator_entry,
     debit_entry,
     first_state,
+    id_of,
     refused_cost,
     terms_for,
 )
@@ -219,9 +219,16 @@ class Ledger:
         return issue(after.ledger_id, after.seq, after.head, plan_hash, data_version, cost)
 
     def afford(self, cost: Cost, within: tuple[str, ...] = ()) -> None:
-        """Refuse what ``debit`` would refuse as things stand; charge nothing. Raises: as that."""
+        """Refuse what ``debit`` would; charge nothing. Raises: as that.
+
+        It goes on by what was last seen, and refuses by what is there: a budget may be raised.
+        """
+        within = tuple(dict.fromkeys(within))
+        with suppress(BudgetExceeded, LedgerError):
+            self._admitted(self._known(), cost, within)
+            return
         with self._exclusive() as db:
-            self._admitted(self._catch_up(db), cost, tuple(dict.fromkeys(within)))
+            self._admitted(self._catch_up(db), cost, within)
 
     def _admitted(self, state: State, cost: Cost, within: tuple[str, ...]) -> Cost:
         """Return a cost at the order of the whole budget, where all budgets admit it."""
@@ -337,7 +344,7 @@ class Ledger:
                 hint="open it, or restore it if only its anchor is left",
             )
         salt = os.urandom(32)
-        first = curator_entry(0, "created", terms.to_json(_id_of(salt), "")).seal("")
+        first = curator_entry(0, "created", terms.to_json(id_of(salt), "")).seal("")
         state = first_state(first)
         ledger_file.create(self._path, first, state.spent, salt)
         self._salt = salt
@@ -356,7 +363,7 @@ class Ledger:
         spent, (seq, head, salt) = ledger_file.totals(db)
         if (spent, seq, head) != (dict(state.spent), state.seq, state.head):
             raise tampered("its totals do not match its entries")
-        if _id_of(salt) != state.ledger_id:
+        if id_of(salt) != state.ledger_id:
             raise tampered("its salt is not the one it was created with")
         self._salt = salt
         return state
@@ -390,8 +397,3 @@ class Ledger:
     def _advance(self, state: State) -> None:
         Anchor(state.ledger_id, state.seq, state.head).write(self._anchor, self._path)
         self._state = state
-
-
-def _id_of(salt: bytes) -> str:
-    """Return the public name that follows from a ledger's secret salt."""
-    return hashlib.sha256(salt).hexdigest()[:32]

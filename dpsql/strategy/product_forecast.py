@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.levels import Levels
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.strategy.axis import Axis, full_axis, residual_axis, unmeasured_axis
-from dpsql.strategy.base import Forecast, by_single_rows, check_variances
+from dpsql.strategy.base import Forecast, by_single_rows, check_variances, not_measured
 from dpsql.strategy.product_block import AttributeRows, ProductBlock
 from dpsql.strategy.tree_axis import TreeAxis, tree_axis
 from dpsql.workload.workload import Product
@@ -136,7 +136,8 @@ class ProductForecast(Forecast):
 
         Raises ProgrammingError E_NOT_MEASURED where the strategy does not support it.
         """
-        self.check(product)
+        if not self.supports(product):
+            raise not_measured(product)
         names = self.names(product)
         tensor, _ = self.inverse_precisions(names)
         out: Floats = tensor[np.newaxis]
@@ -148,7 +149,8 @@ class ProductForecast(Forecast):
 
     def total(self, product: Product) -> float:
         """Return the sum of the variances of all rows of a product, without forming them."""
-        self.check(product)
+        if not self.supports(product):
+            raise not_measured(product)
         names = self.names(product)
         out, _ = self.inverse_precisions(names)
         for name in names:

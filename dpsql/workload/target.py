@@ -96,7 +96,7 @@ class Target:
     def _plain(self) -> dict[Noise, float]:
         return {}
 
-    @property
+    @cached_property
     def rows_per_unit(self) -> int:
         """The rows that one privacy unit can contribute."""
         return self.table.unit.max_rows

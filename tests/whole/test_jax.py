@@ -12,7 +12,9 @@ import pytest
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-PLACES = ("tests/answer", "tests/learn", "tests/pgm")
+JAX = "@pytest.mark." + "jax"
+PLACES = ("tests/answer/test_reprocess.py", "tests/learn/test_targets.py", "tests/pgm/test_pgm.py")
+"""Modules with a test that is marked so: others are not even read."""
 
 
 @pytest.mark.skipif(find_spec("mbi") is None, reason="mbi is not installed")
@@ -21,3 +23,8 @@ def test_jax_and_mbi_agree_with_numpy() -> None:
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stdout[-4000:]
     assert "skipped" not in found.stdout.splitlines()[-1]
+
+
+def test_all_that_is_marked_is_run() -> None:
+    marked = {str(p.relative_to(ROOT)) for p in ROOT.glob("tests/*/*.py") if JAX in p.read_text()}
+    assert marked == set(PLACES)

@@ -38,8 +38,8 @@ from tests.support.statements import Statement
 
 pytestmark = pytest.mark.slow
 
-SEQUENCES = int(os.environ.get("SEQUENCES", "5"))
-PAIRS = int(os.environ.get("PAIRS", "40"))
+SEQUENCES = int(os.environ.get("SEQUENCES", "3"))
+PAIRS = int(os.environ.get("PAIRS", "30"))
 OUTCOMES = ("free", "measured", "measured though determined")
 REFUSED = {"E_TOO_LARGE", "E_PREDICATE"}
 

@@ -124,19 +124,15 @@ class TableVault:
         self._lined_up = False
         self._views: dict[frozenset[str], Flags] = {}
         self._reader = _open_reader(table, salt, {} if shared is None else shared)
-        self._data_version = self._fingerprint()
+        self.data_version = self._fingerprint()
 
     @property
     def sources(self) -> tuple[str, ...]:
         """The paths of the files that hold the rows."""
         return self._reader.paths
 
-    @property
-    def data_version(self) -> str:
-        return self._data_version
-
     def check(self) -> None:
-        if self._fingerprint() != self._data_version:
+        if self._fingerprint() != self.data_version:
             problem = "the data have changed since they were opened"
             unavailable(self._table.name, self._table.source, problem, "connect again")
 
@@ -193,7 +189,7 @@ class TableVault:
 
     def _pairs(self, column: Column) -> Pairs:
         assert self._rows is not None
-        if self._fingerprint() != self._data_version:
+        if self._fingerprint() != self.data_version:
             raise ValueError
         stored = self.stored
         name = stored.columns[position(self._table, stored, column.name)][0]
@@ -232,7 +228,7 @@ class TableVault:
         if self._rows is not None and not columns:
             return self._rows
         rows = self._reader.read(columns)
-        if self._fingerprint() != self._data_version:
+        if self._fingerprint() != self.data_version:
             raise ValueError
         if self._rows is None:
             self._rows = rows

@@ -153,7 +153,7 @@ class Aggregates:
 
     def counts_cases(self, inner: exp.Expr) -> bool:
         """Whether a counted expression mentions a measure, whose NULLs are cells of its own."""
-        columns = inner.find_all(exp.Column)
+        columns = [c for c in inner.find_all(exp.Column) if not self.scope.is_listed(c)]
         return any(self.scope.find_column(c, measure=True).domain is None for c in columns)
 
     def amount(self, node: exp.Expr) -> Amount:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,10 +55,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branch:
-    """One grouping set: its axes in result order, and the keys that it leaves out."""
+    """One grouping set: its axes in result order, and the keys that it leaves out.
+
+    ``fixed`` are the values of keys that are the same in all of its rows.
+    """
 
     axes: tuple[Grouping, ...]
     absent: frozenset[int]
+    fixed: Mapping[int, Any] = field(default_factory=dict)
     rows: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -107,8 +111,9 @@ class Select:
         columns: list[list[Any]] = [[] for _ in self.query.keys]
         for branch in self.branches:
             found = repeat_keys(branch.axes, len(columns), branch.rows)
-            for column, values in zip(columns, found, strict=True):
-                column += values
+            for key, (column, values) in enumerate(zip(columns, found, strict=True)):
+                known = key in branch.fixed
+                column += [branch.fixed[key]] * branch.rows if known else values
         return columns
 
     def absences(self, key: int) -> list[int]:

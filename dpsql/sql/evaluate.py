@@ -23,10 +23,13 @@ from dpsql.catalog.describe import describe_values
 from dpsql.catalog.domain import Bins, Periods, Value, end_of_bin, end_of_period
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sealed import EvaluationError, Sealed
-from dpsql.sql.query import Condition, Coupled, Expression, Lookup, Query
+from dpsql.sql.query import Condition, Coupled, Expression, Listing, Lookup, Query
 from dpsql.workload.term import Pattern
 
 Mask = NDArray[np.bool_]
+
+MAX_PAIRS = 1 << 22
+"""Most combinations of a cell and a public row that expressions are evaluated on."""
 
 BATCH = 64
 """Conditions in one query: 512 over 100 values took .62 s singly, .10 s by 64, .12 s at once."""
@@ -45,16 +48,19 @@ _SQL_TYPES = {
 class Operand:
     """The values an expression is evaluated on: the cells of a column, or one constant row.
 
-    With a ``lookup`` they are the pairs of a cell and a public row that fit together.
+    With a ``lookup`` they are the pairs of a cell and a public row that fit together. With a
+    ``listing`` each is paired with every row of that, which come one after another.
     """
 
     table: str
     column: Column | None
     lookup: Lookup | None = None
+    listing: Listing | None = None
 
-    def key(self) -> tuple[str, str | None, Lookup | None]:
+    def key(self) -> Hashable:
         """What tells one source from another."""
-        return self.table, None if self.column is None else self.column.name, self.lookup
+        column = None if self.column is None else self.column.name
+        return self.table, column, self.lookup, self.listing and self.listing.name
 
 
 class Evaluator:
@@ -216,6 +222,8 @@ class Evaluator:
             cells = None
             if source.lookup is not None:
                 cells = self._join(known, source.lookup)
+            if source.listing is not None:
+                self._spread(known, source.listing)
             self._tables[name] = (known, cells)
         return self._tables[name]
 
@@ -238,6 +246,31 @@ class Evaluator:
         )
         rows = self.sealed.run(f"SELECT cell FROM {table} ORDER BY i")
         return np.array([row[0] for row in rows], dtype=np.int64)
+
+    def _spread(self, table: str, listing: Listing) -> None:
+        """Pair every row of a domain table with every row of a listing.
+
+        Raises: ProgrammingError (E_TOO_LARGE).
+        """
+        ((count,),) = self.sealed.run(f"SELECT count(*) FROM {table}")
+        if count * len(listing.rows) > MAX_PAIRS:
+            raise ProgrammingError(
+                "E_TOO_LARGE",
+                f"{len(listing.rows):,} public rows for {count:,} cells of a column",
+                hint=f"at most {MAX_PAIRS:,} combinations",
+                span=listing.span,
+            )
+        columns: dict[str, tuple[str, Sequence[object]]] = {
+            f"r{index}": (kind, [row[index] for row in listing.rows])
+            for index, kind in enumerate(listing.types)
+        }
+        columns["j"] = ("BIGINT", range(len(listing.rows)))
+        self.sealed.fill("public", columns)
+        listed = ", ".join(f"r{index}" for index in range(len(listing.types)))
+        self.sealed.run(
+            f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT d.i * {len(listing.rows)} + j AS i,"
+            f" d.* EXCLUDE (i), {listed} FROM {table} AS d CROSS JOIN public"
+        )
 
     @property
     def sealed(self) -> Sealed:
@@ -315,7 +348,7 @@ def _by_column(query: Query) -> Iterator[tuple[str, list[Expression]]]:
         shared = (*query.where, *aggregate.conditions)
         groups.append(shared if others else (*shared, *own.conditions))
     for group in dict.fromkeys(groups):
-        singles = [each for each in group if isinstance(each, Expression)]
+        singles = [each for each in group if isinstance(each, Expression) and not each.listed]
         for column in dict.fromkeys(each.column for each in singles):
             if column is not None:
                 yield column, [each for each in singles if each.column == column]

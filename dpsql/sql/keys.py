@@ -132,6 +132,15 @@ class Keys:
         column = self.scope.single_column(
             node, "E_GROUP_BY", "a key over two columns", "group by the columns themselves"
         )
+        if self.scope.is_listed(node):
+            if column is None:
+                return self.scope.expression(None, node)
+            self.scope.refuse(
+                node,
+                "E_GROUP_BY",
+                "a key over a column and a list that joins several",
+                "group by the columns of each",
+            )
         if column is None:
             raise ProgrammingError(
                 "E_GROUP_BY",
@@ -171,6 +180,11 @@ class Keys:
         columns = list(node.find_all(exp.Column))
         if not columns or node.find(exp.AggFunc):
             return None
+        if self.scope.is_listed(node):
+            if self.scope.columns(node):
+                return None
+            listed = self.scope.expression(None, node)
+            return self.found.index(listed) if listed in self.found else None
         known = {key.column for key in self.found}
         names = set()
         for reference in columns:

@@ -167,6 +167,8 @@ class CellExpressions(Expressions):
         having, frame = self.select.args.get("having"), read_frame(node)
         if len(self.keys.sets) > 1 or having is not None or frame is None:
             raise NotRunning
+        if any(joined.listed for joined in self.scope.joined):
+            raise NotRunning
         kept = [self.key_of(part) for part in node.args.get("partition_by") or []]
         order = node.args.get("order")
         ordered = order.expressions if order is not None else []

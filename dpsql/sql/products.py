@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,39 +11,17 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import simplify
 from dpsql.algebra.operator import Operator
 from dpsql.catalog import Catalog, Table
-from dpsql.errors import ProgrammingError
+from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.compiled import Answer, Branch, Select, cell_kinds
-from dpsql.sql.evaluate import Evaluator, Operand, find_decided
+from dpsql.sql.evaluate import Evaluator, find_decided
 from dpsql.sql.group import Grouping, all_ranges, nested, partition, ranges, ranked, wide_rows
-from dpsql.sql.query import (
-    Aggregate,
-    Condition,
-    Coupled,
-    Expression,
-    Lookup,
-    Query,
-    Rank,
-    Shell,
-    Summand,
-    conditions_of,
-    connected,
-)
-from dpsql.workload.term import (
-    Mask,
-    Pattern,
-    Polynomial,
-    Term,
-    ValueClasses,
-    check_combinations,
-    classify,
-    gather,
-    intersect,
-    join,
-    normalise,
-    refuse_pattern,
-)
+from dpsql.sql.pieces import MaskedSum, Pieces
+from dpsql.sql.query import Aggregate, Condition, Query, Rank, Shell
+from dpsql.workload.term import Mask, Term, gather, normalise
 
 Axes = Sequence[Grouping]
+Group = tuple[Branch, Sequence[int]]
+"""Groups of a result, and the rows of the listing that they are about; [0] without one."""
 
 MAX_RESULT_CELLS = 1_000_000
 """Most numbers of a result, which is held and encoded as a whole."""
@@ -106,17 +83,6 @@ class Compiler:
         return self._conditions[key]
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """A summand where signs and masks are known: ``weights`` are numbers per item of a column."""
-
-    scale: float
-    masks: Mapping[str, Mask]
-    weights: Mapping[str, NDArray[Any]]
-    polynomials: Mapping[str, Polynomial]
-    pattern: Pattern | None = None
-
-
 class _Products:
     """The products of one query."""
 
@@ -125,83 +91,84 @@ class _Products:
         self.evaluator = compiler.evaluator
         self.query = query
         self.table = table
-        self.lookups: dict[str, Lookup] = {each.column: each for each in query.lookups}
-        self.sources: dict[str | None, Operand] = {}
-        self.patterns: dict[tuple[Coupled, ...], Pattern] = {}
+        self.pieces = Pieces(self.evaluator, query, table)
+        self.lookups = self.pieces.lookups
+        self.source = self.pieces.source
 
     def select(self) -> Select:
         query = self.query
-        self.prepare()
-        where = self.masks(query.where)
-        types = tuple(
-            "VARCHAR" if key.ranges else self.evaluator.values(self.source(key.column), key)[0]
-            for key in query.keys
-        )
+        self.pieces.prepare()
+        types = tuple("VARCHAR" if key.ranges else self.pieces.values(key)[0] for key in query.keys)
         kinds = tuple(map(self.kind, query.aggregates))
-        empty = any(not mask.any() for mask in where.values())
-        branches = tuple(self.branch(chosen, where, empty) for chosen in query.sets)
+        rows = self.pieces.rows()
+        found = [each for chosen in query.sets for each in self.branches(chosen, rows)]
+        branches = tuple(branch for branch, _ in found)
         self.check_size(branches)
         self.compiler.rehearse(query, types, kinds)
         answers: list[Answer] = []
-        pieces = [self.pieces(a) for a in query.aggregates]
-        for number, branch in enumerate(branches):
+        for number, (branch, members) in enumerate(found):
             for j, aggregate in enumerate(query.aggregates):
-                answers.append(self.answer(number, branch, j, aggregate, pieces[j]))
-        said = find_decided(query, self.source, self.evaluator, self.patterns)
+                self.check_units(aggregate, members)
+                answers.append(self.answer(number, branch, j, aggregate, members))
+        patterns = {c: p for (c, _), p in self.pieces.patterns.items() if not query.listing}
+        said = find_decided(query, self.source, self.evaluator, patterns)
         return Select(query, self.table, branches, types, kinds, tuple(answers), said)
 
-    def source(self, column: str | None) -> Operand:
-        if column not in self.sources:
-            known = None if column is None else self.table.columns[column]
-            lookup = None if column is None else self.lookups.get(column)
-            self.sources[column] = Operand(self.table.name, known, lookup)
-        return self.sources[column]
+    def branches(self, chosen: tuple[int, ...], rows: Sequence[int]) -> list[Group]:
+        """One branch for each group of the rows of the listing, or one, with these rows."""
+        keys = self.query.keys
+        fixed = [i for i in chosen if keys[i].listed]
+        groups: dict[tuple[Any, ...], list[int]] = {} if fixed else {(): []}
+        for row in rows:
+            values = tuple(self.pieces.values(keys[i], row)[1][0] for i in fixed)
+            groups.setdefault(values, []).append(row)
+        return [
+            (self.branch(chosen, members, dict(zip(fixed, group, strict=True))), members)
+            for group, members in groups.items()
+        ]
 
-    def prepare(self) -> None:
-        """Evaluate all conditions over single columns together."""
-        found: dict[str | None, list[Expression]] = {}
-        for condition in conditions_of(self.query):
-            if isinstance(condition, Expression):
-                found.setdefault(condition.column, []).append(condition)
-        for column, expressions in found.items():
-            if len(expressions) > 1:
-                self.evaluator.prepare(self.source(column), expressions)
-
-    def masks(self, conditions: Sequence[Condition]) -> dict[str | None, Mask]:
-        """The conjunction of the single-column conditions, column by column."""
-        found: dict[str | None, Mask] = {}
-        for condition in conditions:
-            if isinstance(condition, Expression):
-                mask = self.evaluator.mask(self.source(condition.column), condition)
-                known = found.get(condition.column)
-                found[condition.column] = mask if known is None else known & mask
-        return found
+    def check_units(self, aggregate: Aggregate, members: Sequence[int]) -> None:
+        """Refuse to count privacy units over several public rows, which may share them."""
+        if aggregate.units and len(members) > 1 and self.query.listing is not None:
+            raise NotSupportedError(
+                "E_AGGREGATE",
+                "COUNT(DISTINCT unit) over several rows of a list that joins several columns "
+                "is not supported",
+                hint="group by a column that tells the rows of the list apart",
+                span=self.query.listing.span,
+            )
 
     def kind(self, aggregate: Aggregate) -> str:
         """The DuckDB type of an aggregate's answers."""
         rank = aggregate.rank
         if rank is None or rank.kind == "cont":
             return "DOUBLE"
-        return self.evaluator.values(self.source(rank.value.column), rank.value)[0]
+        return self.pieces.values(rank.value)[0]
 
     def branch(
-        self, chosen: tuple[int, ...], where: Mapping[str | None, Mask], empty: bool
+        self, chosen: tuple[int, ...], members: Sequence[int], fixed: Mapping[int, Any]
     ) -> Branch:
         """Partition each grouped column; keys that WHERE excludes do not appear."""
         keys, axes = self.query.keys, []
-        for name in dict.fromkeys(keys[i].column for i in chosen):
+        where = [self.pieces.masks(self.pieces.conditions(row), row) for row in members]
+        empty = not any(all(mask.any() for mask in masks.values()) for masks in where)
+        own = [i for i in chosen if i not in fixed]
+        for name in dict.fromkeys(keys[i].column for i in own):
             assert name is not None
-            indices = [i for i in chosen if keys[i].column == name]
-            source = self.source(name)
-            mask = where.get(name)
+            indices = [i for i in own if keys[i].column == name]
+            masks = [each.get(name) for each in where]
+            known = [mask for mask in masks if mask is not None]
+            partly = known and len(known) == len(masks)
+            mask = np.logical_or.reduce(known) if partly else None
             if keys[indices[0]].ranges:
                 axis = ranges(self.table.columns[name], indices[0], mask)
                 axes.append(Grouping(name, axis.keys, () if empty else axis.groups, axis.explicit))
                 continue
-            values = [self.evaluator.values(source, keys[i])[1] for i in indices]
+            values = [self.pieces.values(keys[i])[1] for i in indices]
             kept = np.zeros(len(values[0]), dtype=np.bool_) if empty else mask
             axes.append(partition(name, indices, values, kept))
-        return Branch(tuple(axes), frozenset(range(len(keys))) - frozenset(chosen))
+        absent = frozenset(range(len(keys))) - frozenset(chosen)
+        return Branch(tuple(axes), absent, fixed)
 
     def check_size(self, branches: Sequence[Branch]) -> None:
         rows = sum(branch.rows for branch in branches)
@@ -213,90 +180,13 @@ class _Products:
                 span=self.query.keys[0].span if self.query.keys else None,
             )
 
-    def pieces(self, aggregate: Aggregate) -> tuple[list[_Piece], list[_Piece] | None]:
-        """The summands of an aggregate: with whole patterns, and as signed products alone."""
-        shared = (*self.query.where, *aggregate.conditions)
-        whole: list[_Piece] = []
-        apart: list[_Piece] | None = []
-        for summand in aggregate.summands:
-            conditions = (*shared, *summand.conditions)
-            masks = self.masks(conditions)
-            if any(not mask.any() for mask in masks.values()):
-                continue
-            own = {name: mask for name, mask in masks.items() if name is not None}
-            scale, weights = self.weights(summand)
-            shape = weights, {each.column: each for each in summand.polynomials}
-            coupled = list(dict.fromkeys(c for c in conditions if isinstance(c, Coupled)))
-            patterns = [self.pattern(group) for group in connected(coupled)]
-            boxes = intersect(patterns)
-            pieces = []
-            for sign, box in boxes or ():
-                both = own | {n: m & own[n] if n in own else m for n, m in box.items()}
-                if all(mask.any() for mask in both.values()):
-                    pieces.append(_Piece(sign * scale, both, *shape))
-            apart = None if apart is None or boxes is None else [*apart, *pieces]
-            pattern = None if boxes is not None and len(pieces) < 2 else join(patterns)
-            if boxes is None and pattern is None:
-                refuse_pattern(patterns[0])
-            if pattern is not None:
-                pieces = [_Piece(scale, own, *shape, pattern)]
-            whole += pieces
-        return whole, apart
-
-    def weights(self, summand: Summand) -> tuple[float, dict[str, NDArray[Any]]]:
-        """The constant factor of a summand, and its numbers per item of every column."""
-        scale, weights = 1.0, dict[str, NDArray[Any]]()
-        for factor in summand.factors:
-            numbers = self.evaluator.numbers(self.source(factor.column), factor)
-            if factor.column is None:
-                scale *= float(numbers[0])
-            else:
-                known = weights.get(factor.column)
-                weights[factor.column] = numbers if known is None else known * numbers
-        return scale, weights
-
-    def pattern(self, coupled: tuple[Coupled, ...]) -> Pattern:
-        """Conditions over the same columns together."""
-        if coupled not in self.patterns:
-            self.patterns[coupled] = self._pattern(coupled)
-        return self.patterns[coupled]
-
-    def _pattern(self, coupled: Sequence[Coupled]) -> Pattern:
-        span = coupled[0].span
-        parts = list(dict.fromkeys(p for each in coupled for p in each.parts if p.column))
-        values = {part: self.evaluator.values(self.source(part.column), part) for part in parts}
-        names = list(dict.fromkeys(str(part.column) for part in parts))
-        order = list(self.table.columns)
-        names.sort(key=order.index)
-        classes: dict[str, ValueClasses] = {}
-        for name in names:
-            mine = [values[part][1] for part in parts if part.column == name]
-            classes[name] = classify(mine, len(mine[0]))
-        check_combinations(classes, span)
-        shape = [len(classes[name].values) for name in names]
-        grid = np.indices(shape).reshape(len(names), -1)
-        truth = np.ones(shape, dtype=np.bool_)
-        for each in coupled:
-            columns = []
-            for part in each.parts:
-                if part.column is None:
-                    kind, constant = self.evaluator.values(self.source(None), part)
-                    columns.append((kind, list(constant) * truth.size))
-                    continue
-                own = [p for p in parts if p.column == part.column]
-                found = [row[own.index(part)] for row in classes[part.column].values]
-                place = grid[names.index(part.column)]
-                columns.append((values[part][0], [found[k] for k in place]))
-            truth &= np.array(self.evaluator.truth(each.sql, columns, span)).reshape(shape)
-        return Pattern({name: classes[name].labels for name in names}, truth, span)
-
     def answer(
         self,
         number: int,
         branch: Branch,
         index: int,
         aggregate: Aggregate,
-        pieces: tuple[list[_Piece], list[_Piece] | None],
+        members: Sequence[int],
     ) -> Answer:
         """One aggregate over one grouping set."""
         axes, values, rank = branch.axes, (), aggregate.rank
@@ -306,7 +196,11 @@ class _Products:
         shape, hidden = (rank, values, aggregate.units), axes[len(branch.axes) :]
         if not branch.rows:
             return Answer(number, index, axes, (), (), *shape)
-        whole, apart = pieces
+        found = [self.pieces.pieces(aggregate, row) for row in members]
+        whole = [piece for pieces, _ in found for piece in pieces]
+        apart: list[MaskedSum] | None = []
+        for _, more in found:
+            apart = None if apart is None or more is None else [*apart, *more]
         kept = self.terms(branch.axes, aggregate, whole, hidden)
         products = None if apart is None else kept
         if apart is not None and any(piece.pattern is not None for piece in whole):
@@ -314,7 +208,7 @@ class _Products:
         return Answer(number, index, axes, kept, products, *shape)
 
     def terms(
-        self, axes: Axes, aggregate: Aggregate, pieces: Sequence[_Piece], hidden: Axes
+        self, axes: Axes, aggregate: Aggregate, pieces: Sequence[MaskedSum], hidden: Axes
     ) -> tuple[Term, ...]:
         found = [self.term(axes, aggregate, piece, hidden) for piece in pieces]
         return gather(term for term in found if term is not None)
@@ -322,10 +216,10 @@ class _Products:
     def ranked(self, rank: Rank) -> tuple[Grouping, tuple[Any, ...]]:
         """The axis of a ranked column: its values in order; sums up to each unless for a mode."""
         name = str(rank.value.column)
-        values = self.evaluator.values(self.source(name), rank.value)[1]
+        values = self.pieces.values(rank.value)[1]
         return ranked(name, values, growing=rank.kind != "mode")
 
-    def term(self, axes: Axes, aggregate: Aggregate, piece: _Piece, hidden: Axes) -> Term | None:
+    def term(self, axes: Axes, aggregate: Aggregate, piece: MaskedSum, hidden: Axes) -> Term | None:
         """The product of one piece; None when no declared cell can add anything."""
         factors: dict[str, Operator] = {}
         scale, largest = piece.scale, abs(piece.scale)

@@ -18,7 +18,8 @@ class Expression:
     ``column`` is the case-folded column name; ``None`` when the expression is a constant. Where
     public rows are joined to the column, their columns are ``p0``, ``p1``, .... ``ranges``
     makes a key of all ranges of the column's cells. ``undeclared`` are the literals that the
-    column is compared with and cannot hold by declaration.
+    column is compared with and cannot hold by declaration. One that is ``listed`` mentions columns
+    of the query's listing, ``r0``, ``r1``, ....
     """
 
     column: str | None
@@ -26,6 +27,7 @@ class Expression:
     span: Span = field(compare=False, repr=False)
     ranges: bool = False
     undeclared: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    listed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,22 @@ class Lookup:
     types: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     on: str
+    keep: bool
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Public rows joined to several columns: each stands for a product of conditions on these.
+
+    ``tests`` are what joins them. With ``keep`` the last row, all NULL, stands for rows of the
+    private table that match no other (LEFT JOIN). ``name`` is a digest of types and rows.
+    """
+
+    name: str
+    types: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...] = field(compare=False, repr=False)
+    tests: tuple[Condition, ...]
     keep: bool
     span: Span = field(compare=False, repr=False)
 
@@ -229,7 +247,7 @@ class Query:
 
     ``where`` is a conjunction; ``keys`` are the grouping expressions in GROUP BY order; ``sets``
     lists the indices of the keys of every grouping set; ``table`` is the case-folded table name;
-    ``lookups`` are the public rows joined to its columns.
+    ``lookups`` are the public rows joined to its columns, ``listing`` those joined to several.
     """
 
     table: str
@@ -240,11 +258,13 @@ class Query:
     text: str
     sets: tuple[tuple[int, ...], ...]
     lookups: tuple[Lookup, ...] = ()
+    listing: Listing | None = None
 
     def expressions(self) -> Iterator[Expression]:
         """Every expression over columns or constants, some twice."""
         yield from self.keys
         yield from _parts(self.where)
+        yield from _parts(() if self.listing is None else self.listing.tests)
         for aggregate in self.aggregates:
             yield from _parts(aggregate.conditions)
             if aggregate.rank is not None:
@@ -271,6 +291,7 @@ def _parts(conditions: Sequence[Condition]) -> Iterator[Expression]:
 def conditions_of(query: Query) -> Iterator[Condition]:
     """Every condition of a query."""
     yield from query.where
+    yield from () if query.listing is None else query.listing.tests
     for aggregate in query.aggregates:
         yield from aggregate.conditions
         for summand in aggregate.summands:

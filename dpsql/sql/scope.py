@@ -6,6 +6,7 @@ columns, and what couples those.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
@@ -33,7 +34,8 @@ _BEFORE_BOUNDS = re.compile(r"[\s)]*(,[\s\d.e+-]*)?", re.ASCII | re.IGNORECASE)
 class Joined:
     """Public rows in FROM: their column names and types, and the private column they fit.
 
-    ``keep`` says that private rows without a match stay; ``tests`` are what joins them.
+    ``keep`` says that private rows without a match stay; ``tests`` are what joins them. Rows that
+    are ``listed`` fit several columns; theirs are ``r0``, ``r1``, ... from ``first`` on.
     """
 
     alias: str
@@ -44,6 +46,8 @@ class Joined:
     span: Span
     carrier: str | None = None
     tests: tuple[exp.Expr, ...] = ()
+    listed: bool = False
+    first: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,8 +105,9 @@ class Scope:
         """The private columns that ``node`` depends on, by case-folded name."""
         found = {}
         for reference in node.find_all(exp.Column):
-            column = self.find_column(reference)
-            found[column.name.casefold()] = column
+            if not self.is_listed(reference):
+                column = self.find_column(reference)
+                found[column.name.casefold()] = column
         return found
 
     def find_column(
@@ -114,7 +119,10 @@ class Scope:
         """
         public = self.find_public(reference)
         if public is not None:
-            assert public[0].carrier is not None
+            if public[0].carrier is None:
+                what = f"{printable(reference.name)} of a list that joins several columns, here,"
+                hint = "GROUP BY its columns, sum and filter by them"
+                self.refuse(reference, "E_JOIN", what, hint)
             return self.table.columns[public[0].carrier]
         name, qualifier = reference.name, reference.table
         column = self.table.columns.get(name.casefold())
@@ -168,6 +176,11 @@ class Scope:
         """Whether a reference names a column of public rows."""
         return self.find_public(reference) is not None
 
+    def is_listed(self, node: exp.Expr) -> bool:
+        """Whether an expression mentions public rows that are joined to several columns."""
+        found = map(self.find_public, node.find_all(exp.Column)) if self.joined else ()
+        return any(each is not None and each[0].listed for each in found)
+
     def is_integer(self, reference: exp.Column) -> bool:
         """Whether a column holds integers to SQL; truth values count as such."""
         public = self.find_public(reference)
@@ -186,17 +199,23 @@ class Scope:
         if not public:
             yield node
         elif None in found:
-            used = sorted({index for _, index in public})
-            for row in dict.fromkeys(tuple(row[k] for k in used) for row in public[0][0].rows):
-                yield self.with_values(node, dict(zip(used, row, strict=True)))
+            used = sorted({(self.joined.index(joined), index) for joined, index in public})
+            rows = [
+                dict.fromkeys(tuple(row[k] for n, k in used if n == number) for row in joined.rows)
+                for number, joined in enumerate(self.joined)
+                if any(n == number for n, _ in used)
+            ]
+            for chosen in itertools.product(*rows):
+                values = itertools.chain.from_iterable(chosen)
+                yield self.with_values(node, dict(zip(used, values, strict=True)))
 
-    def with_values(self, node: exp.Expr, values: dict[int, Any]) -> exp.Expr:
+    def with_values(self, node: exp.Expr, values: dict[tuple[int, int], Any]) -> exp.Expr:
         """A copy of a node with the values of one public row instead of its columns."""
         tree = exp.paren(node.copy())
         for reference in list(tree.find_all(exp.Column)):
             public = self.find_public(reference)
             if public is not None:
-                value = values[public[1]]
+                value = values[self.joined.index(public[0]), public[1]]
                 reference.replace(as_literal(value) or exp.Literal.string(str(value)))
         tree.parent = node.parent
         return tree
@@ -225,18 +244,19 @@ class Scope:
 
     def expression(self, column: Column | None, node: exp.Expr) -> Expression:
         """Render ``node`` over the name ``v``; partial functions must not give NaN."""
+        listed = self.is_listed(node)
         if column is None:
-            return Expression(None, self.render(node), self.locate(node))
+            return Expression(None, self.render(node), self.locate(node), listed=listed)
         absent = undeclared(column, node, self.is_public)
-        name = column.name.casefold()
-        return Expression(name, self.render(node), self.locate(node), undeclared=absent)
+        name, sql, span = column.name.casefold(), self.render(node), self.locate(node)
+        return Expression(name, sql, span, undeclared=absent, listed=listed)
 
     def render(self, node: exp.Expr) -> str:
-        """SQL over ``v`` and the public columns ``p0``, ``p1``, ...."""
+        """SQL over ``v`` and the public columns ``p0``, ``p1``, ..., or ``r0``, ``r1``, ...."""
         tree = node.copy()
         for reference in list(tree.find_all(exp.Column)):
             public = self.find_public(reference)
-            value = exp.column("v" if public is None else f"p{public[1]}")
+            value = exp.column("v" if public is None else _name_of(*public))
             if reference is tree:
                 tree = value
             else:
@@ -252,6 +272,11 @@ class Scope:
             elif partial.find_ancestor(*PARTIAL) is None:
                 partial.replace(guarded)
         return str(tree.sql("duckdb", comments=False, copy=False))
+
+
+def _name_of(joined: Joined, index: int) -> str:
+    """The name of a public column in SQL over it."""
+    return f"r{joined.first + index}" if joined.listed else f"p{index}"
 
 
 _TESTS = (exp.Predicate, exp.Connector, exp.Not, exp.Boolean)
@@ -330,13 +355,13 @@ def _extract(scope: Scope, node: exp.Expr, parts: list[Expression]) -> None:
         for child in list(node.iter_expressions()):
             _extract(scope, child, parts)
         return
-    if not columns:
+    if not columns and not scope.is_listed(node):
         return
-    column = next(iter(columns.values()))
+    column = next(iter(columns.values()), None)
     check_growth(column, node, scope.locate)
     if isinstance(node, _TESTS):
         _check_test(scope, column, node)
-    else:
+    elif column is not None:
         for tree in scope.written_out(node):
             check_edges(column, tree, scope.locate, scope.same)
     found = scope.expression(column, node)

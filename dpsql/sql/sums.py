@@ -98,8 +98,9 @@ class _Amounts:
     def columns(self, node: exp.Expr) -> list[str]:
         found = {}
         for reference in node.find_all(exp.Column):
-            column = self.scope.find_column(reference, measure=True, summed=True)
-            found[column.name.casefold()] = True
+            if not self.scope.is_listed(reference):
+                column = self.scope.find_column(reference, measure=True, summed=True)
+                found[column.name.casefold()] = True
         return list(found)
 
     def is_measure(self, name: str, node: exp.Expr) -> bool:
@@ -268,8 +269,11 @@ class _Amounts:
         conditions: list[Condition] = []
         present: list[Polynomial] = []
         for part in self.leaves(node):
-            name = self.columns(part)[0]
-            if self.is_measure(name, part):
+            name = next(iter(self.columns(part)), None)
+            if name is None:
+                test = exp.Not(this=exp.Is(this=exp.paren(part.copy()), expression=exp.null()))
+                conditions.append(self.scope.expression(None, test))
+            elif self.is_measure(name, part):
                 polynomial = Polynomial(name, (1.0, 0.0, 0.0), 0.0, self.clip_of(name))
                 if polynomial not in present:
                     present.append(polynomial)
@@ -286,7 +290,7 @@ class _Amounts:
         node = node.unnest()
         columns = self.columns(node)
         if not columns:
-            return []
+            return [node] if self.scope.is_listed(node) else []
         if len(columns) == 1 and not self.is_measure(columns[0], node):
             return [node]
         if isinstance(node, exp.Coalesce):

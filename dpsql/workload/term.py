@@ -80,6 +80,43 @@ class Pattern:
         truth = np.multiply.outer(self.truth, other.truth)
         return Pattern({**self.labels, **other.labels}, truth, self.span)
 
+    def met(self, other: Pattern) -> Pattern:
+        """Both patterns, over columns that they may share. Raises: ProgrammingError (E_TOO_LARGE).
+
+        >>> a, b = np.array([0, 0, 1]), np.array([0, 1, 1])
+        >>> one, two = (Pattern({"x": each}, np.array([True, False])) for each in (a, b))
+        >>> one.met(two).truth.tolist()
+        [True, False, False]
+        """
+        names = list(dict.fromkeys((*self.labels, *other.labels)))
+        labels, classes = {}, {}
+        for name in names:
+            cells = [each.labels[name] for each in (self, other) if name in each.labels]
+            pairs, inverse = np.unique(np.stack(cells), axis=1, return_inverse=True)
+            labels[name], classes[name] = inverse.reshape(-1).astype(np.int64), pairs
+        count = math.prod(pairs.shape[1] for pairs in classes.values())
+        if count > MAX_CELLS:
+            raise too_large(count, labels, self.span)
+        truths = []
+        for place, each in ((0, self), (-1, other)):
+            truth = each.truth[np.ix_(*(classes[name][place] for name in each.labels))]
+            order = np.argsort([names.index(name) for name in each.labels])
+            missing = tuple(i for i, name in enumerate(names) if name not in each.labels)
+            truths.append(np.expand_dims(truth.transpose(order), missing))
+        return Pattern(labels, np.logical_and(*truths), self.span or other.span)
+
+
+def with_pattern(patterns: Sequence[Pattern], more: Pattern) -> list[Pattern]:
+    """Patterns over different columns, and one more that may share columns with them.
+
+    Raises: ProgrammingError (E_TOO_LARGE).
+    """
+    apart = [each for each in patterns if not each.labels.keys() & more.labels.keys()]
+    for each in patterns:
+        if each not in apart:
+            more = more.met(each)
+    return [*apart, more]
+
 
 def too_large(count: int, names: Mapping[str, object], span: Span | None) -> ProgrammingError:
     """Return the refusal of a condition over too many combinations of values."""

@@ -1,0 +1,323 @@
+"""Public rows that are joined to a private table: what FROM and WHERE say of them.
+
+Rows that fit one private column are looked up there; those that fit several are a list, of which
+every row stands for a product of conditions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import NoReturn
+
+from sqlglot import exp
+
+from dpsql.catalog import Catalog, Table
+from dpsql.catalog.domain import Bins, Periods
+from dpsql.errors import ProgrammingError, Span, printable
+from dpsql.sql.clauses import Clips, Cut
+from dpsql.sql.edges import check_edges
+from dpsql.sql.language import check_scalar, locate, refuse
+from dpsql.sql.lexemes import Fragment
+from dpsql.sql.names import Names, names_of
+from dpsql.sql.query import Condition, Coupled, Listing, Lookup
+from dpsql.sql.relations import (
+    Element,
+    Field,
+    PublicRows,
+    common_type,
+    find_clause,
+    find_table,
+    read_from,
+    read_literal,
+    rows_of,
+)
+from dpsql.sql.scope import Joined, Scope, condition, conjuncts
+from dpsql.sql.steady import Same
+
+MAX_PAIRS = 1 << 22
+"""Most combinations of a cell and a public row that a join is evaluated on."""
+MAX_LISTED = 10_000
+"""Most public rows that are joined to several columns: each is a count by itself."""
+_INSTEAD = "JOIN public_table ON private_column = public_column, or BETWEEN two public columns"
+_VALUE = exp.column("v")
+"""A private column in an expression over it."""
+
+
+class JoinReader:
+    """Reads the FROM clause of one SELECT: a private table, and public rows that fit its columns.
+
+    ``carriers`` are the private columns of all public rows, ``tests`` what joins them.
+    """
+
+    def __init__(
+        self, tree: exp.Select, fragment: Fragment, catalog: Catalog, public: PublicRows
+    ) -> None:
+        self.tree = tree
+        self.fragment = fragment
+        self.catalog = catalog
+        self.public = public
+        self.elements = read_from(tree)
+        self.private: tuple[Table, str] | None = None
+        self.joined: list[Joined] = []
+        self.carriers: list[list[str]] = []
+        self.tests: list[list[exp.Expr]] = []
+        self.listed: set[int] = set()
+
+    def scope(
+        self, clips: Clips, cut: Cut | None, known: dict[Hashable, Condition], same: Same
+    ) -> Scope:
+        """What the names stand for; conditions that join public rows are noted with those.
+
+        Raises: NotSupportedError (E_JOIN, E_SUBQUERY, E_TABLE_FUNCTION); ProgrammingError.
+        """
+        for each in self.elements:
+            self.add(each)
+        if self.private is None:
+            self.refuse(self.elements[0].node, "E_JOIN", "a public table alone")
+        table, alias = self.private
+        names = Names(self.locate, home=alias)
+        for joined in self.joined:
+            columns = [exp.column(f"p{index}") for index in range(len(joined.names))]
+            fields = tuple(map(Field, joined.names, columns))
+            names.sources.append((joined.alias, fields))
+        own = tuple(Field(name, _VALUE, hidden) for name, hidden in names_of(table))
+        names.sources.append((alias, own))
+        public = tuple(self.joined)
+        scope = Scope(self.fragment, table, alias, names, public, clips, cut, known, same)
+        where = self.fit(scope)
+        fitted = tuple(map(self.fitted, range(len(self.joined))))
+        return replace(scope, joined=fitted, where=tuple(where))
+
+    def locate(self, node: exp.Expr) -> Span:
+        return locate(node, self.fragment)
+
+    def refuse(self, node: exp.Expr, code: str, what: str, hint: str = _INSTEAD) -> NoReturn:
+        refuse(node, code, what, hint, self.locate)
+
+    def add(self, element: Element) -> None:
+        """Add an element of FROM, if such a join of it works."""
+        join, before = element.join, self.private
+        if join is None:
+            self.read(element, keep=False)
+            return
+        if not join.is_plain or join.side == "FULL":
+            what = join.method or join.side or join.kind
+            self.refuse(join.node, "E_JOIN", f"{what} JOIN")
+        if join.using and join.side:
+            self.refuse(join.node, "E_JOIN", "an outer join by USING", "write ON left = right")
+        self.read(element, keep=join.side == "LEFT")
+        if join.side == "LEFT" and (before is None or self.private is not before):
+            self.refuse(join.node, "E_JOIN", "a private table on the outer side of a join")
+        if join.side == "RIGHT":
+            if before is not None or len(self.joined) != 1:
+                self.refuse(join.node, "E_JOIN", "this RIGHT JOIN")
+            self.joined[0] = replace(self.joined[0], keep=True)
+
+    def read(self, element: Element, *, keep: bool) -> None:
+        """Read the private table, or public rows."""
+        source = element.node
+        if isinstance(source, exp.Values):
+            self.joined.append(self.values(element, source, keep))
+            return
+        if isinstance(source, exp.Subquery):
+            self.refuse(source, "E_SUBQUERY", "this sub-query in FROM")
+        if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
+            what = "UNNEST" if isinstance(source, exp.Unnest) else "a table function"
+            self.refuse(
+                source, "E_TABLE_FUNCTION", what, "one private table and public tables work"
+            )
+        extra = find_clause(source)
+        if extra is not None:
+            self.refuse(source, *extra[:2])
+        table = find_table(self.catalog, source, (), self.locate)
+        alias = source.args.get("alias")
+        if alias is not None and alias.args.get("columns"):
+            self.refuse(alias, "E_STATEMENT", "renaming columns in FROM")
+        if alias is not None and not isinstance(alias.this, exp.Identifier):
+            self.refuse(source, "E_STATEMENT", "this alias in FROM")
+        if table.public:
+            found = self.public(table)
+            rows = tuple(zip(*(values for _, values in found.values()), strict=True))
+            types = tuple(kind for kind, _ in found.values())
+            span = self.locate(source)
+            self.joined.append(Joined(element.alias, tuple(found), types, rows, keep, span))
+        elif self.private is not None:
+            self.refuse(source, "E_JOIN", "a join of two private tables")
+        else:
+            self.private = (table, element.alias)
+
+    def values(self, element: Element, source: exp.Values, keep: bool) -> Joined:
+        """A VALUES list as public rows."""
+        alias = source.args.get("alias")
+        if alias is None or not alias.args.get("columns"):
+            self.refuse(
+                source, "E_JOIN", "VALUES without names", "(VALUES (17, 29)) AS bands(lo, hi)"
+            )
+        names = tuple(column.name for column in alias.args["columns"])
+        written = rows_of(source)
+        rows = []
+        for items in written:
+            if len(items) != len(names):
+                self.refuse(source, "E_JOIN", "VALUES with other lengths than names")
+            rows.append(tuple(read_literal(item, self.refuse_value) for item in items))
+        types = tuple(common_type(column) for column in zip(*rows, strict=True))
+        return Joined(element.alias, names, types, tuple(rows), keep, self.locate(source))
+
+    def refuse_value(self, node: exp.Expr) -> NoReturn:
+        self.refuse(node, "E_JOIN", "this in VALUES", "numbers, texts and dates work")
+
+    def fit(self, scope: Scope) -> list[exp.Expr]:
+        """Find the private column that all public rows are joined to; return other conditions."""
+        where = self.tree.args.get("where")
+        written = conjuncts(where.this) if where is not None else []
+        joins = [each.join for each in self.elements if each.join is not None]
+        if not joins:
+            return written
+        self.carriers = [[] for _ in self.joined]
+        self.tests = [[] for _ in self.joined]
+        tests: list[tuple[exp.Expr, bool]] = []
+        for join in joins:
+            if join.on is not None:
+                tests += [(test, True) for test in conjuncts(join.on)]
+            tests += [(self.using(scope, name), True) for name in join.using]
+        tests += [(test, False) for test in written]
+        self.find_carriers(scope, tests)
+        return [test for test, joining in tests if not self.take(scope, test, joining)]
+
+    def find_carriers(self, scope: Scope, tests: Sequence[tuple[exp.Expr, bool]]) -> None:
+        """Find which private columns public rows are joined to, in ON or else in WHERE."""
+        sides = [(*self.sides(scope, test), joining) for test, joining in tests]
+        for on in (True, False):
+            open_ = {n for n, each in enumerate(self.carriers) if on or not (each or self.kept(n))}
+            for public, private, joining in sides:
+                if joining != on or not public <= open_:
+                    continue
+                self.listed |= public if len(public) > 1 else set()
+                for number in public:
+                    self.carriers[number] += private - set(self.carriers[number])
+        taken: set[str] = set()
+        for number, carriers in enumerate(self.carriers):
+            if not carriers and number not in self.listed:
+                first = self.tree.args["from_"]
+                alias = printable(self.joined[number].alias)
+                self.refuse(first, "E_JOIN", f"{alias} without a condition")
+            if len(carriers) > 1 or taken & set(carriers):
+                self.listed.add(number)
+            if number not in self.listed:
+                taken |= set(carriers)
+
+    def kept(self, number: int) -> bool:
+        return self.joined[number].keep
+
+    def fitted(self, number: int) -> Joined:
+        """Public rows with the private column that they are joined to, or among the listed ones."""
+        joined, tests = self.joined[number], tuple(self.tests[number])
+        if number not in self.listed:
+            return replace(joined, carrier=self.carriers[number][0], tests=tests)
+        first = sum(len(self.joined[n].names) for n in self.listed if n < number)
+        return replace(joined, tests=tests, listed=True, first=first)
+
+    def using(self, scope: Scope, name: exp.Expr) -> exp.Expr:
+        """USING as a condition; its column is the private one from now on."""
+        key = name.name.casefold()
+        found = (each.alias for each in self.joined if key in map(str.casefold, each.names))
+        alias = next(found, None)
+        if alias is None or key not in scope.table.columns:
+            self.refuse(name, "E_JOIN", f"USING ({printable(name.name)})")
+        scope.names.shared[key] = _VALUE
+        sides = (exp.column(name.name, table) for table in (scope.alias, alias))
+        return exp.EQ(this=next(sides), expression=next(sides))
+
+    def sides(self, scope: Scope, test: exp.Expr) -> tuple[set[int], set[str]]:
+        """The public rows, by number, and the private columns that a condition is about."""
+        references = list(test.find_all(exp.Column))
+        found = [scope.find_public(reference) for reference in references]
+        public = {self.joined.index(each[0]) for each in found if each is not None}
+        private = {
+            scope.find_column(reference).name.casefold()
+            for reference, each in zip(references, found, strict=True)
+            if each is None
+        }
+        return public, private
+
+    def take(self, scope: Scope, test: exp.Expr, joining: bool) -> bool:
+        """Use a condition to join public rows, if that is what it is for."""
+        public, private = self.sides(scope, test)
+        if joining and any(map(self.kept, public)) and len(public) > 1:
+            self.refuse(test, "E_JOIN", "a condition over two public tables in an outer join")
+        if len(public) != 1:
+            if joining and not public and any(joined.keep for joined in self.joined):
+                self.refuse(test, "E_JOIN", "an outer join on private columns alone")
+            return False
+        (number,) = public
+        if number in self.listed:
+            if joining and self.kept(number):
+                self.tests[number].append(test)
+            return joining and self.kept(number)
+        where = not joining and (bool(self.tests[number]) or self.kept(number) or not private)
+        if where or private - set(self.carriers[number]):
+            return False
+        check_scalar(test, scope.locate)
+        self.tests[number].append(test)
+        return True
+
+
+def joined_listing(scope: Scope) -> Listing | None:
+    """The public rows that are joined to several columns, every combination of them one row.
+
+    Raises: ProgrammingError (E_TOO_LARGE); NotSupportedError (E_JOIN).
+    """
+    listed = [each for each in scope.joined if each.listed]
+    if not listed:
+        return None
+    span, count = listed[0].span, math.prod(len(each.rows) for each in listed)
+    if count > MAX_LISTED:
+        raise ProgrammingError(
+            "E_TOO_LARGE",
+            f"{count:,} combinations of public rows are joined to several columns",
+            hint=f"at most {MAX_LISTED:,}: every one is a count of its own",
+            span=span,
+        )
+    types = tuple(kind for each in listed for kind in each.types)
+    rows = [tuple(itertools.chain(*each)) for each in itertools.product(*(e.rows for e in listed))]
+    keep = any(each.keep for each in listed)
+    tests = tuple(condition(scope, test) for each in listed for test in each.tests)
+    if keep:
+        rows.append((None,) * len(types))
+        if len(listed) > 1 or any(isinstance(each, Coupled) for each in tests):
+            what = "this outer join on several columns"
+            hint = "one list, with conditions that are each about one private column"
+            scope.refuse(listed[0].tests[0], "E_JOIN", what, hint)
+    name = hashlib.sha256(repr((types, rows)).encode()).hexdigest()
+    return Listing(name, types, tuple(rows), tests, keep, span)
+
+
+def lookups(scope: Scope) -> tuple[Lookup, ...]:
+    """The joined public rows as the compiler reads them.
+
+    Raises: ProgrammingError (E_TOO_LARGE, E_BIN_EDGE).
+    """
+    out = []
+    for joined in scope.joined:
+        if joined.carrier is None:
+            continue
+        column = scope.table.columns[joined.carrier]
+        if column.size * max(1, len(joined.rows)) > MAX_PAIRS:
+            raise ProgrammingError(
+                "E_TOO_LARGE",
+                f"{joined.alias} has {len(joined.rows):,} rows for {column.size:,} cells of "
+                f"{column.name}",
+                hint=f"at most {MAX_PAIRS:,} combinations",
+                span=joined.span,
+            )
+        for test in joined.tests:
+            if isinstance(column.domain, Bins | Periods):
+                for tree in scope.written_out(test):
+                    check_edges(column, tree, scope.locate, scope.same)
+        on = " AND ".join(f"({scope.render(test)})" for test in joined.tests)
+        out.append(Lookup(joined.carrier, joined.types, joined.rows, on, joined.keep, joined.span))
+    return tuple(out)

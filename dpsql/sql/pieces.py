@@ -1,0 +1,266 @@
+"""Conditions and amounts of a query on declared cells -> signed products of masks and numbers.
+
+Where public rows are joined to several columns, a piece belongs to one of these rows: there every
+condition is one on single columns again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.catalog import Table
+from dpsql.errors import ProgrammingError
+from dpsql.sql.evaluate import Evaluator, Operand
+from dpsql.sql.query import (
+    Aggregate,
+    Condition,
+    Coupled,
+    Expression,
+    Listing,
+    Lookup,
+    Query,
+    Summand,
+    conditions_of,
+    connected,
+)
+from dpsql.workload.term import (
+    Mask,
+    Pattern,
+    Polynomial,
+    ValueClasses,
+    check_combinations,
+    classify,
+    intersect,
+    join,
+    refuse_pattern,
+    with_pattern,
+)
+
+MAX_COMPARED = 1 << 26
+"""Most combinations of classes of cells and public rows for rows that match none of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedSum:
+    """A summand where signs and masks are known: ``weights`` are numbers per item of a column."""
+
+    scale: float
+    masks: Mapping[str, Mask]
+    weights: Mapping[str, NDArray[Any]]
+    polynomials: Mapping[str, Polynomial]
+    pattern: Pattern | None = None
+
+
+Split = tuple[list[MaskedSum], list[MaskedSum] | None]
+"""Pieces with whole patterns, and as signed products alone; None where these are too many."""
+
+
+class Pieces:
+    """The pieces of one query, for one row of its listing at a time; row 0 without one."""
+
+    def __init__(self, evaluator: Evaluator, query: Query, table: Table) -> None:
+        self.evaluator = evaluator
+        self.query = query
+        self.table = table
+        self.listing = query.listing
+        self.lookups: dict[str, Lookup] = {each.column: each for each in query.lookups}
+        self.sources: dict[tuple[str | None, bool], Operand] = {}
+        self.patterns: dict[tuple[tuple[Coupled, ...], int], Pattern] = {}
+        self.known: dict[tuple[Aggregate, int], Split] = {}
+
+    def source(self, column: str | None, listed: bool = False) -> Operand:
+        """The values that an expression over a column is evaluated on."""
+        key = (column, listed)
+        if key not in self.sources:
+            known = None if column is None else self.table.columns[column]
+            lookup = None if column is None else self.lookups.get(column)
+            listing = self.listing if listed else None
+            self.sources[key] = Operand(self.table.name, known, lookup, listing)
+        return self.sources[key]
+
+    def prepare(self) -> None:
+        """Evaluate all conditions over single columns together."""
+        found: dict[Operand, list[Expression]] = {}
+        for condition in conditions_of(self.query):
+            if isinstance(condition, Expression):
+                source = self.source(condition.column, condition.listed)
+                found.setdefault(source, []).append(condition)
+        for source, expressions in found.items():
+            if len(expressions) > 1:
+                self.evaluator.prepare(source, expressions)
+
+    def rows(self) -> list[int]:
+        """The rows of the listing that some declared values match."""
+        if self.listing is None:
+            return [0]
+        alone = len(self.listing.rows) - 1 if self.listing.keep else None
+        found = []
+        for row in range(len(self.listing.rows)):
+            masks = self.masks(self.conditions(row), row)
+            is_met = row != alone or bool(self.unmatched().truth.any())
+            if is_met and all(mask.any() for mask in masks.values()):
+                found.append(row)
+        return found
+
+    def conditions(self, row: int) -> tuple[Condition, ...]:
+        """WHERE, and what joins a row of the listing."""
+        if self.listing is None or self.is_unmatched(row):
+            return self.query.where
+        return (*self.query.where, *self.listing.tests)
+
+    def is_unmatched(self, row: int) -> bool:
+        """Whether a row of the listing stands for private rows that match none of the others."""
+        listing = self.listing
+        return listing is not None and listing.keep and row == len(listing.rows) - 1
+
+    def mask(self, condition: Expression, row: int) -> Mask:
+        """Where a condition holds, over the items of its column."""
+        found = self.evaluator.mask(self.source(condition.column, condition.listed), condition)
+        mask: Mask = self.of_row(found, condition, row)
+        return mask
+
+    def of_row(self, found: Any, expression: Expression, row: int) -> Any:
+        """What is known per item and row of the listing, for one row."""
+        if not expression.listed or self.listing is None:
+            return found
+        return found[row :: len(self.listing.rows)]
+
+    def masks(self, conditions: Sequence[Condition], row: int = 0) -> dict[str | None, Mask]:
+        """The conjunction of the single-column conditions, column by column."""
+        found: dict[str | None, Mask] = {}
+        for condition in conditions:
+            if isinstance(condition, Expression):
+                mask = self.mask(condition, row)
+                known = found.get(condition.column)
+                found[condition.column] = mask if known is None else known & mask
+        return found
+
+    def pieces(self, aggregate: Aggregate, row: int) -> Split:
+        """The summands of an aggregate on one row of the listing."""
+        if (aggregate, row) not in self.known:
+            self.known[aggregate, row] = self._pieces(aggregate, row)
+        return self.known[aggregate, row]
+
+    def _pieces(self, aggregate: Aggregate, row: int) -> Split:
+        shared = (*self.conditions(row), *aggregate.conditions)
+        whole: list[MaskedSum] = []
+        apart: list[MaskedSum] | None = []
+        for summand in aggregate.summands:
+            conditions = (*shared, *summand.conditions)
+            masks = self.masks(conditions, row)
+            if any(not mask.any() for mask in masks.values()):
+                continue
+            own = {name: mask for name, mask in masks.items() if name is not None}
+            scale, weights = self.weights(summand, row)
+            shape = weights, {each.column: each for each in summand.polynomials}
+            coupled = list(dict.fromkeys(c for c in conditions if isinstance(c, Coupled)))
+            patterns = [self.pattern(group, row) for group in connected(coupled)]
+            if self.is_unmatched(row):
+                patterns = with_pattern(patterns, self.unmatched())
+            boxes = intersect(patterns)
+            pieces = []
+            for sign, box in boxes or ():
+                both = own | {n: m & own[n] if n in own else m for n, m in box.items()}
+                if all(mask.any() for mask in both.values()):
+                    pieces.append(MaskedSum(sign * scale, both, *shape))
+            apart = None if apart is None or boxes is None else [*apart, *pieces]
+            pattern = None if boxes is not None and len(pieces) < 2 else join(patterns)
+            if boxes is None and pattern is None:
+                refuse_pattern(patterns[0])
+            if pattern is not None:
+                pieces = [MaskedSum(scale, own, *shape, pattern)]
+            whole += pieces
+        return whole, apart
+
+    def weights(self, summand: Summand, row: int) -> tuple[float, dict[str, NDArray[Any]]]:
+        """The constant factor of a summand, and its numbers per item of every column."""
+        scale, weights = 1.0, dict[str, NDArray[Any]]()
+        for factor in summand.factors:
+            source = self.source(factor.column, factor.listed)
+            numbers = self.of_row(self.evaluator.numbers(source, factor), factor, row)
+            if factor.column is None:
+                scale *= float(numbers[0])
+            else:
+                known = weights.get(factor.column)
+                weights[factor.column] = numbers if known is None else known * numbers
+        return scale, weights
+
+    def values(self, part: Expression, row: int = 0) -> tuple[str, tuple[Any, ...]]:
+        """The DuckDB type of an expression and its value on every item."""
+        source = self.source(part.column, part.listed)
+        kind, values = self.evaluator.values(source, part)
+        return kind, self.of_row(values, part, row)
+
+    def pattern(self, coupled: tuple[Coupled, ...], row: int) -> Pattern:
+        """Conditions over the same columns together."""
+        place = row if any(part.listed for each in coupled for part in each.parts) else 0
+        if (coupled, place) not in self.patterns:
+            self.patterns[coupled, place] = self._pattern(coupled, place)
+        return self.patterns[coupled, place]
+
+    def _pattern(self, coupled: Sequence[Coupled], row: int) -> Pattern:
+        span = coupled[0].span
+        parts = list(dict.fromkeys(p for each in coupled for p in each.parts if p.column))
+        values = {part: self.values(part, row) for part in parts}
+        names = list(dict.fromkeys(str(part.column) for part in parts))
+        order = list(self.table.columns)
+        names.sort(key=order.index)
+        classes: dict[str, ValueClasses] = {}
+        for name in names:
+            mine = [values[part][1] for part in parts if part.column == name]
+            classes[name] = classify(mine, len(mine[0]))
+        check_combinations(classes, span)
+        shape = [len(classes[name].values) for name in names]
+        grid = np.indices(shape).reshape(len(names), -1)
+        truth = np.ones(shape, dtype=np.bool_)
+        for each in coupled:
+            columns = []
+            for part in each.parts:
+                if part.column is None:
+                    kind, constant = self.values(part, row)
+                    columns.append((kind, list(constant) * truth.size))
+                    continue
+                own = [p for p in parts if p.column == part.column]
+                found = [line[own.index(part)] for line in classes[part.column].values]
+                place = grid[names.index(part.column)]
+                columns.append((values[part][0], [found[k] for k in place]))
+            truth &= np.array(self.evaluator.truth(each.sql, columns, span)).reshape(shape)
+        return Pattern({name: classes[name].labels for name in names}, truth, span)
+
+    def unmatched(self) -> Pattern:
+        """The values that no row of the listing matches.
+
+        Raises: ProgrammingError (E_TOO_LARGE).
+        """
+        listing = self.listing
+        assert listing is not None
+        if ((), 0) not in self.patterns:
+            self.patterns[(), 0] = self._unmatched(listing)
+        return self.patterns[(), 0]
+
+    def _unmatched(self, listing: Listing) -> Pattern:
+        rows = range(len(listing.rows) - 1)
+        found = [self.masks(listing.tests, row) for row in rows]
+        names = [name for name in self.table.columns if any(name in each for each in found)]
+        labels: dict[str, NDArray[np.int64]] = {}
+        matched = np.array([bool(each.get(None, np.ones(1)).all()) for each in found])
+        for name in names:
+            masks = np.stack([each[name] for each in found], axis=1)
+            classes, inverse = np.unique(masks, axis=0, return_inverse=True)
+            labels[name] = inverse.reshape(-1)
+            if math.prod(matched.shape) * len(classes) > MAX_COMPARED:
+                raise ProgrammingError(
+                    "E_TOO_LARGE",
+                    f"{len(rows):,} public rows have too many combinations of {', '.join(names)}",
+                    hint="leave out LEFT, or join fewer rows",
+                    span=listing.span,
+                )
+            matched = matched[..., None, :] & classes
+        alone = np.asarray(~np.any(matched, axis=-1))
+        return Pattern(labels, alone, listing.span)

@@ -457,6 +457,12 @@ MATERIALIZE SYNTHETIC TABLE people INTO 'people.csv';
 MATERIALIZE SYNTHETIC TABLE people INTO 'people.parquet' ROWS = 1000;
 -- no query
 
+--- keys alone
+
+SELECT DISTINCT a FROM t;
+
+SELECT a, b FROM t WHERE a > 3 GROUP BY a, b ORDER BY a;
+
 --- keys that nobody listed
 
 CREATE DOMAIN products FROM t (a);

@@ -103,7 +103,7 @@ SELECT a FROM t;
 -- E_NO_AGGREGATE at line 1, column 8: rows cannot be returned, only aggregates
 -- hint: SELECT COUNT(*) FROM ..., with GROUP BY for one count per value
 
-SELECT DISTINCT a FROM t;
+SELECT DISTINCT * FROM t;
 -- E_AGGREGATE at line 1, column 17: SELECT DISTINCT is not supported
 -- hint: one private table with WHERE, GROUP BY, HAVING, ORDER BY and LIMIT works
 

@@ -88,7 +88,7 @@ def _bind(tree: exp.Select, scope: Scope) -> Query:
     keys = Keys(tree, scope)
     aggregates = Aggregates(scope)
     shell = CellExpressions(tree, scope, keys, aggregates).shell()
-    if not aggregates.found:
+    if not aggregates.found and not keys.found:
         refuse_rows(tree.expressions[0], scope.locate)
     return Query(
         scope.table.name.casefold(),

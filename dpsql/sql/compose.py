@@ -10,6 +10,7 @@ from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.bind import bind
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.contributions import Contributions
+from dpsql.sql.distinct_keys import grouped
 from dpsql.sql.expressions import refuse_rows
 from dpsql.sql.parse import FORM, Statement
 from dpsql.sql.products import Compiler
@@ -24,7 +25,7 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     Raises: ProgrammingError or NotSupportedError with a stable code, a caret and a hint.
     """
     assert statement.tree is not None
-    tree = unqualified(statement.tree, compiler.catalog)
+    tree = grouped(unqualified(statement.tree, compiler.catalog), compiler.catalog)
     contributions = Contributions.read(statement.fragment, statement.options)
     compiled = _compiled(
         statement, contributions.filtered(tree, compiler.catalog), compiler, public

@@ -157,7 +157,7 @@ def test_names_and_clauses_are_carried_over(compiler: Compiler, sql: str, flat: 
     [
         ("SELECT COUNT(*) FROM (SELECT age FROM adult LIMIT 5) q", "E_LIMIT", "5"),
         ("SELECT COUNT(*) FROM (SELECT age FROM adult ORDER BY age LIMIT 5) q", "E_LIMIT", "5"),
-        ("SELECT COUNT(*) FROM (SELECT DISTINCT age FROM adult) q", "E_AGGREGATE", "age"),
+        ("SELECT COUNT(*) FROM (SELECT DISTINCT * FROM adult) q", "E_AGGREGATE", "*"),
         (
             "SELECT COUNT(*) FROM (SELECT row_number() OVER () AS r FROM adult) q",
             "E_WINDOW",

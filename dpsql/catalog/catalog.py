@@ -139,10 +139,14 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A SELECT that statements may use by name; it is written out where it is used."""
+    """A SELECT that statements may use by name; it is written out where it is used.
+
+    One with ``max_rows`` is a table of its own: so many of its rows count for each privacy unit.
+    """
 
     name: str
     sql: str
+    max_rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +207,10 @@ class Catalog:
         if self.analysts:
             facts["analysts"] = {name: str(epsilon) for name, epsilon in self.analysts.items()}
         if self.views:
-            facts["views"] = {key: view.sql for key, view in self.views.items()}
+            facts["views"] = {
+                key: view.sql if view.max_rows is None else [view.sql, view.max_rows]
+                for key, view in self.views.items()
+            }
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 

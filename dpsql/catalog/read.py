@@ -19,7 +19,14 @@ from dpsql.catalog.read_domain import (
     show,
 )
 from dpsql.catalog.read_sought import is_sought, read_sought
-from dpsql.catalog.read_units import read_references, read_unit, read_unit_names, relate
+from dpsql.catalog.read_units import (
+    ROW_LIMIT,
+    is_row_limit,
+    read_references,
+    read_unit,
+    read_unit_names,
+    relate,
+)
 from dpsql.errors import Error, decimal_text
 from dpsql.privacy.amounts import parse_delta, parse_epsilon
 
@@ -211,8 +218,11 @@ def _read_view(place: Place, name: str, body: Any) -> View:
         place.fail(
             f"view {name!r} is not a section", f'write [view.{name}] with sql = "SELECT ..."'
         )
-    place.check_keys(body, ("sql",))
+    place.check_keys(body, ("sql", "max_rows"))
     _check_name(place, name)
+    rows = body.get("max_rows")
+    if rows is not None and not is_row_limit(rows):
+        place.fail(f"view {name!r}: max_rows = {show(rows)}", ROW_LIMIT)
     sql = body.get("sql")
     if not isinstance(sql, str):
         place.fail(f"view {name!r} has no sql", 'add sql = "SELECT ... FROM table"')
@@ -220,7 +230,7 @@ def _read_view(place: Place, name: str, body: Any) -> View:
         parse_view(sql)
     except Error as error:
         place.fail(f"the sql of view {name!r}: {error.message}", "write one SELECT")
-    return View(name, sql)
+    return View(name, sql, rows)
 
 
 def _read_analysts(place: Place, raw: Mapping[str, Any], whole: Budget) -> dict[str, Fraction]:

@@ -14,6 +14,7 @@ from dpsql.errors import printable
 
 MOST_ROWS = 10**6
 """Rows of one unit that may count."""
+ROW_LIMIT = f"a positive integer, at most {MOST_ROWS}"
 REMEDY = 'privacy_unit = "row", or { column = "person_id", max_rows = 5 }'
 THROUGH = 'privacy_unit = { through = "visits", on = "visit_id", max_rows = 50 }'
 REFERS = 'references = { patients = "patient_id" }'
@@ -47,8 +48,8 @@ def read_unit(place: Place, given: Any, names: Sequence[str]) -> Unit:
     if "max_rows" not in given:
         place.fail("privacy_unit has no max_rows", "how many rows of one unit count: max_rows = 5")
     rows = given["max_rows"]
-    if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= MOST_ROWS:
-        place.fail(f"privacy_unit max_rows = {rows!r}", "a positive integer, at most 1000000")
+    if not is_row_limit(rows):
+        place.fail(f"privacy_unit max_rows = {rows!r}", ROW_LIMIT)
     name = _read_name(place, given, names)
     if "through" in given:
         way = _read_reference(place, given["through"], given["on"])
@@ -59,6 +60,12 @@ def read_unit(place: Place, given: Any, names: Sequence[str]) -> Unit:
     if not _is_name(column):
         place.fail(f"privacy_unit column = {column!r} is not a column name", REMEDY)
     return Unit(column, rows, name)
+
+
+def is_row_limit(given: Any) -> bool:
+    """Whether a number of rows of one unit is usable."""
+    is_integer = isinstance(given, int) and not isinstance(given, bool)
+    return is_integer and 1 <= given <= MOST_ROWS
 
 
 def _is_name(given: Any) -> bool:

@@ -16,7 +16,7 @@ Pairs = Sequence[tuple[Side, Side]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Member:
+class MemberTable:
     """One private table in FROM: what its columns are called in the joined rows.
 
     ``exists`` is the column that says whether a row has a part of it, None where every row has.
@@ -29,7 +29,7 @@ class Member:
     prefix: str = ""
     exists: str | None = None
 
-    def below(self, join: JoinRows) -> Member:
+    def below(self, join: JoinRows) -> MemberTable:
         """The same table on the right of a join."""
         prefix = f"{join.name}."
         exists = join.partner_of if join.outer else None
@@ -50,11 +50,11 @@ class JoinedPart:
     """
 
     relation: UnitLocal
-    members: tuple[Member, ...]
+    members: tuple[MemberTable, ...]
     root: str | None
     most: int
 
-    def member(self, alias: str) -> Member | None:
+    def member(self, alias: str) -> MemberTable | None:
         """The table of an alias, if it is one of these."""
         return next((each for each in self.members if each.alias == alias), None)
 

@@ -13,13 +13,11 @@ from typing import NoReturn
 from sqlglot import exp
 
 from dpsql.catalog import Catalog
-from dpsql.catalog.derive import bases_of, derive
-from dpsql.catalog.header import read_header
-from dpsql.catalog.unit_local import DerivedTable, Scan, scanned
-from dpsql.errors import Error, ProgrammingError, printable
+from dpsql.catalog.unit_local import DerivedTable
+from dpsql.errors import Error, printable
 from dpsql.sql.joined_part import (
     JoinedPart,
-    Member,
+    MemberTable,
     Pairs,
     Side,
     attached,
@@ -27,6 +25,7 @@ from dpsql.sql.joined_part import (
     is_lookup,
 )
 from dpsql.sql.language import Locate, refuse
+from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.names import Names
 from dpsql.sql.relations import (
     Element,
@@ -71,7 +70,7 @@ class PrivateJoin:
     def refuse(self, node: exp.Expr, what: str, hint: str = _ALONG) -> NoReturn:
         refuse(node, "E_JOIN", what, hint, self.locate)
 
-    def member(self, element: Element, rows: PrivateRows) -> Member:
+    def member(self, element: Element, rows: PrivateRows) -> MemberTable:
         if rows.joins:
             self.refuse(
                 element.node,
@@ -84,7 +83,7 @@ class PrivateJoin:
         alias = element.node.args.get("alias")
         columns = alias if isinstance(alias, exp.Expr) else None
         fields = renamed_fields(rows.fields, columns, self.locate)
-        return Member(element.alias, table, rows, fields)
+        return MemberTable(element.alias, table, rows, fields)
 
     def select(
         self, node: exp.Select
@@ -117,7 +116,7 @@ class PrivateJoin:
         pairs, _ = self.pairs(whole, part, [*tests, *([] if join.side else loose)])
         return bool(pairs or join.using) and (movable or place == 0)
 
-    def part(self, member: Member) -> JoinedPart:
+    def part(self, member: MemberTable) -> JoinedPart:
         """One table by itself."""
         table = member.table
         if table.unit.column is None:
@@ -126,10 +125,7 @@ class PrivateJoin:
                 f"a join of {printable(table.name)}, each row of which is a privacy unit",
                 "declare whose rows they are: privacy_unit with a column, and [unit.NAME]",
             )
-        relation = (
-            table.relation if isinstance(table, DerivedTable) else Scan(table.name.casefold())
-        )
-        return JoinedPart(relation, (member,), member.alias, table.unit.max_rows)
+        return JoinedPart(relation_of(table), (member,), member.alias, table.unit.max_rows)
 
     def join(
         self, whole: JoinedPart, part: JoinedPart, element: Element, loose: list[exp.Expr]
@@ -262,10 +258,10 @@ class PrivateJoin:
     ) -> tuple[exp.Select, list[tuple[Element, Relation | Absorbed]]]:
         """The SELECT over the joined rows, under the names that are in it."""
         label = " + ".join(each.table.name.split(" #")[0] for each in whole.members)
-        table = self.derived(whole, label, node)
+        span = self.locate(self.found[-1][0].node)
+        table = table_of(self.catalog, whole.relation, label, whole.most, span)
         alias = whole.members[0].alias
-        source = exp.Table(this=exp.to_identifier(table.name, quoted=True))
-        source.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+        source = named_source(table.name, alias)
         members = {each.alias: each for each in whole.members}
         fields = {each: self.fields(member, table, alias) for each, member in members.items()}
         tests = [
@@ -296,17 +292,7 @@ class PrivateJoin:
                 out.append((element, Absorbed(fields[element.alias])))
         return node, out
 
-    def derived(self, whole: JoinedPart, label: str, node: exp.Select) -> DerivedTable:
-        try:
-            bases = bases_of(self.catalog, scanned(whole.relation))
-            read_header(whole.relation, {base.name.casefold(): base for base in bases})
-            return derive(self.catalog, whole.relation, label, whole.most)
-        except ProgrammingError as error:
-            place = self.found[-1][0].node
-            error.span = error.span or self.locate(place)
-            raise
-
-    def fields(self, member: Member, table: DerivedTable, alias: str) -> tuple[Field, ...]:
+    def fields(self, member: MemberTable, table: DerivedTable, alias: str) -> tuple[Field, ...]:
         """The columns of one table, as expressions over the joined rows."""
         found = [
             replace(each, value=_moved(each.value, member, table, alias)) for each in member.fields
@@ -316,11 +302,11 @@ class PrivateJoin:
         return tuple(found)
 
 
-def _unit_of(member: Member) -> str:
+def _unit_of(member: MemberTable) -> str:
     return f"{printable(member.alias)}.{printable(str(member.table.unit.column))}"
 
 
-def _moved(value: exp.Expr, member: Member, table: DerivedTable, alias: str) -> exp.Expr:
+def _moved(value: exp.Expr, member: MemberTable, table: DerivedTable, alias: str) -> exp.Expr:
     """An expression over the columns of one table, over the joined rows."""
 
     def move(node: exp.Expr) -> exp.Expr:
@@ -336,7 +322,7 @@ def _moved(value: exp.Expr, member: Member, table: DerivedTable, alias: str) -> 
     return value.copy().transform(move, copy=False)
 
 
-def _tell_partners(node: exp.Select, members: dict[str, Member]) -> None:
+def _tell_partners(node: exp.Select, members: dict[str, MemberTable]) -> None:
     """Say IS NULL and COUNT of a key on the outer side of a join by whether there is a partner."""
     for column in list(node.find_all(exp.Column)):
         member = members.get(column.table.casefold())

@@ -12,11 +12,15 @@ from typing import NoReturn
 
 from sqlglot import exp
 
+from dpsql.catalog import View
+from dpsql.catalog.unit_local import FilterRows
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sql.bind import bind
+from dpsql.sql.cell_tests import as_test
 from dpsql.sql.inline import Flat, FlatSource
 from dpsql.sql.language import locate, refuse
 from dpsql.sql.layers import Layers, union
+from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.names import Names, names_of
 from dpsql.sql.over_tables import Placed, TableExpressions
 from dpsql.sql.parse import Statement, parse_view
@@ -213,7 +217,31 @@ class Shape:
         self.reading.add(name)
         found = self.read(self.views[name])
         self.reading.discard(name)
-        return found
+        most = self.catalog.views[name].max_rows
+        return found if most is None else self.bounded(node, found, self.catalog.views[name])
+
+    def bounded(self, node: exp.Table, found: Relation, view: View) -> Relation:
+        """A view with a number of rows of its own: they are bounded after all that it does."""
+        name = printable(view.name)
+        if not isinstance(found, PrivateRows):
+            self.refuse(
+                node, "E_JOIN", f"max_rows of the view {name}, which has no private rows,", _JOINS
+            )
+        if found.joins:
+            self.refuse(
+                node,
+                "E_JOIN",
+                f"max_rows of the view {name}, which joins public rows,",
+                "join public tables in the statement",
+            )
+        relation = relation_of(self.catalog.find(found.source.name.casefold()))
+        if found.where:
+            fragment = self.statement.fragment
+            test = as_test(found.source, found.where, fragment, self.compiler)
+            relation = FilterRows(relation, test)
+        table = table_of(self.catalog, relation, view.name, view.max_rows, self.locate(node))
+        source = named_source(table.name, found.source.alias_or_name)
+        return PrivateRows(source, (), (), found.fields, found.names)
 
     def check_clauses(self, node: exp.Expr, known: tuple[str, ...]) -> None:
         """Refuse what follows a table or parentheses and is not ``known``."""

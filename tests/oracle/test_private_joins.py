@@ -203,3 +203,47 @@ def test_a_joined_statement_is_charged_to_every_table(tmp_path: Path) -> None:
         with pytest.raises(dpsql.BudgetExceeded):
             connection.execute(joined.replace("sex", "age"))
         connection.execute("SELECT ward, COUNT(*) FROM visits GROUP BY ward")
+
+
+VIEWS = (
+    """
+[view.pairs]
+sql = """
+    + '"'
+    + """SELECT v.patient_id, v.ward, l.drug FROM visits v JOIN lines l \
+  ON v.visit_id = l.visit_id WHERE v.ward <> 'c' AND (l.drug = 'x' OR v.ward = 'b')"""
+    + '"'
+    + """
+max_rows = 60
+[view.late]
+sql = "SELECT * FROM visits WHERE day BETWEEN 10 AND 19"
+max_rows = 3
+[view.floors]
+sql = "SELECT * FROM visits JOIN wards USING (ward)"
+max_rows = 3
+[view.wards_counted]
+sql = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
+max_rows = 3
+"""
+)
+
+
+def test_views_with_rows_of_their_own(tmp_path: Path) -> None:
+    text = CATALOG + VIEWS.replace("\\\n", "")
+    with open_tables(tmp_path, text, star(6)) as found, zero_noise():
+        connection, database = found
+        for name, view in connection.catalog.views.items():
+            database.execute(f"CREATE VIEW {name} AS {view.sql}")
+        for sql in (
+            "SELECT ward, drug, COUNT(*) AS n FROM pairs GROUP BY ALL",
+            "SELECT sex, COUNT(*) AS n FROM pairs JOIN patients USING (patient_id) GROUP BY sex",
+            "SELECT COUNT(DISTINCT patient_id) AS n FROM late",
+        ):
+            assert differences(found, sql) == []
+        kept = "FROM late QUALIFY row_number() OVER (PARTITION BY patient_id) <= 3"
+        exact = database.execute(f"SELECT COUNT(*) FROM (SELECT * {kept})").fetchall()
+        assert connection.execute("SELECT COUNT(*) FROM late").fetchall() == exact
+        for name in ("floors", "wards_counted"):
+            with pytest.raises(dpsql.Error) as caught:
+                connection.execute(f"SELECT COUNT(*) FROM {name}")
+            assert caught.value.code == "E_JOIN"

@@ -88,9 +88,7 @@ def test_rows_of_a_unit_clipped_after_counting(
 
 def test_units_not_bounded_seen_from_outside(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unbounded(monkeypatch)
-    caught_from_outside(
-        lambda place: tables.statement(place, tables.GROUPS, by_unit=True, runs=300), quick
-    )
+    caught_from_outside(lambda place: tables.statement(place, tables.GROUPS, by_unit=True), quick)
 
 
 def test_any_number_passes_the_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

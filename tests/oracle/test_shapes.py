@@ -18,6 +18,8 @@ import pytest
 from tests.support.seam import zero_noise
 from tests.support.tables import BANDS, Tables, World, open_tables, statements_of
 
+pytestmark = pytest.mark.slow
+
 CATALOG = """
 [budget]
 epsilon = 1000

@@ -12,6 +12,8 @@ from dpsql.catalog import Catalog
 from dpsql.dbapi.connection import inspect, migrate_ledger, raise_budget
 from dpsql.ui.cli import run_command_line
 
+pytestmark = pytest.mark.slow
+
 COUNT = "SELECT COUNT(*) AS n FROM {}"
 
 

@@ -22,6 +22,8 @@ from dpsql.errors import DataError
 from dpsql.privacy.inspect import Figures, inspect_rows
 from dpsql.workload.workload import Product
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 
 CATALOG = """

@@ -25,6 +25,8 @@ from tests.support.seam import zero_noise
 from tests.support.tables import write_tables
 from tests.support.visits import CATALOG, INSIDE, TABLES
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.operator import Floats
 from dpsql.answer.graphical import MODELLED, Models, check_models
 from dpsql.catalog import Column, Table
-from dpsql.catalog.domain import Bins, IntegerRange
+from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange
 from dpsql.pgm.project import project_monotone, project_orthant, project_simplex
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Request
@@ -141,6 +141,8 @@ def _ends(column: Column) -> tuple[float, float]:
     match column.domain:
         case IntegerRange(lo, hi):
             return float(lo), float(hi)
+        case DecimalRange(first, step, count):
+            return float(first), float(first + (count - 1) * step)
         case Bins() as bins:
             return float(bins.edges[0]), float(bins.edges[-1])
     low, high = column.bounds or (-np.inf, np.inf)

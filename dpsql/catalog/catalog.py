@@ -7,6 +7,7 @@ import json
 import os
 import re
 from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
@@ -88,7 +89,8 @@ class Column:
             return float(self.bounds[0]), float(self.bounds[1])
         if isinstance(self.domain, Bins):
             return float(self.domain.edges[0]), float(self.domain.edges[-1])
-        known = [v for v in self.cells if isinstance(v, int | float) and not isinstance(v, bool)]
+        numbers = (v for v in self.cells if isinstance(v, int | float | Decimal))
+        known = [v for v in numbers if not isinstance(v, bool)]
         if not known or len(known) + self.null < self.size:
             return None
         return float(min(known)), float(max(known))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 from dpsql.catalog.catalog import Column, Table
-from dpsql.catalog.domain import Bins, BoundedBins, IntegerRange, Periods, Spans
+from dpsql.catalog.domain import Bins, BoundedBins, DecimalRange, IntegerRange, Periods, Spans
 from dpsql.errors import decimal_text
 
 
@@ -26,6 +26,8 @@ def describe_values(column: Column) -> str:
     match column.domain:
         case IntegerRange(lo, hi):
             text = f"{lo} to {hi}"
+        case DecimalRange(lo, step, count):
+            text = f"{lo} to {lo + (count - 1) * step} by {step}"
         case Bins(edges):
             text = f"{decimal_text(edges[0])} to {decimal_text(edges[-1])} in {len(edges) - 1} bins"
             text += ", clipped to them" if isinstance(column.domain, BoundedBins) else ""

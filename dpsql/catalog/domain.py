@@ -9,9 +9,10 @@ from __future__ import annotations
 import datetime as dt
 import math
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 
-Value = str | int | float | bool | dt.date | None
+Value = str | int | float | bool | Decimal | dt.date | None
 
 PERIODS = ("day", "week", "month", "quarter", "year")
 CLOCK = ("second", "minute", "hour")
@@ -48,17 +49,48 @@ class IntegerRange:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """An explicit list of values (text, boolean or integer codes), one cell each."""
+    """An explicit list of values (text, boolean, decimals or integer codes), one cell each."""
 
-    values: tuple[str, ...] | tuple[int, ...] | tuple[bool, ...]
+    values: tuple[str, ...] | tuple[int, ...] | tuple[bool, ...] | tuple[Decimal, ...]
 
     @property
     def size(self) -> int:
         return len(self.values)
 
     @property
-    def representatives(self) -> tuple[str, ...] | tuple[int, ...] | tuple[bool, ...]:
+    def representatives(self) -> tuple[Value, ...]:
         return self.values
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalRange:
+    """Decimal numbers from ``lo`` on, ``step`` apart, one cell each.
+
+    >>> DecimalRange(Decimal("0.25"), Decimal("0.25"), 2).representatives
+    (Decimal('0.25'), Decimal('0.50'))
+    """
+
+    lo: Decimal
+    step: Decimal
+    count: int
+
+    @property
+    def size(self) -> int:
+        return self.count
+
+    @property
+    def representatives(self) -> tuple[Decimal, ...]:
+        return tuple(self.lo + k * self.step for k in range(self.count))
+
+
+def decimal_places(domain: DecimalRange | Values) -> int:
+    """Return how many decimal places the values of a domain have at most."""
+    if isinstance(domain, DecimalRange):
+        listed: tuple[Value, ...] = (domain.lo, domain.step)
+    else:
+        listed = domain.values
+    found = [Decimal(str(v)).as_tuple().exponent for v in listed]
+    return max(0, *(-e for e in found if isinstance(e, int)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +179,7 @@ class Spans(Periods):
         return self.every
 
 
-Domain = IntegerRange | Values | Bins | Periods
+Domain = IntegerRange | DecimalRange | Values | Bins | Periods
 
 
 def floor_period(when: dt.date, unit: str, every: int = 1) -> dt.date:

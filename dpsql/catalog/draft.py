@@ -42,7 +42,9 @@ def _facts(kind: str) -> str:
     match kind:
         case "integer":
             return '{ type = "integer" } # domain = [0, 99], or bounds = [0, 100000]'
-        case "float" | "decimal":
+        case "decimal":
+            return '{ type = "decimal" } # domain = [0, 9.99], step = 0.01'
+        case "float":
             return '{ type = "number" }  # domain = [0, 500], bins = 100, or bounds = [0, 500]'
         case "boolean":
             return '{ type = "boolean", domain = [false, true] }'

@@ -30,7 +30,7 @@ from dpsql.catalog.read_units import (
 from dpsql.errors import Error, decimal_text
 from dpsql.privacy.amounts import parse_delta, parse_epsilon
 
-TYPES = ("integer", "number", "text", "date", "timestamp", "boolean")
+TYPES = ("integer", "number", "decimal", "text", "date", "timestamp", "boolean")
 COLUMN_KEYS = (
     *("type", "domain", "domain_file", "bins", "step", "bounds", "bounds_are", "by", "zone"),
     *("other", "null", "max_keys"),

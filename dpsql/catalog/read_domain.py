@@ -22,6 +22,7 @@ from dpsql.catalog.domain import (
     SECONDS,
     Bins,
     BoundedBins,
+    DecimalRange,
     Domain,
     IntegerRange,
     Periods,
@@ -40,6 +41,8 @@ MAX_BINS = 100_000
 MAX_BOUND = 2**53
 """Up to here every integer is a float, so that exact values and those of DuckDB agree."""
 _BY = re.compile(r"(?:([1-9]\d{0,6}) )?([a-z]+?)s?")
+MOST_DIGITS = 15
+"""Digits of a decimal number: a double tells all of so many apart."""
 MAX_PLACES = 30
 """Decimal places of a number, so that 1e-1000000 becomes no fraction of a million digits."""
 
@@ -104,11 +107,13 @@ def read_domain(place: Place, kind: str, facts: Mapping[str, Any]) -> Domain | N
     if "zone" in facts and kind != "timestamp":
         place.fail("`zone` belongs to timestamps", 'type = "timestamp"')
     for key in ("bins", "step"):
+        if kind == "decimal" and key == "step":
+            continue
         if key in facts and kind not in ("integer", "number"):
             place.fail(f"`{key}` on a {kind} column", f"{key} belong to integer and number columns")
     if "bins" in facts and "step" in facts:
         place.fail("bins and step exclude each other", "keep one of them")
-    if "bins" in facts or "step" in facts:
+    if kind != "decimal" and ("bins" in facts or "step" in facts):
         bounded = "bounds" in facts
         span = facts.get("bounds" if bounded else "domain")
         given = facts["bins"] if "bins" in facts else _count_steps(place, span, facts["step"])
@@ -136,6 +141,8 @@ def read_domain(place: Place, kind: str, facts: Mapping[str, Any]) -> Domain | N
             return Values(tuple(given))
         case "date":
             return _read_periods(place, given, facts.get("by", "day"))
+        case "decimal":
+            return _read_decimals(place, given, facts.get("step"))
         case "timestamp":
             zone = _read_zone(place, facts.get("zone", "UTC"))
             return _read_spans(place, given, facts.get("by", "hour"), zone)
@@ -144,6 +151,39 @@ def read_domain(place: Place, kind: str, facts: Mapping[str, Any]) -> Domain | N
                 "a number column needs bins or bounds",
                 "domain = [0, 500], bins = 100  (or bounds = [0, 500] for a measure)",
             )
+
+
+def _read_decimals(place: Place, given: list[Any], step: Any) -> DecimalRange | Values:
+    """Read decimal numbers: a range with a step, or a list."""
+    numbers = [_read_decimal(place, "domain", value) for value in given]
+    if step is None:
+        if len(numbers) == 2:
+            place.fail("a range of decimals needs a step", "step = 0.01")
+        if len(set(numbers)) != len(numbers):
+            place.fail("domain repeats a value", "each value once")
+        return Values(tuple(numbers))
+    if len(numbers) != 2 or numbers[0] > numbers[1]:
+        place.fail(f"domain = {show(given)}", "domain = [lowest, highest]")
+    lo, hi = numbers
+    width = _read_decimal(place, "step", step)
+    if width <= 0 or (hi - lo) % width:
+        place.fail(f"step = {show(step)}", f"a step that divides {hi - lo} into whole steps")
+    count = int((hi - lo) / width) + 1
+    if count > MAX_CELLS:
+        place.fail(f"domain has {count} cells", 'type = "number", bins = 100')
+    places = max(0, -int(lo.as_tuple().exponent), -int(width.as_tuple().exponent))
+    lo, width = (each.quantize(Decimal(1).scaleb(-places)) for each in (lo, width))
+    return DecimalRange(lo, width, count)
+
+
+def _read_decimal(place: Place, key: str, value: Any) -> Decimal:
+    """Read a decimal number of at most 15 digits, which a double tells from its neighbours."""
+    read_number(place, key, value)
+    found = Decimal(value).normalize()
+    exponent = int(found.as_tuple().exponent)
+    if exponent < -MOST_DIGITS or abs(found.scaleb(-min(0, exponent))) >= 10**MOST_DIGITS:
+        place.fail(f"{key}: {show(value)} has too many digits", f"at most {MOST_DIGITS}")
+    return found.quantize(Decimal(1)) if exponent > 0 else found
 
 
 def _count_steps(place: Place, span: Any, given: Any) -> int:

@@ -251,7 +251,7 @@ class Aggregates:
                 hint="QUANTILE_CONT(column, 0.9)",
                 span=self.scope.locate(node),
             )
-        if kind == "cont" and column.type not in ("integer", "number"):
+        if kind == "cont" and column.type not in ("integer", "number", "decimal"):
             self.scope.refuse(
                 node,
                 "E_AGGREGATE",

@@ -97,7 +97,8 @@ def undeclared(
     column: Column, tree: exp.Expr, is_public: Callable[[exp.Column], bool]
 ) -> tuple[str, ...]:
     """The numbers and days, as written, that the bare column is compared with and cannot hold."""
-    if isinstance(column.domain, Bins) or column.type not in ("integer", "number", "date"):
+    kinds = ("integer", "number", "decimal", "date")
+    if isinstance(column.domain, Bins) or column.type not in kinds:
         return ()
     sides = [side for side in _compared(tree, is_public) if not side.meta.get(PUBLIC)]
     known = set(column.cells) if sides else set()

@@ -20,7 +20,16 @@ from numpy.typing import NDArray
 
 from dpsql.catalog import Column
 from dpsql.catalog.describe import describe_values
-from dpsql.catalog.domain import Bins, Periods, Value, end_of_bin, end_of_period
+from dpsql.catalog.domain import (
+    Bins,
+    DecimalRange,
+    Periods,
+    Value,
+    Values,
+    decimal_places,
+    end_of_bin,
+    end_of_period,
+)
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sealed import EvaluationError, Sealed
 from dpsql.sql.query import Condition, Coupled, Expression, Listing, Lookup, Query
@@ -130,7 +139,7 @@ class Evaluator:
         if column not in self._at_ends:
             known = f"e{len(self._at_ends)}"
             lows, highs = ends(column)
-            kind = _SQL_TYPES[column.type]
+            kind = sql_type(column)
             cells = ("BIGINT", range(len(lows)))
             self.sealed.fill(f"{known}lo", {"i": cells, "v": (kind, lows)})
             self.sealed.fill(f"{known}hi", {"i": cells, "v": (kind, highs)})
@@ -293,7 +302,14 @@ def _first_line(error: EvaluationError) -> str:
 def _domain_columns(column: Column | None) -> dict[str, tuple[str, Sequence[object]]]:
     if column is None:
         return {"i": ("BIGINT", [0])}
-    return {"i": ("BIGINT", range(column.size)), "v": (_SQL_TYPES[column.type], column.cells)}
+    return {"i": ("BIGINT", range(column.size)), "v": (sql_type(column), column.cells)}
+
+
+def sql_type(column: Column) -> str:
+    """The DuckDB type that a column is evaluated in."""
+    if column.type == "decimal" and isinstance(column.domain, DecimalRange | Values):
+        return f"DECIMAL(18, {decimal_places(column.domain)})"
+    return _SQL_TYPES[column.type]
 
 
 def ends(column: Column) -> tuple[list[Value], list[Value]]:

@@ -207,7 +207,7 @@ class _Amounts:
         if not bare:
             for tree in self.scope.written_out(node):
                 check_edges(column, tree, self.scope.locate, self.scope.same)
-        if column.type not in ("integer", "number", "boolean") and bare:
+        if column.type not in ("integer", "number", "decimal", "boolean") and bare:
             raise NotSupportedError(
                 "E_EXPR_IN_AGG",
                 f"{column.name} is {column.type}: it cannot be summed",

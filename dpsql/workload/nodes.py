@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.catalog import Column, Table
-from dpsql.catalog.domain import Bins, IntegerRange
+from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange
 from dpsql.workload.cells import Nodes, grid_for
 from dpsql.workload.coarsen import is_distinct, tell_apart
 from dpsql.workload.term import Polynomial, Term
@@ -44,7 +44,7 @@ def find_nodes(
         clips[key] = polynomial
         degrees[key] = max(degrees.get(key, 1), _degree(polynomial))
     for name, column in table.columns.items():
-        if isinstance(column.domain, IntegerRange):
+        if isinstance(column.domain, IntegerRange | DecimalRange):
             degree = _range_degree(column, [t.factors[name] for t in terms if name in t.factors])
             if degree is not None:
                 degrees[name] = degree
@@ -128,8 +128,8 @@ def _nodes(
         low, high = (Fraction(bound) for bound in polynomial.clip)
     span, intervals = None, 1
     match column.domain:
-        case IntegerRange(lo, hi):
-            span = hi - lo
+        case IntegerRange() | DecimalRange():
+            span = column.domain.size - 1
         case Bins(edges):
             intervals = len(starts)
             ends = [edges[start] for start in (*starts, len(edges) - 1)]
@@ -180,7 +180,7 @@ def node_rows(
     column: Column, nodes: Nodes, factor: Operator | None, polynomial: Polynomial | None
 ) -> NDArray[Any]:
     """Rows over nodes and other cells: a polynomial in its Bernstein basis, times a factor."""
-    if isinstance(column.domain, IntegerRange):
+    if isinstance(column.domain, IntegerRange | DecimalRange):
         assert factor is not None
         return _range_rows(column, nodes, np.asarray(factor.dense()))
     used = polynomial or Polynomial(nodes.column, (1.0, 0.0, 0.0), 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,15 @@ from typing import Any
 import pytest
 
 from dpsql.catalog import Catalog, Column
-from dpsql.catalog.domain import Bins, BoundedBins, IntegerRange, Periods, Spans, Values
+from dpsql.catalog.domain import (
+    Bins,
+    BoundedBins,
+    DecimalRange,
+    IntegerRange,
+    Periods,
+    Spans,
+    Values,
+)
 from dpsql.errors import CatalogError
 
 GOOD = 'a = { type = "integer", domain = [0, 9] }'
@@ -94,6 +103,20 @@ COLUMNS: list[tuple[str, str]] = [
     ('type = "date", domain = ["2024-01-01", "2024-01-02"], by = "2 hours"', "by = '2 hours'"),
     ('type = "date", domain = ["2024-01-01", "2024-01-02"], other = "2024-01-02"', "also a domain"),
     ('type = "date", domain = ["2024-01-01", "2024-01-02"], other = 5', "5 is not a date"),
+    ('type = "decimal", domain = [0, 1]', "needs a step"),
+    ('type = "decimal", domain = [0, 1], step = 0', "step = 0"),
+    ('type = "decimal", domain = [0, 1], step = 0.3', "step = 0.3"),
+    ('type = "decimal", domain = [1, 0], step = 0.5', "domain ="),
+    ('type = "decimal", domain = [0, 1, 2], step = 1', "domain ="),
+    ('type = "decimal", domain = [0, 1.5, 1.50]', "repeats"),
+    ('type = "decimal", domain = [0, "1"], step = 1', "'1'"),
+    ('type = "decimal", domain = [0, inf], step = 1', "Infinity"),
+    ('type = "decimal", domain = [0, 1234567890123456], step = 1', "too many digits"),
+    ('type = "decimal", domain = [0, 1], step = 1e-16', "too many digits"),
+    ('type = "decimal", domain = [0, 1000], step = 0.0001', "10000001 cells"),
+    ('type = "decimal", domain = [0, 1], bins = 3', "`bins` on a decimal column"),
+    ('type = "decimal", bounds = [0, 1]', "bounds on a decimal column"),
+    ('type = "decimal", domain = [0, 1, 2], other = 5', "`other`"),
     ('type = "integer", domain_file = "d.txt"', "not text"),
     ('type = "integer", bins = [0, 0.5, 1]', "not integers"),
     ('type = "integer", domain = [0.5, 9], bins = 2', "not of integers"),
@@ -367,6 +390,13 @@ ACCEPTED: list[tuple[str, object, tuple[Any, ...]]] = [
         Spans(dt.datetime(2024, 2, 1), "month", 2, 6),
         (dt.datetime(2024, 2, 1), dt.datetime(2024, 8, 1), None),
     ),
+    (
+        'type = "decimal", domain = [0, 1], step = 0.25, null = true',
+        DecimalRange(Decimal("0.00"), Decimal("0.25"), 5),
+        (*(Decimal(k) / 4 for k in range(5)), None),
+    ),
+    ('type = "decimal", domain = [3, 0.5, 1]', None, (3, Decimal("0.5"), 1)),
+    ('type = "decimal", domain = [0, 2e3], step = 1e3', None, (0, 1000, 2000)),
     ('type = "date", domain = ["9990-01-01", "9998-12-31"], by = "year"', None, ()),
     ('type = "number", bounds = [-0.5, 1e3]', None, ()),
     ('type = "text"', None, ()),

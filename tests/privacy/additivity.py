@@ -25,7 +25,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpsql.catalog.catalog import Column, Table, Unit
-from dpsql.catalog.domain import Bins, BoundedBins, IntegerRange, Periods, Spans, Values
+from dpsql.catalog.domain import (
+    Bins,
+    BoundedBins,
+    DecimalRange,
+    IntegerRange,
+    Periods,
+    Spans,
+    Values,
+)
 from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.duckdb import FileTable, fetch_rows
@@ -70,6 +78,8 @@ NUMBERS = {
     "range": Column("c", "integer", IntegerRange(-2, 3)),
     "range other null": Column("c", "integer", IntegerRange(0, 10), None, True, 99),
     "listed": Column("c", "integer", Values((7, 0, 2**53 - 1)), None, True),
+    "decimals": Column("c", "decimal", DecimalRange(Decimal(-1), Decimal("0.5"), 23), None, True),
+    "decimal list": Column("c", "decimal", Values((Decimal("2.5"), Decimal(0), Decimal(10)))),
     "bounds": Column("c", "number", None, (Fraction(0), Fraction(10))),
     "bounds null": Column("c", "number", None, (Fraction(-3), Fraction(10**15)), True),
 }
@@ -129,6 +139,7 @@ KINDS = {
     "unsigned": Kind(pa.uint64(), "UBIGINT", _within(0, 2**64 - 1), NUMBERS),
     "huge": Kind(None, "HUGEINT", INTEGERS, NUMBERS | FLAGS),
     "decimal": Kind(pa.decimal128(38, 0), "DECIMAL(38,0)", INTEGERS, NUMBERS),
+    "cents": Kind(pa.decimal128(38, 2), "DECIMAL(38,2)", _within(-(10**34), 10**34), NUMBERS),
     "boolean": Kind(pa.bool_(), "BOOLEAN", [None, True, False], FLAGS),
     "text": Kind(pa.string(), "VARCHAR", TEXTS, WORDS),
     "large text": Kind(pa.large_string(), "VARCHAR", TEXTS, WORDS),

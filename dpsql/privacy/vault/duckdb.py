@@ -55,6 +55,7 @@ MOST_ROWS = 100_000
 CSV_TYPES = {
     "integer": "BIGINT",
     "number": "DOUBLE",
+    "decimal": "DOUBLE",
     "date": "DATE",
     "timestamp": "TIMESTAMP",
     "boolean": "BOOLEAN",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +19,11 @@ from dpsql.catalog.domain import (
     SECONDS,
     Bins,
     BoundedBins,
+    DecimalRange,
     IntegerRange,
     Periods,
     Values,
+    decimal_places,
 )
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags, Floats, Values64
 
@@ -29,6 +32,8 @@ OUTSIDE = np.inf
 EPOCH = dt.date(1970, 1, 1)
 DAY = 86_400 * 10**6
 """The microseconds of a day."""
+SLACK = 2.0**-51
+"""How far a double may be from a decimal number that it stands for: up to four of its last bits."""
 WHOLE = 2.0**62
 """Doubles below this have an exact int64."""
 
@@ -88,6 +93,18 @@ def _cells(column: Column, values: Values64) -> Counts:
             return np.where(is_whole & (numbers >= lo) & (numbers <= hi), numbers - lo, -1)
         case Periods() as periods:
             return _find_periods(_whole(values.numbers)[0], periods)
+        case DecimalRange(first, step, count) as decimals:
+            places = decimal_places(decimals)
+            scaled, is_exact = _scaled(values.numbers, places)
+            low, width = (int(each.scaleb(places)) for each in (first, step))
+            last = low + (count - 1) * width
+            found = is_exact & (scaled >= low) & (scaled <= last) & ((scaled - low) % width == 0)
+            return np.where(found, (scaled - low) // width, -1)
+        case Values(listed) if column.type == "decimal":
+            places = decimal_places(column.domain)
+            scaled, is_exact = _scaled(values.numbers, places)
+            places_of = tuple(int(Decimal(each).scaleb(places)) for each in listed)
+            return np.where(is_exact, _find_listed(scaled, places_of), -1)
         case Values(listed):
             numbers, is_whole = _whole(values.numbers)
             if column.type == "text":
@@ -103,6 +120,25 @@ def _whole(numbers: Counts | Floats) -> tuple[Counts, Flags]:
         return np.asarray(numbers, dtype=np.int64), np.ones(len(numbers), dtype=bool)
     is_whole = (np.abs(numbers) < WHOLE) & (numbers == np.floor(numbers))
     return np.where(is_whole, numbers, 0.0).astype(np.int64), is_whole
+
+
+def _scaled(numbers: Counts | Floats, places: int) -> tuple[Counts, Flags]:
+    """Return numbers of so many decimal places as whole numbers of the last one, and which are.
+
+    A double that is next to such a number, or the one after, stands for it: sums of decimals end
+    there.
+
+    >>> _scaled(np.array([1.25, 0.1 + 0.2, 1.255, 1e300, np.nan]), 2)[0].tolist()
+    [125, 30, 0, 0, 0]
+    >>> _scaled(np.array([1.25, 0.1 + 0.2, 1.255, 1e300, np.nan]), 2)[1].tolist()
+    [True, True, False, False, False]
+    """
+    found = np.asarray(numbers, dtype=np.float64)
+    with np.errstate(all="ignore"):
+        scaled = np.rint(found * 10.0**places)
+        near = np.abs(scaled / 10.0**places - found) <= SLACK * np.abs(found)
+    is_exact = near & (np.abs(scaled) < WHOLE)
+    return np.where(is_exact, scaled, 0.0).astype(np.int64), is_exact
 
 
 def _find_listed(numbers: Counts, listed: Sequence[int]) -> Counts:

@@ -28,6 +28,7 @@ WIDE = 64
 ACCEPTED = {
     "integer": ("integer", "float", "decimal"),
     "number": ("integer", "float", "decimal"),
+    "decimal": ("decimal", "integer", "float"),
     "text": ("text",),
     "boolean": ("boolean", "integer"),
     "date": ("date", "timestamp"),

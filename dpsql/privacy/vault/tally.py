@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from dpsql.catalog.catalog import Column
-from dpsql.catalog.domain import Bins, IntegerRange
+from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange
 from dpsql.privacy.vault.data_engine import Classes, Codes, Counts, Flags, Floats
 from dpsql.workload.cells import Cells, Nodes, Steps, Unions
 
@@ -203,7 +203,7 @@ def fits(nodes: Nodes, column: Column) -> bool:
     if nodes.starts and not isinstance(column.domain, Bins):
         return False
     match column.domain:
-        case IntegerRange():
+        case IntegerRange() | DecimalRange():
             return nodes.intervals == 1 and nodes.low is nodes.high is None
         case Bins() as bins:
             return _fits_bins(nodes, bins.size) and nodes.low is nodes.high is None

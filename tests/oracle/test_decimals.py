@@ -1,0 +1,153 @@
+"""Decimal columns against DuckDB without noise, as several libraries write them."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dpsql
+from tests.support.seam import zero_noise
+
+CATALOG = """
+[budget]
+epsilon = 100000
+delta = 1e-4
+max_epsilon_per_request = 1000
+
+[table.t]
+source = "{}"
+privacy_unit = "row"
+
+[table.t.column]
+g = {{ type = "text", domain = ["a", "b"] }}
+price = {{ type = "decimal", domain = [0, 4.9], step = 0.1 }}
+rate = {{ type = "decimal", domain = [0, 0.25, 1.5, 2.125, 3], null = true }}
+"""
+STATEMENTS = [
+    "SELECT SUM(price) AS s, COUNT(*) AS n FROM t",
+    "SELECT COUNT(*) AS n FROM t WHERE price = 1.2",
+    "SELECT COUNT(*) AS n FROM t WHERE price > 1.2",
+    "SELECT COUNT(*) AS n FROM t WHERE price BETWEEN 0.30 AND 2.5 AND g = 'a'",
+    "SELECT g, AVG(price) AS a FROM t WHERE price >= 0.1 GROUP BY g ORDER BY g",
+    "SELECT floor(price) AS k, COUNT(*) AS n, SUM(price) AS s FROM t GROUP BY k ORDER BY k",
+    "SELECT price // 3 AS k, COUNT(*) AS n FROM t GROUP BY k ORDER BY k",
+    "SELECT rate, COUNT(*) AS n FROM t GROUP BY rate ORDER BY rate",
+    "SELECT SUM(rate) AS s, COUNT(rate) AS n FROM t",
+    "SELECT COUNT(*) AS n FROM t WHERE rate IN (0.25, 3)",
+    "SELECT SUM(price * price) AS s FROM t WHERE g = 'b'",
+    "SELECT QUANTILE_DISC(price, 0.5) AS m FROM t",
+]
+VALUES = [Decimal(n).scaleb(-2) for n in range(0, 500, 10)] + [Decimal("1.2")] * 9
+ODD = [
+    None,
+    Decimal("1.23"),
+    Decimal("-0.01"),
+    Decimal("10.00"),
+    Decimal("99999999.99"),
+    Decimal("0.30"),
+]
+RATES = [None, Decimal(0), Decimal("0.25"), Decimal("1.5"), Decimal("2.125"), Decimal(3)]
+RATES += [Decimal("0.125"), Decimal(-3)]
+Rows = Sequence[tuple[str, Decimal | None, Decimal | None]]
+
+
+def rows_of(seed: int) -> Rows:
+    draw = random.Random(seed)
+    prices = [draw.choice(VALUES if draw.random() < 0.9 else ODD) for _ in range(300)]
+    return [(draw.choice("ab"), price, draw.choice(RATES)) for price in prices]
+
+
+def arrow(rows: Rows, price: Any, rate: Any) -> pa.Table:
+    def column(index: int, kind: Any) -> pa.Array:
+        values: list[Any] = [row[index] for row in rows]
+        if pa.types.is_floating(kind):
+            values = [None if value is None else float(value) for value in values]
+        return pa.array(values, kind)
+
+    groups = pa.array([row[0] for row in rows])
+    return pa.table({"g": groups, "price": column(1, price), "rate": column(2, rate)})
+
+
+def by_duckdb(path: Path, rows: Rows) -> None:
+    table = arrow(rows, pa.decimal128(10, 2), pa.decimal128(38, 20))
+    with duckdb.connect() as connection:
+        connection.register("written", table)
+        connection.execute(f"COPY written TO '{path}' (FORMAT parquet)")
+
+
+def by_pyarrow(path: Path, rows: Rows) -> None:
+    pq.write_table(arrow(rows, pa.decimal128(30, 15), pa.float64()), path, row_group_size=13)
+
+
+def by_polars(path: Path, rows: Rows) -> None:
+    frame = pl.from_arrow(arrow(rows, pa.decimal128(12, 4), pa.float32()))
+    assert isinstance(frame, pl.DataFrame)
+    frame.write_parquet(path)
+
+
+def by_pandas(path: Path, rows: Rows) -> None:
+    prices = [math.nan if row[1] is None else float(row[1]) for row in rows]
+    rates = [None if row[2] is None else row[2] for row in rows]
+    frame = pd.DataFrame({"g": [row[0] for row in rows], "price": prices, "rate": rates})
+    frame.to_parquet(path)
+
+
+def by_csv(path: Path, rows: Rows) -> None:
+    def shown(value: Decimal | None) -> str:
+        return "" if value is None else f"{value:.5f}"
+
+    lines = [f"{group},{shown(price)},{shown(rate)}" for group, price, rate in rows]
+    path.write_text("\n".join(["g,price,rate", *lines]) + "\n")
+
+
+def expected(rows: Rows, sql: str) -> list[tuple[Any, ...]]:
+    with duckdb.connect() as naive:
+        naive.register("every", arrow(rows, pa.decimal128(12, 2), pa.decimal128(10, 3)))
+        tests = (
+            ["price BETWEEN 0 AND 4.9 AND price * 10 = round(price * 10)"] if "price" in sql else []
+        )
+        tests += ["(rate IN (0, 0.25, 1.5, 2.125, 3) OR rate IS NULL)"] if "rate" in sql else []
+        naive.execute(f"CREATE TABLE t AS FROM every WHERE {' AND '.join(tests)}")
+        return naive.execute(sql).fetchall()
+
+
+def near(one: Any, two: Any) -> bool:
+    if isinstance(one, float) or isinstance(two, float):
+        return bool(one == pytest.approx(float(two), rel=2e-3, abs=0.01))
+    return bool(one == two)
+
+
+@pytest.mark.parametrize("writer", [by_duckdb, by_pyarrow, by_polars, by_pandas, by_csv])
+def test_decimals_agree_with_duckdb(writer: Callable[[Path, Rows], None], tmp_path: Path) -> None:
+    path = tmp_path / ("t.csv" if writer is by_csv else "t.parquet")
+    rows = rows_of(3)
+    writer(path, rows)
+    (tmp_path / "c.toml").write_text(CATALOG.format(path.name))
+    with dpsql.connect(tmp_path / "c.toml") as connection:
+        connection.set("epsilon", "100")
+        connection.set("fresh", "on")
+        for sql in STATEMENTS:
+            with zero_noise():
+                found = [tuple(row) for row in connection.execute(sql).fetchall()]
+            true = expected(rows, sql)
+            assert len(found) == len(true), sql
+            assert all(map(near, sum(found, ()), sum(true, ()))), (sql, found, true)
+
+
+def test_a_decimal_that_no_cell_holds_is_said(tmp_path: Path) -> None:
+    by_duckdb(tmp_path / "t.parquet", rows_of(4))
+    (tmp_path / "c.toml").write_text(CATALOG.format("t.parquet"))
+    with dpsql.connect(tmp_path / "c.toml") as connection:
+        rows = dict(connection.explain("SELECT COUNT(*) FROM t WHERE price = 1.255").rows())
+        assert "holds for no declared value" in str(rows)

@@ -13,6 +13,7 @@ from dpsql.sql.contributions import Contributions
 from dpsql.sql.distinct_keys import grouped
 from dpsql.sql.expressions import refuse_rows
 from dpsql.sql.parse import FORM, Statement
+from dpsql.sql.per_unit import refuse_units
 from dpsql.sql.products import Compiler
 from dpsql.sql.qualified import unqualified
 from dpsql.sql.relations import Leaf, PrivateRows, PublicRows
@@ -78,6 +79,8 @@ def _compose(shape: Shape, tree: exp.Expr) -> Compiled:
         shape.check_unused()
         return Compiled(body, (shape.compiler.compile(found.query),))
     if isinstance(found, PrivateRows):
+        if tree.args.get("group"):
+            refuse_units(tree, shape.locate)
         refuse_rows(tree, shape.locate)
     known = shape.tables.known(found)
     shape.check_unused()

@@ -24,6 +24,7 @@ from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.names import Names, names_of
 from dpsql.sql.over_tables import Placed, TableExpressions
 from dpsql.sql.parse import Statement, parse_view
+from dpsql.sql.per_unit import UnitRows, is_per_unit, table_of
 from dpsql.sql.private_joins import Absorbed, PrivateJoin
 from dpsql.sql.products import Compiler
 from dpsql.sql.qualified import OF_CATALOG, unqualified
@@ -45,6 +46,7 @@ from dpsql.sql.relations import (
     renamed,
     renamed_fields,
 )
+from dpsql.sql.semi_joins import SemiJoins
 from dpsql.sql.split import needs_split, split
 from dpsql.sql.sugar import has_aggregates
 from dpsql.sql.tables import Tables
@@ -295,6 +297,11 @@ class Shape:
         """A SELECT over rows of a private table: inlined, or measured if it aggregates."""
         sources = [self.source(each, relation) for each, relation in found]
         flat = Flat(sources, self.locate, lambda query: self.literals(query, env))
+        facts = (self.statement, self.compiler, self.tables.public)
+        whole, node = node, SemiJoins(flat, *facts, lambda q: self.relation(q, env)).taken(node)
+        table = table_of(flat, self.compiler)
+        if is_per_unit(flat, node, table):
+            return UnitRows(flat, table, *facts).rows(node)
         aggregated = has_aggregates(node) or bool(node.args.get("group"))
         if not aggregated and not node.args.get("having"):
             return flat.project(node)
@@ -309,7 +316,7 @@ class Shape:
             inner, outer = split(flat, node)
             known = self.tables.known(self.leaf(flat.aggregate(inner), node))
             return self.shell(outer, [Placed(Element("", node), known)], env, None)
-        plain = all(
+        plain = node is whole and all(
             isinstance(each.element.node, exp.Table) and self.is_plain(each) for each in sources
         )
         if plain and not any(query is not node for query in node.find_all(exp.Query)):

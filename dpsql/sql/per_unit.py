@@ -1,0 +1,368 @@
+"""SELECTs with one row for each privacy unit, or for each unit and group of its rows.
+
+``SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id`` is a table of persons, which a
+SELECT around it may count and group like any other; so is ``SELECT DISTINCT patient_id, ward``.
+Nothing of it is SQL to the vault: it becomes a unit-local relation over the declared cells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import NoReturn
+
+import numpy as np
+from sqlglot import exp
+
+from dpsql.catalog import Table
+from dpsql.catalog.catalog import Column
+from dpsql.catalog.derive import derive
+from dpsql.catalog.domain import IntegerRange
+from dpsql.catalog.header import MOST_CELLS
+from dpsql.catalog.unit_local import (
+    AllOf,
+    Among,
+    AnyOf,
+    DerivedTable,
+    FilterRows,
+    HasValue,
+    PerUnit,
+    Scan,
+    Summary,
+    Summing,
+    Test,
+    UnitLocal,
+)
+from dpsql.errors import ProgrammingError, printable
+from dpsql.sql.bind import bind
+from dpsql.sql.compiled import Select
+from dpsql.sql.expressions import name_of
+from dpsql.sql.inline import Flat
+from dpsql.sql.language import Locate
+from dpsql.sql.names import find_alias, position_of
+from dpsql.sql.parse import Statement
+from dpsql.sql.products import Compiler
+from dpsql.sql.relations import Field, PrivateRows, PublicRows, column_of
+from dpsql.sql.scope import conjuncts
+from dpsql.workload.term import Term
+
+MOST_WHOLE = 10_000
+"""Cells that a sum of whole numbers gets at most; a wider one is a measure with bounds."""
+
+_WORKS = "COUNT, SUM, AVG, MIN and MAX of columns, COUNT(DISTINCT column), each with FILTER"
+_KINDS: dict[type[exp.Expr], Summing] = {
+    exp.Sum: "sum",
+    exp.Avg: "mean",
+    exp.Min: "least",
+    exp.Max: "greatest",
+}
+
+_NAMES: dict[Summing, str] = {
+    "count": "count",
+    "distinct": "different",
+    "sum": "sum",
+    "mean": "avg",
+    "least": "min",
+    "greatest": "max",
+}
+
+
+def refuse_units(node: exp.Expr, locate: Locate) -> NoReturn:
+    """Refuse a SELECT that shows a row for each privacy unit."""
+    raise ProgrammingError(
+        "E_DOMAIN",
+        "a row for each privacy unit cannot be shown, only counts and sums of them",
+        hint="SELECT n, COUNT(*) FROM (SELECT unit, COUNT(*) AS n FROM t GROUP BY unit) AS p "
+        "GROUP BY n",
+        span=locate(node),
+    )
+
+
+def table_of(flat: Flat, compiler: Compiler) -> Table:
+    """The private table that a flat SELECT is over."""
+    return compiler.catalog.find(flat.rows.source.name.casefold())
+
+
+def relation_of(table: Table) -> UnitLocal:
+    """The rows of a table as a unit-local relation."""
+    return table.relation if isinstance(table, DerivedTable) else Scan(table.name.casefold())
+
+
+def is_per_unit(flat: Flat, select: exp.Select, table: Table) -> bool:
+    """Whether a SELECT has one row for each unit and group, by GROUP BY or by DISTINCT."""
+    if table.unit.column is None or table.synthetic:
+        return False
+    return any(is_unit(flat.resolve(key), table) for key in _keys(flat, select))
+
+
+def _keys(flat: Flat, select: exp.Select) -> list[exp.Expr]:
+    """What a SELECT groups by, positions and aliases written out; its items if it is DISTINCT."""
+    group, items = select.args.get("group"), select.expressions
+    if group is None:
+        is_plain = select.args.get("distinct") is not None and not _aggregated(select)
+        return [item.unalias() for item in items] if is_plain else []
+    if any(value for name, value in group.args.items() if name not in ("expressions", "all")):
+        return []
+    written = list(group.expressions)
+    if group.args.get("all"):
+        written = [item.unalias() for item in items if not item.find(exp.AggFunc)]
+    return [_key(flat, node, items) for node in written]
+
+
+def _aggregated(select: exp.Select) -> bool:
+    return any(item.find(exp.AggFunc) for item in select.expressions)
+
+
+def _key(flat: Flat, node: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
+    position = position_of(node, len(items)) if isinstance(node, exp.Literal) else None
+    if position is not None:
+        found: exp.Expr = items[position].unalias()
+        return found
+    if isinstance(node, exp.Column) and flat.names.find(node) is None:
+        return find_alias(items, node) or node
+    return node
+
+
+def is_unit(node: exp.Expr, table: Table) -> bool:
+    """Whether a flat expression is the column that tells the units of a table apart."""
+    inner = node.unnest()
+    unit = (table.unit.column or "").casefold()
+    return isinstance(inner, exp.Column) and inner.name.casefold() == unit
+
+
+@dataclass
+class UnitRows:
+    """Makes the relation of one such SELECT, and the rows that a SELECT around it sees."""
+
+    flat: Flat
+    table: Table
+    statement: Statement
+    compiler: Compiler
+    public: PublicRows
+    found: dict[tuple[object, ...], Summary] = field(default_factory=dict)
+
+    def refuse(self, node: exp.Expr, what: str, hint: str) -> NoReturn:
+        self.flat.refuse(node, "E_AGGREGATE", f"{what} for each privacy unit", hint)
+
+    def rows(self, select: exp.Select) -> PrivateRows:
+        """The rows of a SELECT by privacy unit. Raises: NotSupportedError; ProgrammingError."""
+        self.check(select)
+        keys = [self.flat.resolve(key).unnest() for key in _keys(self.flat, select)]
+        by = tuple(self.by(key) for key in keys if not is_unit(key, self.table))
+        alias = self.flat.rows.source.alias_or_name
+        items = [self.value(self.flat.resolve(item.unalias()), by) for item in select.expressions]
+        names = [name_of(item) for item in select.expressions]
+        having = select.args.get("having")
+        tests = [] if having is None else conjuncts(having.this)
+        where = [self.value(self.flat.resolve(test, select.expressions), by) for test in tests]
+        table = self.derived(select, by)
+        source = exp.Table(this=exp.to_identifier(table.name, quoted=True))
+        source.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+        fields = tuple(Field(name, value) for name, value in zip(names, items, strict=True))
+        return PrivateRows(source, (), tuple(where), fields, frozenset({alias.casefold()}))
+
+    def check(self, select: exp.Select) -> None:
+        """Refuse clauses that have no meaning for rows of units."""
+        if self.flat.joins:
+            self.flat.refuse(
+                select, "E_JOIN", "public rows in a SELECT by privacy unit", "join them outside"
+            )
+        for name in ("limit", "offset", "qualify"):
+            if select.args.get(name):
+                self.refuse(select.args[name], name.upper(), "leave it to the SELECT around")
+
+    def derived(self, select: exp.Select, by: tuple[str, ...]) -> DerivedTable:
+        relation = relation_of(self.table)
+        tests = self.flat.filters(select)
+        if tests:
+            relation = FilterRows(relation, self.test(tests))
+        groups = PerUnit(relation, by, tuple(self.found.values()))
+        label = f"{self.table.name.split(' #')[0]} by {self.table.unit.column}"
+        try:
+            return derive(self.compiler.catalog, groups, label)
+        except ProgrammingError as error:
+            error.span = error.span or self.flat.locate(select)
+            raise
+
+    def by(self, key: exp.Expr) -> str:
+        """A key besides the unit: a column with a domain."""
+        column = self.column(key)
+        if column is None or column.domain is None:
+            hint = "a column with a domain; group by expressions in a SELECT around"
+            self.refuse(key, "this key", hint)
+        return column.name.casefold()
+
+    def column(self, node: exp.Expr) -> Column | None:
+        """The column that a flat expression is."""
+        inner = node.unnest()
+        is_own = isinstance(inner, exp.Column)
+        return self.table.columns.get(inner.name.casefold()) if is_own else None
+
+    def value(self, node: exp.Expr, by: Sequence[str]) -> exp.Expr:
+        """A flat expression over the columns of the relation: its aggregates are columns."""
+        if isinstance(node, exp.Filter):
+            tests = conjuncts(node.expression.this)
+            return self.summed(node.this, tests)
+        if isinstance(node, exp.AggFunc | exp.WithinGroup):
+            return self.summed(node, [])
+        if isinstance(node, exp.Window | exp.Query):
+            self.refuse(node, "this", _WORKS)
+        if isinstance(node, exp.Column):
+            if not is_unit(node, self.table) and node.name.casefold() not in by:
+                what = f"column {printable(node.name)} must appear in GROUP BY or in an aggregate"
+                span = self.flat.locate(node)
+                raise ProgrammingError("E_GROUP_BY", what, hint="add it to GROUP BY", span=span)
+            return node.copy()
+        args = {key: self.part(value, by) for key, value in node.args.items()}
+        copy = type(node)(**args)
+        copy.meta.update(node.meta)
+        return copy
+
+    def part(self, value: object, by: Sequence[str]) -> object:
+        if isinstance(value, exp.Expr):
+            return self.value(value, by)
+        if isinstance(value, list):
+            return [self.part(each, by) for each in value]
+        return value
+
+    def summed(self, node: exp.Expr, tests: list[exp.Expr]) -> exp.Expr:
+        """An aggregate as a column that sums up the rows of a unit."""
+        node, tests, filled = _without_case(node, tests)
+        where = self.test(tests) if tests else None
+        if isinstance(node, exp.Count | exp.CountIf):
+            return self.count(node, where)
+        kind, column = _KINDS.get(type(node)), self.column(node.this) if node.this else None
+        if kind is None or column is None or node.args.get("expressions"):
+            self.refuse(node, "this aggregate", _WORKS)
+        key = column.name.casefold()
+        found = self.add(kind, self.declared(kind, column), key, where)
+        return exp.Coalesce(this=found, expressions=[exp.Literal.number(0)]) if filled else found
+
+    def count(self, node: exp.Expr, where: Test | None) -> exp.Expr:
+        """COUNT of rows, of values or of different values; of rows there is at least one."""
+        most, inner = self.table.unit.max_rows, node.this
+        if isinstance(node, exp.CountIf):
+            where = _both(where, self.test(conjuncts(inner)))
+        elif isinstance(inner, exp.Distinct):
+            column = self.column(inner.expressions[0]) if len(inner.expressions) == 1 else None
+            if column is None or column.domain is None:
+                self.refuse(node, "COUNT(DISTINCT) of this", "count a column with a domain")
+            shape = Column("", "integer", IntegerRange(0, min(most, column.size)))
+            return self.add("distinct", shape, column.name.casefold(), where)
+        elif not isinstance(inner, exp.Star | exp.Literal) and not is_unit(inner, self.table):
+            column = self.column(inner)
+            if column is None:
+                self.refuse(node, "COUNT of this", "COUNT(*) FILTER (WHERE ...)")
+            where = _both(where, HasValue(column.name.casefold()))
+        shape = Column("", "integer", IntegerRange(where is None, most))
+        return self.add("count", shape, None, where)
+
+    def declared(self, kind: Summing, column: Column) -> Column:
+        """What the values of a summary are like; they may be NULL."""
+        if kind in ("least", "greatest"):
+            return replace(column, null=True)
+        low, high = column.number_bounds or (0.0, 0.0)
+        most = self.table.unit.max_rows if kind == "sum" else 1
+        low, high = min(low, low * most), max(high, high * most)
+        if kind == "sum" and column.type == "integer" and high - low < MOST_WHOLE:
+            return Column("", "integer", IntegerRange(int(low), int(high)), null=True)
+        bounds = (Fraction(low), Fraction(high))
+        return Column("", "number", None, bounds, null=True)
+
+    def add(self, kind: Summing, shape: Column, of: str | None, where: Test | None) -> exp.Expr:
+        """The column of a summary, which is added unless it is there."""
+        key = (kind, of, where)
+        if key not in self.found:
+            name = f"{_NAMES[kind]}({'*' if of is None else self.table.columns[of].name})"
+            taken = {each.column.name for each in self.found.values()}
+            name = name if name not in taken else f"{name} {len(taken) + 1}"
+            self.found[key] = Summary(replace(shape, name=name), kind, of, where)
+        return column_of(self.found[key].column.name, self.flat.rows.source.alias_or_name)
+
+    def test(self, tests: Sequence[exp.Expr]) -> Test:
+        """Flat conditions on one row, decided on the declared cells."""
+        rows = replace(self.flat.rows, where=tuple(tests))
+        return rows_test(rows, self.statement, self.compiler, self.public)
+
+
+def rows_test(
+    rows: PrivateRows, statement: Statement, compiler: Compiler, public: PublicRows
+) -> Test:
+    """The conditions on rows, decided on the declared cells of their table."""
+    counted = exp.Select(expressions=[exp.Count(this=exp.Star(), big_int=True)])
+    counted.set("from_", exp.From(this=rows.source.copy()))
+    kept = [exp.paren(test.copy(), copy=False) for test in rows.where]
+    counted.set("where", exp.Where(this=exp.and_(*kept, copy=False)))
+    query = bind(counted, statement.fragment, compiler.catalog, public, {})
+    return test_of(compiler.compile(query))
+
+
+def _without_case(node: exp.Expr, tests: list[exp.Expr]) -> tuple[exp.Expr, list[exp.Expr], bool]:
+    """SUM or COUNT of a CASE with one branch as the aggregate of it, where its test holds.
+
+    Also says whether rows where it does not hold add 0, which makes the sum 0 where none does.
+    """
+    inner = node.this.unnest() if node.this is not None else None
+    if not isinstance(node, exp.Sum | exp.Count) or not isinstance(inner, exp.Case | exp.If):
+        return node, tests, False
+    if isinstance(inner, exp.Case) and (inner.this is not None or len(inner.args["ifs"]) != 1):
+        return node, tests, False
+    branch = inner.args["ifs"][0] if isinstance(inner, exp.Case) else inner
+    rest = inner.args.get("default" if isinstance(inner, exp.Case) else "false")
+    is_zero = isinstance(rest, exp.Literal) and rest.name == "0" and isinstance(node, exp.Sum)
+    if rest is not None and not is_zero and not isinstance(rest, exp.Null):
+        return node, tests, False
+    value = branch.args["true"]
+    if value.name == "1" and isinstance(value, exp.Literal) and (is_zero or node.key == "count"):
+        return exp.Count(this=exp.Star(), big_int=True), [*tests, branch.this], False
+    return type(node)(this=value.copy()), [*tests, branch.this], is_zero
+
+
+def _both(one: Test | None, two: Test) -> Test:
+    return two if one is None else AllOf((one, two))
+
+
+def test_of(select: Select) -> Test:
+    """The condition of a count of rows, by the cells of its columns.
+
+    Raises: ProgrammingError (E_TOO_LARGE).
+    """
+    terms = select.answers[0].whole
+    if not terms:
+        return AnyOf(())
+    if len(terms) == 1 and terms[0].scale == 1:
+        return AllOf(tuple(_parts(terms[0])))
+    columns = select.table.columns
+    names = sorted({name for term in terms for part in _parts(term) for name in part.columns})
+    shape = tuple(columns[name].size for name in names)
+    if math.prod(shape) > MOST_CELLS:
+        raise ProgrammingError(
+            "E_TOO_LARGE",
+            f"the condition depends on {math.prod(shape):,} combinations of values",
+            hint=f"at most {MOST_CELLS:,}; write it as conditions on fewer columns",
+        )
+    total = np.zeros(shape)
+    for term in terms:
+        value = np.full(shape, term.scale)
+        for part in _parts(term):
+            sizes = [columns[name].size for name in part.columns]
+            cells = np.frombuffer(part.cells, dtype=np.uint8).reshape(sizes)
+            order = np.argsort([names.index(name) for name in part.columns])
+            spread = [columns[name].size if name in part.columns else 1 for name in names]
+            value = value * cells.transpose(order).reshape(spread)
+        total += value
+    return Among(tuple(names), np.rint(total).astype(np.uint8).tobytes())
+
+
+def _parts(term: Term) -> list[Among]:
+    """The conditions that a term is the product of."""
+    found = [
+        Among((name,), (operator.dense()[0] != 0).astype(np.uint8).tobytes())
+        for name, operator in term.factors.items()
+    ]
+    if term.pattern is not None:
+        cells = term.pattern.truth[np.ix_(*term.pattern.labels.values())]
+        found.append(Among(tuple(term.pattern.labels), cells.astype(np.uint8).tobytes()))
+    return found

@@ -1,0 +1,33 @@
+-- Rows of privacy units over visits (who, ward, age, cost) of test_per_unit.py.
+SELECT n, COUNT(*) FROM (SELECT who, COUNT(*) AS n FROM visits GROUP BY who) AS p GROUP BY n;
+SELECT COUNT(*), AVG(n), SUM(n) FROM (SELECT who, COUNT(*) AS n FROM visits WHERE ward = 'a' GROUP BY who) AS p WHERE n > 1;
+SELECT w, COUNT(*) FROM (SELECT who, MIN(age) AS w, COUNT(DISTINCT ward) AS k FROM visits GROUP BY 1) AS p WHERE k >= 2 GROUP BY w;
+SELECT ward, COUNT(*), SUM(n) FROM (SELECT who, ward, COUNT(*) AS n FROM visits GROUP BY who, ward) AS p GROUP BY ward;
+SELECT ward, COUNT(*) FROM (SELECT DISTINCT who, ward FROM visits) AS p GROUP BY ward;
+SELECT COUNT(*), SUM(s), AVG(s) FROM (SELECT who, SUM(age) AS s FROM visits GROUP BY who HAVING COUNT(*) > 2) AS p;
+SELECT AVG(c), SUM(c) FROM (SELECT who, SUM(cost) AS c FROM visits GROUP BY who) AS p;
+SELECT COUNT(*) FILTER (WHERE x > 0), COUNT(*) FROM (SELECT who, SUM(CASE WHEN ward = 'b' OR age > 5 THEN 1 ELSE 0 END) AS x
+FROM visits GROUP BY who) AS p;
+SELECT k, COUNT(*) FROM (SELECT who, SUM(CASE WHEN ward = 'b' THEN age ELSE 0 END) AS k FROM visits WHERE age IS NOT NULL GROUP BY who) AS p
+GROUP BY k;
+SELECT x, y, COUNT(*) FROM (SELECT who, COUNT(*) FILTER (WHERE ward = 'a') AS x, COUNT(CASE WHEN ward = 'b' AND age < 5 THEN 1 END) AS y
+FROM visits GROUP BY ALL) AS p GROUP BY ALL;
+WITH p AS (SELECT who, MAX(age) AS top FROM visits GROUP BY who) SELECT top, COUNT(*) AS n, COUNT(DISTINCT who) AS k FROM p GROUP BY top;
+SELECT k, COUNT(*) FROM (SELECT who, COUNT(*) AS k FROM (SELECT DISTINCT who, ward FROM visits WHERE age IS NOT NULL) AS d GROUP BY who) AS p
+GROUP BY k;
+SELECT n * 2 + 1 AS odd, COUNT(*) FROM (SELECT who, COUNT(age) + 0 AS n FROM visits WHERE ward >= 'a' OR TRUE GROUP BY who) AS p GROUP BY 1;
+SELECT COUNT(*) FROM (SELECT who FROM visits GROUP BY who HAVING MAX(age) >= 8 AND COUNT(*) FILTER (WHERE ward = 'a') = 0) AS p;
+SELECT MEDIAN(n), QUANTILE_DISC(n, 0.9) FROM (SELECT who, COUNT(*) AS n FROM visits GROUP BY who) AS p;
+SELECT ward, AVG(a) FROM (SELECT who, ward, AVG(age) AS a FROM visits GROUP BY who, ward) AS p GROUP BY ward;
+SELECT COUNT(*) FROM visits WHERE who IN (SELECT who FROM visits WHERE ward = 'b' AND age > 3);
+SELECT ward, COUNT(*), COUNT(DISTINCT who) FROM visits WHERE who NOT IN (SELECT who FROM visits WHERE ward = 'b') GROUP BY ward;
+SELECT ward, COUNT(*) FROM visits AS v WHERE EXISTS (SELECT 1 FROM visits x WHERE x.who = v.who AND x.age = 3) AND age < 8 GROUP BY ward;
+SELECT ward, COUNT(*) FROM visits AS v WHERE NOT EXISTS (SELECT 1 FROM visits x WHERE v.who = x.who AND x.age = 3)
+AND v.who IN (SELECT who FROM visits GROUP BY who HAVING COUNT(*) > 2) GROUP BY ward;
+SELECT n, COUNT(*) FROM (SELECT who, COUNT(*) AS n FROM visits WHERE who IN (SELECT who FROM visits WHERE ward = 'c') GROUP BY who) AS p
+GROUP BY n;
+WITH old AS (SELECT who FROM visits GROUP BY who HAVING MAX(age) > 7) SELECT ward, COUNT(*), AVG(cost) FROM visits
+WHERE who IN (SELECT who FROM old) GROUP BY ward;
+SELECT COUNT(*) FROM (SELECT who, ward FROM visits GROUP BY who, ward HAVING NOT (MIN(age) < 3)) AS p
+WHERE who NOT IN (SELECT who FROM visits WHERE age IS NULL);
+SELECT ward, COUNT(*) / (SELECT COUNT(*) FROM (SELECT who FROM visits GROUP BY who) AS q) AS rate FROM visits GROUP BY ward;

@@ -53,7 +53,7 @@ HOPEFUL = 2.5
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class Fitted:
     """A group of products with a block for it, and the error of that block alone."""
 
     workload: Workload
@@ -70,7 +70,7 @@ def separate_strategy(
     """
     if not _is_worthwhile(workload, noise):
         return None
-    found: list[tuple[float, list[Member]]] = []
+    found: list[tuple[float, list[Fitted]]] = []
     for groups in groupings(workload):
         members = [member for group in groups if (member := _plan(group, noise)) is not None]
         if len(members) == len(groups):
@@ -126,11 +126,11 @@ def _alone_on(workload: Workload, products: Sequence[Product]) -> Workload:
     return Workload(domain, products)
 
 
-def _plan(group: Workload, noise: Noise) -> Member | None:
+def _plan(group: Workload, noise: Noise) -> Fitted | None:
     """Return the Kronecker strategy of a group on its own classes; None where it is too large."""
     if not group.domain:
         block = SeparateBlock((), (), (), Fraction(1))
-        return Member(group, block, float(group.weights2.sum()))
+        return Fitted(group, block, float(group.weights2.sum()))
     # With the total among the products, no cell is left out: blocks are to agree on it.
     coarse = coarsen(Workload(group.domain, [*group.products, {}]))
     merged = Workload(coarse.workload.domain, coarse.workload.products[:-1])
@@ -149,7 +149,7 @@ def _plan(group: Workload, noise: Noise) -> Member | None:
         return None
     names, sizes = tuple(group.domain), tuple(group.domain.values())
     block = SeparateBlock(names, sizes, matrices, Fraction(1))
-    return Member(group, block, strategy.unit_error(merged))
+    return Fitted(group, block, strategy.unit_error(merged))
 
 
 def _spread(rows: Integers | Levels | None, classes: Integers) -> Integers | None:
@@ -163,13 +163,13 @@ def _spread(rows: Integers | Levels | None, classes: Integers) -> Integers | Non
     return np.ascontiguousarray(written[:, classes])
 
 
-def _alone(members: Sequence[Member], noise: Noise) -> float:
+def _alone(members: Sequence[Fitted], noise: Noise) -> float:
     """Return the error of groups that each answer their own products, with the best shares."""
     power = law(noise).share_power
     return float(sum(m.error**power for m in members) ** (1 / power))
 
 
-def _combined(workload: Workload, members: Sequence[Member], noise: Noise) -> SeparateStrategy:
+def _combined(workload: Workload, members: Sequence[Fitted], noise: Noise) -> SeparateStrategy:
     """Return the blocks of groups, with shares for the least error of all together."""
     power = law(noise).share_power
     weights = np.array([m.error for m in members]) ** power
@@ -191,7 +191,7 @@ def _combined(workload: Workload, members: Sequence[Member], noise: Noise) -> Se
 
 
 def _shared(
-    workload: Workload, members: Sequence[Member], weights: Floats, noise: Noise
+    workload: Workload, members: Sequence[Fitted], weights: Floats, noise: Noise
 ) -> SeparateStrategy:
     parts = shares(list(weights), negligible=0.0)
     blocks = tuple(

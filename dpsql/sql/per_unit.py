@@ -7,46 +7,37 @@ Nothing of it is SQL to the vault: it becomes a unit-local relation over the dec
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import NoReturn
 
-import numpy as np
 from sqlglot import exp
 
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
-from dpsql.catalog.derive import derive
 from dpsql.catalog.domain import IntegerRange
-from dpsql.catalog.header import MOST_CELLS
 from dpsql.catalog.unit_local import (
     AllOf,
-    Among,
-    AnyOf,
     DerivedTable,
     FilterRows,
     HasValue,
     PerUnit,
-    Scan,
     Summary,
     Summing,
     Test,
-    UnitLocal,
 )
 from dpsql.errors import ProgrammingError, printable
-from dpsql.sql.bind import bind
-from dpsql.sql.compiled import Select
+from dpsql.sql.cell_tests import as_test
 from dpsql.sql.expressions import name_of
 from dpsql.sql.inline import Flat
 from dpsql.sql.language import Locate
+from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.parse import Statement
 from dpsql.sql.products import Compiler
-from dpsql.sql.relations import Field, PrivateRows, PublicRows, column_of
+from dpsql.sql.relations import Field, PrivateRows, column_of
 from dpsql.sql.scope import conjuncts
-from dpsql.workload.term import Term
 
 MOST_WHOLE = 10_000
 """Cells that a sum of whole numbers gets at most; a wider one is a measure with bounds."""
@@ -80,14 +71,9 @@ def refuse_units(node: exp.Expr, locate: Locate) -> NoReturn:
     )
 
 
-def table_of(flat: Flat, compiler: Compiler) -> Table:
+def table_under(flat: Flat, compiler: Compiler) -> Table:
     """The private table that a flat SELECT is over."""
     return compiler.catalog.find(flat.rows.source.name.casefold())
-
-
-def relation_of(table: Table) -> UnitLocal:
-    """The rows of a table as a unit-local relation."""
-    return table.relation if isinstance(table, DerivedTable) else Scan(table.name.casefold())
 
 
 def is_per_unit(flat: Flat, select: exp.Select, table: Table) -> bool:
@@ -140,7 +126,6 @@ class UnitRows:
     table: Table
     statement: Statement
     compiler: Compiler
-    public: PublicRows
     found: dict[tuple[object, ...], Summary] = field(default_factory=dict)
 
     def refuse(self, node: exp.Expr, what: str, hint: str) -> NoReturn:
@@ -158,8 +143,7 @@ class UnitRows:
         tests = [] if having is None else conjuncts(having.this)
         where = [self.value(self.flat.resolve(test, select.expressions), by) for test in tests]
         table = self.derived(select, by)
-        source = exp.Table(this=exp.to_identifier(table.name, quoted=True))
-        source.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+        source = named_source(table.name, alias)
         fields = tuple(Field(name, value) for name, value in zip(names, items, strict=True))
         return PrivateRows(source, (), tuple(where), fields, frozenset({alias.casefold()}))
 
@@ -180,11 +164,7 @@ class UnitRows:
             relation = FilterRows(relation, self.test(tests))
         groups = PerUnit(relation, by, tuple(self.found.values()))
         label = f"{self.table.name.split(' #')[0]} by {self.table.unit.column}"
-        try:
-            return derive(self.compiler.catalog, groups, label)
-        except ProgrammingError as error:
-            error.span = error.span or self.flat.locate(select)
-            raise
+        return table_of(self.compiler.catalog, groups, label, None, self.flat.locate(select))
 
     def by(self, key: exp.Expr) -> str:
         """A key besides the unit: a column with a domain."""
@@ -283,20 +263,8 @@ class UnitRows:
 
     def test(self, tests: Sequence[exp.Expr]) -> Test:
         """Flat conditions on one row, decided on the declared cells."""
-        rows = replace(self.flat.rows, where=tuple(tests))
-        return rows_test(rows, self.statement, self.compiler, self.public)
-
-
-def rows_test(
-    rows: PrivateRows, statement: Statement, compiler: Compiler, public: PublicRows
-) -> Test:
-    """The conditions on rows, decided on the declared cells of their table."""
-    counted = exp.Select(expressions=[exp.Count(this=exp.Star(), big_int=True)])
-    counted.set("from_", exp.From(this=rows.source.copy()))
-    kept = [exp.paren(test.copy(), copy=False) for test in rows.where]
-    counted.set("where", exp.Where(this=exp.and_(*kept, copy=False)))
-    query = bind(counted, statement.fragment, compiler.catalog, public, {})
-    return test_of(compiler.compile(query))
+        fragment = self.statement.fragment
+        return as_test(self.flat.rows.source, tests, fragment, self.compiler)
 
 
 def _without_case(node: exp.Expr, tests: list[exp.Expr]) -> tuple[exp.Expr, list[exp.Expr], bool]:
@@ -322,47 +290,3 @@ def _without_case(node: exp.Expr, tests: list[exp.Expr]) -> tuple[exp.Expr, list
 
 def _both(one: Test | None, two: Test) -> Test:
     return two if one is None else AllOf((one, two))
-
-
-def test_of(select: Select) -> Test:
-    """The condition of a count of rows, by the cells of its columns.
-
-    Raises: ProgrammingError (E_TOO_LARGE).
-    """
-    terms = select.answers[0].whole
-    if not terms:
-        return AnyOf(())
-    if len(terms) == 1 and terms[0].scale == 1:
-        return AllOf(tuple(_parts(terms[0])))
-    columns = select.table.columns
-    names = sorted({name for term in terms for part in _parts(term) for name in part.columns})
-    shape = tuple(columns[name].size for name in names)
-    if math.prod(shape) > MOST_CELLS:
-        raise ProgrammingError(
-            "E_TOO_LARGE",
-            f"the condition depends on {math.prod(shape):,} combinations of values",
-            hint=f"at most {MOST_CELLS:,}; write it as conditions on fewer columns",
-        )
-    total = np.zeros(shape)
-    for term in terms:
-        value = np.full(shape, term.scale)
-        for part in _parts(term):
-            sizes = [columns[name].size for name in part.columns]
-            cells = np.frombuffer(part.cells, dtype=np.uint8).reshape(sizes)
-            order = np.argsort([names.index(name) for name in part.columns])
-            spread = [columns[name].size if name in part.columns else 1 for name in names]
-            value = value * cells.transpose(order).reshape(spread)
-        total += value
-    return Among(tuple(names), np.rint(total).astype(np.uint8).tobytes())
-
-
-def _parts(term: Term) -> list[Among]:
-    """The conditions that a term is the product of."""
-    found = [
-        Among((name,), (operator.dense()[0] != 0).astype(np.uint8).tobytes())
-        for name, operator in term.factors.items()
-    ]
-    if term.pattern is not None:
-        cells = term.pattern.truth[np.ix_(*term.pattern.labels.values())]
-        found.append(Among(tuple(term.pattern.labels), cells.astype(np.uint8).tobytes()))
-    return found

@@ -13,14 +13,15 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from dpsql.catalog import Table
-from dpsql.catalog.derive import derive
 from dpsql.catalog.unit_local import FilterRows, JoinRows, PerUnit
-from dpsql.errors import Error, ProgrammingError
+from dpsql.errors import Error
+from dpsql.sql.cell_tests import as_test
 from dpsql.sql.inline import Flat
+from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.parse import Statement
-from dpsql.sql.per_unit import is_unit, relation_of, rows_test, table_of
+from dpsql.sql.per_unit import is_unit, table_under
 from dpsql.sql.products import Compiler
-from dpsql.sql.relations import PrivateRows, PublicRows, Relation, column_of, read_from
+from dpsql.sql.relations import PrivateRows, Relation, column_of, read_from
 from dpsql.sql.scope import conjuncts
 
 _WORKS = "unit IN (SELECT unit FROM ...), or EXISTS with an equality of both units"
@@ -45,7 +46,6 @@ class SemiJoins:
     flat: Flat
     statement: Statement
     compiler: Compiler
-    public: PublicRows
     relation: Callable[[exp.Expr], Relation]
 
     def taken(self, select: exp.Select) -> exp.Select:
@@ -53,7 +53,7 @@ class SemiJoins:
 
         Raises: NotSupportedError (E_SUBQUERY, E_JOIN); ProgrammingError.
         """
-        where, table = select.args.get("where"), table_of(self.flat, self.compiler)
+        where, table = select.args.get("where"), table_under(self.flat, self.compiler)
         tests = [] if where is None else conjuncts(where.this)
         if table.unit.column is None or not any(test.find(exp.Query) for test in tests):
             return select
@@ -71,7 +71,7 @@ class SemiJoins:
         found = self.relation(asked.query)
         if not isinstance(found, PrivateRows):
             return False
-        table = table_of(self.flat, self.compiler)
+        table = table_under(self.flat, self.compiler)
         other = self.compiler.catalog.find(found.source.name.casefold())
         if len(found.fields) != 1 or not is_unit(found.fields[0].value, other) or found.joins:
             self.flat.refuse(asked.node, "E_SUBQUERY", "this sub-query over private rows", _WORKS)
@@ -82,26 +82,22 @@ class SemiJoins:
         """The rows with a column that says whether their unit has a partner, and that test."""
         right = relation_of(other)
         if found.where:
-            where = rows_test(found, self.statement, self.compiler, self.public)
+            fragment = self.statement.fragment
+            where = as_test(found.source, found.where, fragment, self.compiler)
             right = FilterRows(right, where)
         left, number = relation_of(table), 1
         while f"in {number} exists" in table.columns:
             number += 1
         node = JoinRows(left, PerUnit(right), f"in {number}", outer=True, one=True)
         label = table.name.split(" #")[0]
-        try:
-            wider = derive(self.compiler.catalog, node, label, table.unit.max_rows)
-        except ProgrammingError as error:
-            error.span = error.span or self.flat.locate(asked.node)
-            raise
-        rows = self.flat.rows
-        alias = rows.source.alias_or_name
-        source = exp.Table(this=exp.to_identifier(wider.name, quoted=True))
-        source.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+        place = self.flat.locate(asked.node)
+        wider = table_of(self.compiler.catalog, node, label, table.unit.max_rows, place)
+        alias = self.flat.rows.source.alias_or_name
         test: exp.Expr = column_of(node.partner_of, alias)
         test = test if asked.is_in else exp.Not(this=test)
         self.flat.where.append(test)
-        return replace(rows, source=source, plain=False)
+        source = named_source(wider.name, alias)
+        return replace(self.flat.rows, source=source, plain=False)
 
     def read(self, test: exp.Expr) -> _Asked | None:
         """The sub-query of a condition over units; None for other conditions."""
@@ -126,7 +122,7 @@ class SemiJoins:
             found = self.flat.names.find(inner)
         except Error:
             return False
-        return found is not None and is_unit(found, table_of(self.flat, self.compiler))
+        return found is not None and is_unit(found, table_under(self.flat, self.compiler))
 
     def uncorrelated(self, query: exp.Select) -> exp.Select | None:
         """A sub-query of EXISTS as one of units: what it compares with the unit around it."""

@@ -24,7 +24,7 @@ from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.names import Names, names_of
 from dpsql.sql.over_tables import Placed, TableExpressions
 from dpsql.sql.parse import Statement, parse_view
-from dpsql.sql.per_unit import UnitRows, is_per_unit, table_of
+from dpsql.sql.per_unit import UnitRows, is_per_unit, table_under
 from dpsql.sql.private_joins import Absorbed, PrivateJoin
 from dpsql.sql.products import Compiler
 from dpsql.sql.qualified import OF_CATALOG, unqualified
@@ -297,21 +297,17 @@ class Shape:
         """A SELECT over rows of a private table: inlined, or measured if it aggregates."""
         sources = [self.source(each, relation) for each, relation in found]
         flat = Flat(sources, self.locate, lambda query: self.literals(query, env))
-        facts = (self.statement, self.compiler, self.tables.public)
+        facts = (self.statement, self.compiler)
         whole, node = node, SemiJoins(flat, *facts, lambda q: self.relation(q, env)).taken(node)
-        table = table_of(flat, self.compiler)
+        table = table_under(flat, self.compiler)
         if is_per_unit(flat, node, table):
             return UnitRows(flat, table, *facts).rows(node)
         aggregated = has_aggregates(node) or bool(node.args.get("group"))
         if not aggregated and not node.args.get("having"):
             return flat.project(node)
         if node.args.get("distinct"):
-            self.refuse(
-                node,
-                "E_AGGREGATE",
-                "SELECT DISTINCT of aggregates",
-                "SELECT DISTINCT ... FROM (SELECT ... GROUP BY ...) works",
-            )
+            hint = "SELECT DISTINCT ... FROM (SELECT ... GROUP BY ...) works"
+            self.refuse(node, "E_AGGREGATE", "SELECT DISTINCT of aggregates", hint)
         if needs_split(node):
             inner, outer = split(flat, node)
             known = self.tables.known(self.leaf(flat.aggregate(inner), node))

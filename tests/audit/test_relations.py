@@ -45,6 +45,25 @@ def test_random_relations_are_bounded(seed: int) -> None:
         assert found <= most, relation
 
 
+@pytest.mark.parametrize("limit", [1, 3])
+def test_units_with_too_many_pairs_are_cut_by_themselves(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matching, "MOST_OF_UNIT", limit)
+    clinic.encoded.cache_clear()
+    for name in ("many", "outer many", "self join", "by key", "by reference", "chain"):
+        for most in (limit, 5):
+            found = largest_change(SOUND[name], most, SEEDS)
+            assert found <= most, (name, most)
+    draw = random.Random(limit)
+    for _ in range(20):
+        relation, data = draw_relation(draw, 2), draw_data(draw)
+        moved = {name: draw.sample(rows, len(rows)) for name, rows in data.items()}
+        once, again = (Clinic.of(each).counts(relation, 2) for each in (data, moved))
+        assert once == again, relation
+    clinic.encoded.cache_clear()
+
+
 def test_the_order_of_rows_changes_nothing() -> None:
     draw = random.Random(11)
     for _ in range(60):

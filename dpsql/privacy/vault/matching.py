@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.header import joined_column, partner_column
@@ -151,17 +152,18 @@ def label(rows: Frame, own: Sequence[Key], owners: Frame, their: Sequence[Key]) 
     """
     (groups, theirs), count = dense(list(own), list(their))
     known = np.flatnonzero(theirs >= 0)
-    names = np.bitwise_xor.reduce([numbers for numbers, _ in their])
-    pairs = known[np.lexsort((theirs[known], _mixed(names[known]), owners.units[known]))]
-    units, keys = owners.units[pairs], theirs[pairs]
-    fresh = (np.diff(units, prepend=-1) != 0) | (np.diff(keys, prepend=-1) != 0)
-    units, keys = units[fresh], keys[fresh]
+    pairs = owners.units[known] * count + theirs[known]
+    first = known[~pd.Series(pairs).duplicated().to_numpy()]
     referring = np.flatnonzero(groups >= 0)
     times = np.bincount(groups[referring], minlength=count)
-    fan = cut_short(times[keys], units, MOST_OF_UNIT)
-    if (fan < times[keys]).any():  # only then it matters which rows of a key come first
-        content = rows.content(referring)
-        referring = referring[np.lexsort(content)]
+    totals = np.bincount(owners.units[first], weights=times[theirs[first]])
+    is_crowded = bool((totals > MOST_OF_UNIT).any())
+    if is_crowded:  # only then it matters which keys, and which rows of a key, come first
+        names = np.bitwise_xor.reduce([numbers for numbers, _ in their])
+        first = first[np.lexsort((theirs[first], _mixed(names[first]), owners.units[first]))]
+        referring = referring[np.lexsort(rows.content(referring))]
+    units, keys = owners.units[first], theirs[first]
+    fan = cut_short(times[keys], units, MOST_OF_UNIT) if is_crowded else times[keys]
     queue = referring[np.argsort(groups[referring], kind="stable")]
     starts = np.cumsum(times) - times
     turn = np.arange(int(fan.sum())) - np.repeat(np.cumsum(fan) - fan, fan)

@@ -208,6 +208,9 @@ CLIPS = (
 )
 """How a threshold may be chosen; a number is one that is given."""
 
+KEYS = ("listed", "private")
+"""Where keys come from that nobody listed: nowhere, or from a release that is paid as well."""
+
 SUM_MECHANISMS = ("tamm", "timm", "identity", "workload", "sqm")
 """What a batch of clipped sums may measure."""
 
@@ -342,10 +345,11 @@ _ALL = (
     _own("reconstruct", "how answers follow from what was measured", _words(*RECONSTRUCTIONS)),
     _own("clip", "where values of a sum are clipped from above: a number, or a rule", _CLIP),
     _own("sum_mechanism", "what a batch of clipped sums measures", _words(*SUM_MECHANISMS)),
+    _own("keys", "private finds keys that nobody listed first, for half", _words(*KEYS)),
     Setting(
         "discovery_delta",
         "the chance with which keys may be released that only one privacy unit has",
-        Taker.FIND,
+        Taker.FIND | Taker.SELECT,
         _DELTA,
     ),
     Setting(

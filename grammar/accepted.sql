@@ -489,6 +489,9 @@ DROP DOMAIN products;
 DROP BOUNDS prices;
 -- no query
 
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, keys = 'private', discovery_delta = 1e-10) COUNT(*) FROM t;
+-- everything
+
 --- options
 
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5, mechanism = 'marginals', metric = 'max', rounds = 2) a, COUNT(*) AS n FROM t GROUP BY a;

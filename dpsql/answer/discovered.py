@@ -17,6 +17,7 @@ from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Periods, Values, count_periods
 from dpsql.catalog.read_domain import MAX_CELLS
 from dpsql.errors import LedgerError, ProgrammingError, decimal_text, printable
+from dpsql.sql.compiled import Compiled
 
 VERSION = 1
 """Of what is stored of a domain."""
@@ -109,6 +110,47 @@ def declare_all(table: Table, found: Iterable[Discovered]) -> Table:
         if each.table == table.name.casefold() and each.column in columns:
             columns[each.column] = each.declare(table.columns[each.column])
     return table if columns == table.columns else replace(table, columns=columns)
+
+
+def with_one_key(tables: Mapping[str, Table], bounds: bool = False) -> dict[str, Table]:
+    """The tables as if one key had been found of every column whose keys were not.
+
+    With ``bounds``, as if the bounds of measures had been found as well.
+    """
+    found = {}
+    for name, table in tables.items():
+        missing = {
+            key: _with_one(column)
+            for key, column in table.columns.items()
+            if (bounds or _is_of_keys(column)) and column.sought is not None and not column.released
+        }
+        columns = {**table.columns, **missing}
+        found[name] = replace(table, columns=columns) if missing and not table.synthetic else table
+    return found
+
+
+def _with_one(column: Column) -> Column:
+    assert column.sought is not None
+    if column.sought.what == "bounds":
+        return replace(column, bounds=(Fraction(0), Fraction(1)), released="not yet")
+    some = Periods(dt.date(2024, 1, 1), column.sought.by, 1)
+    domain = some if column.type == "date" else Values(("?",) if column.type == "text" else (0,))
+    return replace(column, domain=domain, released="not yet")
+
+
+def sought_by(compiled: Compiled) -> tuple[tuple[str, str], ...]:
+    """The columns that a statement mentions whose keys nobody listed, with their tables."""
+    found = {
+        (select.query.table, name)
+        for select in compiled.selects
+        for name in select.query.mentioned
+        if not select.table.synthetic and _is_of_keys(select.table.columns[name])
+    }
+    return tuple(sorted(found))
+
+
+def _is_of_keys(column: Column) -> bool:
+    return column.sought is not None and column.sought.what == "keys"
 
 
 def find_named(found: Mapping[str, Discovered], name: str, what: str) -> Discovered:

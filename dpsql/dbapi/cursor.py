@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from dpsql.answer.modelled import check_target, write_rows
 from dpsql.answer.result import Result, listing, message
 from dpsql.dbapi.script import (
     about_created,
+    changes_domains,
     check_synthetics,
     joint_terms,
     offered_search,
@@ -107,13 +109,40 @@ class Cursor:
         if not statements:
             raise ProgrammingError("E_PARSE", "the script is empty")
         _check_order(statements, connection.collected is not None)
+        found = self._find_first(statements)
+        statements = statements[len(found) :]
+        return [*itertools.chain(*found), *(self._rest_of_script(statements) if statements else ())]
+
+    def _find_first(self, statements: list[Statement]) -> list[list[Result]]:
+        """What a script begins with: up to the last domain or bounds that it finds or forgets."""
+        connection, engine = self.connection, self.connection.engine
+        places = [i for i, s in enumerate(statements) if changes_domains(s)]
+        before = statements[: places[-1] + 1] if places else []
+        if not before:
+            return []
+        if connection.collected is not None:
+            what = "domains are not found while a workload is open"
+            raise ProgrammingError("E_STATEMENT", what, hint="RUN WORKLOAD first")
+        terms = connection.terms
+        for statement in statements:
+            if statement.kind == "set":
+                terms = terms.with_text(*statement.words)
+        if all(statement.kind != "forget" for statement in before):
+            for statement in before:
+                if statement.search is not None:
+                    offered_search(engine, statement.search, terms)
+        later = about_created(statements)
+        engine.foresee([s for s in statements if s.kind == "select" and s not in later])
+        return [self._run(statement, connection.terms) for statement in before]
+
+    def _rest_of_script(self, statements: list[Statement]) -> list[Result]:
+        connection = self.connection
         terms = connection.terms
         for statement in statements:
             if statement.kind == "set":
                 terms = terms.with_text(*statement.words)
         engine = connection.engine
         made = {s.creation.name.casefold() for s in statements if s.creation and not s.explain}
-        made |= {s.search.name.casefold() for s in statements if s.search and not s.explain}
         for statement in statements:
             if statement.kind == "describe" and statement.words[0].casefold() not in made:
                 describe(engine, statement)
@@ -333,6 +362,13 @@ def _check_order(statements: list[Statement], is_open: bool) -> None:
                 "SET must come before the first SELECT of a script",
                 hint="one script is one workload with one budget",
                 span=statement.fragment.span(0, 3),
+            )
+        if changes_domains(statement) and seen_select:
+            raise ProgrammingError(
+                "E_STATEMENT",
+                "domains are found or dropped before the first SELECT of a script",
+                hint="one script is one workload over the domains that there are",
+                span=statement.fragment.span(0, 6),
             )
         seen_select |= statement.kind == "select" and not statement.explain
         last = position == len(statements) - 1

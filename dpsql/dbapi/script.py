@@ -33,6 +33,11 @@ def about_created(statements: Sequence[Statement]) -> list[Statement]:
     ]
 
 
+def changes_domains(statement: Statement) -> bool:
+    """Whether a statement finds or forgets what the SELECTs after it depend on."""
+    return statement.kind in ("find", "forget") and not statement.explain
+
+
 def plan_offered(desk: Desk, creation: Creation, terms: Terms) -> tuple[LearningTable, bool]:
     """The run that makes a synthetic table, and whether its epsilon was assumed.
 

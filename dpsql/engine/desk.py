@@ -10,13 +10,14 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from dpsql.answer.discovered import Discovered, current, declare_all
+from dpsql.answer.discovered import Discovered, current, declare_all, sought_by, with_one_key
 from dpsql.answer.store import Store
 from dpsql.answer.synthetics import Synthetic
 from dpsql.catalog import Catalog, Table
 from dpsql.engine.charges import Charges
 from dpsql.engine.faults import told
 from dpsql.engine.granted import NOTHING, Granted
+from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.plan.request import Planned, Request, make_plan
 from dpsql.privacy.curator import nested_budgets
 from dpsql.privacy.status import Status
@@ -27,6 +28,7 @@ from dpsql.sql.compose import compile_statement
 from dpsql.sql.parse import Statement, reparse, uncollected
 from dpsql.sql.products import Compiler
 
+NO_SUCH_KEY = "E_NOT_IN_DOMAIN"
 REMEMBERED = 10_000
 """Statements whose compiled form is kept."""
 
@@ -138,15 +140,49 @@ class Desk(ABC):
             if len(self._compiled) >= REMEMBERED:
                 self._compiled.clear()
                 self.compiler.forget()
-            compiled = compile_statement(statement, self.compiler, self._public_rows)
             self._compiled[text, cut] = replace(
-                compiled,
+                self._bound(statement),
                 weight=read_own(statement.options, "weight"),
                 max_stddev=read_own(statement.options, "max_stddev"),
                 reconstruct=read_own(statement.options, "reconstruct"),
                 truncation=read_truncation(statement.fragment, statement.options),
             )
         return self._compiled[text, cut]
+
+    def _bound(self, statement: Statement) -> Compiled:
+        """A statement, compiled; where it wants keys to be found, as if each column had one."""
+        if read_own(statement.options, "keys") != "private":
+            return compile_statement(statement, self.compiler, self._public_rows)
+        compiler = Compiler(replace(self.known, tables=with_one_key(self.known.tables)))
+        try:
+            provisional = compile_statement(statement, compiler, self._public_rows)
+        except ProgrammingError as error:
+            if error.code != NO_SUCH_KEY:
+                raise
+            what, hint = "there are no keys yet to compare with", "CREATE DOMAIN first"
+            raise NotSupportedError(NO_SUCH_KEY, what, hint=hint, span=error.span) from None
+        sought = sought_by(provisional)
+        if all(self.declared.tables[t].columns[c].released for t, c in sought):
+            provisional = compile_statement(
+                reparse(statement.fragment.body), self.compiler, self._public_rows
+            )
+        chance = dict(statement.options).get("discovery_delta")
+        return replace(provisional, seeks=sought, chance=chance)
+
+    def foresee(self, statements: Sequence[Statement]) -> None:
+        """Refuse what will be wrong about SELECTs whatever is found before they are asked.
+
+        Raises: ProgrammingError, NotSupportedError.
+        """
+        tables = with_one_key(self.known.tables, bounds=True)
+        compiler = Compiler(replace(self.known, tables=tables))
+        for statement in statements:
+            again = reparse(statement.fragment.body)
+            try:
+                compile_statement(again, compiler, self._public_rows)
+            except ProgrammingError as error:
+                if error.code != NO_SUCH_KEY:
+                    raise
 
     def _public_rows(self, table: Table) -> dict[str, tuple[str, list[Any]]]:
         """The rows of a public table, read once."""

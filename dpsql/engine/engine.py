@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +25,7 @@ from dpsql.engine.desk import Desk
 from dpsql.engine.explain import Explanation
 from dpsql.engine.granted import NOTHING, Granted
 from dpsql.engine.job import Job, Key, Price, Step
+from dpsql.engine.seek import plan_seeking
 from dpsql.engine.terms import Terms
 from dpsql.engine.turns import turn
 from dpsql.learn.task import Report
@@ -69,13 +71,31 @@ class Engine(Desk):
 
     def explain(self, workload: Sequence[Compiled], terms: Terms) -> Explanation:
         """The forecast of a workload: free, and a function of public facts only."""
-        return explain_workload(self, workload, terms)
+        assumed = terms.epsilon is None
+        offered = terms.having(epsilon=Fraction(1)) if assumed else terms
+        seeking = plan_seeking(self, workload, offered)
+        if seeking is None:
+            return explain_workload(self, workload, terms)
+        if seeking.first is None:
+            return explain_workload(self, workload, seeking.rest)
+        return seeking.explain(self, assumed)
 
     def answer(
         self, workload: Sequence[Compiled], terms: Terms, report: Report | None = None
     ) -> tuple[Result, ...]:
-        """Answer a workload jointly; ``report`` hears of a long run. Raises: as ``run``."""
-        return self.run(read_job(self, workload, terms, report))
+        """Answer a workload jointly; ``report`` hears of a long run. Raises: as ``run``.
+
+        Keys that nobody listed are found before that, where statements want it.
+        """
+        seeking = plan_seeking(self, workload, terms)
+        if seeking is None:
+            return self.run(read_job(self, workload, terms, report))
+        if seeking.first is None:
+            return self.run(read_job(self, workload, seeking.rest, report))
+        seeking.check(self, Membrane(self, self.ledger, self.vaults))
+        found, _ = self.settle(seeking.first)
+        results = self.run(read_job(self, seeking.compiled(self), seeking.rest, report))
+        return tuple(seeking.told(result, found) for result in results)
 
     def run(self, job: Job[Any]) -> tuple[Result, ...]:
         """Answer what a job is for, from what is published or by charging for it once.

@@ -129,7 +129,8 @@ class Compiled:
     sums may have at most, ``reconstruct`` how answers follow from what was measured. ``outer`` is
     SQL over ``t0``, ``t1``, ..., the results of the selects, each with its own column names; None
     where there is one select and nothing else. ``truncation`` says where values are clipped that
-    are summed.
+    are summed. ``seeks`` are columns (table, column) whose keys are found first where they were
+    not, and ``chance`` is the discovery_delta for it; until then it is compiled with one key each.
     """
 
     text: str
@@ -139,6 +140,8 @@ class Compiled:
     max_stddev: float | None = None
     reconstruct: str | None = None
     truncation: Truncation | None = None
+    seeks: tuple[tuple[str, str], ...] = ()
+    chance: str | None = None
 
     @property
     def rows(self) -> int:

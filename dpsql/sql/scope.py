@@ -380,4 +380,5 @@ def _remedy(table: Table, column: Column, summed: bool = False) -> str:
     word = sought.statement.removeprefix("CREATE ")
     if column.released:
         return f"nothing was found: DROP {word} its name, then {sought.statement} with more epsilon"
-    return f"{sought.statement} d FROM {names} OPTIONS (epsilon = 0.3) finds what it lacks, once"
+    found = f"{sought.statement} d FROM {names} OPTIONS (epsilon = 0.3) finds what it lacks, once"
+    return found if summed else f"{found}; OPTIONS (keys = 'private') does both in one request"

@@ -321,3 +321,66 @@ def test_a_script_finds_and_asks_in_its_order(shop: Connection) -> None:
     for _ in range(3):
         assert cursor.nextset()
     assert cursor.result.rows[0][0] == "products"
+
+
+def test_a_script_checks_everything_before_it_finds_anything(shop: Connection) -> None:
+    cursor = shop.executescript(
+        f"SET epsilon = 2; {CREATE}; {ASK}; SELECT DISTINCT product FROM sales"
+    )
+    for _ in range(3):
+        assert cursor.nextset()
+    assert {row[0] for row in cursor.result.rows} == {*FREQUENT, "other", None}
+    before = shop.budget
+    bounds = "CREATE BOUNDS b FROM sales (price)"
+    for script, code in [
+        (f"{bounds}; SELECT SUM(prize) FROM sales", "E_UNKNOWN_COLUMN"),
+        (f"{bounds}; SELECT SUM(price) FROM sales GROUP BY", "E_PARSE"),
+        (f"{bounds}; CREATE DOMAIN d FROM sales (sex); SELECT SUM(price) FROM sales", "E_DOMAIN"),
+        (f"SELECT COUNT(*) FROM sales; {bounds}", "E_STATEMENT"),
+        (f"{bounds}; SELECT product FROM sales", "E_NO_AGGREGATE"),
+    ]:
+        with pytest.raises(dpsql.Error) as caught:
+            shop.executescript(script)
+        assert caught.value.code == code, script
+        assert shop.budget == before, script
+    shop.executescript(f"{bounds}; SELECT SUM(price) FROM sales")
+
+
+PRIVATE = ASK.replace("SELECT", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (keys = 'private')")
+
+
+def test_keys_are_found_and_asked_in_one_request_for_a_half_each(shop: Connection) -> None:
+    lines = [row[0] for row in ask(shop, "EXPLAIN " + PRIVATE, epsilon=4).rows]
+    assert any("epsilon 2 more" in line for line in lines)
+    first = ask(shop, PRIVATE, epsilon=4)
+    assert first.cost is not None
+    assert first.cost.epsilon == 4
+    assert [entry.epsilon for entry in shop.entries()[1:]] == ["2", "2"]
+    assert any("sales_product" in note for note in first.notes)
+    again = ask(shop, PRIVATE, epsilon=4)
+    assert again.cost is not None
+    assert again.cost.free
+    assert again.rows == first.rows
+    assert shop.explain(PRIVATE).free or shop.explain(PRIVATE).epsilon
+    ask(shop, "DROP DOMAIN sales_product")
+    assert not ask(shop, PRIVATE, epsilon=4).cost.free  # type: ignore[union-attr]
+
+
+def test_keys_of_one_request_are_refused_before_anything_is_found(shop: Connection) -> None:
+    both = PRIVATE.replace("product", "code, day").replace("code, day, COUNT", "code, day, COUNT")
+    refused(shop, both, "E_SETTING", "CREATE DOMAIN for each")
+    refused(shop, PRIVATE.replace("'private'", "'private', epsilon = 61"), "E_BUDGET")
+    refused(shop, PRIVATE.replace("'private'", "'private', max_stddev = 5"), "E_SETTING")
+    refused(shop, PRIVATE.replace("'private'", "'all'"), "E_SETTING")
+    where = PRIVATE.replace("GROUP BY", "WHERE product = 'tea' GROUP BY")
+    refused(shop, where, "E_NOT_IN_DOMAIN", "CREATE DOMAIN first")
+    refused(shop, PRIVATE.replace("AS n", "AS n, SUM(price)"), "E_NO_BOUNDS")
+
+
+def test_keys_stay_found_where_the_answers_fail(shop: Connection) -> None:
+    fault = "dpsql.privacy.measure._measure_part"
+    with mock.patch(fault, side_effect=MemoryError), pytest.raises(dpsql.Error):
+        ask(shop, PRIVATE)
+    assert ask(shop, "SHOW domains").rows
+    ask(shop, PRIVATE)
+    assert [entry.epsilon for entry in shop.entries()[1:]] == ["1/2", "1/2", "1/2"]

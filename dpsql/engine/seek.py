@@ -1,0 +1,120 @@
+"""OPTIONS (keys = 'private'): the keys of a column are found first, then the statement is answered.
+
+The keys get a fixed part of epsilon, so that what either step costs is public. They are stored
+before the answers are charged, and stay found whatever becomes of these.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from dpsql.answer.discovered import Discovered
+from dpsql.answer.result import Result
+from dpsql.engine.desk import Desk
+from dpsql.engine.discover import Finding, plan_search
+from dpsql.engine.explain import Explanation
+from dpsql.engine.job import Doors
+from dpsql.engine.terms import Terms, require_epsilon
+from dpsql.errors import NotSupportedError, decimal_text
+from dpsql.privacy.accounting import UNITS, budget_for, units_down
+from dpsql.sql.compiled import Compiled
+from dpsql.sql.parse import reparse
+from dpsql.sql.unlisted import Search
+from dpsql.strategy.noise_law import law
+
+SHARE = Fraction(1, 2)
+"""Part of epsilon for the keys: of 10, 25 and 50 % the last finds most keys, 261 of 403 that one
+threshold on the counts themselves would show (200,000 rows, Zipf, epsilon 1, delta 1e-9)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seeking:
+    """What is found before a workload is answered, None where it was found, and what is left."""
+
+    workload: tuple[Compiled, ...]
+    first: Finding | None
+    whole: Terms
+    rest: Terms
+
+    def check(self, desk: Desk, doors: Doors) -> None:
+        """Refuse what the budget refuses of both steps together."""
+        assert self.first is not None
+        price, epsilon = self.first.price, require_epsilon(self.whole)
+        is_pure = law(price.noise).is_pure
+        rho = None if is_pure else budget_for(price.noise, epsilon, self.whole.delta)
+        doors.afford(replace(price, epsilon=epsilon, rho=rho))
+
+    def compiled(self, desk: Desk) -> tuple[Compiled, ...]:
+        """The workload, once the keys are found."""
+        return desk.compile([reparse(item.text) for item in self.workload])
+
+    def told(self, result: Result, found: Discovered) -> Result:
+        """An answer, with what both steps cost."""
+        paid = f"epsilon {decimal_text(found.epsilon)}, entry {found.receipt[1]} of the ledger"
+        note = (
+            f"keys of {found.column} were found as domain {found.name} ({paid}), free from now on"
+        )
+        cost = result.cost
+        if cost is not None:
+            cost = replace(cost, epsilon=found.epsilon + (0 if cost.free else cost.epsilon))
+            cost = replace(cost, free=False)
+        return replace(result, cost=cost, notes=(*result.notes, note))
+
+    def explain(self, desk: Desk, assumed: bool) -> Explanation:
+        """The forecast of the keys: that of the answers depends on how many there will be."""
+        assert self.first is not None
+        found = self.first.explain(desk, assumed)
+        rest = decimal_text(require_epsilon(self.rest))
+        then = ("answers", f"epsilon {rest} more; EXPLAIN tells their errors once keys are found")
+        rows = (*(found.whole or ()), then)
+        return replace(found, epsilon=require_epsilon(self.whole), whole=rows)
+
+
+def plan_seeking(desk: Desk, workload: Sequence[Compiled], terms: Terms) -> Seeking | None:
+    """Read which keys a workload wants to be found first; None where it does not ask for it.
+
+    Raises: NotSupportedError (E_SETTING), and as ``plan_search``.
+    """
+    asked = [item for item in workload if item.seeks]
+    if not asked:
+        return None
+    if any(item.max_stddev is not None for item in workload):
+        what, hint = "max_stddev beside keys = 'private'", "CREATE DOMAIN first, then max_stddev"
+        raise NotSupportedError("E_SETTING", f"{what} is not supported", hint=hint)
+    epsilon = require_epsilon(terms)
+    part = Fraction(units_down(SHARE * epsilon), UNITS)
+    rest = terms.having(epsilon=epsilon - part)
+    missing = sorted(
+        {place for item in asked for place in item.seeks if not _is_found(desk, place)}
+    )
+    if not missing:
+        return Seeking(tuple(workload), None, terms, rest)
+    if len(missing) > 1:
+        names = " and ".join(f"{table} ({column})" for table, column in missing)
+        raise NotSupportedError(
+            "E_SETTING",
+            f"keys of several columns in one request are not supported: {names}",
+            hint="CREATE DOMAIN for each, then the statement",
+        )
+    search = _search(desk, *missing[0], asked)
+    first = plan_search(desk, search, terms.having(epsilon=part))
+    return Seeking(tuple(workload), first, terms, rest)
+
+
+def _is_found(desk: Desk, place: tuple[str, str]) -> bool:
+    return bool(desk.declared.tables[place[0]].columns[place[1]].released)
+
+
+def _search(desk: Desk, table: str, column: str, asked: Sequence[Compiled]) -> Search:
+    """The domain to find, under a name of its own."""
+    taken = {each.name.casefold() for each in desk.found.values() if not each.dropped}
+    name = re.sub(r"\W", "_", f"{table}_{column}")[:50]
+    name = name if name.isidentifier() else f"d_{name}"
+    names = [name, *(f"{name}_{i}" for i in range(2, len(taken) + 3))]
+    parts = {item.chance for item in asked if item.chance is not None}
+    options = () if not parts else (("discovery_delta", str(min(parts))),)
+    free = next(each for each in names if each not in taken)
+    return Search("DOMAIN", free, table, column, options, ";\n".join(i.text for i in asked))

@@ -186,7 +186,9 @@ def fetch_rows(
     identity = None if owner is None else _identity(source, owner)
     wanted = tuple(dict.fromkeys([*places, *([] if owner is None else [owner])]))
     vectors = max(1, VECTORS * 64 // max(64, len(fetches)))
-    for result in source.select(connection, _listed(fetches, identity), wanted, owner):
+    keys = [place for each, place in zip(asked, places, strict=True) if each.form == "key"]
+    valid = [*keys, *([] if owner is None else [owner])]
+    for result in source.select(connection, _listed(fetches, identity), wanted, valid):
         for chunk in _chunks(result, vectors):
             yield _batch(fetches, identity, chunk)
 

@@ -129,23 +129,25 @@ class Source:
         connection: duckdb.DuckDBPyConnection,
         listed: Sequence[str],
         wanted: Sequence[int],
-        valid: int | None = None,
+        valid: Sequence[int] = (),
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """Select expressions from all rows, in stored order; each result is to be read at once.
 
-        ``wanted`` are the columns that they need. ``valid`` is the column whose
+        ``wanted`` are the columns that they need. ``valid`` are those whose
         :meth:`valid_sql` they use: bytes that are not UTF-8 are read as "?", and left out from a
-        second reading of that column, so that the two differ.
+        second reading of these columns, so that the two differ.
         """
+        texts = [self._quoted(each) for each in valid if self.valid_sql(each) != "TRUE"]
         chosen = f"SELECT {', '.join(listed)} FROM"
         if self.kind == "csv":
             yield from self._select_lines(connection, chosen, wanted)
         elif self.kind == "duckdb":
             yield connection.execute(f"{chosen} source.main.{quote(self.table)} AS t")
-        elif valid is None or self.valid_sql(valid) == "TRUE":
+        elif not texts:
             yield connection.execute(f"{chosen} {parquet_sql('replace')} AS t", [list(self.paths)])
         else:
-            second = f"(SELECT {self._quoted(valid)} FROM {parquet_sql('ignore')}) AS k"
+            listing = ", ".join(dict.fromkeys(texts))
+            second = f"(SELECT {listing} FROM {parquet_sql('ignore')}) AS k"
             joined = f"{chosen} {parquet_sql('replace')} AS t POSITIONAL JOIN {second}"
             yield connection.execute(joined, [list(self.paths), list(self.paths)])
 

@@ -13,6 +13,7 @@ from sqlglot import exp
 from dpsql.errors import NotSupportedError, printable
 from dpsql.sql.aggregates import Aggregates
 from dpsql.sql.derivative import guard, slopes_of, stddev_sql
+from dpsql.sql.edges import check_edges
 from dpsql.sql.expressions import (
     Expressions,
     is_all,
@@ -28,6 +29,9 @@ from dpsql.sql.language import check_node
 from dpsql.sql.query import Number, Output, Running, Shell
 from dpsql.sql.scope import Scope
 from dpsql.sql.whole import is_whole, marked
+
+STEADY = "steady"
+"""Marks what is part of an expression over a key that was checked as a whole."""
 
 
 class NotRunning(Exception):
@@ -132,9 +136,24 @@ class CellExpressions(Expressions):
             return marked(exp.column(f"k{key}"), whole, rounded=True)
         if isinstance(node, exp.Column):
             return self.column(node, aliases)
+        self.check_key(node)
         if isinstance(node, exp.Star):
             refuse_rows(node, self.locate)
         return None
+
+    def check_key(self, node: exp.Expr) -> None:
+        """Refuse an expression over a key of whole cells that differs within one of them."""
+        references = list(node.find_all(exp.Column))
+        if node.meta.get(STEADY) or not references or node.find(exp.AggFunc, exp.Query):
+            return
+        names = {each.name.casefold() for each in references}
+        bare = {key.column for key in self.keys.found if key.sql == "v" and not key.ranges}
+        own = all(self.scope.find_public(each) is None for each in references)
+        if len(names) == 1 and names <= bare and own:
+            for part in node.walk():
+                part.meta[STEADY] = True
+            column = self.scope.table.columns[names.pop()]
+            check_edges(column, node, self.locate, self.scope.same, grouping=True)
 
     def divided(self, node: exp.Div) -> exp.Expr:
         """A ratio with a noisy count that is not positive is NULL: no error, no wild sign."""

@@ -9,11 +9,15 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from dpsql.sql.spellings import respell
+
 _Test = Callable[[exp.Expr, exp.Expr], exp.Expr]
 
 
 def plain(tree: exp.Query) -> exp.Query:
     """Return a tree without tuples in comparisons, FETCH and DISTINCT of groups.
+
+    Functions are called as DuckDB calls them.
 
     >>> from sqlglot import parse_one
     >>> plain(parse_one("SELECT a FROM t WHERE (a, b) = (1, 2) FETCH FIRST ROW ONLY")).sql()
@@ -24,6 +28,8 @@ def plain(tree: exp.Query) -> exp.Query:
             _write_out(node)
         elif isinstance(node, exp.Fetch):
             _limit(node)
+        elif (spelled := respell(node)) is not None:
+            node.replace(spelled)
     for node in list(tree.find_all(exp.Select)):
         if node.args.get("distinct") is not None and is_distinct(node):
             node.set("distinct", None)

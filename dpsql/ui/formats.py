@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 
 from dpsql.errors import UsageError
@@ -186,7 +187,7 @@ def json_value(value: object) -> object:
     """Return the JSON form of one value; NaN and infinities become null."""
     if value is None or isinstance(value, bool | int | str):
         return value
-    if isinstance(value, Fraction):
+    if isinstance(value, Fraction | Decimal):
         return float(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None

@@ -1,12 +1,14 @@
 """Integer rows that can be measured: a Kronecker product, or rows on orbits of cells.
 
-There are these two and no others, and a factor of a product is a matrix, a hierarchy of intervals
-or the identity: plain integers, from which the membrane computes what is measured and its cost.
+There are these two and no others, and a factor of a product is a matrix, the identity, a hierarchy
+of intervals or sums that fade: plain integers, from which the membrane computes what is measured
+and what it costs.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -14,12 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Dense, Identity
-from dpsql.algebra.levels import Levels
+from dpsql.algebra.fading import Fading
+from dpsql.algebra.levels import Levels, Structured
 from dpsql.algebra.operator import Integers, Operator
 from dpsql.algebra.orbits import Orbits
 
-Matrix: TypeAlias = Integers | Levels | None
-"""Rows of one axis: a matrix of shape (rows, n), a hierarchy, or None for the identity."""
+Matrix: TypeAlias = Integers | Structured | None
+"""Rows of one axis: a matrix of shape (rows, n), structured rows, or None for the identity."""
+
+STRUCTURED: dict[str, type[Levels] | type[Fading]] = {"levels": Levels, "fading": Fading}
+"""The kinds of structured rows there are, by name."""
 
 CONSTANT = -1
 """The kind of an axis that is summed over every orbit; other kinds name the orbit resolved."""
@@ -166,16 +172,22 @@ def operator_of(rows: Matrix, size: int) -> Operator:
     """Return rows over so many cells as an operator."""
     if rows is None:
         return Identity(size)
-    return rows if isinstance(rows, Levels) else Dense(rows)
+    return rows if isinstance(rows, Structured) else Dense(rows)
 
 
-def largest_entry(rows: Integers | Levels) -> int:
+def structured_of(facts: Sequence[Any]) -> Structured:
+    """Return the structured rows of such facts. Raises ValueError, KeyError or TypeError."""
+    kind, size, first, second = facts
+    return STRUCTURED[kind](size, tuple(first), tuple(second))
+
+
+def largest_entry(rows: Integers | Structured) -> int:
     """Return the largest magnitude of an entry.
 
     >>> largest_entry(np.array([[2, -3]])), largest_entry(Levels(2, (1, 2), (7, 5)))
     (3, 7)
     """
-    return max(rows.weights) if isinstance(rows, Levels) else int(np.abs(rows).max(initial=0))
+    return rows.largest if isinstance(rows, Structured) else int(np.abs(rows).max(initial=0))
 
 
 def squared_columns(rows: Integers) -> NDArray[Any]:

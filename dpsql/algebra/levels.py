@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +17,33 @@ LARGEST = 1 << 20
 """Largest weight of a row."""
 
 
+class Structured(Operator):
+    """Rows of whole numbers that are told by few of them, to be measured without being formed."""
+
+    size: int
+
+    @property
+    @abstractmethod
+    def facts(self) -> list[Any]:
+        """Return the word for the kind, and the numbers that it is made from."""
+
+    @property
+    @abstractmethod
+    def largest(self) -> int:
+        """Return the largest entry."""
+
+    @property
+    @abstractmethod
+    def reach(self) -> int:
+        """Return the largest sum of the entries of a row, or more."""
+
+    @abstractmethod
+    def norm(self, power: int) -> int:
+        """Return the largest sum of powers of the entries of a column, exactly."""
+
+
 @dataclass(frozen=True, eq=False)
-class Levels(Operator):
+class Levels(Structured):
     """Rows of a hierarchy: level l cuts the cells into ``counts[l]`` runs of nearly equal length.
 
     Run k of a level is the cells from k size // count to (k + 1) size // count; its row is their
@@ -53,6 +80,18 @@ class Levels(Operator):
     @cached_property
     def key(self) -> Hashable:
         return ("levels", self.size, self.counts, self.weights)
+
+    @property
+    def facts(self) -> list[Any]:
+        return ["levels", self.size, list(self.counts), list(self.weights)]
+
+    @property
+    def largest(self) -> int:
+        return max(self.weights)
+
+    @property
+    def reach(self) -> int:
+        return self.largest * self.size
 
     def edges(self, level: int) -> NDArray[np.int64]:
         """Return where the runs of a level begin, and the end of the last, shape (count + 1,)."""

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,6 +115,13 @@ class Ranges(Operator):
 
     def column_l2sq(self) -> Array:
         return self.column_l1()
+
+    def take_columns(self, index: NDArray[np.integer[Any]]) -> Operator:
+        if len(index) and (np.diff(index) > 0).all():
+            return Ranges(
+                len(index), np.searchsorted(index, self.lo), np.searchsorted(index, self.hi)
+            )
+        return super().take_columns(index)
 
 
 def WidthRanges(n: int, width: int) -> Ranges:  # noqa: N802

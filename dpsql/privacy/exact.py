@@ -10,6 +10,7 @@ released is a function of exact product plus noise.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -18,15 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.integer_rows import (
+    STRUCTURED,
     IntegerRows,
     KronRows,
     Matrix,
     OrbitPart,
     OrbitRows,
     largest_entry,
+    structured_of,
 )
 from dpsql.algebra.kron import Factor, kron_apply
-from dpsql.algebra.levels import Levels
+from dpsql.algebra.levels import Structured
 from dpsql.algebra.orbits import Orbits
 from dpsql.errors import InternalError
 
@@ -49,15 +52,17 @@ PIECE = 1 << 20
 def checked(rows: object) -> IntegerRows:
     """Return rows if they are one of the two descriptions known here, over plain int64 arrays.
 
-    A factor of a product may be a hierarchy of intervals, which is read again from its numbers.
+    A factor of a product may be structured, and is then made again from its numbers.
 
     Raises: InternalError (E_INTERNAL). Guarantee: a class derived from one of them is refused as
     well, so that no strategy multiplies counts by a method of its own.
     """
     arrays: list[tuple[object, int | None]] = [(None, None)]
     if type(rows) is KronRows:
-        pairs = zip(rows.matrices, rows.sizes, strict=True)
-        arrays = [(m, n) for m, n in pairs if m is not None and not _is_hierarchy(m, n)]
+        pairs = list(zip(rows.matrices, rows.sizes, strict=True))
+        arrays = [(m, n) for m, n in pairs if m is not None and not isinstance(m, Structured)]
+        if len(arrays) < len(pairs):
+            rows = KronRows(tuple(_made_again(m, n) for m, n in pairs), rows.sizes)
     elif type(rows) is OrbitRows and all(type(each) is Orbits for each in rows.orbits):
         arrays = [(each.labels, None) for each in rows.orbits]
         arrays += [(p.rows if type(p) is OrbitPart else None, None) for p in rows.parts]
@@ -67,14 +72,17 @@ def checked(rows: object) -> IntegerRows:
     return rows
 
 
-def _is_hierarchy(rows: object, columns: int) -> bool:
-    """Whether rows are a hierarchy of so many cells, of numbers that it may have."""
-    if type(rows) is not Levels or rows.size != columns:
-        return False
-    try:
-        return Levels(rows.size, rows.counts, rows.weights).key == rows.key
-    except (ValueError, TypeError):
-        return False
+def _made_again(rows: Matrix, columns: int) -> Matrix:
+    """Structured rows over so many cells from their numbers alone; others are returned as given.
+
+    Raises: InternalError (E_INTERNAL) for what is of another class, or of numbers that do not fit.
+    """
+    if not isinstance(rows, Structured):
+        return rows
+    if type(rows) in STRUCTURED.values() and rows.size == columns:
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            return structured_of(rows.facts)
+    raise InternalError("E_INTERNAL", "rows of an unknown kind; nothing was measured")
 
 
 def _is_plain(array: object, columns: int | None) -> bool:
@@ -156,9 +164,9 @@ def largest(rows: IntegerRows) -> int:
             return math.isqrt(rows.sensitivity()) + 1
 
 
-def _row_norm(rows: NDArray[np.int64] | Levels) -> int:
-    if isinstance(rows, Levels):
-        return max(rows.weights) * rows.size
+def _row_norm(rows: NDArray[np.int64] | Structured) -> int:
+    if isinstance(rows, Structured):
+        return rows.reach
     magnitude = max(abs(int(rows.max(initial=0))), abs(int(rows.min(initial=0))))
     exact: Values = rows if magnitude * max(1, rows.shape[1]) < WRAPS else rows.astype(object)
     return int(np.abs(exact).sum(axis=1).max(initial=0))
@@ -168,7 +176,7 @@ def _apply(matrices: Matrices, counts: NDArray[np.int64], most: int, kind: type)
     if all(rows is None for rows in matrices):
         return counts.astype(np.int64).ravel()
     width = (EXACT_FLOAT // reach(matrices)).bit_length() - 1
-    if width < LEAST_LIMB or any(isinstance(rows, Levels) for rows in matrices):
+    if width < LEAST_LIMB or any(isinstance(rows, Structured) for rows in matrices):
         return _multiply_integers(matrices, np.clip(counts, -most, most), kind)
     factors = [
         rows.astype(np.float64) if isinstance(rows, np.ndarray) else None for rows in matrices

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.integer_rows import IntegerRows, KronRows, Matrix, OrbitRows
-from dpsql.algebra.levels import Levels
+from dpsql.algebra.levels import Structured
 from dpsql.algebra.worst import worst_cell
 from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import Column, Table
@@ -337,17 +337,17 @@ def _row_sum(resolution: Resolution) -> int:
     return int(resolution.grid**resolution.degree)
 
 
-def _column_norms(rows: NDArray[np.int64] | Levels, noise: str) -> Values:
-    """The L1 (Laplace) or squared L2 (Gaussian) norm of every column, as Python integers."""
-    if isinstance(rows, Levels):
+def _column_norms(rows: NDArray[np.int64] | Structured, noise: str) -> Values:
+    """The L1 (Laplace) or squared L2 (Gaussian) norm of every column or more, as Python ints."""
+    if isinstance(rows, Structured):
         return np.full(rows.size, _column_norm(rows, noise), dtype=object)
     return np.asarray(law(noise).powers(rows.astype(object)).sum(axis=0))
 
 
-def _column_norm(rows: NDArray[np.int64] | Levels, noise: str) -> int:
+def _column_norm(rows: NDArray[np.int64] | Structured, noise: str) -> int:
     """The largest L1 (Laplace) or squared L2 (Gaussian) norm of a column, as a Python int."""
-    if isinstance(rows, Levels):
-        return int(law(noise).powers(np.array(rows.weights, dtype=object)).sum())
+    if isinstance(rows, Structured):
+        return rows.norm(law(noise).norm)
     magnitude = max(abs(int(rows.max(initial=0))), abs(int(rows.min(initial=0))))
     exact: NDArray[Any] = rows if magnitude**2 * len(rows) < 2**62 else rows.astype(object)
     return int(law(noise).powers(exact).sum(axis=0).max())

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dpsql.algebra.levels import Levels
+from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.search.family import Family
 from dpsql.search.few import few_candidates, read_few
@@ -199,7 +199,7 @@ def _weighted(
         for M, x in zip(family.sets, found.union.w, strict=True)
         if x > 0
     }
-    factors: dict[str, Floats | Levels | None] = {}
+    factors: dict[str, Floats | Structured | None] = {}
     for name, asked, A in zip(problem.names, problem.factors, rows, strict=True):
         factors[name] = asked.base.rows if A is None else A
     return assemble(problem.workload.domain, factors, weights, problem.noise, method)

@@ -16,9 +16,10 @@ import numpy as np
 
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.groups import Groups
-from dpsql.algebra.levels import Levels, edges_of
+from dpsql.algebra.levels import Levels, Structured, edges_of
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.algebra.ranges import AllRange, Ranges
+from dpsql.search.fade import fading_rows
 from dpsql.search.joint import realise
 from dpsql.search.opt0 import minimise
 from dpsql.search.opt_kron import identity_unions
@@ -26,7 +27,8 @@ from dpsql.search.problem import Base, Problem
 from dpsql.strategy.axis import Indices
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import ProductStrategy
-from dpsql.strategy.tree_axis import interval_bounds, some_rows, tree_axis
+from dpsql.strategy.structured import structured_axis
+from dpsql.strategy.structured_axis import interval_bounds, some_rows
 
 BRANCHINGS = (2, 3, 5, 6, 7, 10, 12)
 """Numbers of children that are tried; of two, levels without a share make four, eight and more."""
@@ -45,6 +47,12 @@ STARTS = 4
 
 NUMBERS = 1 << 22
 """Numbers of explicit rows that are handled at once, 32 MiB."""
+
+FADES = (0.5, 0.35)
+"""Powers with which running totals fade: the best for them alone, and where cells are asked too."""
+
+SEVERAL = 1 << 17
+"""Most cells for which several powers are tried."""
 
 SAMPLE = 1 << 15
 """Intervals of a factor that are drawn to search with, where there are more than twice as many."""
@@ -76,6 +84,14 @@ class AskedOfAxis:
                 operators[i] = Ranges(self.size, bounds[0][drawn], bounds[1][drawn])
                 weights[i] *= len(bounds[0]) / SAMPLE
         return AskedOfAxis(tuple(operators), tuple(weights), self.total)
+
+    def error(self, base: Base) -> float:
+        """Return the weighted error of what is asked under rows of unit sensitivity."""
+        assert base.tables is not None
+        assert base.total is not None
+        t, r = base.tables
+        errors = t / base.total + r
+        return float(errors @ np.array([*self.weights, self.total]))
 
     def energy(self, count: int) -> float:
         """Return tr(G P), P the projection on what is constant in each of so many runs."""
@@ -249,9 +265,9 @@ def _neighbours(counts: tuple[int, ...]) -> list[tuple[int, ...]]:
     return out
 
 
-def base_of(operators: Sequence[Operator], rows: Levels, noise: Noise) -> Base:
+def base_of(operators: Sequence[Operator], rows: Structured, noise: Noise) -> Base:
     """Return a hierarchy with its tables and total at unit sensitivity, as ``FactorSet.tables``."""
-    axis, cost = tree_axis(rows), law(noise).squared(float(rows.norm(law(noise).norm)))
+    axis, cost = structured_axis(rows), law(noise).squared(float(rows.norm(law(noise).norm)))
     sums = np.array([axis.sums(operator) for operator in operators])
     tables = np.append(sums[:, 0], 1.0), np.append(sums[:, 1] * cost, 0.0)
     return Base(rows, tables, axis.total / cost)
@@ -267,10 +283,16 @@ def with_hierarchies(problem: Problem, *, small: bool) -> Problem | None:
         return None
     found = Problem(problem.workload, problem.noise)
     for i in chosen:
-        operators = found.factors[i].operators
-        rows = best_levels(_asked(problem, i), problem.noise)
-        found.factors[i].base = base_of(operators, rows, problem.noise)
+        found.factors[i].base = best_base(_asked(problem, i), problem.noise)
     return found
+
+
+def best_base(asked: AskedOfAxis, noise: Noise) -> Base:
+    """Return the hierarchy of least expected error, or sums that fade where these have less."""
+    found = [base_of(asked.operators, best_levels(asked, noise), noise)]
+    if law(noise).norm == 2:
+        found += fading_bases(asked, noise)
+    return min(found, key=asked.error)
 
 
 def _asked(problem: Problem, i: int) -> AskedOfAxis:
@@ -289,3 +311,14 @@ def hierarchy_candidates(problem: Problem, limit: int) -> Iterator[ProductStrate
     """Yield the best union of cells and hierarchies of the attributes, one block per support."""
     family, found = min(identity_unions(problem, limit), key=lambda pair: pair[1].error)
     yield realise(problem, family, found.union, "tree")
+
+
+def fading_bases(asked: AskedOfAxis, noise: Noise) -> list[Base]:
+    """Return running totals that fade, where all that is asked can be forecast for them."""
+    powers = FADES if asked.size <= SEVERAL else FADES[:1]
+    found = []
+    for power in powers:
+        rows = fading_rows(asked.size, power)
+        if all(structured_axis(rows).answers(each) for each in asked.operators):
+            found.append(base_of(asked.operators, rows, noise))
+    return found

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.levels import Levels
+from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Floats
 from dpsql.search import opt0 as p_identity
 from dpsql.search.family import Family
@@ -291,7 +291,7 @@ def random_thetas(
 
 def realise(problem: Problem, family: Family, union: Union, method: str) -> ProductStrategy:
     """Return the integer strategy of a union."""
-    factors: dict[str, NDArray[np.float64] | Levels | None] = {}
+    factors: dict[str, NDArray[np.float64] | Structured | None] = {}
     for name, asked, theta in zip(problem.names, problem.factors, union.thetas, strict=True):
         factors[name] = asked.base.rows
         if theta is not None and theta.any():

@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpsql.algebra.integer_rows import Matrix
-from dpsql.algebra.levels import Levels
+from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Integers
 from dpsql.errors import ProgrammingError
 from dpsql.search.bounds import svd_bound
@@ -306,8 +306,8 @@ def _shortened(
 
     A hierarchy has few bits anyway.
     """
-    written = {name: rows for name, rows in full.items() if not isinstance(rows, Levels)}
-    hierarchies = {name: rows for name, rows in full.items() if isinstance(rows, Levels)}
+    written = {name: rows for name, rows in full.items() if not isinstance(rows, Structured)}
+    hierarchies = {name: rows for name, rows in full.items() if isinstance(rows, Structured)}
     sources = (written, dict(residual))
     long = set(hierarchies) | {
         name

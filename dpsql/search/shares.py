@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.integer_rows import Matrix, largest_entry
-from dpsql.algebra.levels import Levels
+from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Floats
 from dpsql.search.family import Family
 from dpsql.search.gaussian import FixedRows
@@ -61,7 +61,7 @@ def share_anew(
     shares = {block.attributes: float(block.share) for block in strategy.blocks}
     now = np.array([shares.get(problem.attributes(M), 0.0) for M in space.family.sets])
     for factors, each in zip(problem.factors, full.values(), strict=True):
-        if isinstance(each, Levels):
+        if isinstance(each, Structured):
             factors.base = base_of(factors.operators, each, strategy.noise)
     rows = [_unit(each) for each in full.values()]
     allowed = space.allowed * _are_short(problem, strategy, space.family.sets)
@@ -108,7 +108,7 @@ def _are_short(problem: Problem, strategy: Strategy, sets: list[int]) -> NDArray
 
 def _unit(rows: Matrix) -> Floats | None:
     """Return a matrix at unit sensitivity; cells and hierarchies are known to the problem."""
-    if rows is None or isinstance(rows, Levels):
+    if rows is None or isinstance(rows, Structured):
         return None
     return np.asarray(rows / column_norm(rows, LAPLACE.name))
 
@@ -158,4 +158,4 @@ def _agree(one: Mapping[str, Matrix], other: Mapping[str, Matrix]) -> bool:
 def _same(left: Matrix, right: Matrix) -> bool:
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
         return np.array_equal(left, right)
-    return left == right if isinstance(left, Levels) else left is right
+    return left == right if isinstance(left, Structured) else left is right

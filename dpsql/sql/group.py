@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -87,9 +87,13 @@ class Grouping:
     def intervals(self, running: Running | None) -> tuple[Indices, Indices] | None:
         """The members of growing or running groups as intervals [lo, hi) of items, if they are.
 
-        So it is where every item is in a group, and the groups follow each other.
+        So it is where the items in groups follow each other, and so do the groups.
         """
-        if self.labels is None or not self.groups or self.labels.min(initial=0) < 0:
+        if self.labels is None or self.labels.max(initial=-1) < 0:
+            return None
+        inside = np.flatnonzero(self.labels >= 0)
+        start, end = int(inside[0]), int(inside[-1]) + 1
+        if end - start > len(inside):
             return None
         none = np.zeros(len(self.groups), dtype=np.int64)
         if self.growing:
@@ -101,15 +105,8 @@ class Grouping:
             place, first, last = none, none, none
         else:
             return None
-        placed = place[self.labels]
-        if (np.diff(placed) >= 0).all():
-            lo, hi = np.searchsorted(placed, first), np.searchsorted(placed, last, side="right")
-            return lo, hi
-        if (np.diff(placed) <= 0).all():
-            placed = placed[::-1]
-            hi, lo = np.searchsorted(placed, first), np.searchsorted(placed, last, side="right")
-            return len(placed) - lo, len(placed) - hi
-        return None
+        found = _monotone(place[self.labels[start:end]], first, last)
+        return None if found is None else (start + found[0], start + found[1])
 
 
 def partition(
@@ -250,13 +247,17 @@ def wide_rows(
         weights, scale = normalise(used)
         operator = grouped(labels, len(axis.groups), weights)
         return Wide(operator, scale, float(np.abs(used).max(initial=0)))
-    bounds = axis.intervals(running)
-    if bounds is None or numbers is not None or not (mask is None or mask.all()):
+    if numbers is not None:
+        return None
+    size = len(axis.labels)
+    labels = axis.labels if mask is None else np.where(mask, axis.labels, -1)
+    bounds = replace(axis, labels=labels).intervals(running)
+    if bounds is None:
         return None
     lo, hi = bounds
-    if not lo.any() and np.array_equal(hi, np.arange(1, len(axis.labels) + 1)):
-        return Wide(Prefix(len(hi)))
-    return Wide(Ranges(len(axis.labels), lo, hi))
+    if not lo.any() and np.array_equal(hi, np.arange(1, size + 1)):
+        return Wide(Prefix(size))
+    return Wide(Ranges(size, lo, hi))
 
 
 def all_ranges(column: Column, mask: NDArray[np.bool_] | None) -> Operator:
@@ -268,3 +269,37 @@ def all_ranges(column: Column, mask: NDArray[np.bool_] | None) -> Operator:
             hint=f"at most {MAX_WIDE:,} numbers; leave the condition out",
         )
     return AllRange(column.size)
+
+
+def _monotone(place: Indices, first: Indices, last: Indices) -> tuple[Indices, Indices] | None:
+    """Return the intervals [lo, hi) of items whose place is from first to last, if they are such.
+
+    Places rise or fall, but for one item at an end, which may be NULL.
+    """
+    steps = np.diff(place)
+    if (steps >= 0).all():
+        return np.searchsorted(place, first), np.searchsorted(place, last, side="right")
+    if (steps <= 0).all():
+        turned = place[::-1]
+        hi, lo = np.searchsorted(turned, first), np.searchsorted(turned, last, side="right")
+        return len(place) - lo, len(place) - hi
+    n = len(place)
+    for core, odd in ((slice(0, n - 1), n - 1), (slice(1, n), 0)):
+        if not _is_monotone(place[core]):
+            continue
+        bounds = _monotone(place[core], first, last)
+        assert bounds is not None
+        lo, hi = bounds[0] + core.start, bounds[1] + core.start
+        held = (first <= place[odd]) & (place[odd] <= last)
+        touching = (hi == n - 1) if odd else (lo == 1)
+        if (held & ~touching & (lo < hi)).any():
+            return None
+        alone = held & (lo == hi)
+        lo = np.where(alone | (held & (odd == 0)), odd, lo)
+        return lo, np.where(held & (odd > 0), n, np.where(alone, odd + 1, hi))
+    return None
+
+
+def _is_monotone(place: Indices) -> bool:
+    steps = np.diff(place)
+    return bool((steps >= 0).all() or (steps <= 0).all())

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.integer_rows import Matrix
-from dpsql.algebra.levels import Levels
+from dpsql.algebra.integer_rows import Matrix, structured_of
+from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Integers
 from dpsql.strategy.base import (
     Keep,
@@ -40,7 +40,7 @@ NEGLIGIBLE = 1e-6
 class ProductStrategy(Strategy):
     """Blocks over a domain that share one integer matrix per attribute.
 
-    ``full[a]`` has shape (rows, n_a), a matrix or a hierarchy, None for the identity;
+    ``full[a]`` has shape (rows, n_a), a matrix or structured, None for the identity;
     ``residual[a]`` is a matrix, None for n I - J. The shares of the blocks sum to exactly one.
 
     Guarantee: sensitivities are exact integers of the rows that are measured, so noise scales
@@ -73,7 +73,7 @@ class ProductStrategy(Strategy):
                 source: Mapping[str, Matrix]
                 source = self.residual if name in block.residual else self.full
                 rows = source[name]
-                whole = rows is None or isinstance(rows, Levels) or rows.dtype == np.int64
+                whole = rows is None or isinstance(rows, Structured) or rows.dtype == np.int64
                 if not whole or (rows is not None and rows.shape[1] != self.domain[name]):
                     raise ValueError(f"the rows of {name!r} are not integers over its cells")
         tables = AttributeRows(self.domain, self.full, self.residual)
@@ -90,7 +90,7 @@ class ProductStrategy(Strategy):
             rows = self.residual[name] if is_residual else self.full[name]
             if rows is None:
                 self.norms[key] = _identity_norm(self.domain[name], is_residual, self.noise)
-            elif isinstance(rows, Levels):
+            elif isinstance(rows, Structured):
                 self.norms[key] = rows.norm(law(self.noise).norm)
             else:
                 self.norms[key] = column_norm(rows, self.noise)
@@ -145,7 +145,7 @@ class ProductStrategy(Strategy):
         for source in sources:
             for name in sorted(source):
                 rows = source[name]
-                if isinstance(rows, Levels):
+                if isinstance(rows, Structured):
                     text.append((name, rows.key))
                 else:
                     text.append((name, None if rows is None else (rows.shape, array_digest(rows))))
@@ -154,16 +154,15 @@ class ProductStrategy(Strategy):
 
 
 def _written(rows: Matrix, keep: Keep) -> Any:
-    """Return the name of an array, or a hierarchy as a list; None for the identity."""
-    if isinstance(rows, Levels):
-        return [rows.size, list(rows.counts), list(rows.weights)]
+    """Return the name of an array, or what structured rows are made from; None for the identity."""
+    if isinstance(rows, Structured):
+        return rows.facts
     return None if rows is None else keep(rows)
 
 
 def _read(fact: Any, arrays: Mapping[str, Integers]) -> Matrix:
     if isinstance(fact, list):
-        size, counts, weights = fact
-        return Levels(size, tuple(counts), tuple(weights))
+        return structured_of(fact)
     return None if fact is None else arrays[fact]
 
 
@@ -188,16 +187,16 @@ def shares(weights: Sequence[float], negligible: float = NEGLIGIBLE) -> list[Fra
 
 def assemble(
     domain: Mapping[str, int],
-    factors: Mapping[str, NDArray[Any] | Levels | None],
+    factors: Mapping[str, NDArray[Any] | Structured | None],
     weights: Mapping[tuple[str, ...], float],
     noise: Noise,
     method: str,
 ) -> ProductStrategy:
     """Return the quantised strategy of full blocks, one per attribute set.
 
-    ``factors[a]`` is the real-valued matrix of attribute a, None for the identity, or a hierarchy,
-    which is whole already; ``weights`` gives each attribute set its budget share (relative), for
-    factors of unit sensitivity.
+    ``factors[a]`` is the real-valued matrix of attribute a, None for the identity, or structured
+    rows, which are whole already; ``weights`` gives each attribute set its budget share
+    (relative), for factors of unit sensitivity.
     """
     sets = list(weights)
     parts = shares([weights[s] for s in sets])
@@ -205,7 +204,7 @@ def assemble(
     fractional = {
         a
         for a, m in factors.items()
-        if isinstance(m, Levels) or (m is not None and not np.array_equal(m, np.rint(m)))
+        if isinstance(m, Structured) or (m is not None and not np.array_equal(m, np.rint(m)))
     }
     bits = bits_for(max(len(fractional & set(s)) for s, _ in kept))
     used = {a for s, _ in kept for a in s}

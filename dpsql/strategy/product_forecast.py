@@ -8,12 +8,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.levels import Levels
+from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.strategy.axis import Axis, full_axis, residual_axis, unmeasured_axis
 from dpsql.strategy.base import Forecast, by_single_rows, check_variances, not_measured
 from dpsql.strategy.product_block import AttributeRows, ProductBlock
-from dpsql.strategy.tree_axis import TreeAxis, tree_axis
+from dpsql.strategy.structured import structured_axis
+from dpsql.strategy.structured_axis import StructuredAxis
 from dpsql.workload.workload import Product
 
 CHUNK = 1 << 22
@@ -38,19 +39,19 @@ class ProductForecast(Forecast):
         self.noise = check_variances(variances, len(blocks))
         self.tables, self.blocks, self.domain = tables, blocks, tables.domain
         self.bit = {name: 1 << i for i, name in enumerate(self.domain)}
-        self._axes: dict[str, Axis | TreeAxis] = {}
+        self._axes: dict[str, Axis | StructuredAxis] = {}
         self._parts: dict[tuple[str, Hashable], tuple[Floats, Floats, bool]] = {}
 
-    def axis(self, name: str) -> Axis | TreeAxis:
+    def axis(self, name: str) -> Axis | StructuredAxis:
         """Return the constants of one attribute."""
         if name not in self._axes:
             full, residual, size = self.tables.full, self.tables.residual, self.domain[name]
             if name in full:
                 rows, mixed = full[name], name in residual
-                if mixed and (residual[name] is not None or isinstance(rows, Levels)):
+                if mixed and (residual[name] is not None or isinstance(rows, Structured)):
                     raise ValueError("explicit residual rows do not mix with full rows")
-                if isinstance(rows, Levels):
-                    self._axes[name] = tree_axis(rows)
+                if isinstance(rows, Structured):
+                    self._axes[name] = structured_axis(rows)
                 else:
                     self._axes[name] = full_axis(size, rows, mixed)
                 if not self._axes[name].total and any(
@@ -118,7 +119,10 @@ class ProductForecast(Forecast):
         """Say whether the strategy measures enough to answer every row of a product."""
         names = self.names(product)
         _, missing = self.inverse_precisions(names)
-        if not missing.any() and all(isinstance(self.axis(name), TreeAxis) for name in names):
+        axes = [(self.axis(name), product.factors[name]) for name in names]
+        if not all(a.answers(f) for a, f in axes if isinstance(a, StructuredAxis)):
+            return False
+        if not missing.any() and all(isinstance(axis, StructuredAxis) for axis, _ in axes):
             return True
         parts = [self.parts(name, product.factors[name]) for name in names]
         if not all(answerable for _, _, answerable in parts):
@@ -160,7 +164,7 @@ class ProductForecast(Forecast):
 
     def _sums(self, name: str, operator: Operator) -> tuple[float, float]:
         axis = self.axis(name)
-        if isinstance(axis, TreeAxis):
+        if isinstance(axis, StructuredAxis):
             return axis.sums(operator)
         means, spread, _ = self.parts(name, operator)
         return float(means @ means), float(spread.sum())

@@ -17,7 +17,7 @@ from dpsql.strategy.axis import Axis
 from dpsql.strategy.base import Estimate, by_single_rows, distinct_rows
 from dpsql.strategy.product_block import ProductBlock
 from dpsql.strategy.product_forecast import ProductForecast
-from dpsql.strategy.tree_axis import TreeAxis
+from dpsql.strategy.structured_axis import StructuredAxis
 from dpsql.workload.workload import Product
 
 GRID_LIMIT = 1 << 24
@@ -140,7 +140,10 @@ def solve(
 
 
 def _local(
-    forecast: ProductForecast, block: ProductBlock, axes: list[Axis | TreeAxis], value: NDArray[Any]
+    forecast: ProductForecast,
+    block: ProductBlock,
+    axes: list[Axis | StructuredAxis],
+    value: NDArray[Any],
 ) -> Floats:
     """Return the block's own least squares; each summable axis gets its sum as slot 0."""
     lengths = [
@@ -153,9 +156,9 @@ def _local(
     return tensor
 
 
-def _solve(tensor: Floats, position: int, axis: Axis | TreeAxis, residual: bool) -> Floats:
+def _solve(tensor: Floats, position: int, axis: Axis | StructuredAxis, residual: bool) -> Floats:
     """Return the least squares along one axis, in one pass; may use up the tensor it is given."""
-    if isinstance(axis, TreeAxis):
+    if isinstance(axis, StructuredAxis):
         return axis.solve(tensor, position)
     summable = not residual and axis.total > 0
     if axis.inverse is not None:
@@ -180,7 +183,7 @@ def _solve(tensor: Floats, position: int, axis: Axis | TreeAxis, residual: bool)
 def _add_components(
     forecast: ProductForecast,
     block: ProductBlock,
-    axes: list[Axis | TreeAxis],
+    axes: list[Axis | StructuredAxis],
     tensor: Floats,
     precision: float,
     components: dict[int, Floats],

@@ -5,26 +5,16 @@ Everything is worked out in passes over the levels, in time and memory in propor
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.blocks import Dense, Identity, IdentityTotal
-from dpsql.algebra.groups import Groups
 from dpsql.algebra.levels import Levels
-from dpsql.algebra.operator import Columns, Floats, Operator
-from dpsql.algebra.ranges import AllRange
-from dpsql.strategy.axis import CANCELLED, ZERO, Indices, intervals_of
-
-REMEMBERED = 8
-"""Factors of which the constants are kept: the same ones are planned, forecast and answered."""
-
-CHUNK = 1 << 20
-"""Intervals, or numbers of explicit rows, that are handled at once: a few arrays of 8 MiB."""
+from dpsql.algebra.operator import Floats
+from dpsql.strategy.axis import Indices
+from dpsql.strategy.structured_axis import StructuredAxis
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +38,7 @@ class Level:
     sums: Floats
 
 
-class TreeAxis:
+class TreeAxis(StructuredAxis):
     """The least-squares constants of one attribute, as those of ``Axis``, from its levels.
 
     With T the covariance of cells from what is measured below a node, its own row of weight w
@@ -58,57 +48,12 @@ class TreeAxis:
     Source: Hay, Rastogi, Miklau, Suciu 2010, section 4.1, for any weights of levels.
     """
 
-    gain = 1.0
-
     def __init__(self, rows: Levels) -> None:
-        self.rows, self.size = rows, rows.size
-        self.levels = _climb(rows)
-        self.tau = float(self.levels[0].kappa[0])
-        self.total = 1 / self.tau
+        self.levels, self.counts = _climb(rows), rows.counts
         spread = self.levels[-1].kappa[:-1].copy()
         for level in self.levels[:-1]:
             spread *= np.repeat(level.keep[:-1], np.diff(level.edges))
-        self.u: Floats = spread / spread.sum()
-        self._known: dict[Hashable, tuple[Floats, Floats]] = {}
-
-    @property
-    def count(self) -> int:
-        """Return how many numbers are measured."""
-        return self.rows.rows
-
-    def is_whole(self, operator: Operator | None) -> bool:
-        """Whether what is measured gives the rows of a factor with whole coefficients: never."""
-        return False
-
-    def parts(self, operator: Operator) -> tuple[Floats, Floats, bool]:
-        """Return (Qu, diag(Q Kt Q'), answerable) of a query factor, per row."""
-        means, spread = self._parts(operator)
-        return np.where(np.abs(means) > ZERO, means, 0.0), spread, True
-
-    def _parts(self, operator: Operator) -> tuple[Floats, Floats]:
-        """Return (Qu, diag(Q Kt Q')), remembered for the latest factors."""
-        if operator.key not in self._known:
-            while len(self._known) >= REMEMBERED:
-                self._known.pop(next(iter(self._known)))
-            self._known[operator.key] = self._found(operator)
-        return self._known[operator.key]
-
-    def _found(self, operator: Operator) -> tuple[Floats, Floats]:
-        bounds = interval_bounds(operator)
-        if bounds is not None:
-            starts = range(0, max(1, len(bounds[0])), CHUNK)
-            found = [self._intervals(*(b[i : i + CHUNK] for b in bounds)) for i in starts]
-        elif isinstance(operator, Groups):
-            labels, entries = operator.labels, operator.entries().astype(np.float64)
-            found = [self._grouped(labels, entries, operator.count)]
-        else:
-            step = max(1, CHUNK // self.size)
-            found = [
-                self._explicit(some_rows(operator, i, step)) for i in range(0, operator.rows, step)
-            ]
-        sums, variances, scale = (np.concatenate(part) for part in zip(*found, strict=True))
-        spread = variances - sums**2 / self.tau
-        return sums / self.tau, np.where(spread > CANCELLED * scale, spread, 0.0)
+        super().__init__(rows, spread / spread.sum(), float(self.levels[0].kappa[0]))
 
     def _intervals(self, lo: Indices, hi: Indices) -> tuple[Floats, Floats, Floats]:
         """Return per interval its covariance with the total, its variance, and its scale.
@@ -166,47 +111,8 @@ class TreeAxis:
             sums = sums * level.keep[node]
         return np.bincount(rows, sums, count).astype(np.float64), variances, scale
 
-    def cross(self, left: Operator | None, right: Operator | None) -> tuple[Floats, Floats]:
-        """Return per pair of rows (q'u q''u, q'Kt q''); None is Total."""
-        if left is None or right is None:
-            other = left or right
-            means = np.ones(1) if other is None else self._parts(other)[0]
-            return means, np.zeros(len(means))
-        one, two = interval_bounds(left), interval_bounds(right)
-        if one is not None and two is not None:
-            return self._paired(one, two)
-        found = [np.empty((2, 0))]
-        step = max(1, CHUNK // self.size)
-        for start in range(0, left.rows, step):
-            P, Q = some_rows(left, start, step), some_rows(right, start, step)
-            (a, v, _), (b, w, _) = self._explicit(P), self._explicit(Q)
-            both = self._explicit(P + Q)[1]
-            found.append(np.array([a * b / self.tau**2, (both - v - w) / 2 - a * b / self.tau]))
-        means, spread = np.concatenate(found, axis=1)
-        return means, spread
-
-    def _paired(
-        self, one: tuple[Indices, Indices], two: tuple[Indices, Indices]
-    ) -> tuple[Floats, Floats]:
-        """Return the same of intervals: four intervals between their ends have the covariance."""
-        (a, b), (c, d) = one, two
-        first, second = self._intervals(a, b)[0], self._intervals(c, d)[0]
-        covariance = np.zeros(len(a))
-        for x, y, sign in ((a, d, 1), (b, c, 1), (a, c, -1), (b, d, -1)):
-            variance = self._intervals(np.minimum(x, y), np.maximum(x, y))[1]
-            covariance += sign / 2 * variance
-        return first * second / self.tau**2, covariance - first * second / self.tau
-
-    def sums(self, operator: Operator) -> tuple[float, float]:
-        """Return the sums of Qu squared and of diag(Q Kt Q') over all rows of a factor."""
-        if isinstance(operator, AllRange):
-            return self._all_ranges
-        means, spread = self._parts(operator)
-        return float(means @ means), float(spread.sum())
-
-    @cached_property
-    def _all_ranges(self) -> tuple[float, float]:
-        """Return ``sums`` of all ranges: the entries of their Gram are (i + 1)(n - j), i <= j."""
+    def _of_all_ranges(self) -> float:
+        """Return the sum of the variances of all ranges, from their Gram."""
         cells = self.levels[-1].kappa[:-1]
         rank = np.arange(1, self.size + 1, dtype=np.float64)
         rest = self.size + 1 - rank
@@ -219,27 +125,20 @@ class TreeAxis:
             squares = np.add.reduceat(rest * vector * (2 * before + rank * vector), starts)
             variance -= float(level.alpha[:-1] @ squares)
             vector = vector * np.repeat(level.keep[:-1], lengths)
-        before = (rank * self.u).cumsum() - rank * self.u
-        means2 = float((rest * self.u) @ (2 * before + rank * self.u))
-        return means2, max(0.0, variance - means2 * self.tau)
+        return variance
 
     def solve(self, tensor: Floats, position: int) -> Floats:
-        """Return the least squares of noisy rows along one axis: their sum, then the rest.
-
-        The rest is what the cells differ by from their part of the sum.
-        """
+        """Return the least squares of noisy rows along one axis: their sum, then the rest."""
         before, after = tensor.shape[:position], tensor.shape[position + 1 :]
         slabs = tensor.reshape(int(np.prod(before)), tensor.shape[position], -1)
         numbers, start = [], 0
-        for count in self.rows.counts:
+        for count in self.counts:
             numbers.append(slabs[:, start : start + count])
             start += count
         if len(numbers) < len(self.levels):
             numbers.insert(0, np.zeros((len(slabs), 1, slabs.shape[2])))
-        cells = self._two_passes(numbers)
-        sums = cells.sum(axis=1, keepdims=True)
-        cells -= self.u[:, np.newaxis] * sums
-        return np.concatenate([sums, cells], axis=1).reshape(*before, self.size + 1, *after)
+        cells = self._split(self._two_passes(numbers))
+        return cells.reshape(*before, self.size + 1, *after)
 
     def _two_passes(self, numbers: list[Floats]) -> Floats:
         """Return the cells: up, the sum of every node from below; down, from all else."""
@@ -258,12 +157,6 @@ class TreeAxis:
             wrong = (found - rest.pop())[:, lower.parent[:-1]]
             found = own.pop() + part[:, np.newaxis] * wrong
         return found
-
-
-@lru_cache(maxsize=2)
-def tree_axis(rows: Levels) -> TreeAxis:
-    """Return the constants of a hierarchy, remembered: a plan is forecast, then solved."""
-    return TreeAxis(rows)
 
 
 def _climb(rows: Levels) -> list[Level]:
@@ -310,38 +203,6 @@ def _climb(rows: Levels) -> list[Level]:
             )
         )
     return found[::-1]
-
-
-def interval_bounds(operator: Operator) -> tuple[Indices, Indices] | None:
-    """Return the half-open intervals [lo, hi) of cells whose sums are asked, if they are such."""
-    cells = np.arange(operator.n, dtype=np.int64)
-    if isinstance(operator, Identity):
-        return cells, cells + 1
-    if isinstance(operator, IdentityTotal):
-        return np.append(cells, 0), np.append(cells + 1, operator.n)
-    if isinstance(operator, Columns):
-        found = interval_bounds(operator.op)
-        if found is None or (np.diff(operator.index) <= 0).any():
-            return None
-        lo, hi = (np.searchsorted(operator.index, each) for each in found)
-        return lo, np.maximum(lo, hi)
-    if isinstance(operator, Groups) and operator.weights is None:
-        labels = operator.labels
-        if labels[0] < 0 or (np.diff(labels) < 0).any():
-            return None
-        rows = np.arange(operator.count)
-        return np.searchsorted(labels, rows), np.searchsorted(labels, rows, side="right")
-    return intervals_of(operator)
-
-
-def some_rows(operator: Operator, start: int, step: int) -> Floats:
-    """Return some rows of an operator."""
-    if isinstance(operator, Dense):
-        return np.asarray(operator.matrix[start : start + step], dtype=np.float64)
-    stop = min(start + step, operator.rows)
-    unit = np.zeros((operator.rows, stop - start))
-    unit[np.arange(start, stop), np.arange(stop - start)] = 1
-    return np.asarray(operator.rmatmat(unit), dtype=np.float64).T
 
 
 def _merged(

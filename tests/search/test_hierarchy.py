@@ -15,9 +15,18 @@ from dpsql.algebra.groups import Groups
 from dpsql.algebra.operator import Operator
 from dpsql.plan import Workload, select
 from dpsql.search import hierarchy
-from dpsql.search.hierarchy import AskedOfAxis, best_levels, counts_of, energy, weigh
+from dpsql.search.hierarchy import (
+    AskedOfAxis,
+    best_levels,
+    counts_of,
+    energy,
+    fading_bases,
+    weigh,
+)
 from dpsql.search.problem import PLANNED
+from dpsql.strategy import fading_axis
 from dpsql.strategy.noise_law import Noise
+from dpsql.workload.workload import Product
 
 NOISES: tuple[Noise, ...] = ("laplace", "gaussian")
 LARGE = PLANNED + 1000
@@ -32,6 +41,12 @@ P_IDENTITY = {
     ("prefix", 256, "laplace"): 7.35,
     ("prefix", 1024, "laplace"): 9.58,
     ("prefix", 4096, "laplace"): 12.2,
+    ("allrange", 256, "gaussian"): 12.26,
+    ("allrange", 1024, "gaussian"): 14.85,
+    ("allrange", 4096, "gaussian"): 17.46,
+    ("prefix", 256, "gaussian"): 10.66,
+    ("prefix", 1024, "gaussian"): 12.49,
+    ("prefix", 4096, "gaussian"): 14.32,
 }
 
 
@@ -114,6 +129,21 @@ def test_other_columns_stand_beside_a_hierarchy(noise: Noise) -> None:
     assert sum(each) == pytest.approx(strategy.unit_error(workload))
     again = select(workload, noise)
     assert again.fingerprint() == strategy.fingerprint()
+
+
+def test_many_widths_of_ranges_are_not_forecast_from_fading_sums(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fading_axis, "WORK", 100 * LARGE)
+    lo = np.arange(1, LARGE // 2)
+    ranges = Ranges(LARGE, lo, LARGE - lo)
+    assert fading_bases(AskedOfAxis((ranges,), (1.0,), 0.0), "gaussian") == []
+    workload = Workload({"a": LARGE}, [{"a": ranges}])
+    assert select(workload, "gaussian").forecast([1.0]).supports(workload.products[0])
+    running = select(Workload({"a": LARGE}, [{"a": "prefix"}]), "gaussian")
+    forecast = running.forecast([1.0])
+    assert forecast.supports(Product({"a": Identity(LARGE)}))
+    assert not forecast.supports(workload.products[0])
 
 
 def test_a_draw_of_very_many_intervals_stands_for_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,197 @@
+"""Least-squares constants of an attribute whose rows are structured: never formed, nor inverted."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from functools import cached_property
+
+import numpy as np
+
+from dpsql.algebra.blocks import Dense, Identity, IdentityTotal
+from dpsql.algebra.groups import Groups
+from dpsql.algebra.levels import Structured
+from dpsql.algebra.operator import Columns, Floats, Operator
+from dpsql.algebra.ranges import AllRange
+from dpsql.strategy.axis import CANCELLED, ZERO, Indices, intervals_of
+
+REMEMBERED = 4
+"""Factors of which the constants are kept: the same ones are planned, forecast and answered."""
+
+CHUNK = 1 << 20
+"""Intervals, or numbers of explicit rows, that are handled at once: a few arrays of 8 MiB."""
+
+
+class StructuredAxis(ABC):
+    """The least-squares constants of one attribute, as those of ``Axis``.
+
+    ``u`` is the normalised row sum of the inverse Gram K, ``tau`` is 1'K1; all cells are answered.
+    """
+
+    gain = 1.0
+
+    def __init__(self, rows: Structured, u: Floats, tau: float) -> None:
+        self.rows, self.size = rows, rows.size
+        self.u, self.tau, self.total = u, tau, 1 / tau
+        self._known: dict[Hashable, tuple[Floats, Floats]] = {}
+
+    @abstractmethod
+    def _intervals(self, lo: Indices, hi: Indices) -> tuple[Floats, Floats, Floats]:
+        """Return per interval its covariance with the total, its variance, and its scale."""
+
+    @abstractmethod
+    def _explicit(self, Q: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return the same of explicit rows, shape (rows, n)."""
+
+    @abstractmethod
+    def solve(self, tensor: Floats, position: int) -> Floats:
+        """Return the least squares of noisy rows along one axis: their sum, then the rest.
+
+        The rest is what the cells differ by from their part of the sum.
+        """
+
+    def _grouped(
+        self, labels: Indices, entries: Floats, count: int
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return the same of sums over disjoint classes of cells, each times its entry."""
+        return self._by_rows(Groups(labels, count, entries))
+
+    @property
+    def count(self) -> int:
+        """Return how many numbers are measured."""
+        return self.rows.rows
+
+    def is_whole(self, operator: Operator | None) -> bool:
+        """Whether what is measured gives the rows of a factor with whole coefficients: never."""
+        return False
+
+    def parts(self, operator: Operator) -> tuple[Floats, Floats, bool]:
+        """Return (Qu, diag(Q Kt Q'), answerable) of a query factor, per row."""
+        if not self.answers(operator):
+            return np.zeros(operator.rows), np.zeros(operator.rows), False
+        means, spread = self._parts(operator)
+        return np.where(np.abs(means) > ZERO, means, 0.0), spread, True
+
+    def answers(self, operator: Operator) -> bool:
+        """Say whether the rows of a factor can be forecast in reasonable time."""
+        return True
+
+    def _parts(self, operator: Operator) -> tuple[Floats, Floats]:
+        """Return (Qu, diag(Q Kt Q')), remembered for the latest factors."""
+        if operator.key not in self._known:
+            while len(self._known) >= REMEMBERED:
+                self._known.pop(next(iter(self._known)))
+            self._known[operator.key] = self._found(operator)
+        return self._known[operator.key]
+
+    def _found(self, operator: Operator) -> tuple[Floats, Floats]:
+        bounds = interval_bounds(operator)
+        if bounds is not None:
+            starts = range(0, max(1, len(bounds[0])), CHUNK)
+            found = [self._intervals(*(b[i : i + CHUNK] for b in bounds)) for i in starts]
+        elif isinstance(operator, Groups):
+            labels, entries = operator.labels, operator.entries().astype(np.float64)
+            found = [self._grouped(labels, entries, operator.count)]
+        else:
+            found = [self._by_rows(operator)]
+        sums, variances, scale = (np.concatenate(part) for part in zip(*found, strict=True))
+        spread = variances - sums**2 / self.tau
+        return sums / self.tau, np.where(spread > CANCELLED * scale, spread, 0.0)
+
+    def _by_rows(self, operator: Operator) -> tuple[Floats, Floats, Floats]:
+        """Return the same of any rows, written out a few at a time."""
+        step = max(1, CHUNK // self.size)
+        found = [
+            self._explicit(some_rows(operator, i, step)) for i in range(0, operator.rows, step)
+        ]
+        sums, variances, scale = (np.concatenate(part) for part in zip(*found, strict=True))
+        return sums, variances, scale
+
+    def cross(self, left: Operator | None, right: Operator | None) -> tuple[Floats, Floats]:
+        """Return per pair of rows (q'u q''u, q'Kt q''); None is Total."""
+        if left is None or right is None:
+            other = left or right
+            means = np.ones(1) if other is None else self._parts(other)[0]
+            return means, np.zeros(len(means))
+        one, two = interval_bounds(left), interval_bounds(right)
+        if one is not None and two is not None:
+            return self._paired(one, two)
+        found = [np.empty((2, 0))]
+        step = max(1, CHUNK // self.size)
+        for start in range(0, left.rows, step):
+            P, Q = some_rows(left, start, step), some_rows(right, start, step)
+            (a, v, _), (b, w, _) = self._explicit(P), self._explicit(Q)
+            both = self._explicit(P + Q)[1]
+            found.append(np.array([a * b / self.tau**2, (both - v - w) / 2 - a * b / self.tau]))
+        means, spread = np.concatenate(found, axis=1)
+        return means, spread
+
+    def _paired(
+        self, one: tuple[Indices, Indices], two: tuple[Indices, Indices]
+    ) -> tuple[Floats, Floats]:
+        """Return the same of intervals: four intervals between their ends have the covariance."""
+        (a, b), (c, d) = one, two
+        first, second = self._intervals(a, b)[0], self._intervals(c, d)[0]
+        covariance = np.zeros(len(a))
+        for x, y, sign in ((a, d, 1), (b, c, 1), (a, c, -1), (b, d, -1)):
+            variance = self._intervals(np.minimum(x, y), np.maximum(x, y))[1]
+            covariance += sign / 2 * variance
+        return first * second / self.tau**2, covariance - first * second / self.tau
+
+    def sums(self, operator: Operator) -> tuple[float, float]:
+        """Return the sums of Qu squared and of diag(Q Kt Q') over all rows of a factor."""
+        if isinstance(operator, AllRange):
+            return self._all_ranges
+        means, spread = self._parts(operator)
+        return float(means @ means), float(spread.sum())
+
+    @cached_property
+    def _all_ranges(self) -> tuple[float, float]:
+        """Return ``sums`` of all ranges: the entries of their Gram are (i + 1)(n - j), i <= j."""
+        rank = np.arange(1, self.size + 1, dtype=np.float64)
+        own = rank * self.u
+        before = own.cumsum() - own
+        means2 = float(((self.size + 1 - rank) * self.u) @ (2 * before + own))
+        return means2, max(0.0, self._of_all_ranges() - means2 * self.tau)
+
+    @abstractmethod
+    def _of_all_ranges(self) -> float:
+        """Return the sum of the variances of all ranges."""
+
+    def _split(self, cells: Floats) -> Floats:
+        """Return [sum, what is left of each cell without its part of it] along the middle axis."""
+        sums = cells.sum(axis=1, keepdims=True)
+        cells -= self.u[:, np.newaxis] * sums
+        return np.concatenate([sums, cells], axis=1)
+
+
+def interval_bounds(operator: Operator) -> tuple[Indices, Indices] | None:
+    """Return the half-open intervals [lo, hi) of cells whose sums are asked, if they are such."""
+    cells = np.arange(operator.n, dtype=np.int64)
+    if isinstance(operator, Identity):
+        return cells, cells + 1
+    if isinstance(operator, IdentityTotal):
+        return np.append(cells, 0), np.append(cells + 1, operator.n)
+    if isinstance(operator, Columns):
+        found = interval_bounds(operator.op)
+        if found is None or (np.diff(operator.index) <= 0).any():
+            return None
+        lo, hi = (np.searchsorted(operator.index, each) for each in found)
+        return lo, np.maximum(lo, hi)
+    if isinstance(operator, Groups) and operator.weights is None:
+        labels = operator.labels
+        if labels[0] < 0 or (np.diff(labels) < 0).any():
+            return None
+        rows = np.arange(operator.count)
+        return np.searchsorted(labels, rows), np.searchsorted(labels, rows, side="right")
+    return intervals_of(operator)
+
+
+def some_rows(operator: Operator, start: int, step: int) -> Floats:
+    """Return some rows of an operator."""
+    if isinstance(operator, Dense):
+        return np.asarray(operator.matrix[start : start + step], dtype=np.float64)
+    stop = min(start + step, operator.rows)
+    unit = np.zeros((operator.rows, stop - start))
+    unit[np.arange(start, stop), np.arange(stop - start)] = 1
+    return np.asarray(operator.rmatmat(unit), dtype=np.float64).T

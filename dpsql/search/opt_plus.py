@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpsql.algebra.levels import Levels
+from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Floats, Integers
 from dpsql.search.gaussian import kron_strategy
 from dpsql.search.joint import realise
@@ -152,14 +152,14 @@ def _plan(group: Workload, noise: Noise) -> Fitted | None:
     return Fitted(group, block, strategy.unit_error(merged))
 
 
-def _spread(rows: Integers | Levels | None, classes: Integers) -> Integers | None:
+def _spread(rows: Integers | Structured | None, classes: Integers) -> Integers | None:
     """Return rows over classes as rows over cells, written out."""
     count = int(classes.max()) + 1
     if rows is None:
         if count == len(classes):
             return None
         rows = np.eye(count, dtype=np.int64)
-    written = rows.dense() if isinstance(rows, Levels) else rows
+    written = rows.dense() if isinstance(rows, Structured) else rows
     return np.ascontiguousarray(written[:, classes])
 
 

@@ -35,8 +35,8 @@ STRUCTURED_FROM = 512
 SPAN_TOLERANCE = 1e-7
 """Relative size below which the part of a query outside the row space counts as zero."""
 
-LARGE = 1 << 13
-"""Most cells for which matrices of cells by cells are formed, half a GiB each."""
+LARGE = 1 << 12
+"""Most cells for which matrices of cells by cells are formed, 128 MiB each."""
 
 WRITTEN = 1 << 26
 """Most numbers of a query, half a GiB, that is compared with the row space."""

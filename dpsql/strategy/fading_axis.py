@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.fft import irfft, next_fast_len, rfft
 
 from dpsql.algebra.fading import Fading
 from dpsql.algebra.operator import Floats, Operator
@@ -95,9 +94,9 @@ def convolved(numbers: Floats, series: Floats) -> Floats:
     [1.0, 3.0, 5.0]
     """
     n = numbers.shape[-1]
-    length = next_fast_len(n + min(n, len(series)) - 1, real=True)
-    product = rfft(numbers, length) * rfft(series[:n], length)
-    return np.asarray(irfft(product, length)[..., :n])
+    length = 1 << (2 * n - 1).bit_length()
+    product = np.fft.rfft(numbers, length) * np.fft.rfft(series[:n], length)
+    return np.asarray(np.fft.irfft(product, length)[..., :n])
 
 
 def reciprocal(series: Floats) -> Floats:

@@ -133,6 +133,11 @@ class Table:
     sizes: dict[str, int] = field(init=False, repr=False, compare=False)
     """Cells of every column, zero without a domain; counted once, asked by every statement."""
 
+    @property
+    def title(self) -> str:
+        """The name that people read."""
+        return self.name
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "engine", engine_of(self.source))
         sizes = {name: column.size for name, column in self.columns.items()}

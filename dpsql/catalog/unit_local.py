@@ -181,6 +181,11 @@ class DerivedTable(Table):
     relation: UnitLocal = Scan("")
     bases: tuple[Table, ...] = ()
 
+    @property
+    def title(self) -> str:
+        """The name that people read, without the digest that tells relations apart."""
+        return self.name.rsplit(" #", 1)[0]
+
 
 def children(relation: UnitLocal) -> tuple[UnitLocal, ...]:
     """The relations that a relation is made of."""

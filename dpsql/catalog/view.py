@@ -59,7 +59,7 @@ severity are left out
     elif view:
         found = [table.columns[name] for name in table.columns if name in view]
         said.append(_of_columns(found) + where)
-    return f"{printable(table.name)}: {'; '.join(said)}" if said else None
+    return f"{printable(table.title)}: {'; '.join(said)}" if said else None
 
 
 def _of_columns(found: Sequence[Column]) -> str:

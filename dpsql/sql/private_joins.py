@@ -257,7 +257,7 @@ class PrivateJoin:
         self, node: exp.Select, whole: JoinedPart
     ) -> tuple[exp.Select, list[tuple[Element, Relation | Absorbed]]]:
         """The SELECT over the joined rows, under the names that are in it."""
-        label = " + ".join(each.table.name.split(" #")[0] for each in whole.members)
+        label = " + ".join(each.table.title for each in whole.members)
         span = self.locate(self.found[-1][0].node)
         table = table_of(self.catalog, whole.relation, label, whole.most, span)
         alias = whole.members[0].alias
@@ -339,6 +339,22 @@ def _tell_partners(node: exp.Select, members: dict[str, MemberTable]) -> None:
         if isinstance(parent, exp.Is) and isinstance(parent.expression, exp.Null):
             known = exp.Coalesce(this=partner, expressions=[exp.false()])
             parent.replace(exp.paren(exp.Not(this=known), copy=False))
+        elif isinstance(parent, exp.Distinct) and member.is_unit(column.name):
+            _count_partners(parent, partner, members)
         elif isinstance(parent, exp.Count):
             case = exp.Case(ifs=[exp.If(this=partner, true=exp.Literal.number(1))])
             column.replace(case)
+
+
+def _count_partners(
+    distinct: exp.Distinct, partner: exp.Column, members: dict[str, MemberTable]
+) -> None:
+    """COUNT(DISTINCT unit) on the outer side of a join, as one of the units with a partner."""
+    count = distinct.parent
+    owner = next(each for each in members.values() if each.exists is None)
+    if not isinstance(count, exp.Count) or isinstance(count.parent, exp.Filter):
+        return
+    unit = exp.column(str(owner.table.unit.column), owner.alias, quoted=True)
+    distinct.set("expressions", [unit])
+    where = exp.Where(this=partner)
+    count.replace(exp.Filter(this=count.copy(), expression=where))

@@ -26,3 +26,6 @@ SELECT sex, COUNT(*) AS n FROM (SELECT * FROM visits WHERE ward = 'a') v JOIN (S
 WITH j AS (SELECT sex, ward, cost FROM visits JOIN patients USING (patient_id)) SELECT ward, SUM(cost) AS s FROM j WHERE sex = 'm' GROUP BY ward;
 SELECT COUNT(*) FILTER (WHERE sex = 'f') AS f, COUNT(*) FILTER (WHERE ward = 'a') AS a FROM main.visits JOIN main.patients USING (patient_id);
 SELECT COUNT(*) AS n FROM visits v JOIN patients p ON (p.patient_id = (v.patient_id)) WHERE NOT (sex = 'f' AND ward = 'a');
+SELECT COUNT(DISTINCT p.patient_id) AS n FROM visits v LEFT JOIN patients p ON v.patient_id = p.patient_id;
+SELECT ward, COUNT(DISTINCT v.patient_id) AS n FROM visits v LEFT JOIN patients p ON v.patient_id = p.patient_id GROUP BY ward;
+SELECT sex, COUNT(DISTINCT v.patient_id) AS n FROM patients p LEFT JOIN visits v ON v.patient_id = p.patient_id GROUP BY sex;

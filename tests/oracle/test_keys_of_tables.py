@@ -17,7 +17,7 @@ from dpsql.privacy.inspect import Figures
 from dpsql.privacy.vault.vault import open_vault
 from tests.oracle.test_private_joins import CATALOG, LINES, differences, star
 from tests.support.seam import zero_noise
-from tests.support.tables import Tables, open_tables, write_tables
+from tests.support.tables import open_tables, write_tables
 
 SALT = b"0123456789abcdef" * 2
 TYPES = {
@@ -33,10 +33,10 @@ KEYS |= {"bills": ["visit", "who"], "wards": []}
 KEY = (("visit_id", "visit_id"),)
 
 
-def retyped(folder: Path, seed: int, kind: str) -> Tables:
+def retyped(folder: Path, seed: int, kind: str) -> dict[str, str]:
     """The tables of a star with all keys in another type."""
     with write_tables(folder / "plain", CATALOG, star(seed)) as database:
-        tables: Tables = {}
+        tables: dict[str, str] = {}
         for name, keys in KEYS.items():
             listed = ", ".join(f"({TYPES[kind].format(key)})::{kind} AS {key}" for key in keys)
             star_of = f"SELECT * REPLACE ({listed})" if keys else "SELECT *"

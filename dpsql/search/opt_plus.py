@@ -6,7 +6,7 @@ all measurements, and shares of the budget are those that are best for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Floats, Integers
+from dpsql.search.bounds import operator_bound
 from dpsql.search.gaussian import kron_strategy
 from dpsql.search.joint import realise
 from dpsql.search.opt_kron import search_kron
@@ -71,10 +72,13 @@ def separate_strategy(
     if not _is_worthwhile(workload, noise):
         return None
     found: list[tuple[float, list[Fitted]]] = []
+    known: dict[Hashable, float] = {}
     for groups in groupings(workload):
+        if _total([_bound(group, known) for group in groups], noise) > HOPEFUL * than:
+            continue
         members = [member for group in groups if (member := _plan(group, noise)) is not None]
         if len(members) == len(groups):
-            found.append((_alone(members, noise), members))
+            found.append((_total([member.error for member in members], noise), members))
     least = min((error for error, _ in found), default=np.inf)
     built = [
         _combined(workload, members, noise)
@@ -163,10 +167,24 @@ def _spread(rows: Integers | Structured | None, classes: Integers) -> Integers |
     return np.ascontiguousarray(written[:, classes])
 
 
-def _alone(members: Sequence[Fitted], noise: Noise) -> float:
+def _bound(group: Workload, known: dict[Hashable, float]) -> float:
+    """Return a quick lower bound on the error of any strategy of a group."""
+    total = 0.0
+    for product in group.products:
+        bound = product.weight**2
+        for name, factor in product.factors.items():
+            key = (name, factor.key)
+            if key not in known:
+                known[key] = operator_bound(factor)
+            bound *= known[key]
+        total += bound
+    return total
+
+
+def _total(errors: Sequence[float], noise: Noise) -> float:
     """Return the error of groups that each answer their own products, with the best shares."""
     power = law(noise).share_power
-    return float(sum(m.error**power for m in members) ** (1 / power))
+    return float(sum(error**power for error in errors) ** (1 / power))
 
 
 def _combined(workload: Workload, members: Sequence[Fitted], noise: Noise) -> SeparateStrategy:

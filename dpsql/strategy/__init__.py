@@ -4,7 +4,7 @@ Strategy: what is measured on a table: blocks, and the shares of the budget that
 Block: integer rows with noise of their own.
 Forecast: the exact error of every answer, from public facts.
 Estimate: what the noisy numbers say, by least squares.
-Axis: the least-squares constants of one attribute.
+Axis: the least-squares constants of one attribute; StructuredAxis: those of rows never formed.
 Partitions: which cells separate blocks tell apart; a BlockTable is what one of them knows, its
 Side where it agrees with the others: Dependencies of small tables, Equalities of large ones.
 

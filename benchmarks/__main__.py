@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-PROGRAMS = ("first_light", "noise", "speed", "front", "sums", "adaptive", "accuracy")
+PROGRAMS = ("first_light", "noise", "speed", "front", "sums", "adaptive", "accuracy", "keys")
 
 
 def main() -> int:

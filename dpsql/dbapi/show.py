@@ -13,7 +13,7 @@ from dpsql.catalog.view import left_out
 from dpsql.engine.desk import Desk
 from dpsql.engine.engine import Engine
 from dpsql.engine.terms import Terms
-from dpsql.errors import ProgrammingError, decimal_text, printable
+from dpsql.errors import DataUnavailable, ProgrammingError, decimal_text, printable
 from dpsql.privacy.chain import budget_text
 from dpsql.privacy.curator import analyst_name, nested_name
 from dpsql.privacy.ledger import Status
@@ -124,7 +124,11 @@ def describe(desk: Desk, statement: Statement) -> Result:
     name, kind, catalog = statement.words[0], statement.words[1:], desk.known
     if kind and kind[0] in WORDS:
         found = find_named(desk.found, name, kind[0].upper())
-        return listing((kind[0], found.name), found.rows(), statement.fragment.body)
+        facts = listing((kind[0], found.name), found.rows(), statement.fragment.body)
+        try:
+            return replace(facts, notes=desk.aged([found]))
+        except DataUnavailable:
+            return facts
     if kind:
         made = find_synthetic(desk.models, name)
         return listing(("synthetic", made.name), made.facts(), statement.fragment.body)

@@ -204,6 +204,15 @@ class Desk(ABC):
         facts += [repr((*always, domain)) for domain in released]
         return tuple(hashlib.sha256(fact.encode()).hexdigest() for fact in facts)
 
+    def aged(self, found: Iterable[Discovered]) -> tuple[str, ...]:
+        """What has to be said of domains and bounds that were found in earlier data."""
+        return tuple(
+            f"{each.what.lower()} {each.name} {'is' if each.what == 'DOMAIN' else 'are'} of an "
+            f"earlier version of {each.table} (entry {each.receipt[1]} of the ledger)"
+            for each in found
+            if each.data != self.versions([each.table])
+        )
+
     def request_name(self, request: Request) -> str:
         """What identical requests on the same data have in common."""
         versions = self.versions(request.tables)

@@ -185,9 +185,10 @@ class Asking(Measuring, Job[Release]):
         if choice.known is not None and choice.known.name != choice.name:
             desk.store.releases.link(choice.name, choice.known.name)
         results = self._read(desk, choice, found, free)
-        return tuple(
-            r if r.cost is None else replace(r, notes=(*r.notes, *choice.notes)) for r in results
-        )
+        heads = [each.rpartition("@")[2] for each in self.released]
+        aged = desk.aged(desk.found[head] for head in heads if head in desk.found)
+        notes = (*choice.notes, *aged)
+        return tuple(r if r.cost is None else replace(r, notes=(*r.notes, *notes)) for r in results)
 
     def _read(self, desk: Desk, choice: Choice, release: Release, free: bool) -> tuple[Result, ...]:
         plan, readings = release.plan, choice.readings

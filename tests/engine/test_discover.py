@@ -384,3 +384,20 @@ def test_keys_stay_found_where_the_answers_fail(shop: Connection) -> None:
     assert ask(shop, "SHOW domains").rows
     ask(shop, PRIVATE)
     assert [entry.epsilon for entry in shop.entries()[1:]] == ["1/2", "1/2", "1/2"]
+
+
+def test_a_domain_stays_when_the_data_change_and_says_so(tmp_path: Path) -> None:
+    catalog = sell(tmp_path)
+    with dpsql.connect(catalog, epsilon=1) as connection:
+        ask(connection, CREATE)
+        assert not any("earlier version" in note for note in ask(connection, ASK).notes)
+    with duckdb.connect() as connection_:
+        path = tmp_path / "sales.parquet"
+        connection_.execute(f"CREATE TABLE t AS SELECT * FROM '{path}' LIMIT 900")
+        connection_.execute(f"COPY t TO '{path}' (FORMAT parquet)")
+    with dpsql.connect(catalog, epsilon=1) as connection:
+        result = ask(connection, ASK)
+        assert {row[0] for row in result.rows} == {*FREQUENT, "other", None}
+        told = "domain products is of an earlier version of sales (entry 1 of the ledger)"
+        assert told in result.notes
+        assert ask(connection, "DESCRIBE DOMAIN products").notes

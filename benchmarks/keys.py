@@ -1,0 +1,102 @@
+"""How many keys are found of those that nobody listed: 200,000 units, Zipf's law, by mechanism.
+
+Run: python -m benchmarks.keys
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.privacy.accounting import rho_for
+from dpsql.privacy.entropy import Bits
+from dpsql.privacy.find import choose_counted, choose_weighed
+from dpsql.privacy.noise import discrete_laplace
+from dpsql.privacy.partitions import WEIGHT_BITS, weight
+
+UNITS, KEYS, EXPONENT, SEED = 200_000, 100_000, 1.25, 5
+AMOUNTS = [
+    (Fraction(1), Fraction(1, 10**9)),
+    (Fraction(1, 2), Fraction(1, 10**6)),
+]
+MOST = (1, 3, 10)
+
+Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
+Found = Callable[[Pairs, Fraction, Fraction, int], int]
+
+
+def world(most: int) -> Pairs:
+    """Units and keys: every unit has 1 to ``most`` different keys, as many for each number."""
+    rng = np.random.default_rng(SEED)
+    chances = np.arange(1, KEYS + 1, dtype=np.float64) ** -EXPONENT
+    wanted = rng.integers(1, most + 1, UNITS)
+    units = np.repeat(np.arange(UNITS), wanted)
+    keys = rng.choice(KEYS, units.size, p=chances / chances.sum())
+    pairs = np.unique(np.stack([units, keys], axis=1), axis=0)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def laplace(pairs: Pairs, epsilon: Fraction, delta: Fraction, most: int) -> int:
+    """Keys whose count, with Laplace noise, is above a threshold."""
+    counts = np.bincount(pairs[1], minlength=KEYS)
+    scale, each = most / epsilon, float(delta) / most
+    level = 1 + float(scale) * np.log(1 / (2 * each))
+    noise = discrete_laplace(Bits(), scale, KEYS)
+    return int(((counts + noise > level) & (counts > 0)).sum())
+
+
+def geometric(pairs: Pairs, epsilon: Fraction, delta: Fraction, most: int) -> int:
+    """Keys by the largest chances that epsilon and delta allow, shared by the keys of a unit."""
+    counts = np.bincount(pairs[1], minlength=KEYS)
+    return len(choose_counted(Bits(), counts.tolist(), epsilon / most, delta / most))
+
+
+def even(pairs: Pairs, epsilon: Fraction, delta: Fraction, most: int) -> int:
+    """Keys by weights 1 / sqrt(most), whatever a unit has, under Gaussian noise."""
+    return _weighed(pairs, np.full(pairs[0].size, weight(most)), epsilon, delta, most)
+
+
+def by_degree(pairs: Pairs, epsilon: Fraction, delta: Fraction, most: int) -> int:
+    """Keys by weights 1 / sqrt(number of keys of the unit), under Gaussian noise."""
+    degrees = np.bincount(pairs[0])[pairs[0]]
+    table = np.array([0, *(weight(each) for each in range(1, most + 1))])
+    return _weighed(pairs, table[degrees], epsilon, delta, most)
+
+
+def _weighed(
+    pairs: Pairs, each: NDArray[np.int64], epsilon: Fraction, delta: Fraction, most: int
+) -> int:
+    weights = np.zeros(KEYS, dtype=np.int64)
+    np.add.at(weights, pairs[1], each)
+    present = weights[weights > 0]
+    return len(choose_weighed(Bits(), present, rho_for(epsilon, delta), delta, most))
+
+
+MECHANISMS: dict[str, Found] = {
+    "Laplace": laplace,
+    "geometric": geometric,
+    "Gaussian, even": even,
+    "Gaussian, degree": by_degree,
+}
+
+
+def main() -> None:
+    """Print the keys found, the mean of three runs."""
+    print(f"{UNITS:,} units, keys by rank^-{EXPONENT}, weights in 2^-{WEIGHT_BITS}")
+    print(f"{'epsilon, delta':16} {'keys':>4}" + "".join(f"{name:>18}" for name in MECHANISMS))
+    for epsilon, delta in AMOUNTS:
+        for most in MOST:
+            pairs = world(most)
+            runs = [
+                np.mean([find(pairs, epsilon, delta, most) for _ in range(3)])
+                for find in MECHANISMS.values()
+            ]
+            told = f"{float(epsilon):g}, {float(delta):g}"
+            print(f"{told:16} {most:>4}" + "".join(f"{each:>18.0f}" for each in runs))
+
+
+if __name__ == "__main__":
+    main()

@@ -471,6 +471,9 @@ CREATE DOMAIN products FROM t (a);
 CREATE DOMAIN products FROM t (a) OPTIONS (epsilon = 0.3, noise = gaussian, delta = 1e-9, discovery_delta = 1e-10);
 -- no query
 
+CREATE DOMAIN IF NOT EXISTS products FROM t (a);
+-- no query
+
 CREATE BOUNDS "prices" FROM t (d) OPTIONS (epsilon = 0.3);
 -- no query
 

@@ -14,8 +14,9 @@ from dpsql.answer.synthetics import Synthetic, find_synthetic
 from dpsql.catalog import Catalog
 from dpsql.catalog.draft import draft
 from dpsql.dbapi.cursor import Cursor, check_text, parse_script, refuse_unknown
-from dpsql.dbapi.script import explain_script, joint_terms, offered_search
+from dpsql.dbapi.script import explain_finding, explain_script, is_new, joint_terms, offered_search
 from dpsql.engine.charges import Charges, interruptible
+from dpsql.engine.discover import found_before
 from dpsql.engine.engine import Engine
 from dpsql.engine.explain import Explanation
 from dpsql.engine.faults import told
@@ -242,9 +243,11 @@ class Connection:
             return explain_script(self.engine, statements, terms)
         selects = [statement for statement in statements if statement.kind == "select"]
         searches = [statement.search for statement in statements if statement.search]
-        if searches and len(statements) == 1:
+        if searches and len(statements) == 1 and not found_before(self.engine, searches[0]):
             planned, assumed = offered_search(self.engine, searches[0], terms)
             return planned.explain(self.engine, assumed)
+        if any(is_new(self.engine, statement) for statement in statements):
+            return explain_finding(self.engine, statements, terms)
         if not selects:
             raise ProgrammingError("E_PARSE", "there is no SELECT to explain")
         return self.engine.explain(self.engine.compile(selects), joint_terms(terms, selects))

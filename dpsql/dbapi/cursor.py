@@ -18,7 +18,7 @@ from dpsql.dbapi.script import (
     plan_offered,
 )
 from dpsql.dbapi.show import describe, show
-from dpsql.engine.discover import forget, plan_search
+from dpsql.engine.discover import forget, found_before, plan_search
 from dpsql.engine.explain import Explanation
 from dpsql.engine.learn import plan_table
 from dpsql.engine.terms import Terms
@@ -30,6 +30,7 @@ from dpsql.sql.parse import MAX_TEXT, Statement, parse, uncollected
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection
 
+THERE = "{} {} was found before: free"
 FORGOTTEN = "{} {} is forgotten; what it cost stays charged"
 MAX_STATEMENT = 4 * MAX_TEXT
 """Longest text of one statement, with its comments, that is looked at."""
@@ -129,7 +130,7 @@ class Cursor:
                 terms = terms.with_text(*statement.words)
         if all(statement.kind != "forget" for statement in before):
             for statement in before:
-                if statement.search is not None:
+                if statement.search is not None and not found_before(engine, statement.search):
                     offered_search(engine, statement.search, terms)
         later = about_created(statements)
         engine.foresee([s for s in statements if s.kind == "select" and s not in later])
@@ -232,6 +233,9 @@ class Cursor:
         """CREATE DOMAIN or CREATE BOUNDS, or its forecast."""
         engine, search = self.connection.engine, statement.search
         assert search is not None
+        known = found_before(engine, search)
+        if known is not None:
+            return [message(THERE.format(known.what.lower(), known.name), search.text)]
         if statement.explain:
             planned, assumed = offered_search(engine, search, terms)
             return [_forecast(planned.explain(engine, assumed), statement)]

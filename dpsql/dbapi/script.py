@@ -10,11 +10,11 @@ from dpsql.answer.modelled import check_target
 from dpsql.answer.synthetics import check_name, find_synthetic
 from dpsql.engine.asked import explain_workload
 from dpsql.engine.desk import Desk
-from dpsql.engine.discover import Finding, plan_search
+from dpsql.engine.discover import Finding, found_before, plan_search
 from dpsql.engine.explain import Explanation, Row
 from dpsql.engine.learn import LearningTable, plan_table
 from dpsql.engine.terms import Terms
-from dpsql.errors import ProgrammingError
+from dpsql.errors import ProgrammingError, decimal_text
 from dpsql.settings import BOTH, taken_by
 from dpsql.sql.lexemes import lex
 from dpsql.sql.parse import Statement
@@ -102,6 +102,39 @@ def explain_script(desk: Desk, statements: Sequence[Statement], terms: Terms) ->
     epsilon = sum((each.epsilon for each in paid), Fraction(0))
     delta = sum((each.delta for each in paid), Fraction(0))
     return replace(whole, epsilon=epsilon, delta=delta, free=False, whole=tuple(rows))
+
+
+def is_new(desk: Desk, statement: Statement) -> bool:
+    """Whether a statement finds what was not found before."""
+    search = statement.search
+    return search is not None and not statement.explain and found_before(desk, search) is None
+
+
+def explain_finding(desk: Desk, statements: Sequence[Statement], terms: Terms) -> Explanation:
+    """The forecast of a script that finds domains: of these, and of what is known of the rest.
+
+    Errors of SELECTs depend on how many keys there will be. Amounts are sums.
+    """
+    rows: list[Row] = []
+    found: list[Explanation] = []
+    for statement in statements:
+        if is_new(desk, statement):
+            assert statement.search is not None
+            planned, assumed = offered_search(desk, statement.search, terms)
+            found.append(planned.explain(desk, assumed))
+            rows += [("find", statement.search.name), *found[-1].rows()]
+    later = about_created(statements)
+    selects = [s for s in statements if s.kind == "select" and s not in later]
+    desk.foresee(selects)
+    epsilon = sum((each.epsilon for each in found), Fraction(0))
+    if selects:
+        own = joint_terms(terms, selects).epsilon or Fraction(1)
+        rows.append(
+            ("answers", f"at most epsilon {decimal_text(own)} more: errors once it is found")
+        )
+        epsilon += own
+    delta = sum((each.delta for each in found), Fraction(0))
+    return replace(found[0], epsilon=epsilon, delta=delta, whole=tuple(rows))
 
 
 def joint_terms(terms: Terms, selects: Sequence[Statement]) -> Terms:

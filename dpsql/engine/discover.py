@@ -254,6 +254,13 @@ def check_free(
         _refuse("E_STATEMENT", what, "letters and digits")
 
 
+def found_before(desk: Desk, search: Search) -> Discovered | None:
+    """What CREATE ... IF NOT EXISTS has nothing to add to; None for another CREATE."""
+    place = (search.table.casefold(), search.column.casefold(), search.what)
+    known = [each for each in desk.found.values() if not each.dropped and search.lenient]
+    return next((e for e in known if (e.table, e.column, e.what) == place), None)
+
+
 def plan_search(desk: Desk, search: Search, terms: Terms) -> Finding:
     """Read CREATE DOMAIN or CREATE BOUNDS: a function of public facts only.
 

@@ -16,7 +16,10 @@ WORDS = ("domain", "bounds")
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A domain, or bounds, to find for a column of a private table; ``text`` is the statement."""
+    """A domain, or bounds, to find for a column of a private table; ``text`` is the statement.
+
+    It is ``lenient`` with IF NOT EXISTS: nothing is found where the column has some already.
+    """
 
     what: str
     name: str
@@ -24,15 +27,19 @@ class Search:
     column: str
     options: tuple[tuple[str, str], ...]
     text: str
+    lenient: bool = False
 
 
 def parse_search(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Search:
-    """Read CREATE DOMAIN d FROM t (c) [OPTIONS (...)], or CREATE BOUNDS.
+    """Read CREATE DOMAIN [IF NOT EXISTS] d FROM t (c) [OPTIONS (...)], or CREATE BOUNDS.
 
     Raises: ProgrammingError (E_PARSE, E_SETTING); NotSupportedError (E_SETTING).
     """
     words = [lexeme.text.lower() for lexeme in lexemes]
-    what = words[1].upper()
+    what, lenient = words[1].upper(), words[2:5] == ["if", "not", "exists"]
+    if lenient:
+        lexemes = [*lexemes[:2], *lexemes[5:]]
+        words = [*words[:2], *words[5:]]
     form = ("create", words[1], None, "from", None, "(", None, ")")
     for place, wanted in enumerate(form):
         if place >= len(words) or wanted not in (None, words[place]):
@@ -46,7 +53,7 @@ def parse_search(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Search:
         options = read_options(fragment, lexemes[10:], Taker.FIND)
         _check(fragment, lexemes[10:], options)
     names = (lexemes[2].name, lexemes[4].name, lexemes[6].name)
-    return Search(what, *names, tuple(options.items()), fragment.body)
+    return Search(what, *names, tuple(options.items()), fragment.body, lenient)
 
 
 def parse_forget(fragment: Fragment, lexemes: Sequence[Lexeme]) -> tuple[str, str]:

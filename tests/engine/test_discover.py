@@ -401,3 +401,14 @@ def test_a_domain_stays_when_the_data_change_and_says_so(tmp_path: Path) -> None
         told = "domain products is of an earlier version of sales (entry 1 of the ledger)"
         assert told in result.notes
         assert ask(connection, "DESCRIBE DOMAIN products").notes
+
+
+def test_a_script_that_runs_again_is_free(shop: Connection) -> None:
+    script = f"{CREATE.replace('DOMAIN', 'DOMAIN IF NOT EXISTS')}; {ASK}"
+    assert len(shop.explain(script).lines()) > 3
+    shop.executescript(script)
+    before = shop.budget
+    cursor = shop.executescript(script)
+    assert cursor.result.message == "domain products was found before: free"
+    assert shop.budget == before
+    assert shop.explain(script).free

@@ -86,10 +86,11 @@ def dense(*columns: Sequence[tuple[Counts, Flags]]) -> tuple[list[Counts], int]:
     """
     sizes = [len(table[0][0]) for table in columns]
     known = np.concatenate([np.logical_and.reduce([flag for _, flag in each]) for each in columns])
-    ids = np.zeros(sum(sizes), dtype=np.int64)
+    ids = np.zeros(0, dtype=np.int64)
     for parts in zip(*([number for number, _ in each] for each in columns), strict=True):
         codes, found = pd.factorize(np.concatenate(parts))
-        ids, _ = pd.factorize(ids * max(1, len(found)) + codes)
-        ids = ids.astype(np.int64)
+        if len(ids):
+            codes, _ = pd.factorize(ids * len(found) + codes)
+        ids = codes.astype(np.int64)
     ids = np.where(known, ids, -1)
     return np.split(ids, np.cumsum(sizes)[:-1]), int(ids.max(initial=-1)) + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from dpsql.errors import Error
@@ -158,7 +159,7 @@ def sql_literal(value: object) -> str:
     >>> sql_literal("O'Neil"), sql_literal(17), sql_literal(True)
     ("'O''Neil'", '17', 'true')
     """
-    if isinstance(value, bool | int | float):
+    if isinstance(value, bool | int | float | Decimal):
         return plain(value)
     return "'" + plain(value).replace("'", "''") + "'"
 

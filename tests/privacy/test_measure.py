@@ -20,6 +20,7 @@ from dpsql.algebra.blocks import Dense, Identity
 from dpsql.algebra.integer_rows import KronRows
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
+from dpsql.catalog.sought import Sought
 from dpsql.errors import InternalError, LedgerError, ProgrammingError
 from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
@@ -32,6 +33,7 @@ from dpsql.privacy.measure import (
     measure,
     read_public,
 )
+from dpsql.privacy.vault.distinct import Pairs
 from dpsql.privacy.vault.vault import Vault, open_vault
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import ProductStrategy
@@ -74,6 +76,9 @@ class FakeVault:
             size = self.counts.shape[self.axes.index(each.columns[0])]
             assert each.arrays()[0].tolist() == list(range(size))
         return np.asarray(self.counts.sum(axis=others), dtype=np.int64)
+
+    def pairs(self, column: str, sought: Sought) -> Pairs:
+        raise AssertionError("a plan looks at no keys")
 
     def within(self, columns: Collection[str]) -> FakeVault:
         """Every row is in every view."""

@@ -40,6 +40,12 @@ WEIGHT_SECONDS = 2.0
 CROWD = 1 << 24
 """Most pairs of a candidate set and a component for a search over weights."""
 
+QUERY_SCALES, COMBINED_SCALE = (0.5, 2.0), 4.0
+"""Scales of queries, and of combinations of them, from which OPT_0 starts."""
+
+FEW_ATTRIBUTES = 3
+"""Most attributes of several products of which one block over all is searched for by itself."""
+
 ROUNDS = 4
 """Most alternations of a weight search and a joint descent."""
 
@@ -129,7 +135,7 @@ def laplace_candidates(
         yield from union_candidates(problem)
     if mechanism in ("hdmm", "marginals") or (auto and not crowded):
         yield from marginals_candidates(problem, limit, effort / (4 if auto and not plain else 1))
-    if mechanism in ("hdmm", "kron") or (auto and not several):
+    if mechanism in ("hdmm", "kron") or (auto and (not several or problem.d <= FEW_ATTRIBUTES)):
         yield from kron_candidates(problem, limit, effort)
     if mechanism == "joint" or (auto and not plain and not crowded):
         yield from joint_candidates(problem, limit, effort)
@@ -260,10 +266,20 @@ def polish(space: Room, best: Found) -> Found:
 
 
 def single_candidates(problem: Problem, effort: float) -> Iterator[ProductStrategy]:
-    """Yield combinations of few queries, then OPT_0: the identity and learned rows."""
+    """Yield combinations of few queries, then OPT_0: the identity and learned rows.
+
+    Where queries are few, OPT_0 starts from them and from their combinations too.
+    """
     few = read_few(problem)
+    starts: list[Floats] = []
     if few is not None:
-        yield from (found for found, _ in few_candidates(problem, few, effort))
+        if 2 * len(few.queries) <= problem.sizes[0]:
+            starts += [scale * np.abs(few.queries) for scale in QUERY_SCALES]
+        for found, _ in few_candidates(problem, few, effort):
+            yield found
+            rows = found.full[problem.names[0]]
+            if isinstance(rows, np.ndarray):
+                starts.append(COMBINED_SCALE * np.abs(rows / np.abs(rows).sum(axis=0).max()))
         if few.is_thin:
             return
     factors, components = problem.factors[0], problem.components
@@ -276,6 +292,7 @@ def single_candidates(problem: Problem, effort: float) -> Iterator[ProductStrate
         count = len(factors.operators)
         share = np.bincount(which[asked], components.weights2[asked], minlength=count)
         gram = factors.gram(share.astype(np.float64)) + components.weights2[~asked].sum()
-    theta = p_identity.optimise(gram, effort=effort)
     family = Family(1, [1], components.masks)
-    yield realise(problem, family, Union((theta,), np.ones(1)), "opt_0")
+    for init in (None, *starts):
+        theta = p_identity.optimise(gram, init=init, effort=effort)
+        yield realise(problem, family, Union((theta,), np.ones(1)), "opt_0")

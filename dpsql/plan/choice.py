@@ -58,8 +58,11 @@ NEAR = 0.95
 DOUBTFUL = 3.0
 """Gain over plain noise from which queries measured themselves are not tried."""
 
-SIMPLER = ("union", "marginals", "symmetric")
+SIMPLER = {1: ("identity", "union"), 2: ("union", "marginals", "symmetric")}
 """Families that are weighed anew by themselves where another one has not come near."""
+
+SUMMED = ("identity", "kron", "marginals")
+"""Families that are compared where answers are sums of products, whose errors do not add up."""
 
 SLACK = 5e-3
 """How much larger than without limits an error may be for no other family to be tried."""
@@ -86,7 +89,7 @@ CALM = 4
 """Rounds after which weights only grow, ever more slowly."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Chosen:
     """A layout of a target with a strategy.
 
@@ -114,6 +117,7 @@ class Chooser:
     def best(self) -> Chosen:
         """Return the least total error that keeps every answer within the cap."""
         found = [self.select(layout) for layout in self.layouts()]
+        found += self.others()
         best = min(found, key=_less)
         if len(self.target.asked) == 1:
             return min([best, *self.queries()], key=_less)
@@ -137,6 +141,30 @@ class Chooser:
         """The gain over plain noise from which queries measured themselves are not tried."""
         return DOUBTFUL if self.target.layouts[0].workload.rows <= MOST_ROWS else 1.0
 
+    def others(self) -> list[Chosen]:
+        """Return what families come to where answers are sums of products.
+
+        The search adds up the errors of products, and what they share may make another one better.
+        """
+        layouts = self.target.layouts
+        are_sums = any(len(r) > 1 for layout in layouts for r in layout.products.values())
+        if self.mechanism != "auto" or not are_sums or layouts[0].workload.rows > FEW_ROWS:
+            return []
+        return self.by_name(SUMMED)
+
+    def by_name(self, names: Iterable[str], enough: float = 0.0) -> list[Chosen]:
+        """Return the plans of families that fit, until one has an error that is small enough."""
+        found: list[Chosen] = []
+        for name in names:
+            if _least(found) <= enough:
+                break
+            try:
+                found.append(replace(self, mechanism=name).best())
+            except ProgrammingError as error:
+                if error.code != "E_TOO_LARGE":
+                    raise
+        return found
+
     def simpler(
         self, limits: Mapping[Place, float], known: Sequence[Chosen], best: Chosen
     ) -> list[Chosen]:
@@ -144,20 +172,12 @@ class Chooser:
 
         Nothing is better than the best without limits, so that what is near it ends the search.
         """
-        if self.mechanism != "auto" or law(self.noise).norm == 1:
+        if self.mechanism != "auto":
             return []
-        found: list[Chosen] = []
-        for name in SIMPLER:
-            if _least([*known, *found]) <= best.error * (1 + SLACK):
-                break
-            try:
-                chosen = replace(self, mechanism=name).best()
-            except ProgrammingError as error:
-                if error.code != "E_TOO_LARGE":
-                    raise
-                continue
-            found += [chosen] if _worst(chosen, limits) <= 1 else []
-        return found
+        norm = law(self.noise).norm
+        enough = best.error * (DEAR if norm == 1 else 1 + SLACK)
+        found = [] if _least(known) <= enough else self.by_name(SIMPLER[norm], enough)
+        return [each for each in found if _worst(each, limits) <= 1]
 
     def plain(self) -> float:
         """Return the total error of plain noise at a unit budget."""
@@ -203,11 +223,16 @@ class Chooser:
             for place, asked in self.target.asked.items()
         }
 
-    def select(self, layout: Layout, emphasis: Mapping[Place, float] | None = None) -> Chosen:
+    def select(
+        self,
+        layout: Layout,
+        emphasis: Mapping[Place, float] | None = None,
+        family: str | None = None,
+    ) -> Chosen:
         """Return the strategy of least error; ``emphasis`` multiplies the weights of answers."""
         workload = layout.workload if emphasis is None else emphasised(layout, emphasis)
         effort = self.effort if emphasis is None else self.effort * LESS
-        chosen = cached_choice(workload, self.noise, self.mechanism, effort)
+        chosen = cached_choice(workload, self.noise, family or self.mechanism, effort)
         return self.rated(layout, chosen.strategy, chosen.lower if emphasis is None else 0.0)
 
     def rated(self, layout: Layout, strategy: Strategy, lower: float) -> Chosen:
@@ -328,7 +353,9 @@ class Chooser:
     ) -> Chosen:
         """Return a strategy for other weights without a long search."""
         if law(self.noise).norm == 1:
-            return self.shared(start, emphasis, reach) or self.select(start.layout, emphasis)
+            family = "kron" if start.strategy.method == "kron" else None
+            found = self.shared(start, emphasis, reach)
+            return found or self.select(start.layout, emphasis, family)
         if self.mechanism == "auto" and len(start.layout.workload.domain) > 1:
             workload = emphasised(start.layout, emphasis)
             family = "symmetric" if start.strategy.kind == "symmetric" else "residual"

@@ -11,16 +11,19 @@ import numpy as np
 import pytest
 
 from benchmarks import floor
+from dpsql.algebra.operator import Floats
 from dpsql.algebra.worst import worst_cell
 from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.cursor import parse_script
 from dpsql.plan.baselines import plain_sensitivity
 from dpsql.plan.request import Request, make_plan
+from dpsql.search.emphasis import residual_emphasis
 from dpsql.search.few import Few, few_candidates, gaussian_optimum, read_few
 from dpsql.search.problem import Problem
+from dpsql.search.select import select
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.target import reading_variance
-from dpsql.workload.workload import Workload
+from dpsql.workload.workload import Product, Workload
 
 pytestmark = pytest.mark.slow
 
@@ -249,3 +252,59 @@ def test_a_model_can_be_fitted_where_one_is_asked_for(adult: Connection) -> None
     wanted = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(reconstruct = 'pgm')"
     assert adult.explain(script).method in ("queries", "few queries")
     assert adult.explain(script.replace("SELECT", wanted)).method not in ("queries", "few queries")
+
+
+MANY = (
+    "SELECT COUNT(*) FROM adult WHERE age BETWEEN 17 AND 44 AND relationship = 'Own-child';"
+    "SELECT COUNT(*) FROM adult WHERE hours_per_week <= 89;"
+    "SELECT education, income, hours_per_week, COUNT(*) FROM adult"
+    " GROUP BY education, income, hours_per_week"
+)
+"""More rows than least squares of all queries takes, and two counts that no marginal has."""
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_no_answer_beside_thousands_is_left_behind(adult: Connection, noise: Noise) -> None:
+    """Before: 3.67 times plain noise, since the limit was not kept beyond 1,536 rows."""
+    _, worst = floor.errors(*floor.plan(adult, floor.Case("", 0, MANY, noise), "auto"))
+    assert worst <= floor.CAP * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("seed", [0, 1, 6, 8])
+def test_nothing_shown_beside_a_plan_is_better(adult: Connection, noise: str, seed: int) -> None:
+    """EXPLAIN compares a plan with simpler ones; it is none of those that lose."""
+    adult.execute(f"SET noise = '{noise}'")
+    adult.execute(f"SET delta = {'1e-9' if noise == 'gaussian' else '0'}")
+    shown = adult.explain(floor.make_case(seed).script)
+    assert shown.comparisons
+    for name, rmse in shown.comparisons:
+        assert "bound" in name or shown.rmse <= rmse * floor.EQUAL, name
+
+
+def test_multipliers_of_marginals_keep_the_limits() -> None:
+    """Within them, no other weights of answers come to less."""
+    domain = {"a": 2, "b": 30, "c": 20}
+    workload = Workload(domain, [{"a": "identity"}, {"b": "identity", "c": "identity"}, {}])
+    answers = [[(1.0, product)] for product in workload.products]
+    counts = np.array([product.rows for product in workload.products], dtype=np.float64)
+    limits = 1.21 * np.full(3, 3.0)
+
+    def means(weights: Floats) -> Floats:
+        products = [
+            Product(p.factors, float(w)) for p, w in zip(workload.products, weights, strict=True)
+        ]
+        strategy = select(Workload(domain, products), "gaussian", "residual")
+        forecast = strategy.forecast(strategy.unit_variances())
+        return np.array([forecast.total(p) / p.rows for p in workload.products])
+
+    assert means(np.ones(3)).max() > limits[0]
+    found = residual_emphasis(workload, answers, counts, limits)
+    assert found is not None
+    kept = means(found)
+    assert (kept <= limits * 1.001).all()
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        other = means(np.exp(rng.uniform(0, 3, 3)))
+        if (other <= limits).all():
+            assert counts @ kept <= counts @ other * 1.001

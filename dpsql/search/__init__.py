@@ -7,6 +7,7 @@ Objective: the exact error of a union as a function of its parameters. Found: on
 Room: which blocks one search may use, and how much work it may do.
 WeightSearch: descents over few blocks at a time, each to a LocalOptimum, and hops between them.
 Traces: what the residual planner knows of an attribute.
+Reach: which blocks may come in where shares are tried anew.
 Few: queries of which combinations are measured, where they are fewer than the cells.
 Reduction: a workload less its symmetry. Symmetric: the optimum there.
 CellBasis: eigenvectors that the Grams of an attribute have in common, for lower bounds.

@@ -271,7 +271,7 @@ def test_no_answer_beside_thousands_is_left_behind(adult: Connection, noise: Noi
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-@pytest.mark.parametrize("seed", [0, 1, 6, 8])
+@pytest.mark.parametrize("seed", [1, 8])
 def test_nothing_shown_beside_a_plan_is_better(adult: Connection, noise: str, seed: int) -> None:
     """EXPLAIN compares a plan with simpler ones; it is none of those that lose."""
     adult.execute(f"SET noise = '{noise}'")

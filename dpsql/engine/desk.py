@@ -58,7 +58,7 @@ class Desk(ABC):
         self._seen = b""
         self.compiler = Compiler(catalog)
         self._compiled: dict[tuple[str, Cut | None], Compiled] = {}
-        self._public: dict[str, dict[str, tuple[str, list[Any]]]] = {}
+        self._public: dict[str, dict[str, tuple[str, Sequence[Any]]]] = {}
         self.know()
 
     @abstractmethod
@@ -70,7 +70,7 @@ class Desk(ABC):
         """What changes with the data of these tables. Raises: DataUnavailable."""
 
     @abstractmethod
-    def read_public(self, table: Table) -> dict[str, tuple[str, list[Any]]]:
+    def read_public(self, table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
         """The rows of a public table."""
 
     def _with_models(self) -> Catalog:
@@ -184,7 +184,7 @@ class Desk(ABC):
                 if error.code != NO_SUCH_KEY:
                     raise
 
-    def _public_rows(self, table: Table) -> dict[str, tuple[str, list[Any]]]:
+    def _public_rows(self, table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
         """The rows of a public table, read once."""
         if table.name not in self._public:
             self._public[table.name] = self.read_public(table)

@@ -158,7 +158,7 @@ class Engine(Desk):
         """What changes with the data of these tables. Raises: DataUnavailable."""
         return self.vaults.versions(tables)
 
-    def read_public(self, table: Table) -> dict[str, tuple[str, list[Any]]]:
+    def read_public(self, table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
         """The rows of a public table."""
         self.sources.check_public(table)
         return read_public(table)

@@ -166,13 +166,12 @@ def stored_in(table: Table) -> tuple[tuple[str, ...], str]:
     return stored.paths, stored.table
 
 
-def read_public(table: Table) -> dict[str, tuple[str, list[Any]]]:
+def read_public(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
     """The DuckDB type and all values of every column of a table that is declared public.
 
-    Raises: InternalError for any other table; ProgrammingError (E_TOO_LARGE) for too many rows;
-    DataUnavailable.
+    Raises: InternalError for any other table; DataUnavailable, also when values are looked at.
     """
-    from dpsql.privacy.vault.duckdb import read_public as read  # only for what opens a source
+    from dpsql.privacy.vault.public import read_public as read  # only for what opens a source
 
     if not table.public:
         raise InternalError("E_INTERNAL", "only public tables can be read")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from typing import Any
 
 from sqlglot import exp
 
@@ -49,7 +50,7 @@ _REFUSED = {
 BUILDERS.update(OF_MOMENTS)
 
 
-def no_public_rows(table: Table) -> dict[str, tuple[str, list[object]]]:
+def no_public_rows(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
     """The reader of public tables where there are none to read."""
     raise NotSupportedError("E_JOIN", f"the public table {table.name} cannot be read here")
 
@@ -98,7 +99,7 @@ def _bind(tree: exp.Select, scope: Scope) -> Query:
         shell,
         scope.fragment.body,
         keys.sets,
-        lookups(scope),
+        lookups(scope, tree),
         listing,
     )
 

@@ -17,7 +17,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from sqlglot import exp
 
@@ -339,3 +339,18 @@ def bound_length(tree: exp.Expr, widest: int) -> int:
     if isinstance(tree, exp.DPipe | exp.Concat):
         return sum(parts)
     return max(parts, default=widest)
+
+
+def is_of_days(
+    column: Column, node: exp.Expr, find_public: Callable[[exp.Column], tuple[Any, int] | None]
+) -> bool:
+    """Whether days are compared with public dates alone, which cut through no day."""
+    periods = column.domain if column.type == "date" else None
+    if not isinstance(periods, Periods) or periods.unit != "day":
+        return False
+    inner = node.unnest()
+    parts = list(inner.iter_expressions())
+    found = [find_public(part) for part in parts if isinstance(part, exp.Column)]
+    plain = isinstance(inner, exp.EQ | exp.LT | exp.LTE | exp.GT | exp.GTE | exp.Between)
+    dates = all(each is None or each[0].types[each[1]] == "DATE" for each in found)
+    return plain and dates and len(found) == len(parts)

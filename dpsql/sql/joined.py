@@ -15,15 +15,15 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from dpsql.catalog import Catalog, Table
+from dpsql.catalog import Catalog, Column, Table
 from dpsql.catalog.domain import Bins, Periods
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sql.clauses import Clips, Cut
-from dpsql.sql.edges import check_edges
+from dpsql.sql.edges import check_edges, is_of_days
 from dpsql.sql.language import check_scalar, locate, refuse
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.names import Names, names_of
-from dpsql.sql.query import Condition, Coupled, Listing, Lookup
+from dpsql.sql.query import Condition, Coupled, Link, Listing, Lookup
 from dpsql.sql.relations import (
     Element,
     Field,
@@ -38,8 +38,6 @@ from dpsql.sql.relations import (
 from dpsql.sql.scope import Joined, Scope, condition, conjuncts
 from dpsql.sql.steady import Same
 
-MAX_PAIRS = 1 << 22
-"""Most combinations of a cell and a public row that a join is evaluated on."""
 MAX_LISTED = 10_000
 """Most public rows that are joined to several columns: each is a count by itself."""
 _INSTEAD = "JOIN public_table ON private_column = public_column, or BETWEEN two public columns"
@@ -141,10 +139,9 @@ class JoinReader:
             self.refuse(source, "E_STATEMENT", "this alias in FROM")
         if table.public:
             found = self.public(table)
-            rows = tuple(zip(*(values for _, values in found.values()), strict=True))
-            types = tuple(kind for kind, _ in found.values())
+            types, values = zip(*found.values(), strict=True)
             span = self.locate(source)
-            self.joined.append(Joined(element.alias, tuple(found), types, rows, keep, span))
+            self.joined.append(Joined(element.alias, tuple(found), types, values, keep, span))
         elif self.private is not None:
             self.refuse(source, "E_JOIN", "a join of two private tables")
         else:
@@ -164,8 +161,9 @@ class JoinReader:
             if len(items) != len(names):
                 self.refuse(source, "E_JOIN", "VALUES with other lengths than names")
             rows.append(tuple(read_literal(item, self.refuse_value) for item in items))
-        types = tuple(common_type(column) for column in zip(*rows, strict=True))
-        return Joined(element.alias, names, types, tuple(rows), keep, self.locate(source))
+        values = tuple(zip(*rows, strict=True))
+        types = tuple(map(common_type, values))
+        return Joined(element.alias, names, types, values, keep, self.locate(source))
 
     def refuse_value(self, node: exp.Expr) -> NoReturn:
         self.refuse(node, "E_JOIN", "this in VALUES", "numbers, texts and dates work")
@@ -174,41 +172,48 @@ class JoinReader:
         """Find the private column that all public rows are joined to; return other conditions."""
         where = self.tree.args.get("where")
         written = conjuncts(where.this) if where is not None else []
-        joins = [each.join for each in self.elements if each.join is not None]
+        assert self.private is not None
+        own = [each.alias for each in self.elements].index(self.private[1])
+        places = enumerate(self.elements)
+        joins = [(k - (k >= own), each.join) for k, each in places if each.join is not None]
         if not joins:
             return written
         self.carriers = [[] for _ in self.joined]
         self.tests = [[] for _ in self.joined]
         tests: list[tuple[exp.Expr, bool]] = []
-        for join in joins:
+        for number, join in joins:
             if join.on is not None:
                 tests += [(test, True) for test in conjuncts(join.on)]
-            tests += [(self.using(scope, name), True) for name in join.using]
+            tests += [(self.using(scope, name, number), True) for name in join.using]
         tests += [(test, False) for test in written]
         self.find_carriers(scope, tests)
         return [test for test, joining in tests if not self.take(scope, test, joining)]
 
     def find_carriers(self, scope: Scope, tests: Sequence[tuple[exp.Expr, bool]]) -> None:
-        """Find which private columns public rows are joined to, in ON or else in WHERE."""
+        """Find which private columns public rows are joined to, in ON or else in WHERE.
+
+        Rows that are joined to each other have the columns of all of them.
+        """
         sides = [(*self.sides(scope, test), joining) for test, joining in tests]
+        linked = [{number} for number in range(len(self.joined))]
+        own: list[list[str]] = [[] for _ in self.joined]
         for on in (True, False):
-            open_ = {n for n, each in enumerate(self.carriers) if on or not (each or self.kept(n))}
+            open_ = {n for n, each in enumerate(own) if on or not (each or self.kept(n))}
             for public, private, joining in sides:
-                if joining != on or not public <= open_:
+                if joining != on or not public or not (on or public & open_):
                     continue
-                self.listed |= public if len(public) > 1 else set()
-                for number in public:
-                    self.carriers[number] += private - set(self.carriers[number])
-        taken: set[str] = set()
-        for number, carriers in enumerate(self.carriers):
-            if not carriers and number not in self.listed:
-                first = self.tree.args["from_"]
-                alias = printable(self.joined[number].alias)
+                together = set.union(*(linked[number] for number in public))
+                for number in together:
+                    linked[number] = together
+                for number in public if on else public & open_:
+                    own[number] += private - set(own[number])
+        for number, members in enumerate(linked):
+            self.carriers[number] = list(dict.fromkeys(c for n in sorted(members) for c in own[n]))
+            if not self.carriers[number]:
+                first, alias = self.tree.args["from_"], printable(self.joined[number].alias)
                 self.refuse(first, "E_JOIN", f"{alias} without a condition")
-            if len(carriers) > 1 or taken & set(carriers):
+            if len(self.carriers[number]) > 1:
                 self.listed.add(number)
-            if number not in self.listed:
-                taken |= set(carriers)
 
     def kept(self, number: int) -> bool:
         return self.joined[number].keep
@@ -216,21 +221,27 @@ class JoinReader:
     def fitted(self, number: int) -> Joined:
         """Public rows with the private column that they are joined to, or among the listed ones."""
         joined, tests = self.joined[number], tuple(self.tests[number])
+        alike = [n for n in range(number) if (n in self.listed) == (number in self.listed)]
+        first = sum(len(self.joined[n].names) for n in alike)
         if number not in self.listed:
-            return replace(joined, carrier=self.carriers[number][0], tests=tests)
-        first = sum(len(self.joined[n].names) for n in self.listed if n < number)
+            return replace(joined, carrier=self.carriers[number][0], tests=tests, first=first)
         return replace(joined, tests=tests, listed=True, first=first)
 
-    def using(self, scope: Scope, name: exp.Expr) -> exp.Expr:
-        """USING as a condition; its column is the private one from now on."""
+    def using(self, scope: Scope, name: exp.Expr, number: int) -> exp.Expr:
+        """USING as a condition; its column is that of the left side from now on."""
         key = name.name.casefold()
-        found = (each.alias for each in self.joined if key in map(str.casefold, each.names))
-        alias = next(found, None)
-        if alias is None or key not in scope.table.columns:
+        having = [k for k, e in enumerate(self.joined) if key in map(str.casefold, e.names)]
+        private = key in scope.table.columns
+        left = next((k for k in having if k < number), None)
+        right = number if number in having else left
+        if right is None or (left is None and not private):
             self.refuse(name, "E_JOIN", f"USING ({printable(name.name)})")
-        scope.names.shared[key] = _VALUE
-        sides = (exp.column(name.name, table) for table in (scope.alias, alias))
-        return exp.EQ(this=next(sides), expression=next(sides))
+        first = scope.alias if private else self.joined[left or 0].alias
+        before = exp.column(name.name, first)
+        scope.names.shared[key] = _VALUE if private else before
+        return exp.EQ(
+            this=before.copy(), expression=exp.column(name.name, self.joined[right].alias)
+        )
 
     def sides(self, scope: Scope, test: exp.Expr) -> tuple[set[int], set[str]]:
         """The public rows, by number, and the private columns that a condition is about."""
@@ -247,19 +258,20 @@ class JoinReader:
     def take(self, scope: Scope, test: exp.Expr, joining: bool) -> bool:
         """Use a condition to join public rows, if that is what it is for."""
         public, private = self.sides(scope, test)
-        if joining and any(map(self.kept, public)) and len(public) > 1:
-            self.refuse(test, "E_JOIN", "a condition over two public tables in an outer join")
-        if len(public) != 1:
-            if joining and not public and any(joined.keep for joined in self.joined):
+        if not public:
+            if joining and any(joined.keep for joined in self.joined):
                 self.refuse(test, "E_JOIN", "an outer join on private columns alone")
             return False
-        (number,) = public
+        number = max(public)
         if number in self.listed:
+            if joining and len(public) > 1 and any(map(self.kept, public)):
+                what = "a condition over two public tables in an outer join"
+                self.refuse(test, "E_JOIN", what)
             if joining and self.kept(number):
                 self.tests[number].append(test)
             return joining and self.kept(number)
-        where = not joining and (bool(self.tests[number]) or self.kept(number) or not private)
-        if where or private - set(self.carriers[number]):
+        where = not joining and (bool(self.tests[number]) or any(map(self.kept, public)))
+        if where or (not joining and not private and len(public) == 1):
             return False
         check_scalar(test, scope.locate)
         self.tests[number].append(test)
@@ -274,7 +286,7 @@ def joined_listing(scope: Scope) -> Listing | None:
     listed = [each for each in scope.joined if each.listed]
     if not listed:
         return None
-    span, count = listed[0].span, math.prod(len(each.rows) for each in listed)
+    span, count = listed[0].span, math.prod(len(each.values[0]) for each in listed)
     if count > MAX_LISTED:
         raise ProgrammingError(
             "E_TOO_LARGE",
@@ -283,7 +295,9 @@ def joined_listing(scope: Scope) -> Listing | None:
             span=span,
         )
     types = tuple(kind for each in listed for kind in each.types)
-    rows = [tuple(itertools.chain(*each)) for each in itertools.product(*(e.rows for e in listed))]
+    rows = [
+        tuple(itertools.chain(*each)) for each in itertools.product(*(e.rows() for e in listed))
+    ]
     keep = any(each.keep for each in listed)
     tests = tuple(condition(scope, test) for each in listed for test in each.tests)
     if keep:
@@ -296,28 +310,46 @@ def joined_listing(scope: Scope) -> Listing | None:
     return Listing(name, types, tuple(rows), tests, keep, span)
 
 
-def lookups(scope: Scope) -> tuple[Lookup, ...]:
-    """The joined public rows as the compiler reads them.
+def lookups(scope: Scope, tree: exp.Select) -> tuple[Lookup, ...]:
+    """The joined public rows as the compiler reads them, one for each private column.
 
-    Raises: ProgrammingError (E_TOO_LARGE, E_BIN_EDGE).
+    Raises: ProgrammingError (E_BIN_EDGE).
     """
-    out = []
+    found: dict[str, list[Joined]] = {}
     for joined in scope.joined:
-        if joined.carrier is None:
-            continue
-        column = scope.table.columns[joined.carrier]
-        if column.size * max(1, len(joined.rows)) > MAX_PAIRS:
-            raise ProgrammingError(
-                "E_TOO_LARGE",
-                f"{joined.alias} has {len(joined.rows):,} rows for {column.size:,} cells of "
-                f"{column.name}",
-                hint=f"at most {MAX_PAIRS:,} combinations",
-                span=joined.span,
-            )
-        for test in joined.tests:
-            if isinstance(column.domain, Bins | Periods):
-                for tree in scope.written_out(test):
-                    check_edges(column, tree, scope.locate, scope.same)
-        on = " AND ".join(f"({scope.render(test)})" for test in joined.tests)
-        out.append(Lookup(joined.carrier, joined.types, joined.rows, on, joined.keep, joined.span))
+        if joined.carrier is not None:
+            found.setdefault(joined.carrier, []).append(joined)
+    trees = [tree, *(test for joined in scope.joined for test in joined.tests)]
+    nodes = itertools.chain.from_iterable(each.find_all(exp.Column) for each in trees)
+    used = {place for node in nodes if (place := _used(scope, node))}
+    out = []
+    for name, members in found.items():
+        links = tuple(_link(scope, scope.table.columns[name], each, used) for each in members)
+        out.append(Lookup(name, links, members[0].span))
     return tuple(out)
+
+
+def _used(scope: Scope, node: exp.Column) -> tuple[int, int] | None:
+    """Which column of which public rows a name stands for, if it does."""
+    try:
+        found = None if isinstance(node.this, exp.Star) else scope.find_public(node)
+    except ProgrammingError:  # the alias of an item, which several columns are named like, too
+        found = None
+    return None if found is None else (scope.joined.index(found[0]), found[1])
+
+
+def _link(scope: Scope, column: Column, joined: Joined, used: set[tuple[int, int]]) -> Link:
+    """Public rows, as many columns as are used, and what joins them."""
+    own = scope.joined.index(joined)
+    kept = sorted(index for number, index in used if number == own)
+    if isinstance(column.domain, Bins | Periods):
+        for test in joined.tests:
+            for tree in (
+                () if is_of_days(column, test, scope.find_public) else scope.written_out(test)
+            ):
+                check_edges(column, tree, scope.locate, scope.same)
+    on = " AND ".join(f"({scope.render(test)})" for test in joined.tests) or "TRUE"
+    rows = tuple(joined.rows(kept))
+    name = hashlib.sha256(repr(rows).encode()).hexdigest()
+    numbers = tuple(joined.first + k for k in kept)
+    return Link(name, numbers, tuple(joined.types[k] for k in kept), rows, on, joined.keep)

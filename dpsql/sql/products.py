@@ -13,7 +13,8 @@ from dpsql.algebra.operator import Operator
 from dpsql.catalog import Catalog, Table
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.compiled import Answer, Branch, Select, cell_kinds
-from dpsql.sql.evaluate import Evaluator, find_decided
+from dpsql.sql.decided import find_decided
+from dpsql.sql.evaluate import Evaluator
 from dpsql.sql.group import Grouping, all_ranges, nested, partition, ranges, ranked, wide_rows
 from dpsql.sql.pieces import MaskedSum, Pieces
 from dpsql.sql.query import Aggregate, Condition, Query, Rank, Shell

@@ -103,18 +103,27 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
-    """Public rows joined to one private column by a condition ``on`` over ``v``, ``p0``, ....
+class Link:
+    """Public rows joined by a condition ``on`` over ``v``, ``p0``, ``p1``, ....
 
-    ``rows`` are the public rows, ``types`` the DuckDB types of their columns. ``keep`` says that
-    rows of the private table without a match stay, with NULL (LEFT JOIN).
+    ``columns`` are the numbers of those of its columns that are used, ``types`` their DuckDB types,
+    ``keep`` says that what has no match stays, with NULL (LEFT JOIN). ``name`` is a digest of rows.
     """
 
-    column: str
+    name: str
+    columns: tuple[int, ...]
     types: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
+    rows: tuple[tuple[Any, ...], ...] = field(compare=False, repr=False)
     on: str
     keep: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Public rows joined to one private column, and to each other, in the order of the links."""
+
+    column: str
+    links: tuple[Link, ...]
     span: Span = field(compare=False, repr=False)
 
 

@@ -23,7 +23,7 @@ from dpsql.sql.language import Locate
 from dpsql.sql.query import Query
 from dpsql.sql.whole import INTEGERS
 
-PublicRows = Callable[[Table], dict[str, tuple[str, list[Any]]]]
+PublicRows = Callable[[Table], dict[str, tuple[str, Sequence[Any]]]]
 """Reads a public table: column name to its DuckDB type and values."""
 
 _KINDS = {"", "INNER", "CROSS", "OUTER"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -17,7 +17,7 @@ from sqlglot import exp
 from dpsql.catalog import Column, Table
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.sql.clauses import Clips, Cut
-from dpsql.sql.edges import check_edges, check_growth, check_literals, undeclared
+from dpsql.sql.edges import check_edges, check_growth, check_literals, is_of_days, undeclared
 from dpsql.sql.language import PARTIAL, check_scalar, locate, refuse
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.names import Names, unknown_table
@@ -34,20 +34,28 @@ _BEFORE_BOUNDS = re.compile(r"[\s)]*(,[\s\d.e+-]*)?", re.ASCII | re.IGNORECASE)
 class Joined:
     """Public rows in FROM: their column names and types, and the private column they fit.
 
-    ``keep`` says that private rows without a match stay; ``tests`` are what joins them. Rows that
-    are ``listed`` fit several columns; theirs are ``r0``, ``r1``, ... from ``first`` on.
+    ``values`` are those of every column. ``keep`` says that private rows without a match stay;
+    ``tests`` are what joins them. In SQL the columns are ``p0``, ``p1``, ... from ``first`` on, or
+    ``r0``, ``r1``, ... of rows that are ``listed``: they fit several columns.
     """
 
     alias: str
     names: tuple[str, ...]
     types: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
+    values: tuple[Sequence[Any], ...]
     keep: bool
     span: Span
     carrier: str | None = None
     tests: tuple[exp.Expr, ...] = ()
     listed: bool = False
     first: int = 0
+
+    def rows(self, columns: Sequence[int] | None = None) -> list[tuple[Any, ...]]:
+        """The rows, of some of the columns or of all."""
+        chosen = range(len(self.values)) if columns is None else columns
+        if not chosen:
+            return [()] * len(self.values[0])
+        return list(zip(*(self.values[k] for k in chosen), strict=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,7 +174,10 @@ class Scope:
 
         Raises: ProgrammingError (E_UNKNOWN_COLUMN) for a name that stands for several columns.
         """
-        merged = not reference.table and reference.name.casefold() in self.names.shared
+        shared = self.names.shared.get(reference.name.casefold())
+        merged = shared is not None and not reference.table
+        if merged and isinstance(shared, exp.Column) and shared.table:
+            return self.find_public(shared)
         place = self.names.place(reference) if self.joined and not merged else None
         if place is None or place[0] == len(self.joined):
             return None
@@ -201,7 +212,7 @@ class Scope:
         elif None in found:
             used = sorted({(self.joined.index(joined), index) for joined, index in public})
             rows = [
-                dict.fromkeys(tuple(row[k] for n, k in used if n == number) for row in joined.rows)
+                dict.fromkeys(joined.rows([k for n, k in used if n == number]))
                 for number, joined in enumerate(self.joined)
                 if any(n == number for n, _ in used)
             ]
@@ -276,7 +287,7 @@ class Scope:
 
 def _name_of(joined: Joined, index: int) -> str:
     """The name of a public column in SQL over it."""
-    return f"r{joined.first + index}" if joined.listed else f"p{index}"
+    return f"{'r' if joined.listed else 'p'}{joined.first + index}"
 
 
 _TESTS = (exp.Predicate, exp.Connector, exp.Not, exp.Boolean)
@@ -334,7 +345,7 @@ def negation(scope: Scope, node: exp.Expr) -> Condition:
 def _check_test(scope: Scope, column: Column | None, node: exp.Expr) -> None:
     if column is not None:
         check_literals(column, node, scope.locate, scope.is_public)
-        for tree in scope.written_out(node):
+        for tree in () if is_of_days(column, node, scope.find_public) else scope.written_out(node):
             check_edges(column, tree, scope.locate, scope.same)
 
 

@@ -21,7 +21,7 @@ from dpsql.algebra.integer_rows import KronRows
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.catalog.sought import Sought
-from dpsql.errors import InternalError, LedgerError, ProgrammingError
+from dpsql.errors import InternalError, LedgerError
 from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.exact import apply_rows, apply_rows_unbounded
@@ -553,11 +553,11 @@ def test_only_public_tables_can_be_read(tmp_path: Path) -> None:
     with pytest.raises(InternalError, match="public"):
         read_public(table)
     found = read_public(replace(table, public=True))
-    assert found == {
+    assert {name: (kind, list(values)) for name, (kind, values) in found.items()} == {
         "v": ("BIGINT", [0, 1, 2]),
         "g": ("BIGINT", [0, 1, 2]),
         "who": ("VARCHAR", [None] * 3),
     }
+    assert list(found["v"][1])[1:] == found["v"][1][1:] == [1, 2]
     two_columns(tmp_path, [(1, 1, "a")] * 100_001)
-    with pytest.raises(ProgrammingError, match="E_TOO_LARGE"):
-        read_public(replace(table, public=True))
+    assert len(read_public(replace(table, public=True))["v"][1]) == 100_001

@@ -1,0 +1,110 @@
+"""The rows of public tables: column by column, as they are looked at."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, overload
+
+import duckdb
+
+from dpsql.catalog.catalog import Table
+from dpsql.errors import InternalError
+from dpsql.privacy.vault.data_engine import unavailable
+from dpsql.privacy.vault.source import Source, connect, open_source, stored_types
+
+CSV_TYPES = {
+    "integer": "BIGINT",
+    "number": "DOUBLE",
+    "decimal": "DOUBLE",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+    "boolean": "BOOLEAN",
+}
+
+
+class PublicValues(Sequence[Any]):
+    """The values of one column of a public table, read when the first is looked at."""
+
+    __slots__ = ("_count", "_read", "_values")
+
+    def __init__(self, count: int, read: Callable[[], list[Any]]) -> None:
+        self._count = count
+        self._read = read
+        self._values: list[Any] | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Any]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        return self._known()[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._known())
+
+    def _known(self) -> list[Any]:
+        if self._values is None:
+            self._values = self._read()
+        return self._values
+
+
+def read_public(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
+    """Return the DuckDB type and all values of every column of a public table, in file order.
+
+    Columns of CSV files are text unless the catalog declares another type.
+    Raises: DataUnavailable, also when values are looked at; InternalError if it is not public.
+    """
+    if not table.public:
+        raise InternalError("E_INTERNAL", "only public tables can be read")
+    with connect() as connection:
+        source = open_source(connection, table.source, table.name)
+        try:
+            stored = stored_types(connection, source)
+            types = [_type(table, source, name, kind) for name, kind in stored]
+            lines = list(range(len(types))) if source.kind == "csv" else []
+            rows = _select(connection, source, types, lines)
+        except (OSError, EOFError, zlib.error, duckdb.Error, ImportError, ValueError):
+            unavailable(table.name, table.source, "the rows cannot be read")
+    found: dict[str, tuple[str, Sequence[Any]]] = {}
+    for place, ((name, _), kind) in enumerate(zip(source.columns, types, strict=True)):
+        column = partial(_column, table, source, types, place, len(rows))
+        if lines:
+            column = partial(list, [row[place] for row in rows])
+        found[name] = (kind, PublicValues(len(rows), column))
+    return found
+
+
+def _column(table: Table, source: Source, types: list[str], place: int, count: int) -> list[Any]:
+    """Read one column."""
+    with connect() as connection:
+        again = open_source(connection, table.source, table.name)
+        try:
+            rows = _select(connection, again, types, [place]) if again == source else []
+        except (OSError, EOFError, zlib.error, duckdb.Error, ImportError, ValueError):
+            unavailable(table.name, table.source, "the rows cannot be read")
+    if again != source or len(rows) != count:
+        unavailable(table.name, table.source, "the data have changed since they were opened")
+    return [value for (value,) in rows]
+
+
+def _select(
+    connection: duckdb.DuckDBPyConnection, source: Source, types: list[str], places: list[int]
+) -> list[tuple[Any, ...]]:
+    """Return all rows of some columns; of none, as many empty rows."""
+    rows: list[tuple[Any, ...]] = []
+    listed = [f"TRY_CAST({source.column_sql(i)} AS {types[i]}) AS p{i}" for i in places]
+    for result in source.select(connection, listed or ["count(*)"], places):
+        rows += result.fetchall() if listed else [()] * result.fetchall()[0][0]
+    return rows
+
+
+def _type(table: Table, source: Source, name: str, stored: str) -> str:
+    column = table.columns.get(name.casefold())
+    if source.kind != "csv" or column is None:
+        return stored
+    return CSV_TYPES.get(column.type, stored)

@@ -1,0 +1,89 @@
+"""What the declared domains decide about a query by themselves, in words.
+
+A number that is 0 by declaration looks like any other 0 otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from dpsql.catalog.describe import describe_values
+from dpsql.errors import Span, printable
+from dpsql.sql.evaluate import Evaluator, Operand
+from dpsql.sql.query import Condition, Coupled, Expression, Query
+from dpsql.workload.term import Pattern
+
+KEYS_ALONE = "keys are those that are declared or were found, whatever rows there are: exact, free"
+LONGEST = 60
+"""Characters of a condition that are repeated."""
+
+
+def find_decided(
+    query: Query,
+    source: Callable[[str | None], Operand],
+    evaluator: Evaluator,
+    patterns: Mapping[tuple[Coupled, ...], Pattern],
+) -> tuple[str, ...]:
+    """Conditions that no declared value meets, and literals that no column can hold."""
+    found: dict[str, None] = {}
+    never: set[Expression] = set()
+    for column, conditions in _by_column(query):
+        values = source(column)
+        empty = [c for c in conditions if not evaluator.mask(values, c).any()]
+        mask = evaluator.mask(values, conditions[0])
+        for each in conditions[1:]:
+            mask = mask & evaluator.mask(values, each)
+        if not mask.any():
+            found[_never(empty[:1] or conditions, values)] = None
+            never.update(empty[:1])
+    for coupled, pattern in patterns.items():
+        if not pattern.truth.any():
+            said = _text(each.span for each in coupled)
+            found[f"{said} holds for no declared values: 0 by declaration"] = None
+    for each in query.expressions():
+        for literal in () if each in never else each.undeclared:
+            found[_undeclared(literal, source(each.column))] = None
+    if not query.aggregates:
+        found[KEYS_ALONE] = None
+    return tuple(found)
+
+
+def _by_column(query: Query) -> Iterator[tuple[str, list[Expression]]]:
+    """The conditions on each column that have to hold together."""
+    groups: list[tuple[Condition, ...]] = [query.where]
+    for aggregate in query.aggregates:
+        (own, *others) = aggregate.summands
+        shared = (*query.where, *aggregate.conditions)
+        groups.append(shared if others else (*shared, *own.conditions))
+    for group in dict.fromkeys(groups):
+        singles = [each for each in group if isinstance(each, Expression) and not each.listed]
+        for column in dict.fromkeys(each.column for each in singles):
+            if column is not None:
+                yield column, [each for each in singles if each.column == column]
+
+
+def _never(conditions: Sequence[Expression], source: Operand) -> str:
+    assert source.column is not None
+    known = f"{printable(source.column.name)} ({describe_values(source.column)})"
+    with_rows = " with a public row" if source.lookup is not None else ""
+    said = _text(each.span for each in conditions)
+    return f"{said} holds for no declared value of {known}{with_rows}: 0 by declaration"
+
+
+def _undeclared(literal: str, source: Operand) -> str:
+    assert source.column is not None
+    known = f"{printable(source.column.name)} ({describe_values(source.column)})"
+    return f"{printable(literal)} is no declared value of {known}"
+
+
+def _text(spans: Iterable[Span]) -> str:
+    """The SQL of some conditions, shortened."""
+    texts = dict.fromkeys(map(_written, spans))
+    text = printable(" and ".join(texts))
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+def _written(span: Span) -> str:
+    """What stands there; the parser may not remember where the last parenthesis is."""
+    text = " ".join(span.text[span.start : span.end].split())
+    return text + ")" * max(0, text.count("(") - text.count(")"))

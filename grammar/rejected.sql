@@ -394,12 +394,12 @@ SELECT COUNT(*) FROM t WHERE EXISTS (SELECT 1 FROM t AS u WHERE u.a = t.a);
 -- hint: ask for its value in a statement of its own, and write the value here
 
 SELECT COUNT(*) FROM t JOIN t AS u ON t.a = u.a;
--- E_JOIN at line 1, column 29: a join of two private tables is not supported
--- hint: JOIN public_table ON private_column = public_column, or BETWEEN two public columns
+-- E_JOIN at line 1, column 22: a join of t, each row of which is a privacy unit, is not supported
+-- hint: declare whose rows they are: privacy_unit with a column, and [unit.NAME]
 
 SELECT COUNT(*) FROM t, adult;
--- E_JOIN at line 1, column 25: a join of two private tables is not supported
--- hint: JOIN public_table ON private_column = public_column, or BETWEEN two public columns
+-- E_JOIN at line 1, column 22: a join of t, each row of which is a privacy unit, is not supported
+-- hint: declare whose rows they are: privacy_unit with a column, and [unit.NAME]
 
 SELECT COUNT(*) FROM t NATURAL JOIN bands;
 -- E_JOIN at line 1, column 37: NATURAL JOIN is not supported

@@ -122,7 +122,7 @@ class PrivateJoin:
         if table.unit.column is None:
             self.refuse(
                 member.rows.source,
-                f"a join of {printable(table.name)}, each row of which is a privacy unit",
+                f"a join of {printable(table.name)}, each row of which is a privacy unit,",
                 "declare whose rows they are: privacy_unit with a column, and [unit.NAME]",
             )
         return JoinedPart(relation_of(table), (member,), member.alias, table.unit.max_rows)

@@ -303,13 +303,7 @@ SELECT FIRST(a) FROM t;
 -- E_AGGREGATE at line 1, column 8: the aggregate FIRST() is not supported
 -- hint: COUNT, SUM, AVG, VAR_POP, VAR_SAMP, STDDEV, CORR, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE work
 
-SELECT COUNT(*, contribution_bounds_per_group => (0, 1)) FROM visits;
--- E_EXPR_IN_AGG at line 1, column 8: bounds of counts where a privacy unit has from 1 to 3 rows, other than these, is not supported
--- hint: contribution_bounds_per_group => (0, 3)
-
-SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 1) COUNT(*) FROM visits;
--- E_SETTING at line 1, column 43: a privacy unit of visits has up to 3 rows, in as many groups
--- hint: declare privacy_unit = { column = ..., max_rows = 1 }, or ask for max_groups_contributed = 3
+SELECT COUNT(*, contribution_bounds_per_group => (2, 3)) FROM t;
 
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (privacy_unit_column = a) COUNT(*) FROM t;
 -- E_SETTING at line 1, column 43: the privacy unit of t is one row

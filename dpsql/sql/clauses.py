@@ -9,8 +9,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from sqlglot import exp
+
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.settings import SETTINGS, Taker, taken_by
+from dpsql.sql.language import locate
 from dpsql.sql.lexemes import Fragment, Lexeme, blanked
 
 Options = tuple[tuple[str, str], ...]
@@ -216,6 +219,21 @@ def _bounds(words: Sequence[str]) -> tuple[float, float, int] | None:
         return float(low), float(high), used
     except ValueError:
         return None
+
+
+_BEFORE_BOUNDS = re.compile(r"[\s)]*(,[\s\d.e+-]*)?", re.ASCII | re.IGNORECASE)
+"""What stands between an argument and the bounds that follow it: the place of a quantile."""
+
+
+def clip_of(node: exp.Expr, clips: Clips, fragment: Fragment) -> tuple[float, float] | None:
+    """The contribution bounds written after the argument of an aggregate."""
+    if not clips or not isinstance(node.this, exp.Expr):
+        return None
+    start, end = (getattr(locate(node.this, fragment), side) for side in ("start", "end"))
+    for place, bounds in clips.items():
+        if start < place and _BEFORE_BOUNDS.fullmatch(fragment.text[end:place]):
+            return bounds
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.bind import bind
+from dpsql.sql.bounded import needs_bounds
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.contributions import Contributions
 from dpsql.sql.distinct_keys import grouped
@@ -41,7 +42,7 @@ def _compiled(
     statement: Statement, tree: exp.Expr, compiler: Compiler, public: PublicRows
 ) -> Compiled:
     fragment = statement.fragment
-    if isinstance(tree, exp.Select) and _is_flat(tree, compiler):
+    if isinstance(tree, exp.Select) and _is_flat(tree, compiler, statement):
         clips, known = statement.clips, compiler.known
         same = compiler.evaluator.is_same
         query = bind(tree, fragment, compiler.catalog, public, clips, known, statement.cut, same)
@@ -87,7 +88,7 @@ def _compose(shape: Shape, tree: exp.Expr) -> Compiled:
     return Compiled(body, tuple(shape.tables.selects), shape.tables.outside(known))
 
 
-def _is_flat(tree: exp.Select, compiler: Compiler) -> bool:
+def _is_flat(tree: exp.Select, compiler: Compiler, statement: Statement) -> bool:
     """Whether a SELECT is over tables of the catalog alone, one of them private or unknown."""
     if tree.args.get("with_"):
         return False
@@ -99,6 +100,8 @@ def _is_flat(tree: exp.Select, compiler: Compiler) -> bool:
     if any(name in compiler.catalog.views and name not in tables for name in names):
         return False
     known = [tables[name] for name in names if name in tables]
+    if any(needs_bounds(statement, tree, table) for table in known):
+        return False
     if sum(not table.public for table in known) > 1:
         return False
     return len(known) < len(names) or not known or not all(table.public for table in known)

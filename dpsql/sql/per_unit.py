@@ -29,6 +29,7 @@ from dpsql.catalog.unit_local import (
 )
 from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.cell_tests import as_test
+from dpsql.sql.clauses import clip_of
 from dpsql.sql.expressions import name_of
 from dpsql.sql.inline import Flat
 from dpsql.sql.language import Locate
@@ -80,10 +81,10 @@ def is_per_unit(flat: Flat, select: exp.Select, table: Table) -> bool:
     """Whether a SELECT has one row for each unit and group, by GROUP BY or by DISTINCT."""
     if table.unit.column is None or table.synthetic:
         return False
-    return any(is_unit(flat.resolve(key), table) for key in _keys(flat, select))
+    return any(is_unit(flat.resolve(key), table) for key in group_keys(flat, select))
 
 
-def _keys(flat: Flat, select: exp.Select) -> list[exp.Expr]:
+def group_keys(flat: Flat, select: exp.Select) -> list[exp.Expr]:
     """What a SELECT groups by, positions and aliases written out; its items if it is DISTINCT."""
     group, items = select.args.get("group"), select.expressions
     if group is None:
@@ -126,6 +127,7 @@ class UnitRows:
     table: Table
     statement: Statement
     compiler: Compiler
+    most: int | None = None
     found: dict[tuple[object, ...], Summary] = field(default_factory=dict)
 
     def refuse(self, node: exp.Expr, what: str, hint: str) -> NoReturn:
@@ -134,7 +136,7 @@ class UnitRows:
     def rows(self, select: exp.Select) -> PrivateRows:
         """The rows of a SELECT by privacy unit. Raises: NotSupportedError; ProgrammingError."""
         self.check(select)
-        keys = [self.flat.resolve(key).unnest() for key in _keys(self.flat, select)]
+        keys = [self.flat.resolve(key).unnest() for key in group_keys(self.flat, select)]
         by = tuple(self.by(key) for key in keys if not is_unit(key, self.table))
         alias = self.flat.rows.source.alias_or_name
         items = [self.value(self.flat.resolve(item.unalias()), by) for item in select.expressions]
@@ -164,7 +166,11 @@ class UnitRows:
             relation = FilterRows(relation, self.test(tests))
         groups = PerUnit(relation, by, tuple(self.found.values()))
         label = f"{self.table.name.split(' #')[0]} by {self.table.unit.column}"
-        return table_of(self.compiler.catalog, groups, label, None, self.flat.locate(select))
+        catalog, span = self.compiler.catalog, self.flat.locate(select)
+        table = table_of(catalog, groups, label, None, span)
+        if self.most is None or self.most >= table.unit.max_rows:
+            return table
+        return table_of(catalog, groups, label, self.most, span)
 
     def by(self, key: exp.Expr) -> str:
         """A key besides the unit: a column with a domain."""
@@ -217,8 +223,15 @@ class UnitRows:
         if kind is None or column is None or node.args.get("expressions"):
             self.refuse(node, "this aggregate", _WORKS)
         key = column.name.casefold()
-        found = self.add(kind, self.declared(kind, column), key, where)
+        shape = clipped_to(
+            self.declared(kind, column),
+            self.clip(node),
+        )
+        found = self.add(kind, shape, key, where)
         return exp.Coalesce(this=found, expressions=[exp.Literal.number(0)]) if filled else found
+
+    def clip(self, node: exp.Expr) -> tuple[float, float] | None:
+        return clip_of(node, self.statement.clips, self.statement.fragment)
 
     def count(self, node: exp.Expr, where: Test | None) -> exp.Expr:
         """COUNT of rows, of values or of different values; of rows there is at least one."""
@@ -236,7 +249,8 @@ class UnitRows:
             if column is None:
                 self.refuse(node, "COUNT of this", "COUNT(*) FILTER (WHERE ...)")
             where = _both(where, HasValue(column.name.casefold()))
-        shape = Column("", "integer", IntegerRange(where is None, most))
+        whole = Column("", "integer", IntegerRange(where is None, most))
+        shape = clipped_to(whole, self.clip(node))
         return self.add("count", shape, None, where)
 
     def declared(self, kind: Summing, column: Column) -> Column:
@@ -253,7 +267,7 @@ class UnitRows:
 
     def add(self, kind: Summing, shape: Column, of: str | None, where: Test | None) -> exp.Expr:
         """The column of a summary, which is added unless it is there."""
-        key = (kind, of, where)
+        key = (kind, of, where, shape)
         if key not in self.found:
             name = f"{_NAMES[kind]}({'*' if of is None else self.table.columns[of].name})"
             taken = {each.column.name for each in self.found.values()}
@@ -265,6 +279,19 @@ class UnitRows:
         """Flat conditions on one row, decided on the declared cells."""
         fragment = self.statement.fragment
         return as_test(self.flat.rows.source, tests, fragment, self.compiler)
+
+
+def clipped_to(column: Column, bounds: tuple[float, float] | None) -> Column:
+    """A declaration with narrower bounds; values beyond them are taken for the nearest one."""
+    if bounds is None:
+        return column
+    low, high = bounds
+    if isinstance(column.domain, IntegerRange) and low.is_integer() and high.is_integer():
+        lo, hi = max(column.domain.lo, int(low)), min(column.domain.hi, int(high))
+        return replace(column, domain=IntegerRange(min(lo, hi), hi))
+    least, most = column.number_bounds or (low, high)
+    narrow = (Fraction(max(low, least)), Fraction(min(high, most)))
+    return replace(column, type="number", domain=None, bounds=narrow)
 
 
 def _without_case(node: exp.Expr, tests: list[exp.Expr]) -> tuple[exp.Expr, list[exp.Expr], bool]:

@@ -7,7 +7,6 @@ columns, and what couples those.
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -16,7 +15,7 @@ from sqlglot import exp
 
 from dpsql.catalog import Column, Table
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
-from dpsql.sql.clauses import Clips, Cut
+from dpsql.sql.clauses import Clips, Cut, clip_of
 from dpsql.sql.edges import check_edges, check_growth, check_literals, is_of_days, undeclared
 from dpsql.sql.language import PARTIAL, check_scalar, locate, refuse
 from dpsql.sql.lexemes import Fragment
@@ -25,9 +24,6 @@ from dpsql.sql.query import Condition, Coupled, Expression
 from dpsql.sql.relations import as_literal, suggest
 from dpsql.sql.steady import Same
 from dpsql.sql.whole import INTEGERS
-
-_BEFORE_BOUNDS = re.compile(r"[\s)]*(,[\s\d.e+-]*)?", re.ASCII | re.IGNORECASE)
-"""What stands between an argument and the bounds that follow it: the place of a quantile."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,15 +77,7 @@ class Scope:
 
     def clip_of(self, node: exp.Expr) -> tuple[float, float] | None:
         """The contribution bounds written after the argument of an aggregate."""
-        if not self.clips or node.this is None:
-            return None
-        end = self.locate(node.this).end
-        start = self.locate(node.this).start
-        text = self.fragment.text
-        for place, bounds in self.clips.items():
-            if start < place and _BEFORE_BOUNDS.fullmatch(text[end:place]):
-                return bounds
-        return None
+        return clip_of(node, self.clips, self.fragment)
 
     def cut_of(self, column: Column) -> tuple[float, float] | None:
         """The bounds of the column whose values are clipped in the whole statement."""

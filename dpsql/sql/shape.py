@@ -16,6 +16,7 @@ from dpsql.catalog import View
 from dpsql.catalog.unit_local import FilterRows
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sql.bind import bind
+from dpsql.sql.bounded import Bounded, needs_bounds
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.inline import Flat, FlatSource
 from dpsql.sql.language import locate, refuse
@@ -305,6 +306,8 @@ class Shape:
         aggregated = has_aggregates(node) or bool(node.args.get("group"))
         if not aggregated and not node.args.get("having"):
             return flat.project(node)
+        if needs_bounds(self.statement, node, table) and not needs_split(node):
+            return self.leaf(Bounded(flat, table, *facts).aggregate(node), node)
         if node.args.get("distinct"):
             hint = "SELECT DISTINCT ... FROM (SELECT ... GROUP BY ...) works"
             self.refuse(node, "E_AGGREGATE", "SELECT DISTINCT of aggregates", hint)

@@ -8,7 +8,6 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.errors import NotSupportedError
 from tests.support.seam import zero_noise
 
 CATALOG = """
@@ -38,7 +37,6 @@ def visits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
 @pytest.mark.parametrize(
     ("option", "what"),
     [
-        ("max_groups_contributed = 2", "max_groups_contributed = 3"),
         ("privacy_unit_column = ward", "the privacy unit of visits is who"),
         ("group_selection_strategy = LAPLACE_THRESHOLD", "public_groups"),
         ("min_privacy_units_per_group = 0", "a whole number from 1"),
@@ -72,12 +70,48 @@ def test_groups_of_few_units_are_left_out(visits: Connection) -> None:
         assert kept == [w for w in "abc" if len(expected.get(w, ())) >= least]
 
 
-def test_bounds_of_counts_are_those_of_the_catalog(visits: Connection) -> None:
-    sql = "SELECT COUNT(*, contribution_bounds_per_group => {}) FROM visits"
-    assert visits.execute(sql.format("(0, 3)")).fetchall() == [(60.0,)]
-    for bounds in ("(0, 2)", "(2, 3)"):
-        with pytest.raises(NotSupportedError, match="E_EXPR_IN_AGG"):
-            visits.execute(sql.format(bounds))
+@pytest.mark.parametrize(
+    ("bounds", "expected"), [("(0, 3)", 60), ("(0, 2)", 60), ("(0, 1)", 30), ("(3, 9)", 90)]
+)
+def test_counts_are_bounded_for_each_unit(visits: Connection, bounds: str, expected: float) -> None:
+    sql = f"SELECT COUNT(*, contribution_bounds_per_group => {bounds}) FROM visits"
+    assert visits.execute(sql).fetchall() == [(pytest.approx(expected),)]
+
+
+def test_sums_are_bounded_for_each_unit_and_group(visits: Connection) -> None:
+    sql = "SELECT ward, SUM(age, contribution_bounds_per_group => (5, 30)) AS s FROM visits"
+    sql += " WHERE age < 50 GROUP BY ward HAVING COUNT(*) > 0"
+    parts: dict[tuple[str, int], int] = {}
+    for who, ward, age in ROWS:
+        if age < 50:
+            parts[ward, who] = parts.get((ward, who), 0) + age
+    expected = {w: float(sum(min(max(v, 5), 30) for (x, _), v in parts.items() if x == w))
+                for w in "ab"}  # fmt: skip
+    assert dict(visits.execute(sql).fetchall()) == pytest.approx(expected)
+
+
+def test_a_unit_counts_in_as_many_groups_as_are_told(visits: Connection) -> None:
+    sql = CLAUSE.format("max_groups_contributed = {}", "ward, COUNT(*) AS n") + " GROUP BY ward"
+    one, two = (visits.execute(sql.format(most)).fetchall() for most in (1, 2))
+    assert sum(n for _, n in two) == pytest.approx(60)
+    assert sum(n for _, n in one) < 60
+    forecasts = [
+        "\n".join(row[0] for row in visits.execute(f"EXPLAIN {sql.format(most)}"))
+        for most in (1, 2)
+    ]
+    assert "at most 1 row of each who counts" in forecasts[0]
+    assert "at most 2 rows of each who count" in forecasts[1]
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["MEDIAN(age)", "COUNT(DISTINCT age)", "COUNT(*) / (SELECT COUNT(*) FROM visits)"],
+)
+def test_what_has_no_parts_is_refused_under_such_bounds(visits: Connection, what: str) -> None:
+    before = visits.budget.entries
+    with pytest.raises(dpsql.Error, match="E_AGGREGATE|E_SETTING"):
+        visits.execute(CLAUSE.format("max_groups_contributed = 1", f"ward, {what}") + " GROUP BY 1")
+    assert visits.budget.entries == before
 
 
 def test_bounds_of_rows_clip_what_a_quantile_is_of(visits: Connection) -> None:

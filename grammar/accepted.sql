@@ -32,6 +32,9 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 1, min_privac
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 1) COUNT(*, contribution_bounds_per_group => (0, 2)) AS n FROM visits;
 -- count(*): 1x2 Dense
 
+SELECT COUNT(*) AS n FROM main.t WHERE t.a > 3;
+-- a: 1x8 Dense
+
 SELECT COUNT_IF(a > 3) AS big FROM t;
 -- a: 1x8 Dense
 

@@ -130,7 +130,7 @@ class Steadiness:
     def cut(self, node: exp.Expr, left: exp.Expr, right: exp.Expr) -> None:
         """Check a comparison by order of what never turns with what does not move."""
         moving = [each for each in (left, right) if each.find(exp.Column)]
-        if len(moving) > 1:
+        if len(moving) != 1:
             for each in moving:
                 self.check(each)
         elif not self.is_settled(moving[0]) and not self.same(self.column, _sql(node)):

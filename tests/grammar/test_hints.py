@@ -241,6 +241,14 @@ RULES: list[tuple[str, Follow]] = [
         r"sums, differences and products of columns work, .*",
         always("SELECT SUM(m + q), SUM(m - q), SUM(m * q), SUM(m * m), SUM(abs(a)) FROM t"),
     ),
+    (r"DROP (DOMAIN|BOUNDS) and its name; SHOW domains lists them", always("SHOW domains")),
+    (
+        r"a whole number from 1: .* = 10",
+        always(
+            "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 10, "
+            "min_privacy_units_per_group = 10) a, COUNT(*) FROM t GROUP BY a"
+        ),
+    ),
     (
         r"contribution_bounds_per_group => \(0, 3\)",
         always("SELECT COUNT(*, contribution_bounds_per_group => (0, 3)) FROM visits"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -51,15 +52,17 @@ sql = "SELECT * FROM circle"
 FLAT = "SELECT age // 10 AS band, COUNT(*) FROM adult WHERE hours > 30 GROUP BY age // 10"
 
 
-def bands(table: Table) -> dict[str, tuple[str, list[Any]]]:
+def bands(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
     return {"lo": ("BIGINT", [20, 30]), "hi": ("BIGINT", [29, 39])}
 
 
 @pytest.fixture(scope="module")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> Compiler:
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compiler]:
     path: Path = tmp_path_factory.mktemp("inline") / "c.toml"
     path.write_text(CATALOG)
-    return Compiler(Catalog.load(path))
+    compiler = Compiler(Catalog.load(path))
+    yield compiler
+    compiler.evaluator.close()
 
 
 def build(compiler: Compiler, sql: str) -> Compiled:

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dpsql.algebra.levels import Structured
 from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
 from dpsql.settings import FAMILIES
@@ -84,8 +85,14 @@ def measured(workload: Workload, strategy: Strategy, block: Block) -> Rows:
         full = np.broadcast_to(tensor, (strategy.block.rows, *workload.domain.values()))
         return full.reshape(strategy.block.rows, -1)
     names = {name: rows for name, rows in block.factors.items() if isinstance(name, str)}
-    given = {n: np.eye(workload.domain[n]) if r is None else r for n, r in names.items()}
-    return dense(workload, given)
+    return dense(workload, {n: written(r, workload.domain[n]) for n, r in names.items()})
+
+
+def written(rows: Rows | Structured | None, n: int) -> Rows:
+    """The rows of one attribute as an array; None is the identity."""
+    if rows is None:
+        return np.eye(n)
+    return np.asarray(rows.dense()) if isinstance(rows, Structured) else rows
 
 
 def check(workload: Workload, strategy: Strategy) -> None:

@@ -14,6 +14,7 @@ demo: $(VENV)/.demo
 	@cp -p demo_data/*.toml demo_data/*.parquet demo_data/*.sql build/demo/
 	@# Whose budget the copies are charged to is noted in build too: make clean forgets it.
 	XDG_STATE_HOME=$(CURDIR)/build/state $(BIN)/dpsql run build/demo/adult_tour.sql --catalog build/demo/adult.toml --epsilon 1 --format box
+	XDG_STATE_HOME=$(CURDIR)/build/state $(BIN)/dpsql run build/demo/hospital_tour.sql --catalog build/demo/hospital.toml --epsilon 8 --format box
 
 test: $(VENV)/.test
 	$(TESTS)

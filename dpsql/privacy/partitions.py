@@ -81,7 +81,7 @@ def _degrees(most: int) -> Iterator[tuple[int, int]]:
     """Yield the ranges of degrees up to the largest; those from 32 on that are looked at together.
 
     >>> list(_degrees(2)), list(_degrees(34))[-2:], len(list(_degrees(10**6)))
-    ([(1, 1), (2, 2)], [(32, 33), (34, 34)], 270)
+    ([(1, 1), (2, 2)], [(32, 33), (34, 34)], 353)
     """
     low = 1
     while low <= most:

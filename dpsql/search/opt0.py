@@ -27,6 +27,12 @@ TRIES = 20
 """Most step lengths tried on one line."""
 
 
+WORK = 1e11
+"""Products of numbers that one descent on a dense Gram takes at most, about: minutes above it. Up
+to 1,100 cells that is a thousand steps, more than any descent has taken."""
+LEAST_STEPS = 30
+
+
 def minimise(
     function: Callable[[Floats], tuple[float, Floats]],
     start: Floats,
@@ -236,6 +242,8 @@ def optimise(
         restarts = int(_default_restarts(n) * max(1.0, effort)) if init is None else 0
     starts = [] if init is None else [np.maximum(np.asarray(init, dtype=np.float64), 0)]
     base = p or default_p(gram)
+    if not isinstance(gram, Operator):
+        maxiter = min(maxiter, max(LEAST_STEPS, int(max(1.0, effort) * WORK / (n * n * base))))
     starts += _random_starts(n, base, p is not None, restarts, seed)
     if n > TILED_ABOVE and restarts and p is None:
         starts = [*starts[: init is not None], _tiled_start(V, seed)]

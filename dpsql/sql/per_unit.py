@@ -27,7 +27,7 @@ from dpsql.catalog.unit_local import (
     Summing,
     Test,
 )
-from dpsql.errors import ProgrammingError, printable
+from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.clauses import clip_of
 from dpsql.sql.expressions import name_of
@@ -223,10 +223,8 @@ class UnitRows:
         if kind is None or column is None or node.args.get("expressions"):
             self.refuse(node, "this aggregate", _WORKS)
         key = column.name.casefold()
-        shape = clipped_to(
-            self.declared(kind, column),
-            self.clip(node),
-        )
+        span = self.flat.locate(node)
+        shape = clipped_to(self.declared(kind, column), self.clip(node), span)
         found = self.add(kind, shape, key, where)
         return exp.Coalesce(this=found, expressions=[exp.Literal.number(0)]) if filled else found
 
@@ -250,7 +248,7 @@ class UnitRows:
                 self.refuse(node, "COUNT of this", "COUNT(*) FILTER (WHERE ...)")
             where = _both(where, HasValue(column.name.casefold()))
         whole = Column("", "integer", IntegerRange(where is None, most))
-        shape = clipped_to(whole, self.clip(node))
+        shape = clipped_to(whole, self.clip(node), self.flat.locate(node))
         return self.add("count", shape, None, where)
 
     def declared(self, kind: Summing, column: Column) -> Column:
@@ -281,16 +279,23 @@ class UnitRows:
         return as_test(self.flat.rows.source, tests, fragment, self.compiler)
 
 
-def clipped_to(column: Column, bounds: tuple[float, float] | None) -> Column:
+def clipped_to(column: Column, bounds: tuple[float, float] | None, span: Span) -> Column:
     """A declaration with narrower bounds; values beyond them are taken for the nearest one."""
     if bounds is None:
         return column
     low, high = bounds
+    least, most = column.number_bounds or bounds
+    least, most = min(max(least, low), high), max(min(most, high), low)
     if isinstance(column.domain, IntegerRange) and low.is_integer() and high.is_integer():
-        lo, hi = max(column.domain.lo, int(low)), min(column.domain.hi, int(high))
-        return replace(column, domain=IntegerRange(min(lo, hi), hi))
-    least, most = column.number_bounds or (low, high)
-    narrow = (Fraction(max(low, least)), Fraction(min(high, most)))
+        return replace(column, domain=IntegerRange(int(least), int(most)))
+    if least == most:
+        raise ProgrammingError(
+            "E_DEGENERATE_BOUNDS",
+            f"what a privacy unit adds is never between {low:g} and {high:g}",
+            hint="bounds within the declared ones",
+            span=span,
+        )
+    narrow = (Fraction(least), Fraction(most))
     return replace(column, type="number", domain=None, bounds=narrow)
 
 

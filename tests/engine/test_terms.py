@@ -138,10 +138,10 @@ def test_contribution_bounds_leave_something(adult: Connection, bounds: str, cod
     assert caught.value.code == code
 
 
-def test_contribution_bounds_are_per_row(hie: Connection) -> None:
+def test_bounds_of_means_are_of_rows_that_are_units(hie: Connection) -> None:
     with pytest.raises(dpsql.Error, match="where a unit has 5 rows"):
         hie.explain(
-            "SELECT SUM(drug_spending, contribution_bounds_per_group => (0, 9)) FROM rand_hie"
+            "SELECT AVG(drug_spending, contribution_bounds_per_group => (0, 9)) FROM rand_hie"
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from sqlglot import exp
 
 import dpsql
 from dpsql import settings
@@ -135,6 +136,7 @@ def test_an_aggregate(
     catalog: Path, connection: Connection, add: Callable[[str, str], None]
 ) -> None:
     sql = "SELECT b, COVAR_POP(a, x) AS c, COUNT(*) AS n FROM t GROUP BY b"
+    del aggregates.BUILDERS[exp.CovarPop]  # as if dpsql did not know it
     with pytest.raises(Error, match="E_AGGREGATE"):
         connection.execute(sql)
     add("covariance", COVARIANCE)

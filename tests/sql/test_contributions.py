@@ -71,7 +71,15 @@ def test_groups_of_few_units_are_left_out(visits: Connection) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bounds", "expected"), [("(0, 3)", 60), ("(0, 2)", 60), ("(0, 1)", 30), ("(3, 9)", 90)]
+    ("bounds", "expected"),
+    [
+        ("(0, 3)", 60),
+        ("(0, 2)", 60),
+        ("(0, 1)", 30),
+        ("(3, 9)", 90),
+        ("(5, 9)", 150),
+        ("(-1, 0)", 0),
+    ],
 )
 def test_counts_are_bounded_for_each_unit(visits: Connection, bounds: str, expected: float) -> None:
     sql = f"SELECT COUNT(*, contribution_bounds_per_group => {bounds}) FROM visits"

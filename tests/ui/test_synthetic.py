@@ -119,7 +119,7 @@ def test_completion_knows_the_statements_and_the_tables() -> None:
     def offered(text: str) -> list[str]:
         return [each.text for each in complete_sql(text, words)]
 
-    assert offered("CRE") == ["CREATE SYNTHETIC TABLE"]
+    assert offered("CRE") == ["CREATE SYNTHETIC TABLE", "CREATE DOMAIN", "CREATE BOUNDS"]
     assert offered("mat") == ["materialize synthetic table"]
     assert offered("MATERIALIZE SYNTHETIC TABLE ") == ["s"]
     assert offered("CREATE SYNTHETIC TABLE x FROM ") == ["adult", "s"]

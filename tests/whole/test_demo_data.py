@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import json
 import re
+import shutil
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +15,7 @@ import duckdb
 import numpy as np
 import pytest
 
+import dpsql
 from dpsql.catalog.catalog import Catalog
 
 DEMO = Path(__file__).parents[2] / "demo_data"
@@ -73,6 +75,29 @@ def test_rand_hie_has_the_published_size_and_at_most_five_rows_a_person() -> Non
 
 def test_census_has_a_million_synthetic_rows() -> None:
     assert one("SELECT count(*) FROM read_parquet(?)", "census.parquet") == (1_000_000,)
+
+
+def test_the_hospital_is_what_its_generator_draws(tmp_path: Path) -> None:
+    load("make_hospital").main(["--out", str(tmp_path)])
+    with duckdb.connect() as database:
+        for table in ("patients", "visits", "prescriptions"):
+            name = f"hospital_{table}.parquet"
+            here, there = (f"FROM '{place / name}'" for place in (DEMO, tmp_path))
+            differ = f"(SELECT * {here} EXCEPT ALL SELECT * {there})"
+            assert database.execute(f"SELECT COUNT(*) FROM {differ}").fetchone() == (0,)
+            sizes = [database.execute(f"SELECT COUNT(*) {p}").fetchone() for p in (here, there)]
+            assert sizes[0] == sizes[1]
+    assert one("SELECT count(*) FROM read_parquet(?)", "hospital_patients.parquet") == (40_000,)
+    assert len(statements("hospital_tour.sql")) == 25
+
+
+def test_the_tour_of_the_hospital_is_answered_for_persons(tmp_path: Path) -> None:
+    for path in DEMO.glob("hospital*"):
+        shutil.copy(path, tmp_path)
+    with dpsql.connect(tmp_path / "hospital.toml", epsilon=1) as connection:
+        for sql in statements("hospital_tour.sql"):
+            told = str(connection.explain(sql))
+            assert re.search(r"at most \d+ rows? of each patient_id counts?", told), sql
 
 
 def test_census_generator_draws_the_requested_rows() -> None:

@@ -69,7 +69,8 @@ class Block(ABC):
     def factors(self) -> dict[Any, Any]:
         """Return attribute to its integer rows, None for the identity.
 
-        Rows that are not an array are structured; their ``dense()`` writes them out. A key that is a tuple of attributes gives rows over their combined cells, first slowest.
+        Rows that are not an array are structured; their ``dense()`` writes them out. A key that is
+        a tuple of attributes gives rows over their combined cells, first slowest.
         Raises ValueError where these are too many to write out.
         """
         return self.integer_rows.factors(self.attributes)

@@ -26,6 +26,9 @@ from dpsql.strategy.base import Estimate, Forecast
 from dpsql.workload.layout import Place
 from dpsql.workload.target import Reading, Readings, notes_of, reading_covariance, reading_variances
 
+ROUNDED = 1e-9
+"""Size below which an answer, relative to its standard error, is what rounding left of zero."""
+
 
 def read_rank(answer: Answer, counts: Floats, groups: int) -> list[Any]:
     """The quantile or mode of every group; NULL where the noisy total is below a half.
@@ -96,6 +99,7 @@ def assemble_results(
     forecasts = {at: each.forecast for at, each in estimates.items()}
     answers = read_answers(request, readings, estimates)
     variances = read_variances(request, readings, forecasts)
+    settle_zeros(answers, variances)
     known = synthetics or {}
     models = None if release is None else Models(release.plan, release.values, estimates)
     results = []
@@ -163,6 +167,7 @@ def find_errors(
     places, forecasts = other
     answers = read_answers(request, readings, estimates)
     variances = read_variances(request, places, forecasts)
+    settle_zeros(answers, variances)
     cost = CostInfo(request.epsilon, request.delta, noise, True)
     found = []
     for index, item in enumerate(request.statements):
@@ -200,6 +205,16 @@ def read_answers(
                 total = np.rint(total) + 0.0
             answers[place] = request.answers[place].arrange(total, readings[place][2])
     return answers
+
+
+def settle_zeros(answers: dict[Place, Floats], variances: Mapping[Place, Floats]) -> None:
+    """Make answers zero where they are so but for rounding: a mean of no rows is NULL, not noise.
+
+    Least squares gives a count of nothing as 0 or as 1e-16, by the order of its sums.
+    """
+    for place, values in answers.items():
+        nothing = values**2 < ROUNDED**2 * variances[place]
+        answers[place] = np.where(nothing, 0.0, values)
 
 
 def _sum(reading: Reading, values: Sequence[Floats]) -> Floats:

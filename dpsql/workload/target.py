@@ -179,11 +179,14 @@ def fingerprint_learned(statements: Sequence[Compiled]) -> str:
 
 
 def reading_variance(forecast: Forecast, reading: Reading) -> NDArray[np.float64]:
-    """The variance of every row of an answer, covariances of its terms included."""
+    """The variance of every row of an answer, covariances of its terms included.
+
+    Terms may cancel, and leave a variance of zero as -1e-14: it is taken for zero.
+    """
     if len(reading) == 1:
         ((scale, product),) = reading
         return scale * scale * forecast.variance(product)
-    return reading_covariance(forecast, reading, reading)
+    return np.maximum(reading_covariance(forecast, reading, reading), 0.0)
 
 
 def reading_covariance(forecast: Forecast, left: Reading, right: Reading) -> NDArray[np.float64]:

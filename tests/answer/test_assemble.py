@@ -1,0 +1,59 @@
+"""What rounding leaves of zero is zero: in answers, and in variances."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+import dpsql
+from dpsql.answer.assemble import settle_zeros
+from dpsql.workload.target import reading_variance
+from tests.support.oracle import write_world
+from tests.support.seam import zero_noise
+
+DAY = dt.date(2024, 1, 31)
+ROWS = [
+    (3, "rest", None, DAY, 4, 1.0, 10.0, 0.0, 100, 2.0),
+    (1, "rest", False, DAY, 4, 10.0, 3.7, 0.0, 0, 0.0),
+    (7, "zz", True, DAY, 4, 2.0, 3.7, 3.5, 50, 0.0),
+    (5, "zz", True, DAY, 0, 1.0, 3.7, 0.0, 1, 1.0),
+]
+MEANS = (
+    "SELECT a, AVG(e) AS mean, SUM(e) / COUNT(e) AS ratio FROM t "
+    "WHERE starts_with(b, 'i') OR a + e != -1 GROUP BY a"
+)
+
+
+def test_a_mean_of_no_rows_has_no_value_and_no_error(tmp_path: Path) -> None:
+    write_world(tmp_path, ROWS).close()
+    with zero_noise(), dpsql.connect(tmp_path / "t.toml", epsilon=1, delta=1e-9) as connection:
+        result = connection.execute(MEANS).result
+    there = {row[0] for row in ROWS}
+    for column in (1, 2):
+        errors = result.stddev[column]
+        assert errors is not None
+        for row, error in zip(result.rows, errors, strict=True):
+            assert (row[column] is None) == (row[0] not in there), row
+            assert (error is None) == (row[0] not in there), (row, error)
+
+
+def test_answers_far_below_their_errors_are_zero() -> None:
+    place = (0, 0)
+    answers = {place: np.array([1e-16, -1e-12, 1e-3, 1e-16, 1e-16])}
+    settle_zeros(answers, {place: np.array([4.0, 4.0, 4.0, 0.0, np.nan])})
+    assert answers[place].tolist() == [0.0, 0.0, 1e-3, 1e-16, 1e-16]
+
+
+def test_terms_that_cancel_leave_no_negative_variance() -> None:
+    left, right = object(), object()
+
+    def covariance(one: object, two: object) -> Any:
+        return np.array([0.1 if one is two else 0.1 + 1e-17, 1.0 if one is two else 1 + 1e-14])
+
+    forecast: Any = SimpleNamespace(covariance=covariance)
+    reading: Any = ((1.0, left), (-1.0, right))
+    assert reading_variance(forecast, reading).tolist() == [0.0, 0.0]

@@ -161,7 +161,7 @@ def looks() -> None:
     zeros = [np.zeros(2)] * len(candidates)
     draws = {"laplace": lambda bits, scale, size: np.zeros(size, dtype=np.int64)}
     with mock.patch.dict(SAMPLERS, draws), mock.patch.object(look, "top_choices", choose):
-        for rows in sizes():
+        for rows in (0, *sizes()):  # the first run is where operators work out their constants
             counts = np.zeros((3, 2), dtype=np.int64)
             counts[0, 0], counts[2, 1] = rows, 1
             handle = World({"a": 3, "b": 2}, counts).opened(10)
@@ -170,10 +170,8 @@ def looks() -> None:
                 handle.measure(candidates, Fraction(1))
                 handle.select(candidates, zeros, amount=Fraction(1))
 
-            if not runs:
-                work()  # operators work out their own constants once
             runs.append((rows, footprint(work)))
-    same(runs)
+    same(runs[1:])
     assert len(set(chosen)) == 1, set(chosen)
 
 

@@ -40,4 +40,4 @@ SELECT b, COUNT(*) FROM t WHERE (a, b) IN ((1, 'x'), (2, 'y'), (3, NULL)) GROUP 
 SELECT COUNT(*) FROM t WHERE (b, a) NOT IN (('x', 1), ('y', 2));
 SELECT c, COUNT(*) FROM t WHERE (b, a) < ('x', 3) OR (a, b, c) <= (1, 'y', FALSE) GROUP BY c;
 SELECT COUNT(*) FILTER (WHERE (a, b) > (3, NULL)), COUNT(*) FILTER (WHERE (b, a) > ('x', 2)) FROM t;
-SELECT COUNT(*) FROM t WHERE DATE '2024-01-01' IN (DATE '2023-12-01', d) OR 1 BETWEEN 0 AND a;
+SELECT COUNT(*) FROM t WHERE DATE '2024-01-01' IN (DATE '2023-12-01', DATE '2024-01-01') AND 1 BETWEEN 0 AND a;

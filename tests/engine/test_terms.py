@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -31,13 +31,16 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def adult(folder: Path) -> Connection:
-    return dpsql.connect(folder / "adult.toml", epsilon=1, delta=1e-9, noise="laplace")
+def adult(folder: Path) -> Iterator[Connection]:
+    path = folder / "adult.toml"
+    with dpsql.connect(path, epsilon=1, delta=1e-9, noise="laplace") as connection:
+        yield connection
 
 
 @pytest.fixture
-def hie(folder: Path) -> Connection:
-    return dpsql.connect(folder / "rand_hie.toml", epsilon=1)
+def hie(folder: Path) -> Iterator[Connection]:
+    with dpsql.connect(folder / "rand_hie.toml", epsilon=1) as connection:
+        yield connection
 
 
 def errors(connection: Connection, script: str, epsilon: Fraction | None = None) -> list[float]:

@@ -29,7 +29,13 @@ import numpy as np
 
 from benchmarks.adaptive_data import DEMO, SEED, Row
 from benchmarks.adaptive_models import models, projection
-from benchmarks.adaptive_mwem import mwem_cuboids, mwem_gaussian, mwem_parities, mwem_ranges
+from benchmarks.adaptive_mwem import (
+    mwem_cuboids,
+    mwem_gaussian,
+    mwem_parities,
+    mwem_ranges,
+    mwem_yes_no,
+)
 from benchmarks.adaptive_sql import sums_sql, through_sql
 from benchmarks.adaptive_sums import sums_batch, sums_gaussian, sums_single
 
@@ -38,6 +44,7 @@ SECTIONS: dict[str, Callable[[Path, int], list[Row]]] = {
     "mwem-gaussian": mwem_gaussian,
     "mwem-parities": mwem_parities,
     "mwem-cuboids": mwem_cuboids,
+    "mwem-yes-no": mwem_yes_no,
     "projection": projection,
     "models": models,
     "sums-batch": sums_batch,

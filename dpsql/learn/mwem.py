@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dpsql.errors import ProgrammingError
+from dpsql.learn.antipodes import measure_together
 from dpsql.learn.candidates import Sheet, attributes_of, expected_noise, marginal, norm, rows
 from dpsql.learn.factored import Factored, PullTarget, Step, TablePart, replay, target_of
 from dpsql.learn.handle import Candidate, Handle, Measured
@@ -283,7 +284,9 @@ class _MwemLoop:
         self, model: Factored, first: Sequence[int], amount: Fraction
     ) -> tuple[Factored, list[MwemRound]]:
         """Return the model of tables that are measured without a choice, and how they were."""
-        found = self.handle.measure([self.candidates[i] for i in first], amount)
+        found = measure_together(
+            self.handle, [self.candidates[i] for i in first], amount, model.total
+        )
         spend = Spend(ZERO, amount / len(first))
         for index, measured in zip(first, found, strict=True):
             self.done[index] = [measured]

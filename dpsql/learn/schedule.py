@@ -164,7 +164,7 @@ class Annealing:
 
 
 MODULES = {
-    "mwem": ("factored", "mwem", "schedule"),
+    "mwem": ("antipodes", "factored", "mwem", "schedule"),
     "rap": ("rap", "schedule"),
     "marginals": ("relaxed", "whole_marginals"),
     "matrix": ("fixed", "relaxed", "schedule", "whole_marginals"),

@@ -16,7 +16,8 @@ from dpsql.errors import BudgetExceeded
 from dpsql.learn.candidates import norm
 from dpsql.learn.handle import Candidate, Measured, Query
 from dpsql.learn.targets import products_of
-from dpsql.strategy.noise_law import Noise
+from dpsql.privacy.sensitivity import Reader, joint_norm
+from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.term import Pattern
 from dpsql.workload.workload import Product
 
@@ -172,8 +173,11 @@ def joint_sensitivity(
     """Return the L1 or squared L2 sensitivity of all candidates together, exact where small."""
     names = tuple(a for a in domain if any(a in p.factors for c in candidates for p in c))
     bounds = [norm(candidate, noise) for candidate in candidates]
-    if len(candidates) == 1 or math.prod(domain[a] for a in names) > CAP:
+    if len(candidates) == 1:
         return sum(bounds)
+    if math.prod(domain[a] for a in names) > CAP:
+        reader = Reader(domain)
+        return min(sum(bounds), joint_norm(map(reader.read, candidates), domain, law(noise).norm))
     if all(isinstance(op, Identity) for c in candidates for op in _operators(c)):
         return float(len(candidates))
     columns = np.zeros([domain[a] for a in names])

@@ -1,0 +1,100 @@
+"""Tables of yes and no in threes: counts of cells less those of the opposite cells.
+
+A row of data is in one cell of three such columns, so that four differences cost no more than one
+table does. With the number of rows they tell all three tables, at 2/9 of the variance of tables
+that are measured one by one with noise on both of their counts, under Laplace noise.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from dpsql.algebra.blocks import Dense
+from dpsql.learn.candidates import is_marginal, rows
+from dpsql.learn.handle import Candidate, Handle, Measured
+from dpsql.strategy.noise_law import Noise, law
+from dpsql.workload.workload import Product
+
+MOST = 3
+"""Columns of a group: two have 9/8 of the variance, four as much as two."""
+
+SIDES = {sign: Dense(np.array([[sign, 0]])) for sign in (1, -1)}
+OTHERS = {sign: Dense(np.array([[0, sign]])) for sign in (1, -1)}
+"""The first and the second cell of a column, with a sign."""
+
+
+@dataclass(frozen=True, slots=True)
+class Antipodes:
+    """What is asked in place of tables of two cells of a few columns, in their order."""
+
+    tables: tuple[Candidate, ...]
+
+    @property
+    def signs(self) -> list[tuple[int, ...]]:
+        """One of every two opposite cells: 1 for the first cell of a column, -1 for the second."""
+        return [(1, *rest) for rest in itertools.product((1, -1), repeat=len(self.tables) - 1)]
+
+    @property
+    def queries(self) -> list[Candidate]:
+        """The count of every such cell less that of its opposite."""
+        return [(self._cell(signs, 1), self._cell([-s for s in signs], -1)) for signs in self.signs]
+
+    def _cell(self, signs: Sequence[int], coefficient: int) -> Product:
+        names = [next(iter(table[0].factors)) for table in self.tables]
+        first, *others = zip(names, signs, strict=True)
+        factors = {name: _side(sign, 1) for name, sign in others}
+        return Product({first[0]: _side(first[1], coefficient), **factors})
+
+    def read(self, measured: Sequence[Measured], total: float) -> list[Measured]:
+        """Return the tables, as if each had been measured by itself, for a number of rows.
+
+        Their deviation is that of noise on both counts which tells the difference as well.
+        """
+        differences = np.array(self.signs).T @ np.array([float(m.values[0]) for m in measured])
+        stddev = measured[0].stddev * math.sqrt(len(measured) / 2)
+        return [
+            Measured.of(table, np.array([total + d, total - d]) / 2, stddev, measured[0].noise)
+            for table, d in zip(self.tables, differences, strict=True)
+        ]
+
+
+def _side(sign: int, coefficient: int) -> Dense:
+    return (SIDES if sign == 1 else OTHERS)[coefficient]
+
+
+def in_threes(tables: Sequence[Candidate], noise: Noise) -> list[Antipodes]:
+    """Return the tables of two cells in groups; none where noise has not the L1 norm.
+
+    Groups differ in size by one at most.
+    """
+    found = [table for table in tables if is_marginal(table) and rows(table) == 2]
+    if law(noise).norm != 1 or not found:
+        return []
+    parts = np.array_split(np.arange(len(found)), math.ceil(len(found) / MOST))
+    return [Antipodes(tuple(found[i] for i in part)) for part in parts]
+
+
+def measure_together(
+    handle: Handle, tables: Sequence[Candidate], amount: Fraction, total: float
+) -> list[Measured]:
+    """Return noisy tables without common attributes; those of yes and no by their differences."""
+    groups = in_threes(tables, handle.noise)
+    grouped = {id(table) for group in groups for table in group.tables}
+    asked = [table for table in tables if id(table) not in grouped]
+    count = len(asked)
+    for group in groups:
+        asked += group.queries
+    found = handle.measure(asked, amount)
+    known = {id(table): each for table, each in zip(asked, found[:count], strict=False)}
+    for group in groups:
+        stop = count + len(group.signs)
+        read = group.read(found[count:stop], total)
+        known |= {id(table): each for table, each in zip(group.tables, read, strict=True)}
+        count = stop
+    return [known[id(table)] for table in tables]

@@ -15,7 +15,9 @@ from fractions import Fraction
 
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Periods, Values, count_periods
+from dpsql.catalog.origins import named, origins_of
 from dpsql.catalog.read_domain import MAX_CELLS
+from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import LedgerError, ProgrammingError, decimal_text, printable
 from dpsql.sql.compiled import Compiled
 
@@ -139,14 +141,19 @@ def _with_one(column: Column) -> Column:
 
 
 def sought_by(compiled: Compiled) -> tuple[tuple[str, str], ...]:
-    """The columns that a statement mentions whose keys nobody listed, with their tables."""
+    """The stored columns that a statement is about whose keys nobody listed, with their tables."""
     found = {
-        (select.query.table, name)
+        (table, name)
         for select in compiled.selects
-        for name in select.query.mentioned
-        if not select.table.synthetic and _is_of_keys(select.table.columns[name])
+        for table, name in origins_of(select.table, select.query.mentioned)
+        if not select.table.synthetic and _is_of_keys(_stored(select.table, table).columns[name])
     }
     return tuple(sorted(found))
+
+
+def _stored(table: Table, name: str) -> Table:
+    """The stored table of a name: a table itself, or one of those that it is made of."""
+    return named(table.bases)[name] if isinstance(table, DerivedTable) else table
 
 
 def _is_of_keys(column: Column) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from dpsql.catalog.catalog import Catalog, Table, Unit
 from dpsql.catalog.header import read_header
+from dpsql.catalog.origins import named, released_of, trace
 from dpsql.catalog.read_units import MOST_ROWS
 from dpsql.catalog.unit_local import DerivedTable, UnitLocal, digest_of, scanned
 from dpsql.errors import InternalError, ProgrammingError
@@ -21,7 +22,9 @@ def derive(
     Raises: ProgrammingError (E_JOIN, E_TOO_LARGE).
     """
     bases = bases_of(catalog, scanned(relation))
-    header = read_header(relation, {base.name.casefold(): base for base in bases})
+    tables = named(bases)
+    header = read_header(relation, tables)
+    released = released_of(trace(relation, tables).read, tables)
     most = header.most if max_rows is None else max_rows
     if most > MOST_ROWS:
         raise ProgrammingError(
@@ -30,7 +33,7 @@ def derive(
             hint="declare a view with a max_rows of its own",
         )
     table = DerivedTable(
-        f"{label} #{digest_of(relation, most)}",
+        f"{label} #{digest_of(relation, most, released)}",
         "",
         Unit(header.unit, most, header.unit_name),
         dict(header.columns),

@@ -223,6 +223,10 @@ def columns_of_test(test: Test) -> frozenset[str]:
             return frozenset().union(*map(columns_of_test, parts))
 
 
-def digest_of(relation: UnitLocal, max_rows: int) -> str:
-    """A name for a relation: what is made of the same nodes has the same one."""
-    return hashlib.sha256(repr((relation, max_rows)).encode()).hexdigest()[:12]
+def digest_of(relation: UnitLocal, max_rows: int, released: tuple[str, ...] = ()) -> str:
+    """A name for a relation: what is made of the same nodes has the same one.
+
+    ``released`` are the found domains that its conditions are about, which nodes do not name.
+    """
+    facts = (relation, max_rows, released) if released else (relation, max_rows)
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:12]

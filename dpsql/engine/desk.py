@@ -153,7 +153,7 @@ class Desk(ABC):
         """A statement, compiled; where it wants keys to be found, as if each column had one."""
         if read_own(statement.options, "keys") != "private":
             return compile_statement(statement, self.compiler, self._public_rows)
-        compiler = Compiler(replace(self.known, tables=with_one_key(self.known.tables)))
+        compiler = Compiler(self._supposing(with_one_key(self.known.tables)))
         try:
             provisional = compile_statement(statement, compiler, self._public_rows)
         except ProgrammingError as error:
@@ -169,13 +169,16 @@ class Desk(ABC):
         chance = dict(statement.options).get("discovery_delta")
         return replace(provisional, seeks=sought, chance=chance)
 
+    def _supposing(self, tables: dict[str, Table]) -> Catalog:
+        """The catalog with other tables, of which what statements derive is not remembered."""
+        return replace(self.known, tables=tables, derived={})
+
     def foresee(self, statements: Sequence[Statement]) -> None:
         """Refuse what will be wrong about SELECTs whatever is found before they are asked.
 
         Raises: ProgrammingError, NotSupportedError.
         """
-        tables = with_one_key(self.known.tables, bounds=True)
-        compiler = Compiler(replace(self.known, tables=tables))
+        compiler = Compiler(self._supposing(with_one_key(self.known.tables, bounds=True)))
         for statement in statements:
             again = reparse(statement.fragment.body)
             try:

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.catalog import Table
+from dpsql.catalog.origins import named, origins_of, released_of
+from dpsql.catalog.unit_local import DerivedTable
 from dpsql.catalog.view import left_out, view_of
 from dpsql.plan.baselines import plain_sensitivity
 from dpsql.strategy.base import Forecast, Strategy
@@ -256,14 +258,16 @@ def find_views(statements: Sequence[Compiled]) -> Views:
 
 
 def find_released(statements: Sequence[Compiled]) -> tuple[str, ...]:
-    """The domains and bounds of mentioned columns that had to be found, each with its release."""
-    found = {
-        f"{select.query.table}.{name}@{select.table.columns[name].released}"
-        for item in statements
-        for select in item.selects
-        for name in select.query.mentioned
-        if not select.table.synthetic and select.table.columns[name].released
-    }
+    """The domains and bounds of mentioned columns that had to be found, each with its release.
+
+    Those that decide on the rows of a derived table are mentioned by every statement about it.
+    """
+    found: set[str] = set()
+    for select in (select for item in statements for select in item.selects):
+        table = select.table
+        if not table.synthetic:
+            tables = named(table.bases if isinstance(table, DerivedTable) else (table,))
+            found.update(released_of(origins_of(table, select.query.mentioned), tables))
     return tuple(sorted(found))
 
 

@@ -412,3 +412,45 @@ def test_a_script_that_runs_again_is_free(shop: Connection) -> None:
     assert cursor.result.message == "domain products was found before: free"
     assert shop.budget == before
     assert shop.explain(script).free
+
+
+UNITS = (
+    "SELECT n, COUNT(*) AS c FROM (SELECT person, {} AS n FROM buys GROUP BY person) AS p"
+    " GROUP BY n"
+)
+WITHIN = (
+    UNITS.format("COUNT(*) FILTER (WHERE product = '{}')"),
+    UNITS.format("COUNT(DISTINCT product)"),
+    "SELECT COUNT(*) FROM buys WHERE person IN (SELECT person FROM buys WHERE product = '{}')",
+)
+
+
+@pytest.mark.parametrize("form", WITHIN)
+def test_a_domain_that_decides_within_a_sub_query_is_asked_about(
+    shop: Connection, form: str
+) -> None:
+    for keys in (("milk", "salt"), ("rare 1", "tea")):
+        with mock.patch("dpsql.privacy.find._choose", return_value=keys):
+            ask(shop, "CREATE DOMAIN bought FROM buys (product)")
+        found = ask(shop, form.format(keys[0]))
+        assert found.cost is not None
+        assert not found.cost.free, "other keys in the same places: another request"
+        assert ask(shop, form.format(keys[0])).cost.free  # type: ignore[union-attr]
+        ask(shop, "DROP DOMAIN bought")
+
+
+def test_what_keys_would_make_possible_is_not_remembered(shop: Connection) -> None:
+    units = UNITS.format("COUNT(*)")
+    private = units.replace(
+        "SELECT", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (keys = 'private')", 1
+    )
+    by = private.replace("SELECT person", "SELECT person, product").replace(
+        "GROUP BY person", "GROUP BY person, product"
+    )
+    assert shop.explain(private)
+    first = ask(shop, units).rows
+    assert ask(shop, "EXPLAIN " + by).rows
+    shop.executescript("CREATE DOMAIN IF NOT EXISTS bought FROM buys (product); " + units)
+    assert ask(shop, units).rows == first
+    assert ask(shop, by, epsilon=2).rows
+    assert not ask(shop, by, epsilon=3).cost.free  # type: ignore[union-attr]

@@ -256,18 +256,21 @@ def _check_number(column: Column) -> None:
 def _of_window(window: WindowRows, inner: Header) -> Header:
     for name in window.by:
         _with_cells(inner.columns, name)
-    _check_orders(inner.columns, [name for name, _ in window.order])
+    _check_orders(inner.columns, [each.column for each in window.order])
     match window.kind:
+        case "running_count":
+            if window.of is not None:
+                _column(inner.columns, window.of)
         case "running_sum":
             _check_summed(inner.columns, window.of)
-        case "previous":
+        case "previous" | "first_value":
             _check_taken(window.column, _column(inner.columns, window.of or ""))
         case "since_previous":
             source = _column(inner.columns, window.of or "")
             days = isinstance(source.domain, Periods) and source.domain.unit in ("day", "week")
             if not days and not is_summed(source):
                 _refuse(f"a difference of {printable(source.name)!r}", "numbers and days work")
-    if window.kind != "previous":
+    if window.kind not in ("previous", "first_value"):
         _check_number(window.column)
     columns = dict(inner.columns)
     _add(columns, window.column)

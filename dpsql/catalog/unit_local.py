@@ -39,7 +39,16 @@ MOST_OF_UNIT = 10_000
 """Rows of one unit that a join makes at most, so that a few keys cannot multiply without end."""
 
 Summing = Literal["count", "distinct", "sum", "mean", "least", "greatest", "first", "last"]
-Running = Literal["row_number", "running_count", "running_sum", "previous", "since_previous"]
+Running = Literal[
+    "row_number",
+    "rank",
+    "dense_rank",
+    "running_count",
+    "running_sum",
+    "previous",
+    "since_previous",
+    "first_value",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,20 +146,30 @@ class PerUnit:
 
 
 @dataclass(frozen=True, slots=True)
+class RowOrder:
+    """A column that rows are ordered by; NULL and undeclared values come last, or first."""
+
+    column: str
+    descends: bool = False
+    missing_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class WindowRows:
     """All rows with a column more, worked out in an order of the unit's rows.
 
-    ``order`` names columns, and whether each descends; NULL and undeclared values come last. ``by``
-    are columns whose cells part the rows of a unit. ``of`` is the column that is added up or looked
-    back at.
+    ``by`` are columns whose cells part the rows of a unit. ``of`` is the column that is counted,
+    added up or looked back at. What runs takes in all rows that the order does not tell apart, or
+    with ``row_by_row`` one after the other; where the order leaves it open, lots are drawn.
     """
 
     rows: UnitLocal
     column: Column
     kind: Running
-    order: tuple[tuple[str, bool], ...] = ()
+    order: tuple[RowOrder, ...] = ()
     by: tuple[str, ...] = ()
     of: str | None = None
+    row_by_row: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,8 @@ class FlatSource:
 class Flat:
     """The FROM clause of a SELECT over private rows, made flat, and what its names stand for.
 
-    ``literals`` gives the values of a sub-query over public tables, or None.
+    ``literals`` gives the values of a sub-query over public tables, or None. ``known`` are written
+    expressions that are columns of the rows, such as windows over the rows of a unit.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Flat:
     ) -> None:
         self.locate = locate
         self.literals = literals
+        self.known: dict[exp.Expr, exp.Expr] = {}
         self.names = Names(locate)
         self.size = 0
         rows = next(each for each in sources if each.rows is not None)
@@ -164,6 +166,8 @@ class Flat:
 
         Raises: ProgrammingError (E_UNKNOWN_COLUMN, E_UNKNOWN_TABLE, E_TOO_COMPLEX).
         """
+        if self.known and node in self.known:
+            return self.known[node].copy()
         if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
             return self.column(node, items)
         if isinstance(node, exp.In) and node.args.get("query") is not None:
@@ -257,10 +261,11 @@ class Flat:
             self.check_star(star)
             return self.names.star(item)
         inner = item.unalias()
-        window = inner.find(exp.Window)
+        found = self.resolve(inner).unnest()
+        window = found.find(exp.Window)
         if window is not None:
             self.refuse(window, "E_WINDOW", "a window over private rows")
-        return [Field(name_of(item), self.resolve(inner).unnest())]
+        return [Field(name_of(item), found)]
 
     def check_star(self, star: exp.Star) -> None:
         for key, value in star.args.items():

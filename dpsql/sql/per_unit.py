@@ -255,13 +255,7 @@ class UnitRows:
         """What the values of a summary are like; they may be NULL."""
         if kind in ("least", "greatest"):
             return replace(column, null=True)
-        low, high = column.number_bounds or (0.0, 0.0)
-        most = self.table.unit.max_rows if kind == "sum" else 1
-        low, high = min(low, low * most), max(high, high * most)
-        if kind == "sum" and column.type == "integer" and high - low < MOST_WHOLE:
-            return Column("", "integer", IntegerRange(int(low), int(high)), null=True)
-        bounds = (Fraction(low), Fraction(high))
-        return Column("", "number", None, bounds, null=True)
+        return summed_column(column, self.table.unit.max_rows if kind == "sum" else 1, kind)
 
     def add(self, kind: Summing, shape: Column, of: str | None, where: Test | None) -> exp.Expr:
         """The column of a summary, which is added unless it is there."""
@@ -277,6 +271,15 @@ class UnitRows:
         """Flat conditions on one row, decided on the declared cells."""
         fragment = self.statement.fragment
         return as_test(self.flat.rows.source, tests, fragment, self.compiler)
+
+
+def summed_column(column: Column, most: int, kind: Summing = "sum") -> Column:
+    """What the sum of at most so many values of a column may be, or their mean; it may be NULL."""
+    low, high = column.number_bounds or (0.0, 0.0)
+    low, high = min(low, low * most), max(high, high * most)
+    if kind == "sum" and column.type == "integer" and high - low < MOST_WHOLE:
+        return Column("", "integer", IntegerRange(int(low), int(high)), null=True)
+    return Column("", "number", None, (Fraction(low), Fraction(high)), null=True)
 
 
 def clipped_to(column: Column, bounds: tuple[float, float] | None, span: Span) -> Column:

@@ -12,16 +12,13 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from dpsql.catalog import View
-from dpsql.catalog.unit_local import FilterRows
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sql.bind import bind
 from dpsql.sql.bounded import Bounded, needs_bounds
-from dpsql.sql.cell_tests import as_test
+from dpsql.sql.declared_views import DeclaredView
 from dpsql.sql.inline import Flat, FlatSource
 from dpsql.sql.language import locate, refuse
 from dpsql.sql.layers import Layers, union
-from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.names import Names, names_of
 from dpsql.sql.over_tables import Placed, TableExpressions
 from dpsql.sql.parse import Statement, parse_view
@@ -47,10 +44,12 @@ from dpsql.sql.relations import (
     renamed,
     renamed_fields,
 )
+from dpsql.sql.row_numbers import RowNumbers
 from dpsql.sql.semi_joins import SemiJoins
 from dpsql.sql.split import needs_split, split
 from dpsql.sql.sugar import has_aggregates
 from dpsql.sql.tables import Tables
+from dpsql.sql.unit_windows import UnitWindows, has_windows
 
 MAX_LIST = 1_000
 """Public values that a sub-query in IN is written out as."""
@@ -220,31 +219,8 @@ class Shape:
         self.reading.add(name)
         found = self.read(self.views[name])
         self.reading.discard(name)
-        most = self.catalog.views[name].max_rows
-        return found if most is None else self.bounded(node, found, self.catalog.views[name])
-
-    def bounded(self, node: exp.Table, found: Relation, view: View) -> Relation:
-        """A view with a number of rows of its own: they are bounded after all that it does."""
-        name = printable(view.name)
-        if not isinstance(found, PrivateRows):
-            self.refuse(
-                node, "E_JOIN", f"max_rows of the view {name}, which has no private rows,", _JOINS
-            )
-        if found.joins:
-            self.refuse(
-                node,
-                "E_JOIN",
-                f"max_rows of the view {name}, which joins public rows,",
-                "join public tables in the statement",
-            )
-        relation = relation_of(self.catalog.find(found.source.name.casefold()))
-        if found.where:
-            fragment = self.statement.fragment
-            test = as_test(found.source, found.where, fragment, self.compiler)
-            relation = FilterRows(relation, test)
-        table = table_of(self.catalog, relation, view.name, view.max_rows, self.locate(node))
-        source = named_source(table.name, found.source.alias_or_name)
-        return PrivateRows(source, (), (), found.fields, found.names)
+        view = self.catalog.views[name]
+        return DeclaredView(node, view, self.statement, self.compiler).rows(found)
 
     def check_clauses(self, node: exp.Expr, known: tuple[str, ...]) -> None:
         """Refuse what follows a table or parentheses and is not ``known``."""
@@ -300,11 +276,14 @@ class Shape:
         flat = Flat(sources, self.locate, lambda query: self.literals(query, env))
         facts = (self.statement, self.compiler)
         whole, node = node, SemiJoins(flat, *facts, lambda q: self.relation(q, env)).taken(node)
+        node = RowNumbers(flat, *facts).taken(node)
         table = table_under(flat, self.compiler)
         if is_per_unit(flat, node, table):
             return UnitRows(flat, table, *facts).rows(node)
         aggregated = has_aggregates(node) or bool(node.args.get("group"))
         if not aggregated and not node.args.get("having"):
+            if has_windows(node) and table.unit.column is not None:
+                return UnitWindows(flat, table, *facts).rows(node)
             return flat.project(node)
         if needs_bounds(self.statement, node, table) and not needs_split(node):
             return self.leaf(Bounded(flat, table, *facts).aggregate(node), node)

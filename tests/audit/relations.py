@@ -20,6 +20,8 @@ from dpsql.catalog.unit_local import (
     JoinRows,
     PerUnit,
     PickColumns,
+    RowOrder,
+    Running,
     Scan,
     Summary,
     Summing,
@@ -59,7 +61,7 @@ SOUND: dict[str, UnitLocal] = {
         "v",
         one=True,
     ),
-    "window": WindowRows(VISITS, N, "row_number", (("day", False),)),
+    "window": WindowRows(VISITS, N, "row_number", (RowOrder("day"),)),
     "union": UnionRows((VISITS, FilterRows(VISITS, IN_A))),
     "first": PerUnit(
         VISITS, (), (Summary(taken_from(WARD, "first"), "first", "ward", None, "day"),)
@@ -158,22 +160,21 @@ def _window(draw: random.Random, rows: UnitLocal, header: Header) -> UnitLocal:
     name = f"w{draw.randrange(10**6)}"
     ordered = sorted(key for key, column in header.columns.items() if is_ordered(column))
     summed = sorted(key for key, column in header.columns.items() if is_summed(column))
-    order = tuple((key, draw.random() < 0.5) for key in draw.sample(ordered, min(1, len(ordered))))
+    order = tuple(
+        RowOrder(key, draw.random() < 0.5, draw.random() < 0.5)
+        for key in draw.sample(ordered, min(draw.choice([1, 1, 2]), len(ordered)))
+    )
     cells = _cells(header)
     by = tuple(draw.sample(cells, min(len(cells), draw.choice([0, 0, 1]))))
-    number = replace(N, name=name, null=True)
-    kind = draw.choice(["row_number", "running_count", "running_sum", "previous", "since_previous"])
-    if kind == "previous":
+    one = draw.random() < 0.3
+    kind = draw.choice(get_args(Running))
+    if kind in ("previous", "first_value"):
         of = draw.choice(sorted(header.columns))
-        return WindowRows(rows, taken_from(header.columns[of], name), "previous", order, by, of)
-    if kind in ("running_sum", "since_previous") and summed:
-        of = draw.choice(summed)
-        return WindowRows(
-            rows,
-            binned(name),
-            "running_sum" if kind == "running_sum" else "since_previous",
-            order,
-            by,
-            of,
-        )
-    return WindowRows(rows, number, "row_number", order, by)
+        return WindowRows(rows, taken_from(header.columns[of], name), kind, order, by, of)
+    if kind in ("running_sum", "since_previous"):
+        if summed:
+            return WindowRows(rows, binned(name), kind, order, by, draw.choice(summed), one)
+        kind = "row_number"
+    number = replace(N, name=name, null=True)
+    counted = draw.choice([None, *sorted(header.columns)]) if kind == "running_count" else None
+    return WindowRows(rows, number, kind, order, by, counted, one)

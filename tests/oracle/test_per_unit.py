@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,21 +36,26 @@ privacy_unit = { column = "who", max_rows = 5 }
 ward = { type = "text", domain = ["a", "b", "c"] }
 age = { type = "integer", domain = [0, 9], null = true }
 cost = { type = "number", bounds = [0, 100] }
+day = { type = "date", domain = ["2024-01-01", "2024-02-29"], null = true }
 """
-STATEMENTS = statements_of(Path(__file__).with_name("per_unit.sql"))
+HERE = Path(__file__)
+FILES = ("per_unit.sql", "unit_windows.sql")
+STATEMENTS = [sql for name in FILES for sql in statements_of(HERE.with_name(name))]
 SEEDS = range(3)
 
 
 @contextmanager
 def opened(folder: Path) -> Iterator[World]:
     draw = random.Random(5)
+    days = [None, *(dt.date(2024, 1, 1) + dt.timedelta(days=i) for i in range(60))]
     rows = [
-        (who, draw.choice("abc"), draw.choice([*range(10), None]), draw.randrange(401) / 4)
+        (who, draw.choice("abc"), draw.choice([*range(10), None]), draw.randrange(401) / 4, day)
         for who in range(120)
-        for _ in range(draw.randrange(6))
+        for day in draw.sample(days, draw.randrange(6))  # no two visits on one day
     ]
     draw.shuffle(rows)
-    tables: Tables = {"visits": ("who BIGINT, ward VARCHAR, age BIGINT, cost DOUBLE", rows)}
+    columns = "who BIGINT, ward VARCHAR, age BIGINT, cost DOUBLE, day DATE"
+    tables: Tables = {"visits": (columns, rows)}
     with open_tables(folder, CATALOG, tables) as world, zero_noise():
         yield world
 
@@ -110,6 +116,50 @@ def test_random_statements_equal_the_databases_own(world: World, seed: int) -> N
         check(world, draw_statement(draw))
 
 
+def draw_window(draw: random.Random) -> str:
+    """A SELECT around one with windows over the rows of each unit."""
+    part = draw.choice(["who", "who", "who", "ward, who"])
+    way = draw.choice(["", " DESC", " NULLS FIRST", " DESC NULLS FIRST"])
+    over = f"OVER (PARTITION BY {part} ORDER BY day{way})"
+    ties = f"OVER (PARTITION BY {part} ORDER BY age{way})"
+    kinds = [f"{f}() {over}" for f in ("ROW_NUMBER", "RANK", "DENSE_RANK")]
+    kinds += [f"{f}({c}) {over}" for f in ("LAG", "LEAD", "FIRST_VALUE") for c in ("ward", "age")]
+    kinds += [f"{f} {o}" for f in ("COUNT(*)", "COUNT(age)", "SUM(age)") for o in (over, ties)]
+    kinds += [f"{f}(age) OVER (PARTITION BY {part})" for f in ("MIN", "MAX", "SUM", "COUNT")]
+    kinds += [f"{c} - LAG({c}) {over}" for c in ("age", "day")]
+    items = [f"{kind} AS w{i}" for i, kind in enumerate(draw.sample(kinds, 2))]
+    where = draw.choice(["", " WHERE age > 2", " WHERE ward <> 'b' AND age IS NOT NULL"])
+    late = draw.choice(["", "", f" QUALIFY ROW_NUMBER() {over} <= {draw.randrange(1, 4)}"])
+    inner = f"SELECT who, ward, {', '.join(items)} FROM visits{where}{late}"
+    by = draw.choice(["w0", "w1", "w0, ward", "w1, ward"])
+    test = draw.choice(["", " WHERE w0 IS NOT NULL", " WHERE w0 IS NULL OR ward = 'a'"])
+    what = draw.choice(["COUNT(*)", "COUNT(DISTINCT who)"])
+    return f"SELECT {by}, {what} FROM ({inner}) AS v{test} GROUP BY {by}"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_windows_equal_the_databases_own(world: World, seed: int) -> None:
+    draw = random.Random(seed)
+    for _ in range(8):
+        check(world, draw_window(draw))
+
+
+def test_first_rows_have_the_noise_of_one(world: World) -> None:
+    connection, _ = world
+    numbered = "SELECT *, ROW_NUMBER() OVER (PARTITION BY who ORDER BY day) AS k FROM visits"
+    for inner, test, rows in (
+        (numbered, "k = 1", "1 row"),
+        (numbered, "k <= 2 AND age > 1", "2 rows"),
+        (numbered, "k = 2 AND k < 3", "1 row"),
+        (numbered.replace("BY who", "BY who, ward"), "k = 1", "4 rows"),
+        (numbered, "k = 1 OR age = 1", "5 rows"),
+        (numbered.replace("ROW_NUMBER", "RANK"), "k = 1", "5 rows"),
+    ):
+        sql = f"EXPLAIN SELECT ward, COUNT(*) FROM ({inner}) AS v WHERE {test} GROUP BY ward"
+        forecast = "\n".join(row[0] for row in connection.execute(sql))
+        assert f"at most {rows} of each who count" in forecast, (test, forecast)
+
+
 def test_a_person_counts_once(world: World) -> None:
     connection, _ = world
     forecast = "\n".join(row[0] for row in connection.execute(f"EXPLAIN {STATEMENTS[0]}"))
@@ -134,6 +184,25 @@ def test_a_person_counts_once(world: World) -> None:
          "E_SUBQUERY"),
         ("SELECT COUNT(*) FROM visits WHERE age IN (SELECT age FROM visits)", "E_SUBQUERY"),
         ("SELECT COUNT(*) FROM visits WHERE who IN (SELECT age FROM visits)", "E_SUBQUERY"),
+        *[
+            (f"SELECT COUNT(*) FROM (SELECT {window} AS w FROM visits) AS v", "E_WINDOW")
+            for window in (
+                "ROW_NUMBER() OVER ()",
+                "ROW_NUMBER() OVER (PARTITION BY ward ORDER BY who)",
+                "ROW_NUMBER() OVER (PARTITION BY who ORDER BY ward)",
+                "ROW_NUMBER() OVER (PARTITION BY who ORDER BY age + 1)",
+                "ROW_NUMBER() OVER (PARTITION BY who, cost)",
+                "ROW_NUMBER() OVER nowhere",
+                "LAG(age, 2) OVER (PARTITION BY who ORDER BY day)",
+                "LAG(age, 1, 0) OVER (PARTITION BY who ORDER BY day)",
+                "LAG(age + 1) OVER (PARTITION BY who ORDER BY day)",
+                "SUM(ward) OVER (PARTITION BY who)",
+                "MIN(age) OVER (PARTITION BY who ORDER BY day)",
+                "NTILE(3) OVER (PARTITION BY who)",
+                "COUNT(*) OVER (PARTITION BY who ORDER BY day ROWS 1 PRECEDING)",
+                "COUNT(*) FILTER (WHERE age > 1) OVER (PARTITION BY who)",
+            )
+        ],
     ],
 )  # fmt: skip
 def test_what_is_not_of_one_unit_is_refused_uncharged(world: World, sql: str, code: str) -> None:
@@ -156,6 +225,13 @@ OF_CLINIC = [
     "SELECT COUNT(*) FROM visits v WHERE NOT EXISTS (SELECT 1 FROM lines x WHERE"
     " x.patient_id = v.patient_id AND kind = 'x') AND patient_id IN (SELECT patient_id FROM visits"
     " GROUP BY patient_id HAVING COUNT(DISTINCT ward) > 1)",
+    "SELECT COUNT(*) FROM (SELECT ward, ROW_NUMBER() OVER (PARTITION BY patient_id ORDER BY day)"
+    " AS k FROM visits WHERE ward <> 'c') AS v WHERE k = 1",
+    "SELECT COUNT(*) FROM (SELECT kind, ROW_NUMBER() OVER (PARTITION BY patient_id, kind"
+    " ORDER BY price DESC) AS k FROM lines) AS v WHERE k <= 2",
+    "SELECT gap, COUNT(*) FROM (SELECT day - LAG(day) OVER (PARTITION BY patient_id ORDER BY day)"
+    " AS gap, COUNT(*) OVER (PARTITION BY patient_id) AS n FROM visits QUALIFY n > 1) AS v"
+    " GROUP BY gap",
 ]
 
 

@@ -150,25 +150,53 @@ def add_window(window: WindowRows, rows: Frame, people: People) -> Frame:
     place = np.arange(rows.count)
     is_first = np.diff(ids[order], prepend=-1) != 0
     start = np.maximum.accumulate(np.where(is_first, place, 0))
-    peers = np.append(np.flatnonzero(np.diff(ties)), rows.count - 1)[ties]
-    if window.kind == "previous":
-        found = np.full(rows.count, -1)
-        found[order[~is_first]] = order[place[~is_first] - 1]
-        lane = _at(rows.lanes[window.of or ""], found, window.column.name)
-    else:
-        every = np.ones(rows.count, dtype=np.bool_)
-        match window.kind:
-            case "row_number":
-                numbers, known = (place - start + 1).astype(np.float64), every
-            case "running_count":
-                numbers, known = (peers - start + 1).astype(np.float64), every
-            case "running_sum":
-                numbers, known = _running(rows.lanes[window.of or ""], order, start, peers)
-            case _:
-                numbers, known = _since(rows.lanes[window.of or ""], order, is_first)
-        lane = lane_of(window.column, numbers[_inverse(order)], known[_inverse(order)])
+    lane = (
+        _taken(window, rows, order, is_first, start)
+        if window.kind in ("previous", "first_value")
+        else _numbered(window, rows, order, ties, start)
+    )
     lanes = {**rows.lanes, window.column.name.casefold(): lane}
     return Frame(rows.units, lanes, rows.keys)
+
+
+def _taken(window: WindowRows, rows: Frame, order: Counts, is_first: Flags, start: Counts) -> Lane:
+    """Return the value of another row of the group: the one before, or its first."""
+    found = np.full(rows.count, -1)
+    if window.kind == "previous":
+        found[order[1:]] = np.where(is_first[1:], -1, order[:-1])
+    else:
+        found[order] = order[start]
+    return _at(rows.lanes[window.of or ""], found, window.column.name)
+
+
+def _numbered(window: WindowRows, rows: Frame, order: Counts, ties: Counts, start: Counts) -> Lane:
+    """Return a number that is worked out from the rows of a group up to each row."""
+    place, known = np.arange(rows.count), np.ones(rows.count, dtype=np.bool_)
+    first = np.flatnonzero(np.diff(ties, prepend=-1))
+    last = np.append(first[1:], rows.count) - 1
+    peers = place if window.row_by_row else last[ties]
+    match window.kind:
+        case "row_number":
+            numbers = (place - start + 1).astype(np.float64)
+        case "rank":
+            numbers = (first[ties] - start + 1).astype(np.float64)
+        case "dense_rank":
+            numbers = (ties - ties[start] + 1).astype(np.float64)
+        case "running_count":
+            numbers = _counted(window.of, rows, order, start, peers)
+        case "running_sum":
+            numbers, known = _running(rows.lanes[window.of or ""], order, start, peers)
+        case _:
+            numbers, known = _since(rows.lanes[window.of or ""], order, place == start)
+    back = _inverse(order)
+    return lane_of(window.column, numbers[back], known[back])
+
+
+def _counted(of: str | None, rows: Frame, order: Counts, start: Counts, peers: Counts) -> Floats:
+    """Count rows, or known values, from the start of a group to the last peer of a row."""
+    known = np.ones(rows.count, dtype=np.bool_) if of is None else rows.lanes[of].has_value()
+    times = np.append(0, np.cumsum(known[order]))
+    return np.asarray(times[peers + 1] - times[start], dtype=np.float64)
 
 
 def _inverse(order: Counts) -> Counts:
@@ -186,9 +214,11 @@ def _in_order(
     Ties are drawn by lot.
     """
     ranks: list[Floats] = []
-    for name, descends in window.order:
-        values, known = rows.lanes[name].values()
-        ranks += [(~known).astype(np.float64), np.where(known, -values if descends else values, 0)]
+    for each in window.order:
+        values, known = rows.lanes[each.column].values()
+        missing = known if each.missing_first else ~known
+        ranked = np.where(known, -values if each.descends else values, 0)
+        ranks += [missing.astype(np.float64), ranked]
     order = np.lexsort((*reversed(ranks), ids))
     changes = np.diff(ids[order], prepend=-1) != 0
     for rank in ranks:

@@ -1,0 +1,286 @@
+"""Windows over the rows of each privacy unit: its first visit, the time since its last one.
+
+``ROW_NUMBER() OVER (PARTITION BY patient_id ORDER BY day)`` in a sub-query becomes a column of a
+unit-local relation, which a SELECT around it may count, group by and filter like any other. As in
+SQL, a window sees the rows that the WHERE beside it leaves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import NoReturn
+
+from sqlglot import exp
+
+from dpsql.catalog import Table
+from dpsql.catalog.catalog import Column
+from dpsql.catalog.domain import IntegerRange, Periods, Spans
+from dpsql.catalog.header import is_ordered, is_summed, taken_from
+from dpsql.catalog.unit_local import FilterRows, RowOrder, Running, WindowRows
+from dpsql.errors import printable
+from dpsql.sql.cell_tests import as_test
+from dpsql.sql.inline import Flat
+from dpsql.sql.local_tables import named_source, relation_of, table_of
+from dpsql.sql.parse import Statement
+from dpsql.sql.per_unit import MOST_WHOLE, is_unit, summed_column
+from dpsql.sql.products import Compiler
+from dpsql.sql.relations import PrivateRows, column_of
+from dpsql.sql.scope import conjuncts
+
+WORKS = "ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, COUNT and SUM of columns work"
+_PLACES: dict[type[exp.Expr], Running] = {
+    exp.RowNumber: "row_number",
+    exp.Rank: "rank",
+    exp.DenseRank: "dense_rank",
+}
+_TAKEN = (exp.Lag, exp.Lead, exp.FirstValue, exp.Min, exp.Max)
+_UP_TO_HERE = ("UNBOUNDED", "PRECEDING", "CURRENT ROW", "")
+_WHOLE = ("UNBOUNDED", "PRECEDING", "UNBOUNDED", "FOLLOWING")
+
+
+def has_windows(select: exp.Select) -> bool:
+    """Whether a SELECT has windows of its own, in its items or in QUALIFY."""
+    parts = [*select.expressions, *filter(None, [select.args.get("qualify")])]
+    return any(part.find(exp.Window) for part in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Over:
+    """What a window is over: its partition but for the unit, its order, its frame."""
+
+    by: tuple[str, ...]
+    order: tuple[RowOrder, ...]
+    row_by_row: bool
+
+    def reversed(self) -> _Over:
+        """The same rows from the last one to the first."""
+        order = (
+            RowOrder(each.column, not each.descends, not each.missing_first) for each in self.order
+        )
+        return replace(self, order=tuple(order))
+
+
+@dataclass
+class UnitWindows:
+    """Makes the relation of one such SELECT, and the rows that a SELECT around it sees.
+
+    ``named`` are its windows by name.
+    """
+
+    flat: Flat
+    table: Table
+    statement: Statement
+    compiler: Compiler
+    named: dict[str, exp.Expr] = field(default_factory=dict)
+    found: dict[tuple[object, ...], WindowRows] = field(default_factory=dict)
+
+    def refuse(self, node: exp.Expr, what: str, hint: str = WORKS) -> NoReturn:
+        self.flat.refuse(node, "E_WINDOW", what, hint)
+
+    def rows(self, select: exp.Select) -> PrivateRows:
+        """The rows of a SELECT with windows. Raises: NotSupportedError; ProgrammingError."""
+        flat = self.flat
+        if flat.joins:
+            flat.refuse(select, "E_JOIN", "public rows beside a window", "join them outside")
+        self.named = {each.name.casefold(): each for each in select.args.get("windows") or []}
+        tests = flat.filters(select)
+        qualify = select.args.get("qualify")
+        for part in (*select.expressions, *([] if qualify is None else [qualify])):
+            self.read(part)
+        relation = relation_of(self.table)
+        if tests:
+            test = as_test(flat.rows.source, tests, self.statement.fragment, self.compiler)
+            relation = FilterRows(relation, test)
+        for window in self.found.values():
+            relation = replace(window, rows=relation)
+        label, most = self.table.name.split(" #")[0], self.table.unit.max_rows
+        wider = table_of(self.compiler.catalog, relation, label, most, flat.locate(select))
+        source = named_source(wider.name, flat.rows.source.alias_or_name)
+        flat.rows, flat.where = replace(flat.rows, source=source, where=(), plain=False), []
+        bare = select.copy()
+        for clause in ("where", "qualify", "windows"):
+            bare.set(clause, None)
+        rows = flat.project(bare)
+        kept = [] if qualify is None else conjuncts(qualify.this)
+        return replace(rows, where=tuple(flat.resolve(test, select.expressions) for test in kept))
+
+    def read(self, node: exp.Expr) -> None:
+        """Note what the windows of an expression stand for."""
+        found = self.difference(node)
+        if found is None and isinstance(node, exp.Window):
+            found = self.window(node)
+        if found is not None:
+            self.flat.known[node] = found
+            return
+        for part in node.iter_expressions():
+            self.read(part)
+
+    def difference(self, node: exp.Expr) -> exp.Expr | None:
+        """``day - LAG(day) OVER ...``, ``LEAD(day) OVER ... - day``, or both by DATE_DIFF."""
+        is_difference = isinstance(node, exp.Sub)
+        if isinstance(node, exp.DateDiff):
+            is_difference = str(node.args.get("unit")).upper() == "DAY"
+        if not is_difference:
+            return None
+        left, right = node.this.unnest(), node.expression.unnest()
+        lag, lead = _called(right, exp.Lag), _called(left, exp.Lead)
+        value = left if lag is not None else right
+        called = lag if lag is not None else lead
+        if called is None or self.flat.resolve(value) != self.flat.resolve(called.this):
+            return None
+        column, over = self.column(called), self.over(right if lag is not None else left)
+        over = over if lag is not None else over.reversed()
+        shape = self.difference_of(called, column, over)
+        found = self.add("since_previous", shape, over, column.name.casefold())
+        return found if lag is not None else exp.Neg(this=found)
+
+    def difference_of(self, node: exp.Expr, column: Column, over: _Over) -> Column:
+        """What differences of a column may be: of one sign where the rows are in its order."""
+        periods = column.domain if isinstance(column.domain, Periods) else None
+        if periods is not None and periods.unit == "day" and not isinstance(periods, Spans):
+            width, whole = float(periods.count - 1), True
+        elif is_summed(column):
+            low, high = column.number_bounds or (0.0, 0.0)
+            width, whole = high - low, column.type == "integer"
+        else:
+            self.refuse(node, f"a difference of {printable(column.name)}", "numbers and days work")
+        own = [each.descends for each in over.order[:1] if each.column == column.name.casefold()]
+        low, high = (0.0 if own == [False] else -width), (0.0 if own == [True] else width)
+        if whole and high - low < MOST_WHOLE:
+            return Column("", "integer", IntegerRange(int(low), int(high)), null=True)
+        return Column("", "number", None, (Fraction(low), Fraction(high)), null=True)
+
+    def window(self, node: exp.Window) -> exp.Expr:
+        """A window as a column of the rows."""
+        called, most = node.this, self.table.unit.max_rows
+        over = self.over(node)
+        place = _PLACES.get(type(called))
+        if place is not None:
+            return self.add(place, Column("", "integer", IntegerRange(1, most)), over)
+        if isinstance(called, exp.Count) and isinstance(called.this, exp.Star | exp.Literal):
+            return self.add("running_count", Column("", "integer", IntegerRange(1, most)), over)
+        if not isinstance(called, (exp.Count, exp.Sum, *_TAKEN)):
+            self.refuse(node, "this window over private rows")
+        column = self.column(called)
+        name = column.name.casefold()
+        if isinstance(called, exp.Count):
+            counted = Column("", "integer", IntegerRange(0, most))
+            return self.add("running_count", counted, over, name)
+        if isinstance(called, exp.Sum):
+            if not is_summed(column):
+                self.refuse(node, f"a sum of {printable(column.name)}", "numbers with bounds")
+            return self.add("running_sum", summed_column(column, most), over, name)
+        return self.taken(called, column, over)
+
+    def taken(self, called: exp.Expr, column: Column, over: _Over) -> exp.Expr:
+        """The value of another row."""
+        name, shape = column.name.casefold(), taken_from(column, "")
+        if isinstance(called, exp.Min | exp.Max):
+            if over.order or not is_ordered(column):
+                self.refuse(called, "this window over private rows")
+            order = (RowOrder(name, isinstance(called, exp.Max)),)
+            return self.add("first_value", shape, replace(over, order=order), name)
+        if isinstance(called, exp.FirstValue):
+            return self.add("first_value", shape, over, name)
+        extra, offset = called.args.get("default"), called.args.get("offset")
+        if extra is not None or (offset is not None and offset.name != "1"):
+            self.refuse(called, "LAG and LEAD by more than one row, or with a default,", "LAG(day)")
+        back = over.reversed() if isinstance(called, exp.Lead) else over
+        return self.add("previous", shape, back, name)
+
+    def column(self, called: exp.Expr) -> Column:
+        """The column that a window is of."""
+        inner = called.this
+        if isinstance(inner, exp.Expr) and not called.args.get("expressions"):
+            found = self.declared(self.flat.resolve(inner))
+            if found is not None:
+                return found
+        self.refuse(called, "a window of this over private rows", "columns with a domain work")
+
+    def declared(self, node: exp.Expr) -> Column | None:
+        """The column that a flat expression is, if it has a domain or bounds."""
+        inner = node.unnest()
+        is_own = isinstance(inner, exp.Column)
+        found = self.table.columns.get(inner.name.casefold()) if is_own else None
+        has_values = found is not None and (found.domain is not None or found.bounds is not None)
+        return found if has_values else None
+
+    def over(self, node: exp.Expr) -> _Over:
+        """What a window is over. Raises: NotSupportedError (E_WINDOW)."""
+        name = node.args.get("alias")
+        if name is not None:
+            known = self.named.get(name.name.casefold())
+            if known is None:
+                self.refuse(node, f"the window {printable(name.name)}", "WINDOW w AS (...)")
+            node = known
+        parts = [self.flat.resolve(part) for part in node.args.get("partition_by") or []]
+        if not any(is_unit(part, self.table) for part in parts):
+            unit = printable(str(self.table.unit.column))
+            hint = f"OVER (PARTITION BY {unit} ORDER BY ...): rows of different units never meet"
+            self.refuse(node, "a window over private rows without their privacy unit", hint)
+        by = tuple(self.key(part) for part in parts if not is_unit(part, self.table))
+        order = node.args.get("order")
+        listed = [] if order is None else order.expressions
+        ordered = [self.ordered(each) for each in listed]
+        ways = tuple(each for each in ordered if each is not None)
+        return self.framed(node, _Over(by, ways, False))
+
+    def key(self, part: exp.Expr) -> str:
+        column = self.declared(part)
+        if column is None or column.domain is None:
+            self.refuse(part, "this partition of private rows", "columns with a domain work")
+        return column.name.casefold()
+
+    def ordered(self, node: exp.Expr) -> RowOrder | None:
+        """A column of ORDER BY; None for the unit, which its rows share."""
+        inner = self.flat.resolve(node.this)
+        if is_unit(inner, self.table):
+            return None
+        column = self.declared(inner)
+        if column is None or not is_ordered(column):
+            hint = "columns of numbers and dates with a domain work"
+            self.refuse(node, "this order of private rows", hint)
+        first = bool(node.args.get("nulls_first"))
+        return RowOrder(column.name.casefold(), bool(node.args.get("desc")), first)
+
+    def framed(self, node: exp.Expr, over: _Over) -> _Over:
+        """The frame: from the first row to this one, or all rows."""
+        spec = node.args.get("spec")
+        if spec is None:
+            return over
+        ends = tuple(
+            str(spec.args.get(name) or "").upper()
+            for name in ("start", "start_side", "end", "end_side")
+        )
+        if ends == _WHOLE:
+            return replace(over, order=())
+        if ends not in (_UP_TO_HERE, (*_UP_TO_HERE[:2], "", "")) or spec.args.get("exclude"):
+            self.refuse(node, "this frame over private rows", "ROWS UNBOUNDED PRECEDING")
+        return replace(over, row_by_row=str(spec.args.get("kind")).upper() == "ROWS")
+
+    def add(self, kind: Running, shape: Column, over: _Over, of: str | None = None) -> exp.Expr:
+        """The column of a window, which is added unless it is there."""
+        facts = (kind, shape, over, of)
+        if facts not in self.found:
+            told = kind if of is None else f"{kind}({self.table.columns[of].name})"
+            name, number = told, 2
+            taken = {each.column.name.casefold() for each in self.found.values()}
+            while name.casefold() in taken | self.table.columns.keys():
+                name, number = f"{told} {number}", number + 1
+            self.found[facts] = WindowRows(
+                relation_of(self.table),
+                replace(shape, name=name),
+                kind,
+                over.order,
+                over.by,
+                of,
+                over.row_by_row,
+            )
+        return column_of(self.found[facts].column.name, self.flat.rows.source.alias_or_name)
+
+
+def _called(node: exp.Expr, kind: type[exp.Expr]) -> exp.Expr | None:
+    """The function of a window, if it is of a kind."""
+    found = node.this if isinstance(node, exp.Window) else None
+    return found if isinstance(found, kind) else None

@@ -1,0 +1,43 @@
+-- Windows over the rows of each privacy unit, over visits of test_per_unit.py.
+SELECT ward, COUNT(*) FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY who ORDER BY day) AS k FROM visits) AS v WHERE k = 1 GROUP BY ward;
+SELECT k, COUNT(*) FROM (SELECT who, ROW_NUMBER() OVER (PARTITION BY who ORDER BY day DESC) AS k FROM visits) AS v GROUP BY k;
+SELECT k, ward, COUNT(*), COUNT(DISTINCT who) FROM (SELECT who, ward, ROW_NUMBER() OVER (PARTITION BY who ORDER BY day NULLS FIRST) AS k FROM visits) AS v
+GROUP BY ALL;
+SELECT ward, COUNT(*) FROM (SELECT ward FROM visits QUALIFY ROW_NUMBER() OVER (PARTITION BY who ORDER BY day DESC) <= 2) AS v GROUP BY ward;
+SELECT ward, SUM(cost), AVG(age) FROM (SELECT ward, cost, age, ROW_NUMBER() OVER w AS k FROM visits WHERE ward <> 'c' WINDOW w AS (PARTITION BY who ORDER BY day))
+AS v WHERE k = 1 AND age > 2 GROUP BY ward;
+SELECT gap, COUNT(*) FROM (SELECT day - LAG(day) OVER (PARTITION BY who ORDER BY day) AS gap FROM visits) AS v GROUP BY gap;
+SELECT COUNT(*), AVG(gap) FROM (SELECT date_diff('day', LAG(day) OVER (PARTITION BY who ORDER BY day), day) AS gap FROM visits) AS v WHERE gap <= 7;
+SELECT gap, COUNT(*) FROM (SELECT LEAD(day) OVER (PARTITION BY who ORDER BY day) - day AS gap FROM visits) AS v GROUP BY gap;
+SELECT gap, COUNT(*) FROM (SELECT day - LAG(day) OVER (PARTITION BY who ORDER BY day DESC) AS gap FROM visits) AS v GROUP BY gap;
+SELECT more, COUNT(*) FROM (SELECT age - LAG(age) OVER (PARTITION BY who ORDER BY day) AS more FROM visits) AS v GROUP BY more;
+SELECT SUM(more), AVG(more) FROM (SELECT cost - LAG(cost) OVER (PARTITION BY who ORDER BY day) AS more FROM visits) AS v;
+SELECT before, ward, COUNT(*) FROM (SELECT ward, LAG(ward) OVER (PARTITION BY who ORDER BY day) AS before FROM visits) AS v GROUP BY ALL;
+SELECT after, COUNT(*) FROM (SELECT LEAD(ward, 1) OVER (PARTITION BY who ORDER BY day) AS after FROM visits) AS v GROUP BY after;
+SELECT started, ward, COUNT(*) FROM (SELECT ward, FIRST_VALUE(ward) OVER (PARTITION BY who ORDER BY day) AS started FROM visits) AS v GROUP BY ALL;
+SELECT c, COUNT(*) FROM (SELECT COUNT(*) OVER (PARTITION BY who ORDER BY day) AS c FROM visits) AS v GROUP BY c;
+SELECT c, ward, COUNT(*) FROM (SELECT ward, COUNT(*) OVER (PARTITION BY who) AS c FROM visits) AS v GROUP BY ALL;
+SELECT c, COUNT(*) FROM (SELECT COUNT(age) OVER (PARTITION BY who ORDER BY day ROWS UNBOUNDED PRECEDING) AS c FROM visits) AS v GROUP BY c;
+SELECT s, COUNT(*) FROM (SELECT SUM(age) OVER (PARTITION BY who ORDER BY day ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS s FROM visits) AS v
+WHERE s < 20 GROUP BY s;
+SELECT AVG(s) FROM (SELECT SUM(cost) OVER (PARTITION BY who ORDER BY day) AS s FROM visits) AS v;
+SELECT s, COUNT(*) FROM (SELECT SUM(age) OVER (PARTITION BY who ORDER BY age) AS s FROM visits) AS v GROUP BY s;
+SELECT s, COUNT(*) FROM (SELECT COUNT(*) OVER (PARTITION BY who ORDER BY age DESC) AS s FROM visits) AS v GROUP BY s;
+SELECT r, COUNT(*) FROM (SELECT RANK() OVER (PARTITION BY who ORDER BY age) AS r FROM visits) AS v GROUP BY r;
+SELECT r, COUNT(*) FROM (SELECT DENSE_RANK() OVER (PARTITION BY who ORDER BY age DESC NULLS FIRST) AS r FROM visits) AS v GROUP BY r;
+SELECT k, COUNT(*) FROM (SELECT COUNT(*) OVER (PARTITION BY who, ward ORDER BY day) AS k FROM visits) AS v GROUP BY k;
+SELECT ward, COUNT(*) FROM (SELECT ward, ROW_NUMBER() OVER (PARTITION BY ward, who ORDER BY day) AS k FROM visits) AS v WHERE k = 1 GROUP BY ward;
+SELECT youngest, oldest, COUNT(*) FROM (SELECT MIN(age) OVER (PARTITION BY who) AS youngest, MAX(age) OVER (PARTITION BY who) AS oldest FROM visits) AS v
+GROUP BY ALL;
+SELECT COUNT(*) FROM (SELECT age, MAX(age) OVER (PARTITION BY who ORDER BY day ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS top FROM visits) AS v
+WHERE age = top;
+SELECT g, COUNT(*) FROM (SELECT who, MAX(gap) AS g FROM (SELECT who, day - LAG(day) OVER (PARTITION BY who ORDER BY day) AS gap FROM visits) AS v
+GROUP BY who) AS p GROUP BY g;
+SELECT ward, COUNT(*) FROM (SELECT who, ward, LAG(ward) OVER (PARTITION BY who ORDER BY day) AS before FROM visits) AS v WHERE before <> ward GROUP BY ward;
+WITH numbered AS (SELECT who, ward, ROW_NUMBER() OVER (PARTITION BY who ORDER BY day) AS k, COUNT(*) OVER (PARTITION BY who) AS n FROM visits)
+SELECT n, COUNT(*) FROM numbered WHERE k = n GROUP BY n;
+WITH firsts AS (SELECT who, ward FROM (SELECT who, ward, ROW_NUMBER() OVER (PARTITION BY who ORDER BY day) AS k FROM visits) AS a WHERE k = 1)
+SELECT f.ward, v.ward AS later, COUNT(*) FROM firsts AS f JOIN visits AS v ON f.who = v.who GROUP BY ALL;
+SELECT ward, COUNT(*) FROM (SELECT who, ward, ROW_NUMBER() OVER (PARTITION BY who ORDER BY day) AS k FROM visits WHERE who IN
+(SELECT who FROM visits WHERE age > 6)) AS v WHERE k BETWEEN 2 AND 3 GROUP BY ward;
+SELECT k + 1 AS next, COUNT(*) FROM (SELECT ROW_NUMBER() OVER (PARTITION BY who ORDER BY day) * 2 AS k FROM visits) AS v GROUP BY 1;

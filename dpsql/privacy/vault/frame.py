@@ -108,6 +108,10 @@ class Lane:
 
 
 def _day(day: dt.date) -> float:
+    """Days since 1970, with the time of day as a fraction."""
+    if isinstance(day, dt.datetime):
+        midnight = dt.datetime(EPOCH.year, EPOCH.month, EPOCH.day, tzinfo=day.tzinfo)
+        return (day - midnight) / dt.timedelta(days=1)
     return float((day - EPOCH).days)
 
 

@@ -82,7 +82,7 @@ def _of_summary(summary: Summary, inner: Ancestry) -> Origins:
 
 
 def _of_window(window: WindowRows, inner: Ancestry) -> Ancestry:
-    found = inner.of([window.of, *window.by, *(name for name, _ in window.order)])
+    found = inner.of([window.of, *window.by, *(each.column for each in window.order)])
     columns = {**inner.columns, window.column.name.casefold(): found}
     return Ancestry(columns, inner.read | found)
 

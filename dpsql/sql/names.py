@@ -71,6 +71,8 @@ class Names:
         for number, (alias, fields) in enumerate(self.sources[:last]):
             if qualifier in ("", alias) and not (qualifier and found):
                 found += [(number, index) for index in _named(fields, name)]
+        own = [(number, i) for number, i in found if not self.sources[number][1][i].borrowed]
+        found = own or found
         if len(found) > 1:
             self.refuse_ambiguous(column)
         return found[0] if found else None

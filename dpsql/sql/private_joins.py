@@ -6,13 +6,14 @@ add pairs of rows of one unit. What is joined is a table like any other from the
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from sqlglot import exp
 
-from dpsql.catalog import Catalog
+from dpsql.catalog import Catalog, Table
 from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import Error, printable
 from dpsql.sql.joined_part import (
@@ -83,6 +84,7 @@ class PrivateJoin:
         alias = element.node.args.get("alias")
         columns = alias if isinstance(alias, exp.Expr) else None
         fields = renamed_fields(rows.fields, columns, self.locate)
+        fields = tuple(replace(f, borrowed=_is_borrowed(f, table)) for f in fields)
         return MemberTable(element.alias, table, rows, fields)
 
     def select(
@@ -154,9 +156,20 @@ class PrivateJoin:
                 f"rows of different units never meet: ON {_unit_of(two)} = {_unit_of(one)} works",
             )
         if join.side == "RIGHT":
+            self.check_right(element, join)
             flipped = [(two, one) for one, two in pairs]
             return self.attach(part, whole, flipped, True, join), rest
         return self.attach(whole, part, pairs, outer, join), rest
+
+    def check_right(self, element: Element, join: Join) -> None:
+        """Refuse a RIGHT JOIN that keeps rows which a join with public rows before it left out."""
+        before = itertools.takewhile(lambda each: each[0] is not element, self.found)
+        if any(each.alias not in self.private for each, _ in before):
+            self.refuse(
+                join.node,
+                "a RIGHT JOIN of private tables after public rows",
+                "join the private tables first, then the public ones",
+            )
 
     def using(self, whole: JoinedPart, part: JoinedPart, name: exp.Expr) -> exp.Expr:
         """USING as a condition; its column is that of the first table that has it."""
@@ -286,7 +299,7 @@ class PrivateJoin:
                 rows = PrivateRows(
                     source, (), tuple(tests), fields[element.alias], frozenset({alias})
                 )
-                out.append((replace(element, join=None), rows))
+                out.append((element, rows))
                 first = False
             else:
                 out.append((element, Absorbed(fields[element.alias])))
@@ -300,6 +313,12 @@ class PrivateJoin:
         if member.exists is not None:
             found.append(Field(member.exists, column_of(member.exists, alias), hidden=True))
         return tuple(found)
+
+
+def _is_borrowed(field: Field, table: Table) -> bool:
+    """Whether a column is the unit of a table that stores none."""
+    stored = {key.casefold() for key in table.keys} | table.columns.keys()
+    return field.hidden and table.unit.through is not None and field.name.casefold() not in stored
 
 
 def _unit_of(member: MemberTable) -> str:

@@ -114,11 +114,13 @@ class Field:
     """A column by name: the expression it stands for.
 
     A ``hidden`` one, the column of the privacy unit, passes through ``*`` but is not shown by it.
+    A ``borrowed`` one is a unit that rows have through another table: it yields to others.
     """
 
     name: str
     value: exp.Expr
     hidden: bool = False
+    borrowed: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

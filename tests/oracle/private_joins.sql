@@ -29,3 +29,8 @@ SELECT COUNT(*) AS n FROM visits v JOIN patients p ON (p.patient_id = (v.patient
 SELECT COUNT(DISTINCT p.patient_id) AS n FROM visits v LEFT JOIN patients p ON v.patient_id = p.patient_id;
 SELECT ward, COUNT(DISTINCT v.patient_id) AS n FROM visits v LEFT JOIN patients p ON v.patient_id = p.patient_id GROUP BY ward;
 SELECT sex, COUNT(DISTINCT v.patient_id) AS n FROM patients p LEFT JOIN visits v ON v.patient_id = p.patient_id GROUP BY sex;
+SELECT sex, floor, COUNT(*) AS n FROM wards w, visits v, patients p WHERE w.ward = v.ward AND p.patient_id = v.patient_id GROUP BY ALL;
+SELECT sex, floor, COUNT(*) AS n FROM wards w JOIN visits v ON w.ward = v.ward AND floor = 1 LEFT JOIN patients p ON p.patient_id = v.patient_id GROUP BY ALL;
+SELECT sex, floor, COUNT(*) AS n FROM wards w RIGHT JOIN visits v ON w.ward = v.ward AND floor = 1 JOIN patients p USING (patient_id) GROUP BY ALL;
+SELECT sex, floor, COUNT(*) AS n FROM wards w JOIN patients p ON p.age > w.floor + 3 JOIN visits v USING (patient_id) WHERE w.ward = v.ward GROUP BY ALL;
+SELECT sex, COUNT(*) AS n FROM patients, visits, lines WHERE patients.patient_id = visits.patient_id AND lines.visit_id = visits.visit_id GROUP BY sex;

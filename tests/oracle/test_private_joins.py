@@ -160,6 +160,8 @@ REFUSED = {
     "SELECT COUNT(*) FROM bills b JOIN lines l ON b.visit = l.visit_id": "lines l",
     "SELECT COUNT(*) FROM visits v LEFT JOIN patients p "
     "ON v.patient_id = p.patient_id AND p.sex = 'f'": "p.sex",
+    "SELECT COUNT(*) FROM visits v JOIN wards w ON w.ward = v.ward AND floor = 1 "
+    "RIGHT JOIN patients p ON p.patient_id = v.patient_id": "patients p ON",
 }
 
 

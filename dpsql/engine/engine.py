@@ -24,7 +24,7 @@ from dpsql.engine.asked import explain_workload, read_job
 from dpsql.engine.desk import Desk
 from dpsql.engine.explain import Explanation
 from dpsql.engine.granted import NOTHING, Granted
-from dpsql.engine.job import Job, Key, Price, Step
+from dpsql.engine.job import Charge, Job, Key, Price, Step
 from dpsql.engine.seek import plan_seeking
 from dpsql.engine.terms import Terms
 from dpsql.engine.turns import turn
@@ -114,7 +114,7 @@ class Engine(Desk):
         """
         if step.fresh:
             return self._pay(step), False
-        found = step.find(self)
+        found = step.known(self)
         if found is None:
             with turn(step.shelf(self).file.path, step.key(self)):
                 found = step.find(self)
@@ -132,19 +132,20 @@ class Engine(Desk):
         """
         doors = Membrane(self, self.ledger, self.vaults)
         price = step.price
-        doors.afford(price)
+        charge = doors.afford(price)
         step.check(self, doors)
-        with self._paid(price, step.asked) as receipt:
+        with self._paid(price, charge, step.asked) as receipt:
             return step.keep(self, step.perform(self, doors, receipt))
 
-    def _paid(self, price: Price, asked: tuple[str, ...]) -> AbstractContextManager[Receipt]:
+    def _paid(
+        self, price: Price, charge: Charge, asked: tuple[str, ...]
+    ) -> AbstractContextManager[Receipt]:
         """Open the data, then charge for what follows: a bad source fails before any charge."""
         opened = {table: self.vaults[table].sources for table in price.tables}
         self.sources.claim(opened, self.ledger_id)
         self.vaults.prepare(price.reads)
-        cost = price.cost(self.ledger.policy)
-        facts = (price.fingerprint, self.versions(price.tables), self.within(price.tables))
-        return self.charges.paid(self.ledger, cost, *facts, asked)
+        facts = (price.fingerprint, self.versions(price.tables), charge.within)
+        return self.charges.paid(self.ledger, charge.cost, *facts, asked)
 
     def status(self) -> Status:
         """What is left of the budget."""
@@ -186,13 +187,15 @@ class Membrane:
         self._ledger = ledger
         self._vaults = vaults
 
-    def afford(self, price: Price) -> None:
-        """Refuse what the ledger would refuse, and noise that cannot be drawn.
+    def afford(self, price: Price) -> Charge:
+        """What will be charged. Refuses what the ledger would, and noise that cannot be drawn.
 
         Raises: BudgetExceeded, LedgerError; OperationalError (E_NOISE, E_BACKEND).
         """
-        self._ledger.afford(price.cost(self._ledger.policy), self._desk.within(price.tables))
+        charge = Charge(price.cost(self._ledger.policy), self._desk.within(price.tables))
+        self._ledger.afford(*charge)
         check_noise(price.noise, self._vaults)
+        return charge
 
     def certify(self, plan: Plan) -> None:
         """Refuse a plan that does not fit the tables. Raises: ProgrammingError (E_WORKLOAD)."""

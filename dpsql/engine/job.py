@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
@@ -55,11 +55,18 @@ class Price:
         return cost_of(policy, self.noise, self.epsilon, self.rho, self.delta)
 
 
+class Charge(NamedTuple):
+    """What the ledger is charged for a price, and in which nested budgets too."""
+
+    cost: Cost
+    within: tuple[str, ...]
+
+
 class Doors(Protocol):
     """The membrane as a job meets it: what would be refused, and two doors to noisy numbers."""
 
-    def afford(self, price: Price) -> None:
-        """Refuse what the ledger would refuse, and noise that cannot be drawn.
+    def afford(self, price: Price) -> Charge:
+        """What will be charged. Refuses what the ledger would, and noise that cannot be drawn.
 
         Raises: BudgetExceeded, LedgerError; OperationalError (E_NOISE, E_BACKEND).
         """
@@ -112,6 +119,10 @@ class Step(ABC, Generic[T]):
     def find(self, desk: Desk) -> T | None:
         """What is published that will do, for free."""
         return self.shelf(desk).find(self.key(desk))
+
+    def known(self, desk: Desk) -> T | None:
+        """What of that is known without waiting for those who are at the same."""
+        return self.find(desk)
 
     def check(self, desk: Desk, doors: Doors) -> None:
         """Refuse, before anything is charged, what its price does not tell."""

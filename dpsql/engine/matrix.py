@@ -172,6 +172,11 @@ class Asking(Measuring, Job[Release]):
         """What identical requests on the same data have in common."""
         return self._chosen.name
 
+    def known(self, desk: Desk) -> Release | None:
+        """The release that was chosen."""
+        known = self._chosen.known
+        return None if known is None else known.release
+
     def find(self, desk: Desk) -> Release | None:
         """The release that was chosen, else what another process has measured since."""
         known = self._chosen.known or find_own(desk, self.request, self._chosen.name)

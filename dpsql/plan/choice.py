@@ -17,7 +17,7 @@ from dpsql.errors import ProgrammingError
 from dpsql.plan.baselines import plain_variance
 from dpsql.search.cache import cached_choice
 from dpsql.search.itself import measure_queries
-from dpsql.search.select import CELL_LIMIT
+from dpsql.search.select import CELL_LIMIT, CERTIFIED
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.queries import MOST_ROWS
@@ -103,6 +103,11 @@ class Chosen:
     means: Mapping[Place, float]
     error: float
 
+    @property
+    def is_optimal(self) -> bool:
+        """Whether no strategy of the layout can have an error that is noticeably less."""
+        return self.error <= self.lower * (1 + CERTIFIED)
+
 
 @dataclass(frozen=True, slots=True)
 class Chooser:
@@ -120,7 +125,7 @@ class Chooser:
         found += self.others()
         best = min(found, key=_less)
         if len(self.target.asked) == 1:
-            return min([best, *self.queries()], key=_less)
+            return min([best, *self.queries(found)], key=_less)
         limits = self.limits()
         within = [chosen for chosen in found if _worst(chosen, limits) <= 1]
         if best not in within:
@@ -133,7 +138,7 @@ class Chooser:
                 return min(within, key=_less)
             within += self.simpler(limits, within, best)
         if _least(within) > self.plain() / self.doubtful:
-            within += [each for each in self.queries() if _worst(each, limits) <= 1]
+            within += [each for each in self.queries(within) if _worst(each, limits) <= 1]
         return min(within, key=_less, default=best)
 
     @property
@@ -188,10 +193,12 @@ class Chooser:
             for place, each in asked.items()
         )
 
-    def queries(self) -> list[Chosen]:
-        """Return the queries themselves as a strategy, where they are few."""
+    def queries(self, known: Iterable[Chosen] = ()) -> list[Chosen]:
+        """Return the queries themselves as a strategy, where they are few, and may be better."""
         layout = next((each for each in self.target.layouts if each.is_single), None)
         if layout is None or self.apart or self.mechanism not in ("auto", "workload"):
+            return []
+        if any(each.layout is layout and each.is_optimal for each in known):
             return []
         strategy = measure_queries(layout.workload, self.noise)
         return [] if strategy is None else [self.rated(layout, strategy, 0.0)]

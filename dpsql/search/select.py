@@ -170,8 +170,10 @@ def _with_symmetric(
     workload: Workload, product: ProductStrategy, lower: float, effort: float
 ) -> Selection:
     """Return the symmetric optimum where it gains enough, else the product with its bound."""
+    if sum(map(bool, workload.factors)) < 2:
+        return Selection(product, lower)
     error = product.unit_error(workload)
-    if sum(map(bool, workload.factors)) < 2 or error <= lower * (1 + CERTIFIED):
+    if error <= lower * (1 + CERTIFIED):
         return Selection(product, lower)
     from dpsql.search.interchange import symmetric_optimum  # searches that most requests do without
 
@@ -196,8 +198,10 @@ def _separate(workload: Workload, noise: Noise) -> Selection:
 
 def _with_separate(workload: Workload, chosen: Selection) -> Selection:
     """Return separate blocks where they gain enough, else what was chosen."""
+    if len(workload.weights2) < 2:
+        return chosen
     error = chosen.strategy.unit_error(workload)
-    if len(workload.weights2) < 2 or error <= chosen.lower * (1 + CERTIFIED):
+    if error <= chosen.lower * (1 + CERTIFIED):
         return chosen
     from dpsql.search.opt_plus import separate_strategy  # searches that most requests do without
 

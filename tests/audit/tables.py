@@ -180,7 +180,7 @@ def exact_integers() -> None:
             assert (true - value) % 2**64 == 0, size
 
 
-def statement(place: Path, sql: str, by_unit: bool = False, runs: int = 500) -> None:
+def statement(place: Path, sql: str, by_unit: bool = False, runs: int = 300) -> None:
     """Bound epsilon of a statement from below by its answers on neighbouring tables.
 
     The neighbours attain epsilon exactly, so only two bounds above it in a row are an alarm:

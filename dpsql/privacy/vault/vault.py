@@ -124,6 +124,8 @@ class TableVault:
         self._lined_up = False
         self._views: dict[frozenset[str], Flags] = {}
         self._reader = _open_reader(table, salt, {} if shared is None else shared)
+        self._all = frozenset(declared(table))
+        self._apart = self._reader.apart
         self.data_version = self._fingerprint()
 
     @property
@@ -218,8 +220,8 @@ class TableVault:
 
     def _missing(self, columns: Collection[str] | None) -> frozenset[str]:
         """Return the declared columns that are to be read before some can be counted."""
-        wanted = frozenset(declared(self._table))
-        if self._reader.apart and columns is not None:
+        wanted = self._all
+        if self._apart and columns is not None:
             wanted &= frozenset(map(str.casefold, columns))
         return wanted if self._rows is None else wanted - self._rows.known
 

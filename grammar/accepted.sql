@@ -261,6 +261,20 @@ SELECT PERCENTILE_DISC(0.25) WITHIN GROUP (ORDER BY d DESC) AS p, MODE() WITHIN 
 -- d: 5x6 Dense
 -- b: 5x6 Dense
 
+SELECT QUANTILE_CONT(a, [0.25, 0.5, 0.75]) AS q, APPROX_QUANTILES(a, 2) AS thirds, APPROX_QUANTILE(a, 0.5) FROM t;
+-- a: 8x8 Prefix
+
+SELECT b, PERCENTILE_DISC([0.1, 0.9]) WITHIN GROUP (ORDER BY a) AS q, QUANTILE_DISC(a, [0.1, 0.9])[-1] AS last FROM t GROUP BY b;
+-- a: 8x8 Prefix; b: 6x6 Identity
+
+SELECT PERCENTILE_CONT(a, [0.1, 0.9], contribution_bounds_per_row => (0, 5)) AS q FROM t;
+-- a: 6x8 Dense
+
+SELECT [COUNT(*), SUM(a)] AS both FROM t;
+-- everything
+-- a: 1x8 Dense
+
+
 --- running totals and windows over answers
 
 SELECT a, SUM(COUNT(*)) OVER (ORDER BY a) AS cum FROM t GROUP BY a;
@@ -337,6 +351,23 @@ SELECT v.y, COUNT(*) AS k FROM t JOIN (VALUES ('x', 'm'), ('y', 'f')) AS v(x, y)
 
 SELECT v.a, COUNT(*) FROM t INNER JOIN (VALUES (1), (2)) AS v(a) USING (a) GROUP BY v.a;
 -- a: 2x8 Dense
+
+SELECT x, COUNT(*) AS k FROM UNNEST([1, 2, 9]) AS u(x) JOIN t ON t.a = u.x GROUP BY x;
+-- a: 2x8 Dense
+
+SELECT item, COUNT(*) AS k FROM t JOIN (SELECT UNNEST(ARRAY['x', 'y']) AS item) AS g ON t.b = g.item GROUP BY item;
+-- b: 2x6 Dense
+
+SELECT i, COUNT(*) AS k FROM t JOIN range(0, 8, 2) AS s(i) ON t.a >= i GROUP BY i;
+-- a: 4x8 Dense
+
+SELECT s, COUNT(*) AS k FROM t JOIN generate_series(DATE '2023-11-01', DATE '2024-03-01', INTERVAL 1 MONTH) AS g(s) ON date_trunc('month', d) = s GROUP BY s;
+-- d: 5x6 Dense
+
+SELECT COUNT(*) FROM t WHERE a IN UNNEST([1, 3]) OR b = ANY(['x', '']) OR LIST_CONTAINS([2, 4], e);
+-- everything
+-- -1 x a: 1x8 Dense; b: 1x6 Dense; e: 1x8 Dense
+
 
 --- queries within queries
 

@@ -251,15 +251,15 @@ SELECT COUNT(*) FROM t WHERE a = CAST('1' AS BLOB);
 
 SELECT COUNT(*) FROM read_csv('/etc/passwd');
 -- E_TABLE_FUNCTION at line 1, column 22: a table function is not supported
--- hint: one private table and public tables work
+-- hint: tables, sub-queries, UNNEST([1, 2]) and range(0, 10) work, of constants
 
 SELECT COUNT(*) FROM range(10);
--- E_TABLE_FUNCTION at line 1, column 22: a table function is not supported
--- hint: one private table and public tables work
+-- E_JOIN at line 1, column 8: a public table alone is not supported
+-- hint: JOIN public_table ON private_column = public_column, or BETWEEN two public columns
 
 SELECT COUNT(*) FROM t, UNNEST([1, 2]) AS u(x);
--- E_TABLE_FUNCTION at line 1, column 33: UNNEST is not supported
--- hint: one private table and public tables work
+-- E_JOIN at line 1, column 22: u without a condition is not supported
+-- hint: JOIN public_table ON private_column = public_column, or BETWEEN two public columns
 
 --- aggregates
 
@@ -374,6 +374,19 @@ SELECT a, COUNT(*) FROM t GROUP BY a LIMIT a;
 SELECT a, COUNT(*) FROM t GROUP BY a LIMIT 5 PERCENT;
 -- E_LIMIT at line 1, column 44: LIMIT takes a whole number
 -- hint: LIMIT 10
+
+SELECT QUANTILE_CONT(a, [0.5, b]) FROM t;
+-- E_AGGREGATE at line 1, column 26: a quantile that is not a number is not supported
+-- hint: 0.5, or [0.25, 0.5, 0.75]
+
+SELECT APPROX_QUANTILES(a, 1000) FROM t;
+-- E_AGGREGATE at line 1, column 8: the aggregate APPROX_QUANTILES() is not supported
+-- hint: APPROX_QUANTILES(x, 4): a whole number up to 100
+
+SELECT COUNT(*, report_format => 'JSON') FROM t;
+-- E_SETTING at line 1, column 17: report_format is not supported
+-- hint: standard errors stand beside answers
+
 
 --- sub-queries and joins
 

@@ -212,5 +212,7 @@ def _plain(value: Any) -> Any:
 
 
 def _type_name(kind: str) -> str:
+    if kind.endswith("]"):
+        return "list"
     base = kind.split("(")[0]
     return _TYPES.get(base, "number" if base == "DECIMAL" else "integer")

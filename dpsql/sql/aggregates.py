@@ -17,6 +17,7 @@ from dpsql.errors import Error, NotSupportedError, ProgrammingError, printable
 from dpsql.sql.derivative import guard
 from dpsql.sql.edges import check_edges
 from dpsql.sql.language import check_scalar, written_name
+from dpsql.sql.lists import MAX_QUANTILES, rank_parts
 from dpsql.sql.query import Aggregate, Condition, Rank, Running, Summand
 from dpsql.sql.scope import Scope, condition, conjunction
 from dpsql.sql.sums import Amount, amount, within
@@ -232,7 +233,14 @@ class Aggregates:
     @aggregate(*_RANKS, exp.WithinGroup)
     def ranked(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
         """MEDIAN, QUANTILE and MODE of a column with a domain."""
-        kind, value, quantile, descending = self.rank_parts(node)
+        parts = rank_parts(node)
+        if parts is None:
+            self.refuse(node)
+        kind, value, place, descending = parts
+        if not isinstance(place, exp.Literal) or place.is_string:
+            hint = "0.5, or [0.25, 0.5, 0.75]"
+            self.scope.refuse(place, "E_AGGREGATE", "a quantile that is not a number", hint)
+        quantile = float(place.name)
         bounds = self.scope.clip_of(node)
         if bounds is not None:
             value = within(value, bounds)
@@ -263,36 +271,11 @@ class Aggregates:
         whole = kind != "cont" and is_whole(value, self.scope.is_integer)
         return marked(self.column(replace(shape, rank=rank)), whole, rounded=True)
 
-    def rank_parts(self, node: exp.Expr) -> tuple[str, exp.Expr, float, bool]:
-        """The kind of a quantile, its column, its place and whether it counts from above."""
-        if isinstance(node, exp.WithinGroup):
-            order = node.expression.expressions[0]
-            inner = node.this
-            kind = {"percentilecont": "cont", "percentiledisc": "disc", "mode": "mode"}.get(
-                inner.key
-            )
-            if kind is None or len(node.expression.expressions) != 1:
-                self.refuse(node)
-            place = 0.5 if kind == "mode" else self.number(inner.this)
-            return kind, order.this, place, bool(order.args.get("desc"))
-        if isinstance(node, exp.Mode):
-            return "mode", node.this, 0.5, False
-        if isinstance(node, exp.Median):
-            return "cont", node.this, 0.5, False
-        place = node.args.get("quantile") or node.expression
-        kind = "cont" if isinstance(node, exp.PercentileCont) else "disc"
-        if place is None or node.this is None:
-            self.refuse(node)
-        return kind, node.this, self.number(place), False
-
-    def number(self, node: exp.Expr) -> float:
-        if not isinstance(node, exp.Literal) or node.is_string:
-            self.scope.refuse(node, "E_AGGREGATE", "a quantile that is not a number", "0.5")
-        return float(node.name)
-
     def refuse(self, node: exp.Expr) -> NoReturn:
         name = written_name(node, self.scope.locate)
         hint = f"{_WORKS} work"
+        if isinstance(node, exp.ApproxQuantiles):
+            hint = f"APPROX_QUANTILES(x, 4): a whole number up to {MAX_QUANTILES}"
         if isinstance(node, exp.Min | exp.Max):
             hint = self.instead_of_extreme(node)
         if isinstance(node.this, exp.Distinct):

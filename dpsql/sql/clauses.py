@@ -141,7 +141,10 @@ Clips = dict[int, tuple[float, float]]
 WORD = "contribution_bounds_per_group"
 PER_ROW = "contribution_bounds_per_row"
 SUMS = {"sum", "avg", "var_pop", "var_samp", "variance", "stddev", "stddev_pop", "stddev_samp"}
-RANKS = {"median", "quantile", "quantile_cont", "quantile_disc", "percentile_cont"}
+RANKS = {
+    *("median", "quantile", "quantile_cont", "quantile_disc", "percentile_cont", "percentile_disc"),
+    *("approx_quantile", "approx_quantiles"),
+}
 
 
 def take_clips(fragment: Fragment, text: str, lexemes: Sequence[Lexeme]) -> tuple[str, Clips]:
@@ -160,6 +163,9 @@ def take_clips(fragment: Fragment, text: str, lexemes: Sequence[Lexeme]) -> tupl
     clips: Clips = {}
     for index, lexeme in enumerate(lexemes):
         word = lexeme.text.lower()
+        if word == "report_format":
+            what, hint = "report_format is not supported", "standard errors stand beside answers"
+            fragment.refuse(lexeme, "E_SETTING", what, hint)
         if word not in (WORD, PER_ROW) or lexeme.kind != "word":
             continue
         comma, rest = lexemes[index - 1], lexemes[index + 1 :]
@@ -221,8 +227,8 @@ def _bounds(words: Sequence[str]) -> tuple[float, float, int] | None:
         return None
 
 
-_BEFORE_BOUNDS = re.compile(r"[\s)]*(,[\s\d.e+-]*)?", re.ASCII | re.IGNORECASE)
-"""What stands between an argument and the bounds that follow it: the place of a quantile."""
+_BEFORE_BOUNDS = re.compile(r"[\s)]*(,[\s\d.e+,\[\]-]*)?", re.ASCII | re.IGNORECASE)
+"""What stands between an argument and the bounds that follow it: the places of quantiles."""
 
 
 def clip_of(node: exp.Expr, clips: Clips, fragment: Fragment) -> tuple[float, float] | None:

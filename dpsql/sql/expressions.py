@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.edges import check_growth
-from dpsql.sql.language import Locate, check_frame, check_node, check_window
+from dpsql.sql.language import Locate, check_answer, check_frame, check_window
 from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.query import Output, Tail
 from dpsql.sql.whole import is_whole, marked, settled
@@ -84,7 +84,7 @@ class Expressions(ABC):
 
     def check(self, node: exp.Expr) -> None:
         """Refuse a node that is not listed, before what it is of is looked at."""
-        check_node(node, self.locate)
+        check_answer(node, self.locate)
 
     def check_tree(self, tree: exp.Expr) -> None:
         """Refuse an expression that could make too long a text."""

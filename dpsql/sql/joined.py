@@ -36,6 +36,7 @@ from dpsql.sql.relations import (
     rows_of,
 )
 from dpsql.sql.scope import Joined, Scope, condition, conjuncts
+from dpsql.sql.series import not_written_out
 from dpsql.sql.steady import Same
 
 MAX_LISTED = 10_000
@@ -124,10 +125,7 @@ class JoinReader:
         if isinstance(source, exp.Subquery):
             self.refuse(source, "E_SUBQUERY", "this sub-query in FROM")
         if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
-            what = "UNNEST" if isinstance(source, exp.Unnest) else "a table function"
-            self.refuse(
-                source, "E_TABLE_FUNCTION", what, "one private table and public tables work"
-            )
+            self.refuse(source, *not_written_out(source))
         extra = find_clause(source)
         if extra is not None:
             self.refuse(source, *extra[:2])

@@ -12,165 +12,11 @@ from typing import NoReturn
 from sqlglot import exp
 
 from dpsql.errors import Error, NotSupportedError, ProgrammingError, Span, printable
+from dpsql.sql.admitted import AGGREGATES, LISTS, NAMED, RANDOM, SCALARS, TYPES, WINDOWS, WORKS
 from dpsql.sql.lexemes import Fragment
 
 Locate = Callable[[exp.Expr], Span]
 """Says where in the text a part of a statement stands."""
-
-# The arguments that the parser may set: what is written there and not listed is refused.
-_BINARY = {"this", "expression"}
-_UNARY = {"this"}
-
-_NODES: dict[type[exp.Expr], set[str]] = {
-    exp.Paren: _UNARY,
-    exp.And: _BINARY,
-    exp.Or: _BINARY,
-    exp.Not: _UNARY,
-    exp.EQ: _BINARY,
-    exp.NEQ: _BINARY,
-    exp.LT: _BINARY,
-    exp.LTE: _BINARY,
-    exp.GT: _BINARY,
-    exp.GTE: _BINARY,
-    exp.NullSafeEQ: _BINARY,
-    exp.NullSafeNEQ: _BINARY,
-    exp.Is: _BINARY,
-    exp.Between: {"this", "low", "high"},
-    exp.In: {"this", "expressions"},
-    exp.Like: {"this", "expression", "negate"},
-    exp.ILike: {"this", "expression", "negate"},
-    exp.Escape: _BINARY,
-    exp.Glob: _BINARY,
-    exp.SimilarTo: _BINARY,
-    exp.RegexpLike: _BINARY,
-    exp.RegexpFullMatch: _BINARY,
-    exp.Add: _BINARY,
-    exp.Sub: _BINARY,
-    exp.Mul: _BINARY,
-    exp.Div: _BINARY | {"typed", "safe"},
-    exp.IntDiv: _BINARY,
-    exp.Mod: _BINARY,
-    exp.Neg: _UNARY,
-    exp.Pow: _BINARY,
-    exp.BitwiseAnd: _BINARY,
-    exp.BitwiseOr: _BINARY,
-    exp.BitwiseLeftShift: _BINARY,
-    exp.BitwiseRightShift: _BINARY,
-    exp.Case: {"this", "ifs", "default"},
-    exp.If: {"this", "true", "false"},
-    exp.Coalesce: {"this", "expressions"},
-    exp.Nullif: _BINARY,
-    exp.Greatest: {"this", "expressions", "ignore_nulls"},
-    exp.Least: {"this", "expressions", "ignore_nulls"},
-    exp.Cast: {"this", "to"},
-    exp.TryCast: {"this", "to", "safe"},
-    exp.DataType: {"this", "expressions", "nested"},
-    exp.DataTypeParam: _UNARY,
-    exp.Interval: {"this", "unit"},
-    exp.Var: _UNARY,
-    exp.Extract: _BINARY,
-    exp.TimestampTrunc: {"this", "unit"},
-    exp.DateTrunc: {"this", "unit", "unabbreviate"},
-    exp.Year: _UNARY,
-    exp.Quarter: _UNARY,
-    exp.Month: _UNARY,
-    exp.Week: _UNARY,
-    exp.Day: _UNARY,
-    exp.DayOfWeek: _UNARY,
-    exp.DayOfWeekIso: _UNARY,
-    exp.DayOfYear: _UNARY,
-    exp.Monthname: _UNARY,
-    exp.Dayname: _UNARY,
-    exp.WeekOfYear: _UNARY,
-    exp.DayOfMonth: _UNARY,
-    exp.Hour: _UNARY,
-    exp.Minute: _UNARY,
-    exp.Second: _UNARY,
-    exp.LastDay: _UNARY,
-    exp.DateFromParts: {"year", "month", "day"},
-    exp.DateDiff: {"this", "expression", "unit", "date_part_boundary"},
-    exp.DateAdd: _BINARY,
-    exp.DateBin: _BINARY,
-    exp.TimeToStr: {"this", "format"},
-    exp.TimeToUnix: _UNARY,
-    exp.StrToTime: {"this", "format"},
-    exp.RegexpExtract: {"this", "expression", "group", "null_if_pos_overflow"},
-    exp.RegexpReplace: {"this", "expression", "replacement", "modifiers", "single_replace"},
-    exp.Reverse: _UNARY,
-    exp.Abs: _UNARY,
-    exp.Ceil: _UNARY,
-    exp.Floor: _UNARY,
-    exp.Round: {"this", "decimals"},
-    exp.Trunc: {"this", "decimals"},
-    exp.Sign: _UNARY,
-    exp.Sqrt: _UNARY,
-    exp.Cbrt: _UNARY,
-    exp.Exp: _UNARY,
-    exp.Ln: _UNARY,
-    exp.Log: _BINARY,
-    exp.IsNan: _UNARY,
-    exp.Lower: _UNARY,
-    exp.Upper: _UNARY,
-    exp.Length: _UNARY,
-    exp.Trim: {"this", "expression", "position"},
-    exp.Substring: {"this", "start", "length"},
-    exp.Left: _BINARY,
-    exp.Right: _BINARY,
-    exp.StartsWith: _BINARY,
-    exp.EndsWith: _BINARY,
-    exp.Contains: _BINARY,
-    exp.StrPosition: {"this", "substr"},
-    exp.DPipe: {"this", "expression", "safe"},
-    exp.Concat: {"expressions", "safe", "coalesce"},
-    exp.Replace: {"this", "expression", "replacement"},
-    exp.SplitPart: {"this", "delimiter", "part_index"},
-    exp.Column: {"this", "table"},
-    exp.Identifier: {"this", "quoted"},
-    exp.Literal: {"this", "is_string"},
-    exp.Boolean: _UNARY,
-    exp.Null: set(),
-}
-
-_NAMED = {"suffix", "prefix", "isfinite", "isinf", "bit_count", "even", "fmod"}
-
-_TYPES = {
-    exp.DType.TINYINT,
-    exp.DType.SMALLINT,
-    exp.DType.INT,
-    exp.DType.BIGINT,
-    exp.DType.INT128,
-    exp.DType.FLOAT,
-    exp.DType.DOUBLE,
-    exp.DType.DECIMAL,
-    exp.DType.TEXT,
-    exp.DType.VARCHAR,
-    exp.DType.BOOLEAN,
-    exp.DType.DATE,
-    exp.DType.TIMESTAMP,
-    exp.DType.TIMESTAMPNTZ,
-}
-
-_RANDOM = {
-    "now",
-    "current_timestamp",
-    "current_date",
-    "current_time",
-    "today",
-    "random",
-    "rand",
-    "uuid",
-    "gen_random_uuid",
-    "get_current_timestamp",
-    "transaction_timestamp",
-    "localtime",
-    "localtimestamp",
-    "setseed",
-    "nextval",
-    "age",
-}
-
-#: Functions that give NaN outside their range: such a value is refused, never compared.
-PARTIAL = (exp.Sqrt, exp.Ln, exp.Log, exp.Pow)
 
 
 def check_scalar(tree: exp.Expr, locate: Locate) -> None:
@@ -183,14 +29,20 @@ def check_scalar(tree: exp.Expr, locate: Locate) -> None:
         check_node(node, locate)
 
 
+def check_answer(node: exp.Expr, locate: Locate) -> None:
+    """Refuse one node over answers, of which there may be lists, without its children."""
+    if type(node) not in LISTS:
+        check_node(node, locate)
+
+
 def check_node(node: exp.Expr, locate: Locate) -> None:
     """Refuse one node, its arguments and its type, without looking at its children."""
     if isinstance(node, exp.Anonymous):
         name = str(node.this).lower()
-        if name not in _NAMED:
+        if name not in NAMED:
             raise _refuse_function(node, name, locate)
         return
-    allowed = _NODES.get(type(node))
+    allowed = SCALARS.get(type(node))
     if allowed is None:
         raise _refuse_node(node, locate)
     for key, value in node.args.items():
@@ -198,38 +50,13 @@ def check_node(node: exp.Expr, locate: Locate) -> None:
             if isinstance(value, exp.Query):
                 raise _refuse_node(value, locate)
             raise _refuse(node, f"{_title(node, locate)} with {key.upper()}", locate)
-    if isinstance(node, exp.DataType) and node.this not in _TYPES:
+    if isinstance(node, exp.DataType) and node.this not in TYPES:
         raise _refuse(node, f"the type {node.sql('duckdb')}", locate)
-
-
-_WINDOW: dict[type[exp.Expr], set[str]] = {
-    exp.Window: {"this", "partition_by", "order", "spec", "over"},
-    exp.WindowSpec: {"kind", "start", "start_side", "end", "end_side"},
-    exp.Order: {"expressions"},
-    exp.Ordered: {"this", "desc", "nulls_first"},
-    exp.RowNumber: {"this"},
-    exp.Rank: {"expressions"},
-    exp.DenseRank: {"expressions"},
-    exp.PercentRank: {"expressions"},
-    exp.CumeDist: {"expressions"},
-    exp.Ntile: _UNARY,
-    exp.Lag: {"this", "offset", "default"},
-    exp.Lead: {"this", "offset", "default"},
-    exp.FirstValue: _UNARY,
-    exp.LastValue: _UNARY,
-    exp.NthValue: {"this", "offset"},
-    exp.Sum: _UNARY,
-    exp.Avg: _UNARY,
-    exp.Min: _UNARY,
-    exp.Max: _UNARY,
-    exp.Count: {"this", "big_int"},
-    exp.Star: set(),
-}
 
 
 def check_window(node: exp.Expr, locate: Locate) -> None:
     """Refuse one node in or of a window over noisy cells, unless it is listed."""
-    allowed = _WINDOW.get(type(node))
+    allowed = WINDOWS.get(type(node))
     if allowed is None:
         check_node(node, locate)
         return
@@ -272,7 +99,7 @@ def _refuse(node: exp.Expr, what: str, locate: Locate, code: str = "E_FUNCTION")
 
 
 def _refuse_function(node: exp.Expr, name: str, locate: Locate) -> Error:
-    if name in _RANDOM:
+    if name in RANDOM:
         return _refuse_random(node, name, locate)
     return _refuse(node, f"the function {name}()", locate)
 
@@ -288,7 +115,7 @@ def _refuse_random(node: exp.Expr, name: str, locate: Locate) -> Error:
 
 def _refuse_node(node: exp.Expr, locate: Locate) -> Error:
     name = node.sql_name().lower() if isinstance(node, exp.Func) else str(node.key)
-    if name in _RANDOM or node.key in _RANDOM | {"currentdate", "currenttimestamp", "currenttime"}:
+    if name in RANDOM or node.key in RANDOM | {"currentdate", "currenttimestamp", "currenttime"}:
         return _refuse_random(node, name, locate)
     if isinstance(node, exp.Query | exp.Subquery | exp.Exists | exp.Any):
         return NotSupportedError(
@@ -313,37 +140,12 @@ def _refuse_node(node: exp.Expr, locate: Locate) -> Error:
     return _refuse(node, _title(node, locate), locate)
 
 
-_ONE = {"this"}
-_TWO = {"this", "expression"}
-
-_AGGREGATES: dict[type[exp.Expr], set[str]] = {
-    exp.Count: {"this", "big_int"},
-    exp.CountIf: _ONE,
-    exp.Sum: _ONE,
-    exp.Avg: _ONE,
-    exp.Min: _ONE,
-    exp.Max: _ONE,
-    exp.Median: _ONE,
-    exp.PercentileCont: _TWO,
-    exp.PercentileDisc: _TWO,
-    exp.Variance: _ONE,
-    exp.VariancePop: _ONE,
-    exp.Stddev: _ONE,
-    exp.StddevPop: _ONE,
-    exp.StddevSamp: _ONE,
-    exp.LogicalAnd: _ONE,
-    exp.LogicalOr: _ONE,
-    exp.AnyValue: _ONE,
-}
-_WORKS = "COUNT, SUM, AVG, MIN, MAX, MEDIAN, QUANTILE_CONT, VARIANCE, STDDEV, BOOL_AND, BOOL_OR"
-
-
 def check_aggregate(node: exp.Expr, locate: Locate) -> None:
     """Refuse an aggregate, or an argument of it, that is not listed.
 
     Raises: NotSupportedError (E_AGGREGATE).
     """
-    allowed = _AGGREGATES.get(type(node), set())
+    allowed = AGGREGATES.get(type(node), set())
     extra = [k for k, v in node.args.items() if v and k not in allowed]
     place = node.args.get("expression")
     if place is not None and not _is_share(place):
@@ -353,7 +155,7 @@ def check_aggregate(node: exp.Expr, locate: Locate) -> None:
     raise NotSupportedError(
         "E_AGGREGATE",
         f"the aggregate {written_name(node, locate)}() is not supported over aggregated results",
-        hint=f"{_WORKS} work",
+        hint=f"{WORKS} work",
         span=locate(node),
     )
 

@@ -71,7 +71,10 @@ def paired(aggregates: Aggregates, node: exp.Expr, shape: Aggregate) -> exp.Expr
         within = among(amount(aggregates.scope, sums[name]).summands, both.counted)
         found[name] = aggregates.column(replace(shape, summands=within))
     value = clipped(_filled(text, found), RANGES.get(type(node)))
-    for test in (positive, SPREAD_Y if isinstance(node, exp.Corr | exp.RegrR2) else ""):
+    varied = SPREAD_Y if isinstance(node, exp.Corr | exp.RegrR2) else ""
+    if isinstance(node, exp.RegrR2) and y.find(exp.Column) is None:
+        value, varied = exp.Literal.number("1.0"), ""  # a line fits a constant exactly
+    for test in (positive, varied):
         value = where_positive(_filled(test, found), value) if test else value
     return where_positive(found["n"], value, least)
 

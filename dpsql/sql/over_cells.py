@@ -25,7 +25,7 @@ from dpsql.sql.expressions import (
 )
 from dpsql.sql.frames import read_frame
 from dpsql.sql.keys import UNCERTAINTY, Keys
-from dpsql.sql.language import check_node
+from dpsql.sql.language import check_answer, check_node
 from dpsql.sql.query import Number, Output, Running, Shell
 from dpsql.sql.scope import Scope
 from dpsql.sql.whole import is_whole, marked
@@ -111,7 +111,7 @@ class CellExpressions(Expressions):
         """Refuse what is not listed, or could make too long a text."""
         for part in tree.walk():
             if not isinstance(part, exp.Column | exp.Var | exp.Identifier):
-                check_node(part, self.locate)
+                check_answer(part, self.locate)
         super().check_tree(tree)
 
     def known(self, node: exp.Expr, aliases: bool) -> exp.Expr | None:

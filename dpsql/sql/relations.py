@@ -298,9 +298,11 @@ def as_literal(value: Any) -> exp.Expr | None:
         text = exp.Literal.string(value)
         text.meta[PUBLIC] = True
         return text
-    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
-        day = exp.Literal.string(value.isoformat())
-        return exp.Cast(this=day, to=exp.DataType(this=exp.DType.DATE))
+    if isinstance(value, dt.date):
+        instant = isinstance(value, dt.datetime)
+        kind = exp.DType.TIMESTAMP if instant else exp.DType.DATE
+        text = exp.Literal.string(str(value))
+        return exp.Cast(this=text, to=exp.DataType(this=kind))
     return None
 
 
@@ -316,6 +318,13 @@ def as_values(rows: Sequence[Sequence[Any]], names: Sequence[str], alias: str) -
     )
 
 
+_TIMES: dict[object, type[dt.date]] = {
+    exp.DType.DATE: dt.date,
+    exp.DType.TIMESTAMP: dt.datetime,
+    exp.DType.TIMESTAMPNTZ: dt.datetime,
+}
+
+
 def read_literal(node: exp.Expr, refuse: Callable[[exp.Expr], NoReturn]) -> Any:
     """The value of a literal in a VALUES list; ``refuse`` says no to anything else."""
     inner = node.unnest()
@@ -327,12 +336,12 @@ def read_literal(node: exp.Expr, refuse: Callable[[exp.Expr], NoReturn]) -> Any:
         value = read_literal(inner.this, refuse)
         if isinstance(value, int | float):
             return -value
-    day = isinstance(inner, exp.Cast) and inner.to.this == exp.DType.DATE
-    inner = inner.this if day else inner
+    kind = _TIMES.get(inner.to.this) if isinstance(inner, exp.Cast) else None
+    inner = inner.this if kind is not None else inner
     if isinstance(inner, exp.Literal):
         try:
-            if day:
-                return dt.date.fromisoformat(inner.name)
+            if kind is not None:
+                return kind.fromisoformat(inner.name)
             if inner.is_string:
                 return inner.name
             return int(inner.name) if inner.name.isdigit() else float(inner.name)
@@ -349,6 +358,7 @@ def common_type(values: Sequence[Any]) -> str:
         ({int}, "BIGINT"),
         ({int, float}, "DOUBLE"),
         ({dt.date}, "DATE"),
+        ({dt.datetime}, "TIMESTAMP"),
     ):
         if known and known <= kinds:
             return name

@@ -15,9 +15,10 @@ from sqlglot import exp
 
 from dpsql.catalog import Column, Table
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
+from dpsql.sql.admitted import PARTIAL
 from dpsql.sql.clauses import Clips, Cut, clip_of
 from dpsql.sql.edges import check_edges, check_growth, check_literals, is_of_days, undeclared
-from dpsql.sql.language import PARTIAL, check_scalar, locate, refuse
+from dpsql.sql.language import check_scalar, locate, refuse
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.names import Names, unknown_table
 from dpsql.sql.query import Condition, Coupled, Expression

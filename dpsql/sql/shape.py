@@ -46,6 +46,7 @@ from dpsql.sql.relations import (
 )
 from dpsql.sql.row_numbers import RowNumbers
 from dpsql.sql.semi_joins import SemiJoins
+from dpsql.sql.series import not_written_out
 from dpsql.sql.split import needs_split, split
 from dpsql.sql.sugar import has_aggregates
 from dpsql.sql.tables import Tables
@@ -102,8 +103,7 @@ class Shape:
             return self.table(node, env)
         if isinstance(node, exp.Lateral):
             self.refuse(node, "E_JOIN", "LATERAL", _JOINS)
-        what = "UNNEST" if isinstance(node, exp.Unnest) else "a table function"
-        self.refuse(node, "E_TABLE_FUNCTION", what, "tables of the catalog and sub-queries work")
+        self.refuse(node, *not_written_out(node))
 
     def parenthesis(self, node: exp.Subquery, env: Env, around: Names | None) -> Relation:
         """A query in parentheses, which may have an order of its own."""
@@ -338,7 +338,7 @@ class Shape:
     def literals(self, query: exp.Expr, env: Env) -> list[exp.Expr] | None:
         """The values of a sub-query over public tables; None if it is over private ones."""
         inner = query.unnest()
-        if not isinstance(inner, exp.Query) or not query.find(exp.Table):
+        if not isinstance(inner, exp.Query) or not query.find(exp.Table, exp.Values):
             return None
         found = self.relation(inner, env)
         if isinstance(found, PrivateRows | Leaf):

@@ -9,13 +9,15 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from dpsql.sql.lists import write_out_lists
+from dpsql.sql.series import write_out_series
 from dpsql.sql.spellings import respell
 
 _Test = Callable[[exp.Expr, exp.Expr], exp.Expr]
 
 
 def plain(tree: exp.Query) -> exp.Query:
-    """Return a tree without tuples in comparisons, FETCH and DISTINCT of groups.
+    """Return a tree without tuples in comparisons, lists, series, FETCH and DISTINCT of groups.
 
     Functions are called as DuckDB calls them.
 
@@ -23,6 +25,8 @@ def plain(tree: exp.Query) -> exp.Query:
     >>> plain(parse_one("SELECT a FROM t WHERE (a, b) = (1, 2) FETCH FIRST ROW ONLY")).sql()
     'SELECT a FROM t WHERE (a IS NOT DISTINCT FROM 1 AND b IS NOT DISTINCT FROM 2) LIMIT 1'
     """
+    write_out_lists(tree)
+    write_out_series(tree)
     for node in list(tree.walk(bfs=False)):
         if isinstance(node, exp.Tuple):
             _write_out(node)

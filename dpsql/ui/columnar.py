@@ -11,7 +11,10 @@ from dpsql.ui.grid import Grid
 
 
 def arrow_table(grid: Grid) -> Any:
-    """Return the grid as an Arrow table; integers beyond 64 bits become doubles."""
+    """Return the grid as an Arrow table; integers beyond 64 bits become doubles.
+
+    Lists are of what they hold.
+    """
     types = {
         "integer": pa.int64(),
         "number": pa.float64(),
@@ -21,7 +24,7 @@ def arrow_table(grid: Grid) -> Any:
         "boolean": pa.bool_(),
     }
     arrays = [
-        _array([row[j] for row in grid.rows], types[kind]) for j, kind in enumerate(grid.types)
+        _array([row[j] for row in grid.rows], types.get(kind)) for j, kind in enumerate(grid.types)
     ]
     return pa.Table.from_arrays(arrays, names=list(grid.columns))
 

@@ -191,6 +191,8 @@ def json_value(value: object) -> object:
         return float(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, list):
+        return [json_value(each) for each in value]
     return plain(value)
 
 

@@ -45,14 +45,16 @@ def fixed(value: float, decimals: int) -> str:
 def plain(value: object) -> str:
     """Write one value in full precision: ISO dates, lower-case booleans, shortest float.
 
-    >>> plain(True), plain(0.1), plain(dt.date(2024, 2, 1)), plain("x")
-    ('true', '0.1', '2024-02-01', 'x')
+    >>> plain(True), plain(0.1), plain(dt.date(2024, 2, 1)), plain("x"), plain([1, None])
+    ('true', '0.1', '2024-02-01', 'x', '[1, NULL]')
     """
     match value:
         case bool():
             return "true" if value else "false"
         case dt.date():
             return value.isoformat()
+        case list():
+            return f"[{', '.join('NULL' if each is None else plain(each) for each in value)}]"
         case Fraction():
             return plain(value.numerator if value.denominator == 1 else float(value))
         case _:

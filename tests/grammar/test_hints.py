@@ -133,6 +133,9 @@ def listed(form: str) -> Follow:
 SUB = "(SELECT a, COUNT(*) AS k FROM t GROUP BY a) AS q"
 JOINED = "SELECT COUNT(*) FROM t JOIN bands ON a = lo"
 BETWEEN = "SELECT COUNT(*) FROM t JOIN bands ON a BETWEEN lo AND hi"
+SERIES = "SELECT x, COUNT(*) FROM UNNEST([1, 2]) AS u(x) JOIN t ON a = x GROUP BY x"
+RANGE = "SELECT i, COUNT(*) FROM range(0, 10) AS s(i) JOIN t ON a = i GROUP BY i"
+LISTED = "SELECT QUANTILE_CONT(a, [0.25, 0.5, 0.75]) FROM t"
 COUNTED = "SELECT b, COUNT(*) FROM t GROUP BY b"
 DP = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS"
 CREATE = "CREATE SYNTHETIC TABLE people FROM t OPTIONS (epsilon = 1)"
@@ -184,7 +187,15 @@ RULES: list[tuple[str, Follow]] = [
     ),
     (r"aggregate each part: .*", always("SELECT COUNT(*) FROM t UNION ALL SELECT COUNT(*) FROM t")),
     (r"JOIN public_table ON private_column = public_column, .*", always(JOINED, BETWEEN)),
-    (r"one private table and public tables work", always(JOINED)),
+    (
+        r"tables, sub-queries, UNNEST\(\[1, 2\]\) and range\(0, 10\) work, of constants",
+        always(JOINED, SERIES, RANGE),
+    ),
+    (
+        r"APPROX_QUANTILES\(x, 4\): a whole number up to 100",
+        always("SELECT APPROX_QUANTILES(a, 4) FROM t"),
+    ),
+    (r"standard errors stand beside answers", nothing),
     (r"tables of the catalog and sub-queries work", always(JOINED, f"SELECT k FROM {SUB}")),
     (
         r"join public tables to the private one, or aggregate both .*",
@@ -430,7 +441,7 @@ RULES: list[tuple[str, Follow]] = [
     (r"a number above 0, at most 100", always("SET effort = 0.5", "SET effort = 100")),
     (r"a positive number: max_stddev = 2", always(f"{DP}(max_stddev = 2) COUNT(*) FROM t")),
     (r"a positive number: weight = .*", always(f"{DP}(weight = 2) COUNT(*) FROM t")),
-    (r"0\.5", always("SELECT QUANTILE_CONT(a, 0.5) FROM t")),
+    (r"0\.5, or \[0\.25, 0\.5, 0\.75\]", always("SELECT QUANTILE_CONT(a, 0.5) FROM t", LISTED)),
     (r"0 means pure differential privacy; 1e-9 .*", always("SET delta = 0", "SET delta = 1e-9")),
     (
         r"SET (?P<name>\w+) = on, or off",

@@ -235,6 +235,10 @@ def alike(
         return False
     for column in range(keys, len(two)):
         left, right = one[column], two[column]
+        if isinstance(left, tuple) and isinstance(right, tuple):
+            if len(left) != len(right) or not all(map(_is_near, left, right)):
+                return False
+            continue
         if left is None or right is None or isinstance(left, str | dt.date):
             if not _is_nothing(left, right, statement.measured[column - keys].kind):
                 return False
@@ -248,15 +252,25 @@ def alike(
     return True
 
 
+def _is_near(one: Any, two: Any) -> bool:
+    """Whether elements of lists agree."""
+    numbers = isinstance(one, float) and isinstance(two, float)
+    return math.isclose(one, two, rel_tol=1e-6, abs_tol=1e-6) if numbers else one == two
+
+
 def _is_nothing(found: Any, expected: Any, kind: str) -> bool:
     """Whether one is NULL as the other is; a sum of nothing may be 0, and a ratio anything."""
     if found == expected or (expected is None and kind != "sum"):
         return True
+    if isinstance(found, tuple):
+        return expected is None and not any(found)
     return None in (found, expected) and all(abs(v or 0) <= 1e-6 for v in (found, expected))
 
 
 def settle(value: Any) -> Any:
-    """Numbers as floats, times as days; not a number is NULL."""
+    """Numbers as floats, times as days, lists as tuples; not a number is NULL."""
+    if isinstance(value, list):
+        return tuple(map(settle, value))
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return value
     if isinstance(value, dt.datetime):

@@ -1,0 +1,142 @@
+"""Lists in expressions: several quantiles of one call, membership in a list, places of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+MAX_QUANTILES = 100
+"""Most quantiles of one call."""
+
+
+def write_out_lists(tree: exp.Expr) -> None:
+    """Write out quantiles at several places, ``= ANY`` and ``IN UNNEST`` of lists, in place.
+
+    >>> from sqlglot import parse_one
+    >>> tree = parse_one("SELECT QUANTILE_DISC(a, [0.2, 0.4])[2], a = ANY([1]) FROM t", "duckdb")
+    >>> write_out_lists(tree)
+    >>> tree.sql("duckdb")
+    'SELECT QUANTILE_DISC(a, 0.4) AS "quantile_disc(a, [0.2, 0.4])[2]", a IN (1) FROM t'
+    """
+    for node in reversed(list(tree.walk(bfs=False))):
+        places = _places(node)
+        if places is not None:
+            _spread(node, places)
+        elif isinstance(node, exp.EQ | exp.ArrayContains) or node.args.get("unnest") is not None:
+            _membership(node)
+
+
+def constants(node: object) -> list[exp.Expr] | None:
+    """The elements of a list of constants; None for all else."""
+    listed = node.unnest() if isinstance(node, exp.Expr) else None
+    if not isinstance(listed, exp.Array) or listed.find(exp.Column) is not None:
+        return None
+    return list(listed.expressions)
+
+
+def _places(node: exp.Expr) -> list[exp.Expr] | None:
+    """The places of the quantiles that a call asks for together; None for all else."""
+    if isinstance(node, exp.ApproxQuantiles):
+        parts = node.expression
+        count = int(parts.name) if isinstance(parts, exp.Literal) and parts.name.isdigit() else 0
+        if not 0 < count <= MAX_QUANTILES:
+            return None
+        return [exp.Literal.number(repr(k / count)) for k in range(count + 1)]
+    if isinstance(node, exp.WithinGroup):
+        inner = node.this
+        listed = inner.this if isinstance(inner, exp.PercentileCont | exp.PercentileDisc) else None
+    elif isinstance(node, exp.PercentileCont | exp.PercentileDisc | exp.Quantile):
+        listed = node.args.get("quantile") or node.expression
+    else:
+        return None
+    found = constants(listed)
+    return found if found and len(found) <= MAX_QUANTILES else None
+
+
+def rank_parts(node: exp.Expr) -> tuple[str, exp.Expr, exp.Expr, bool] | None:
+    """The kind of a quantile, its column, its place and whether it counts from above.
+
+    None where it is none that is known.
+    """
+    half = exp.Literal.number("0.5")
+    if isinstance(node, exp.WithinGroup):
+        order, inner = node.expression.expressions, node.this
+        kind = {"percentilecont": "cont", "percentiledisc": "disc", "mode": "mode"}.get(inner.key)
+        if kind is None or len(order) != 1:
+            return None
+        place = half if kind == "mode" else inner.this
+        return kind, order[0].this, place, bool(order[0].args.get("desc"))
+    if isinstance(node, exp.Mode):
+        return "mode", node.this, half, False
+    if isinstance(node, exp.Median):
+        return "cont", node.this, half, False
+    place = node.args.get("quantile") or node.expression
+    kind = "cont" if isinstance(node, exp.PercentileCont) else "disc"
+    return None if place is None or node.this is None else (kind, node.this, place, False)
+
+
+def _spread(node: exp.Expr, places: Sequence[exp.Expr]) -> None:
+    """Write a call as the list of its quantiles, or as the one of them that is asked for."""
+    around = node.parent if isinstance(node.parent, exp.Filter) else node
+    assert around is not None
+    each = [_at(around, place) for place in places]
+    outer = around.parent
+    if isinstance(outer, exp.Bracket) and around.arg_key == "this":
+        place = _index(outer)
+        if place is not None:
+            inside = -len(each) <= place < len(each)
+            _replace(outer, each[place] if inside else exp.null())
+            return
+    known = exp.Not(this=exp.Is(this=each[0].copy(), expression=exp.null()))
+    listed = exp.Array(expressions=each)
+    _replace(around, exp.paren(exp.Case(ifs=[exp.If(this=known, true=listed)]), copy=False))
+
+
+def _at(around: exp.Expr, place: exp.Expr) -> exp.Expr:
+    """A call, with its FILTER, for one place."""
+    around = around.copy()
+    node = around.this if isinstance(around, exp.Filter) else around
+    if isinstance(node, exp.WithinGroup):
+        node.this.set("this", place.copy())
+    elif isinstance(node, exp.ApproxQuantiles):
+        one = exp.PercentileDisc(this=node.this, expression=place.copy())
+        if node is around:
+            return one
+        node.replace(one)
+    else:
+        node.set("quantile" if "quantile" in node.args else "expression", place.copy())
+    return around
+
+
+def _index(node: exp.Bracket) -> int | None:
+    """The place in brackets, from 0, or from the end where it is negative."""
+    place = node.expressions[0] if len(node.expressions) == 1 else None
+    if isinstance(place, exp.Neg) and place.this.name.isdigit():
+        return 1 - int(place.this.name)
+    return int(place.name) if isinstance(place, exp.Literal) and place.name.isdigit() else None
+
+
+def _membership(node: exp.Expr) -> None:
+    """``x = ANY(list)``, ``x IN UNNEST(list)`` and ``list_contains(list, x)`` as IN."""
+    listed: list[exp.Expr] | None = None
+    one = node.this
+    if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
+        listed = constants(node.expression.this)
+    elif isinstance(node, exp.In):
+        unnested = node.args["unnest"].expressions
+        listed = constants(unnested[0]) if len(unnested) == 1 else None
+    elif isinstance(node, exp.ArrayContains):
+        listed, one = constants(node.this), node.expression
+        # a list with a NULL contains nothing else for certain, but DuckDB says no
+        listed = None if listed and any(isinstance(e, exp.Null) for e in listed) else listed
+    if listed:
+        _replace(node, exp.In(this=one.copy(), expressions=[each.copy() for each in listed]))
+
+
+def _replace(node: exp.Expr, other: exp.Expr) -> None:
+    """Put another expression in the place of one; a select item keeps its name."""
+    if isinstance(node.parent, exp.Select) and node.arg_key == "expressions":
+        name = node.sql("duckdb", comments=False).lower()
+        other = exp.alias_(other, name, quoted=True, copy=False)
+    node.replace(other)

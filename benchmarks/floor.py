@@ -8,7 +8,7 @@ of strategies by name; and statement by statement with noise on each query.
 ``whole`` is the root of the error of the automatic plan over that of the best alternative which
 keeps every statement within ``CAP`` of plain noise; ``statement`` the worst such ratio of the
 automatic plan itself. Run: ``python -m benchmarks.floor [how many] [first seed]``, or, for named
-workloads and their figures, ``python -m benchmarks.floor figures``.
+workloads and their figures, ``python -m benchmarks.floor figures [part ...]``.
 """
 
 from __future__ import annotations
@@ -89,11 +89,10 @@ class Outcome:
 def main() -> int:
     """Print the worst ratios; return 1 if a plan is worse than it may be."""
     if sys.argv[1:2] == ["figures"]:
-        from benchmarks.floor_figures import WEIGHTINGS, figures  # it imports this module
+        from benchmarks.floor_figures import figures  # it imports this module
 
         with tempfile.TemporaryDirectory() as name, connected(Path(name)) as connection:
-            weightings = int(sys.argv[2]) if len(sys.argv) > 2 else WEIGHTINGS
-            return int(not figures(connection, weightings))
+            return int(not figures(connection, sys.argv[2:]))
     count = int(sys.argv[1]) if len(sys.argv) > 1 else COUNT
     first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     found = []

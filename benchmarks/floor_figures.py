@@ -1,13 +1,14 @@
 """Named workloads of the floor: what plain noise used to beat, each figure beside what it must be.
 
-Run: ``python -m benchmarks.floor figures [how many weightings]``.
+Run: ``python -m benchmarks.floor figures [part ...] [how many weightings]``, parts as in PARTS.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -34,15 +35,19 @@ WANTED = (
 """A total and two tables of which the errors are wanted to be at most five."""
 
 
-def figures(connection: Connection, weightings: int = WEIGHTINGS) -> bool:
-    """Print every figure; say whether all are what they must be."""
-    held = [
-        scattered(connection),
-        *(counts(connection, noise) for noise in ("laplace", "gaussian")),
-        *(dashboards(connection, noise) for noise in ("laplace", "gaussian")),
-        wanted(connection, weightings),
-        lines(),
-    ]
+Figure: TypeAlias = Callable[[Connection, int], bool]
+"""Prints figures, given a connection and a number of weightings; says whether they hold."""
+
+
+def figures(connection: Connection, wanted: Sequence[str] = ()) -> bool:
+    """Print every figure, or those of the parts that are named; say whether all hold.
+
+    A number among the names is how many weightings are tried.
+    """
+    numbers = [int(text) for text in wanted if text.isdigit()]
+    names = [text for text in wanted if not text.isdigit()] or list(PARTS)
+    weightings = numbers[0] if numbers else WEIGHTINGS
+    held = [PARTS[name](connection, weightings) for name in names]
     return all(held)
 
 
@@ -108,7 +113,7 @@ def against_plain(connection: Connection, title: str, scripts: Sequence[str], no
     return shown(text, worst, "<= 1", worst <= 1 + 1e-6)
 
 
-def wanted(connection: Connection, weightings: int) -> bool:
+def wanted_error(connection: Connection, weightings: int) -> bool:
     """No weights of statements reach a wanted error for less than what is found."""
     option = "WITH DIFFERENTIAL_PRIVACY OPTIONS({})"
     script = ";".join(text.format(option.format("max_stddev = 5")) for text in WANTED)
@@ -169,3 +174,15 @@ def random_line(seed: int) -> Workload:
     else:
         rows = (x >= ends[:, :1]) & (x < ends[:, :1] + int(rng.integers(2, n // 3)))
     return Workload({"x": n}, [{"x": rows.astype(np.int64)}])
+
+
+PARTS: dict[str, Figure] = {
+    "scattered": lambda connection, _: scattered(connection),
+    "counts-laplace": lambda connection, _: counts(connection, "laplace"),
+    "counts-gaussian": lambda connection, _: counts(connection, "gaussian"),
+    "dashboards-laplace": lambda connection, _: dashboards(connection, "laplace"),
+    "dashboards-gaussian": lambda connection, _: dashboards(connection, "gaussian"),
+    "wanted": wanted_error,
+    "lines": lambda connection, _: lines(),
+}
+"""What can be asked for by name."""

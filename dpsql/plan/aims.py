@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dpsql.plan.choice import Chooser, Chosen, emphasised
+from dpsql.plan.choice import Chooser
+from dpsql.plan.chosen import Chosen, emphasised
 from dpsql.search.itself import measure_queries
 from dpsql.workload.layout import Place
 from dpsql.workload.target import reading_variances

@@ -15,15 +15,15 @@ import numpy as np
 
 from dpsql.errors import ProgrammingError
 from dpsql.plan.baselines import plain_variance
+from dpsql.plan.chosen import Chosen, by_error, emphasised, least_error, worst_of
 from dpsql.search.cache import cached_choice
 from dpsql.search.itself import measure_queries
-from dpsql.search.select import CELL_LIMIT, CERTIFIED
+from dpsql.search.select import CELL_LIMIT
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.queries import MOST_ROWS
 from dpsql.workload.layout import Layout, Place
 from dpsql.workload.target import Target, mean_variances
-from dpsql.workload.workload import Product, Workload
 
 if TYPE_CHECKING:
     from dpsql.search.shares import Reach
@@ -45,9 +45,6 @@ LESS = 0.25
 
 FAR = 1.5
 """How much larger an error may be for its layout to be weighed rather than the best one's."""
-
-WORTHWHILE = 2e-3
-"""Relative gain below which columns are not joined: what is measured there answers little else."""
 
 HALVINGS = 9
 """Steps of a search for the least part of plain noise that keeps answers within the cap."""
@@ -89,26 +86,6 @@ CALM = 4
 """Rounds after which weights only grow, ever more slowly."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Chosen:
-    """A layout of a target with a strategy.
-
-    ``means`` are the mean variances of the rows of every answer at a unit budget, ``error`` the
-    weighted total, ``lower`` a certified bound on it, 0 where none is known.
-    """
-
-    layout: Layout
-    strategy: Strategy
-    lower: float
-    means: Mapping[Place, float]
-    error: float
-
-    @property
-    def is_optimal(self) -> bool:
-        """Whether no strategy of the layout can have an error that is noticeably less."""
-        return self.error <= self.lower * (1 + CERTIFIED)
-
-
 @dataclass(frozen=True, slots=True)
 class Chooser:
     """What choosing depends on; ``apart`` keeps to marginals, for a model to be fitted to."""
@@ -123,23 +100,24 @@ class Chooser:
         """Return the least total error that keeps every answer within the cap."""
         found = [self.select(layout) for layout in self.layouts()]
         found += self.others()
-        best = min(found, key=_less)
+        best = min(found, key=by_error)
         if len(self.target.asked) == 1:
-            return min([best, *self.queries(found)], key=_less)
+            return min([best, *self.queries(found)], key=by_error)
         limits = self.limits()
-        within = [chosen for chosen in found if _worst(chosen, limits) <= 1]
+        within = [chosen for chosen in found if worst_of(chosen, limits) <= 1]
         if best not in within:
             for start in sorted(found, key=self._ease(best))[:TRIED]:
                 near = self.weighed(start, limits)
-                if _least(near) > DEAR * start.error:
+                if least_error(near) > DEAR * start.error:
                     near += self.weighed(start, limits, "far")
                 within += near
             if any(each.strategy.method == "residual" for each in within):
-                return min(within, key=_less)
+                return min(within, key=by_error)
             within += self.simpler(limits, within, best)
-        if _least(within) > self.plain() / self.doubtful:
-            within += [each for each in self.queries(within) if _worst(each, limits) <= 1]
-        return min(within, key=_less, default=best)
+        if least_error(within) > self.plain() / self.doubtful:
+            within += [each for each in self.queries(within) if worst_of(each, limits) <= 1]
+        within += [each for each in self.in_threes() if worst_of(each, limits) <= 1]
+        return min(within, key=by_error, default=best)
 
     @property
     def doubtful(self) -> float:
@@ -161,7 +139,7 @@ class Chooser:
         """Return the plans of families that fit, until one has an error that is small enough."""
         found: list[Chosen] = []
         for name in names:
-            if _least(found) <= enough:
+            if least_error(found) <= enough:
                 break
             try:
                 found.append(replace(self, mechanism=name).best())
@@ -181,8 +159,8 @@ class Chooser:
             return []
         norm = law(self.noise).norm
         enough = best.error * (DEAR if norm == 1 else 1 + SLACK)
-        found = [] if _least(known) <= enough else self.by_name(SIMPLER[norm], enough)
-        return [each for each in found if _worst(each, limits) <= 1]
+        found = [] if least_error(known) <= enough else self.by_name(SIMPLER[norm], enough)
+        return [each for each in found if worst_of(each, limits) <= 1]
 
     def plain(self) -> float:
         """Return the total error of plain noise at a unit budget."""
@@ -202,6 +180,15 @@ class Chooser:
             return []
         strategy = measure_queries(layout.workload, self.noise)
         return [] if strategy is None else [self.rated(layout, strategy, 0.0)]
+
+    def in_threes(self) -> list[Chosen]:
+        """Return conditions on columns of their own, measured in threes, where they are many."""
+        if self.apart or self.target.units or self.mechanism != "auto":
+            return []
+        from dpsql.search.opposites import in_threes  # most requests do without
+
+        found = in_threes(self.target.apart, self.noise, self.effort)
+        return [] if found is None else [self.rated(*found, 0.0)]
 
     def _ease(self, best: Chosen) -> Callable[[Chosen], tuple[bool, float]]:
         """What to weigh anew: a strategy on one attribute, quick to plan, if it is not far off."""
@@ -259,17 +246,17 @@ class Chooser:
         mixed with the start; where that costs much, there is a search in earnest with them.
         """
         foreseen = self.foreseen(start, limits)
-        if foreseen is not None and _worst(foreseen, limits) <= 1:
+        if foreseen is not None and worst_of(foreseen, limits) <= 1:
             return [foreseen]
         chosen, emphasis, within = start, dict.fromkeys(limits, 1.0), []
-        worst = [_worst(start, limits)]
+        worst = [worst_of(start, limits)]
         for number in range(ROUNDS):
             power = STEP / 2 / (1 + number // CALM)
             for place, mean in chosen.means.items():
                 grown = emphasis[place] * (mean / (limits[place] * NEAR)) ** power
                 emphasis[place] = max(1.0 if number < CALM else emphasis[place], grown)
             chosen = self.quick(start, emphasis, reach)
-            worst.append(_worst(chosen, limits))
+            worst.append(worst_of(chosen, limits))
             if worst[-1] <= 1:
                 within = [chosen]
             if within or (number > CALM and worst[-1] > STUCK * worst[-3]):
@@ -277,10 +264,10 @@ class Chooser:
         within += self.mixed(start, within, limits)
         if within:
             within += self.settled(within[-1], emphasis, limits)
-        is_dear = bool(within) and _least(within) > DEAR * start.error
+        is_dear = bool(within) and least_error(within) > DEAR * start.error
         if is_dear and reach == "far" and len(start.layout.workload.domain) > 1:
             within.append(self.select(start.layout, emphasis))
-        return [each for each in within if _worst(each, limits) <= 1]
+        return [each for each in within if worst_of(each, limits) <= 1]
 
     def foreseen(self, start: Chosen, limits: Mapping[Place, float]) -> Chosen | None:
         """Return the optimum within the limits, where that is known for unions of marginals."""
@@ -347,7 +334,7 @@ class Chooser:
             if mixture is None:
                 break
             rated = self.rated(layout, mixture, 0.0)
-            if _worst(rated, limits) <= 1:
+            if worst_of(rated, limits) <= 1:
                 out, high = [rated], part
             elif part == 1.0:
                 break
@@ -369,28 +356,3 @@ class Chooser:
             closed = cached_choice(workload, self.noise, family, self.effort)
             return self.rated(start.layout, closed.strategy, 0.0)
         return self.select(start.layout, emphasis)
-
-
-def _less(chosen: Chosen) -> float:
-    """The error; what is measured on joined columns answers little else and has to be worth it."""
-    joined = any(len(each.columns) > 1 for each in chosen.layout.resolutions.values())
-    return chosen.error * (1 + WORTHWHILE) if joined else chosen.error
-
-
-def _least(found: Iterable[Chosen]) -> float:
-    return min((each.error for each in found), default=math.inf)
-
-
-def _worst(chosen: Chosen, limits: Mapping[Place, float]) -> float:
-    return max(mean / limits[place] for place, mean in chosen.means.items())
-
-
-def emphasised(layout: Layout, emphasis: Mapping[Place, float]) -> Workload:
-    """Return the workload of a layout with the weights of answers multiplied."""
-    workload = layout.workload
-    products = [
-        Product(product.factors, product.weight * emphasis[place])
-        for place, reading in layout.products.items()
-        for _, product in reading
-    ]
-    return Workload(workload.domain, products, pinned=workload.pinned)

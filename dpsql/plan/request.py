@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError
 from dpsql.plan.aims import aimed
-from dpsql.plan.choice import Chooser, Chosen
+from dpsql.plan.choice import Chooser
+from dpsql.plan.chosen import Chosen
 from dpsql.plan.memory import check_memory, forecast_memory
 from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.rounds import AUTO, Rounds

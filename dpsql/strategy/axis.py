@@ -319,6 +319,8 @@ def residual_axis(size: int, rows: Integers | None) -> Axis:
     B = rows.astype(np.float64)
     left, singular, right = np.linalg.svd(B, full_matrices=True)
     rank = int((singular > RANK * singular[0]).sum())
+    if rank < size - 1 and not rows.sum(axis=1).any():
+        return _partial_axis(size, rows, B)
     null = right[-1]
     if rank != size - 1 or abs(null.sum()) < 1e-9 * math.sqrt(size):
         raise ValueError("residual rows must leave exactly one direction, and not the total")
@@ -326,6 +328,13 @@ def residual_axis(size: int, rows: Integers | None) -> Axis:
     inverse = (right[:rank].T / singular[:rank]) @ left[:, :rank].T
     inverse = inverse - np.outer(u, inverse.sum(axis=0))
     return Axis(size, rows, inverse, u, inverse @ inverse.T, 0.0, 1.0, None)
+
+
+def _partial_axis(size: int, rows: Integers, B: Floats) -> Axis:
+    """Return the constants of residual rows that sum to zero and leave more than one direction."""
+    K, inverse, row_space = _inverse(B)
+    spanned = 1 / size if row_space is None else row_space + 1 / size
+    return Axis(size, rows, inverse, np.full(size, 1 / size), K, 0.0, 1.0, np.asarray(spanned))
 
 
 def _identity_axis(size: int) -> Axis:

@@ -83,7 +83,7 @@ def lay_out(
     """
     layout, nodes = _apart(table, asked, all_together)
     groups = _coupled(layout, nodes) if joint else []
-    return _join(layout, groups) or layout if groups else layout
+    return join(layout, groups) or layout if groups else layout
 
 
 def lay_out_together(table: Table, asked: Mapping[Place, Wanted]) -> Layout | None:
@@ -103,7 +103,7 @@ def lay_out_together(table: Table, asked: Mapping[Place, Wanted]) -> Layout | No
     cells = math.prod(workload.domain[name] for name in group)
     if len(group) < 2 or cells * workload.rows > TOGETHER_NUMBERS:
         return None
-    return _join(layout, [group])
+    return join(layout, [group])
 
 
 def _apart(
@@ -210,8 +210,8 @@ def _fits(workload: Workload, group: set[str]) -> bool:
     )
 
 
-def _join(layout: Layout, groups: Sequence[tuple[str, ...]]) -> Layout | None:
-    """Make one attribute of every group of columns; None where one is large."""
+def join(layout: Layout, groups: Sequence[tuple[str, ...]]) -> Layout | None:
+    """Make one attribute of every group of attributes; None where one is large."""
     workload, resolutions, found = layout.workload, layout.resolutions, layout.products
     sizes = workload.domain
     joint = {SEPARATOR.join(group): group for group in groups}

@@ -1,0 +1,62 @@
+"""A layout with a strategy for it, and how such are compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dpsql.search.select import CERTIFIED
+from dpsql.strategy.base import Strategy
+from dpsql.workload.layout import Layout, Place
+from dpsql.workload.workload import Product, Workload
+
+WORTHWHILE = 2e-3
+"""Relative gain below which columns are not joined: what is measured there answers little else."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """A layout of a target with a strategy.
+
+    ``means`` are the mean variances of the rows of every answer at a unit budget, ``error`` the
+    weighted total, ``lower`` a certified bound on it, 0 where none is known.
+    """
+
+    layout: Layout
+    strategy: Strategy
+    lower: float
+    means: Mapping[Place, float]
+    error: float
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether no strategy of the layout can have an error that is noticeably less."""
+        return self.error <= self.lower * (1 + CERTIFIED)
+
+
+def by_error(chosen: Chosen) -> float:
+    """The error; what is measured on joined columns answers little else and has to be worth it."""
+    joined = any(len(each.columns) > 1 for each in chosen.layout.resolutions.values())
+    return chosen.error * (1 + WORTHWHILE) if joined else chosen.error
+
+
+def least_error(found: Iterable[Chosen]) -> float:
+    """The least of their errors, infinite where there are none."""
+    return min((each.error for each in found), default=math.inf)
+
+
+def worst_of(chosen: Chosen, limits: Mapping[Place, float]) -> float:
+    """The largest mean variance of an answer, as a multiple of its limit."""
+    return max(mean / limits[place] for place, mean in chosen.means.items())
+
+
+def emphasised(layout: Layout, emphasis: Mapping[Place, float]) -> Workload:
+    """Return the workload of a layout with the weights of answers multiplied."""
+    workload = layout.workload
+    products = [
+        Product(product.factors, product.weight * emphasis[place])
+        for place, reading in layout.products.items()
+        for _, product in reading
+    ]
+    return Workload(workload.domain, products, pinned=workload.pinned)

@@ -14,6 +14,9 @@ from pathlib import Path
 from dpsql.catalog.domain import Bins, Domain, Value
 from dpsql.catalog.sought import Sought
 
+SERVERS = ("postgresql", "spark")
+"""The engines of servers that are part of dpsql; all others are of installed packages."""
+
 _ENGINE = re.compile(r"([a-z][a-z0-9_]{1,31})://", re.ASCII)
 
 
@@ -114,6 +117,7 @@ class Table:
     values, so that all of them decide whether a row counts; ``synthetic`` marks a released model
     instead of rows. ``references`` are the tables that its rows refer to, ``keys`` the stored
     columns by which references match rows, as they are written, but for that of the unit.
+    ``options`` say how a server that holds the rows is reached and read.
     """
 
     name: str
@@ -127,9 +131,10 @@ class Table:
     complete: bool = False
     references: tuple[Reference, ...] = ()
     keys: tuple[str, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
 
     engine: str | None = field(init=False, repr=False, compare=False)
-    """The data engine of another package that holds the rows, None for files."""
+    """The data engine that holds the rows, None for files."""
     sizes: dict[str, int] = field(init=False, repr=False, compare=False)
     """Cells of every column, zero without a domain; counted once, asked by every statement."""
 
@@ -137,6 +142,10 @@ class Table:
     def title(self) -> str:
         """The name that people read."""
         return self.name
+
+    def option(self, name: str) -> str | None:
+        """What is said of the source besides its name."""
+        return dict(self.options).get(name)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "engine", engine_of(self.source))

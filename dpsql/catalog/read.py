@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dpsql.catalog.catalog import Budget, Catalog, Column, Table, Unit, View, engine_of
+from dpsql.catalog.catalog import Budget, Catalog, Column, Table, Unit, View
 from dpsql.catalog.read_domain import (
     MAX_CELLS,
     Place,
@@ -19,6 +19,7 @@ from dpsql.catalog.read_domain import (
     show,
 )
 from dpsql.catalog.read_sought import is_sought, read_sought
+from dpsql.catalog.read_source import read_source
 from dpsql.catalog.read_units import (
     ROW_LIMIT,
     is_row_limit,
@@ -186,7 +187,7 @@ def _read_table(place: Place, name: str, body: Any, whole: Budget, units: Sequen
     hint = body.get("row_count_hint")
     if hint is not None and (isinstance(hint, bool) or not isinstance(hint, int) or hint < 1):
         place.fail(f"row_count_hint = {show(hint)}", "row_count_hint = 50000, a public guess")
-    source = _read_source(place, body, public)
+    source, options = read_source(place, body.get("source"), public)
     return Table(
         name,
         source,
@@ -197,6 +198,7 @@ def _read_table(place: Place, name: str, body: Any, whole: Budget, units: Sequen
         hint,
         complete=complete,
         references=references,
+        options=options,
     )
 
 
@@ -274,22 +276,6 @@ def _read_epsilon(place: Place, what: str, budget: Mapping[str, Any], whole: Bud
 def _check_name(place: Place, name: str) -> None:
     if not name or not name.isprintable():
         place.fail("has an unusable name", "use letters, digits and underscores")
-
-
-def _read_source(place: Place, body: Mapping[str, Any], public: bool) -> str:
-    source = body.get("source")
-    if isinstance(source, dict):
-        place.fail("only file sources are supported", 'source = "data.parquet" (file or glob)')
-    if not isinstance(source, str) or not source or "\0" in source:
-        place.fail("has no source", 'add source = "data.parquet" (a file or a glob)')
-    if engine_of(source) is not None:
-        if public:
-            place.fail(f"is public, and its source is {show(source)}", "public tables are files")
-        return source
-    try:
-        return str(place.path.expanduser().resolve().parent / Path(source).expanduser())
-    except RuntimeError:
-        place.fail(f"source = {show(source)}", "there is no such home folder")
 
 
 def _read_column(place: Place, name: str, facts: Any, unit: Unit) -> Column:

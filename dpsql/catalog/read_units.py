@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dpsql.catalog.catalog import Reference, Table, Unit
+from dpsql.catalog.catalog import SERVERS, Reference, Table, Unit
 from dpsql.catalog.read_domain import Place, show
 from dpsql.catalog.unit_local import DerivedTable, Scan
 from dpsql.errors import printable
@@ -131,11 +131,11 @@ def relate(path: Path, tables: Mapping[str, Table]) -> dict[str, Table]:
         found[key] = table
     keyed = {key: replace(found[key], keys=_keys(key, found)) for key in tables}
     for table in keyed.values():
-        if table.keys and table.engine is not None:
+        if table.keys and table.engine not in (None, *SERVERS):
             Place(path, table.name).fail(
                 f"its source is {show(table.source)}, and rows are matched by other columns than "
                 "the unit",
-                "keys are read from files",
+                "keys are read from files and servers",
             )
     return {key: _labelled(table, keyed) for key, table in keyed.items()}
 
@@ -255,6 +255,7 @@ def _labelled(table: Table, tables: Mapping[str, Table]) -> Table:
         complete=table.complete,
         references=table.references,
         keys=table.keys,
+        options=table.options,
         relation=Scan(table.name.casefold()),
         bases=tuple(bases),
     )

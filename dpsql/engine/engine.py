@@ -133,9 +133,10 @@ class Engine(Desk):
         doors = Membrane(self, self.ledger, self.vaults)
         price = step.price
         charge = doors.afford(price)
-        step.check(self, doors)
-        with self._paid(price, charge, step.asked) as receipt:
-            return step.keep(self, step.perform(self, doors, receipt))
+        with self.vaults.one_snapshot():
+            step.check(self, doors)
+            with self._paid(price, charge, step.asked) as receipt:
+                return step.keep(self, step.perform(self, doors, receipt))
 
     def _paid(
         self, price: Price, charge: Charge, asked: tuple[str, ...]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -38,6 +39,7 @@ from dpsql.privacy.exact import (
 from dpsql.privacy.ledger import Receipt
 from dpsql.privacy.noise import sampler
 from dpsql.privacy.opendp_noise import certified
+from dpsql.privacy.vault.held import one_snapshot
 from dpsql.privacy.vault.rows import fits
 from dpsql.privacy.vault.stored_rows import find_engine
 from dpsql.privacy.vault.vault import TableVault, Vault, open_vault
@@ -113,6 +115,10 @@ class Vaults:
         columns = {**known.columns, column.name.casefold(): column}
         tables = {**self._catalog.tables, table: replace(known, columns=columns)}
         return Vaults(replace(self._catalog, tables=tables), self._salt)
+
+    def one_snapshot(self) -> AbstractContextManager[None]:
+        """Within it, all that is read of one server is of one snapshot."""
+        return one_snapshot()
 
     def prepare(self, reads: Mapping[str, Collection[str] | None]) -> None:
         """Read and encode columns, None for all, so that a bad source fails before any charge.

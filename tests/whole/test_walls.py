@@ -48,6 +48,7 @@ CIRCLES = {
     "Catalog.load is the reader of catalogs": {
         "dpsql.catalog.catalog",
         "dpsql.catalog.read",
+        "dpsql.catalog.read_source",
         "dpsql.catalog.read_units",
         "dpsql.catalog.unit_local",
     },

@@ -155,13 +155,12 @@ def _find_listed(numbers: Counts, listed: Sequence[int]) -> Counts:
 
 def _find_periods(numbers: Counts, periods: Periods) -> Counts:
     """Return the period of days, or of microseconds of a clock, since 1970, or -1."""
-    ticks = DAY if isinstance(periods.start, dt.datetime) else 1
-    first, last = map(_count_ticks, (periods.start, periods.end))
+    ticks = ticks_of_day(periods)
+    first, last = map(count_ticks, (periods.start, periods.end))
     inside = (numbers >= first) & (numbers < last)
     number = np.where(inside, numbers, first)
     if periods.unit in SECONDS:
-        one = SECONDS[periods.unit] // dt.timedelta(seconds=1) * ticks // 86_400
-        found = (number - first) // (one * periods.length)
+        found = (number - first) // tick_of(periods)
     else:
         days = (number // ticks).astype("datetime64[D]")
         months = days.astype("datetime64[M]").astype(np.int64)
@@ -170,7 +169,18 @@ def _find_periods(numbers: Counts, periods: Periods) -> Counts:
     return np.where(inside, found, -1)
 
 
-def _count_ticks(when: dt.date) -> int:
+def ticks_of_day(periods: Periods) -> int:
+    """Count the microseconds of a day where periods are of a clock, 1 where they are of days."""
+    return DAY if isinstance(periods.start, dt.datetime) else 1
+
+
+def tick_of(periods: Periods) -> int:
+    """Count the days or microseconds of one period that has a length."""
+    seconds = SECONDS[periods.unit] // dt.timedelta(seconds=1)
+    return seconds * ticks_of_day(periods) // 86_400 * periods.length
+
+
+def count_ticks(when: dt.date) -> int:
     """Count the days since 1970, or the microseconds of a clock."""
     if isinstance(when, dt.datetime):
         return (when - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dpsql.catalog.catalog import Column, Table
+from dpsql.catalog.catalog import SERVERS, Column, Table
 from dpsql.privacy.vault.data_engine import (
     NESTED,
     Asked,
@@ -18,7 +19,9 @@ from dpsql.privacy.vault.data_engine import (
 from dpsql.privacy.vault.duckdb import FILES
 from dpsql.privacy.vault.plugged import find_plugged
 from dpsql.privacy.vault.rows import Digest, Rows, ask, declared, line_up, load_rows
+from dpsql.privacy.vault.servers import find_server
 from dpsql.privacy.vault.source import connect
+from dpsql.privacy.vault.versions import stated_version
 
 COLUMNAR = ("parquet", "duckdb")
 """Kinds of files of which some columns are read without the others."""
@@ -49,7 +52,10 @@ class StoredRows:
         return self.stored.paths
 
     def fingerprint(self) -> str:
-        return self.stored.fingerprint()
+        facts, stated = self.stored.fingerprint(), stated_version(self.table)
+        if stated is None:
+            return facts
+        return hashlib.sha256(f"{facts} {stated}".encode("utf-8", "surrogatepass")).hexdigest()
 
     @property
     def apart(self) -> bool:
@@ -68,6 +74,8 @@ def find_engine(table: Table) -> DataEngine:
 
     Raises: DataUnavailable where none is installed; OperationalError (E_ENGINE) for a broken one.
     """
+    if table.engine in SERVERS:
+        return find_server(table)
     return find_plugged(table) if table.engine else FILES
 
 

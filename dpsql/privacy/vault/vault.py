@@ -15,6 +15,7 @@ from dpsql.errors import InternalError, ProgrammingError, is_interrupt
 from dpsql.privacy.vault.data_engine import Classes, Counts, Flags, StoredTable, unavailable
 from dpsql.privacy.vault.distinct import Pairs, find_pairs
 from dpsql.privacy.vault.local_rows import rows_of, take_stock
+from dpsql.privacy.vault.pushed import PushedCodes, counted_in_place
 from dpsql.privacy.vault.rows import Digest, Rows, declared, fits, tally, view
 from dpsql.privacy.vault.source import connect
 from dpsql.privacy.vault.stored_rows import StoredRows, check_keys, lined_up, open_table, position
@@ -126,6 +127,7 @@ class TableVault:
         self._reader = _open_reader(table, salt, {} if shared is None else shared)
         self._all = frozenset(declared(table))
         self._apart = self._reader.apart
+        self._pushed = _open_pushed(table, self._reader, salt)
         self.data_version = self._fingerprint()
 
     @property
@@ -139,6 +141,19 @@ class TableVault:
             unavailable(self._table.name, self._table.source, problem, "connect again")
 
     def load(self, columns: Collection[str] | None = None) -> None:
+        if self._pushed is None:
+            self._load_rows(columns)
+        elif not self._pushed.is_loaded:
+            sealed(self._load_codes)
+
+    def _load_codes(self) -> None:
+        """Let the server keep codes of all rows."""
+        assert self._pushed is not None
+        self._pushed.load()
+        if self._fingerprint() != self.data_version:
+            raise ValueError
+
+    def _load_rows(self, columns: Collection[str] | None) -> None:
         missing = self._missing(columns)
         if self._rows is None or missing or not self._lined_up:
             sealed(lambda: self._line_up(missing))
@@ -169,7 +184,7 @@ class TableVault:
         by_unit = self._table.unit.through is None and isinstance(self._reader, StoredRows)
         if found is None or found.sought != sought or sought.what != "keys" or not by_unit:
             raise ProgrammingError("E_WORKLOAD", "the keys of this column are not to be found")
-        self.load(())
+        self._load_rows(())
         return sealed(lambda: self._pairs(found))
 
     def within(self, columns: Collection[str]) -> TableVault:
@@ -183,8 +198,12 @@ class TableVault:
     def close(self) -> None:
         self._rows, self._lined_up = None, False
         self._views.clear()
+        if self._pushed is not None:
+            self._pushed.close()
 
     def _tally(self, resolutions: Sequence[AnyResolution], units: bool) -> Counts:
+        if self._pushed is not None:
+            return self._pushed.tally(self._columns, resolutions, units)
         assert self._rows is not None
         kept = self._view(self._columns)
         return tally(self._rows, kept, self._table, resolutions, units)
@@ -281,6 +300,14 @@ def _open_reader(table: Table, salt: bytes, shared: dict[str, TableVault]) -> Ro
     stored = {base.name: vault.stored for base, vault in zip(table.bases, bases, strict=True)}
     check_keys(table.bases, {name.casefold(): each for name, each in stored.items()})
     return RelatedRows(table, bases, salt.hex())
+
+
+def _open_pushed(table: Table, reader: RowReader, salt: bytes) -> PushedCodes | None:
+    """What a server counts, None where its rows are fetched."""
+    if not isinstance(reader, StoredRows):
+        return None
+    counting = counted_in_place(table, reader.stored)
+    return None if counting is None else PushedCodes(table, counting, salt.hex())
 
 
 def _open_base(table: Table, salt: bytes, shared: dict[str, TableVault]) -> TableVault:

@@ -1,0 +1,88 @@
+"""Read where the rows of a table are: files, a source of an installed engine, a table of a server.
+
+A server is named by engine and table. How it is reached is no part of the policy, and what must
+stay secret is not in the catalog at all: it is in the environment, or in files of the driver.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpsql.catalog.catalog import SERVERS, engine_of
+from dpsql.catalog.read_domain import Place, show
+
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "postgresql": ("dsn_env", "service", "view"),
+    "spark": ("master", "remote", "path", "format"),
+}
+"""What the source of a table may say besides, by the engine of a server."""
+COMMON = ("engine", "table", "version", "refresh", "read")
+REFRESH = ("hour", "day", "week", "month")
+READ = ("stream", "push")
+SECRET = re.compile(r"dsn|uri|url|password|passwd|secret|token|user|connection", re.I)
+EXAMPLE = 'source = { engine = "postgresql", dsn_env = "CLINIC_DSN", table = "public.visits" }'
+
+Source = tuple[str, tuple[tuple[str, str], ...]]
+"""What a source is called, and what else is said of it."""
+
+
+def read_source(place: Place, given: Any, public: bool) -> Source:
+    """Read ``source``. Raises: CatalogError (E_POLICY)."""
+    if isinstance(given, dict):
+        return _read_server(place, given, public)
+    if not isinstance(given, str) or not given or "\0" in given:
+        place.fail("has no source", 'add source = "data.parquet" (a file or a glob)')
+    engine = engine_of(given)
+    if engine in SERVERS:
+        place.fail(f"names a server, {engine}, by an address, which may hold a password", EXAMPLE)
+    if engine is not None:
+        if public:
+            place.fail(f"is public, and its source is {show(given)}", "public tables are files")
+        return given, ()
+    try:
+        return str(place.path.expanduser().resolve().parent / Path(given).expanduser()), ()
+    except RuntimeError:
+        place.fail(f"source = {show(given)}", "there is no such home folder")
+
+
+def _read_server(place: Place, given: Mapping[str, Any], public: bool) -> Source:
+    engine = given.get("engine")
+    if not isinstance(engine, str) or engine_of(f"{engine}://") is None:
+        place.fail(f"source has engine = {show(engine)}", EXAMPLE)
+    if public:
+        place.fail(f"is public, and its source is of engine {engine}", "public tables are files")
+    _check_keys(place, engine, given)
+    found = {key: _read_value(place, key, value) for key, value in given.items()}
+    name = found.get("table") or found.get("path")
+    if name is None or ("table" in found and "path" in found):
+        place.fail("source names no table", EXAMPLE)
+    if "version" in found and "refresh" in found:
+        place.fail("source has both version and refresh", "keep one of them")
+    for key, known in (("refresh", REFRESH), ("read", READ)):
+        if found.get(key, known[0]) not in known:
+            place.fail(f"source has {key} = {show(found[key])}", f"one of {', '.join(known)}")
+    return f"{engine}://{name}", tuple(sorted(found.items()))
+
+
+def _check_keys(place: Place, engine: str, given: Mapping[str, Any]) -> None:
+    """Refuse keys that the engine does not know, and those that hold secrets by their names."""
+    known = (*COMMON, *KEYS.get(engine, ()))
+    for key in given:
+        is_free = engine not in KEYS and (key.endswith("_env") or not SECRET.search(key))
+        if key in known or is_free:
+            continue
+        hint = f"one of {', '.join(known)}"
+        if SECRET.search(key):
+            hint = f"a catalog is public; name what holds it: {EXAMPLE}"
+        place.fail(f"source has an unknown key {key!r}", hint)
+
+
+def _read_value(place: Place, key: str, value: Any) -> str:
+    if key == "view" and value is True:
+        return "true"
+    if not isinstance(value, str) or not value or not value.isprintable():
+        place.fail(f"source has {key} = {show(value)}", f'{key} = "a text"')
+    return value

@@ -1,0 +1,121 @@
+"""Rows in PostgreSQL's binary copy format, as arrays: fixed widths first, texts last.
+
+Every whole number is sent with two of its type's least values for "missing" and "unknown", so that
+a row has one width but for its texts. Source: PostgreSQL documentation, COPY, binary format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.privacy.vault.data_engine import Values64
+
+SIGNATURE = b"PGCOPY\n\xff\r\n\0"
+HEADER = len(SIGNATURE) + 8
+BLOCK = 1 << 22
+"""Bytes that are read as arrays together."""
+SENT_AS = {"int4": ">i4", "int8": ">i8", "float8": ">f8", "bool": ">i1"}
+
+
+@dataclass(frozen=True, slots=True)
+class CopyLayout:
+    """The types of the columns of fixed width, and how many texts follow."""
+
+    fixed: Sequence[str]
+    texts: int
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """One row up to its texts: the number of columns, then each with its length before it."""
+        fields: list[tuple[str, str]] = [("columns", ">i2")]
+        for i, kind in enumerate(self.fixed):
+            fields += [(f"length{i}", ">i4"), (f"v{i}", SENT_AS[kind])]
+        return np.dtype(fields)
+
+    def read(self, blocks: Iterable[bytes | memoryview]) -> Iterator[tuple[Any, list[list[str]]]]:
+        """Yield rows as arrays with a field per column, and the texts of every text column.
+
+        Raises: ValueError for anything but the declared layout; UnicodeDecodeError.
+        """
+        rest, is_first = b"", True
+        for data in _joined(blocks):
+            rest += data
+            if is_first:
+                if len(rest) < HEADER:
+                    continue
+                if not rest.startswith(SIGNATURE) or rest[len(SIGNATURE) : HEADER] != bytes(8):
+                    raise ValueError("not a binary copy")
+                rest, is_first = rest[HEADER:], False
+            fixed, texts, used = self._split(rest)
+            rest = rest[used:]
+            if len(fixed):
+                yield fixed, texts
+        if is_first or rest != b"\xff\xff":
+            raise ValueError("a copy that breaks off")
+
+    def _split(self, data: bytes) -> tuple[Any, list[list[str]], int]:
+        """Return the whole rows at the start of some bytes, and how many bytes they take."""
+        dtype = self.dtype
+        texts: list[list[str]] = [[] for _ in range(self.texts)]
+        if not self.texts:
+            rows = np.frombuffer(data, dtype, len(data) // dtype.itemsize)
+            return self._checked(rows), texts, rows.nbytes
+        starts, position, width = [], 0, dtype.itemsize
+        while (end := self._take(data, position + width, texts)) is not None:
+            starts.append(position)
+            position = end
+        for each in texts:
+            del each[len(starts) :]
+        bytes_of = np.frombuffer(data, np.uint8)
+        places = np.array(starts, dtype=np.int64)[:, np.newaxis] + np.arange(width)
+        return self._checked(bytes_of[places].view(dtype).reshape(-1)), texts, position
+
+    def _take(self, data: bytes, position: int, texts: list[list[str]]) -> int | None:
+        """Take the texts of one row; None where the bytes end before."""
+        for each in texts:
+            start = position + 4
+            if start > len(data):
+                return None
+            position = start + int.from_bytes(data[position:start], signed=True)
+            if position > len(data):
+                return None
+            each.append(data[start:position].decode())
+        return position
+
+    def _checked(self, rows: Any) -> Any:
+        """Raise ValueError where a row has other columns, or a NULL, which is never sent."""
+        wrong = rows["columns"] != len(self.fixed) + self.texts
+        for i, kind in enumerate(self.fixed):
+            wrong |= rows[f"length{i}"] != np.dtype(SENT_AS[kind]).itemsize
+        if wrong.any():
+            raise ValueError("rows of another form")
+        return rows
+
+
+def _joined(blocks: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+    """Put small pieces together."""
+    waiting, size = [], 0
+    for block in blocks:
+        waiting.append(block)
+        size += len(block)
+        if size >= BLOCK:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    yield b"".join(waiting)
+
+
+def whole_values(numbers: npt.NDArray[Any]) -> Values64:
+    """Return whole numbers with flags for the two least of their type, which stand for them."""
+    least = np.iinfo(numbers.dtype).min
+    return Values64(numbers.astype(np.int64), numbers == least, numbers == least + 1)
+
+
+def double_values(numbers: npt.NDArray[Any]) -> Values64:
+    """Return doubles; NaN is missing."""
+    found = numbers.astype(np.float64)
+    return Values64(found, np.isnan(found), np.zeros(len(found), dtype=np.bool_))

@@ -1,0 +1,334 @@
+"""The engine of PostgreSQL: tables of a server, streamed by COPY or counted where they are.
+
+The schema is read from the system catalogs; no value is, before rows are. A view is refused unless
+the catalog declares that it is one: what it joins is not known.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.catalog.catalog import Table
+from dpsql.privacy.vault.copied import CopyLayout, double_values, whole_values
+from dpsql.privacy.vault.data_engine import (
+    VERSION,
+    Asked,
+    Batch,
+    Values64,
+    find,
+    unavailable,
+)
+from dpsql.privacy.vault.dialect import Dialect, FetchedSql
+from dpsql.privacy.vault.held import held
+from dpsql.privacy.vault.postgresql_session import (
+    OLDEST,
+    address_of,
+    connected,
+    session,
+    told,
+)
+from dpsql.privacy.vault.postgresql_sql import PostgresDialect, family_of
+from dpsql.privacy.vault.source import quote
+
+DIALECT = PostgresDialect()
+TABLES, VIEWS = ("r", "p"), ("v", "m", "f")
+SENT = {"place": "int4", "boolean": "int4", "day": "int4", "whole": "int8", "clock": "int8"}
+"""The types in which whole numbers of a form are sent."""
+
+FACTS = """
+SELECT c.oid, n.nspname, c.relname, c.relkind, row_security_active(c.oid),
+       has_table_privilege(c.oid, 'SELECT'), current_database(),
+       (SELECT system_identifier FROM pg_control_system()),
+       current_setting('server_encoding'), current_setting('server_version_num')::int
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.oid = to_regclass(%s)
+"""
+COLUMNS = """
+WITH RECURSIVE b(attnum, oid, typmod) AS (
+  SELECT attnum, atttypid, atttypmod FROM pg_attribute
+  WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped
+  UNION ALL
+  SELECT b.attnum, t.typbasetype, t.typtypmod FROM b JOIN pg_type AS t ON t.oid = b.oid
+  WHERE t.typtype = 'd')
+SELECT a.attname,
+       CASE WHEN t.typtype = 'e' THEN 'enum'
+            WHEN t.typname = 'numeric' AND b.typmod >= 0 THEN 'numeric()' ELSE t.typname END,
+       has_column_privilege(a.attrelid, a.attnum, 'SELECT')
+FROM b JOIN pg_type AS t ON t.oid = b.oid AND t.typtype <> 'd'
+JOIN pg_attribute AS a ON a.attrelid = %s AND a.attnum = b.attnum ORDER BY a.attnum
+"""
+RELATIVES = """
+WITH RECURSIVE up(oid) AS (
+  SELECT %s::oid UNION SELECT i.inhparent FROM pg_inherits AS i JOIN up ON i.inhrelid = up.oid),
+down(oid) AS (
+  SELECT %s::oid UNION SELECT i.inhrelid FROM pg_inherits AS i JOIN down ON i.inhparent = down.oid)
+SELECT n.nspname, c.relname FROM (SELECT oid FROM up UNION SELECT oid FROM down) AS r
+JOIN pg_class AS c ON c.oid = r.oid JOIN pg_namespace AS n ON n.oid = c.relnamespace ORDER BY 1, 2
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What the system catalogs say of a table: where it is, and its columns with native types."""
+
+    schema: str
+    name: str
+    paths: tuple[str, ...]
+    types: tuple[tuple[str, str], ...]
+    hidden: frozenset[str] = frozenset()
+
+    @property
+    def relation(self) -> str:
+        """How it is written after FROM."""
+        return f"{quote(self.schema)}.{quote(self.name)}"
+
+
+class PostgresEngine:
+    """Opens tables of PostgreSQL servers."""
+
+    version = VERSION
+
+    def open(self, table: Table) -> PostgresTable:
+        address = address_of(table)
+        return PostgresTable(table, address, told(table, lambda: _describe(table, address)))
+
+
+ENGINE = PostgresEngine()
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresTable:
+    """A table of a server; see :class:`dpsql.privacy.vault.counter.CountingTable`."""
+
+    declared: Table
+    address: str = field(repr=False)
+    described: Described
+    kind = "postgresql"
+    table = ""
+    untyped = False
+    prefers_push = False
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return self.described.paths
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        return tuple((name, family_of(stored)) for name, stored in self.described.types)
+
+    def fingerprint(self) -> str:
+        found = told(self.declared, lambda: _describe(self.declared, self.address))
+        return hashlib.sha256(repr((found.paths, found.types)).encode()).hexdigest()
+
+    def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
+        copy = Copy.of(self.described, asked, unit)
+        with ExitStack() as stack:
+            connection = stack.enter_context(self._session())
+            cursor = stack.enter_context(connection.cursor())
+            statement = f"COPY ({copy.select}) TO STDOUT (FORMAT BINARY)"
+            blocks = stack.enter_context(cursor.copy(statement.encode()))
+            for fixed, texts in copy.layout.read(blocks):
+                yield copy.batch(fixed, texts)
+
+    def texts(self, column: str) -> Iterator[npt.NDArray[np.object_]]:
+        found = f"CAST({quote(column)} AS text)"
+        select = f"SELECT ({found} IS NULL), COALESCE({found}, '') FROM {self.described.relation}"
+        with ExitStack() as stack:
+            connection = stack.enter_context(self._session())
+            cursor = stack.enter_context(connection.cursor())
+            statement = f"COPY ({select}) TO STDOUT (FORMAT BINARY)"
+            blocks = stack.enter_context(cursor.copy(statement.encode()))
+            for fixed, (texts,) in CopyLayout(["bool"], 1).read(blocks):
+                yield np.ma.array(np.array(texts, dtype=object), mask=fixed["v0"] != 0)
+
+    def open_counter(self) -> PostgresCounter:
+        return told(self.declared, lambda: PostgresCounter(self))
+
+    def _session(self) -> Any:
+        return held(("postgresql", self.address), lambda: session(self.address))
+
+
+def _describe(table: Table, address: str) -> Described:
+    """Read what the system catalogs say, in the request's snapshot. Raises: DataUnavailable."""
+    name = table.option("table") or ""
+    name = name if "." in name else f"public.{name}"
+    with held(("postgresql", address), lambda: session(address)) as connection:
+        facts = connection.execute(FACTS, [name]).fetchone()
+        if facts is None:
+            unavailable(table.name, table.source, "there is no such table", _HINT)
+        oid, schema, relation, kind, is_filtered, may_read, database, system, encoding, version = (
+            facts
+        )
+        problem = _fault(table, kind, is_filtered, encoding, version)
+        if problem is not None:
+            unavailable(table.name, table.source, problem)
+        columns = connection.execute(COLUMNS, [oid, oid]).fetchall()
+        relatives = connection.execute(RELATIVES, [oid, oid]).fetchall()
+    place = f"postgresql://{system}/{database}/"
+    found = Described(
+        schema,
+        relation,
+        tuple(f"{place}{one}.{two}" for one, two in relatives),
+        tuple((column, stored) for column, stored, _ in columns),
+        frozenset(column for column, _, readable in columns if not (may_read or readable)),
+    )
+    _check_rights(table, found)
+    return found
+
+
+_HINT = "check `table` in the catalog, as schema.table, and the rights of the role"
+
+
+def _fault(table: Table, kind: str, is_filtered: bool, encoding: str, version: int) -> str | None:
+    """Why a table must not be read, from its schema alone."""
+    if version < OLDEST:
+        return f"the server is older than PostgreSQL {OLDEST // 10_000}"
+    if encoding != "UTF8":
+        return f"the encoding of the database is {encoding}, not UTF8"
+    if is_filtered:
+        return "row-level security hides rows from the role; read it as one with BYPASSRLS"
+    if kind in VIEWS and table.option("view") is None:
+        return "it is a view or a foreign table, which may join rows; view = true vouches for it"
+    return None if kind in (*TABLES, *VIEWS) else "it is no table"
+
+
+def _check_rights(table: Table, found: Described) -> None:
+    names = [each.name for each in table.columns.values()]
+    names += [*table.keys, *([table.unit.column] if table.unit.column else [])]
+    for name in names:
+        position = find(found.types, name)
+        if position is not None and found.types[position][0] in found.hidden:
+            unavailable(table.name, table.source, f"permission denied for column {name!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """What is copied of each row, and how it becomes a batch: numbers first, then texts."""
+
+    select: str
+    layout: CopyLayout
+    asked: Sequence[Asked]
+    owners: Sequence[tuple[int, int | None]]
+    by_unit: bool
+
+    @classmethod
+    def of(cls, described: Described, asked: Sequence[Asked], unit: str | None) -> Copy:
+        """Write the SELECT of a copy: fixed columns of values, then of owners, then their texts."""
+        types = dict(described.types)
+        fixed: list[str] = []
+        listed: list[str] = []
+        texts: list[str] = []
+        owners: list[tuple[int, int | None]] = []
+        for each in asked:
+            if each.form == "key":
+                continue
+            found = DIALECT.fetch(each, f"t.{quote(each.column)}", types[each.column])
+            kind = SENT.get(each.form, "float8")
+            fixed.append(kind)
+            listed.append(_sent(found, kind))
+        names = [each.column for each in asked if each.form == "key"]
+        for name in [*names, *([] if unit is None else [unit])]:
+            owner = DIALECT.owner(f"t.{quote(name)}", types[name])
+            is_text = owner.value == owner.name
+            fixed.append("bool")
+            listed.append(owner.known)
+            owners.append((len(fixed) - 1, len(texts) if is_text else None))
+            if is_text:
+                texts.append(f"CASE WHEN {owner.known} THEN {owner.value} ELSE '' END")
+            else:
+                fixed.append("int8")
+                listed.append(f"COALESCE({owner.value}, 0)")
+        if not fixed:
+            fixed, listed = ["bool"], ["true"]
+        select = f"SELECT {', '.join([*listed, *texts])} FROM {described.relation} AS t"
+        return cls(select, CopyLayout(fixed, len(texts)), asked, owners, unit is not None)
+
+    def batch(self, fixed: Any, texts: Sequence[Sequence[str]]) -> Batch:
+        """Return the rows of some bytes."""
+        plain = [each for each in self.asked if each.form != "key"]
+        columns = [_values(each, fixed[f"v{i}"]) for i, each in enumerate(plain)]
+        found: list[tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]] = []
+        for place, text in self.owners:
+            known = fixed[f"v{place}"] != 0
+            if text is None:
+                found.append((fixed[f"v{place + 1}"].astype(np.int64), known))
+            else:
+                found.append((np.array(texts[text], dtype=object), known))
+        if not self.by_unit:
+            return Batch(len(fixed), columns, keys=found)
+        *keys, (units, owned) = found
+        return Batch(len(fixed), columns, units, owned, keys)
+
+
+def _sent(found: FetchedSql, kind: str) -> str:
+    """Write a value with the two least of its type for missing and unknown."""
+    if kind == "float8":
+        return f"CASE WHEN {found.missing} THEN CAST('NaN' AS float8) ELSE {found.value} END"
+    least = -(1 << 31) if kind == "int4" else -(1 << 63)
+    low, next_low = (f"CAST('{least + more}' AS {kind})" for more in (0, 1))
+    value = f"GREATEST(COALESCE(CAST({found.value} AS {kind}), {next_low}), {next_low})"
+    return f"CASE WHEN {found.missing} THEN {low} ELSE {value} END"
+
+
+def _values(asked: Asked, numbers: npt.NDArray[Any]) -> Values64:
+    return double_values(numbers) if asked.form == "number" else whole_values(numbers)
+
+
+class PostgresCounter:
+    """Counts rows of one table in a session of its own, which keeps temporary tables.
+
+    Where it may not keep any, statements are run in the request's snapshot instead. See
+    :class:`dpsql.privacy.vault.counter.Counter`.
+    """
+
+    def __init__(self, table: PostgresTable) -> None:
+        self._table = table
+        self._stack = ExitStack()
+        self._kept = 0
+        self._connection = self._stack.enter_context(connected(table.address))
+        may_keep = (
+            "SELECT has_database_privilege(current_database(), 'TEMP') AND NOT pg_is_in_recovery()"
+        )
+        found = self._connection.execute(may_keep).fetchone()
+        self._may_keep = found is not None and found[0] is True
+
+    @property
+    def dialect(self) -> Dialect:
+        return DIALECT
+
+    @property
+    def types(self) -> Sequence[str]:
+        return [stored for _, stored in self._table.described.types]
+
+    @property
+    def relation(self) -> str:
+        return self._table.described.relation
+
+    def keep(self, select: str) -> str | None:
+        if not self._may_keep:
+            return None
+        name = f"pg_temp.dpsql_kept_{self._kept}"
+        self._kept += 1
+        self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE")
+        self._connection.execute(f"CREATE TEMPORARY TABLE {name} AS {select}".encode())
+        self._connection.execute("COMMIT")
+        return name
+
+    def rows(self, select: str) -> Iterator[tuple[int, ...]]:
+        statement = select.encode()
+        if self._may_keep:
+            yield from self._connection.execute(statement).fetchall()
+            return
+        address = self._table.address
+        with held(("postgresql", address), lambda: session(address)) as connection:
+            yield from connection.execute(statement).fetchall()
+
+    def close(self) -> None:
+        self._stack.close()

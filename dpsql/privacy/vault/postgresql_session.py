@@ -1,0 +1,148 @@
+"""A session of a PostgreSQL server: reached, set and checked; what its driver says is withheld."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn, TypeVar
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from dpsql.catalog.catalog import Table
+from dpsql.privacy.vault.data_engine import unavailable
+
+T = TypeVar("T")
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+OLDEST = 140_000
+"""The version from which on infinities of numeric and exact epochs are known."""
+PATIENCE = 10
+"""Seconds to wait for a server that does not answer, where its address names no others."""
+SETTINGS = {
+    "TimeZone": "UTC",
+    "row_security": "off",
+    "standard_conforming_strings": "on",
+    "search_path": "pg_catalog",
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "default_transaction_read_only": "on",
+    "default_transaction_isolation": "repeatable read",
+    "client_encoding": "UTF8",
+    "DateStyle": "ISO, MDY",
+    "jit": "off",
+    "synchronize_seqscans": "off",
+    "enable_indexscan": "off",
+    "enable_indexonlyscan": "off",
+    "enable_bitmapscan": "off",
+}
+"""What is set, and checked: whatever the role, the database or the address says of it.
+
+Rows that a policy hides are an error and not a smaller count; no time limit depends on the data;
+rows come in the order in which they are stored, so that two readings in one snapshot agree.
+"""
+TOLD = {
+    "28": "the server refuses the login",
+    "3D": "the server has no such database",
+    "42501": "permission denied",
+    "3F": "there is no such table",
+    "42P01": "there is no such table",
+    "42602": "its table is no name of a table",
+    "42601": "its table is no name of a table",
+    "53": "the server has no room for another session",
+    "57P": "the server is shutting down or starting",
+}
+"""What is told of a failure before any row is read, by the start of its SQLSTATE."""
+AT_LOGIN = {
+    "password authentication failed": "the server refuses the login",
+    "no password supplied": "the server refuses the login",
+    "role": "the server refuses the login",
+    "pg_hba": "the server refuses the login",
+    "database": "the server has no such database",
+}
+
+
+def address_of(table: Table) -> str:
+    """Return how the server of a table is reached. Raises: DataUnavailable."""
+    name, service = table.option("dsn_env"), table.option("service")
+    if name is not None:
+        address = os.environ.get(name)
+        if address is None:
+            problem = f"the environment variable {name}, which says how to reach it, is not set"
+            unavailable(table.name, table.source, problem, f"export {name}='host=... dbname=...'")
+        return address
+    if service is None:
+        problem = "nothing says how to reach the server"
+        unavailable(table.name, table.source, problem, 'dsn_env = "NAME", or service = "name"')
+    return psycopg.conninfo.make_conninfo(service=service)
+
+
+@contextmanager
+def session(address: str) -> Iterator[Connection]:
+    """Open a session in a read-only transaction, whose one snapshot all reads share."""
+    with connected(address) as connection:
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        yield connection
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Connection]:
+    """Open a session, set and checked, outside any transaction.
+
+    Raises: psycopg.Error; ValueError where a setting does not hold.
+    """
+    known: dict[str, Any] = conninfo_to_dict(address)
+    known.setdefault("connect_timeout", PATIENCE)
+    known.setdefault("application_name", "dpsql")
+    known["client_encoding"] = "UTF8"
+    connection = psycopg.connect("", autocommit=True, prepare_threshold=None, **known)
+    try:
+        for name, value in SETTINGS.items():
+            listed = sql.SQL("SELECT pg_catalog.set_config({}, {}, false)")
+            connection.execute(listed.format(sql.Literal(name), sql.Literal(value)))
+        for name, value in SETTINGS.items():
+            shown = sql.SQL("SELECT pg_catalog.current_setting({})").format(sql.Literal(name))
+            if _value(connection, shown) != value:
+                raise ValueError("a setting of the session does not hold")
+        yield connection
+    finally:
+        connection.close()
+
+
+def _value(connection: Connection, statement: sql.Composed) -> object:
+    found = connection.execute(statement).fetchone()
+    return None if found is None else found[0]
+
+
+def told(table: Table, work: Callable[[], T]) -> T:
+    """Run what opens a table; a failure of the driver is told by what it is about, in our words.
+
+    Raises: DataUnavailable, without a trace of the driver's error.
+    """
+    try:
+        return work()
+    except psycopg.Error as error:
+        problem = _problem(error)
+    except ValueError:
+        problem = "the session cannot be set as it must be, or the address is malformed"
+    _refuse(table, problem)
+
+
+def _refuse(table: Table, problem: str) -> NoReturn:
+    unavailable(table.name, table.source, problem, "`dpsql check CATALOG` tries it again")
+
+
+def _problem(error: psycopg.Error) -> str:
+    state = error.sqlstate
+    if state is not None:
+        known = (text for start, text in TOLD.items() if state.startswith(start))
+        return next(known, "the server does not describe it; details are withheld")
+    said = str(error)
+    if isinstance(error, psycopg.ProgrammingError):
+        return "the address of the server is malformed"
+    if "FATAL" in said:
+        return next((text for part, text in AT_LOGIN.items() if part in said), TOLD["28"])
+    return "the server cannot be reached"

@@ -1,0 +1,22 @@
+"""The engines of servers that are part of dpsql, each a module with an ``ENGINE`` of its name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from dpsql.catalog.catalog import Table
+from dpsql.privacy.vault.data_engine import DataEngine, unavailable
+
+
+def find_server(table: Table) -> DataEngine:
+    """Return the engine of a server, whose driver may be missing.
+
+    Raises: DataUnavailable, which names the extra that brings the driver.
+    """
+    name = {"postgresql": "postgres"}.get(str(table.engine), str(table.engine))
+    try:
+        engine: DataEngine = import_module(f"dpsql.privacy.vault.{table.engine}").ENGINE
+    except ImportError:  # drivers are only imported where they are used
+        problem = f"the driver for {table.engine} is not installed"
+        unavailable(table.name, table.source, problem, f"pip install 'dpsql[{name}]'")
+    return engine

@@ -23,6 +23,7 @@ from dpsql.plan.plan import Part
 from dpsql.plan.request import Request
 from dpsql.workload.cells import Cells, Resolution
 from dpsql.workload.coarsen import DISTINCT
+from dpsql.workload.facets import factors_over
 from dpsql.workload.layout import Place
 from dpsql.workload.target import Reading, Readings, Target, reading_variances
 from dpsql.workload.workload import Product
@@ -145,28 +146,51 @@ def _map_all(target: Target, part: Part) -> Found | None:
 def _map(products: Iterable[Product], part: Part) -> list[Product] | None:
     """Return products on the merged cells of a part, None when one of them is not supported."""
     known: dict[tuple[object, ...], Operator | None] = {}
+    split: dict[tuple[object, ...], dict[str, Operator]] = {}
     cells = {name: each for name, each in part.resolutions.items() if isinstance(each, Cells)}
-    home = {column: name for name, each in cells.items() for column in each.columns}
+    homes: dict[str, list[str]] = {}
+    for name, each in cells.items():
+        for column in each.columns:
+            homes.setdefault(column, []).append(name)
     left_out = [name for name, each in part.resolutions.items() if each.leaves_out]
     mapped = []
     for product in products:
         asked = {a: f for a, f in product.factors.items() if not isinstance(f, Total)}
-        if not asked.keys() <= home.keys():
+        if not asked.keys() <= homes.keys():
             return None
-        names = dict.fromkeys(home[column] for column in asked)
+        names = dict.fromkeys(homes[column][0] for column in asked)
         if not names.keys() >= set(left_out):
             return None
-        factors = {}
+        factors: dict[str, Operator] = {}
         for name in names:
-            factor = _merge(cells[name], asked, known)
-            if factor is None:
+            (column, *_) = cells[name].columns
+            if len(homes[column]) > 1:
+                parts = {each: cells[each].classes[0] for each in homes[column]}
+                found = _split(column, asked[column], parts, split)
+            else:
+                factor = _merge(cells[name], asked, known)
+                found = {} if factor is None else {name: factor}
+            if not found:
                 return None
-            factors[name] = factor
+            factors.update(found)
         small = Product(factors, product.weight)
         if not part.forecast.supports(small):
             return None
         mapped.append(small)
     return mapped
+
+
+def _split(
+    column: str,
+    factor: Operator,
+    parts: Mapping[str, NDArray[np.int64]],
+    known: dict[tuple[object, ...], dict[str, Operator]],
+) -> dict[str, Operator]:
+    """Return a factor over attributes of one column, each worked out once; none if it is not."""
+    place = (column, factor.key)
+    if place not in known:
+        known[place] = factors_over(factor, parts)
+    return known[place]
 
 
 def _merge(

@@ -351,7 +351,7 @@ def _comparisons(
     unit = total / part.strategy.unit_error(workload)
     found = []
     noise = planned.plan.noise.capitalize()
-    lower = part.lower or cheap_bound(workload)
+    lower = 0.0 if layout.padded else part.lower or cheap_bound(workload)
     for name, error in (
         (f"with {noise} noise on each query", workload_error(workload, part.strategy.noise)),
         ("with noise on each cell (Identity)", identity_error(workload, part.strategy.noise)),

@@ -235,7 +235,7 @@ class Chooser:
         means = mean_variances(forecast, layout.products)
         asked, rows = self.target.asked, layout.rows
         error = sum(asked[p].weight ** 2 * rows[p] * mean for p, mean in means.items())
-        return Chosen(layout, strategy, lower, means, error)
+        return Chosen(layout, strategy, 0.0 if layout.padded else lower, means, error)
 
     def weighed(
         self, start: Chosen, limits: Mapping[Place, float], reach: Reach = "near"

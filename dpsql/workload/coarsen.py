@@ -31,10 +31,11 @@ class Coarsening:
     classes: dict[str, NDArray[np.int64]]
 
 
-def coarsen(workload: Workload, keep: Collection[str] = ()) -> Coarsening:
+def coarsen(workload: Workload, keep: Collection[str] = (), *, drop: bool = True) -> Coarsening:
     """Merge cells whose columns agree in every factor; drop cells that no answer counts.
 
-    The attributes in ``keep`` stay as they are.
+    The attributes in ``keep`` stay as they are. Without ``drop`` cells that no answer counts are a
+    class of their own.
 
     Error and optimum are unchanged: one column per class of any strategy still answers the
     workload and cannot raise sensitivity, and columns can be duplicated back. Cells are dropped
@@ -53,12 +54,14 @@ def coarsen(workload: Workload, keep: Collection[str] = ()) -> Coarsening:
     domain, pinned = dict(workload.domain), set(workload.pinned)
     for i, name in enumerate(workload.attributes):
         column = index[:, i]
-        may_drop = bool((column >= 0).all()) and (len(active) == 1 or len(set(column)) == 1)
+        may_drop = (
+            drop and bool((column >= 0).all()) and (len(active) == 1 or len(set(column)) == 1)
+        )
         factors = workload.factors[i]
         if name in keep and factors:
             labels = np.arange(domain[name], dtype=np.int64)
         else:
-            labels = _label(factors, domain[name], may_drop)
+            labels = label_cells(factors, domain[name], may_drop)
         representatives = np.unique(labels, return_index=True)[1][int((labels < 0).any()) :]
         classes[name] = labels
         if len(representatives) == domain[name]:
@@ -95,7 +98,7 @@ def tell_apart(factor: Operator) -> NDArray[Any]:
     return np.where(covered, np.searchsorted(edges, np.arange(factor.n), side="right"), 0)[None]
 
 
-def _label(factors: tuple[Operator, ...], size: int, may_drop: bool) -> NDArray[np.int64]:
+def label_cells(factors: tuple[Operator, ...], size: int, may_drop: bool) -> NDArray[np.int64]:
     """Return the class of every cell, numbered by first occurrence, -1 where dropped."""
     if not factors:
         return np.zeros(size, dtype=np.int64)

@@ -54,13 +54,15 @@ class Layout:
     """A workload on the fewest cells, and what its attributes are.
 
     ``products`` gives every answer as a weighted sum of products of the workload; ``order`` is the
-    order of the columns in the rows of products.
+    order of the columns in the rows of products. Where it is ``padded`` some cells can hold no row:
+    other strategies may do with less than a bound over all cells says.
     """
 
     workload: Workload
     resolutions: Mapping[str, Resolution]
     products: Mapping[Place, tuple[tuple[float, Product], ...]]
     order: tuple[str, ...]
+    padded: bool = False
 
     @property
     def is_single(self) -> bool:
@@ -74,14 +76,20 @@ class Layout:
 
 
 def lay_out(
-    table: Table, asked: Mapping[Place, Wanted], *, joint: bool, all_together: bool = False
+    table: Table,
+    asked: Mapping[Place, Wanted],
+    *,
+    joint: bool,
+    all_together: bool = False,
+    drop: bool = True,
 ) -> Layout:
     """Form the workload of all answers about one table.
 
     ``joint`` makes one attribute of columns that a condition couples, where that is small;
-    ``all_together`` allows for blocks over all nodes at once, with coarser weights.
+    ``all_together`` allows for blocks over all nodes at once, with coarser weights. Without
+    ``drop``, cells of single columns that no answer counts are a class of their own.
     """
-    layout, nodes = _apart(table, asked, all_together)
+    layout, nodes = _apart(table, asked, all_together, drop=drop)
     groups = _coupled(layout, nodes) if joint else []
     return join(layout, groups) or layout if groups else layout
 
@@ -112,6 +120,7 @@ def _apart(
     all_together: bool,
     *,
     cells_alone: bool = False,
+    drop: bool = True,
 ) -> tuple[Layout, Mapping[str, Nodes]]:
     """The workload with one attribute per column, or more for nodes; and which have nodes."""
     terms = [term for each in asked.values() for term in each.terms]
@@ -124,7 +133,7 @@ def _apart(
             scales.append(scale)
             products.append(product)
     domain = _domain(table, nodes)
-    coarse = coarsen(Workload(domain, products), keep=nodes)
+    coarse = coarsen(Workload(domain, products), keep=nodes, drop=drop)
     workload, classes = coarse.workload, dict(coarse.classes)
     resolutions: dict[str, Resolution] = {
         name: nodes[name] if name in nodes else Cells((name,), (classes[name],))

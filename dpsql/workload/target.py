@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -23,6 +23,7 @@ from dpsql.plan.baselines import plain_sensitivity
 from dpsql.strategy.base import Forecast, Strategy
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.cells import TOTAL_BITS, Nodes, Resolution, block_unit, resolution_bytes
+from dpsql.workload.facets import is_splittable, split
 from dpsql.workload.layout import Layout, Place, Wanted, lay_out, lay_out_together
 from dpsql.workload.term import Term
 from dpsql.workload.unions import lay_out_units
@@ -67,7 +68,7 @@ class Target:
         apart = self.apart
         if all(len(products) == 1 for products in apart.products.values()):
             return (apart,)
-        joint = lay_out(self.table, self.asked, joint=True)
+        joint = self._lay_out(joint=True)
         if joint.workload.domain == apart.workload.domain:
             return (apart,)
         most = max(len(products) for products in apart.products.values())
@@ -76,7 +77,20 @@ class Target:
     @cached_property
     def apart(self) -> Layout:
         """The workload of counts and sums of rows with an attribute of its own per column."""
-        return lay_out(self.table, self.asked, joint=False)
+        return self._lay_out(joint=False)
+
+    def _lay_out(self, *, joint: bool, all_together: bool = False) -> Layout:
+        """A layout with the facets of its columns; cells that no answer counts are kept for those.
+
+        Facets of dropped cells could not be summed over.
+        """
+        own = partial(lay_out, self.table, self.asked, joint=joint, all_together=all_together)
+        layout = own()
+        if is_splittable(layout, layout.workload.pinned):
+            whole = own(drop=False)
+            found = split(whole)
+            return layout if found is whole else found
+        return split(layout)
 
     @cached_property
     def together(self) -> Layout | None:
@@ -111,7 +125,7 @@ class Target:
         measures = [each for each in self.apart.resolutions.values() if isinstance(each, Nodes)]
         if len(measures) < 2:
             return self.apart
-        return lay_out(self.table, self.asked, joint=False, all_together=True)
+        return self._lay_out(joint=False, all_together=True)
 
     def fingerprint(self) -> str:
         """A digest of what is asked."""

@@ -13,6 +13,8 @@ from dpsql.dbapi.connection import Connection
 from tests.support.seam import zero_noise
 
 ROWS = 400
+SEARCHED = 8
+"""Statements for which a strategy is searched; the others are measured cell by cell."""
 CATALOG = """
 [budget]
 epsilon = 100000
@@ -98,7 +100,9 @@ def test_sums_and_conditions_on_one_column_agree_with_duckdb(
     sides: tuple[Connection, duckdb.DuckDBPyConnection],
 ) -> None:
     connection, naive = sides
-    for sql in statements():
+    for number, sql in enumerate(statements()):
+        # what is measured is searched for where it may matter: it is the same data
+        connection.set("mechanism", "auto" if number < SEARCHED else "identity")
         with zero_noise():
             rows = connection.execute(sql).fetchall()
         expected = naive.execute(sql).fetchall()
@@ -118,6 +122,7 @@ def test_bins_that_no_statement_tells_apart_cost_a_sum_nothing(
     sides: tuple[Connection, duckdb.DuckDBPyConnection],
 ) -> None:
     connection, _ = sides
+    connection.set("mechanism", "auto")
     by_bins = connection.explain("SELECT SUM(long) AS s FROM t").rmse
     assert by_bins == pytest.approx(2**0.5 * 1000 / 100, rel=0.01)
 

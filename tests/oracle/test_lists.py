@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import random
@@ -19,6 +20,7 @@ import dpsql
 from dpsql.sql.pieces import Pieces
 from dpsql.sql.query import Expression
 from dpsql.workload.term import Pattern
+from tests.support.differences import agree, differences
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables
 
@@ -166,25 +168,13 @@ def _close(a: str, b: str) -> bool:
         return False
 
 
-def differences(world: World, seed: int, count: int) -> list[str]:
-    connection, database = world
-    writer, out = Writer(random.Random(seed)), []
-    for _ in range(count):
-        sql = writer.statement()
-        expected = database.execute(sql).fetchall()
-        try:
-            found = connection.execute(sql).fetchall()
-        except dpsql.Error as error:
-            out.append(f"{sql}\n{error}")
-            continue
-        if not alike(found, expected):
-            out.append(f"{sql}\nfound    {found[:6]}\nexpected {expected[:6]}")
-    return out
+def statements(count: int) -> Iterator[str]:
+    writer = Writer(random.Random(17))
+    return itertools.islice(iter(writer.statement, ""), count)
 
 
 def test_answers_are_those_of_the_database(world: World) -> None:
-    found = differences(world, 17, STATEMENTS)
-    assert not found, "\n\n".join(found[:5])
+    agree(world, statements(STATEMENTS), alike)
 
 
 V = "(VALUES (1, 4, 'F'), (3, 9, 'M'), (3, 9, 'F')) AS v(lo, hi, s)"
@@ -307,4 +297,4 @@ FAULTS = {
 def test_a_planted_fault_is_found(tmp_path: Path, fault: str) -> None:
     target, instead = FAULTS[fault]
     with mock.patch(target, instead), opened(tmp_path) as world:
-        assert differences(world, 17, 25)
+        assert any(differences(world, statements(25), alike))

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import duckdb
 
 from dpsql.catalog.catalog import Table
-from dpsql.errors import Error
+from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.data_engine import find, unavailable
-from dpsql.privacy.vault.source import Source, connect, is_parquet, open_source
+from dpsql.privacy.vault.source import (
+    Source,
+    connect,
+    find_files,
+    harden,
+    is_parquet,
+    read_schema,
+)
 
 # DuckDB has no way to fetch timestamps in milliseconds, times of day and decimals of any length as
 # they are stored, so a value beyond what it can hold would make every statement fail. What is
@@ -27,16 +35,22 @@ def refuse_unreadable(tables: Iterable[Table]) -> None:
 
     A source that does not open is left for when it is asked for. Raises: DataUnavailable (E_DATA).
     """
+    files: list[tuple[Table, tuple[str, ...]]] = []
     for table in tables:
-        if table.public or not is_parquet(table.source):
-            continue
-        try:
-            with connect(threads=1) as connection:
-                source = open_source(connection, table.source, table.name)
+        if not table.public and is_parquet(table.source):
+            with suppress(DataUnavailable):
+                files.append((table, find_files(table.source, table.name)[1]))
+    if not files:
+        return
+    with connect(threads=1) as connection:
+        harden(connection, tuple(path for _, paths in files for path in paths))
+        for table, paths in files:
+            try:
+                source = read_schema(connection, table.source, "parquet", paths, table.name)
                 risky = _risky(connection, source)
-        except (Error, duckdb.Error):
-            continue
-        _refuse(risky, source, table)
+            except (DataUnavailable, OSError, duckdb.Error):
+                continue
+            _refuse(risky, source, table)
 
 
 def refuse_risky(connection: duckdb.DuckDBPyConnection, source: Source, table: Table) -> None:

@@ -199,11 +199,7 @@ def open_source(connection: duckdb.DuckDBPyConnection, source: str, table: str) 
 
     Raises: DataUnavailable (E_DATA), naming table and source.
     """
-    paths = _find_paths(source, table)
-    kinds = {_kind(path) for path in paths}
-    if len(kinds) != 1 or None in kinds or (kinds == {"duckdb"} and len(paths) > 1):
-        unavailable(table, source, "not Parquet, CSV, compressed CSV or one DuckDB file")
-    kind = kinds.pop() or ""
+    kind, paths = find_files(source, table)
     try:
         if kind == "duckdb":
             connection.execute(f"ATTACH {literal(paths[0])} AS source (READ_ONLY)")
@@ -216,6 +212,18 @@ def open_source(connection: duckdb.DuckDBPyConnection, source: str, table: str) 
     except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error, duckdb.Error):
         problem = f"not a readable {kind} file, or locked by another process"
     unavailable(table, source, problem)
+
+
+def find_files(source: str, table: str) -> tuple[str, tuple[str, ...]]:
+    """Return the kind of the files of ``source`` and their real paths; none is opened.
+
+    Raises: DataUnavailable (E_DATA), naming table and source.
+    """
+    paths = _find_paths(source, table)
+    kinds = {_kind(path) for path in paths}
+    if len(kinds) != 1 or None in kinds or (kinds == {"duckdb"} and len(paths) > 1):
+        unavailable(table, source, "not Parquet, CSV, compressed CSV or one DuckDB file")
+    return kinds.pop() or "", paths
 
 
 def describe_source(path: str) -> list[tuple[str, str]]:

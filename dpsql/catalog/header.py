@@ -20,6 +20,7 @@ from dpsql.catalog.unit_local import (
     AnyOf,
     FilterRows,
     HasValue,
+    InOrder,
     JoinRows,
     PerUnit,
     PickColumns,
@@ -151,6 +152,11 @@ def check_test(test: Test, columns: Mapping[str, Column]) -> None:
                 _refuse("a condition on these cells", f"at most {MOST_CELLS:,} combinations")
         case HasValue(name):
             _column(columns, name)
+        case InOrder(left, _, right):
+            if not are_comparable(_with_cells(columns, left), _with_cells(columns, right)):
+                _refuse(
+                    f"comparing {printable(left)!r} with {printable(right)!r}", "days with days"
+                )
         case AllOf(parts) | AnyOf(parts):
             for part in parts:
                 check_test(part, columns)
@@ -170,6 +176,20 @@ def _with_cells(columns: Mapping[str, Column], name: str) -> Column:
     if found.domain is None:
         _refuse(f"a condition or key on {printable(found.name)!r}", "declare bins for it")
     return found
+
+
+def are_comparable(one: Column, other: Column) -> bool:
+    """Whether the cells of two columns show which value is greater: both are days, or integers."""
+    kinds = {_scale(column) for column in (one, other)}
+    return None not in kinds and len(kinds) == 1
+
+
+def _scale(column: Column) -> str | None:
+    if column.other is not None:
+        return None
+    if type(column.domain) is Periods and column.domain.unit == "day":
+        return "day"
+    return "integer" if isinstance(column.domain, IntegerRange) else None
 
 
 def is_summed(column: Column) -> bool:

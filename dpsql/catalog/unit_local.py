@@ -69,6 +69,21 @@ class HasValue:
     column: str
 
 
+Sign = Literal["<", "<=", "=", "<>"]
+
+
+@dataclass(frozen=True, slots=True)
+class InOrder:
+    """Whether the values of two columns, both days or both whole numbers, stand in an order.
+
+    It does not hold where one of them is NULL.
+    """
+
+    left: str
+    sign: Sign
+    right: str
+
+
 @dataclass(frozen=True, slots=True)
 class AllOf:
     """Whether all parts hold."""
@@ -83,7 +98,7 @@ class AnyOf:
     parts: tuple[Test, ...]
 
 
-Test: TypeAlias = Among | HasValue | AllOf | AnyOf
+Test: TypeAlias = Among | HasValue | InOrder | AllOf | AnyOf
 """A condition on one row. A row with an undeclared value in any column of it does not meet it."""
 
 
@@ -238,6 +253,8 @@ def columns_of_test(test: Test) -> frozenset[str]:
             return frozenset(columns)
         case HasValue(column):
             return frozenset({column})
+        case InOrder(left, _, right):
+            return frozenset({left, right})
         case AllOf(parts) | AnyOf(parts):
             return frozenset().union(*map(columns_of_test, parts))
 

@@ -8,15 +8,16 @@ from collections.abc import Sequence
 import numpy as np
 from sqlglot import exp
 
-from dpsql.catalog.header import MOST_CELLS
-from dpsql.catalog.unit_local import AllOf, Among, Test
+from dpsql.catalog import Table
+from dpsql.catalog.header import MOST_CELLS, are_comparable
+from dpsql.catalog.unit_local import AllOf, Among, InOrder, Sign, Test
 from dpsql.errors import ProgrammingError
 from dpsql.sql.bind import bind
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.pieces import Pieces
 from dpsql.sql.products import Compiler
 from dpsql.sql.query import Coupled
-from dpsql.workload.term import Pattern
+from dpsql.workload.term import MAX_CELLS, Pattern
 
 
 def as_test(
@@ -27,6 +28,12 @@ def as_test(
     ``where`` is over the columns of ``source``, as they are called there.
     Raises: ProgrammingError or NotSupportedError, as in WHERE.
     """
+    table = compiler.catalog.find(source.name.casefold())
+    orders = [in_order(test, table, source.alias_or_name) for test in where]
+    where = [test for test, order in zip(where, orders, strict=True) if order is None]
+    parts: list[Test] = [order for order in orders if order is not None]
+    if not where:
+        return AllOf(tuple(parts))
     tests = exp.and_(*(test.copy() for test in where), copy=False)
     count = exp.alias_(exp.Count(this=exp.Star()), "n")
     select = exp.Select(expressions=[count], from_=exp.From(this=source.copy()))
@@ -37,13 +44,44 @@ def as_test(
     masks = pieces.masks(query.where)
     coupled = [each for each in query.where if isinstance(each, Coupled)]
     patterns = [pieces.pattern((each,), 0) for each in coupled]
-    parts: list[Test] = []
     for name, mask in masks.items():
         if name is not None:
             parts.append(Among((name,), mask.astype(np.uint8).tobytes()))
         elif not mask.all():
             parts.append(NEVER)
     return AllOf((*parts, *map(_joint, patterns)))
+
+
+_SIGNS: dict[type[exp.Expr], Sign] = {
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: "<",
+    exp.GTE: "<=",
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+}
+"""Of comparisons, the sides of those that say what is greater being exchanged."""
+
+
+def in_order(test: exp.Expr, table: Table, alias: str) -> InOrder | None:
+    """A comparison of two columns with more pairs of cells than a condition may list; else None."""
+    node = test.unnest()
+    if type(node) not in _SIGNS:
+        return None
+    sides = [node.this.unnest(), node.expression.unnest()]
+    columns = [
+        table.columns.get(each.name.casefold())
+        for each in sides
+        if isinstance(each, exp.Column) and each.table.casefold() == alias.casefold()
+    ]
+    one, other = columns if len(columns) == 2 else (None, None)
+    if one is None or other is None or one.size * other.size <= MAX_CELLS:
+        return None
+    if one is other or not are_comparable(one, other):
+        return None
+    names = one.name.casefold(), other.name.casefold()
+    left, right = names[::-1] if isinstance(node, exp.GT | exp.GTE) else names
+    return InOrder(left, _SIGNS[type(node)], right)
 
 
 NEVER = Among((), b"\0")

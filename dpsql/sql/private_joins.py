@@ -7,7 +7,7 @@ add pairs of rows of one unit. What is joined is a table like any other from the
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -28,6 +28,7 @@ from dpsql.sql.joined_part import (
 from dpsql.sql.language import Locate, refuse
 from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.names import Names
+from dpsql.sql.outer_sides import AsTest, filtered, is_about
 from dpsql.sql.relations import (
     Element,
     Field,
@@ -53,11 +54,16 @@ class PrivateJoin:
     """Joins the private tables in the FROM clause of one SELECT."""
 
     def __init__(
-        self, found: Sequence[tuple[Element, Relation]], catalog: Catalog, locate: Locate
+        self,
+        found: Sequence[tuple[Element, Relation]],
+        catalog: Catalog,
+        locate: Locate,
+        as_test: AsTest,
     ) -> None:
         self.found = found
         self.catalog = catalog
         self.locate = locate
+        self.as_test = as_test
         self.names = Names(locate)
         self.private = {
             each.alias: self.member(each, relation)
@@ -144,9 +150,13 @@ class PrivateJoin:
         outer = bool(join.side)
         pairs, rest = self.pairs(whole, part, [*tests, *([] if outer else loose)])
         if outer:
-            if rest:
-                hint = "move it into a sub-query in FROM, or to WHERE"
-                self.refuse(rest[0], "this condition of an outer join of private tables", hint)
+            side = part if join.side == "LEFT" else whole
+            for test in rest:
+                if not is_about(test, side, self.names):
+                    hint = "in WHERE, or in a sub-query in FROM"
+                    self.refuse(test, "this condition of an outer join of private tables", hint)
+            side = filtered(side, rest, self.names, self.as_test)
+            whole, part = (whole, side) if join.side == "LEFT" else (side, part)
             rest = loose
         if not pairs:
             (one,), two = part.members, whole.members[0]
@@ -220,6 +230,14 @@ class PrivateJoin:
         keys = {key.casefold() for key in member.table.keys}
         return (alias, name) if member.is_unit(name) or name in keys else None
 
+    def alias_of(self, column: exp.Column) -> str:
+        """The table that a name is a column of; as it is written where that is not clear."""
+        try:
+            place = None if column.table else self.names.place(column)
+        except Error:
+            place = None
+        return column.table.casefold() if place is None else self.names.sources[place[0]][0]
+
     def check_known(self, column: exp.Column) -> None:
         """Refuse a join by a column that the catalog does not declare."""
         if column.table.casefold() in self.private:
@@ -289,7 +307,7 @@ class PrivateJoin:
                     "a filtered sub-query on the outer side of a join",
                     "filter in WHERE",
                 )
-        _tell_partners(node, members)
+        _tell_partners(node, members, self.alias_of)
         out: list[tuple[Element, Relation | Absorbed]] = []
         first = True
         for element, relation in self.found:
@@ -341,10 +359,12 @@ def _moved(value: exp.Expr, member: MemberTable, table: DerivedTable, alias: str
     return value.copy().transform(move, copy=False)
 
 
-def _tell_partners(node: exp.Select, members: dict[str, MemberTable]) -> None:
+def _tell_partners(
+    node: exp.Select, members: dict[str, MemberTable], alias_of: Callable[[exp.Column], str]
+) -> None:
     """Say IS NULL and COUNT of a key on the outer side of a join by whether there is a partner."""
     for column in list(node.find_all(exp.Column)):
-        member = members.get(column.table.casefold())
+        member = members.get(alias_of(column))
         if member is None or member.exists is None or column.find_ancestor(exp.Query) is not node:
             continue
         keys = {key.casefold() for key in member.table.keys}

@@ -1,39 +1,50 @@
 """IN and EXISTS over private rows: whether the privacy unit of a row has such rows elsewhere.
 
 ``WHERE patient_id IN (SELECT patient_id FROM visits WHERE ...)`` and ``EXISTS (SELECT 1 FROM visits
-v WHERE v.patient_id = p.patient_id AND ...)`` become a column of the rows, true where the unit has
-a partner. They add no rows, so that a unit has as many as before.
+v WHERE v.patient_id = p.patient_id AND ...)`` become a column of the rows, true where the row has
+a partner: any row of its unit, or one with the same key where the catalog declares a reference by
+it. They add no rows, so that a unit has as many as before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from sqlglot import exp
 
 from dpsql.catalog import Table
-from dpsql.catalog.unit_local import FilterRows, JoinRows, PerUnit
+from dpsql.catalog.derive import bases_of
+from dpsql.catalog.header import read_header
+from dpsql.catalog.origins import named
+from dpsql.catalog.read_units import key_pairs
+from dpsql.catalog.unit_local import DerivedTable, FilterRows, JoinRows, PerUnit, scanned
 from dpsql.errors import Error
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.inline import Flat
 from dpsql.sql.local_tables import named_source, relation_of, table_of
+from dpsql.sql.names import names_of
 from dpsql.sql.parse import Statement
 from dpsql.sql.per_unit import is_unit, table_under
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import PrivateRows, Relation, column_of, read_from
 from dpsql.sql.scope import conjuncts
 
-_WORKS = "unit IN (SELECT unit FROM ...), or EXISTS with an equality of both units"
+_WORKS = "unit IN (SELECT unit FROM ...), or EXISTS with an equality of units or declared keys"
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A condition on a row: its unit is, or is not, among those of a sub-query."""
+    """A condition on a row: it has, or has not, a partner in a sub-query.
+
+    ``own`` are the columns of the row that meet those of the sub-query, in their order.
+    """
 
     node: exp.Expr
     query: exp.Select
     is_in: bool
+    own: tuple[exp.Column, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +84,41 @@ class SemiJoins:
             return False
         table = table_under(self.flat, self.compiler)
         other = self.compiler.catalog.find(found.source.name.casefold())
-        if len(found.fields) != 1 or not is_unit(found.fields[0].value, other) or found.joins:
-            self.flat.refuse(asked.node, "E_SUBQUERY", "this sub-query over private rows", _WORKS)
-        self.flat.rows = self.joined(asked, table, found, other)
+        if len(found.fields) != len(asked.own) or found.joins:
+            self.refuse(asked)
+        keys = self.keys(asked, table, found, other)
+        self.flat.rows = self.joined(asked, table, found, other, keys)
         return True
 
-    def joined(self, asked: _Asked, table: Table, found: PrivateRows, other: Table) -> PrivateRows:
-        """The rows with a column that says whether their unit has a partner, and that test."""
+    def refuse(self, asked: _Asked) -> NoReturn:
+        self.flat.refuse(asked.node, "E_SUBQUERY", "this sub-query over private rows", _WORKS)
+
+    def keys(
+        self, asked: _Asked, table: Table, found: PrivateRows, other: Table
+    ) -> tuple[tuple[str, str], ...]:
+        """The pairs of keys but for the unit's, with which rows meet anyway."""
+        keys: list[tuple[str, str]] = []
+        for own, inner in zip(asked.own, found.fields, strict=True):
+            value, theirs = self.flat.names.find(own), inner.value.unnest()
+            if value is None or is_unit(value, table) != is_unit(theirs, other):
+                self.refuse(asked)
+            if not is_unit(value, table):
+                if not self.is_key(theirs, other):
+                    self.refuse(asked)
+                keys.append((value.name.casefold(), theirs.name.casefold()))
+        if len(keys) == len(asked.own) and not is_declared(table, other, keys):
+            self.refuse(asked)
+        return tuple(keys)
+
+    def joined(
+        self,
+        asked: _Asked,
+        table: Table,
+        found: PrivateRows,
+        other: Table,
+        keys: tuple[tuple[str, str], ...],
+    ) -> PrivateRows:
+        """The rows with a column that says whether they have a partner, and that test."""
         right = relation_of(other)
         if found.where:
             fragment = self.statement.fragment
@@ -88,7 +127,8 @@ class SemiJoins:
         left, number = relation_of(table), 1
         while f"in {number} exists" in table.columns:
             number += 1
-        node = JoinRows(left, PerUnit(right), f"in {number}", outer=True, one=True)
+        right = right if keys else PerUnit(right)
+        node = JoinRows(left, right, f"in {number}", keys, outer=True, one=True)
         label = table.name.split(" #")[0]
         place = self.flat.locate(asked.node)
         wider = table_of(self.compiler.catalog, node, label, table.unit.max_rows, place)
@@ -106,47 +146,114 @@ class SemiJoins:
             node, is_in = node.this.unnest(), not is_in
         if isinstance(node, exp.In) and node.args.get("query") is not None:
             query = node.args["query"].unnest()
-            if isinstance(query, exp.Select) and self.is_own_unit(node.this):
-                return _Asked(node, query, is_in)
+            own = node.this.unnest()
+            if isinstance(query, exp.Select) and self.is_own(own):
+                return _Asked(node, query, is_in, (own,))
         if isinstance(node, exp.Exists) and isinstance(node.this.unnest(), exp.Select):
-            query = self.uncorrelated(node.this.unnest())
-            return None if query is None else _Asked(node, query, is_in)
+            query, own = self.uncorrelated(node.this.unnest())
+            return _Asked(node, query, is_in, own) if own else None
         return None
 
-    def is_own_unit(self, node: exp.Expr) -> bool:
-        """Whether an expression is the privacy unit of the rows."""
-        inner = node.unnest()
-        if not isinstance(inner, exp.Column):
+    def is_own(self, node: exp.Expr) -> bool:
+        """Whether an expression is the privacy unit of the rows, or a key of theirs."""
+        if not isinstance(node, exp.Column):
             return False
         try:
-            found = self.flat.names.find(inner)
+            found = self.flat.names.find(node)
         except Error:
             return False
-        return found is not None and is_unit(found, table_under(self.flat, self.compiler))
+        table = table_under(self.flat, self.compiler)
+        return found is not None and (is_unit(found, table) or self.is_key(found, table))
 
-    def uncorrelated(self, query: exp.Select) -> exp.Select | None:
-        """A sub-query of EXISTS as one of units: what it compares with the unit around it."""
+    def is_key(self, value: exp.Expr, table: Table) -> bool:
+        """Whether a flat expression is a stored column that rows are matched by."""
+        relation, catalog = relation_of(table), self.compiler.catalog
+        header = read_header(relation, named(bases_of(catalog, scanned(relation))))
+        return isinstance(value, exp.Column) and value.name.casefold() in header.keys
+
+    def uncorrelated(self, query: exp.Select) -> tuple[exp.Select, tuple[exp.Column, ...]]:
+        """A sub-query of EXISTS by itself: it selects what it compares with the rows around."""
         where = query.args.get("where")
         tests = [] if where is None else conjuncts(where.this)
-        inside = {element.alias for element in read_from(query)}
-        for test in tests:
-            unit = self.compared(test.unnest(), inside)
-            if unit is not None:
-                rest = [exp.paren(each.copy(), copy=False) for each in tests if each is not test]
-                copy = query.copy()
-                copy.set("expressions", [unit.copy()])
-                copy.set("distinct", None)
-                copy.set("where", exp.Where(this=exp.and_(*rest, copy=False)) if rest else None)
-                return copy
-        return None
+        inside = self.inside(query)
+        met = [(test, self.compared(test.unnest(), inside)) for test in tests]
+        pairs = [pair for _, pair in met if pair is not None]
+        rest = [exp.paren(test.copy(), copy=False) for test, pair in met if pair is None]
+        copy = query.copy()
+        copy.set("expressions", [inner.copy() for inner, _ in pairs])
+        copy.set("distinct", None)
+        copy.set("where", exp.Where(this=exp.and_(*rest, copy=False)) if rest else None)
+        return copy, tuple(own for _, own in pairs)
 
-    def compared(self, test: exp.Expr, inside: set[str]) -> exp.Expr | None:
-        """The column within that a condition compares with the unit around."""
+    def inside(self, query: exp.Select) -> dict[str, set[str]]:
+        """The tables of a sub-query by alias, each with the names of its columns."""
+        found: dict[str, set[str]] = {}
+        for element in read_from(query):
+            names: set[str] = set()
+            if isinstance(element.node, exp.Table):
+                table = self.compiler.catalog.tables.get(element.node.name.casefold())
+                names = set() if table is None else {n.casefold() for n, _ in names_of(table)}
+            found[element.alias] = names
+        return found
+
+    def compared(
+        self, test: exp.Expr, inside: dict[str, set[str]]
+    ) -> tuple[exp.Column, exp.Column] | None:
+        """The column within that a condition compares with one of the rows around, and that."""
         sides: Sequence[exp.Expr] = ()
         if isinstance(test, exp.EQ):
             sides = (test.this.unnest(), test.expression.unnest())
-        for one, two in (sides, sides[::-1]) if sides else ():
-            is_around = isinstance(one, exp.Column) and one.table.casefold() not in {"", *inside}
-            if is_around and self.is_own_unit(one) and isinstance(two, exp.Column):
-                return two
+        for own, inner in (sides, sides[::-1]) if sides else ():
+            if (
+                isinstance(own, exp.Column)
+                and isinstance(inner, exp.Column)
+                and not _is_within(own, inside)
+                and _is_within(inner, inside)
+                and self.is_own(own)
+            ):
+                return inner, own
         return None
+
+
+def _is_within(column: exp.Column, inside: dict[str, set[str]]) -> bool:
+    """Whether a name in a sub-query is one of its own tables'."""
+    if column.table:
+        return column.table.casefold() in inside
+    return any(column.name.casefold() in names for names in inside.values())
+
+
+def is_declared(table: Table, other: Table, keys: Sequence[tuple[str, str]]) -> bool:
+    """Whether the catalog declares a reference by these keys, one way or the other.
+
+    Rows that belong to their unit through the same row of a third table belong together, too.
+    """
+    wanted = {(own.rsplit(".", 1)[-1], theirs.rsplit(".", 1)[-1]) for own, theirs in keys}
+    flipped = {(theirs, own) for own, theirs in wanted}
+    return any(
+        _refers(one, two, wanted) or _refers(two, one, flipped) or _are_siblings(one, two, wanted)
+        for one in _stored(table)
+        for two in _stored(other)
+    )
+
+
+def _stored(table: Table) -> tuple[Table, ...]:
+    return table.bases if isinstance(table, DerivedTable) else (table,)
+
+
+def _are_siblings(one: Table, two: Table, keys: set[tuple[str, str]]) -> bool:
+    """Whether rows of two tables belong to their units through the same row of a third."""
+    ways = one.unit.through, two.unit.through
+    if ways[0] is None or ways[1] is None or ways[0].table != ways[1].table:
+        return False
+    theirs = {key: name for name, key in ways[1].on}
+    meets = {(name, theirs.get(key, "")) for name, key in ways[0].on}
+    return keys == {(a.casefold(), b.casefold()) for a, b in meets}
+
+
+def _refers(table: Table, other: Table, keys: set[tuple[str, str]]) -> bool:
+    declared = (
+        key_pairs(table, way, other) or ()
+        for way in table.references
+        if way.table == other.name.casefold()
+    )
+    return any({(a.casefold(), b.casefold()) for a, b in pairs} == keys for pairs in declared)

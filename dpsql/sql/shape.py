@@ -12,9 +12,11 @@ from typing import NoReturn
 
 from sqlglot import exp
 
+from dpsql.catalog.unit_local import Test
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sql.bind import bind
 from dpsql.sql.bounded import Bounded, needs_bounds
+from dpsql.sql.cell_tests import as_test
 from dpsql.sql.declared_views import DeclaredView
 from dpsql.sql.inline import Flat, FlatSource
 from dpsql.sql.language import locate, refuse
@@ -45,6 +47,7 @@ from dpsql.sql.relations import (
     renamed_fields,
 )
 from dpsql.sql.row_numbers import RowNumbers
+from dpsql.sql.row_orders import RowOrders
 from dpsql.sql.semi_joins import SemiJoins
 from dpsql.sql.series import not_written_out
 from dpsql.sql.split import needs_split, split
@@ -255,7 +258,7 @@ class Shape:
         found = [(each, self.relation(each.node, inner)) for each in read_from(node)]
         private = [each for each, relation in found if isinstance(relation, PrivateRows)]
         if len(private) > 1:
-            joined, parts = PrivateJoin(found, self.catalog, self.locate).select(node)
+            joined, parts = PrivateJoin(found, self.catalog, self.locate, self.test).select(node)
             return self.over_rows(joined, parts, inner)
         if private:
             return self.over_rows(node, found, inner)
@@ -264,6 +267,10 @@ class Shape:
             known = self.tables.known(self.aliased(relation, each.node.args.get("alias")))
             placed.append(Placed(each, known))
         return self.shell(node, placed, inner, around)
+
+    def test(self, source: exp.Table, where: Sequence[exp.Expr]) -> Test:
+        """The test that conditions hold for the rows of a private table."""
+        return as_test(source, where, self.statement.fragment, self.compiler)
 
     def over_rows(
         self,
@@ -277,6 +284,7 @@ class Shape:
         facts = (self.statement, self.compiler)
         whole, node = node, SemiJoins(flat, *facts, lambda q: self.relation(q, env)).taken(node)
         node = RowNumbers(flat, *facts).taken(node)
+        node = RowOrders(flat, self.compiler).taken(node)
         table = table_under(flat, self.compiler)
         if is_per_unit(flat, node, table):
             return UnitRows(flat, table, *facts).rows(node)

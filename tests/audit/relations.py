@@ -17,6 +17,7 @@ from dpsql.catalog.unit_local import (
     AnyOf,
     FilterRows,
     HasValue,
+    InOrder,
     JoinRows,
     PerUnit,
     PickColumns,
@@ -49,6 +50,7 @@ SOUND: dict[str, UnitLocal] = {
     "self join": JoinRows(VISITS, VISITS, "w"),
     "by key": JoinRows(VISITS, LINES, "l", KEY),
     "filter": FilterRows(VISITS, AnyOf((IN_A, HasValue("cost")))),
+    "in order": FilterRows(JoinRows(VISITS, PATIENTS, "p", one=True), InOrder("p.age", "<", "day")),
     "per unit": PerUnit(VISITS, (), (Summary(N, "count"), Summary(SPENT, "sum", "cost"))),
     "distinct": PerUnit(VISITS, ("ward",)),
     "not exists": FilterRows(

@@ -159,7 +159,7 @@ REFUSED = {
     "SELECT COUNT(*) FROM visits v JOIN bills b ON v.visit_id = b.visit OR TRUE": "bills b",
     "SELECT COUNT(*) FROM bills b JOIN lines l ON b.visit = l.visit_id": "lines l",
     "SELECT COUNT(*) FROM visits v LEFT JOIN patients p "
-    "ON v.patient_id = p.patient_id AND p.sex = 'f'": "p.sex",
+    "ON v.patient_id = p.patient_id AND v.ward = 'a'": "v.ward",
     "SELECT COUNT(*) FROM visits v JOIN wards w ON w.ward = v.ward AND floor = 1 "
     "RIGHT JOIN patients p ON p.patient_id = v.patient_id": "patients p ON",
 }

@@ -114,17 +114,17 @@ def compared(result: Result, expected: Sequence[Sequence[Any]], within: float) -
     waiting: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
     for row in result.rows:
         waiting.setdefault(_picked(row, keys), []).append(_picked(row, numbers))
-    for row in expected:
-        key, found = _picked(row, keys), _picked(row, numbers)
+    for line in expected:
+        key, found = _picked(line, keys), _picked(line, numbers)
         near = [each for each in waiting.get(key, ()) if _alike(each, found, within)]
         if not near:
-            return f"{tuple(row)} is not there, but {waiting.get(key, [])[:3]}"
+            return f"{tuple(line)} is not there, but {waiting.get(key, [])[:3]}"
         waiting[key].remove(near[0])
-    for key, left in waiting.items():
-        for each in left:
-            if not (numbers and all(value in (None, 0.0) or value == value * 0 for value in each)):
-                return f"{key} {each} is there"
-    return None
+    rest = ((key, each) for key, left in waiting.items() for each in left)
+    extra = [
+        row for row in rest if not numbers or any(value not in (None, 0.0) for value in row[1])
+    ]
+    return f"{extra[0]} is there" if extra else None
 
 
 def _picked(row: Sequence[Any], places: Sequence[int]) -> tuple[Any, ...]:

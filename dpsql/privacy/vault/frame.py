@@ -14,7 +14,16 @@ import numpy as np
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
-from dpsql.catalog.unit_local import AllOf, Among, AnyOf, HasValue, Test, columns_of_test
+from dpsql.catalog.unit_local import (
+    AllOf,
+    Among,
+    AnyOf,
+    HasValue,
+    InOrder,
+    Sign,
+    Test,
+    columns_of_test,
+)
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags, Floats, Values64
 from dpsql.privacy.vault.encode import EPOCH, OUTSIDE, clip, code_type, encode
 from dpsql.privacy.vault.tally import PLACES, find_places, find_steps
@@ -196,12 +205,22 @@ def _holds(test: Test, frame: Frame) -> Flags:
             return _among([frame.lanes[name] for name in names], cells, frame.count)
         case HasValue(name):
             return frame.lanes[name].has_value()
+        case InOrder(left, sign, right):
+            return _in_order(frame.lanes[left], sign, frame.lanes[right])
         case AllOf(parts):
             found = [_holds(each, frame) for each in parts]
             return np.asarray(np.logical_and.reduce([np.ones(frame.count, np.bool_), *found]))
         case AnyOf(parts):
             found = [_holds(each, frame) for each in parts]
             return np.asarray(np.logical_or.reduce([np.zeros(frame.count, np.bool_), *found]))
+
+
+_ORDERS = {"<": np.less, "<=": np.less_equal, "=": np.equal, "<>": np.not_equal}
+
+
+def _in_order(left: Lane, sign: Sign, right: Lane) -> Flags:
+    (one, known), (other, both) = left.values(), right.values()
+    return np.asarray(_ORDERS[sign](one, other) & known & both)
 
 
 def _among(lanes: Sequence[Lane], cells: bytes, rows: int) -> Flags:

@@ -1,0 +1,185 @@
+-- The statements of TPC-H as clause 2.4 writes them, with its validation parameters.
+-- Q2, Q11 and Q16 are about public tables alone; Q3, Q10 and Q18 show the rows of customers and orders. Q9 takes minutes to plan.
+
+-- Q1
+-- within: 0.01
+select l_returnflag, l_linestatus, sum(l_quantity) as sum_qty, sum(l_extendedprice) as sum_base_price,
+    sum(l_extendedprice*(1-l_discount)) as sum_disc_price, sum(l_extendedprice*(1-l_discount)*(1+l_tax)) as sum_charge,
+    avg(l_quantity) as avg_qty, avg(l_extendedprice) as avg_price, avg(l_discount) as avg_disc, count(*) as count_order
+from lineitem
+where l_shipdate <= date '1998-12-01' - interval '90' day
+group by l_returnflag, l_linestatus
+order by l_returnflag, l_linestatus;
+
+-- Q4
+select o_orderpriority, count(*) as order_count
+from orders
+where o_orderdate >= date '1993-07-01' and o_orderdate < date '1993-07-01' + interval '3' month
+    and exists (select * from lineitem where l_orderkey = o_orderkey and l_commitdate < l_receiptdate)
+group by o_orderpriority
+order by o_orderpriority;
+
+-- Q5
+select n_name, sum(l_extendedprice * (1 - l_discount)) as revenue
+from customer, orders, lineitem, supplier, nation, region
+where c_custkey = o_custkey and l_orderkey = o_orderkey and l_suppkey = s_suppkey and c_nationkey = s_nationkey
+    and s_nationkey = n_nationkey and n_regionkey = r_regionkey and r_name = 'ASIA'
+    and o_orderdate >= date '1994-01-01' and o_orderdate < date '1994-01-01' + interval '1' year
+group by n_name
+order by revenue desc;
+
+-- Q6
+select sum(l_extendedprice*l_discount) as revenue
+from lineitem
+where l_shipdate >= date '1994-01-01' and l_shipdate < date '1994-01-01' + interval '1' year
+    and l_discount between 0.06 - 0.01 and 0.06 + 0.01 and l_quantity < 24;
+
+-- Q7
+-- refused: E_TOO_LARGE 20 suppliers and twice 25 nations are 12,500 combinations of public rows
+select supp_nation, cust_nation, l_year, sum(volume) as revenue
+from (
+    select n1.n_name as supp_nation, n2.n_name as cust_nation, extract(year from l_shipdate) as l_year,
+        l_extendedprice * (1 - l_discount) as volume
+    from supplier, lineitem, orders, customer, nation n1, nation n2
+    where s_suppkey = l_suppkey and o_orderkey = l_orderkey and c_custkey = o_custkey
+        and s_nationkey = n1.n_nationkey and c_nationkey = n2.n_nationkey
+        and ((n1.n_name = 'FRANCE' and n2.n_name = 'GERMANY') or (n1.n_name = 'GERMANY' and n2.n_name = 'FRANCE'))
+        and l_shipdate between date '1995-01-01' and date '1996-12-31') as shipping
+group by supp_nation, cust_nation, l_year
+order by supp_nation, cust_nation, l_year;
+
+-- Q8
+select o_year, sum(case when nation = 'BRAZIL' then volume else 0 end) / sum(volume) as mkt_share
+from (
+    select extract(year from o_orderdate) as o_year, l_extendedprice * (1-l_discount) as volume, n2.n_name as nation
+    from part, supplier, lineitem, orders, customer, nation n1, nation n2, region
+    where p_partkey = l_partkey and s_suppkey = l_suppkey and l_orderkey = o_orderkey and o_custkey = c_custkey
+        and c_nationkey = n1.n_nationkey and n1.n_regionkey = r_regionkey and r_name = 'AMERICA'
+        and s_nationkey = n2.n_nationkey and o_orderdate between date '1995-01-01' and date '1996-12-31'
+        and p_type = 'ECONOMY ANODIZED STEEL') as all_nations
+group by o_year
+order by o_year;
+
+-- Q12
+select l_shipmode, sum(case when o_orderpriority ='1-URGENT' or o_orderpriority ='2-HIGH' then 1 else 0 end) as high_line_count,
+    sum(case when o_orderpriority <> '1-URGENT' and o_orderpriority <> '2-HIGH' then 1 else 0 end) as low_line_count
+from orders, lineitem
+where o_orderkey = l_orderkey and l_shipmode in ('MAIL', 'SHIP') and l_commitdate < l_receiptdate
+    and l_shipdate < l_commitdate and l_receiptdate >= date '1994-01-01'
+    and l_receiptdate < date '1994-01-01' + interval '1' year
+group by l_shipmode
+order by l_shipmode;
+
+-- Q13
+select c_count, count(*) as custdist
+from (
+    select c_custkey, count(o_orderkey)
+    from customer left outer join orders on c_custkey = o_custkey and o_comment not like '%special%requests%'
+    group by c_custkey) as c_orders (c_custkey, c_count)
+group by c_count
+order by custdist desc, c_count desc;
+
+-- Q14
+select 100.00 * sum(case when p_type like 'PROMO%' then l_extendedprice*(1-l_discount) else 0 end)
+    / sum(l_extendedprice * (1 - l_discount)) as promo_revenue
+from lineitem, part
+where l_partkey = p_partkey and l_shipdate >= date '1995-09-01' and l_shipdate < date '1995-09-01' + interval '1' month;
+
+-- Q15
+with revenue (supplier_no, total_revenue) as (
+    select l_suppkey, sum(l_extendedprice * (1-l_discount))
+    from lineitem
+    where l_shipdate >= date '1996-01-01' and l_shipdate < date '1996-01-01' + interval '3' month
+    group by l_suppkey)
+select s_suppkey, s_name, s_address, s_phone, total_revenue
+from supplier, revenue
+where s_suppkey = supplier_no and total_revenue = (select max(total_revenue) from revenue)
+order by s_suppkey;
+
+-- Q17
+-- refused: E_SUBQUERY what is compared with is a mean over all customers, for each part
+select sum(l_extendedprice) / 7.0 as avg_yearly
+from lineitem, part
+where p_partkey = l_partkey and p_brand = 'Brand#23' and p_container = 'MED BOX'
+    and l_quantity < (select 0.2 * avg(l_quantity) from lineitem where l_partkey = p_partkey);
+
+-- Q19
+select sum(l_extendedprice * (1 - l_discount)) as revenue
+from lineitem, part
+where (p_partkey = l_partkey and p_brand = 'Brand#12' and p_container in ('SM CASE', 'SM BOX', 'SM PACK', 'SM PKG')
+        and l_quantity >= 1 and l_quantity <= 1 + 10 and p_size between 1 and 5
+        and l_shipmode in ('AIR', 'AIR REG') and l_shipinstruct = 'DELIVER IN PERSON')
+    or (p_partkey = l_partkey and p_brand = 'Brand#23' and p_container in ('MED BAG', 'MED BOX', 'MED PKG', 'MED PACK')
+        and l_quantity >= 10 and l_quantity <= 10 + 10 and p_size between 1 and 10
+        and l_shipmode in ('AIR', 'AIR REG') and l_shipinstruct = 'DELIVER IN PERSON')
+    or (p_partkey = l_partkey and p_brand = 'Brand#34' and p_container in ('LG CASE', 'LG BOX', 'LG PACK', 'LG PKG')
+        and l_quantity >= 20 and l_quantity <= 20 + 10 and p_size between 1 and 15
+        and l_shipmode in ('AIR', 'AIR REG') and l_shipinstruct = 'DELIVER IN PERSON');
+
+-- Q20
+-- refused: E_UNKNOWN_COLUMN the sub-query depends on the row around it; the sums are joined below
+select s_name, s_address
+from supplier, nation
+where s_suppkey in (
+        select ps_suppkey from partsupp
+        where ps_partkey in (select p_partkey from part where p_name like 'forest%')
+            and ps_availqty > (
+                select 0.5 * sum(l_quantity) from lineitem
+                where l_partkey = ps_partkey and l_suppkey = ps_suppkey and l_shipdate >= date '1994-01-01'
+                    and l_shipdate < date '1994-01-01' + interval '1' year))
+    and s_nationkey = n_nationkey and n_name = 'CANADA'
+order by s_name;
+
+-- Q20 with the sums by part and supplier in a CTE
+with sums as (
+    select l_partkey, l_suppkey, 0.5 * sum(l_quantity) as half
+    from lineitem
+    where l_shipdate >= date '1994-01-01' and l_shipdate < date '1994-01-01' + interval '1' year
+    group by l_partkey, l_suppkey)
+select distinct s_name, s_address
+from sums
+    join partsupp on ps_partkey = l_partkey and ps_suppkey = l_suppkey
+    join supplier on s_suppkey = ps_suppkey
+    join nation on n_nationkey = s_nationkey
+where ps_partkey in (select p_partkey from part where p_name like 'forest%') and ps_availqty > half
+    and half > 0 and n_name = 'CANADA'
+order by s_name;
+
+-- Q21
+-- refused: E_UNKNOWN_TABLE other lines of an order, by another supplier: no equality
+select s_name, count(*) as numwait
+from supplier, lineitem l1, orders, nation
+where s_suppkey = l1.l_suppkey and o_orderkey = l1.l_orderkey and o_orderstatus = 'F'
+    and l1.l_receiptdate > l1.l_commitdate
+    and exists (select * from lineitem l2 where l2.l_orderkey = l1.l_orderkey and l2.l_suppkey <> l1.l_suppkey)
+    and not exists (
+        select * from lineitem l3
+        where l3.l_orderkey = l1.l_orderkey and l3.l_suppkey <> l1.l_suppkey and l3.l_receiptdate > l3.l_commitdate)
+    and s_nationkey = n_nationkey and n_name = 'SAUDI ARABIA'
+group by s_name
+order by numwait desc, s_name;
+
+-- Q22
+-- refused: E_SUBQUERY what is compared with is a mean over all customers
+select cntrycode, count(*) as numcust, sum(c_acctbal) as totacctbal
+from (
+    select substring(c_phone from 1 for 2) as cntrycode, c_acctbal
+    from customer
+    where substring(c_phone from 1 for 2) in ('13', '31', '23', '29', '30', '18', '17')
+        and c_acctbal > (
+            select avg(c_acctbal) from customer
+            where c_acctbal > 0.00 and substring(c_phone from 1 for 2) in ('13', '31', '23', '29', '30', '18', '17'))
+        and not exists (select * from orders where o_custkey = c_custkey)) as custsale
+group by cntrycode
+order by cntrycode;
+
+
+-- Q22 with the mean written out
+select cntrycode, count(*) as numcust, sum(c_acctbal) as totacctbal
+from (
+    select substring(c_phone from 1 for 2) as cntrycode, c_acctbal
+    from customer
+    where substring(c_phone from 1 for 2) in ('13', '31', '23', '29', '30', '18', '17') and c_acctbal >= 5000
+        and not exists (select * from orders where o_custkey = c_custkey)) as custsale
+group by cntrycode
+order by cntrycode;

@@ -92,7 +92,8 @@ class Desk(ABC):
         """Know what is published by now: synthetic tables, and domains that were found."""
         self._seen = self.store.tables.file.state()
         self.models.update(self.store.tables.all())
-        self.found = self.store.domains.all()
+        found = self.store.domains.all().items()
+        self.found = dict(sorted(found, key=lambda each: each[1].receipt[1]))
         tables = {
             key: declare_all(table, current(self.found, key))
             for key, table in self.catalog.tables.items()

@@ -26,6 +26,7 @@ TYPES = {
     "UUID": "md5('' || {})::UUID",
     "DATE": "DATE '2020-01-01' + {}::INTEGER",
 }
+NUMBERS = {"UBIGINT": "{}", "DECIMAL(12,2)": "{}"}
 KEYS = {"patients": ["patient_id"], "visits": ["visit_id", "patient_id"], "lines": ["visit_id"]}
 KEYS |= {"bills": ["visit", "who"], "wards": []}
 
@@ -38,9 +39,11 @@ def retyped(folder: Path, seed: int, kind: str) -> dict[str, str]:
     with write_tables(folder / "plain", CATALOG, star(seed)) as database:
         tables: dict[str, str] = {}
         for name, keys in KEYS.items():
-            listed = ", ".join(f"({TYPES[kind].format(key)})::{kind} AS {key}" for key in keys)
+            listed = ", ".join(
+                f"({(TYPES | NUMBERS)[kind].format(key)})::{kind} AS {key}" for key in keys
+            )
             star_of = f"SELECT * REPLACE ({listed})" if keys else "SELECT *"
-            path = folder / f"{name}-{kind}.parquet"
+            path = folder / f"{name}-{kind[:4]}.parquet"
             database.execute(f"COPY ({star_of} FROM {name}) TO '{path}' (FORMAT parquet)")
             tables[name] = f"SELECT * FROM '{path}'"
     return tables
@@ -114,3 +117,24 @@ def test_check_tells_of_rows_that_belong_by_reference(tmp_path: Path) -> None:
     figures = {each.table: each for each in found if isinstance(each, Figures)}
     assert figures["lines"].rows == 200
     assert figures["visits"].units == 25
+
+
+def test_keys_of_wider_integers_are_those_of_narrower_ones(tmp_path: Path) -> None:
+    tables = retyped(tmp_path, 7, "UBIGINT")
+    for name, wide in (("lines", "BIGINT"), ("patients", "BIGINT")):
+        listed = ", ".join(f"{key}::{wide} AS {key}" for key in KEYS[name])
+        tables[name] = tables[name].replace("*", f"* REPLACE ({listed})", 1)
+    with open_tables(tmp_path / "wide", CATALOG, tables) as world, zero_noise():
+        for sql in LINES[:20:3]:
+            assert differences(world, sql) == [], sql
+
+
+def test_decimals_of_other_places_are_other_keys(tmp_path: Path) -> None:
+    tables = retyped(tmp_path, 7, "DECIMAL(12,2)")
+    tables["patients"] = tables["patients"].replace(
+        "*", "* REPLACE (patient_id::DECIMAL(12,0) AS patient_id)", 1
+    )
+    with open_tables(tmp_path / "other", CATALOG, tables) as (connection, _):
+        with pytest.raises(DataUnavailable, match="decimal with 2 places") as caught:
+            connection.execute("SELECT COUNT(*) FROM visits JOIN patients USING (patient_id)")
+        assert caught.value.code == "E_POLICY"

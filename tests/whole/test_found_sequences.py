@@ -217,6 +217,8 @@ class Shop:
         before = {key: self.found.get(key) for key in ("product", "shop")}
         keys = tuple(sorted(self.draw.sample(KEYS, 2)))
         missing = [key for key in before if key in sql and before[key] is None]
+        if any(f"'{key}'" in sql and key not in self.found["product"] for key in KEYS):
+            return
         if len(missing) > 1 or ("price" in sql and "price" not in self.found):
             return
         with mock.patch(CHOICE["_choose"], return_value=keys if missing != ["shop"] else ("here",)):

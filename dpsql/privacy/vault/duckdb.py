@@ -266,8 +266,26 @@ def _identity(source: Source, place: int) -> UnitIdentity:
 
 
 def _fetch_key(source: Source, place: int) -> Fetch:
-    found = _identity(source, place)
+    found, (_, stored) = _identity(source, place), source.columns[place]
+    if family(stored) == "integer" and stored not in SHORT:  # are the keys of narrower integers
+        raw = source.column_sql(place)
+        rest = f"CAST(hash(TRY_CAST({raw} AS VARCHAR)) >> 1 AS BIGINT)"
+        return Fetch(
+            f"COALESCE(TRY_CAST({raw} AS BIGINT), {rest})", False, found.known, key=np.int64
+        )
     return Fetch(found.value, False, found.known, key=found.dtype)
+
+
+def identity_of(stored: str) -> str:
+    """Return what a type has in common with those in which the same value has the same identity.
+
+    >>> identity_of("BIGINT"), identity_of("DECIMAL(9,2)"), identity_of("UUID")
+    ('integer', 'decimal with 2 places', 'uuid')
+    """
+    kind = family(stored)
+    if kind == "decimal":
+        return f"decimal with {stored.rstrip(')').rpartition(',')[2]} places"
+    return stored.lower() if kind == "other" else kind
 
 
 def fetch_unit(raw: str, stored: str, valid: str) -> UnitIdentity:

@@ -16,7 +16,7 @@ from dpsql.privacy.vault.data_engine import (
     find,
     unavailable,
 )
-from dpsql.privacy.vault.duckdb import FILES
+from dpsql.privacy.vault.duckdb import FILES, FileTable, identity_of
 from dpsql.privacy.vault.plugged import find_plugged
 from dpsql.privacy.vault.rows import Digest, Rows, ask, declared, line_up, load_rows
 from dpsql.privacy.vault.servers import find_server
@@ -116,8 +116,8 @@ def check_keys(tables: Sequence[Table], stored: Mapping[str, StoredTable]) -> No
 def _check_alike(
     table: Table, one: str, other: Table, two: str, stored: Mapping[str, StoredTable]
 ) -> None:
-    mine = _family(table, stored[table.name.casefold()], one)
-    theirs = _family(other, stored[other.name.casefold()], two)
+    mine = _identity(table, stored[table.name.casefold()], one)
+    theirs = _identity(other, stored[other.name.casefold()], two)
     if mine != theirs:
         unavailable(
             table.name,
@@ -177,6 +177,13 @@ def _check_type(table: Table, column: Column, family: str, untyped: bool) -> Non
 
 def _family(table: Table, stored: StoredTable, name: str) -> str:
     return stored.columns[position(table, stored, name)][1]
+
+
+def _identity(table: Table, stored: StoredTable, name: str) -> str:
+    """Return what has to be the same of two columns whose values tell the same units apart."""
+    if isinstance(stored, FileTable):
+        return identity_of(stored.source.columns[position(table, stored, name)][1])
+    return _family(table, stored, name)
 
 
 def position(table: Table, stored: StoredTable, name: str) -> int:

@@ -100,6 +100,17 @@ def _fold(text: str) -> str:
     return unicodedata.normalize("NFC", text).strip()
 
 
+def sought_in(table: Table, found: Mapping[str, Discovered]) -> list[Discovered]:
+    """Those of a table that are not dropped, of columns that the catalog itself leaves open."""
+    return [
+        each
+        for each in current(found, table.name.casefold())
+        for column in [table.columns.get(each.column)]
+        if column is not None and column.sought is not None
+        if column.sought.statement.endswith(each.what)
+    ]
+
+
 def current(found: Mapping[str, Discovered], table: str) -> list[Discovered]:
     """Those of a table, by its case-folded name, that are not dropped."""
     return [each for each in found.values() if each.table == table and not each.dropped]

@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from dpsql.answer.discovered import Discovered, current, declare_all, sought_by, with_one_key
+from dpsql.answer.discovered import Discovered, declare_all, sought_by, sought_in, with_one_key
 from dpsql.answer.store import Store
 from dpsql.answer.synthetics import Synthetic
 from dpsql.catalog import Catalog, Table
@@ -95,7 +95,7 @@ class Desk(ABC):
         found = self.store.domains.all().items()
         self.found = dict(sorted(found, key=lambda each: each[1].receipt[1]))
         tables = {
-            key: declare_all(table, current(self.found, key))
+            key: declare_all(table, sought_in(table, self.found))
             for key, table in self.catalog.tables.items()
         }
         self.declared = replace(self.catalog, tables=tables)
@@ -107,6 +107,12 @@ class Desk(ABC):
             self.catalog.derived.clear()
             self.compiler = Compiler(known)  # what the old one remembers is of other columns
         self._compiled.clear()
+
+    @property
+    def released(self) -> tuple[str, ...]:
+        """The domains and bounds that are declared by now because they were found."""
+        found = (each for each in self.found.values() if not each.dropped)
+        return tuple(f"{each.table}.{each.column}@{each.head}" for each in found)
 
     def catch_up(self) -> None:
         """Know what other connections and processes have published since."""

@@ -279,11 +279,16 @@ def foresee(desk: Desk, request: Request, reuse: str) -> Choice:
 
 
 def _determining(desk: Desk, request: Request, name: str) -> Iterator[Implied]:
-    """The releases that determine a request: the one it was answered from, then the best."""
+    """The releases that determine a request: the one it was answered from, then the best.
+
+    Those that were measured with a domain that was dropped since are of other rows.
+    """
     scopes = desk.scopes(request.tables, request.released)
     linked, latest = desk.store.releases.candidates(name, scopes)
     others = {name: each for name, each in latest.items() if name not in linked}
-    for found in (linked, others):
+    declared = set(desk.scopes((), desk.released))
+    for group in (linked, others):
+        found = {n: e for n, e in group.items() if declared >= {*e.scopes[len(e.plan.parts) :]}}
         yield from (each for each in find_implied(request, found) if _keeps(request, each))
 
 

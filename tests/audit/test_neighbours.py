@@ -263,8 +263,12 @@ def worlds(kind: str) -> Iterator[tuple[str, World]]:
             yield f"odd {odd}", plain(8).plus(hostile(draw, odd, 20))
 
 
+QUICK = ("text",)
+KINDS = ("whole", "double", "decimal", "unsigned", "dictionary", "broken", "small")
+
+
 @pytest.mark.parametrize(
-    "kind", ["text", "whole", "double", "decimal", "unsigned", "dictionary", "broken", "small"]
+    "kind", [*QUICK, *(pytest.param(each, marks=pytest.mark.slow) for each in KINDS)]
 )
 def test_nothing_but_numbers_tells_worlds_apart(tmp_path: Path, kind: str) -> None:
     first, *others = [

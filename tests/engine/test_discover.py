@@ -12,6 +12,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection, Result
+from dpsql.privacy.curator import migrate_ledger
 from dpsql.privacy.ledger import Ledger
 from tests.support.seam import zero_noise
 
@@ -454,3 +455,33 @@ def test_what_keys_would_make_possible_is_not_remembered(shop: Connection) -> No
     assert ask(shop, units).rows == first
     assert ask(shop, by, epsilon=2).rows
     assert not ask(shop, by, epsilon=3).cost.free  # type: ignore[union-attr]
+
+
+def test_rows_that_a_dropped_domain_left_out_count_again(tmp_path: Path) -> None:
+    catalog = sell(tmp_path)
+    catalog.write_text(catalog.read_text().replace(", other = -1 }", " }"))
+    count, by = "SELECT COUNT(*) FROM sales", "SELECT code, COUNT(*) FROM sales GROUP BY code"
+    with zero_noise(), dpsql.connect(catalog, epsilon=1) as connection:
+        for code in (7, 11):
+            with mock.patch("dpsql.privacy.find._choose", return_value=(code,)):
+                ask(connection, "CREATE DOMAIN codes FROM sales (code)")
+            assert ask(connection, by).rows == ((code, 334 if code == 7 else 333),)
+            ask(connection, "DROP DOMAIN codes")
+            assert ask(connection, count).rows == ((1001,),)
+
+
+def test_a_domain_that_the_catalog_declares_later_is_the_catalogs(tmp_path: Path) -> None:
+    catalog = sell(tmp_path)
+    by = "SELECT product, COUNT(*) FROM buys GROUP BY product"
+    with dpsql.connect(catalog, epsilon=1) as connection:
+        ask(connection, CREATE.replace("sales", "buys"))
+        ask(connection, by)
+    text = catalog.read_text()
+    listed = 'domain = ["salt", "ale"], '
+    catalog.write_text(text.replace('domain = "discover", max_keys = 3, ', listed))
+    migrate_ledger(catalog)
+    with dpsql.connect(catalog, epsilon=1) as connection, zero_noise():
+        expected = {"salt": 200, "ale": 0, "Rest": 740, None: 61}
+        assert dict(ask(connection, by).rows) == expected
+        ask(connection, "DROP DOMAIN products")
+        assert dict(ask(connection, by).rows) == expected

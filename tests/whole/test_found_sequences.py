@@ -24,6 +24,8 @@ import dpsql
 from dpsql.dbapi.connection import Connection, Result
 from tests.support.seam import zero_noise
 
+pytestmark = pytest.mark.slow
+
 CATALOG = """
 [budget]
 epsilon = 100000
@@ -45,6 +47,7 @@ references = { people = "person" }
 product = { type = "text", domain = "discover", max_keys = 3, null = true }
 shop = { type = "text", domain = "discover" }
 sex = { type = "text", domain = ["f", "m"] }
+code = { type = "integer", domain = "discover" }
 price = { type = "number", bounds = "discover" }
 [view.cheap]
 sql = "SELECT product, sex, person FROM buys WHERE sex = 'f'"
@@ -82,6 +85,9 @@ FORMS = (
     " GROUP BY p.sex, b.product",
     "SELECT p.sex, COUNT(*) AS x FROM buys AS b JOIN people AS p USING (person)"
     " WHERE b.product = '{k}' GROUP BY p.sex",
+    "SELECT code, COUNT(*) AS x FROM buys GROUP BY code",
+    "SELECT sex, code, COUNT(*) AS x FROM buys GROUP BY sex, code",
+    "SELECT COUNT(*) AS x FROM buys",
     "SELECT SUM(price) AS x FROM buys",
     "SELECT SUM(s) AS x FROM " + UNITS.format("SUM(price) AS s", ""),
     "SELECT SUM(s) AS x FROM " + UNITS.format("SUM(price) AS s", "WHERE product = '{k}'"),
@@ -94,7 +100,7 @@ class Shop:
 
     folder: Path
     draw: random.Random
-    rows: list[tuple[int, str | None, str, str, float]] = field(default_factory=list)
+    rows: list[tuple[int, str | None, str, str, float, int]] = field(default_factory=list)
     found: dict[str, Any] = field(default_factory=dict)
     seen: Counter[str] = field(default_factory=Counter)
     connections: list[Connection] = field(default_factory=list)
@@ -105,13 +111,15 @@ class Shop:
             for _ in range(draw.randrange(MOST + 1)):
                 product = draw.choice([*KEYS, *KEYS, "rare", None])
                 shop = draw.choice(["here", "there"])
-                self.rows.append((person, product, shop, draw.choice("fm"), draw.random() * 40))
+                sex, code = draw.choice("fm"), draw.randrange(3)
+                self.rows.append((person, product, shop, sex, draw.random() * 40, code))
         self.folder.mkdir(exist_ok=True)
         (self.folder / "t.toml").write_text(CATALOG)
         with duckdb.connect() as database:
-            declared = "(person INTEGER, product VARCHAR, shop VARCHAR, sex VARCHAR, price DOUBLE)"
+            texts = ", ".join(f"{name} VARCHAR" for name in ("product", "shop", "sex"))
+            declared = f"(person INTEGER, {texts}, price DOUBLE, code INTEGER)"
             database.execute(f"CREATE TABLE buys {declared}")
-            database.executemany("INSERT INTO buys VALUES (?, ?, ?, ?, ?)", self.rows)
+            database.executemany("INSERT INTO buys VALUES (?, ?, ?, ?, ?, ?)", self.rows)
             sexes = f"SELECT i AS person, 'fm'[1 + i % 2] AS sex FROM range({PEOPLE}) t(i)"
             database.execute(f"CREATE TABLE people AS {sexes}")
             for name in ("buys", "people"):
@@ -160,7 +168,7 @@ class Shop:
 
     def change(self, connection: Connection) -> None:
         """Find what is not found, or drop what is."""
-        column = self.draw.choice(["product", "product", "shop", "price"])
+        column = self.draw.choice(["product", "product", "shop", "code", "price"])
         what = "BOUNDS" if column == "price" else "DOMAIN"
         if column in self.found and self.draw.random() < 0.6:
             connection.execute(f"DROP {what} d_{column}")
@@ -171,6 +179,8 @@ class Shop:
         found: Any = tuple(sorted(self.draw.sample(KEYS, 2)))
         if column == "shop":
             found = (self.draw.choice(["here", "there"]),)
+        if column == "code":
+            found = (self.draw.randrange(3),)
         seam, told = ("_choose", found)
         if column == "price":
             found = self.draw.choice(BOUNDS)
@@ -210,7 +220,9 @@ class Shop:
         if "product" in self.found:
             sql = self.statement()
         else:
-            sql = self.draw.choice([form for form in FORMS if "{k}" not in form])
+            sql = self.draw.choice(
+                [form for form in FORMS if "{k}" not in form and "code" not in form]
+            )
         wanted = sql.replace(
             "SELECT", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (keys = 'private')", 1
         )
@@ -219,7 +231,7 @@ class Shop:
         missing = [key for key in before if key in sql and before[key] is None]
         if any(f"'{key}'" in sql and key not in self.found["product"] for key in KEYS):
             return
-        if len(missing) > 1 or ("price" in sql and "price" not in self.found):
+        if len(missing) > 1 or any(k in sql and k not in self.found for k in ("price", "code")):
             return
         with mock.patch(CHOICE["_choose"], return_value=keys if missing != ["shop"] else ("here",)):
             result = self.connections[who].execute(wanted).result
@@ -257,7 +269,7 @@ class Shop:
     def expected(self, sql: str) -> dict[tuple[Any, ...], Any] | None:
         """The answer of DuckDB over what the catalog shows now; None where it shows too little."""
         found = self.found
-        for key in ("product", "shop"):
+        for key in ("product", "shop", "code"):
             if key in sql and key not in found:
                 return None
         if "price" in sql and "price" not in found:
@@ -274,9 +286,13 @@ class Shop:
             database.execute(
                 f"CREATE VIEW buys AS SELECT person, {shown} AS product, sex,"
                 f" CASE WHEN shop IN ({shops}) THEN shop ELSE 'other' END AS shop,"
-                f" LEAST(GREATEST(price, {low}), {high}) AS price"
+                f" LEAST(GREATEST(price, {low}), {high}) AS price, code"
                 f" FROM '{self.folder / 'buys.parquet'}'"
             )
+            if "code" in sql:
+                database.execute("ALTER VIEW buys RENAME TO every")
+                code = found["code"][0]
+                database.execute(f"CREATE VIEW buys AS SELECT * FROM every WHERE code = {code}")
             database.execute(f"CREATE VIEW people AS FROM '{self.folder / 'people.parquet'}'")
             return {row[:-1]: row[-1] for row in database.execute(sql).fetchall()}
 

@@ -14,8 +14,14 @@ from pathlib import Path
 from dpsql.catalog.domain import Bins, Domain, Value
 from dpsql.catalog.sought import Sought
 
-SERVERS = ("postgresql", "spark")
-"""The engines of servers that are part of dpsql; all others are of installed packages."""
+SERVERS = {"postgresql": "stream", "spark": "push"}
+"""The engines of servers that are part of dpsql, and how each is read; others are installed."""
+PUSHED_FROM = 10**8
+"""Rows, by the public guess of the catalog, from which on a table is counted where it is.
+
+Streaming costs 1.5 to 2 microseconds and 24 bytes per row once, counting 1.3 to 2.3 microseconds
+per row and covering set, or a tenth of that where codes are kept.
+"""
 
 _ENGINE = re.compile(r"([a-z][a-z0-9_]{1,31})://", re.ASCII)
 
@@ -142,6 +148,15 @@ class Table:
     def title(self) -> str:
         """The name that people read."""
         return self.name
+
+    @property
+    def is_pushed(self) -> bool:
+        """Whether rows are counted where they are, if the engine can: by public facts alone."""
+        read = self.option("read")
+        if read is not None or self.engine is None:
+            return read == "push"
+        is_large = (self.row_count_hint or 0) >= PUSHED_FROM
+        return SERVERS.get(self.engine) == "push" or (self.engine in SERVERS and is_large)
 
     def option(self, name: str) -> str | None:
         """What is said of the source besides its name."""

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 
-def draft(path: Path, columns: Sequence[tuple[str, str]]) -> str:
+def draft(
+    path: Path | str, columns: Sequence[tuple[str, str]], source: Mapping[str, str] | None = None
+) -> str:
     """Return a TOML catalog with one commented line per column for the curator to fill in.
 
-    ``columns`` are pairs of name and type family. A column whose domain stays commented out
-    cannot be queried.
+    ``columns`` are pairs of name and type family; ``source`` says where a server has the table
+    that ``path`` names. A column whose domain stays commented out cannot be queried.
     """
+    path = Path(path)
     name = re.sub(r"\W+", "_", path.name.split(".")[0]).strip("_").lower() or "data"
+    where = json.dumps(path.name)
+    if source is not None:
+        where = (
+            f"{{ {', '.join(f'{key} = {json.dumps(value)}' for key, value in source.items())} }}"
+        )
     lines = [
         "# Drafted from column names and types only. Declare what each column may hold, from the",
         "# documentation of the data, never from the data: what is not declared cannot be queried.",
@@ -24,7 +32,7 @@ def draft(path: Path, columns: Sequence[tuple[str, str]]) -> str:
         "delta   = 1e-9       # 0 = pure differential privacy",
         "",
         f"[table.{name}]",
-        f"source       = {json.dumps(path.name)}",
+        f"source       = {where}",
         'privacy_unit = "row" # or { column = "person_id", max_rows = 5 }',
         "",
         f"[table.{name}.column]",

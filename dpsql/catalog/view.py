@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dpsql.catalog.catalog import Column, Table
+from dpsql.catalog.catalog import SERVERS, Column, Table
 from dpsql.catalog.domain import BoundedBins
 from dpsql.errors import printable
 
@@ -21,7 +21,7 @@ def leaves_out(table: Table, column: Column) -> bool:
     with bounds if it has NULL and its source holds nothing but numbers.
     """
     if column.bounds is not None or isinstance(column.domain, BoundedBins):
-        is_numbers = bool(table.source) and table.engine is None
+        is_numbers = bool(table.source) and table.engine in (None, *SERVERS)
         is_numbers = is_numbers and not table.source.lower().endswith(TEXTS)
         return not column.null or not is_numbers
     return column.domain is not None and (column.other is None or not column.null)

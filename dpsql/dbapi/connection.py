@@ -12,7 +12,10 @@ from typing import TypeVar
 from dpsql.answer.result import Result
 from dpsql.answer.synthetics import Synthetic, find_synthetic
 from dpsql.catalog import Catalog
+from dpsql.catalog.catalog import SERVERS, Table, Unit
 from dpsql.catalog.draft import draft
+from dpsql.catalog.read_domain import Place
+from dpsql.catalog.read_source import read_source
 from dpsql.dbapi.cursor import Cursor, check_text, parse_script, refuse_unknown
 from dpsql.dbapi.script import explain_finding, explain_script, is_new, joint_terms, offered_search
 from dpsql.engine.charges import Charges, interruptible
@@ -23,6 +26,7 @@ from dpsql.engine.faults import told
 from dpsql.engine.granted import NOTHING, Granted, grant, grant_here
 from dpsql.engine.terms import Terms
 from dpsql.errors import (
+    CatalogError,
     DataUnavailable,
     InterfaceError,
     LedgerError,
@@ -44,7 +48,7 @@ from dpsql.privacy.curator import (
 )
 from dpsql.privacy.ledger import Entry as LedgerEntry
 from dpsql.privacy.ledger import Status as BudgetStatus
-from dpsql.privacy.measure import describe_source, refuse_unreadable
+from dpsql.privacy.measure import describe_server, describe_source, refuse_unreadable
 from dpsql.sql.lexemes import bind_parameters
 from dpsql.sql.lexemes import split_script as _split_script
 from dpsql.sql.parse import Statement
@@ -130,17 +134,31 @@ def split_script(text: str) -> tuple[list[str], str]:
     return [fragment.body for fragment in fragments], rest
 
 
-def draft_catalog(path: str | os.PathLike[str]) -> str:
+def draft_catalog(path: str | os.PathLike[str], **options: str) -> str:
     """Draft a TOML catalog for a data file from its column names and types only.
 
-    Raises: UsageError (E_DATA) when the file cannot be read as data.
+    Of a table of a server, ``path`` is its engine and name, as in postgresql:public.visits, and
+    ``options`` are those of its source, such as dsn_env.
+    Raises: UsageError (E_DATA, E_POLICY) when it cannot be read as data.
     """
+    engine, _, name = str(path).partition(":")
+    if engine in SERVERS:
+        return _draft_server({"engine": engine, **options, "table": name})
     try:
         columns = describe_source(str(path))
     except DataUnavailable as error:
         remedy = "give a Parquet, CSV, TSV or DuckDB file"
         raise UsageError(error.code, error.message, hint=remedy) from None
     return draft(Path(path), columns)
+
+
+def _draft_server(source: dict[str, str]) -> str:
+    try:
+        named, options = read_source(Place(Path("catalog")), source, False)
+        columns = describe_server(Table(source["table"], named, Unit(), {}, options=options))
+    except (DataUnavailable, CatalogError) as error:
+        raise UsageError(error.code, error.message, hint=error.hint) from None
+    return draft(source["table"].split(".")[-1], columns, source)
 
 
 class Connection:

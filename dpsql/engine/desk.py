@@ -18,6 +18,7 @@ from dpsql.engine.charges import Charges
 from dpsql.engine.faults import told
 from dpsql.engine.granted import NOTHING, Granted
 from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request, make_plan
 from dpsql.privacy.curator import nested_budgets
 from dpsql.privacy.status import Status
@@ -72,6 +73,10 @@ class Desk(ABC):
     @abstractmethod
     def read_public(self, table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
         """The rows of a public table."""
+
+    def said_of(self, plan: Plan) -> tuple[tuple[str, str], ...]:
+        """What a forecast says of where rows are that files do not hold: nothing is opened."""
+        return ()
 
     def _with_models(self) -> Catalog:
         """The catalog with the domains that were found, and with its synthetic tables."""

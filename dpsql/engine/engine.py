@@ -165,6 +165,10 @@ class Engine(Desk):
         self.sources.check_public(table)
         return read_public(table)
 
+    def said_of(self, plan: Plan) -> tuple[tuple[str, str], ...]:
+        """Which servers have the rows that a plan measures, and what they will run."""
+        return self.vaults.said_of(plan)
+
     def draw(self, wanted: Materialisation) -> dict[str, list[Any]]:
         """Draw rows of a synthetic table, with fresh randomness every time; free.
 

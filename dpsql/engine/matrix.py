@@ -225,7 +225,7 @@ class Asking(Measuring, Job[Release]):
             assert planned is not None
             choice.check(self.request)
             forecast = explain(self.request, planned, assumed, remaining)
-            found = advise(self.request, planned, forecast)
+            found = advise(self.request, planned, forecast).adding(desk.said_of(planned.plan))
         return found.adding(choice.rows)
 
 

@@ -22,7 +22,8 @@ from dpsql.algebra.integer_rows import IntegerRows, KronRows, Matrix, OrbitRows
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.worst import worst_cell
 from dpsql.catalog import Catalog
-from dpsql.catalog.catalog import Column, Table
+from dpsql.catalog.catalog import SERVERS, Column, Table
+from dpsql.catalog.derive import bases_of
 from dpsql.errors import InternalError, ProgrammingError
 from dpsql.plan.plan import Part, Plan
 from dpsql.privacy.entropy import Bits
@@ -120,6 +121,19 @@ class Vaults:
         """Within it, all that is read of one server is of one snapshot."""
         return one_snapshot()
 
+    def said_of(self, plan: Plan) -> tuple[tuple[str, str], ...]:
+        """What a forecast says of tables on servers; a function of public facts alone."""
+        from dpsql.privacy.vault.sent import said_of  # what few catalogs need
+
+        found: dict[tuple[str, str], None] = {}
+        for part in plan.parts:
+            sets = [[part.resolutions[name] for name in block.attributes] for block in part.blocks]
+            for base in bases_of(self._catalog, [part.table]):
+                if base.engine in SERVERS:
+                    counted = sets if base.name.casefold() == part.table else None
+                    found.update(dict.fromkeys(said_of(base, counted, part.units)))
+        return tuple(found)
+
     def prepare(self, reads: Mapping[str, Collection[str] | None]) -> None:
         """Read and encode columns, None for all, so that a bad source fails before any charge.
 
@@ -142,6 +156,14 @@ class Vaults:
         for vault in self._open.values():
             vault.close()
         self._open.clear()
+
+
+def describe_server(table: Table) -> list[tuple[str, str]]:
+    """The column names and type families of a table of a server; never its values.
+
+    Raises: DataUnavailable.
+    """
+    return list(find_engine(table).open(table).columns)
 
 
 def describe_source(path: str) -> list[tuple[str, str]]:

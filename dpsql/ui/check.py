@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dpsql.catalog.catalog import SERVERS
 from dpsql.errors import DatabaseError, UsageError, printable
 from dpsql.ui.connect import LARGEST_EPSILON, WIDE, blaming_options, setting_option
 from dpsql.ui.tell import describe_error, tell
@@ -85,8 +86,9 @@ def _opened_lines(found: Opened) -> list[str]:
 
 def figures_lines(found: Figures, with_values: bool) -> list[str]:
     """The exact figures of one table as text."""
-    files = "1 file" if found.files == 1 else f"{found.files:,} files"
-    lines = [f"{printable(found.table)}: {found.kind}, {files}, opens; {found.rows:,} rows"]
+    files = ", 1 file" if found.files == 1 else f", {found.files:,} files"
+    kind = found.kind if found.kind in SERVERS else f"{found.kind}{files}"
+    lines = [f"{printable(found.table)}: {kind}, opens; {found.rows:,} rows"]
     if found.unit is not None:
         unit = printable(found.unit)
         lines.append(f"  {found.unowned:,} rows without {unit} never count")

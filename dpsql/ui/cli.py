@@ -166,17 +166,24 @@ def run(
 @click.argument("file")
 @click.option("-o", "--output", metavar="CATALOG", help="Write here instead of to stdout.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
-def init(file: str, output: str | None, force: bool) -> int:
-    """Draft a catalog for a data FILE from its column names and types only."""
+@click.option(
+    "--with", "given", metavar="KEY=VALUE", multiple=True, help="How a server is reached."
+)
+def init(file: str, output: str | None, force: bool, given: tuple[str, ...]) -> int:
+    """Draft a catalog for a data FILE from its column names and types only.
+
+    FILE may be a table of a server: postgresql:public.visits --with dsn_env=CLINIC_DSN
+    """
     from dpsql.dbapi.connection import draft_catalog
 
+    options = {key: value for key, _, value in (each.partition("=") for each in given)}
     if output is None:
-        print(draft_catalog(file), end="")
+        print(draft_catalog(file, **options), end="")
         return OK
     from dpsql.ui.streams import OutputFile
 
     with OutputFile(Path(output), force) as target:
-        target.commit(draft_catalog(file).encode())
+        target.commit(draft_catalog(file, **options).encode())
     tell(f"wrote {output}; declare domains and bounds from public knowledge, never from the data")
     return OK
 

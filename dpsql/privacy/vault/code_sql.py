@@ -241,5 +241,5 @@ def to_grid(d: Dialect, part: str, width: str, grid: int) -> str:
     """Write part/width in whole steps of 1/grid, 0..grid; both are finite doubles."""
     steps = d.rounded(f"{part} * {d.double(float(grid))} / {width}")
     kept = d.to_whole(f"LEAST(GREATEST({steps}, {d.double(0.0)}), {d.double(float(grid))})")
-    tiny = f"{part} * {d.double(TINY)} < {width}"
+    tiny = f"{part} < {width} / {d.double(TINY)}"
     return f"CASE WHEN {tiny} THEN {d.whole(0)} ELSE {kept} END"

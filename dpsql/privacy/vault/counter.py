@@ -49,10 +49,6 @@ class Counter(Protocol):
 class CountingTable(StoredTable, Protocol):
     """A stored table that can be counted where it is."""
 
-    @property
-    def prefers_push(self) -> bool:
-        """Whether it is counted where it is unless the catalog says otherwise."""
-
     def open_counter(self) -> Counter:
         """Open a session that counts. Raises: DataUnavailable."""
 

@@ -22,7 +22,7 @@ from dpsql.catalog.domain import floor_period
 from dpsql.catalog.read_domain import MAX_BOUND
 from dpsql.privacy.vault.data_engine import Asked, Counts, Flags, Form, StoredTable
 from dpsql.privacy.vault.encode import EPOCH
-from dpsql.privacy.vault.rows import Digest, Owners
+from dpsql.privacy.vault.rows import Digest, Owners, Parts
 
 Key = str | int | dt.date
 LONGEST = 1000
@@ -67,10 +67,38 @@ def find_pairs(
     Guarantee: the pairs of a unit are a function of the salt and of its own rows, and it has at
     most ``max_keys``; ties in the order are as rare as equal 64-bit digests.
     """
-    assert column.sought is not None
     codes, keys = _number(column, _values(stored, column, name))
     if len(codes) != rows:
         raise ValueError("the rows are not those that were loaded")
+    return _pairs(column, codes, keys, owners, digest)
+
+
+def read_pairs(
+    stored: StoredTable, column: Column, name: str, unit: str | None, digest: Digest
+) -> Pairs:
+    """Return what :func:`find_pairs` does, of a server: whose each key is, is read with the key.
+
+    Rows of a server have no order in which two readings of them would agree.
+    """
+    form: Form = {"text": "key", "date": "day"}.get(column.type, "whole")  # type: ignore[assignment]
+    parts, found = Parts(), []
+    for batch in stored.read([Asked(name, form)], unit):
+        batch.check([Asked(name, form)], unit is not None)
+        if batch.units is not None and batch.owned is not None:
+            parts.units.append(batch.units)
+            parts.owned.append(batch.owned)
+        plain = ((each.numbers, ~(each.missing | each.unknown)) for each in batch.columns)
+        found += [*batch.keys, *plain]
+    codes, keys = _number(column, found)
+    return _pairs(column, codes, keys, None if unit is None else parts.owners(), digest)
+
+
+def _pairs(
+    column: Column, codes: Counts, keys: tuple[Key, ...], owners: Owners | None, digest: Digest
+) -> Pairs:
+    """Return the pairs of units and keys, of rows that have a key each or none."""
+    assert column.sought is not None
+    rows = len(codes)
     units = np.arange(rows, dtype=np.int64) if owners is None else owners.units.astype(np.int64)
     kept = codes != NO_KEY if owners is None else (codes != NO_KEY) & owners.owned
     pairs = np.unique(np.stack([units[kept], codes[kept]], axis=1), axis=0)

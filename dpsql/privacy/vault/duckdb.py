@@ -315,7 +315,8 @@ def _least(more: int) -> str:
 def _instant(raw: str, stored: str) -> tuple[str, int]:
     """Return days, or parts of days, since 1970 in UTC, and how many make a day."""
     if family(stored) != "timestamp":
-        return f"TRY(TRY_CAST({raw} AS DATE) - {FIRST_DAY})", 1
+        day = f"TRY_CAST({raw} AS DATE)"
+        return f"TRY(CASE WHEN isfinite({day}) THEN {day} - {FIRST_DAY} END)", 1
     if stored in ("TIMESTAMP_NS", "TIMESTAMPTZ_NS"):
         return f"TRY(epoch_ns({raw}))", DAY * 10**9
     return f"TRY(epoch_us({raw}))", DAY * 10**6

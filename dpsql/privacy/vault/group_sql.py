@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,6 +28,8 @@ Columns = Mapping[str, tuple[int, Column]]
 Term = tuple[Counts, tuple[int, ...]]
 """The place of every key, or -1, and what the powers of a step are multiplied by for it."""
 
+NOTHING = "CAST(NULL AS bigint)"
+
 
 @dataclass(frozen=True, slots=True)
 class AxisSql:
@@ -41,7 +43,7 @@ class AxisSql:
     size: int
     terms: Sequence[Term]
     step: str | None = None
-    joined: Sequence[tuple[int, int]] = field(default=())
+    joined: Sequence[tuple[int, int]] = ()
 
     @property
     def degree(self) -> int:
@@ -82,7 +84,8 @@ def _plain(size: int) -> list[Term]:
 def _axis_of_unions(d: Dialect, unions: Unions, named: Sequence[tuple[int, Column]]) -> AxisSql:
     cells = _axis_of_cells(d, unions.cells, named, True)
     pairs = [(int(k), int(j)) for j, k in zip(*np.nonzero(unions.members), strict=True)]
-    return AxisSql(cells.key, unions.size, unions.size, _plain(unions.size), joined=sorted(pairs))
+    key = cells.key if pairs else NOTHING
+    return AxisSql(key, unions.size, unions.size, _plain(unions.size), joined=sorted(pairs))
 
 
 def _class(d: Dialect, code: str, classes: Classes) -> str:
@@ -95,6 +98,8 @@ def _class(d: Dialect, code: str, classes: Classes) -> str:
 
 def _listed(d: Dialect, place: str, listed: Sequence[int]) -> str:
     """Write what is at a place of a list, NULL for -1; no place, no search: a tree has no NULL."""
+    if not listed:
+        return NOTHING
     found = f"CASE WHEN {place} IS NOT NULL THEN {d.look_up(place, listed)} END"
     return f"NULLIF({found}, {d.whole(-1)})" if -1 in listed else found
 

@@ -34,10 +34,9 @@ from dpsql.privacy.vault.postgresql_session import (
     session,
     told,
 )
-from dpsql.privacy.vault.postgresql_sql import PostgresDialect, family_of
+from dpsql.privacy.vault.postgresql_sql import DIALECT, family_of
 from dpsql.privacy.vault.source import quote
 
-DIALECT = PostgresDialect()
 TABLES, VIEWS = ("r", "p"), ("v", "m", "f")
 SENT = {"place": "int4", "boolean": "int4", "day": "int4", "whole": "int8", "clock": "int8"}
 """The types in which whole numbers of a form are sent."""
@@ -113,7 +112,6 @@ class PostgresTable:
     kind = "postgresql"
     table = ""
     untyped = False
-    prefers_push = False
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -143,6 +143,9 @@ class PostgresDialect(Dialect):
         return f"CAST('{{{','.join(map(repr, values))}}}' AS {kind}[])"
 
 
+DIALECT = PostgresDialect()
+
+
 def _is_storable(text: str) -> bool:
     return "\0" not in text and not any("\ud800" <= each <= "\udfff" for each in text)
 

@@ -17,21 +17,10 @@ from dpsql.privacy.vault.group_sql import group_sql, view_sql
 from dpsql.privacy.vault.stored_rows import ask_all
 from dpsql.workload.cells import AnyResolution
 
-PUSHED_FROM = 10**8
-"""Rows, by the public guess of the catalog, from which on a table is counted where it is.
-
-Streaming costs 1.5 to 2 microseconds and 24 bytes per row once, counting 1.3 to 2.3 microseconds
-per row and covering set, or a tenth of that where codes are kept.
-"""
-
 
 def counted_in_place(table: Table, stored: StoredTable) -> CountingTable | None:
     """Return a table that is counted where it is, None where rows are fetched: by public facts."""
-    counting, read = as_counting(stored), table.option("read")
-    if counting is None or read == "stream":
-        return None
-    is_large = (table.row_count_hint or 0) >= PUSHED_FROM
-    return counting if read == "push" or counting.prefers_push or is_large else None
+    return as_counting(stored) if table.is_pushed else None
 
 
 class PushedCodes:

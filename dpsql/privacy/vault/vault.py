@@ -8,17 +8,24 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from dpsql.catalog.catalog import Column, Table, Unit
+from dpsql.catalog.catalog import SERVERS, Column, Table, Unit
 from dpsql.catalog.sought import Sought
 from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import InternalError, ProgrammingError, is_interrupt
 from dpsql.privacy.vault.data_engine import Classes, Counts, Flags, StoredTable, unavailable
-from dpsql.privacy.vault.distinct import Pairs, find_pairs
+from dpsql.privacy.vault.distinct import Pairs, find_pairs, read_pairs
 from dpsql.privacy.vault.local_rows import rows_of, take_stock
 from dpsql.privacy.vault.pushed import PushedCodes, counted_in_place
 from dpsql.privacy.vault.rows import Digest, Rows, declared, fits, tally, view
 from dpsql.privacy.vault.source import connect
-from dpsql.privacy.vault.stored_rows import StoredRows, check_keys, lined_up, open_table, position
+from dpsql.privacy.vault.stored_rows import (
+    StoredRows,
+    ask_all,
+    check_keys,
+    lined_up,
+    open_table,
+    position,
+)
 from dpsql.workload.cells import AnyResolution, cells_of
 
 T = TypeVar("T")
@@ -184,7 +191,8 @@ class TableVault:
         by_unit = self._table.unit.through is None and isinstance(self._reader, StoredRows)
         if found is None or found.sought != sought or sought.what != "keys" or not by_unit:
             raise ProgrammingError("E_WORKLOAD", "the keys of this column are not to be found")
-        self._load_rows(())
+        if self._table.engine not in SERVERS:
+            self._load_rows(())
         return sealed(lambda: self._pairs(found))
 
     def within(self, columns: Collection[str]) -> TableVault:
@@ -209,13 +217,16 @@ class TableVault:
         return tally(self._rows, kept, self._table, resolutions, units)
 
     def _pairs(self, column: Column) -> Pairs:
-        assert self._rows is not None
         if self._fingerprint() != self.data_version:
             raise ValueError
         stored = self.stored
         name = stored.columns[position(self._table, stored, column.name)][0]
         with connect() as connection:
             digest = Digest(connection, self._salt)
+            if self._table.engine in SERVERS:
+                unit = ask_all(stored, self._table)[1]
+                return read_pairs(stored, column, name, unit, digest)
+            assert self._rows is not None
             known = (self._rows.owners, self._rows.count)
             return find_pairs(stored, column, name, *known, digest)
 

@@ -182,8 +182,8 @@ class Cursor:
         return self.connection.terms.with_values(known)
 
     def _run(self, statement: Statement, terms: Terms) -> list[Result]:
-        connection = self.connection
-        connection.engine.catch_up()
+        connection, engine = self.connection, self.connection.engine
+        engine.catch_up()
         text = statement.fragment.body
         match statement.kind:
             case "set":
@@ -191,9 +191,9 @@ class Cursor:
                 name = statement.words[0]
                 return [message(f"{name} = {connection.settings[name]}", text)]
             case "show":
-                return [show(connection.engine, connection.terms, statement.words[0], text)]
+                return [show(engine, connection.terms, statement.words[0], text)]
             case "describe":
-                return [describe(connection.engine, statement)]
+                return [describe(engine, statement)]
             case "begin":
                 if connection.collected is not None:
                     raise ProgrammingError("E_STATEMENT", "a workload is already open")
@@ -206,19 +206,19 @@ class Cursor:
             case "find":
                 return self._search(statement, terms)
             case "forget":
-                found = find_named(connection.engine.found, *statement.words)
-                forget(connection.engine, found)
+                found = find_named(engine.found, *statement.words)
+                forget(engine, found)
                 return [message(FORGOTTEN.format(found.what.lower(), found.name), text)]
             case "materialize":
                 return [self._materialize(statement)]
-        compiled = connection.engine.compile([statement])
+        compiled = engine.compile([statement])
         terms = joint_terms(terms, [statement])
         if statement.explain:
-            return [_forecast(connection.engine.explain(compiled, terms), statement)]
+            return [_forecast(engine.explain(compiled, terms), statement)]
         if connection.collected is not None:
             connection.collected.append(statement)
             return [message(f"collected; {connection.workload} statements so far", text)]
-        return list(connection.engine.answer(compiled, terms, connection.report))
+        return list(engine.answer(compiled, terms, connection.report))
 
     def _create(self, statement: Statement, terms: Terms) -> list[Result]:
         """CREATE SYNTHETIC TABLE, or its forecast."""

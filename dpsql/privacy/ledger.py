@@ -38,10 +38,11 @@ from dpsql.privacy.refusals import (
     check_names,
     check_request,
     foreign,
-    io_errors,
+    missing,
     rolled_back,
     tampered,
     unchangeable,
+    unusable,
 )
 from dpsql.privacy.status import Status, status_of
 
@@ -81,13 +82,15 @@ class Ledger:
         ledger = cls._at(path, anchor_dir)
         terms = terms_for(policy, policy_hash, nested or {})
         check_names(policy_hash, *(nested or {}))
-        with io_errors():
+        try:
             ledger._path.parent.mkdir(parents=True, exist_ok=True)
             make_folder(ledger._anchor.parent)
             if on_network_disk(ledger._path.parent):
                 raise LedgerError("E_LEDGER_IO", "a ledger cannot be kept on a network disk")
             with exclusive(ledger._lock_file):
                 ledger._create(terms)
+        except OSError as error:
+            raise unusable(error) from None
         ledger._policy_hash = policy_hash
         return ledger
 
@@ -315,25 +318,23 @@ class Ledger:
     def _exclusive(self) -> Iterator[sqlite3.Connection]:
         """Hold the ledger alone, inside one write transaction."""
         if os.getpid() != self._pid:
-            raise LedgerError(
-                "E_FORK", "a ledger cannot be used in a forked process; open it there"
-            )
+            what = "a ledger cannot be used in a forked process; open it there"
+            raise LedgerError("E_FORK", what)
         if self._closed:
             raise LedgerError("E_LEDGER_IO", "the ledger has been closed")
         self._refuse_missing()
-        with self._lock, io_errors(), exclusive(self._lock_file):
-            self._refuse_missing()
-            with ledger_file.connect(self._path) as db:
-                db.execute("BEGIN IMMEDIATE")
-                yield db
+        try:
+            with self._lock, exclusive(self._lock_file):
+                self._refuse_missing()
+                with ledger_file.connect(self._path) as db:
+                    db.execute("BEGIN IMMEDIATE")
+                    yield db
+        except OSError as error:
+            raise unusable(error) from None
 
     def _refuse_missing(self) -> None:
         if not self._path.exists():
-            raise LedgerError(
-                "E_LEDGER_MISSING",
-                "the ledger of this catalog is missing",
-                hint="restore it; without it nothing is known about what was spent",
-            )
+            raise missing()
 
     def _create(self, terms: BudgetTerms) -> None:
         journal = Path(f"{self._path}-journal")

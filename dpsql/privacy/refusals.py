@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from fractions import Fraction
 
 from dpsql.errors import BudgetExceeded, DataError, LedgerError
@@ -52,6 +50,15 @@ def rolled_back(why: str = "it is older than its anchor") -> LedgerError:
     )
 
 
+def missing() -> LedgerError:
+    """Return the error for a ledger that is no longer there."""
+    return LedgerError(
+        "E_LEDGER_MISSING",
+        "the ledger of this catalog is missing",
+        hint="restore it; without it nothing is known about what was spent",
+    )
+
+
 def foreign() -> LedgerError:
     """Return the error for a ledger with another name than expected here."""
     return LedgerError(
@@ -70,15 +77,11 @@ def unwritable() -> LedgerError:
     )
 
 
-@contextmanager
-def io_errors() -> Iterator[None]:
-    """Turn failures of the operating system into ledger errors."""
-    try:
-        yield
-    except FileExistsError:
-        raise LedgerError("E_LEDGER_EXISTS", "there is a ledger at this path") from None
-    except OSError:
-        raise unwritable() from None
+def unusable(error: OSError) -> LedgerError:
+    """Return the error for a failure of the operating system."""
+    if isinstance(error, FileExistsError):
+        return LedgerError("E_LEDGER_EXISTS", "there is a ledger at this path")
+    return unwritable()
 
 
 def check_request(cost: Cost, *names: str) -> None:

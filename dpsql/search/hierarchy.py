@@ -22,7 +22,7 @@ from dpsql.algebra.ranges import AllRange, Ranges
 from dpsql.search.fade import fading_rows
 from dpsql.search.joint import realise
 from dpsql.search.opt0 import minimise
-from dpsql.search.opt_kron import identity_unions
+from dpsql.search.opt_kron import best_identities
 from dpsql.search.problem import Base, Problem
 from dpsql.strategy.axis import Indices
 from dpsql.strategy.noise_law import Noise, law
@@ -309,8 +309,7 @@ def _asked(problem: Problem, i: int) -> AskedOfAxis:
 
 def hierarchy_candidates(problem: Problem, limit: int) -> Iterator[ProductStrategy]:
     """Yield the best union of cells and hierarchies of the attributes, one block per support."""
-    family, found = min(identity_unions(problem, limit), key=lambda pair: pair[1].error)
-    yield realise(problem, family, found.union, "tree")
+    yield realise(problem, *best_identities(problem, limit), "tree")
 
 
 def fading_bases(asked: AskedOfAxis, noise: Noise) -> list[Base]:

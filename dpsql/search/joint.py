@@ -305,6 +305,8 @@ def realise(problem: Problem, family: Family, union: Union, method: str) -> Prod
 
 def _supporting(problem: Problem, family: Family, union: Union) -> Floats:
     """Return the weights without negligible ones, or all raised above that if they are needed."""
+    if len(union.w) == 1:
+        return union.w
     least = 2 * NEGLIGIBLE * union.w.max()
     kept = np.where(union.w >= least, union.w, 0.0)
     R, _ = Objective(problem, family).tables(union.thetas)

@@ -20,7 +20,7 @@ from dpsql.search.joint import (
     random_thetas,
     realise,
 )
-from dpsql.search.opt_kron import identity_unions, search_kron, search_union, split_weights
+from dpsql.search.opt_kron import best_identities, search_kron, search_union, split_weights
 from dpsql.search.opt_m import search_weights
 from dpsql.search.problem import Problem
 from dpsql.strategy.product import ProductStrategy
@@ -143,8 +143,7 @@ def laplace_candidates(
 
 def identity_candidates(problem: Problem, limit: int) -> Iterator[ProductStrategy]:
     """Yield the best union of identities."""
-    family, found = min(identity_unions(problem, limit), key=lambda pair: pair[1].error)
-    yield realise(problem, family, found.union, "identity")
+    yield realise(problem, *best_identities(problem, limit), "identity")
 
 
 def kron_candidates(problem: Problem, limit: int, effort: float) -> Iterator[ProductStrategy]:

@@ -126,19 +126,33 @@ def maximal(masks: list[int]) -> list[int]:
     return sorted({m for m in masks if not any(m != o and m & ~o == 0 for o in masks)})
 
 
+def best_identities(problem: Problem, limit: int) -> tuple[Family, Union]:
+    """Return the best of ``identity_unions``; one histogram alone is not weighed."""
+    families = _identity_families(problem, limit)
+    if len(families) == 1 == len(families[0]):
+        family = Family(problem.d, families[0], problem.components.masks)
+        return family, Union((None,) * problem.d, np.ones(1))
+    family, found = min(identity_unions(problem, limit), key=lambda pair: pair[1].error)
+    return family, found.union
+
+
+def _identity_families(problem: Problem, limit: int) -> list[list[int]]:
+    supports = problem.components.supports
+    families = [maximal(supports), sorted(set(supports))]
+    union = int(np.bitwise_or.reduce(np.array(supports, dtype=object)))
+    if problem.cells(union) <= limit:
+        families.insert(0, [union])
+    return [f for k, f in enumerate(families) if f not in families[:k]]
+
+
 def identity_unions(problem: Problem, limit: int) -> list[tuple[Family, Found]]:
     """Return the histogram of all attributes (if it fits) and one per (maximal) support.
 
     Shares follow the cube-root (Laplace) or square-root (Gaussian) rule on the errors of the
     supports; the error is that of least squares over all of them. Source: HDMM, section 6.2.
     """
-    supports = problem.components.supports
-    families = [maximal(supports), sorted(set(supports))]
-    union = int(np.bitwise_or.reduce(np.array(supports, dtype=object)))
-    if problem.cells(union) <= limit:
-        families.insert(0, [union])
     out = []
-    for sets in [f for k, f in enumerate(families) if f not in families[:k]]:
+    for sets in _identity_families(problem, limit):
         family = Family(problem.d, sets, problem.components.masks)
         objective = Objective(problem, family)
         union_of = Union((None,) * problem.d, split_weights(objective, (None,) * problem.d))

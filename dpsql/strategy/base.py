@@ -271,7 +271,7 @@ class Strategy(ABC):
             }
             asked.append((Product(factors), weight2))
         single = [(p, w) for p, w in asked if p.rows == 1]
-        variances = forecast.variances(p for p, _ in single)
+        variances = forecast.variances(p for p, _ in single) if single else []
         total = sum(w * float(v[0]) for (_, w), v in zip(single, variances, strict=True))
         return total + sum(w * forecast.total(p) for p, w in asked if p.rows > 1)
 

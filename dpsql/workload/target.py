@@ -235,7 +235,7 @@ def mean_variances(forecast: Forecast, readings: Mapping[Place, Reading]) -> dic
     """The mean variance of the rows of every answer; many rows are not formed."""
     out: dict[Place, float] = {}
     single = [p for p, reading in readings.items() if len(reading) == 1 == reading[0][1].rows]
-    found = forecast.variances([readings[place][0][1] for place in single])
+    found = forecast.variances([readings[place][0][1] for place in single]) if single else []
     for place, variance in zip(single, found, strict=True):
         out[place] = readings[place][0][0] ** 2 * float(variance[0])
     for place, reading in readings.items():

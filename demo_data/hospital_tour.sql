@@ -30,8 +30,9 @@ GROUP BY drug;
 
 SELECT drug, SUM(packs) AS packs, SUM(packs * price) AS spent FROM prescriptions GROUP BY drug;
 
--- Time stamps: hours of the day and months.
+-- Time stamps: hours of the day, weekdays and months, each at the price of a column of its own.
 SELECT EXTRACT(hour FROM arrived) AS hour, COUNT(*) AS arrivals FROM visits WHERE ward = 'emergency' GROUP BY hour ORDER BY hour;
+SELECT dayname(arrived) AS weekday, COUNT(*) AS arrivals FROM visits GROUP BY weekday;
 SELECT date_trunc('month', arrived) AS month, COUNT(*) AS arrivals FROM visits GROUP BY month ORDER BY month;
 SELECT date_trunc('month', arrived) AS month, SUM(COUNT(*)) OVER (ORDER BY date_trunc('month', arrived)) AS so_far
 FROM visits GROUP BY month ORDER BY month;

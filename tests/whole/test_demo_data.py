@@ -88,7 +88,7 @@ def test_the_hospital_is_what_its_generator_draws(tmp_path: Path) -> None:
             sizes = [database.execute(f"SELECT COUNT(*) {p}").fetchone() for p in (here, there)]
             assert sizes[0] == sizes[1]
     assert one("SELECT count(*) FROM read_parquet(?)", "hospital_patients.parquet") == (40_000,)
-    assert len(statements("hospital_tour.sql")) == 25
+    assert len(statements("hospital_tour.sql")) == 26
 
 
 def test_the_tour_of_the_hospital_is_answered_for_persons(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from dpsql.algebra.operator import Floats
 from dpsql.search import opt0 as p_identity
 from dpsql.search.family import Family
 from dpsql.search.opt0 import minimise
+from dpsql.search.p_inverse import LeanInverse
 from dpsql.search.problem import Problem
 from dpsql.strategy.product import NEGLIGIBLE, ProductStrategy, assemble
 
@@ -59,21 +60,23 @@ class Objective:
 
     def _tables(
         self, thetas: Sequence[Floats | None]
-    ) -> tuple[list[Floats], list[Floats], Floats, dict[int, Floats]]:
+    ) -> tuple[list[Floats], list[Floats], Floats, dict[int, LeanInverse]]:
         """Return (t, r, 1/tau) and the inverse Gram per distinct Theta, by identity."""
         t, r, totals = list(self.t), list(self.r), self.totals.copy()
-        inverses: dict[int, Floats] = {}  # by identity, which is what shared means; all are held
+        inverses: dict[
+            int, LeanInverse
+        ] = {}  # by identity, which is what shared means; all are held
         first: dict[int, int] = {}
         for i, theta in enumerate(thetas):
             if theta is None:
                 continue
             if id(theta) not in inverses:
-                inverses[id(theta)] = p_identity.inverse_gram(theta)
+                inverses[id(theta)] = LeanInverse.of(theta)
             K = inverses[id(theta)]
             same = first.setdefault(id(theta), i)
             alike = same < i and self.alike[same] == self.alike[i]
             t[i], r[i] = (t[same], r[same]) if alike else self.problem.factors[i].tables(K)
-            totals[i] = totals[same] if same < i else 1 / K.sum()
+            totals[i] = totals[same] if same < i else 1 / K.total
         return t, r, totals, inverses
 
     def error(self, union: Union) -> float:
@@ -93,16 +96,16 @@ class Objective:
                 theta = union.thetas[members[0]]
                 if theta is None:
                     continue
-                K = inverses[id(theta)]
-                gamma = np.zeros_like(K)
+                slopes = []
                 for alike in _grouped(members, self.alike):
-                    gamma += self.problem.factors[alike[0]].pull(
-                        K,
+                    slope = self.problem.factors[alike[0]].slope(
+                        inverses[id(theta)],
                         np.sum([gt[i] for i in alike], axis=0),
                         np.sum([gr[i] for i in alike], axis=0),
                         -float(sum(dlog[i] * totals[i] for i in alike)),
                     )
-                dthetas[members[0]] = p_identity.chain(theta, gamma)
+                    slopes.append(p_identity.chain(theta, slope))
+                dthetas[members[0]] = np.sum(slopes, axis=0)
         return error, dthetas, dw
 
 

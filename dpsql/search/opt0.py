@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from dpsql.algebra.blocks import Columns, Dense
 from dpsql.algebra.operator import Array, Floats, Operator
+from dpsql.search.p_inverse import AppliedGram
 
 SUFFICIENT = 1e-4
 """Part of the predicted decrease that a step must reach."""
@@ -149,14 +149,6 @@ MEMORY, SHORT_MEMORY = 10, 6
 """Steps that a descent remembers; late stages over ``STRUCTURED_FROM`` cells or more, fewer."""
 
 
-@dataclass(frozen=True, slots=True)
-class _LossGram:
-    """What the loss asks of a Gram V: its diagonal and V X."""
-
-    diagonal: Floats
-    apply: Callable[[Array], Array]
-
-
 def matrix(theta: Floats) -> Floats:
     """Return A = [I; Theta] diag(1/s), shape (n + p, n); every column has L1 norm exactly 1.
 
@@ -170,14 +162,6 @@ def matrix(theta: Floats) -> Floats:
     return scaled
 
 
-def inverse_gram(theta: Floats) -> Floats:
-    """Return K = (A'A)^-1 = diag(s) (I - Theta'(I + Theta Theta')^-1 Theta) diag(s)."""
-    theta = np.asarray(theta, dtype=np.float64)
-    s = 1 + theta.sum(axis=0)
-    Q = np.eye(theta.shape[1]) - theta.T @ (_small_inverse(theta) @ theta)
-    return np.asarray(s[:, None] * Q * s, dtype=np.float64)
-
-
 def loss_and_grad(theta: Floats, gram: Floats | Operator) -> tuple[float, Floats]:
     """Return tr(V K) and its gradient in Theta, in O(p n^2), or O(p^2 n) for a structured Gram.
 
@@ -186,9 +170,10 @@ def loss_and_grad(theta: Floats, gram: Floats | Operator) -> tuple[float, Floats
     return _evaluate(np.asarray(theta, dtype=np.float64), _wrap(gram))
 
 
-def chain(theta: Floats, gamma: Floats) -> Floats:
+def chain(theta: Floats, gamma: Floats | AppliedGram) -> Floats:
     """Return df/dTheta of any differentiable f(K), where gamma = df/dK is symmetric (n, n)."""
-    return _evaluate(np.asarray(theta, dtype=np.float64), _wrap(gamma))[1]
+    found = gamma if isinstance(gamma, AppliedGram) else _wrap(gamma)
+    return _evaluate(np.asarray(theta, dtype=np.float64), found)[1]
 
 
 def default_p(gram: Floats | Operator) -> int:
@@ -257,20 +242,20 @@ def optimise(
     return theta if value < V.diagonal.sum() else np.zeros_like(theta)
 
 
-def _wrap(gram: Floats | Operator) -> _LossGram:
+def _wrap(gram: Floats | Operator) -> AppliedGram:
     if isinstance(gram, Operator):
         if gram.n >= STRUCTURED_FROM and not isinstance(gram, Dense):
-            return _LossGram(gram.column_l2sq().astype(np.float64), gram.gram_apply)
+            return AppliedGram(gram.column_l2sq().astype(np.float64), gram.gram_apply)
         gram = gram.gram()
     explicit = np.ascontiguousarray(gram, dtype=np.float64)
-    return _LossGram(explicit.diagonal(), explicit.__matmul__)
+    return AppliedGram(explicit.diagonal(), explicit.__matmul__)
 
 
 def _small_inverse(theta: Floats) -> Floats:
     return np.asarray(np.linalg.inv(np.eye(len(theta)) + theta @ theta.T))
 
 
-def _evaluate(theta: Floats, V: _LossGram) -> tuple[float, Floats]:
+def _evaluate(theta: Floats, V: AppliedGram) -> tuple[float, Floats]:
     # With C = diag(s) V diag(s), B = (I + Theta Theta')^-1 and X = C Theta':
     # C Q = C - X B Theta and Theta Q C Q = B X' - B (Theta X) B Theta, with one product with V.
     s = 1 + theta.sum(axis=0)
@@ -282,7 +267,7 @@ def _evaluate(theta: Floats, V: _LossGram) -> tuple[float, Floats]:
     return float(diagonal.sum()), 2 * (diagonal / s - first)
 
 
-def _descend(theta: Floats, V: _LossGram, ftol: float, maxiter: int) -> tuple[float, Floats]:
+def _descend(theta: Floats, V: AppliedGram, ftol: float, maxiter: int) -> tuple[float, Floats]:
     """Return (loss, Theta) where steps gain less than ``ftol``.
 
     Early stages descend over the entries themselves, which sets most of them to zero. Late ones
@@ -341,7 +326,7 @@ def _random_starts(n: int, base: int, fixed: bool, count: int, seed: int) -> Ite
         yield 0.5 * start * _windows(p, n) if scale is None else scale * start
 
 
-def _tiled_start(V: _LossGram, seed: int) -> Floats:
+def _tiled_start(V: AppliedGram, seed: int) -> Floats:
     """Return a start from the search on one tile of cells, and on groups of cells of all tiles.
 
     The tile is repeated; rows over groups, which join the tiles, get the best of some scales.
@@ -358,7 +343,7 @@ def _tiled_start(V: _LossGram, seed: int) -> Floats:
     return min(starts, key=lambda theta: _evaluate(theta, V)[0])
 
 
-def _block(V: _LossGram, begin: int, size: int) -> Floats:
+def _block(V: AppliedGram, begin: int, size: int) -> Floats:
     """Return a diagonal block of V, a few columns at a time."""
     out = np.empty((size, size))
     for first in range(0, size, 128):

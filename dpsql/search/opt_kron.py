@@ -15,6 +15,7 @@ from dpsql.search.joint import (
     initial_thetas,
     random_thetas,
 )
+from dpsql.search.p_inverse import LeanInverse
 from dpsql.search.problem import Problem
 from dpsql.strategy.noise_law import law
 
@@ -105,9 +106,9 @@ def _trace_table(problem: Problem, i: int, theta: Floats | None) -> Floats:
         return r + t / factors.base.total
     if theta is None:
         return np.append(factors.frobenius, float(factors.n))
-    K = p_identity.inverse_gram(theta)
+    K = LeanInverse.of(theta)
     t, r = factors.tables(K)
-    return np.asarray(r + K.sum() * t)
+    return np.asarray(r + K.total * t)
 
 
 MANY = 1000

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import Dense, Identity, IdentityTotal
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.levels import Structured
-from dpsql.algebra.operator import Floats, Operator
+from dpsql.algebra.operator import Array, Floats, Operator
+from dpsql.search.p_inverse import AppliedGram, LeanInverse
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Workload
 
@@ -89,7 +90,15 @@ class FactorSet:
 
     @cached_property
     def _grams(self) -> list[tuple[int, Floats]]:
-        return [(f, op.gram()) for f, op in enumerate(self.operators) if not self._few[f]]
+        chosen = [f for f in range(len(self.operators)) if not self._few[f]]
+        return [(f, self.operators[f].gram()) for f in chosen if f not in self._cells]
+
+    @cached_property
+    def _cells(self) -> list[int]:
+        """Which factors ask for cells alone."""
+        return [
+            f for f, op in enumerate(self.operators) if isinstance(op, Identity) or _is_alone(op)
+        ]
 
     @property
     def asks_cells(self) -> bool:
@@ -108,39 +117,73 @@ class FactorSet:
         r[r < 1e-13 * self.frobenius] = 0
         return np.append(t, 1.0), np.append(r, 0.0)
 
-    def tables(self, K: Floats) -> tuple[Floats, Floats]:
+    def tables(self, K: Floats | LeanInverse) -> tuple[Floats, Floats]:
         """Return (t, r) for an inverse Gram K: t = u'Gu and r = tr(G Kt).
 
         Source: generalised residual planner; K = I gives the marginals of HDMM, section 6.3.
         """
-        k = K.sum(axis=1)
+        k = K.row_sums if isinstance(K, LeanInverse) else K.sum(axis=1)
         tau = k.sum()
         h, trace = self._traces(K, k)
         r = trace - h / tau
         r[r < 1e-12 * trace] = 0
         return np.append(h / tau**2, 1.0), np.append(r, 0.0)
 
-    def _traces(self, K: Floats, k: Floats) -> tuple[Floats, Floats]:
+    def _traces(self, K: Floats | LeanInverse, k: Floats) -> tuple[Floats, Floats]:
         """Return per factor 1'K G K1 and tr(G K)."""
         F = len(self.operators)
         Q, owner = self._stack
+        rows = K.row_traces(Q) if isinstance(K, LeanInverse) else np.einsum("ij,ij->i", Q @ K, Q)
         h = np.bincount(owner, np.square(Q @ k), minlength=F).astype(np.float64)
-        trace = np.bincount(owner, np.einsum("ij,ij->i", Q @ K, Q), F).astype(np.float64)
+        trace = np.bincount(owner, rows, F).astype(np.float64)
+        if self._cells:
+            h[self._cells] = k @ k
+            trace[self._cells] = K.trace() if isinstance(K, LeanInverse) else np.trace(K)
         for f, G in self._grams:
             h[f] = k @ G @ k
-            trace[f] = np.vdot(G, K)
+            trace[f] = K.gram_trace(G) if isinstance(K, LeanInverse) else np.vdot(G, K)
         return h, trace
+
+    def slope(self, K: LeanInverse, gt: Floats, gr: Floats, gtau: float) -> AppliedGram:
+        """Return df/dK as ``pull`` does, applied and never formed."""
+        line, level = self._line(K.row_sums, K.total, gt, gr, gtau)
+        (Q, owner), k = self._stack, K.row_sums
+        own, cells = gr[owner, np.newaxis], float(gr[self._cells].sum())
+        y = Q.T @ (line[owner] * (Q @ k)) + line[self._cells].sum() * k
+        diagonal = np.einsum("ij,ij->j", own * Q, Q) + cells
+        for f, G in self._grams:
+            y += line[f] * (G @ k)
+            diagonal += gr[f] * G.diagonal()
+
+        def apply(X: Array) -> Array:
+            out = Q.T @ (own * (Q @ X)) + cells * X
+            for f, G in self._grams:
+                out += gr[f] * (G @ X)
+            sums = X.sum(axis=0)
+            return np.asarray(out + np.multiply.outer(y, sums) + (y @ X + level * sums))
+
+        return AppliedGram(diagonal + 2 * y + level, apply)
+
+    def _line(
+        self, k: Floats, tau: float, gt: Floats, gr: Floats, gtau: float
+    ) -> tuple[Floats, float]:
+        """Return what df/dK owes to K1: per factor a multiple of G K1, and a constant."""
+        Q, owner = self._stack
+        h = np.bincount(owner, np.square(Q @ k), minlength=len(gt)).astype(np.float64)
+        h[self._cells] = k @ k
+        for f, G in self._grams:
+            h[f] = k @ G @ k
+        level = float((gr * h / tau**2 - 2 * gt * h / tau**3).sum()) + gtau
+        return gt / tau**2 - gr / tau, level
 
     def pull(self, K: Floats, gt: Floats, gr: Floats, gtau: float) -> Floats:
         """Return df/dK, symmetric (n, n), from the derivatives by t, r (no Total) and tau."""
         k = K.sum(axis=1)
-        tau = k.sum()
-        h, _ = self._traces(K, k)
-        line = gt / tau**2 - gr / tau
-        level = float((gr * h / tau**2 - 2 * gt * h / tau**3).sum()) + gtau
+        line, level = self._line(k, float(k.sum()), gt, gr, gtau)
         Q, owner = self._stack
         gamma = Q.T @ (gr[owner, np.newaxis] * Q)
-        y = Q.T @ (line[owner] * (Q @ k))
+        gamma += gr[self._cells].sum() * np.eye(self.n)
+        y = Q.T @ (line[owner] * (Q @ k)) + line[self._cells].sum() * k
         for f, G in self._grams:
             gamma += gr[f] * G
             y += line[f] * (G @ k)
@@ -150,7 +193,7 @@ class FactorSet:
     def gram(self, weights: Floats) -> Floats:
         """Return the weighted sum of the factor Grams, shape (n, n)."""
         Q, owner = self._stack
-        out = Q.T @ (weights[owner, np.newaxis] * Q)
+        out = Q.T @ (weights[owner, np.newaxis] * Q) + weights[self._cells].sum() * np.eye(self.n)
         for f, G in self._grams:
             out = out + weights[f] * G
         return np.asarray(out)

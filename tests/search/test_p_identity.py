@@ -17,8 +17,11 @@ from dpsql.algebra.blocks import (
     Total,
     WidthRanges,
 )
+from dpsql.algebra.groups import Groups
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.search import opt0 as p_identity
+from dpsql.search.p_inverse import LeanInverse
+from dpsql.search.problem import FactorSet
 
 
 def rmse(theta: Floats, workload: Operator) -> float:
@@ -46,13 +49,22 @@ def finite_differences(theta: Floats, workload: Floats) -> Floats:
     return gradient
 
 
+def inverse_gram(theta: Floats) -> Floats:
+    A = p_identity.matrix(theta)
+    return np.asarray(np.linalg.inv(A.T @ A))
+
+
 @pytest.mark.parametrize(("p", "n"), [(1, 1), (1, 5), (3, 7), (9, 4)])
 def test_columns_inverse_and_loss(p: int, n: int) -> None:
     theta, V = start(p, n), AllRange(n).gram()
     A = p_identity.matrix(theta)
     np.testing.assert_allclose(np.abs(A).sum(axis=0), 1, rtol=1e-14)
     K = np.linalg.inv(A.T @ A)
-    np.testing.assert_allclose(p_identity.inverse_gram(theta), K, rtol=1e-10, atol=1e-10)
+    lean = LeanInverse.of(theta)
+    np.testing.assert_allclose(lean.row_sums, K.sum(axis=1), rtol=1e-10)
+    np.testing.assert_allclose(lean.row_traces(np.eye(n)), K.diagonal(), rtol=1e-10)
+    assert lean.trace() == pytest.approx(np.trace(K), rel=1e-10)
+    assert lean.gram_trace(V) == pytest.approx(np.trace(V @ K), rel=1e-10)
     value, gradient = p_identity.loss_and_grad(theta, V)
     assert value == pytest.approx(np.trace(V @ K), rel=1e-10)
     np.testing.assert_allclose(gradient, finite_differences(theta, V), rtol=1e-5, atol=1e-5)
@@ -64,10 +76,10 @@ def test_chain_rule_of_a_nonlinear_function() -> None:
     G, H = AllRange(n).gram(), Prefix(n).gram()
 
     def f(at: Floats) -> float:
-        K = p_identity.inverse_gram(at)
+        K = inverse_gram(at)
         return float(np.log(np.trace(G @ K)) * np.trace(H @ K @ H @ K) + 1 / K.sum())
 
-    K = p_identity.inverse_gram(theta)
+    K = inverse_gram(theta)
     gamma = np.trace(H @ K @ H @ K) / np.trace(G @ K) * G
     gamma = gamma + np.log(np.trace(G @ K)) * 2 * H @ K @ H - np.ones((n, n)) / K.sum() ** 2
     gradient = p_identity.chain(theta, gamma)
@@ -75,6 +87,22 @@ def test_chain_rule_of_a_nonlinear_function() -> None:
         step = np.zeros_like(theta)
         step[cell] = 1e-6
         assert gradient[cell] == pytest.approx((f(theta + step) - f(theta - step)) / 2e-6, rel=1e-4)
+
+
+def test_tables_and_slopes_are_those_of_an_inverse_that_is_formed() -> None:
+    n, theta = 12, start(3, 12)
+    labels = np.arange(n) % 4
+    rows = np.eye(n)[:5] + 2 * np.eye(n)[7]
+    asked = [Identity(n), Prefix(n), Dense(rows), IdentityTotal(n), Groups(labels, 4)]
+    factors = FactorSet("a", asked)
+    K, lean = inverse_gram(theta), LeanInverse.of(theta)
+    for formed, found in zip(factors.tables(K), factors.tables(lean), strict=True):
+        np.testing.assert_allclose(found, formed, rtol=1e-9, atol=1e-12)
+    rng = np.random.default_rng(0)
+    gt, gr = rng.random(len(asked)), rng.random(len(asked))
+    gamma, slope = factors.pull(K, gt, gr, 0.3), factors.slope(lean, gt, gr, 0.3)
+    np.testing.assert_allclose(slope.diagonal, gamma.diagonal(), rtol=1e-9)
+    np.testing.assert_allclose(slope.apply(np.eye(n)), gamma, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", [Prefix, AllRange])

@@ -1,0 +1,64 @@
+"""The inverse Gram of a p-Identity strategy, never formed: p learned rows say all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpsql.algebra.operator import Array, Floats
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedGram:
+    """What a search asks of a symmetric matrix V: its diagonal (n,), and V X."""
+
+    diagonal: Floats
+    apply: Callable[[Array], Array]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeanInverse:
+    """K = (A'A)^-1 = S (I - Theta' B Theta) S of A = [I; Theta] S^-1, in O(pn) numbers.
+
+    ``theta`` has shape (p, n); S has the columns' norms 1 + sum Theta, B = (I + Theta Theta')^-1.
+    ``row_sums`` are those of K, (n,).
+    """
+
+    theta: Floats
+    scale: Floats
+    inner: Floats
+    row_sums: Floats
+
+    @classmethod
+    def of(cls, theta: Floats) -> LeanInverse:
+        """Return K of learned rows."""
+        scale = 1 + theta.sum(axis=0)
+        inner = np.asarray(np.linalg.inv(np.eye(len(theta)) + theta @ theta.T))
+        sums = scale * (scale - theta.T @ (inner @ (theta @ scale)))
+        return cls(theta, scale, inner, sums)
+
+    @property
+    def total(self) -> float:
+        """Return the sum of all entries."""
+        return float(self.row_sums.sum())
+
+    def trace(self) -> float:
+        """Return tr(K)."""
+        kept = 1 - np.einsum("pn,pn->n", self.theta, self.inner @ self.theta)
+        return float(self.scale * self.scale @ kept)
+
+    def row_traces(self, rows: Floats) -> Floats:
+        """Return q K q' of every row q, for rows of shape (m, n)."""
+        scaled = rows * self.scale
+        projected = scaled @ self.theta.T
+        squares = np.einsum("mn,mn->m", scaled, scaled)
+        return np.asarray(squares - np.einsum("mp,mp->m", projected @ self.inner, projected))
+
+    def gram_trace(self, gram: Floats) -> float:
+        """Return tr(G K) of a symmetric G, shape (n, n)."""
+        scaled = self.theta * self.scale
+        inside = (scaled @ gram) @ scaled.T
+        diagonal = gram.diagonal() @ (self.scale * self.scale)
+        return float(diagonal - np.vdot(self.inner, inside))

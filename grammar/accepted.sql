@@ -111,6 +111,26 @@ SELECT COUNT(*) FROM t WHERE EXTRACT(month FROM d) = 1 OR year(d) = 2023;
 SELECT COUNT(*) FROM t WHERE NULL OR TRUE;
 -- everything
 
+SELECT COUNT(*) FROM t WHERE sin(a) + atan2(a, 3) > degrees(a) - pi() OR gcd(a, 6) = 2 OR xor(a, 1) = 2 OR mod(a, 3) = 1;
+-- a: 1x8 Dense
+
+SELECT COUNT(*) FROM t WHERE levenshtein(b, 'xy') < 2 OR lpad(b, 3, '-') = '--x' OR repeat(b, 2) = 'xx' OR concat_ws('-', b, 'z') = 'x-z' OR b[1] = 'i';
+-- b: 1x6 Dense
+
+SELECT COUNT(*) FROM t WHERE translate(b, 'xy', 'ab') = 'a' OR trim(b, 's') = 'it' OR regexp_replace(b, 'x', 'yy', 'g') = 'yy' OR regexp_extract(b, '[a-z]') = 'i';
+-- b: 1x6 Dense
+
+SELECT COUNT(*) FROM t WHERE days_in_month(d) = 31 OR strftime(d, '%Y-%m') = '2024-01' OR date_diff('month', DATE '2023-11-01', d) > 2 OR d + INTERVAL 1 MONTH >= DATE '2024-02-01';
+-- d: 1x6 Dense
+
+SELECT COUNT(*) FROM t WHERE date_part('month', d) = 1 OR timestamp_trunc(d, MONTH) = DATE '2024-01-01' OR time_bucket(INTERVAL 1 YEAR, d) = DATE '2024-01-01' OR if(c, 1, 0) = 1;
+-- c: 1x3 Dense; d: 1x6 Dense
+-- c: 1x3 Dense
+
+SELECT COUNT(*) FROM t WHERE date_add(DATE '2024-01-01', INTERVAL 1 MONTH) <= d;
+-- d: 1x6 Dense
+
+
 --- conditions across columns
 
 SELECT COUNT(*) FROM t WHERE a > 3 OR b = 'x';
@@ -240,6 +260,17 @@ SELECT SUM(w) AS s, AVG(COALESCE(m, 0)) AS av FROM t;
 SELECT ward, SUM(cost) AS total, COUNT(*) AS n FROM visits GROUP BY ward;
 -- ward: 3x3 Identity; cost: 0 + 1 v + 0 v^2
 -- ward: 3x3 Identity
+
+SELECT MEAN(a) AS m, FSUM(e) AS s, SEM(a) AS sem, GEOMEAN(a + 1) AS g, WEIGHTED_AVG(a, e) AS w, COUNT() AS k FROM t;
+-- a: 1x8 Dense
+-- everything
+-- e: 1x8 Dense
+-- 4 x a: 1x8 Dense
+-- a: 1x8 Dense; e: 1x8 Dense
+
+SELECT APPROX_COUNT_DISTINCT(person_id) AS people FROM visits;
+-- everything
+
 
 --- quantiles
 

@@ -225,8 +225,8 @@ SELECT a + e, COUNT(*) FROM t GROUP BY 1;
 
 --- functions
 
-SELECT COUNT(*) FROM t WHERE md5(b) = 'x';
--- E_FUNCTION at line 1, column 30: MD5() is not supported here
+SELECT COUNT(*) FROM t WHERE sha256(b) = 'x';
+-- E_FUNCTION at line 1, column 30: SHA256() is not supported here
 -- hint: comparisons, IN, BETWEEN, LIKE, CASE, arithmetic and the usual text, number and date functions work
 
 SELECT COUNT(*) FROM t WHERE random() < 0.5;
@@ -386,6 +386,22 @@ SELECT APPROX_QUANTILES(a, 1000) FROM t;
 SELECT COUNT(*, report_format => 'JSON') FROM t;
 -- E_SETTING at line 1, column 17: report_format is not supported
 -- hint: standard errors stand beside answers
+
+SELECT BOOL_OR(a > 3) FROM t;
+-- E_AGGREGATE at line 1, column 8: the aggregate BOOL_OR() is not supported
+-- hint: one row decides it; COUNT_IF(a > 3) works
+
+SELECT PRODUCT(a) FROM t;
+-- E_AGGREGATE at line 1, column 16: the aggregate PRODUCT() is not supported
+-- hint: COUNT, SUM, AVG, VAR_POP, VAR_SAMP, STDDEV, CORR, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE work
+
+SELECT COUNT(*) FROM t WHERE repeat(b, a) = 'xx';
+-- E_TOO_COMPLEX at line 1, column 30: REPEAT could make texts of over 100000 characters
+-- hint: shorter texts, and lengths that are written out, work
+
+SELECT COUNT(*) FROM t WHERE lpad(b, 1000000, '-') = 'x';
+-- E_TOO_COMPLEX at line 1, column 30: PAD could make texts of over 100000 characters
+-- hint: shorter texts, and lengths that are written out, work
 
 
 --- sub-queries and joins

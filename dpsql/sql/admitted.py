@@ -114,6 +114,35 @@ SCALARS: dict[type[exp.Expr], set[str]] = {
     exp.Concat: {"expressions", "safe", "coalesce"},
     exp.Replace: {"this", "expression", "replacement"},
     exp.SplitPart: {"this", "delimiter", "part_index"},
+    exp.Sin: _UNARY,
+    exp.Cos: _UNARY,
+    exp.Tan: _UNARY,
+    exp.Cot: _UNARY,
+    exp.Asin: _UNARY,
+    exp.Acos: _UNARY,
+    exp.Atan: _UNARY,
+    exp.Atan2: _BINARY,
+    exp.Sinh: _UNARY,
+    exp.Cosh: _UNARY,
+    exp.Tanh: _UNARY,
+    exp.Degrees: _UNARY,
+    exp.Radians: _UNARY,
+    exp.Pi: set(),
+    exp.Factorial: _UNARY,
+    exp.BitwiseXor: _BINARY,
+    exp.BitwiseNot: _UNARY,
+    exp.Ascii: _UNARY,
+    exp.Unicode: _UNARY,
+    exp.Chr: {"expressions"},
+    exp.BitLength: _UNARY,
+    exp.Hex: _UNARY,
+    exp.MD5: _UNARY,
+    exp.Levenshtein: _BINARY,
+    exp.Pad: {"this", "expression", "fill_pattern", "is_left"},
+    exp.Repeat: {"this", "times"},
+    exp.Translate: {"this", "from_", "to"},
+    exp.ConcatWs: {"expressions", "safe", "coalesce"},
+    exp.Bracket: {"this", "expressions"},
     exp.Column: {"this", "table"},
     exp.Identifier: {"this", "quoted"},
     exp.Literal: {"this", "is_string"},
@@ -121,7 +150,14 @@ SCALARS: dict[type[exp.Expr], set[str]] = {
     exp.Null: set(),
 }
 
-NAMED = {"suffix", "prefix", "isfinite", "isinf", "bit_count", "even", "fmod"}
+NAMED = {
+    *("suffix", "prefix", "isfinite", "isinf", "bit_count", "even", "fmod"),
+    *("gcd", "greatest_common_divisor", "lcm", "least_common_multiple", "signbit"),
+    *("round_even", "roundbankers", "strlen", "length_grapheme", "left_grapheme"),
+    *("right_grapheme", "strip_accents", "hamming", "mismatches", "damerau_levenshtein"),
+    *("editdist3", "jaccard", "jaro_similarity", "jaro_winkler_similarity", "days_in_month"),
+}
+"""Functions that the parser has no name for; none of them makes a text longer."""
 
 TYPES = {
     exp.DType.TINYINT,
@@ -165,9 +201,8 @@ PARTIAL = (exp.Sqrt, exp.Ln, exp.Log, exp.Pow)
 
 LISTS: dict[type[exp.Expr], set[str]] = {
     exp.Array: {"expressions"},
-    exp.Bracket: {"this", "expressions"},
 }
-"""What makes lists of answers and takes them apart; rows have no lists."""
+"""What makes lists of answers; rows have no lists."""
 
 WINDOWS: dict[type[exp.Expr], set[str]] = {
     exp.Window: {"this", "partition_by", "order", "spec", "over"},

@@ -276,6 +276,8 @@ class Aggregates:
         hint = f"{_WORKS} work"
         if isinstance(node, exp.ApproxQuantiles):
             hint = f"APPROX_QUANTILES(x, 4): a whole number up to {MAX_QUANTILES}"
+        if isinstance(node, exp.LogicalAnd | exp.LogicalOr):
+            hint = f"one row decides it; COUNT_IF({_written(node.this)}) works"
         if isinstance(node, exp.Min | exp.Max):
             hint = self.instead_of_extreme(node)
         if isinstance(node.this, exp.Distinct):

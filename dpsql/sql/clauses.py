@@ -140,7 +140,10 @@ def read_own(options: Options, name: str) -> Any:
 Clips = dict[int, tuple[float, float]]
 WORD = "contribution_bounds_per_group"
 PER_ROW = "contribution_bounds_per_row"
-SUMS = {"sum", "avg", "var_pop", "var_samp", "variance", "stddev", "stddev_pop", "stddev_samp"}
+SUMS = {
+    *("sum", "avg", "var_pop", "var_samp", "variance", "stddev", "stddev_pop", "stddev_samp"),
+    *("mean", "favg", "fsum", "kahan_sum"),
+}
 RANKS = {
     *("median", "quantile", "quantile_cont", "quantile_disc", "percentile_cont", "percentile_disc"),
     *("approx_quantile", "approx_quantiles"),

@@ -3,10 +3,6 @@
 A predicate is evaluated on one representative of each cell. For unit cells that is the value
 itself. For bins and calendar periods, days included, it is exact only when the predicate cannot
 split a cell, which these checks make sure of.
-
-The length of texts is bounded as well, before anything is evaluated: REPLACE in REPLACE grows them
-exponentially in the length of a statement, and DuckDB's limits on memory do not cover texts under
-construction.
 """
 
 from __future__ import annotations
@@ -283,62 +279,6 @@ def _edges_text(domain: Bins, node: exp.Expr) -> str:
         return f"..., {', '.join(map(str, edges))}, ..."
     shown = edges if len(edges) <= SHOWN else [*edges[:6], "...", *edges[-3:]]
     return ", ".join(map(str, shown))
-
-
-MAX_LENGTH = 100_000
-"""Most characters of a text that an expression could make."""
-
-_NUMBER = 400
-"""More characters than any number takes as text: a DOUBLE has 309 before its point at most."""
-
-_KEEPING = (exp.Left, exp.Right, exp.Substring, exp.Trim, exp.SplitPart, exp.RegexpExtract)
-_GROWING = (exp.Replace, exp.RegexpReplace)
-_SHOWN = 64
-"""More characters than any letter of a format of strftime shows."""
-
-
-def check_growth(column: Column | None, tree: exp.Expr, locate: Locate) -> None:
-    """Refuse an expression that could make a text of over ``MAX_LENGTH`` characters.
-
-    Raises: ProgrammingError (E_TOO_COMPLEX).
-    """
-    if tree.find(*_GROWING) is None:
-        return
-    widest = max((len(str(cell)) for cell in column.cells), default=0) if column else 0
-    for node in tree.find_all(*_GROWING):
-        if bound_length(node, max(widest, _NUMBER)) > MAX_LENGTH:
-            raise ProgrammingError(
-                "E_TOO_COMPLEX",
-                f"REPLACE could make texts of over {MAX_LENGTH} characters",
-                hint="replace by shorter texts",
-                span=locate(node),
-            )
-
-
-def bound_length(tree: exp.Expr, widest: int) -> int:
-    """Bound the length of a value; ``widest`` bounds columns and numbers.
-
-    >>> from sqlglot import parse_one
-    >>> bound_length(parse_one("REPLACE(a || 'bc', 'b', 'xyz')"), 10)
-    48
-    """
-    parts = [bound_length(part, widest) for part in tree.iter_expressions()]
-    if isinstance(tree, exp.Literal):
-        return len(tree.name)
-    if isinstance(tree, _KEEPING):
-        return parts[0]
-    if isinstance(tree, exp.Replace):
-        text = bound_length(tree.this, widest)
-        return text + text * max(parts[2:], default=0)
-    if isinstance(tree, exp.RegexpReplace):
-        text = bound_length(tree.this, widest)
-        repeated = bound_length(tree.args["replacement"], widest) * (text + 1)  # it may name groups
-        return text + (text + 1) * repeated
-    if isinstance(tree, exp.TimeToStr):
-        return _SHOWN * bound_length(tree.args["format"], widest)
-    if isinstance(tree, exp.DPipe | exp.Concat):
-        return sum(parts)
-    return max(parts, default=widest)
 
 
 def is_of_days(

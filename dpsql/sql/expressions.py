@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
-from dpsql.sql.edges import check_growth
+from dpsql.sql.growth import check_growth
 from dpsql.sql.language import Locate, check_answer, check_frame, check_window
 from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.query import Output, Tail
@@ -88,7 +88,7 @@ class Expressions(ABC):
 
     def check_tree(self, tree: exp.Expr) -> None:
         """Refuse an expression that could make too long a text."""
-        check_growth(None, tree, self.locate)
+        check_growth((), tree, self.locate)
 
     def value(self, value: Any, aliases: bool) -> Any:
         if isinstance(value, exp.Expr):

@@ -17,7 +17,8 @@ from dpsql.catalog import Column, Table
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.sql.admitted import PARTIAL
 from dpsql.sql.clauses import Clips, Cut, clip_of
-from dpsql.sql.edges import check_edges, check_growth, check_literals, is_of_days, undeclared
+from dpsql.sql.edges import check_edges, check_literals, is_of_days, undeclared
+from dpsql.sql.growth import check_growth
 from dpsql.sql.language import check_scalar, locate, refuse
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.names import Names, unknown_table
@@ -239,7 +240,7 @@ class Scope:
                 span=self.locate(node),
             )
         only = next(iter(columns.values()), None)
-        check_growth(only, node, self.locate)
+        check_growth([only], node, self.locate)
         return only
 
     def expression(self, column: Column | None, node: exp.Expr) -> Expression:
@@ -318,9 +319,10 @@ def _bound(scope: Scope, node: exp.Expr) -> Condition:
     check_scalar(node, scope.locate)
     columns = scope.columns(node)
     if len(columns) > 1:
+        check_growth(columns.values(), node, scope.locate)
         return _coupled(scope, node)
     column = next(iter(columns.values()), None)
-    check_growth(column, node, scope.locate)
+    check_growth([column], node, scope.locate)
     _check_test(scope, column, node)
     return scope.expression(column, node)
 
@@ -358,7 +360,7 @@ def _extract(scope: Scope, node: exp.Expr, parts: list[Expression]) -> None:
     if not columns and not scope.is_listed(node):
         return
     column = next(iter(columns.values()), None)
-    check_growth(column, node, scope.locate)
+    check_growth([column], node, scope.locate)
     if isinstance(node, _TESTS):
         _check_test(scope, column, node)
     elif column is not None:

@@ -8,6 +8,14 @@ from sqlglot import exp
 
 _PARTS = ("weekday", "yearweek", "century", "decade", "millennium", "era", "isoyear", "julian")
 """Parts of a date that are functions by their own name."""
+_AGGREGATES = {
+    *("mean", "favg", "fsum", "kahan_sum", "sumkahan", "sum_no_overflow", "geomean"),
+    *("geometric_mean", "sem", "weighted_avg", "wavg", "product", "entropy", "mad", "histogram"),
+    *("histogram_exact", "kurtosis_pop", "bitstring_agg", "reservoir_quantile", "arbitrary"),
+}
+"""Aggregate functions that the parser knows as none."""
+_TYPES = {"FLOAT64": "DOUBLE", "BYTEINT": "TINYINT"}
+"""Types by names of other databases that DuckDB has not."""
 _FORMATS = {
     "YYYY": "%Y",
     "YY": "%y",
@@ -46,6 +54,18 @@ def respell(node: exp.Expr) -> exp.Expr | None:
         return _formatted(exp.TimeToStr, node.this, node.args.get("format"))
     if isinstance(node, exp.WidthBucket):
         return _bucket(node)
+    if isinstance(node, exp.Count) and node.this is None and not node.expressions:
+        return exp.Count(this=exp.Star(), big_int=True)
+    if isinstance(node, exp.SafeDivide):
+        never = exp.Nullif(this=node.expression, expression=exp.Literal.number(0))
+        return exp.paren(exp.Div(this=exp.paren(node.this), expression=never), copy=False)
+    if isinstance(node, exp.ApproxDistinct) and not node.args.get("accuracy"):
+        return exp.Count(this=exp.Distinct(expressions=[node.this]), big_int=True)
+    if isinstance(node, exp.Date) and node.this is not None and not node.args.get("zone"):
+        return None if node.expressions else exp.cast(node.this, "DATE")
+    if isinstance(node, exp.DataType) and node.this == exp.DType.USERDEFINED:
+        known = _TYPES.get(str(node.args.get("kind")).upper())
+        return None if known is None else exp.DataType.build(known, dialect="duckdb")
     return None
 
 
@@ -58,7 +78,29 @@ def _named(name: str, arguments: list[exp.Expr]) -> exp.Expr | None:
         case "to_date", [of, pattern]:
             instant = _formatted(exp.StrToTime, of, pattern)
             return None if instant is None else exp.cast(instant, "DATE")
+        case _ if name in _AGGREGATES:
+            return _aggregate(name, arguments)
     return None
+
+
+def _aggregate(name: str, arguments: list[exp.Expr]) -> exp.Expr:
+    """An aggregate function that the parser has no name for, by those that it has."""
+    match name, arguments:
+        case (("mean" | "favg"), [of]):
+            return exp.Avg(this=of)
+        case (("fsum" | "kahan_sum" | "sumkahan" | "sum_no_overflow"), [of]):
+            return exp.Sum(this=of)
+        case (("geomean" | "geometric_mean"), [of]):
+            return exp.Exp(this=exp.Avg(this=exp.Ln(this=of)))
+        case "sem", [of]:
+            root = exp.Sqrt(this=exp.Count(this=of.copy(), big_int=True))
+            return exp.paren(exp.Div(this=exp.StddevPop(this=of), expression=root), copy=False)
+        case (("weighted_avg" | "wavg"), [of, weight]):
+            total = exp.Sum(this=exp.Mul(this=exp.paren(of), expression=exp.paren(weight)))
+            known = exp.Not(this=exp.Is(this=exp.paren(of), expression=exp.null()))
+            counted = exp.Sum(this=exp.Case(ifs=[exp.If(this=known, true=weight.copy())]))
+            return exp.paren(exp.Div(this=total, expression=counted), copy=False)
+    return exp.AnonymousAggFunc(this=name, expressions=arguments)
 
 
 def _formatted(kind: type[exp.Expr], of: exp.Expr, pattern: exp.Expr | None) -> exp.Expr | None:

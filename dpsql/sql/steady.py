@@ -165,6 +165,8 @@ def part_of(node: exp.Expr) -> tuple[exp.Expr, str] | None:
         return node.this, _PARTS[type(node)]
     if isinstance(node, exp.Extract):
         return node.expression, _FIELDS.get(str(node.this.name).lower(), "microsecond")
+    if isinstance(node, exp.Anonymous) and str(node.this).lower() == "days_in_month":
+        return node.expressions[0], "month"
     if isinstance(node, exp.TimeToStr) and isinstance(node.args["format"], exp.Literal):
         return node.this, format_unit(node.args["format"].name)
     return None

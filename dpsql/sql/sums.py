@@ -15,7 +15,8 @@ from sqlglot import exp
 
 from dpsql.catalog.domain import Bins
 from dpsql.errors import NotSupportedError, ProgrammingError, Span
-from dpsql.sql.edges import check_edges, check_growth
+from dpsql.sql.edges import check_edges
+from dpsql.sql.growth import check_growth
 from dpsql.sql.language import check_scalar
 from dpsql.sql.query import Condition, Expression, Summand
 from dpsql.sql.scope import Scope, condition, negation
@@ -202,7 +203,7 @@ class _Amounts:
         """A number over one column with a domain."""
         check_scalar(node, self.scope.locate)
         column = self.scope.table.columns[name]
-        check_growth(column, node, self.scope.locate)
+        check_growth([column], node, self.scope.locate)
         bare = isinstance(node, exp.Column) and not self.scope.is_public(node)
         if not bare:
             for tree in self.scope.written_out(node):

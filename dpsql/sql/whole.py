@@ -19,7 +19,7 @@ _TYPES = {exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT
 _TEXTS = {exp.DType.TEXT, exp.DType.VARCHAR}
 Kinds = tuple[type[exp.Expr], ...]
 _BITS: Kinds = (
-    *(exp.BitwiseAnd, exp.BitwiseOr),
+    *(exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor),
     *(exp.BitwiseLeftShift, exp.BitwiseRightShift),
 )
 _DIVISIONS: Kinds = (exp.IntDiv, exp.Mod, *_BITS)

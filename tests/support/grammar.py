@@ -69,7 +69,7 @@ def keywords() -> frozenset[str]:
     for terminal in parser().terminals:
         pattern = terminal.pattern.to_regexp()
         if terminal.name not in ("TEXT", "QUOTED", "NUMBER"):
-            found |= set(re.findall(r"[A-Z][A-Z_]+", pattern))
+            found |= set(re.findall(r"[A-Z][A-Z_0-9]+", pattern))
     return frozenset(found)
 
 

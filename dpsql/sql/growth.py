@@ -1,0 +1,92 @@
+"""How long a text an expression could make.
+
+It is bounded before anything is evaluated: REPLACE in REPLACE grows texts exponentially in the
+length of a statement, and DuckDB's limits on memory do not cover texts under construction.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+from sqlglot import exp
+
+from dpsql.catalog import Column
+from dpsql.errors import ProgrammingError
+from dpsql.sql.language import Locate
+
+MAX_LENGTH = 100_000
+"""Most characters of a text that an expression could make."""
+
+_NUMBER = 400
+"""More characters than any number takes as text: a DOUBLE has 309 before its point at most."""
+
+_KEEPING = (
+    *(exp.Left, exp.Right, exp.Substring, exp.Trim, exp.SplitPart, exp.RegexpExtract),
+    exp.Translate,
+)
+_GROWING = (exp.Replace, exp.RegexpReplace, exp.Pad, exp.Repeat, exp.ConcatWs, exp.Hex)
+_SHOWN = 64
+"""More characters than any letter of a format of strftime shows."""
+
+
+def check_growth(columns: Iterable[Column | None], tree: exp.Expr, locate: Locate) -> None:
+    """Refuse an expression that could make a text of over ``MAX_LENGTH`` characters.
+
+    Raises: ProgrammingError (E_TOO_COMPLEX).
+    """
+    if tree.find(*_GROWING) is None:
+        return
+    cells = (each.cells for each in columns if each is not None)
+    widest = max((len(str(cell)) for cell in itertools.chain(*cells)), default=0)
+    for node in tree.find_all(*_GROWING):
+        if bound_length(node, max(widest, _NUMBER)) > MAX_LENGTH:
+            raise ProgrammingError(
+                "E_TOO_COMPLEX",
+                f"{node.sql_name()} could make texts of over {MAX_LENGTH} characters",
+                hint="shorter texts, and lengths that are written out, work",
+                span=locate(node),
+            )
+
+
+def bound_length(tree: exp.Expr, widest: int) -> int:
+    """Bound the length of a value; ``widest`` bounds columns and numbers.
+
+    >>> from sqlglot import parse_one
+    >>> bound_length(parse_one("REPLACE(a || 'bc', 'b', 'xyz')"), 10)
+    48
+    """
+    parts = [bound_length(part, widest) for part in tree.iter_expressions()]
+    if isinstance(tree, exp.Literal):
+        return len(tree.name)
+    if isinstance(tree, _KEEPING):
+        return parts[0]
+    if isinstance(tree, exp.Replace):
+        text = bound_length(tree.this, widest)
+        return text + text * max(parts[2:], default=0)
+    if isinstance(tree, exp.RegexpReplace):
+        text = bound_length(tree.this, widest)
+        new = tree.args["replacement"]
+        added = bound_length(new, widest)
+        # groups that it names are parts of the text that do not overlap
+        named = new.name.count("\\") if isinstance(new, exp.Literal) else added
+        return text + (text + 1) * added + text * named
+    if isinstance(tree, exp.TimeToStr):
+        return _SHOWN * bound_length(tree.args["format"], widest)
+    if isinstance(tree, exp.Pad):
+        return _written(tree.expression)
+    if isinstance(tree, exp.Repeat):
+        return parts[0] * _written(tree.args["times"])
+    if isinstance(tree, exp.ConcatWs):
+        return sum(parts) + parts[0] * len(parts)
+    if isinstance(tree, exp.Hex):
+        return 8 * parts[0]
+    if isinstance(tree, exp.DPipe | exp.Concat):
+        return sum(parts)
+    return max(parts, default=widest)
+
+
+def _written(node: exp.Expr) -> int:
+    """A length that is written out; more than is allowed where it is not."""
+    number = isinstance(node, exp.Literal) and node.name.isdigit()
+    return int(node.name) if number else MAX_LENGTH + 1

@@ -20,7 +20,8 @@ from dpsql.sql.language import Locate
 from dpsql.sql.over_tables import GroupExpressions, TableExpressions, place_of
 from dpsql.sql.query import Output, Tail, filtered
 from dpsql.sql.relations import Known, Trait
-from dpsql.sql.tables import ColumnSets, Joins, traits_of
+from dpsql.sql.table_joins import ColumnSets, Joins
+from dpsql.sql.tables import traits_of
 from dpsql.sql.whole import is_whole
 
 _CLAUSES = CLAUSES | {"distinct", "with_"}

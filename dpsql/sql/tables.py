@@ -1,26 +1,20 @@
-"""FROM and JOIN of a SELECT of the outer shell -> SQL, and a bound on the number of its rows.
-
-The bound is a function of public facts: declared keys, and conditions that set keys equal.
-"""
+"""The tables of the outer shell: measured SELECTs, public tables, lists of values."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.compiled import Select, cell_kinds
-from dpsql.sql.expressions import refuse_rows, sql_of
+from dpsql.sql.expressions import refuse_rows
 from dpsql.sql.language import Locate, check_scalar
-from dpsql.sql.names import Names
-from dpsql.sql.over_tables import TableExpressions, place_of
 from dpsql.sql.products import MAX_RESULT_CELLS, Compiler
 from dpsql.sql.query import Influence, Output, Outside, PublicCells
 from dpsql.sql.relations import (
-    Join,
     Known,
     Leaf,
     PublicRows,
@@ -31,7 +25,7 @@ from dpsql.sql.relations import (
     renamed,
     rows_of,
 )
-from dpsql.sql.scope import conjuncts
+from dpsql.sql.table_joins import keys_among
 
 MAX_SELECTS = 32
 """Most SELECTs over private tables in a statement."""
@@ -132,7 +126,8 @@ class Tables:
             filled["i"] = ("BIGINT", list(range(count)))
             self.cells[name] = PublicCells(name, filled)
             self.kinds[name] = {column: kind for column, (kind, _) in filled.items()}
-        return Known(name, traits, count, False)
+        unique = keys_among([values for _, values in columns.values()])
+        return Known(name, traits, count, False, unique)
 
     def values(self, node: exp.Values) -> Known:
         """A VALUES list as a table of the shell."""
@@ -257,135 +252,3 @@ def _unique(select: Select) -> tuple[frozenset[int], ...]:
     found = {o.key: index for index, o in enumerate(query.shell.outputs) if o.key is not None}
     whole = set(found) == set(range(len(query.keys)))
     return (frozenset(found.values()),) if whole else ()
-
-
-MAX_ROWS = 1_000_000
-"""Most rows of a table of the shell, and most pairs of rows of a join."""
-
-ColumnPlace = tuple[int, int]
-ColumnSets = tuple[frozenset[ColumnPlace], ...]
-
-_NUMBERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "FLOAT"}
-
-
-@dataclass(frozen=True, slots=True)
-class From:
-    """FROM as SQL, a bound on its rows, and sets of columns that no two rows agree on."""
-
-    sql: str
-    rows: int
-    unique: ColumnSets
-
-
-class Joins:
-    """Joins the tables of one SELECT of the shell; their names are added to its expressions."""
-
-    def __init__(self, expressions: TableExpressions) -> None:
-        self.expressions = expressions
-        self.sources = expressions.sources
-        self.names = expressions.names
-        self.locate = expressions.locate
-
-    def join(self) -> From:
-        """All tables of FROM, joined in the order written.
-
-        Raises: ProgrammingError (E_TOO_LARGE, E_UNKNOWN_COLUMN); NotSupportedError (E_JOIN).
-        """
-        found = From("(SELECT 0 AS i) AS a0", 1, (frozenset(),))
-        for number, each in enumerate(self.sources):
-            self.names.add(each.element.alias, each.fields(number), each.element.node)
-            own = tuple(frozenset((number, k) for k in keys) for keys in each.table.unique)
-            join = each.element.join
-            if join is None:
-                found = From(f"{each.table.name} AS a{number}", each.table.rows, own)
-            else:
-                found = self.add(found, number, own, join)
-        return found
-
-    def add(self, before: From, number: int, own: ColumnSets, join: Join) -> From:
-        """Join one more table; where a key of one side is met, its rows match at most once."""
-        clause, equal = self.on(join, number)
-        side = join.side
-        left = any(keys <= {a for a, _ in equal} for keys in before.unique)
-        right = any(keys <= {b for _, b in equal} for keys in own)
-        here = self.sources[number].table
-        if right:
-            rows = before.rows + (here.rows if side in ("RIGHT", "FULL") else 0)
-        elif left:
-            rows = here.rows + (before.rows if side in ("LEFT", "FULL") else 0)
-        else:
-            rows = before.rows * here.rows + (before.rows + here.rows if side else 0)
-        if rows > MAX_ROWS:
-            raise ProgrammingError(
-                "E_TOO_LARGE",
-                f"the join could have {rows:,} rows",
-                hint=f"join on all keys of one side; at most {MAX_ROWS:,} rows",
-                span=self.locate(join.node),
-            )
-        unique = [one | two for one in before.unique for two in own][:8]
-        if right and side in ("", "LEFT"):
-            unique += before.unique
-        if left and side in ("", "RIGHT"):
-            unique += own
-        text = f"{before.sql} {side or 'INNER'} JOIN {here.name} AS a{number} ON {clause}"
-        return From(text, rows, () if side == "FULL" else tuple(unique))
-
-    def on(self, join: Join, number: int) -> tuple[str, list[tuple[ColumnPlace, ColumnPlace]]]:
-        """The condition of a join, and the pairs of columns it sets equal."""
-        if not join.is_plain:
-            self.expressions.refuse(join.node, "E_JOIN", f"{join.method or join.kind} JOIN")
-        tests: list[exp.Expr] = []
-        pairs = []
-        for name in join.using:
-            reference = exp.column(name.name)
-            reference.meta.update(name.meta)
-            known = self.names.find(reference, number)
-            right = Names(self.locate, self.names.sources[number:]).find(reference)
-            if known is None or right is None:
-                self.names.refuse_column(reference)
-            tests.append(exp.EQ(this=known, expression=right))
-            both = exp.Coalesce(this=known.copy(), expressions=[right.copy()])
-            merged = {"FULL": both, "RIGHT": right.copy()}.get(join.side, known.copy())
-            self.names.shared[name.name.casefold()] = merged
-        if join.on is not None:
-            if join.on.find(exp.Query):
-                what = "a sub-query in ON"
-                self.expressions.refuse(join.node, "E_SUBQUERY", what, "test it in WHERE")
-            tests += [self.expressions.rewrite(test) for test in conjuncts(join.on)]
-        texts = []
-        for test in tests:
-            self.expressions.chosen |= self.expressions.mentions_noise(test)
-            pair = self.equality(test, number)
-            if pair is not None:
-                pairs.append(pair)
-            text = sql_of(_qualified(test))
-            texts.append(text if pair is not None else f"TRY(CAST({text} AS BOOLEAN))")
-        return " AND ".join(texts) or "TRUE", pairs
-
-    def equality(self, test: exp.Expr, number: int) -> tuple[ColumnPlace, ColumnPlace] | None:
-        """The two columns, of earlier tables and of this one, that a test compares safely."""
-        inner = test.unnest()
-        if not isinstance(inner, exp.EQ):
-            return None
-        left, right = (place_of(side.unnest()) for side in (inner.this, inner.expression))
-        if left is None or right is None:
-            return None
-        if left[0] == number:
-            left, right = right, left
-        if left[0] == number or right[0] != number:
-            return None
-        kinds = {self.kind(left), self.kind(right)}
-        return (left, right) if len(kinds) == 1 or kinds <= _NUMBERS else None
-
-    def kind(self, place: ColumnPlace) -> str:
-        return self.sources[place[0]].table.traits[place[1]].kind
-
-
-def _qualified(tree: exp.Expr) -> exp.Expr:
-    """A condition over the tables of a join rather than over the layer above them."""
-    out = exp.paren(tree.copy())
-    for column in list(out.find_all(exp.Column)):
-        place = place_of(column)
-        if place is not None:
-            column.replace(exp.column(f"c{place[1]}", f"a{place[0]}"))
-    return out

@@ -137,12 +137,10 @@ with sums as (
     where l_shipdate >= date '1994-01-01' and l_shipdate < date '1994-01-01' + interval '1' year
     group by l_partkey, l_suppkey)
 select distinct s_name, s_address
-from sums
-    join partsupp on ps_partkey = l_partkey and ps_suppkey = l_suppkey
-    join supplier on s_suppkey = ps_suppkey
-    join nation on n_nationkey = s_nationkey
-where ps_partkey in (select p_partkey from part where p_name like 'forest%') and ps_availqty > half
-    and half > 0 and n_name = 'CANADA'
+from supplier, nation, partsupp, sums
+where s_suppkey = ps_suppkey and ps_partkey = l_partkey and ps_suppkey = l_suppkey
+    and ps_partkey in (select p_partkey from part where p_name like 'forest%') and ps_availqty > half
+    and half > 0 and s_nationkey = n_nationkey and n_name = 'CANADA'
 order by s_name;
 
 -- Q21

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import NoReturn
 
+import numpy as np
+
 from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
 from dpsql.catalog.unit_local import (
@@ -22,6 +24,7 @@ from dpsql.catalog.unit_local import (
     HasValue,
     InOrder,
     JoinRows,
+    MapRows,
     PerUnit,
     PickColumns,
     Scan,
@@ -37,6 +40,8 @@ MOST_COLUMNS = 1_000
 """Columns of a relation: each is an array of numbers as long as its rows."""
 MOST_CELLS = 1 << 22
 """Combinations of cells that one condition lists, a byte each."""
+CELLS = "<i4"
+"""How the cells of a column are written that follows from others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,8 @@ def _read(relation: UnitLocal, tables: Mapping[str, Table]) -> Header:
             return _of_groups(relation, _read(relation.rows, tables))
         case WindowRows():
             return _of_window(relation, _read(relation.rows, tables))
+        case MapRows():
+            return _of_map(relation, _read(relation.rows, tables))
         case UnionRows(parts):
             return reduce(_of_union, [_read(each, tables) for each in parts])
         case PickColumns(rows, names):
@@ -204,6 +211,11 @@ def is_ordered(column: Column) -> bool:
     return is_summed(column) or isinstance(column.domain, Periods) or column.type == "boolean"
 
 
+def has_single_values(column: Column) -> bool:
+    """Whether every cell of a column has one value."""
+    return column.bounds is None and isinstance(column.domain, IntegerRange | Values)
+
+
 def taken_from(column: Column, name: str) -> Column:
     """The declaration of a column whose values are those of another, or NULL."""
     return replace(column, name=name, null=True)
@@ -238,6 +250,10 @@ def _check_summary(summary: Summary, inner: Header) -> None:
             _with_cells(inner.columns, summary.of or "")
         case "sum" | "mean":
             _check_summed(inner.columns, summary.of)
+        case "distinct_sum" | "distinct_mean":
+            _check_summed(inner.columns, summary.of)
+            if not has_single_values(_with_cells(inner.columns, summary.of or "")):
+                _refuse("a sum of different values of a column with bins", "list its values")
         case kind:
             source = _column(inner.columns, summary.of or "")
             order = summary.of if kind in ("least", "greatest") else summary.order
@@ -297,15 +313,47 @@ def _of_window(window: WindowRows, inner: Header) -> Header:
     return replace(inner, columns=columns)
 
 
+def _of_map(mapped: MapRows, inner: Header) -> Header:
+    size = math.prod(_with_cells(inner.columns, name).size for name in mapped.of)
+    cells = np.frombuffer(mapped.cells, CELLS)
+    if size > MOST_CELLS or len(cells) != size:
+        _refuse("a column of these cells", f"at most {MOST_CELLS:,} combinations")
+    if mapped.column.domain is None or mapped.column.bounds is not None:
+        _refuse(f"{printable(mapped.column.name)!r} without cells", "declare a domain for it")
+    if cells.min(initial=0) < 0 or cells.max(initial=0) > mapped.column.size:
+        _refuse("a cell that is not declared", "declare all of them")
+    columns = dict(inner.columns)
+    _add(columns, mapped.column)
+    return replace(inner, columns=columns)
+
+
 def _of_union(one: Header, other: Header) -> Header:
     _check_units(one, other)
     if one.columns.keys() != other.columns.keys():
         names = ", ".join(sorted(one.columns.keys() ^ other.columns.keys()))
         _refuse(f"a union of different columns ({printable(names)})", "pick the same ones")
+    columns = {}
     for key, column in one.columns.items():
-        if replace(other.columns[key], name=column.name, loose=column.loose) != column:
-            _refuse(f"a union of columns {printable(key)!r} that differ", "declare them alike")
-    return replace(one, keys=one.keys & other.keys, most=one.most + other.most)
+        columns[key] = united_column(column, other.columns[key])
+    return replace(one, columns=columns, keys=one.keys & other.keys, most=one.most + other.most)
+
+
+def united_column(one: Column, other: Column) -> Column:
+    """The column of a union: with NULL if one side has it, without cells as wide as both.
+
+    Raises: ProgrammingError (E_JOIN) for columns that do not go together.
+    """
+    found = replace(one, null=one.null or other.null)
+    if one.domain is None and one.bounds is not None and other.bounds is not None:
+        (low, high), (least, most) = one.bounds, other.bounds
+        found = replace(found, bounds=(min(low, least), max(high, most)))
+    same = replace(other, name=one.name, loose=one.loose, null=found.null)
+    if other.domain is None and other.bounds is not None:
+        same = replace(same, bounds=found.bounds)
+    if same != found:
+        name = printable(one.name)
+        _refuse(f"a union of columns {name!r} with different domains", "declare them alike")
+    return found
 
 
 def _of_names(names: Sequence[tuple[str, str]], inner: Header) -> Header:

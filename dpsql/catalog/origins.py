@@ -10,6 +10,7 @@ from dpsql.catalog.unit_local import (
     DerivedTable,
     FilterRows,
     JoinRows,
+    MapRows,
     PerUnit,
     PickColumns,
     Scan,
@@ -56,6 +57,9 @@ def trace(relation: UnitLocal, tables: Mapping[str, Table]) -> Ancestry:
             return _of_groups(relation, trace(rows, tables))
         case WindowRows(rows):
             return _of_window(relation, trace(rows, tables))
+        case MapRows(rows, column, of):
+            found = trace(rows, tables)
+            return replace(found, columns={**found.columns, column.name.casefold(): found.of(of)})
         case UnionRows(parts):
             return _of_union([trace(each, tables) for each in parts])
         case PickColumns(rows, names):

@@ -14,6 +14,7 @@ reaches into the rows of another unit. Whoever adds a node keeps that true.
 - ``PerUnit``: one row for each unit, or for each unit and combination of the columns ``by``, with
   columns that sum up its rows. Without such columns it is DISTINCT. EXISTS is a join to it.
 - ``WindowRows``: a column more, worked out in an order of the unit's rows.
+- ``MapRows``: a column more, whose cell follows from the cells of other columns of the same row.
 - ``UnionRows``: the rows of several relations with the same columns.
 - ``PickColumns``: columns by other names; the rest is left out.
 
@@ -38,7 +39,18 @@ from dpsql.catalog.catalog import Column, Table
 MOST_OF_UNIT = 10_000
 """Rows of one unit that a join makes at most, so that a few keys cannot multiply without end."""
 
-Summing = Literal["count", "distinct", "sum", "mean", "least", "greatest", "first", "last"]
+Summing = Literal[
+    "count",
+    "distinct",
+    "sum",
+    "mean",
+    "distinct_sum",
+    "distinct_mean",
+    "least",
+    "greatest",
+    "first",
+    "last",
+]
 Running = Literal[
     "row_number",
     "rank",
@@ -188,8 +200,25 @@ class WindowRows:
 
 
 @dataclass(frozen=True, slots=True)
+class MapRows:
+    """All rows with a column more: its cell for every combination of cells of the columns ``of``.
+
+    ``cells`` has four bytes for each combination, the last column fastest: a whole number, least
+    byte first. Rows with an undeclared value in one of these columns have none in this one.
+    """
+
+    rows: UnitLocal
+    column: Column
+    of: tuple[str, ...]
+    cells: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class UnionRows:
-    """The rows of several relations with the same columns, all of them."""
+    """The rows of several relations with the same columns, all of them.
+
+    Columns may differ in whether they take NULL; those without cells in their bounds.
+    """
 
     parts: tuple[UnitLocal, ...]
 
@@ -202,7 +231,9 @@ class PickColumns:
     names: tuple[tuple[str, str], ...]
 
 
-UnitLocal: TypeAlias = Scan | JoinRows | FilterRows | PerUnit | WindowRows | UnionRows | PickColumns
+UnitLocal: TypeAlias = (
+    Scan | JoinRows | FilterRows | PerUnit | WindowRows | MapRows | UnionRows | PickColumns
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +261,9 @@ def children(relation: UnitLocal) -> tuple[UnitLocal, ...]:
             return left, right
         case UnionRows(parts):
             return parts
-        case FilterRows(inner) | PerUnit(inner) | WindowRows(inner) | PickColumns(inner):
+        case FilterRows(inner) | PerUnit(inner) | PickColumns(inner):
+            return (inner,)
+        case WindowRows(inner) | MapRows(inner):
             return (inner,)
 
 

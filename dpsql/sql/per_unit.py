@@ -17,6 +17,7 @@ from sqlglot import exp
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import IntegerRange
+from dpsql.catalog.header import has_single_values
 from dpsql.catalog.unit_local import (
     AllOf,
     DerivedTable,
@@ -28,6 +29,7 @@ from dpsql.catalog.unit_local import (
     Test,
 )
 from dpsql.errors import ProgrammingError, Span, printable
+from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.clauses import clip_of
 from dpsql.sql.expressions import name_of
@@ -51,11 +53,15 @@ _KINDS: dict[type[exp.Expr], Summing] = {
     exp.Max: "greatest",
 }
 
+_DISTINCT: dict[type[exp.Expr], Summing] = {exp.Sum: "distinct_sum", exp.Avg: "distinct_mean"}
+
 _NAMES: dict[Summing, str] = {
     "count": "count",
     "distinct": "different",
     "sum": "sum",
     "mean": "avg",
+    "distinct_sum": "sum of different",
+    "distinct_mean": "avg of different",
     "least": "min",
     "greatest": "max",
 }
@@ -130,6 +136,10 @@ class UnitRows:
     most: int | None = None
     found: dict[tuple[object, ...], Summary] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        fragment = self.statement.fragment
+        self.columns = FlatColumns(self.flat.rows.source, self.table, fragment, self.compiler)
+
     def refuse(self, node: exp.Expr, what: str, hint: str) -> NoReturn:
         self.flat.refuse(node, "E_AGGREGATE", f"{what} for each privacy unit", hint)
 
@@ -164,7 +174,7 @@ class UnitRows:
         tests = self.flat.filters(select)
         if tests:
             relation = FilterRows(relation, self.test(tests))
-        groups = PerUnit(relation, by, tuple(self.found.values()))
+        groups = PerUnit(self.columns.over(relation), by, tuple(self.found.values()))
         label = f"{self.table.name.split(' #')[0]} by {self.table.unit.column}"
         catalog, span = self.compiler.catalog, self.flat.locate(select)
         table = table_of(catalog, groups, label, None, span)
@@ -173,21 +183,21 @@ class UnitRows:
         return table_of(catalog, groups, label, self.most, span)
 
     def by(self, key: exp.Expr) -> str:
-        """A key besides the unit: a column with a domain."""
+        """A key besides the unit: a column with a domain, or an expression over one."""
         column = self.column(key)
         if column is None or column.domain is None:
-            hint = "a column with a domain; group by expressions in a SELECT around"
-            self.refuse(key, "this key", hint)
+            self.refuse(key, "this key", "a column with a domain, or an expression over one")
         return column.name.casefold()
 
     def column(self, node: exp.Expr) -> Column | None:
-        """The column that a flat expression is."""
-        inner = node.unnest()
-        is_own = isinstance(inner, exp.Column)
-        return self.table.columns.get(inner.name.casefold()) if is_own else None
+        """The column that a flat expression is, or makes of the cells of another."""
+        return self.columns.find(node)
 
     def value(self, node: exp.Expr, by: Sequence[str]) -> exp.Expr:
         """A flat expression over the columns of the relation: its aggregates are columns."""
+        mapped = self.columns.known(node)
+        if mapped is not None and mapped.name.casefold() in by:
+            return column_of(mapped.name, self.flat.rows.source.alias_or_name)
         if isinstance(node, exp.Filter):
             tests = conjuncts(node.expression.this)
             return self.summed(node.this, tests)
@@ -219,9 +229,17 @@ class UnitRows:
         where = self.test(tests) if tests else None
         if isinstance(node, exp.Count | exp.CountIf):
             return self.count(node, where)
-        kind, column = _KINDS.get(type(node)), self.column(node.this) if node.this else None
+        kind, inner = _KINDS.get(type(node)), node.this
+        if isinstance(inner, exp.Distinct) and len(inner.expressions) == 1:
+            (inner,) = inner.expressions
+            kind = _DISTINCT.get(type(node), kind)
+        is_read = kind is not None and isinstance(inner, exp.Expr)
+        column = self.column(inner) if is_read else None
         if kind is None or column is None or node.args.get("expressions"):
             self.refuse(node, "this aggregate", _WORKS)
+        if kind in _DISTINCT.values() and not has_single_values(column):
+            hint = "DISTINCT sums need a column that lists its values"
+            self.refuse(node, "a sum of different values of a column with bins", hint)
         key = column.name.casefold()
         span = self.flat.locate(node)
         shape = clipped_to(self.declared(kind, column), self.clip(node), span)
@@ -255,15 +273,15 @@ class UnitRows:
         """What the values of a summary are like; they may be NULL."""
         if kind in ("least", "greatest"):
             return replace(column, null=True)
-        return summed_column(column, self.table.unit.max_rows if kind == "sum" else 1, kind)
+        most = self.table.unit.max_rows if kind in ("sum", "distinct_sum") else 1
+        return summed_column(column, most, kind)
 
     def add(self, kind: Summing, shape: Column, of: str | None, where: Test | None) -> exp.Expr:
         """The column of a summary, which is added unless it is there."""
         key = (kind, of, where, shape)
         if key not in self.found:
-            name = f"{_NAMES[kind]}({'*' if of is None else self.table.columns[of].name})"
-            taken = {each.column.name for each in self.found.values()}
-            name = name if name not in taken else f"{name} {len(taken) + 1}"
+            told = f"{_NAMES[kind]}({'*' if of is None else self.columns.told(of)})"
+            name = self.columns.fresh(told, [each.column.name for each in self.found.values()])
             self.found[key] = Summary(replace(shape, name=name), kind, of, where)
         return column_of(self.found[key].column.name, self.flat.rows.source.alias_or_name)
 
@@ -277,7 +295,7 @@ def summed_column(column: Column, most: int, kind: Summing = "sum") -> Column:
     """What the sum of at most so many values of a column may be, or their mean; it may be NULL."""
     low, high = column.number_bounds or (0.0, 0.0)
     low, high = min(low, low * most), max(high, high * most)
-    if kind == "sum" and column.type == "integer" and high - low < MOST_WHOLE:
+    if kind in ("sum", "distinct_sum") and column.type == "integer" and high - low < MOST_WHOLE:
         return Column("", "integer", IntegerRange(int(low), int(high)), null=True)
     return Column("", "number", None, (Fraction(low), Fraction(high)), null=True)
 

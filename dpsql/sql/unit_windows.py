@@ -19,6 +19,7 @@ from dpsql.catalog.domain import IntegerRange, Periods, Spans
 from dpsql.catalog.header import is_ordered, is_summed, taken_from
 from dpsql.catalog.unit_local import FilterRows, RowOrder, Running, WindowRows
 from dpsql.errors import printable
+from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.inline import Flat
 from dpsql.sql.local_tables import named_source, relation_of, table_of
@@ -75,6 +76,10 @@ class UnitWindows:
     named: dict[str, exp.Expr] = field(default_factory=dict)
     found: dict[tuple[object, ...], WindowRows] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        fragment = self.statement.fragment
+        self.columns = FlatColumns(self.flat.rows.source, self.table, fragment, self.compiler)
+
     def refuse(self, node: exp.Expr, what: str, hint: str = WORKS) -> NoReturn:
         self.flat.refuse(node, "E_WINDOW", what, hint)
 
@@ -92,6 +97,7 @@ class UnitWindows:
         if tests:
             test = as_test(flat.rows.source, tests, self.statement.fragment, self.compiler)
             relation = FilterRows(relation, test)
+        relation = self.columns.over(relation)
         for window in self.found.values():
             relation = replace(window, rows=relation)
         label, most = self.table.name.split(" #")[0], self.table.unit.max_rows
@@ -199,10 +205,8 @@ class UnitWindows:
         self.refuse(called, "a window of this over private rows", "columns with a domain work")
 
     def declared(self, node: exp.Expr) -> Column | None:
-        """The column that a flat expression is, if it has a domain or bounds."""
-        inner = node.unnest()
-        is_own = isinstance(inner, exp.Column)
-        found = self.table.columns.get(inner.name.casefold()) if is_own else None
+        """The column that a flat expression is or makes, if it has a domain or bounds."""
+        found = self.columns.find(node)
         has_values = found is not None and (found.domain is not None or found.bounds is not None)
         return found if has_values else None
 
@@ -263,11 +267,9 @@ class UnitWindows:
         """The column of a window, which is added unless it is there."""
         facts = (kind, shape, over, of)
         if facts not in self.found:
-            told = kind if of is None else f"{kind}({self.table.columns[of].name})"
-            name, number = told, 2
-            taken = {each.column.name.casefold() for each in self.found.values()}
-            while name.casefold() in taken | self.table.columns.keys():
-                name, number = f"{told} {number}", number + 1
+            told = kind if of is None else f"{kind}({self.columns.told(of)})"
+            taken = [each.column.name for each in self.found.values()]
+            name = self.columns.fresh(told, taken)
             self.found[facts] = WindowRows(
                 relation_of(self.table),
                 replace(shape, name=name),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import get_args
 
+import numpy as np
+
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins, IntegerRange
-from dpsql.catalog.header import Header, is_ordered, is_summed, read_header, taken_from
+from dpsql.catalog.header import CELLS, Header, is_ordered, is_summed, read_header, taken_from
 from dpsql.catalog.unit_local import (
     AllOf,
     Among,
@@ -19,6 +22,7 @@ from dpsql.catalog.unit_local import (
     HasValue,
     InOrder,
     JoinRows,
+    MapRows,
     PerUnit,
     PickColumns,
     RowOrder,
@@ -38,6 +42,8 @@ N = Column("n", "integer", IntegerRange(0, 3))
 SPENT = Column("spent", "number", None, (Fraction(0), Fraction(20)), null=True)
 KEY = (("visit_id", "visit_id"),)
 IN_A = Among(("ward",), bytes([1, 0, 0]))
+AGE_OF_DAY = Column("years", "integer", IntegerRange(0, 4))
+MAPPED = np.array([k % 6 for k in range(11)], CELLS).tobytes()
 
 SOUND: dict[str, UnitLocal] = {
     "scan": VISITS,
@@ -65,6 +71,12 @@ SOUND: dict[str, UnitLocal] = {
     ),
     "window": WindowRows(VISITS, N, "row_number", (RowOrder("day"),)),
     "union": UnionRows((VISITS, FilterRows(VISITS, IN_A))),
+    "union of tables": UnionRows(
+        (
+            PickColumns(PATIENTS, (("years", "age"),)),
+            PickColumns(MapRows(VISITS, AGE_OF_DAY, ("day",), MAPPED), (("years", "years"),)),
+        )
+    ),
     "first": PerUnit(
         VISITS, (), (Summary(taken_from(WARD, "first"), "first", "ward", None, "day"),)
     ),
@@ -77,7 +89,7 @@ def draw_relation(draw: random.Random, depth: int) -> UnitLocal:
         return draw.choice([PATIENTS, VISITS, LINES])
     rows = draw_relation(draw, depth - 1)
     header = read_header(rows, TABLES)
-    match draw.choice(["join", "join", "filter", "groups", "groups", "window", "union", "pick"]):
+    match draw.choice([*("join", "filter", "groups", "window", "union", "map") * 2, "pick"]):
         case "join":
             return _join(draw, rows, header, depth)
         case "filter":
@@ -88,6 +100,8 @@ def draw_relation(draw: random.Random, depth: int) -> UnitLocal:
             return _window(draw, rows, header)
         case "union":
             return UnionRows((rows, FilterRows(rows, _test(draw, header, 1))))
+        case "map":
+            return _map(draw, rows, header)
         case _:
             names = draw.sample(sorted(header.columns), draw.randrange(1, 1 + len(header.columns)))
             keys = sorted(header.keys)
@@ -117,6 +131,15 @@ def _test(draw: random.Random, header: Header, depth: int) -> Test:
     for each in both:
         size *= header.columns[each].size
     return Among(both, bytes(draw.randrange(2) for _ in range(size)))
+
+
+def _map(draw: random.Random, rows: UnitLocal, header: Header) -> UnitLocal:
+    cells = _cells(header)
+    of = tuple(draw.sample(cells, min(len(cells), draw.choice([0, 1, 2]))))
+    size = math.prod(header.columns[name].size for name in of)
+    column = replace(N, name=f"m{draw.randrange(10**6)}", null=draw.random() < 0.5)
+    found = [draw.randrange(column.size + 1) for _ in range(size)]
+    return MapRows(rows, column, of, np.array(found, CELLS).tobytes())
 
 
 def _cells(header: Header) -> list[str]:

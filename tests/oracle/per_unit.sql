@@ -31,3 +31,13 @@ WHERE who IN (SELECT who FROM old) GROUP BY ward;
 SELECT COUNT(*) FROM (SELECT who, ward FROM visits GROUP BY who, ward HAVING NOT (MIN(age) < 3)) AS p
 WHERE who NOT IN (SELECT who FROM visits WHERE age IS NULL);
 SELECT ward, COUNT(*) / (SELECT COUNT(*) FROM (SELECT who FROM visits GROUP BY who) AS q) AS rate FROM visits GROUP BY ward;
+SELECT m, n, COUNT(*) FROM (SELECT who, date_trunc('month', day) AS m, COUNT(*) AS n FROM visits GROUP BY 1, 2) AS p GROUP BY ALL;
+SELECT m, COUNT(*) FROM (SELECT who, month(day) AS m, SUM(age) AS n FROM visits GROUP BY who, month(day)) AS p GROUP BY ALL;
+SELECT old, n, COUNT(*) FROM (SELECT who, age > 5 AS old, COUNT(*) AS n FROM visits GROUP BY ALL) AS p GROUP BY ALL;
+SELECT n, COUNT(*) FROM (SELECT who, COUNT(DISTINCT age // 3) AS n FROM visits GROUP BY who) AS p GROUP BY n;
+SELECT n, COUNT(*) FROM (SELECT who, MAX(age * 2 - 3) AS n, COUNT(*) AS k FROM visits GROUP BY who) AS p GROUP BY n;
+SELECT n, COUNT(*) FROM (SELECT who, SUM(CASE WHEN ward = 'a' THEN 2 WHEN ward = 'b' THEN 1 ELSE 0 END) AS n FROM visits GROUP BY who) AS p GROUP BY n;
+SELECT s, COUNT(*) FROM (SELECT who, SUM(DISTINCT age) AS s FROM visits GROUP BY who) AS p GROUP BY s;
+SELECT AVG(s), SUM(k) FROM (SELECT who, AVG(DISTINCT age) AS s, SUM(DISTINCT age) FILTER (WHERE ward = 'a') AS k FROM visits GROUP BY who) AS p;
+SELECT w, COUNT(*) FROM (SELECT DISTINCT who, ward || '!' AS w FROM visits) AS p GROUP BY w;
+SELECT w, COUNT(*) FROM (SELECT who, ward || 'x' AS w, COUNT(*) AS n FROM visits GROUP BY ALL HAVING COUNT(*) > 1) AS p GROUP BY w;

@@ -41,3 +41,6 @@ SELECT f.ward, v.ward AS later, COUNT(*) FROM firsts AS f JOIN visits AS v ON f.
 SELECT ward, COUNT(*) FROM (SELECT who, ward, ROW_NUMBER() OVER (PARTITION BY who ORDER BY day) AS k FROM visits WHERE who IN
 (SELECT who FROM visits WHERE age > 6)) AS v WHERE k BETWEEN 2 AND 3 GROUP BY ward;
 SELECT k + 1 AS next, COUNT(*) FROM (SELECT ROW_NUMBER() OVER (PARTITION BY who ORDER BY day) * 2 AS k FROM visits) AS v GROUP BY 1;
+SELECT k, COUNT(*) FROM (SELECT COUNT(*) OVER (PARTITION BY who, month(day) ORDER BY day) AS k FROM visits WHERE day IS NOT NULL) AS v GROUP BY k;
+SELECT k, COUNT(*) FROM (SELECT SUM(age * 2) OVER (PARTITION BY who ORDER BY -age) AS k FROM visits) AS v WHERE k > 4 GROUP BY k;
+SELECT b, COUNT(*) FROM (SELECT LAG(age > 4) OVER (PARTITION BY who ORDER BY day) AS b FROM visits) AS v GROUP BY b;

@@ -14,6 +14,7 @@ import numpy as np
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
+from dpsql.catalog.header import CELLS
 from dpsql.catalog.unit_local import (
     AllOf,
     Among,
@@ -21,6 +22,7 @@ from dpsql.catalog.unit_local import (
     HasValue,
     InOrder,
     Sign,
+    MapRows,
     Test,
     columns_of_test,
 )
@@ -224,10 +226,28 @@ def _in_order(left: Lane, sign: Sign, right: Lane) -> Flags:
 
 
 def _among(lanes: Sequence[Lane], cells: bytes, rows: int) -> Flags:
+    return np.asarray(np.frombuffer(cells, dtype=np.uint8)[_combination(lanes, rows)] != 0)
+
+
+def _combination(lanes: Sequence[Lane], rows: int) -> Counts:
+    """Number the combinations of cells that rows have; an undeclared one is taken for the first."""
     sizes = [lane.column.size for lane in lanes]
     place = np.zeros(rows, dtype=np.int64)
     for i, lane in enumerate(lanes):
         assert lane.codes is not None
         declared = np.where(lane.codes < sizes[i], lane.codes, 0).astype(np.int64)
         place += declared * math.prod(sizes[i + 1 :])
-    return np.asarray(np.frombuffer(cells, dtype=np.uint8)[place] != 0)
+    return place
+
+
+def map_cells(mapped: MapRows, frame: Frame) -> Frame:
+    """Return all rows with a column more, whose cells follow from those of other columns."""
+    lanes, column = [frame.lanes[name] for name in mapped.of], mapped.column
+    found = np.frombuffer(mapped.cells, dtype=CELLS)[_combination(lanes, frame.count)]
+    for lane in lanes:
+        found = np.where(lane.is_declared(), found, column.size)
+    places = None
+    if isinstance(column.domain, Bins):
+        places = np.zeros(frame.count, dtype=np.uint32)
+    lane = Lane(column, found.astype(code_type(column.size + 1)), places)
+    return Frame(frame.units, {**frame.lanes, column.name.casefold(): lane}, frame.keys)

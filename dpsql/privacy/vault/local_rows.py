@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 
-from dpsql.catalog.catalog import Table
+from dpsql.catalog.catalog import Column, Table
+from dpsql.catalog.header import united_column
 from dpsql.catalog.unit_local import (
     FilterRows,
     JoinRows,
+    MapRows,
     PerUnit,
     PickColumns,
     Scan,
@@ -22,7 +25,7 @@ from dpsql.catalog.unit_local import (
     WindowRows,
 )
 from dpsql.privacy.vault.data_engine import Counts
-from dpsql.privacy.vault.frame import Frame, Key, Lane, holds
+from dpsql.privacy.vault.frame import Frame, Key, Lane, holds, map_cells
 from dpsql.privacy.vault.matching import join_rows, label
 from dpsql.privacy.vault.people import NOBODY, People, number_together
 from dpsql.privacy.vault.rows import Digest, Rows, declared
@@ -97,6 +100,8 @@ def evaluate(relation: UnitLocal, stock: Stock) -> Frame:
             return sum_up(relation, evaluate(rows, stock))
         case WindowRows(rows):
             return add_window(relation, evaluate(rows, stock), stock.people)
+        case MapRows(rows):
+            return map_cells(relation, evaluate(rows, stock))
         case UnionRows(parts):
             return _together([evaluate(each, stock) for each in parts])
         case PickColumns(rows, names):
@@ -112,16 +117,26 @@ def _together(frames: Sequence[Frame]) -> Frame:
     return Frame(np.concatenate([each.units for each in frames]), lanes, keys)
 
 
-def _joined(lanes: Sequence[Lane]) -> Lane:
+def _joined(given: Sequence[Lane]) -> Lane:
+    column = reduce(united_column, [each.column for each in given])
+    lanes = [_as(column, each) for each in given]
     codes = [each.codes for each in lanes if each.codes is not None]
     places = [each.places for each in lanes if each.places is not None]
     numbers = [each.numbers for each in lanes if each.numbers is not None]
     return Lane(
-        lanes[0].column,
+        column,
         np.concatenate(codes) if codes else None,
         np.concatenate(places) if places else None,
         np.concatenate(numbers) if numbers else None,
     )
+
+
+def _as(column: Column, lane: Lane) -> Lane:
+    """Return a lane as one of a column that may take NULL besides."""
+    if column.null == lane.column.null:
+        return replace(lane, column=column)
+    count = len(next(x for x in (lane.codes, lane.numbers) if x is not None))
+    return lane.nullable(column, np.zeros(count, dtype=np.bool_))
 
 
 def _joined_keys(keys: Sequence[Key]) -> Key:

@@ -62,6 +62,11 @@ def _summary(summary: Summary, rows: Frame, ids: Counts, count: int) -> Lane:
             total, times = _total(rows.lanes[summary.of or ""], chosen, ids, count)
             found = total / np.maximum(times, 1) if summary.kind == "mean" else total
             return lane_of(column, found, times > 0)
+        case "distinct_sum" | "distinct_mean":
+            lane = rows.lanes[summary.of or ""]
+            total, times = _total(lane, _once(lane, chosen, ids), ids, count)
+            found = total / np.maximum(times, 1) if summary.kind == "distinct_mean" else total
+            return lane_of(column, found, times > 0)
         case kind:
             order = summary.of if kind in ("least", "greatest") else summary.order
             descends = kind in ("greatest", "last")
@@ -77,6 +82,17 @@ def _different(lane: Lane, chosen: Flags, ids: Counts, count: int) -> Floats:
     assert lane.codes is not None
     pairs = np.unique(ids[chosen] * (lane.column.size + 1) + lane.codes[chosen])
     return _times(pairs // (lane.column.size + 1), count)
+
+
+def _once(lane: Lane, chosen: Flags, ids: Counts) -> Flags:
+    """Choose one row of every group for each cell."""
+    assert lane.codes is not None
+    places = np.flatnonzero(chosen)
+    pairs = ids[places] * (lane.column.size + 1) + lane.codes[places]
+    _, first = np.unique(pairs, return_index=True)
+    found = np.zeros(len(chosen), dtype=np.bool_)
+    found[places[first]] = True
+    return found
 
 
 def _total(lane: Lane, chosen: Flags, ids: Counts, count: int) -> tuple[Floats, Counts]:

@@ -1,0 +1,179 @@
+"""Expressions on private rows as columns of their own, for relations that the vault works out."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from sqlglot import exp
+
+from dpsql.catalog import Table
+from dpsql.catalog.catalog import Column
+from dpsql.catalog.domain import PERIODS, IntegerRange, Periods, Values, count_periods, floor_period
+from dpsql.catalog.header import CELLS
+from dpsql.catalog.unit_local import MapRows, Scan, UnitLocal
+from dpsql.errors import ProgrammingError
+from dpsql.sql.bind import bind
+from dpsql.sql.lexemes import Fragment
+from dpsql.sql.pieces import Pieces
+from dpsql.sql.products import Compiler
+from dpsql.sql.relations import read_literal
+from dpsql.sql.whole import INTEGERS
+
+MOST_LISTED = 10_000
+"""Different values of an expression, each of which is a cell."""
+
+
+@dataclass(slots=True)
+class FlatColumns:
+    """The columns that flat expressions over one private table are, or make of its cells.
+
+    ``source`` is the table in FROM; ``mapped`` are the columns that are made.
+    """
+
+    source: exp.Table
+    table: Table
+    fragment: Fragment
+    compiler: Compiler
+    mapped: dict[exp.Expr, MapRows] = field(default_factory=dict)
+
+    def find(self, node: exp.Expr) -> Column | None:
+        """The column of an expression; None if it is none.
+
+        Raises: ProgrammingError or NotSupportedError, as in GROUP BY.
+        """
+        inner = node.unnest()
+        if isinstance(inner, exp.Column):
+            return self.table.columns.get(inner.name.casefold())
+        if inner not in self.mapped:
+            name = self.fresh(_written(inner))
+            found = as_mapped(self.source, inner, name, self.fragment, self.compiler)
+            if found is None:
+                return None
+            self.mapped[inner.copy()] = found
+        return self.mapped[inner].column
+
+    def known(self, node: exp.Expr) -> Column | None:
+        """The column that was made of an expression."""
+        found = self.mapped.get(node.unnest()) if self.mapped else None
+        return None if found is None else found.column
+
+    def over(self, relation: UnitLocal) -> UnitLocal:
+        """Rows with the columns that are made."""
+        for each in self.mapped.values():
+            relation = replace(each, rows=relation)
+        return relation
+
+    def fresh(self, told: str, taken: Iterable[str] = ()) -> str:
+        """A name that no column has."""
+        names = {*self.table.columns, *(name.casefold() for name in taken)}
+        names |= {each.column.name.casefold() for each in self.mapped.values()}
+        name, number = told, 2
+        while name.casefold() in names:
+            name, number = f"{told} {number}", number + 1
+        return name
+
+    def told(self, name: str) -> str:
+        """A column as people write it, by its case-folded name."""
+        known = self.table.columns.get(name)
+        return name if known is None else known.name
+
+
+def _written(node: exp.Expr) -> str:
+    """An expression as people write it, without the names of tables."""
+    bare = node.copy().transform(lambda n: exp.column(n.name) if isinstance(n, exp.Column) else n)
+    return str(bare.sql("duckdb", comments=False)).lower()
+
+
+def as_mapped(
+    source: exp.Table, node: exp.Expr, name: str, fragment: Fragment, compiler: Compiler
+) -> MapRows | None:
+    """The column that a flat expression over one column makes; None if it has no such cells.
+
+    ``node`` is over the columns of ``source``, as they are called there. Which rows it is a column
+    of is left to the caller. Raises: ProgrammingError or NotSupportedError, as in GROUP BY.
+    """
+    columns = {each.name.casefold() for each in node.find_all(exp.Column)}
+    if not columns:
+        return _constant(node, name)
+    known = [compiler.catalog.find(source.name.casefold()).columns.get(each) for each in columns]
+    if len(known) > 1 or known[0] is None or known[0].domain is None:
+        return None
+    key = exp.alias_(node.copy(), "k", copy=False)
+    count = exp.alias_(exp.Count(this=exp.Star()), "n")
+    select = exp.Select(expressions=[key, count], from_=exp.From(this=source.copy()))
+    select.set("group", exp.Group(expressions=[exp.Literal.number(1)]))
+    query = bind(select, fragment, compiler.catalog, same=compiler.evaluator.is_same)
+    (found,) = query.keys
+    table = compiler.catalog.find(query.table)
+    kind, values = Pieces(compiler.evaluator, query, table).values(found)
+    column = _column_of(name, kind, values)
+    if column is None or found.column is None or table.columns[found.column].size != len(values):
+        return None
+    return _mapped(column, (found.column,), values)
+
+
+def _mapped(column: Column, of: tuple[str, ...], values: Any) -> MapRows:
+    places: Mapping[Any, int] = {_plain(value): k for k, value in enumerate(column.cells)}
+    cells = np.array([places[_plain(value)] for value in values], CELLS)
+    return MapRows(Scan(""), column, of, cells.tobytes())
+
+
+def _plain(value: Any) -> Any:
+    """A value as Python has it; an instant at midnight is that day."""
+    if isinstance(value, dt.datetime) and value.time() == dt.time():
+        return value.date()
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _column_of(name: str, kind: str, values: Any) -> Column | None:
+    """The declaration of a column with these values."""
+    listed = list(dict.fromkeys(_plain(value) for value in values))
+    known = [value for value in listed if value is not None]
+    null = len(known) < len(listed)
+    if not known or len(known) > MOST_LISTED:
+        return None
+    if kind == "VARCHAR":
+        return Column(name, "text", Values(tuple(known)), null=null)
+    if kind == "BOOLEAN":
+        return Column(name, "boolean", Values((False, True)), null=null)
+    if kind in ("DATE", "TIMESTAMP"):
+        days = _periods(sorted(known))
+        return None if days is None else Column(name, kind.lower(), days, null=null)
+    if kind not in INTEGERS:
+        return None
+    low, high = min(known), max(known)
+    if high - low + 1 == len(known):
+        return Column(name, "integer", IntegerRange(low, high), null=null)
+    return Column(name, "integer", Values(tuple(sorted(known))), null=null)
+
+
+def _periods(days: list[dt.date]) -> Periods | None:
+    """The calendar periods that begin on some days, None if these do not follow each other."""
+    if any(isinstance(day, dt.datetime) for day in days):
+        return None
+    for unit in PERIODS:
+        count = count_periods(days[0], days[-1], unit)
+        if count == len(days) and floor_period(days[0], unit) == days[0]:
+            found = Periods(days[0], unit, count)
+            if list(found.representatives) == days:
+                return found
+    return None
+
+
+def _constant(node: exp.Expr, name: str) -> MapRows | None:
+    """A literal as a column with one cell."""
+
+    def refuse(_: exp.Expr) -> Any:
+        raise ProgrammingError("E_DOMAIN", "no literal")
+
+    try:
+        value = read_literal(node, refuse)
+    except ProgrammingError:
+        return None
+    kinds = {str: "VARCHAR", int: "BIGINT", bool: "BOOLEAN"}
+    column = _column_of(name, kinds.get(type(value), ""), [value])
+    return None if column is None else _mapped(column, (), [value])

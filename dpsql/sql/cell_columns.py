@@ -31,14 +31,14 @@ MOST_LISTED = 10_000
 class FlatColumns:
     """The columns that flat expressions over one private table are, or make of its cells.
 
-    ``source`` is the table in FROM; ``mapped`` are the columns that are made.
+    ``source`` is the table in FROM; ``made`` are the columns that are made.
     """
 
     source: exp.Table
     table: Table
     fragment: Fragment
     compiler: Compiler
-    mapped: dict[exp.Expr, MapRows] = field(default_factory=dict)
+    made: dict[exp.Expr, MapRows] = field(default_factory=dict)
 
     def find(self, node: exp.Expr) -> Column | None:
         """The column of an expression; None if it is none.
@@ -48,29 +48,29 @@ class FlatColumns:
         inner = node.unnest()
         if isinstance(inner, exp.Column):
             return self.table.columns.get(inner.name.casefold())
-        if inner not in self.mapped:
+        if inner not in self.made:
             name = self.fresh(_written(inner))
             found = as_mapped(self.source, inner, name, self.fragment, self.compiler)
             if found is None:
                 return None
-            self.mapped[inner.copy()] = found
-        return self.mapped[inner].column
+            self.made[inner.copy()] = found
+        return self.made[inner].column
 
     def known(self, node: exp.Expr) -> Column | None:
         """The column that was made of an expression."""
-        found = self.mapped.get(node.unnest()) if self.mapped else None
+        found = self.made.get(node.unnest()) if self.made else None
         return None if found is None else found.column
 
     def over(self, relation: UnitLocal) -> UnitLocal:
         """Rows with the columns that are made."""
-        for each in self.mapped.values():
+        for each in self.made.values():
             relation = replace(each, rows=relation)
         return relation
 
     def fresh(self, told: str, taken: Iterable[str] = ()) -> str:
         """A name that no column has."""
         names = {*self.table.columns, *(name.casefold() for name in taken)}
-        names |= {each.column.name.casefold() for each in self.mapped.values()}
+        names |= {each.column.name.casefold() for each in self.made.values()}
         name, number = told, 2
         while name.casefold() in names:
             name, number = f"{told} {number}", number + 1
@@ -113,10 +113,11 @@ def as_mapped(
     column = _column_of(name, kind, values)
     if column is None or found.column is None or table.columns[found.column].size != len(values):
         return None
-    return _mapped(column, (found.column,), values)
+    return mapped(column, (found.column,), values)
 
 
-def _mapped(column: Column, of: tuple[str, ...], values: Any) -> MapRows:
+def mapped(column: Column, of: tuple[str, ...], values: Any) -> MapRows:
+    """A column of the values that combinations of the cells of others stand for."""
     places: Mapping[Any, int] = {_plain(value): k for k, value in enumerate(column.cells)}
     cells = np.array([places[_plain(value)] for value in values], CELLS)
     return MapRows(Scan(""), column, of, cells.tobytes())
@@ -176,4 +177,35 @@ def _constant(node: exp.Expr, name: str) -> MapRows | None:
         return None
     kinds = {str: "VARCHAR", int: "BIGINT", bool: "BOOLEAN"}
     column = _column_of(name, kinds.get(type(value), ""), [value])
-    return None if column is None else _mapped(column, (), [value])
+    return None if column is None else mapped(column, (), [value])
+
+
+def joint_domain(one: Column, other: Column) -> Column | None:
+    """A column that holds what either does, None where there is none.
+
+    Columns without cells are as they are: their bounds have nothing to find.
+    """
+    if one.domain == other.domain and one.other == other.other and one.type == other.type:
+        is_alike = one.domain is not None or (one.bounds is not None and other.bounds is not None)
+        return one if is_alike and (one.domain is None or one.bounds == other.bounds) else None
+    is_listed = one.bounds is None and other.bounds is None and one.type == other.type
+    if not is_listed or one.other is not None or other.other is not None:
+        return None
+    match one.domain, other.domain:
+        case Values() | IntegerRange(), Values() | IntegerRange():
+            kind = {"text": "VARCHAR", "boolean": "BOOLEAN", "integer": "BIGINT"}.get(one.type, "")
+            listed = [*one.domain.representatives, *other.domain.representatives]
+            return _column_of(one.name, kind, listed)
+        case Periods(), Periods() if {type(one.domain), type(other.domain)} == {Periods}:
+            return _joint_periods(one, other.domain)
+    return None
+
+
+def _joint_periods(one: Column, other: Periods) -> Column | None:
+    own = one.domain
+    assert isinstance(own, Periods)
+    if own.unit != other.unit:
+        return None
+    start, last = min(own.start, other.start), max(own.end, other.end)
+    count = count_periods(start, last, own.unit) - 1
+    return replace(one, domain=Periods(start, own.unit, count))

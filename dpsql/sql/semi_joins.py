@@ -42,7 +42,7 @@ class _Asked:
     """
 
     node: exp.Expr
-    query: exp.Select
+    query: exp.Query
     is_in: bool
     own: tuple[exp.Column, ...]
 
@@ -147,7 +147,7 @@ class SemiJoins:
         if isinstance(node, exp.In) and node.args.get("query") is not None:
             query = node.args["query"].unnest()
             own = node.this.unnest()
-            if isinstance(query, exp.Select) and self.is_own(own):
+            if isinstance(query, exp.Query) and self.is_own(own):
                 return _Asked(node, query, is_in, (own,))
         if isinstance(node, exp.Exists) and isinstance(node.this.unnest(), exp.Select):
             query, own = self.uncorrelated(node.this.unnest())

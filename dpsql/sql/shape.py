@@ -26,6 +26,7 @@ from dpsql.sql.over_tables import Placed, TableExpressions
 from dpsql.sql.parse import Statement, parse_view
 from dpsql.sql.per_unit import UnitRows, is_per_unit, table_under
 from dpsql.sql.private_joins import Absorbed, PrivateJoin
+from dpsql.sql.private_sets import PrivateSets
 from dpsql.sql.products import Compiler
 from dpsql.sql.qualified import OF_CATALOG, unqualified
 from dpsql.sql.relations import (
@@ -234,19 +235,18 @@ class Shape:
             self.refuse(first if isinstance(first, exp.Expr) else node, code, what, _JOINS)
 
     def combine(self, node: exp.SetOperation, env: Env, around: Names | None) -> Relation:
-        """UNION, INTERSECT and EXCEPT of aggregated results."""
+        """UNION, INTERSECT and EXCEPT of aggregated results, or of rows of one unit."""
         env = self.opened(node, env)
-        sides = []
-        for part in (node.this, node.expression):
-            found = self.relation(part, env, around)
-            if isinstance(found, PrivateRows):
-                self.refuse(
-                    part,
-                    "E_SET_OP",
-                    f"{node.key.upper()} of private rows",
-                    "aggregate each part: SELECT COUNT(*) ... UNION ALL SELECT COUNT(*) ...",
-                )
-            sides.append(self.tables.known(found))
+        parts = (node.this, node.expression)
+        one, other = (self.relation(part, env, around) for part in parts)
+        if isinstance(one, PrivateRows) and isinstance(other, PrivateRows):
+            found = PrivateSets(node, self.statement, self.compiler).rows(one, other)
+            return self.ordered(node, found)
+        for part, side in zip(parts, (one, other), strict=True):
+            if isinstance(side, PrivateRows):
+                hint = "aggregate each part: SELECT COUNT(*) ... UNION ALL SELECT COUNT(*) ..."
+                self.refuse(part, "E_SET_OP", f"{node.key.upper()} of private rows", hint)
+        sides = [self.tables.known(each) for each in (one, other)]
         name = self.tables.fresh()
         text, known = union(node, name, sides[0], sides[1], self.locate)
         self.tables.texts.append(text)

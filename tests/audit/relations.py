@@ -13,7 +13,15 @@ import numpy as np
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins, IntegerRange
-from dpsql.catalog.header import CELLS, Header, is_ordered, is_summed, read_header, taken_from
+from dpsql.catalog.header import (
+    CELLS,
+    Header,
+    has_single_values,
+    is_ordered,
+    is_summed,
+    read_header,
+    taken_from,
+)
 from dpsql.catalog.unit_local import (
     AllOf,
     Among,
@@ -42,6 +50,7 @@ N = Column("n", "integer", IntegerRange(0, 3))
 SPENT = Column("spent", "number", None, (Fraction(0), Fraction(20)), null=True)
 KEY = (("visit_id", "visit_id"),)
 IN_A = Among(("ward",), bytes([1, 0, 0]))
+GAP = Column("gap", "integer", IntegerRange(0, 9), null=True)
 AGE_OF_DAY = Column("years", "integer", IntegerRange(0, 4))
 MAPPED = np.array([k % 6 for k in range(11)], CELLS).tobytes()
 
@@ -76,6 +85,14 @@ SOUND: dict[str, UnitLocal] = {
             PickColumns(PATIENTS, (("years", "age"),)),
             PickColumns(MapRows(VISITS, AGE_OF_DAY, ("day",), MAPPED), (("years", "years"),)),
         )
+    ),
+    "since the last": WindowRows(VISITS, GAP, "since_previous", (RowOrder("day"),), of="day"),
+    "first visits": FilterRows(
+        WindowRows(VISITS, N, "row_number", (RowOrder("day"),)), Among(("n",), bytes([0, 1, 0, 0]))
+    ),
+    "without": FilterRows(
+        JoinRows(PerUnit(PATIENTS), PerUnit(FilterRows(VISITS, IN_A)), "v", outer=True, one=True),
+        Among(("v exists",), b"\1\0"),
     ),
     "first": PerUnit(
         VISITS, (), (Summary(taken_from(WARD, "first"), "first", "ward", None, "day"),)
@@ -167,6 +184,10 @@ def _summary(draw: random.Random, header: Header, i: int) -> Summary | None:
     if kind in ("sum", "mean"):
         column = draw.choice([replace(SPENT, name=name), binned(name)])
         return Summary(column, kind, draw.choice(summed), where) if summed else None
+    if kind in ("distinct_sum", "distinct_mean"):
+        single = [each for each in summed if has_single_values(header.columns[each])]
+        column = draw.choice([replace(SPENT, name=name), binned(name)])
+        return Summary(column, kind, draw.choice(single), where) if single else None
     if kind == "distinct":
         of = draw.choice(_cells(header) or [""])
         return Summary(replace(N, name=name), "distinct", of, where) if of else None

@@ -174,6 +174,11 @@ FAULTS: list[tuple[Fault, UnitLocal, int]] = [
     (unique_over_all_units, SOUND["chain"], 3),
     (drop_shared_keys, LINES, 3),
     (join_everything, SOUND["exists"], 1),
+    (bound_first, SOUND["union"], 3),
+    (bound_first, SOUND["union of tables"], 3),
+    (over_all_units, SOUND["since the last"], 3),
+    (over_all_units, SOUND["first visits"], 1),
+    (join_everything, SOUND["without"], 1),
 ]
 
 

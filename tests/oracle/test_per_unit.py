@@ -233,6 +233,16 @@ OF_CLINIC = [
     "SELECT gap, COUNT(*) FROM (SELECT day - LAG(day) OVER (PARTITION BY patient_id ORDER BY day)"
     " AS gap, COUNT(*) OVER (PARTITION BY patient_id) AS n FROM visits QUALIFY n > 1) AS v"
     " GROUP BY gap",
+    "SELECT COUNT(*) FROM (SELECT ward AS k, day AS x FROM visits UNION ALL SELECT kind, NULL"
+    " FROM lines WHERE price >= 2 UNION ALL SELECT 'p', age FROM patients) AS u",
+    "SELECT COUNT(*) FROM (SELECT patient_id, ward FROM visits UNION SELECT patient_id, kind FROM"
+    " lines) AS u",
+    "SELECT COUNT(*) FROM (SELECT patient_id FROM patients EXCEPT SELECT patient_id FROM visits"
+    " WHERE ward = 'a') AS u",
+    "SELECT COUNT(*) FROM visits WHERE patient_id IN (SELECT patient_id FROM lines INTERSECT SELECT"
+    " patient_id FROM visits WHERE day > 3)",
+    "SELECT COUNT(*) FROM (SELECT patient_id, day // 3 AS d, SUM(DISTINCT day) AS s FROM visits"
+    " GROUP BY ALL) AS p",
 ]
 
 

@@ -94,7 +94,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield found
 
 
-LINES = statements_of(Path(__file__).with_name("private_joins.sql"))
+HERE = Path(__file__)
+FILES = ("private_joins.sql", "private_sets.sql")
+LINES = [sql for name in FILES for sql in statements_of(HERE.with_name(name))]
 
 
 def floats(found: Sequence[Sequence[object]]) -> list[tuple[object, ...]]:
@@ -131,6 +133,102 @@ def test_random_stars_and_statements(tmp_path: Path) -> None:
         with open_tables(tmp_path / str(seed), CATALOG, star(seed)) as found, zero_noise():
             for sql in draw.sample(LINES, 8):
                 assert differences(found, sql) == [], (seed, sql)
+
+
+SIDES = {
+    "visits": (
+        "patient_id",
+        ["ward", "'v'", "ward || '!'"],
+        ["day", "day // 3"],
+        "cost",
+        "day > 9",
+    ),
+    "bills": (
+        "who",
+        ["'b'", "CASE WHEN amount > 4 THEN 'big' ELSE 'small' END"],
+        ["amount", "-amount"],
+        None,
+        "amount IN (1, 5)",
+    ),
+    "lines": (None, ["drug", "upper(drug)"], ["dose", "7"], None, "drug = 'x'"),
+    "patients": ("patient_id", ["sex", "'p'"], ["age", "age * 3"], None, "age < 6 AND sex = 'f'"),
+}
+"""The unit of every table, texts, whole numbers, a measure and a condition."""
+
+
+def draw_union(draw: random.Random) -> str:
+    """A SELECT around UNION ALL of private rows, or a set operation of units."""
+    units = {name: unit for name, (unit, *_) in SIDES.items() if unit is not None}
+    if draw.random() < 0.3:
+        word = draw.choice(["UNION", "INTERSECT", "EXCEPT"])
+        one, other = draw.sample(sorted(units), 2)
+        sides = [f"SELECT {units[n]} FROM {n} WHERE {SIDES[n][4]}" for n in (one, other)]
+        inner = f"{sides[0]} {word} {sides[1]}"
+        if draw.random() < 0.5:
+            return f"SELECT COUNT(*) AS n FROM ({inner}) AS u"
+        asked = f"patient_id {draw.choice(['', 'NOT '])}IN ({inner})"
+        return f"SELECT ward, COUNT(*) AS n FROM visits WHERE {asked} GROUP BY ward"
+    parts = []
+    for name in draw.choices(sorted(units), k=draw.choice([2, 2, 3])):
+        unit, texts, numbers, _, test = SIDES[name]
+        null = ["NULL"] if parts else []
+        text, number = draw.choice([*texts, *null]), draw.choice([*numbers, *null])
+        items = f"{unit} AS who, {text} AS t, {number} AS x"
+        parts.append(f"SELECT {items} FROM {name}{draw.choice(['', f' WHERE {test}'])}")
+    inner = " UNION ALL ".join(parts)
+    key = draw.choice(["t", "x", "x, t"])
+    test = draw.choice(["", " WHERE x > 3", " WHERE t IS NOT NULL", " WHERE x IS NULL OR t < 'n'"])
+    what = draw.choice(["COUNT(*)", "COUNT(DISTINCT who)"])
+    return f"SELECT {key}, {what} AS n FROM ({inner}) AS u{test} GROUP BY {key}"
+
+
+def test_random_set_operations(world: World) -> None:
+    draw = random.Random(8)
+    for _ in range(40):
+        sql = draw_union(draw)
+        assert differences(world, sql) == [], sql
+
+
+def test_set_operations_add_up_what_a_unit_may_have(world: World) -> None:
+    connection, _ = world
+    for sql, rows in (
+        ("SELECT ward FROM visits UNION ALL SELECT ward FROM visits", "60 rows"),
+        ("SELECT patient_id, ward FROM visits UNION SELECT patient_id, ward FROM visits", "3 rows"),
+        ("SELECT patient_id FROM visits UNION SELECT who FROM bills", "1 row"),
+        ("SELECT patient_id FROM visits EXCEPT SELECT who FROM bills", "1 row"),
+        ("SELECT ward FROM visits UNION ALL SELECT 'b' FROM bills", "50 rows"),
+    ):
+        explained = connection.execute(f"EXPLAIN SELECT COUNT(*) AS n FROM ({sql}) AS u")
+        assert f"at most {rows} of each" in "\n".join(row[0] for row in explained), sql
+
+
+SETS_REFUSED = {
+    "SELECT ward FROM visits UNION SELECT ward FROM visits": "E_SET_OP",
+    "SELECT * FROM visits UNION SELECT * FROM visits": "E_SET_OP",
+    "SELECT ward FROM visits INTERSECT SELECT ward FROM visits": "E_SET_OP",
+    "SELECT patient_id, ward FROM visits EXCEPT SELECT patient_id, ward FROM visits": "E_SET_OP",
+    "SELECT patient_id FROM visits EXCEPT ALL SELECT who FROM bills": "E_SET_OP",
+    "SELECT patient_id FROM visits UNION ALL SELECT amount FROM bills": "E_SET_OP",
+    "SELECT patient_id, ward FROM visits UNION ALL SELECT who FROM bills": "E_SET_OP",
+    "SELECT ward FROM visits UNION ALL SELECT amount FROM bills": "E_SET_OP",
+    "SELECT cost FROM visits UNION ALL SELECT NULL FROM bills": "E_SET_OP",
+    "SELECT NULL AS x FROM visits UNION ALL SELECT NULL FROM bills": "E_SET_OP",
+    "SELECT cost * 2 AS x FROM visits UNION ALL SELECT amount FROM bills": "E_SET_OP",
+    "SELECT ward FROM visits UNION ALL SELECT ward FROM visits JOIN wards USING (ward)": "E_SET_OP",
+    "SELECT ward FROM visits UNION ALL SELECT ward FROM wards": "E_SET_OP",
+}
+
+
+@pytest.mark.parametrize("sql", SETS_REFUSED)
+def test_set_operations_that_units_do_not_share_are_refused(world: World, sql: str) -> None:
+    connection, _ = world
+    before = connection.budget
+    with pytest.raises(dpsql.Error) as caught:
+        connection.execute(f"SELECT COUNT(*) AS n FROM ({sql}) AS u")
+    assert caught.value.code == SETS_REFUSED[sql], caught.value
+    assert caught.value.hint
+    assert caught.value.span is not None
+    assert connection.budget == before
 
 
 def test_a_declared_reference_changes_nothing_for_one_table(tmp_path: Path) -> None:

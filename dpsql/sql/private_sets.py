@@ -1,0 +1,257 @@
+"""UNION, INTERSECT and EXCEPT of rows of one privacy unit, as one derived table.
+
+UNION ALL has the rows of both sides, and as many of a unit as both may have. UNION leaves one of
+those that are alike within a unit. INTERSECT and EXCEPT are of units alone: whether a unit has rows
+on both sides, or on the first one only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
+
+from sqlglot import exp
+
+from dpsql.catalog import Table
+from dpsql.catalog.catalog import Column
+from dpsql.catalog.unit_local import (
+    Among,
+    FilterRows,
+    JoinRows,
+    MapRows,
+    PerUnit,
+    PickColumns,
+    UnionRows,
+    UnitLocal,
+)
+from dpsql.errors import ProgrammingError, Span, printable
+from dpsql.sql.cell_columns import FlatColumns, joint_domain, mapped
+from dpsql.sql.cell_tests import as_test
+from dpsql.sql.language import locate, refuse
+from dpsql.sql.local_tables import named_source, relation_of, table_of
+from dpsql.sql.parse import Statement
+from dpsql.sql.per_unit import is_unit
+from dpsql.sql.products import Compiler
+from dpsql.sql.relations import Field, PrivateRows, column_of
+
+_ALIKE = "columns with one domain, or texts, whole numbers and dates with a domain each"
+_UNITS = "SELECT unit FROM ... on both sides; or unit IN (...) AND unit NOT IN (...)"
+_ALIAS = "rows"
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One side of the operation: its rows, the columns that it shows, and those made for it."""
+
+    node: exp.Expr
+    rows: PrivateRows
+    table: Table
+    columns: FlatColumns
+    fields: tuple[Field, ...]
+    made: list[MapRows] = field(default_factory=list)
+
+    def is_unit(self, each: Field) -> bool:
+        return is_unit(each.value, self.table)
+
+    @property
+    def has_unit(self) -> bool:
+        """Whether its rows say whose they are."""
+        return any(self.is_unit(each) for each in self.rows.fields)
+
+    def make(self, column: Column, of: tuple[str, ...], values: Sequence[Any]) -> str:
+        """A column more that follows from the cells of others; its name."""
+        taken = [each.column.name for each in self.made]
+        name = self.columns.fresh(column.name, taken)
+        self.made.append(mapped(replace(column, name=name), of, values))
+        return name.casefold()
+
+    def picked(self, relation: UnitLocal, names: Sequence[tuple[str, str]]) -> UnitLocal:
+        """Its rows with the columns of the operation."""
+        relation = self.columns.over(relation)
+        for each in self.made:
+            relation = replace(each, rows=relation)
+        return PickColumns(relation, tuple(names))
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateSets:
+    """A set operation of two SELECTs over private rows, at ``node``."""
+
+    node: exp.SetOperation
+    statement: Statement
+    compiler: Compiler
+
+    def locate(self, node: exp.Expr) -> Span:
+        return locate(node, self.statement.fragment)
+
+    def refuse(self, node: exp.Expr, what: str, hint: str) -> NoReturn:
+        refuse(node, "E_SET_OP", what, hint, self.locate)
+
+    def rows(self, one: PrivateRows, other: PrivateRows) -> PrivateRows:
+        """The rows of the operation. Raises: NotSupportedError (E_SET_OP); ProgrammingError."""
+        node = self.node
+        is_union, is_set = isinstance(node, exp.Union), bool(node.args.get("distinct"))
+        extra = [key for key in ("by_name", "on", "side", "kind") if node.args.get(key)]
+        if extra or not (is_set or is_union):
+            what = extra[0].upper().replace("_", " ") if extra else "ALL"
+            hint = "UNION, UNION ALL, INTERSECT and EXCEPT work"
+            self.refuse(node, f"{node.key.upper()} {what} of private rows", hint)
+        left, right = self.side(node.this, one), self.side(node.expression, other)
+        self.check(left, right)
+        if is_union:
+            return self.different(left, right) if is_set else self.union(left, right)
+        return self.of_units(left, right)
+
+    def side(self, node: exp.Expr, rows: PrivateRows) -> _Side:
+        table = self.compiler.catalog.find(rows.source.name.casefold())
+        if table.unit.column is None or table.synthetic or rows.joins:
+            what = "private rows that public rows are joined to" if rows.joins else "private rows"
+            hint = "aggregate each part: SELECT COUNT(*) ... UNION ALL SELECT COUNT(*) ..."
+            self.refuse(node, f"{self.node.key.upper()} of {what}", hint)
+        columns = FlatColumns(rows.source, table, self.statement.fragment, self.compiler)
+        fields = tuple(each for each in rows.fields if not each.hidden)
+        return _Side(node, rows, table, columns, fields)
+
+    def check(self, left: _Side, right: _Side) -> None:
+        """Refuse sides of different widths, and a unit beside something else."""
+        if len(left.fields) != len(right.fields):
+            raise ProgrammingError(
+                "E_SET_OP",
+                f"{self.node.key.upper()} of {len(left.fields)} and {len(right.fields)} columns",
+                hint="both sides need the same number of columns",
+                span=self.locate(self.node),
+            )
+        for one, other in zip(left.fields, right.fields, strict=True):
+            if left.is_unit(one) != right.is_unit(other):
+                hint = "the privacy unit at one place on both sides"
+                self.refuse(right.node, "a privacy unit beside another column", hint)
+
+    def filtered(self, side: _Side) -> UnitLocal:
+        """The rows of a side before they are bounded."""
+        relation = relation_of(side.table)
+        if side.rows.where:
+            fragment = self.statement.fragment
+            test = as_test(side.rows.source, side.rows.where, fragment, self.compiler)
+            relation = FilterRows(relation, test)
+        return relation
+
+    def together(self, left: _Side, right: _Side) -> tuple[UnionRows, list[str | None]]:
+        """The rows of both sides, and the names of their columns; None is the unit."""
+        names: list[str | None] = []
+        picked: tuple[list[tuple[str, str]], ...] = ([], [])
+        for one, other in zip(left.fields, right.fields, strict=True):
+            if left.is_unit(one):
+                names.append(None)
+                continue
+            name, number = one.name, 2
+            while name.casefold() in (each.casefold() for each in names if each):
+                name, number = f"{one.name} {number}", number + 1
+            names.append(name)
+            for found, old in zip(picked, self.pair(left, one, right, other), strict=True):
+                found.append((name, old))
+        parts = (
+            side.picked(self.filtered(side), found)
+            for side, found in zip((left, right), picked, strict=True)
+        )
+        return UnionRows(tuple(parts)), names
+
+    def union(self, left: _Side, right: _Side) -> PrivateRows:
+        """UNION ALL: a unit has as many rows as on both sides together."""
+        relation, names = self.together(left, right)
+        most = left.table.unit.max_rows + right.table.unit.max_rows
+        return self.shown(relation, left, right, names, most)
+
+    def different(self, left: _Side, right: _Side) -> PrivateRows:
+        """UNION: one of the rows that are alike within a unit."""
+        relation, names = self.together(left, right)
+        hidden = [
+            each
+            for side in (left, right)
+            for each in side.rows.fields
+            if each.hidden and not side.is_unit(each)
+        ]
+        if not (left.has_unit and right.has_unit) or hidden:
+            hint = "list the columns, the privacy unit among them; or UNION ALL"
+            self.refuse(self.node, "UNION of private rows without their privacy unit", hint)
+        groups = PerUnit(relation, tuple(name.casefold() for name in names if name))
+        return self.shown(groups, left, right, names, None)
+
+    def of_units(self, left: _Side, right: _Side) -> PrivateRows:
+        """INTERSECT and EXCEPT: the units of the first side with rows on the other, or without."""
+        if len(left.fields) != 1 or not left.is_unit(left.fields[0]):
+            what = f"{self.node.key.upper()} of private rows but for their privacy units"
+            self.refuse(self.node, what, _UNITS)
+        own, other = PerUnit(self.filtered(left)), PerUnit(self.filtered(right))
+        is_except = isinstance(self.node, exp.Except)
+        joined = JoinRows(own, other, "other", outer=is_except, one=True)
+        lone = Among((joined.partner_of.casefold(),), b"\1\0")
+        relation = FilterRows(joined, lone) if is_except else joined
+        return self.shown(PickColumns(relation, ()), left, right, [None], 1)
+
+    def pair(self, left: _Side, one: Field, right: _Side, other: Field) -> tuple[str, str]:
+        """What a column of the operation is called on both sides, where it is made if need be."""
+        values = one.value.unnest(), other.value.unnest()
+        keys = _key_of(left.table, values[0]), _key_of(right.table, values[1])
+        if keys[0] is not None and keys[1] is not None:
+            return keys[0], keys[1]
+        sides = (left, right)
+        columns = [self.column(side, value) for side, value in zip(sides, values, strict=True)]
+        known = next((each for each in columns if each is not None), None)
+        if known is None:
+            self.refuse(right.node, f"a union of NULLs as {printable(one.name)}", _ALIKE)
+        first, second = (each or replace(known, null=True) for each in columns)
+        whole = joint_domain(first, second)
+        if whole is None:
+            name = printable(one.name)
+            self.refuse(right.node, f"a union of columns {name} with different domains", _ALIKE)
+        found = []
+        for side, column in zip(sides, columns, strict=True):
+            if column is None:
+                wide = replace(known, domain=whole.domain, null=True)
+                if wide.domain is None:
+                    self.refuse(side.node, "NULL beside a column without cells", _ALIKE)
+                found.append(side.make(wide, (), [None]))
+            elif column.domain != whole.domain:
+                wide = replace(column, domain=whole.domain)
+                found.append(side.make(wide, (column.name.casefold(),), column.cells))
+            else:
+                found.append(column.name.casefold())
+        return found[0], found[1]
+
+    def column(self, side: _Side, value: exp.Expr) -> Column | None:
+        """The column that a field is or makes; None for NULL."""
+        if isinstance(value, exp.Null):
+            return None
+        found = side.columns.find(value)
+        if found is None or (found.domain is None and found.bounds is None):
+            self.refuse(side.node, f"a union of {printable(value.sql('duckdb'))}", _ALIKE)
+        return found
+
+    def shown(
+        self,
+        relation: UnitLocal,
+        left: _Side,
+        right: _Side,
+        names: Sequence[str | None],
+        most: int | None,
+    ) -> PrivateRows:
+        """The rows of a relation under the names of the first side."""
+        label = f"{left.table.title} + {right.table.title}"
+        table = table_of(self.compiler.catalog, relation, label, most, self.locate(self.node))
+        unit = column_of(str(table.unit.column), _ALIAS)
+        fields = [
+            Field(each.name, unit.copy() if name is None else column_of(name, _ALIAS))
+            for each, name in zip(left.fields, names, strict=True)
+        ]
+        if None not in names and left.has_unit and right.has_unit:
+            fields.append(Field(str(left.table.unit.column), unit, hidden=True))
+        source = named_source(table.name, _ALIAS)
+        return PrivateRows(source, (), (), tuple(fields), frozenset({_ALIAS}))
+
+
+def _key_of(table: Table, value: exp.Expr) -> str | None:
+    """The stored key that a value is, if it is one without a domain."""
+    name = value.name.casefold() if isinstance(value, exp.Column) else ""
+    is_key = name in (key.casefold() for key in table.keys)
+    return name if is_key and name not in table.columns else None

@@ -1,0 +1,20 @@
+-- UNION, INTERSECT and EXCEPT of private rows, over the tables of test_private_joins.py; one to a line.
+SELECT COUNT(*) AS n FROM (SELECT patient_id FROM visits UNION ALL SELECT who FROM bills) AS u;
+SELECT what, COUNT(*) AS n FROM (SELECT 'visit' AS what FROM visits UNION ALL SELECT 'bill' FROM bills) AS u GROUP BY what;
+SELECT x, COUNT(*) AS n FROM (SELECT day AS x FROM visits WHERE ward = 'a' UNION ALL SELECT amount FROM bills WHERE amount > 2) AS u GROUP BY x;
+SELECT SUM(x) AS s, COUNT(DISTINCT who) AS k FROM (SELECT patient_id AS who, cost AS x FROM visits UNION ALL SELECT patient_id, cost FROM visits WHERE day > 9) AS u;
+SELECT ward, COUNT(*) AS n FROM (SELECT * FROM visits WHERE ward = 'a' UNION ALL SELECT * FROM visits WHERE day > 20) AS u GROUP BY ward;
+SELECT ward, COUNT(*) AS n FROM (SELECT ward FROM visits UNION ALL SELECT NULL FROM bills) AS u GROUP BY ward;
+SELECT k, COUNT(*) AS n FROM (SELECT drug AS k FROM lines UNION ALL SELECT ward FROM visits UNION ALL SELECT 'bill' FROM bills) AS u GROUP BY k;
+SELECT ward, COUNT(*) AS n FROM (SELECT patient_id, ward FROM visits WHERE day < 15 UNION SELECT patient_id, ward FROM visits WHERE ward <> 'c' AND day >= 10) AS u GROUP BY ward;
+SELECT COUNT(*) AS n FROM (SELECT patient_id FROM visits WHERE ward = 'a' UNION SELECT who FROM bills) AS u;
+SELECT COUNT(*) AS n FROM (SELECT patient_id FROM visits WHERE ward = 'a' INTERSECT SELECT who FROM bills WHERE amount = 3) AS u;
+SELECT COUNT(*) AS n FROM (SELECT patient_id FROM patients EXCEPT SELECT patient_id FROM visits WHERE ward = 'b' AND day < 20) AS u;
+SELECT COUNT(*) AS n FROM (SELECT patient_id FROM visits EXCEPT (SELECT who FROM bills INTERSECT SELECT patient_id FROM patients WHERE sex = 'f')) AS u;
+SELECT sex, COUNT(*) AS n FROM patients WHERE patient_id IN (SELECT patient_id FROM visits WHERE ward = 'a' EXCEPT SELECT who FROM bills) GROUP BY sex;
+SELECT sex, COUNT(*) AS n FROM patients WHERE patient_id NOT IN (SELECT patient_id FROM visits WHERE ward = 'a' UNION SELECT who FROM bills WHERE amount > 6) GROUP BY sex;
+SELECT sex, COUNT(*) AS n FROM (SELECT patient_id, ward FROM visits UNION ALL SELECT who, 'none' FROM bills) AS u JOIN patients p ON p.patient_id = u.patient_id GROUP BY sex;
+SELECT m, COUNT(*) AS n FROM (SELECT patient_id, COUNT(*) AS m FROM (SELECT patient_id FROM visits UNION ALL SELECT who FROM bills) AS u GROUP BY patient_id) AS p GROUP BY m;
+WITH events AS (SELECT patient_id AS p, day AS d, 'v' AS kind FROM visits UNION ALL SELECT who, amount, 'b' FROM bills) SELECT kind, COUNT(*) AS n FROM events WHERE d BETWEEN 3 AND 8 GROUP BY kind;
+SELECT k, COUNT(*) AS n FROM (SELECT age > 4 AS k FROM patients UNION ALL SELECT amount > 4 FROM bills) AS u GROUP BY k;
+SELECT k, COUNT(*) AS n FROM (SELECT age // 2 AS k FROM patients UNION ALL SELECT NULL FROM bills UNION ALL SELECT dose * 2 FROM lines) AS u GROUP BY k;

@@ -41,7 +41,7 @@ _ALIAS = "rows"
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
+class _SetSide:
     """One side of the operation: its rows, the columns that it shows, and those made for it."""
 
     node: exp.Expr
@@ -103,7 +103,7 @@ class PrivateSets:
             return self.different(left, right) if is_set else self.union(left, right)
         return self.of_units(left, right)
 
-    def side(self, node: exp.Expr, rows: PrivateRows) -> _Side:
+    def side(self, node: exp.Expr, rows: PrivateRows) -> _SetSide:
         table = self.compiler.catalog.find(rows.source.name.casefold())
         if table.unit.column is None or table.synthetic or rows.joins:
             what = "private rows that public rows are joined to" if rows.joins else "private rows"
@@ -111,9 +111,9 @@ class PrivateSets:
             self.refuse(node, f"{self.node.key.upper()} of {what}", hint)
         columns = FlatColumns(rows.source, table, self.statement.fragment, self.compiler)
         fields = tuple(each for each in rows.fields if not each.hidden)
-        return _Side(node, rows, table, columns, fields)
+        return _SetSide(node, rows, table, columns, fields)
 
-    def check(self, left: _Side, right: _Side) -> None:
+    def check(self, left: _SetSide, right: _SetSide) -> None:
         """Refuse sides of different widths, and a unit beside something else."""
         if len(left.fields) != len(right.fields):
             raise ProgrammingError(
@@ -127,7 +127,7 @@ class PrivateSets:
                 hint = "the privacy unit at one place on both sides"
                 self.refuse(right.node, "a privacy unit beside another column", hint)
 
-    def filtered(self, side: _Side) -> UnitLocal:
+    def filtered(self, side: _SetSide) -> UnitLocal:
         """The rows of a side before they are bounded."""
         relation = relation_of(side.table)
         if side.rows.where:
@@ -136,7 +136,7 @@ class PrivateSets:
             relation = FilterRows(relation, test)
         return relation
 
-    def together(self, left: _Side, right: _Side) -> tuple[UnionRows, list[str | None]]:
+    def together(self, left: _SetSide, right: _SetSide) -> tuple[UnionRows, list[str | None]]:
         """The rows of both sides, and the names of their columns; None is the unit."""
         names: list[str | None] = []
         picked: tuple[list[tuple[str, str]], ...] = ([], [])
@@ -156,13 +156,13 @@ class PrivateSets:
         )
         return UnionRows(tuple(parts)), names
 
-    def union(self, left: _Side, right: _Side) -> PrivateRows:
+    def union(self, left: _SetSide, right: _SetSide) -> PrivateRows:
         """UNION ALL: a unit has as many rows as on both sides together."""
         relation, names = self.together(left, right)
         most = left.table.unit.max_rows + right.table.unit.max_rows
         return self.shown(relation, left, right, names, most)
 
-    def different(self, left: _Side, right: _Side) -> PrivateRows:
+    def different(self, left: _SetSide, right: _SetSide) -> PrivateRows:
         """UNION: one of the rows that are alike within a unit."""
         relation, names = self.together(left, right)
         hidden = [
@@ -177,7 +177,7 @@ class PrivateSets:
         groups = PerUnit(relation, tuple(name.casefold() for name in names if name))
         return self.shown(groups, left, right, names, None)
 
-    def of_units(self, left: _Side, right: _Side) -> PrivateRows:
+    def of_units(self, left: _SetSide, right: _SetSide) -> PrivateRows:
         """INTERSECT and EXCEPT: the units of the first side with rows on the other, or without."""
         if len(left.fields) != 1 or not left.is_unit(left.fields[0]):
             what = f"{self.node.key.upper()} of private rows but for their privacy units"
@@ -189,7 +189,7 @@ class PrivateSets:
         relation = FilterRows(joined, lone) if is_except else joined
         return self.shown(PickColumns(relation, ()), left, right, [None], 1)
 
-    def pair(self, left: _Side, one: Field, right: _Side, other: Field) -> tuple[str, str]:
+    def pair(self, left: _SetSide, one: Field, right: _SetSide, other: Field) -> tuple[str, str]:
         """What a column of the operation is called on both sides, where it is made if need be."""
         values = one.value.unnest(), other.value.unnest()
         keys = _key_of(left.table, values[0]), _key_of(right.table, values[1])
@@ -219,7 +219,7 @@ class PrivateSets:
                 found.append(column.name.casefold())
         return found[0], found[1]
 
-    def column(self, side: _Side, value: exp.Expr) -> Column | None:
+    def column(self, side: _SetSide, value: exp.Expr) -> Column | None:
         """The column that a field is or makes; None for NULL."""
         if isinstance(value, exp.Null):
             return None
@@ -231,8 +231,8 @@ class PrivateSets:
     def shown(
         self,
         relation: UnitLocal,
-        left: _Side,
-        right: _Side,
+        left: _SetSide,
+        right: _SetSide,
         names: Sequence[str | None],
         most: int | None,
     ) -> PrivateRows:

@@ -168,7 +168,7 @@ def draw_union(draw: random.Random) -> str:
             return f"SELECT COUNT(*) AS n FROM ({inner}) AS u"
         asked = f"patient_id {draw.choice(['', 'NOT '])}IN ({inner})"
         return f"SELECT ward, COUNT(*) AS n FROM visits WHERE {asked} GROUP BY ward"
-    parts = []
+    parts: list[str] = []
     for name in draw.choices(sorted(units), k=draw.choice([2, 2, 3])):
         unit, texts, numbers, _, test = SIDES[name]
         null = ["NULL"] if parts else []

@@ -21,8 +21,8 @@ from dpsql.catalog.unit_local import (
     AnyOf,
     HasValue,
     InOrder,
-    Sign,
     MapRows,
+    Sign,
     Test,
     columns_of_test,
 )

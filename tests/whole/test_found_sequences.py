@@ -290,7 +290,7 @@ class Shop:
                 f" LEAST(GREATEST(price, {low}), {high}) AS price, code"
                 f" FROM '{self.folder / 'buys.parquet'}'"
             )
-            if "code" in sql or "code" in together:
+            if "code" in sql or ("code" in together and "person" not in sql):
                 database.execute("ALTER VIEW buys RENAME TO every")
                 code = found["code"][0]
                 database.execute(f"CREATE VIEW buys AS SELECT * FROM every WHERE code = {code}")

@@ -4,6 +4,9 @@ Python raises KeyboardInterrupt in the main thread, at any bytecode; libraries s
 it into an error of their own. While a statement runs, a handler stands in front of the one that
 was there: it notes every SIGINT, keeps it back where it has to wait, and passes it on otherwise.
 A SIGTERM that has a handler in Python, as in the ``dpsql`` command, waits in the same way.
+
+Other threads get no signals: a statement there runs under a ``Cancellation``, which another thread
+may ask for. It is raised where ``check`` is called, and waits in the same sections.
 """
 
 from __future__ import annotations
@@ -65,6 +68,43 @@ class _Guard:
 
 
 _guard = _Guard()
+_threads = threading.local()
+
+
+class Cancellation:
+    """The wish that a statement in this thread end; another thread may ask for it.
+
+    Within ``with``, ``check`` raises KeyboardInterrupt in this thread once it was asked for.
+    """
+
+    __slots__ = ("_asked", "holding")
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+        self.holding = False
+
+    def ask(self) -> None:
+        """Ask for it, from any thread."""
+        self._asked.set()
+
+    def check(self) -> None:
+        """Raise it, once, where it need not wait. Raises: KeyboardInterrupt."""
+        if self._asked.is_set() and not self.holding:
+            self._asked.clear()
+            raise KeyboardInterrupt
+
+    def __enter__(self) -> Cancellation:
+        _threads.cancellation = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _threads.cancellation = None
+
+
+def _cancellation() -> Cancellation | None:
+    """That of the statement which runs in this thread."""
+    found: Cancellation | None = getattr(_threads, "cancellation", None)
+    return found
 
 
 def _is_here() -> bool:
@@ -104,15 +144,21 @@ class Held:
     Raises: KeyboardInterrupt, at the end.
     """
 
-    __slots__ = ("_first", "_here", "_outer")
+    __slots__ = ("_asked", "_first", "_here", "_outer")
 
     def __enter__(self) -> None:
         self._here, self._first, self._outer = _is_here(), False, _guard.holding
-        if self._here:
+        self._asked = _cancellation()
+        if self._asked is not None:
+            self._outer, self._asked.holding = self._asked.holding, True
+        elif self._here:
             self._first = _guard.stand_in_front()
             _guard.holding = True
 
     def __exit__(self, *_: object) -> None:
+        if self._asked is not None:
+            self._asked.holding = self._outer
+            return  # raised by the next ``check``
         if not self._here:
             return
         _guard.holding = self._outer
@@ -155,6 +201,12 @@ def answer() -> None:
 
 
 def check() -> None:
-    """Raise an interrupt once more that a library has swallowed. Raises: KeyboardInterrupt."""
+    """Raise an interrupt once more that a library has swallowed, or one that was asked for.
+
+    Long searches call it now and then. Raises: KeyboardInterrupt.
+    """
+    asked = _cancellation()
+    if asked is not None:
+        asked.check()
     if _is_here() and _guard.passed > _guard.answered:
         raise KeyboardInterrupt

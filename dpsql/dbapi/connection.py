@@ -17,7 +17,14 @@ from dpsql.catalog.draft import draft
 from dpsql.catalog.read_domain import Place
 from dpsql.catalog.read_source import read_source
 from dpsql.dbapi.cursor import Cursor, check_text, parse_script, refuse_unknown
-from dpsql.dbapi.script import explain_finding, explain_script, is_new, joint_terms, offered_search
+from dpsql.dbapi.foresee import Foreseen, foresee
+from dpsql.dbapi.script import (
+    explain_finding,
+    explain_script,
+    is_new,
+    joint_terms,
+    offered_search,
+)
 from dpsql.engine.charges import Charges, interruptible
 from dpsql.engine.discover import found_before
 from dpsql.engine.engine import Engine
@@ -101,13 +108,23 @@ def connect(
     """
     refuse_unknown(unknown)
     options = {"epsilon": epsilon, "delta": delta, "noise": noise}
-    loaded = Catalog.load(_path(catalog))
+    loaded = open_catalog(catalog)
     given = {name: value for name, value in options.items() if value is not None}
     terms = Terms(loaded.budget.max_epsilon_per_request).with_values(given)
     found = find_analyst(loaded, analyst)
     granted = grant(files, loaded, anchor_folder(loaded))
-    refuse_unreadable(loaded)
     return Connection(loaded, terms, found, granted)
+
+
+def open_catalog(path: str | os.PathLike[str]) -> Catalog:
+    """Read a catalog whose tables can be asked.
+
+    Raises: CatalogError; DataUnavailable (E_DATA) for a table of which one stored value could stop
+    every statement.
+    """
+    loaded = Catalog.load(_path(path))
+    refuse_unreadable(loaded)
+    return loaded
 
 
 def inspect(catalog: str | os.PathLike[str]) -> Connection:
@@ -164,6 +181,7 @@ def _draft_server(source: dict[str, str]) -> str:
 class Connection:
     """A session on one catalog (PEP 249); threads may share the module, not connections.
 
+    ``shared`` is the engine whose rows it counts, where several connections count the same.
     ``report``, when set, is told how a long run goes on: one line of text at a time.
     """
 
@@ -173,13 +191,16 @@ class Connection:
         terms: Terms,
         analyst: str | None = None,
         granted: Granted = NOTHING,
+        shared: Engine | None = None,
     ) -> None:
         self._catalog = catalog
         self.analyst = analyst
         self.terms = terms
         self.collected: list[Statement] | None = None
         self.report: Callable[[str], None] | None = None
-        self._engine: Engine | None = Engine(catalog, anchor_folder(catalog), analyst, granted)
+        self._engine: Engine | None = Engine(
+            catalog, anchor_folder(catalog), analyst, granted, shared
+        )
         self._process = os.getpid()
 
     @property
@@ -269,6 +290,15 @@ class Connection:
         if not selects:
             raise ProgrammingError("E_PARSE", "there is no SELECT to explain")
         return self.engine.explain(self.engine.compile(selects), joint_terms(terms, selects))
+
+    def describe(self, sql: str) -> tuple[Foreseen, ...]:
+        """The columns that a SELECT would return, which is not asked.
+
+        Free, from public facts only: the outer shell runs over
+        zeros in place of noisy numbers. Raises: ProgrammingError, NotSupportedError.
+        """
+        text = check_text(sql)
+        return self.told(lambda: foresee(self.engine, text), text)
 
     def grant_here(self) -> None:
         """Grant SQL the working directory, unless data lie there, as a terminal does."""

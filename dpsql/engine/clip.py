@@ -372,11 +372,12 @@ def _batch(summed: Summed, noise: Noise) -> SumBatch:
     shape = str((noise, summed.queries.shape)).encode()
     arrays = (np.ascontiguousarray(summed.values), np.ascontiguousarray(summed.queries))
     key = hashlib.sha256(b"".join([shape, *(each.tobytes() for each in arrays)])).digest()
-    if key not in _batches:
+    batch = _batches.get(key)
+    if batch is None:
         if len(_batches) >= REMEMBERED:
             _batches.clear()
-        _batches[key] = SumBatch(summed.values, summed.queries, noise)
-    return _batches[key]
+        batch = _batches[key] = SumBatch(summed.values, summed.queries, noise)
+    return batch
 
 
 def _variance(noise: Noise, amount: Fraction, rows_per_unit: int) -> float:

@@ -45,7 +45,10 @@ T = TypeVar("T")
 
 
 class Engine(Desk):
-    """Answers workloads over one catalog; owns the ledger and the vaults."""
+    """Answers workloads over one catalog; owns the ledger, and the vaults unless it shares them.
+
+    ``shared`` is another engine over the same catalog, with whose threads it takes turns.
+    """
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class Engine(Desk):
         anchors: Path,
         analyst: str | None = None,
         granted: Granted = NOTHING,
+        shared: Engine | None = None,
     ) -> None:
         preset = Preset.of(catalog)
         ledger = Path(os.path.realpath(ledger_file(catalog)))
@@ -61,13 +65,15 @@ class Engine(Desk):
             ledger_file(catalog), anchors, preset.policy, preset.policy_hash, preset.nested
         )
         self.ledger_id = self.ledger.ledger_id
-        self.vaults = Vaults(catalog, self.ledger.salt)
+        self._is_alone = shared is None
+        self.vaults: Vaults = Vaults(catalog, self.ledger.salt) if shared is None else shared.vaults
         super().__init__(catalog, analyst, granted)
 
     def know(self) -> None:
         """Know what is published by now: synthetic tables, and domains that were found."""
         super().know()
-        self.vaults.know(self.declared)
+        with self.vaults.turn(self.declared):
+            pass
 
     def explain(self, workload: Sequence[Compiled], terms: Terms) -> Explanation:
         """The forecast of a workload: free, and a function of public facts only."""
@@ -92,7 +98,8 @@ class Engine(Desk):
             return self.run(read_job(self, workload, terms, report))
         if seeking.first is None:
             return self.run(read_job(self, workload, seeking.rest, report))
-        seeking.check(self, Membrane(self, self.ledger, self.vaults))
+        with self.vaults.turn(self.declared):
+            seeking.check(self, Membrane(self, self.ledger, self.vaults))
         found, _ = self.settle(seeking.first)
         results = self.run(read_job(self, seeking.compiled(self), seeking.rest, report))
         return tuple(seeking.told(result, found) for result in results)
@@ -133,7 +140,7 @@ class Engine(Desk):
         doors = Membrane(self, self.ledger, self.vaults)
         price = step.price
         charge = doors.afford(price)
-        with self.vaults.one_snapshot():
+        with self.vaults.turn(self.declared), self.vaults.one_snapshot():
             step.check(self, doors)
             with self._paid(price, charge, step.asked) as receipt:
                 return step.keep(self, step.perform(self, doors, receipt))
@@ -158,7 +165,8 @@ class Engine(Desk):
 
     def versions(self, tables: Iterable[str]) -> str:
         """What changes with the data of these tables. Raises: DataUnavailable."""
-        return self.vaults.versions(tables)
+        with self.vaults.turn(self.declared):
+            return self.vaults.versions(tables)
 
     def read_public(self, table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
         """The rows of a public table."""
@@ -169,6 +177,10 @@ class Engine(Desk):
         """Which servers have the rows that a plan measures, and what they will run."""
         return self.vaults.said_of(plan)
 
+    def stored_in(self, table: Table) -> tuple[str, ...]:
+        """The files that hold the rows of a table. Raises: DataUnavailable."""
+        return stored_in(table)[0]
+
     def draw(self, wanted: Materialisation) -> dict[str, list[Any]]:
         """Draw rows of a synthetic table, with fresh randomness every time; free.
 
@@ -178,9 +190,15 @@ class Engine(Desk):
         table = self.known.tables[synthetic.name.casefold()]
         return draw_rows(synthetic.model, table, wanted.rows, np.random.default_rng())
 
+    def reopen(self) -> None:
+        """Let go of the rows: the next statement reads them as they are by then."""
+        with self.vaults.turn(self.declared):
+            self.vaults.close()
+
     def close(self) -> None:
-        """Release files and connections."""
-        self.vaults.close()
+        """Release files and connections, but for vaults that others use."""
+        if self._is_alone:
+            self.vaults.close()
         self.ledger.close()
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hmac
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -78,6 +79,14 @@ class Vaults:
         self._catalog = catalog
         self._salt = salt
         self._open: dict[str, TableVault] = {}
+        self._turn = threading.RLock()
+
+    @contextmanager
+    def turn(self, catalog: Catalog) -> Iterator[None]:
+        """Be the only thread that uses them, by a catalog whose declared columns are known."""
+        with self._turn:
+            self.know(catalog)
+            yield
 
     def __getitem__(self, table: str) -> Vault:
         if table not in self._open:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import tempfile
+import threading
 import time
 from collections import OrderedDict
 from pathlib import Path
@@ -39,6 +40,7 @@ REMEMBERED = 64
 """Strategies kept in the process."""
 
 _memory: OrderedDict[str, Selection] = OrderedDict()
+_remembering = threading.Lock()
 
 
 def cached_choice(
@@ -52,9 +54,9 @@ def cached_choice(
     The environment variable DPSQL_CACHE names the directory; "off" keeps everything in memory.
     """
     key = cache_key(workload, noise, mechanism, effort)
-    if key in _memory:
-        _memory.move_to_end(key)
-        return _memory[key]
+    found = _recall(key)
+    if found is not None:
+        return found
     directory = cache_directory()
     found = None if directory is None else read(directory / f"{key}.npz", workload, noise)
     if found is None:
@@ -62,10 +64,22 @@ def cached_choice(
         found = choose(workload, noise, mechanism, effort)
         if directory is not None and time.perf_counter() - start > WORTH_SECONDS:
             write(directory / f"{key}.npz", found)
-    _memory[key] = found
-    while len(_memory) > REMEMBERED:
-        _memory.popitem(last=False)
+    _remember(key, found)
     return found
+
+
+def _recall(key: str) -> Selection | None:
+    with _remembering:
+        if key in _memory:
+            _memory.move_to_end(key)
+        return _memory.get(key)
+
+
+def _remember(key: str, found: Selection) -> None:
+    with _remembering:
+        _memory[key] = found
+        while len(_memory) > REMEMBERED:
+            _memory.popitem(last=False)
 
 
 def cache_key(workload: Workload, noise: Noise, mechanism: str, effort: float) -> str:

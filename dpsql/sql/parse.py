@@ -10,6 +10,7 @@ import difflib
 import gc
 import math
 import re
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -381,13 +382,22 @@ def _parse_error(
     )
 
 
+_counting = threading.Lock()
+_parsers, _was_on = 0, False
+
+
 @contextmanager
 def uncollected() -> Iterator[None]:
     """Keep Python from looking for cycles: parsers make many trees, all of which stay in use."""
-    was_on = gc.isenabled()
-    gc.disable()
+    global _parsers, _was_on
+    with _counting:
+        _was_on = _was_on if _parsers else gc.isenabled()
+        _parsers += 1
+        gc.disable()
     try:
         yield
     finally:
-        if was_on:
-            gc.enable()
+        with _counting:
+            _parsers -= 1
+            if _was_on and not _parsers:
+                gc.enable()

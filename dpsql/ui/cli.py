@@ -19,6 +19,7 @@ from dpsql.errors import Error, Interrupted, printable
 from dpsql.ui.budget import ACTS, show
 from dpsql.ui.check import check
 from dpsql.ui.connect import WIDE, blaming_options, open_connection, sit, with_settings
+from dpsql.ui.serve import USER_ACTS, serve
 from dpsql.ui.tell import describe_error, tell
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ Commands:
   dpsql check CATALOG [--dp --epsilon E]       which rows never count, for the curator
   dpsql ledger CATALOG                         show the budget and what was charged
   dpsql ledger verify|raise|migrate|adopt CATALOG   acts of the curator
+  dpsql serve CATALOG                          a server that speaks PostgreSQL's protocol
+  dpsql user add|passwd|remove|list CATALOG NAME    who may sign in there
 \b
 Exit status: 0 ok, 1 query refused or failed, 2 usage or catalog,
 3 data or ledger unavailable, 5 budget refused, 130 interrupted.
@@ -193,6 +196,7 @@ SUBCOMMANDS: dict[str, click.Command] = {
     "init": init,
     "check": check,
     "ledger": show,
+    "serve": serve,
 }
 
 
@@ -200,6 +204,8 @@ def choose_command(arguments: list[str]) -> tuple[click.Command, str, list[str]]
     """Return the command that a command line means, its name, and the arguments left for it."""
     if arguments[:1] == ["ledger"] and arguments[1:2] and arguments[1] in ACTS:
         return ACTS[arguments[1]], f"dpsql ledger {arguments[1]}", arguments[2:]
+    if arguments[:1] == ["user"] and arguments[1:2] and arguments[1] in USER_ACTS:
+        return USER_ACTS[arguments[1]], f"dpsql user {arguments[1]}", arguments[2:]
     if arguments and arguments[0] in SUBCOMMANDS:
         return SUBCOMMANDS[arguments[0]], f"dpsql {arguments[0]}", arguments[1:]
     return query, "dpsql", arguments

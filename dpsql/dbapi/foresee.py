@@ -1,0 +1,41 @@
+"""What a SELECT would return, told without asking it: names and types of columns."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+from dpsql.answer.assemble import assemble_results
+from dpsql.engine.desk import Desk
+from dpsql.engine.terms import Terms, form_request
+from dpsql.errors import ProgrammingError
+from dpsql.sql.lexemes import split_statements
+from dpsql.sql.parse import parse
+
+
+class Foreseen(NamedTuple):
+    """A column of a result: its name, its type as in ``Result.types``, and whether it is noisy."""
+
+    name: str
+    type: str
+    noisy: bool
+
+
+def foresee(desk: Desk, text: str) -> tuple[Foreseen, ...]:
+    """The columns that one SELECT would return.
+
+    Guarantee: a function of public facts alone; nothing is planned, charged or measured.
+    Raises: ProgrammingError, NotSupportedError.
+    """
+    fragments = split_statements(text)
+    if len(fragments) != 1:
+        raise ProgrammingError("E_PARSE", "one statement can be described at a time")
+    statement = parse(fragments[0])
+    if statement.kind != "select" or statement.explain:
+        raise ProgrammingError("E_STATEMENT", "only a SELECT can be described")
+    compiled = desk.compile([statement])
+    terms = Terms(desk.catalog.budget.max_epsilon_per_request)
+    request = form_request(compiled, terms, Fraction(1))
+    (found,) = assemble_results(request, {}, {}, None, None, desk.sealed, desk.models)
+    noisy = [each is not None for each in found.stddev]
+    return tuple(map(Foreseen, found.columns, found.types, noisy))

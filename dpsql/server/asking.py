@@ -1,0 +1,243 @@
+"""Statements of one session, each an order that is carried out by dpsql, the twin or the session.
+
+What comes back is a ``Reply``: a table or none, a tag, and notices.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dpsql.answer.result import Result, listing
+from dpsql.catalog import Catalog
+from dpsql.catalog.describe import describe_table
+from dpsql.dbapi.connection import Connection
+from dpsql.dbapi.site import Site
+from dpsql.errors import DataUnavailable, NotSupportedError, ProgrammingError, printable
+from dpsql.interrupts import Cancellation
+from dpsql.server.messages import Column, Told
+from dpsql.server.route import Order, blank_but, route
+from dpsql.server.table import ResultTable, Table, heads_of
+from dpsql.server.twin import Declared, Twin
+from dpsql.sql.lexemes import Fragment
+from dpsql.sql.qualified import find_key
+
+FREE_FORMS = ("EXPLAIN", "SHOW", "DESCRIBE", "DESC")
+"""What costs nothing, so that a client which only wants to know its columns may cause it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a statement comes back with; ``counted`` adds the number of rows to the tag."""
+
+    tag: str
+    table: Table | None = None
+    notices: tuple[Told, ...] = ()
+    counted: bool = False
+
+    def said(self, rows: int) -> str:
+        """The tag after so many rows."""
+        if self.tag == "INSERT":
+            return f"INSERT 0 {rows}"
+        return f"{self.tag} {rows}" if self.counted else self.tag
+
+
+class Asker:
+    """Asks on behalf of one analyst; its connection is opened by the first statement."""
+
+    def __init__(self, site: Site, twin: Twin | None, analyst: str | None) -> None:
+        self._site = site
+        self._twin = twin
+        self._analyst = analyst
+        self._connection: Connection | None = None
+        self._cancellation: Cancellation | None = None
+        self._lock = threading.Lock()
+        self._last: Result | None = None
+        self.settings = {"show_stddev": "off", "statement_timeout": "0"}
+
+    @property
+    def connection(self) -> Connection:
+        """The connection. Raises: LedgerError, DataError."""
+        if self._connection is None:
+            self._connection = self._site.connect(self._analyst)
+        return self._connection
+
+    @property
+    def twin(self) -> Twin:
+        """The twin, with the tables that are declared by now. Raises: NotSupportedError."""
+        if self._twin is None:
+            what = "statements without a declared table are not answered here"
+            raise NotSupportedError("E_TWIN", what, hint="dpsql serve --twin auto")
+        self.connection.engine.catch_up()
+        self._twin.declare(declared_tables(self.connection.known))
+        return self._twin
+
+    @property
+    def shows_errors(self) -> bool:
+        """Whether standard errors are columns."""
+        return self.settings["show_stddev"] == "on"
+
+    def cancel(self) -> None:
+        """End what is being asked, from another thread; what was charged is stored first."""
+        with self._lock:
+            if self._cancellation is not None:
+                self._cancellation.ask()
+
+    def knows(self, parts: tuple[str, ...]) -> bool:
+        """Whether a name is that of a declared table, a view or a synthetic table."""
+        return find_key(parts, self.connection.known) is not None
+
+    def route(self, fragment: Fragment) -> Order:
+        """What a statement asks for."""
+        return route(fragment, self.knows)
+
+    def ask(self, text: str, orders: Sequence[Order]) -> list[Reply]:
+        """Answer statements of dpsql together; ``text`` is the script that they are in.
+
+        Raises: Error; Interrupted.
+        """
+        for order in orders:
+            if (order.tag == "SHOW" and order.name in self.settings) or order.name == "last_charge":
+                return [self._show(each) for each in orders]
+        script = blank_but(text, [order.fragment for order in orders])
+        cursor = self._run(script, joint=len(orders) > 1)
+        replies, seen = [], set[str]()
+        results = iter(cursor)
+        for order in orders:
+            if order.tag == "BEGIN WORKLOAD" or (order.tag == "RUN" and len(orders) > 1):
+                replies.append(Reply(order.tag))
+                continue
+            found = list(results) if order.tag == "RUN" else [next(results)]
+            replies += [self._reply(order, result, seen) for result in found]
+        return replies
+
+    def _run(self, script: str, joint: bool) -> list[Result]:
+        """The results of a script, under a cancellation of its own."""
+        connection = self.connection
+        with Cancellation() as mine:
+            with self._lock:
+                self._cancellation = mine
+            limit = int(self.settings["statement_timeout"])
+            timer = threading.Timer(limit / 1000, mine.ask) if limit else None
+            try:
+                if timer is not None:
+                    timer.daemon = True
+                    timer.start()
+                cursor = connection.executescript(script) if joint else connection.execute(script)
+            except DataUnavailable:
+                self._site.engine.reopen()  # the data have changed: read anew by the next statement
+                raise
+            finally:
+                if timer is not None:
+                    timer.cancel()
+                with self._lock:
+                    self._cancellation = None
+        found = [cursor.result]
+        while cursor.nextset():
+            found.append(cursor.result)
+        return found
+
+    def _reply(self, order: Order, result: Result, seen: set[str]) -> Reply:
+        notices = tuple(_notices(result, seen))
+        if result.cost is not None:
+            self._last = result
+        if result.columns:
+            counted = order.tag in ("SELECT", "RUN")
+            tag = "SELECT" if counted else order.tag
+            return Reply(tag, ResultTable(result, self.shows_errors), notices, counted)
+        if result.message and order.tag != "SET":
+            notices = (*notices, Told("NOTICE", "00000", result.message))
+        return Reply(order.tag, None, notices)
+
+    def _show(self, order: Order) -> Reply:
+        if order.name == "last_charge":
+            told = "nothing was asked" if self._last is None else charge_of(self._last)
+        else:
+            told = self.settings[order.name]
+        return Reply("SHOW", ResultTable(listing((order.name,), [(told,)], "")))
+
+    def set(self, order: Order) -> Reply:
+        """SET of what the session itself keeps; other settings of clients are taken and forgotten.
+
+        Raises: ProgrammingError (E_SETTING).
+        """
+        name, value = order.name, " ".join(order.words).lower()
+        if order.tag == "RESET":
+            self.settings |= {"show_stddev": "off", "statement_timeout": "0"}
+        elif name == "show_stddev":
+            if value not in ("on", "off", "true", "false"):
+                raise ProgrammingError(
+                    "E_SETTING", f"{name} = {printable(value)}", hint="on or off"
+                )
+            self.settings[name] = "on" if value in ("on", "true") else "off"
+        elif name == "statement_timeout":
+            self.settings[name] = str(_milliseconds(value))
+        return Reply(order.tag)
+
+    def columns(self, order: Order, text: str) -> tuple[tuple[Column, ...] | None, Reply | None]:
+        """The columns of a statement that is not asked yet, and its reply where that is free.
+
+        Raises: Error.
+        """
+        if order.tag == "SELECT":
+            found = self.connection.describe(text)
+            noisy = [self.shows_errors and each.noisy for each in found]
+            heads = heads_of([each.name for each in found], [each.type for each in found], noisy)
+            return heads, None
+        if order.tag in FREE_FORMS:
+            (reply,) = self.ask(text, [order])
+            return (None if reply.table is None else reply.table.heads), reply
+        return None, None
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+
+
+def charge_of(result: Result) -> str:
+    """What an answer cost, and where the ledger says so."""
+    entry = "" if result.receipt is None else f", ledger entry {result.receipt.seq}"
+    return f"{result.cost}{entry}"
+
+
+def _notices(result: Result, seen: set[str]) -> Iterator[Told]:
+    """What a client is told of an answer: its cost, once for all that share it, and its notes."""
+    if result.cost is not None and result.receipt is not None:
+        key = f"{result.receipt.seq} {result.cost.free}"
+        if key not in seen:
+            seen.add(key)
+            head = "free" if result.cost.free else f"charged: {result.cost}"
+            entry = f"ledger entry {result.receipt.seq}, head {result.receipt.head}"
+            yield Told("NOTICE", "00000", head, entry)
+    for note in result.notes:
+        if note not in seen:
+            seen.add(note)
+            yield Told("NOTICE", "00000", f"note: {note}")
+
+
+def _milliseconds(value: str) -> int:
+    """A time as PostgreSQL writes it. Raises: ProgrammingError (E_SETTING)."""
+    found = re.fullmatch(r"(\d{1,9})\s*(ms|s|min|)", value)
+    if found is None:
+        what = f"statement_timeout = {printable(value)}"
+        raise ProgrammingError("E_SETTING", what, hint="milliseconds, 30s or 2min")
+    return int(found.group(1)) * {"": 1, "ms": 1, "s": 1000, "min": 60_000}[found.group(2)]
+
+
+def declared_tables(known: Catalog) -> Declared:
+    """The declared tables as the twin describes them: names, types, and domains as comments."""
+    tables = []
+    for table in known.tables.values():
+        unit = table.unit.column
+        comment = "public" if table.public else f"privacy unit: {unit or 'row'}"
+        columns = [(name, kind, values) for name, kind, values, _ in describe_table(table)]
+        names = {name.casefold() for name, _, _ in columns}
+        if unit and unit.casefold() not in names:
+            columns.insert(
+                0, (unit, "text", "the privacy unit: COUNT(DISTINCT it), joins along it")
+            )
+        tables.append((table.name, comment, tuple(columns)))
+    return tuple(tables)

@@ -1,0 +1,214 @@
+"""How a client comes in: TLS, its name, its password, or the wish to cancel what another asked."""
+
+from __future__ import annotations
+
+import secrets
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from dpsql import __version__
+from dpsql.errors import printable
+from dpsql.server.messages import (
+    CANCEL_REQUEST,
+    GSS_REQUEST,
+    MOST_SECRET,
+    SSL_REQUEST,
+    Fields,
+    ProtocolError,
+    Told,
+    authentication,
+    backend_key,
+    message,
+    parameter_status,
+    parse_options,
+    read_message,
+    read_startup,
+)
+from dpsql.server.scram import MECHANISM, Exchange, ScramError, Verifier
+from dpsql.server.users import Users
+from dpsql.server.wire import Wire
+
+PATIENCE = 60.0
+"""Seconds that a client may take until it has signed in, as in PostgreSQL."""
+MOST_FAILURES = 3
+"""Wrong passwords of one name within a minute, after which even a right one is refused."""
+VERSION = "16.0"
+"""The version of PostgreSQL whose protocol and catalogs clients should expect."""
+ENCODINGS = frozenset({"utf8", "unicode", "'utf8'", "'utf-8'", "utf-8", "sql_ascii"})
+
+
+class Refusal(Exception):
+    """A client that may not come in, and what it is told."""
+
+    def __init__(self, state: str, text: str, hint: str = "") -> None:
+        super().__init__(text)
+        self.told = Told("FATAL", state, text, hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """Who has signed in: the name, the analyst that is charged, and what the client said."""
+
+    user: str
+    analyst: str | None
+    options: dict[str, str]
+    process: int
+    secret: int
+
+
+@dataclass
+class Failures:
+    """Wrong passwords of the last minute, by name; whether a name exists makes no difference."""
+
+    clock: Callable[[], float] = time.monotonic
+    _times: dict[str, list[float]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def is_closed(self, name: str) -> bool:
+        """Whether there were too many for a name."""
+        with self._lock:
+            return len(self._recent(name)) >= MOST_FAILURES
+
+    def note(self, name: str) -> None:
+        """Note one more."""
+        with self._lock:
+            if len(self._times) > 10_000:
+                self._times.clear()
+            self._times[name] = [*self._recent(name), self.clock()]
+
+    def _recent(self, name: str) -> list[float]:
+        return [at for at in self._times.get(name, ()) if at > self.clock() - 60]
+
+
+@dataclass(frozen=True)
+class Door:
+    """What decides who comes in. ``cancel`` ends the statement of the session with such a key."""
+
+    users: Users
+    tls: ssl.SSLContext | None
+    needs_tls: bool
+    analysts: Collection[str]
+    database: str
+    cancel: Callable[[int, int], None]
+    number: Callable[[], int]
+    failures: Failures = field(default_factory=Failures)
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
+
+    def welcome(self, wire: Wire) -> Guest | None:
+        """Let a client in; None for one that only came to cancel.
+
+        Raises: Refusal; ProtocolError; Hangup.
+        """
+        wire.expect(PATIENCE)
+        options = self._greet(wire)
+        if options is None:
+            return None
+        user = options.get("user", "")
+        self._sign_in(wire, user)
+        key = user.casefold()
+        if self.analysts and key not in self.analysts:
+            raise Refusal("28000", f'"{printable(user)}" is not an analyst of this catalog')
+        asked = options.get("database", user)
+        if asked.casefold() not in (self.database.casefold(), key, "postgres"):
+            text = f'database "{printable(asked)}" does not exist'
+            raise Refusal("3D000", text, f"connect to {self.database}")
+        guest = Guest(
+            user, key if self.analysts else None, options, self.number(), secrets.randbits(32)
+        )
+        self._introduce(wire, guest)
+        wire.expect(None)
+        return guest
+
+    def _greet(self, wire: Wire) -> dict[str, str] | None:
+        """The options of a client's startup message, under TLS where that is wanted."""
+        is_secure = False
+        for _ in range(4):
+            code, body = read_startup(wire)
+            if code == CANCEL_REQUEST and len(body) == 8:
+                self.cancel(*struct.unpack("!iI", body))
+                return None
+            if code == SSL_REQUEST and self.tls is not None and not is_secure:
+                if wire.is_waiting:
+                    raise ProtocolError("received unencrypted data after an SSL request")
+                wire.write(b"S")
+                wire.flush()
+                wire.secure(self.tls)
+                is_secure = True
+            elif code in (SSL_REQUEST, GSS_REQUEST):
+                wire.write(b"N")
+                wire.flush()
+            elif code >> 16 == 3:
+                if self.needs_tls and not is_secure:
+                    raise Refusal("28000", "connections from elsewhere need TLS", "sslmode=require")
+                return self._read_options(wire, code & 0xFFFF, body)
+            else:
+                raise Refusal("0A000", "unsupported frontend protocol: only 3.0 is supported")
+        raise ProtocolError("too many requests before the startup message")
+
+    def _read_options(self, wire: Wire, minor: int, body: bytes) -> dict[str, str]:
+        options = parse_options(body)
+        unknown = [name for name in options if name.startswith("_pq_.")]
+        if minor or unknown:
+            names = b"".join(name.encode() + b"\0" for name in unknown)
+            wire.write(message(b"v", struct.pack("!ii", 0, len(unknown)) + names))
+        if not options.get("user"):
+            raise Refusal("28000", "no PostgreSQL user name specified in startup packet")
+        if options.get("replication", "false").lower() not in ("false", "off", "0", "no"):
+            raise Refusal("0A000", "replication is not supported")
+        encoding = options.get("client_encoding", "UTF8")
+        if encoding.lower() not in ENCODINGS:
+            text = f'invalid value for parameter "client_encoding": "{printable(encoding)}"'
+            raise Refusal("22023", text, "UTF8")
+        return options
+
+    def _sign_in(self, wire: Wire, user: str) -> None:
+        """SCRAM; a name that nobody has fails as a wrong password does. Raises: Refusal."""
+        known = self.users.find(user)
+        exchange = Exchange(known or Verifier.mock(self.secret, user.casefold()))
+        wire.write(authentication(10, MECHANISM.encode() + b"\0\0"))
+        wire.flush()
+        failed = Refusal("28P01", f'password authentication failed for user "{printable(user)}"')
+        try:
+            first = Fields(self._answer(wire))
+            if first.text() != MECHANISM:
+                raise ProtocolError("client selected an invalid SASL authentication mechanism")
+            wire.write(authentication(11, exchange.first(first.take(first.long()))))
+            wire.flush()
+            proof = exchange.final(self._answer(wire))
+        except ScramError:
+            self.failures.note(user.casefold())
+            raise failed from None
+        if known is None or self.failures.is_closed(user.casefold()):
+            raise failed
+        wire.write(authentication(12, proof))
+        wire.write(authentication(0))
+
+    def _answer(self, wire: Wire) -> bytes:
+        found = read_message(wire, MOST_SECRET)
+        if found.kind != b"p":
+            raise ProtocolError("expected SASL response")
+        return found.body
+
+    def _introduce(self, wire: Wire, guest: Guest) -> None:
+        told = {
+            "server_version": f"{VERSION} (dpsql {__version__})",
+            "server_encoding": "UTF8",
+            "client_encoding": "UTF8",
+            "application_name": guest.options.get("application_name", ""),
+            "DateStyle": "ISO, MDY",
+            "IntervalStyle": "postgres",
+            "TimeZone": "UTC",
+            "integer_datetimes": "on",
+            "standard_conforming_strings": "on",
+            "is_superuser": "off",
+            "session_authorization": guest.user,
+            "default_transaction_read_only": "on",
+            "in_hot_standby": "off",
+        }
+        for name, value in told.items():
+            wire.write(parameter_status(name, value))
+        wire.write(backend_key(guest.process, guest.secret))

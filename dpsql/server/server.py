@@ -1,0 +1,211 @@
+"""The server: it listens, lets clients in, and gives each a thread and a session."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import itertools
+import logging
+import secrets
+import socket
+import ssl
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dpsql.dbapi.site import Site
+from dpsql.errors import Error, UsageError, printable
+from dpsql.server.asking import Asker
+from dpsql.server.handshake import Door, Refusal
+from dpsql.server.messages import Hangup, ProtocolError, Told
+from dpsql.server.session import Session
+from dpsql.server.sqlstates import tell
+from dpsql.server.twin import Twin
+from dpsql.server.users import Users
+from dpsql.server.wire import Wire
+
+log = logging.getLogger("dpsql.server")
+MOST_SESSIONS = 200
+"""Clients at once; one more is told so, as in PostgreSQL."""
+BACKLOG = 128
+"""Connections that wait to be accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the server listens."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Read ``HOST:PORT``, ``HOST`` or ``:PORT``. Raises: UsageError (E_LISTEN).
+
+        >>> Address.parse("127.0.0.1:6543"), Address.parse("[::1]")
+        (Address(host='127.0.0.1', port=6543), Address(host='::1', port=5432))
+        """
+        host, mark, port = text.rpartition(":")
+        if text.endswith("]") or not mark:
+            host, port = text, "5432"
+        if not (port.isdigit() and int(port) < 65536):
+            raise UsageError("E_LISTEN", f"{printable(text)} is no address", hint="HOST:PORT")
+        return cls(host.strip("[]") or "127.0.0.1", int(port))
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def read_tls(cert: Path | None, key: Path | None, address: Address) -> ssl.SSLContext | None:
+    """The certificate of the server; none is needed where only this machine reaches it.
+
+    Raises: UsageError (E_TLS).
+    """
+    if cert is None:
+        if not address.is_loopback:
+            hint = "--tls-cert FILE --tls-key FILE, or listen on 127.0.0.1"
+            raise UsageError(
+                "E_TLS", "passwords and answers beyond this machine need TLS", hint=hint
+            )
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(cert, key)
+    except (OSError, ssl.SSLError):
+        raise UsageError("E_TLS", f"{cert} and its key cannot be used") from None
+    return context
+
+
+@dataclass
+class Server:
+    """Listens at an address, until it is closed."""
+
+    site: Site
+    users: Users
+    address: Address
+    tls: ssl.SSLContext | None = None
+    twin: Twin | None = None
+    most: int = MOST_SESSIONS
+    _askers: dict[tuple[int, int], Asker] = field(default_factory=dict)
+    _open: set[socket.socket] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        catalog = self.site.catalog
+        numbers = itertools.count(1 + secrets.randbelow(1 << 20))
+        self._door = Door(
+            self.users,
+            self.tls,
+            not self.address.is_loopback,
+            catalog.analysts,
+            catalog.path.stem,
+            self._cancel,
+            lambda: next(numbers),
+        )
+        self._socket = self._listen()
+
+    def _listen(self) -> socket.socket:
+        """The listening socket. Raises: UsageError (E_LISTEN)."""
+        family = socket.AF_INET6 if ":" in self.address.host else socket.AF_INET
+        found = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind((self.address.host, self.address.port))
+            found.listen(BACKLOG)
+        except OSError as error:
+            found.close()
+            what = f"cannot listen on {self.address.host}:{self.address.port}"
+            raise UsageError("E_LISTEN", f"{what}: {error.strerror}") from None
+        return found
+
+    @property
+    def port(self) -> int:
+        """The port, which the kernel has chosen where 0 was asked for."""
+        found: int = self._socket.getsockname()[1]
+        return found
+
+    def serve(self) -> None:
+        """Accept clients until the server is closed."""
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return  # closed
+            with self._lock:
+                full = len(self._open) >= 2 * self.most
+                if not full:
+                    self._open.add(connection)
+            if full:  # half-open connections of a flood: nothing is said to them
+                connection.close()
+                continue
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            threading.Thread(target=self._attend, args=(connection,), daemon=True).start()
+
+    def _attend(self, connection: socket.socket) -> None:
+        wire = Wire(connection)
+        try:
+            self._receive(wire)
+        except Hangup:
+            pass
+        except Refusal as refusal:
+            wire.write(refusal.told.encode())
+        except ProtocolError as error:
+            wire.write(Told("FATAL", error.state, str(error)).encode())
+        except Error as error:
+            wire.write(tell(error, "").encode())
+        finally:
+            with contextlib.suppress(Hangup):
+                wire.close()
+            with self._lock:
+                self._open.discard(connection)
+
+    def _receive(self, wire: Wire) -> None:
+        guest = self._door.welcome(wire)
+        if guest is None:
+            return
+        key = (guest.process, guest.secret)
+        asker = Asker(self.site, self.twin, guest.analyst)
+        with self._lock:
+            if len(self._askers) >= self.most:
+                raise Refusal("53300", "sorry, too many clients already")
+            self._askers[key] = asker
+        log.info("user=%s in", guest.user)
+        try:
+            Session(wire, asker).run()
+        finally:
+            with self._lock:
+                del self._askers[key]
+            asker.close()
+            log.info("user=%s out", guest.user)
+
+    def _cancel(self, process: int, secret: int) -> None:
+        """End what a session asks; a wrong key does nothing, and nobody is told."""
+        with self._lock:
+            asker = self._askers.get((process, secret))
+        if asker is not None:
+            asker.cancel()
+
+    def close(self) -> None:
+        """Stop listening, hang up, and let go of the data; what was charged is stored first."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        with self._lock:
+            askers, sockets = list(self._askers.values()), list(self._open)
+        for asker in askers:
+            asker.cancel()
+        for each in sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        self.site.close()
+        if self.twin is not None:
+            self.twin.close()

@@ -1,0 +1,66 @@
+"""What PostgreSQL's clients are told of an error: a five-letter state for each code."""
+
+from __future__ import annotations
+
+from dpsql.errors import BudgetExceeded, Error, InternalError, Interrupted, LedgerError
+from dpsql.server.messages import Told
+
+STATES = {
+    "E_PARSE": "42601",
+    "E_MULTI_STATEMENT": "42601",
+    "E_UNKNOWN_TABLE": "42P01",
+    "E_UNKNOWN_COLUMN": "42703",
+    "E_AMBIGUOUS": "42702",
+    "E_NO_AGGREGATE": "42803",
+    "E_AGGREGATE": "42803",
+    "E_GROUP_BY": "42803",
+    "E_EXPR_IN_AGG": "42803",
+    "E_FUNCTION": "42883",
+    "E_WINDOW": "42P20",
+    "E_TYPE": "42804",
+    "E_NOT_IN_DOMAIN": "22023",
+    "E_LITERAL": "22P02",
+    "E_BUDGET": "53400",
+    "E_EPSILON": "22023",
+    "E_DELTA": "22023",
+    "E_SETTING": "22023",
+    "E_TOO_LARGE": "54000",
+    "E_TOO_COMPLEX": "54001",
+    "E_DATA": "58030",
+    "E_NOISE": "58000",
+    "E_BACKEND": "58000",
+    "E_CLOSED": "08003",
+}
+"""By dpsql's code; a form that is refused by name is 0A000 (feature not supported)."""
+
+CANCELLED = "57014"
+DEFECT = "XX000"
+
+
+def state_of(error: Error) -> str:
+    """The SQLSTATE of an error."""
+    if isinstance(error, InternalError):
+        return DEFECT
+    if isinstance(error, BudgetExceeded):
+        return "53400"
+    if error.code in STATES:
+        return STATES[error.code]
+    return "55000" if isinstance(error, LedgerError) else "0A000"
+
+
+def tell(error: Error, text: str) -> Told:
+    """What is sent of an error; where it is in the client's own ``text``, its place is told.
+
+    Positions are counted in characters, from one. Where parameters stand, the line is shown.
+    """
+    span = error.span
+    same = span is not None and text[span.start : span.end] == span.text[span.start : span.end]
+    position = span.start + 1 if span is not None and same else 0
+    detail = "" if span is None or same else span.caret()
+    code = f"{error.message} [{error.code}]"
+    return Told("ERROR", state_of(error), code, detail, error.hint or "", position)
+
+
+def tell_cancelled(error: Interrupted) -> Told:
+    """What is sent when a statement was cancelled: what it cost."""
+    return Told("ERROR", CANCELLED, "canceling statement due to user request", str(error))

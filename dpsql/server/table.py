@@ -1,0 +1,88 @@
+"""A result on its way to a client: columns with their types, and rows of encoded values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from dpsql.answer.result import Result
+from dpsql.server.messages import TEXT, Column, ProtocolError
+from dpsql.server.values import TYPES, encode, wire_type
+
+STDDEV = "__stddev"
+"""What the name of a column of standard errors ends with."""
+
+
+class Table(Protocol):
+    """Columns and rows, which may be encoded in one way for all columns or column by column."""
+
+    @property
+    def heads(self) -> tuple[Column, ...]:
+        """The columns, in text format."""
+
+    def __len__(self) -> int:
+        """The number of rows."""
+
+    def rows(self, formats: Sequence[int]) -> Iterator[list[bytes | None]]:
+        """The rows, each column in its format."""
+
+
+def spread(formats: Sequence[int], count: int) -> list[int]:
+    """The format of each of ``count`` values: none for text, one for all, or each its own.
+
+    Raises: ProtocolError.
+    """
+    if any(each not in (0, 1) for each in formats):
+        raise ProtocolError("unsupported format code", "22023")
+    if len(formats) <= 1:
+        return [*(formats or (TEXT,))] * count
+    if len(formats) != count:
+        raise ProtocolError(f"there are {len(formats)} formats for {count} values")
+    return list(formats)
+
+
+def heads_of(
+    names: Sequence[str], kinds: Sequence[str], noisy: Sequence[bool] = ()
+) -> tuple[Column, ...]:
+    """The columns of a result, and after each noisy one that of its standard errors."""
+    found = []
+    for position, (name, kind) in enumerate(zip(names, kinds, strict=True)):
+        known = wire_type(kind)
+        found.append(Column(name, known.oid, known.size))
+        if position < len(noisy) and noisy[position]:
+            number = TYPES["number"]
+            found.append(Column(name + STDDEV, number.oid, number.size))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultTable:
+    """A result of dpsql; ``errors`` says whether standard errors are columns of their own."""
+
+    result: Result
+    errors: bool = False
+
+    @property
+    def _noisy(self) -> tuple[bool, ...]:
+        return tuple(self.errors and each is not None for each in self.result.stddev)
+
+    @property
+    def heads(self) -> tuple[Column, ...]:
+        return heads_of(self.result.columns, self.result.types, self._noisy)
+
+    def __len__(self) -> int:
+        return len(self.result.rows)
+
+    def rows(self, formats: Sequence[int]) -> Iterator[list[bytes | None]]:
+        wanted = spread(formats, len(self.heads))
+        result, noisy = self.result, self._noisy
+        kinds = [wire_type(kind) for kind in result.types]
+        for number, row in enumerate(result.rows):
+            values: list[bytes | None] = []
+            for position, value in enumerate(row):
+                values.append(encode(value, kinds[position], wanted[len(values)]))
+                errors = result.stddev[position] if noisy and noisy[position] else None
+                if errors is not None:
+                    values.append(encode(errors[number], TYPES["number"], wanted[len(values)]))
+            yield values

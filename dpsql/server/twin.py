@@ -1,0 +1,294 @@
+"""The twin: an empty PostgreSQL with the declared tables, which answers questions about catalogs.
+
+It holds names, types and comments and no row of data, so nothing that is sent there needs to be
+judged. Analysts are roles that may read and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import resource
+import secrets
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpsql.errors import OperationalError, UsageError
+from dpsql.server.messages import TEXT, Column
+from dpsql.server.table import spread
+
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGconn, PGresult
+
+Declared = Sequence[tuple[str, str, Sequence[tuple[str, str, str]]]]
+"""Tables: name, comment, and the name, type and comment of every column."""
+
+KINDS = {
+    "text": "text",
+    "integer": "bigint",
+    "number": "double precision",
+    "decimal": "numeric",
+    "boolean": "boolean",
+    "date": "date",
+    "timestamp": "timestamp",
+    "time": "time",
+}
+MOST_IDLE = 8
+"""Connections to the twin that wait for the next statement; each is a process of PostgreSQL."""
+MOST_BYTES = 1 << 24
+"""Bytes of a result of the twin."""
+MEMORY = 1 << 30
+"""Bytes of the address space of each process of a twin of the server's own."""
+LIMIT = "5s"
+"""Time of one statement in the twin."""
+
+
+class TwinError(Exception):
+    """What PostgreSQL said of a statement, by field of its message."""
+
+    def __init__(self, state: str, text: str, detail: str, hint: str, position: int) -> None:
+        super().__init__(text)
+        self.state, self.text = state, text
+        self.detail, self.hint, self.position = detail, hint, position
+
+
+@dataclass(frozen=True, slots=True)
+class TwinTable:
+    """Rows of the twin, as it encoded them."""
+
+    heads: tuple[Column, ...]
+    found: list[list[bytes | None]]
+    formats: list[int]
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def rows(self, formats: Sequence[int]) -> Iterator[list[bytes | None]]:
+        return iter(self.found)
+
+
+@dataclass
+class Twin:
+    """One database of an empty PostgreSQL; connections to it are lent for one statement each."""
+
+    admin: str
+    database: str
+    folder: Path | None = None
+    _idle: list[PGconn] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _known: Declared | None = None
+    _password: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
+
+    def declare(self, tables: Declared) -> None:
+        """Make the database hold these tables and no others. Raises: OperationalError (E_TWIN)."""
+        with self._lock:
+            if tables != self._known:
+                statements = ["DROP SCHEMA public CASCADE", "CREATE SCHEMA public"]
+                statements.append("GRANT USAGE ON SCHEMA public TO PUBLIC")
+                for name, comment, columns in tables:
+                    listed = ", ".join(f"{_name(c)} {KINDS.get(k, 'text')}" for c, k, _ in columns)
+                    statements.append(f"CREATE TABLE {_name(name)} ({listed})")
+                    statements.append(f"GRANT SELECT ON {_name(name)} TO PUBLIC")
+                    statements.append(f"COMMENT ON TABLE {_name(name)} IS {_literal(comment)}")
+                    statements += [
+                        f"COMMENT ON COLUMN {_name(name)}.{_name(c)} IS {_literal(told)}"
+                        for c, _, told in columns
+                    ]
+                self._administer(self.database, "BEGIN; " + "; ".join(statements) + "; COMMIT")
+                self._known = tables
+
+    def create(self) -> None:
+        """Make the database, and the one role that analysts are there. Raises: OperationalError."""
+        database, role = _name(self.database), _name(self.role)
+        with contextlib.suppress(OperationalError):
+            self._administer("postgres", f"CREATE ROLE {role}")
+        self._administer("postgres", f"DROP DATABASE IF EXISTS {database}")
+        for statement in (
+            f"CREATE DATABASE {database}",
+            f"REVOKE ALL ON DATABASE {database} FROM PUBLIC",
+            f"GRANT CONNECT ON DATABASE {database} TO {role}",
+            f"ALTER ROLE {role} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION "
+            f"NOBYPASSRLS PASSWORD {_literal(self._password)}",
+            f"ALTER ROLE {role} SET default_transaction_read_only = on",
+            f"ALTER ROLE {role} SET statement_timeout = '{LIMIT}'",
+        ):
+            self._administer("postgres", statement)
+
+    @property
+    def role(self) -> str:
+        """The role that may read the declared tables and do nothing else."""
+        return f"dpsql_reader_{self.database}"
+
+    def describe(self, sql: str, oids: Sequence[int]) -> tuple[list[int], tuple[Column, ...]]:
+        """The types of the parameters and the columns of a statement. Raises: TwinError."""
+        with self._lent() as connection:
+            _check(connection.prepare(b"", sql.encode(), list(oids)))
+            found = _check(connection.describe_prepared(b""))
+            return [found.param_type(k) for k in range(found.nparams)], _heads(found)
+
+    def run(
+        self,
+        sql: str,
+        parameters: Sequence[bytes | None] = (),
+        oids: Sequence[int] = (),
+        formats: Sequence[int] = (),
+        wanted: Sequence[int] = (),
+    ) -> tuple[TwinTable | None, str]:
+        """Run a statement; returns its rows, None where it has none, and its tag.
+
+        Raises: TwinError.
+        """
+        binary = int(set(wanted) == {1})
+        with self._lent() as connection:
+            connection.send_query_params(
+                sql.encode(),
+                list(parameters),
+                param_types=list(oids) or None,
+                param_formats=spread(formats, len(parameters)) or None,
+                result_format=binary,
+            )
+            connection.set_single_row_mode()
+            heads: tuple[Column, ...] = ()
+            rows: list[list[bytes | None]] = []
+            tag, size = "", 0
+            while (found := connection.get_result()) is not None:
+                _check(found)
+                heads, tag = heads or _heads(found), (found.command_status or b"").decode()
+                for row in range(found.ntuples):
+                    rows.append([found.get_value(row, k) for k in range(found.nfields)])
+                    size += sum(len(value or b"") for value in rows[-1])
+                if size > MOST_BYTES:
+                    raise TwinError("54000", f"a result of over {MOST_BYTES} bytes", "", "", 0)
+            return (TwinTable(heads, rows, [binary] * len(heads)) if heads else None), tag
+
+    @contextlib.contextmanager
+    def _lent(self) -> Iterator[PGconn]:
+        """A connection for one statement; nothing of it is left for the next."""
+        with self._lock:
+            connection = self._idle.pop() if self._idle else None
+        if connection is None:
+            access = {"user": self.role, "password": self._password}
+            connection = _connect(self.admin, self.database, access)
+        try:
+            yield connection
+            _check(connection.exec_(b"DISCARD ALL"))
+        except BaseException:
+            connection.finish()
+            raise
+        with self._lock:
+            if len(self._idle) < MOST_IDLE:
+                self._idle.append(connection)
+                return
+        connection.finish()
+
+    def _administer(self, database: str, sql: str) -> None:
+        connection = _connect(self.admin, database)
+        try:
+            _check(connection.exec_(sql.encode()))
+        except TwinError as error:
+            raise OperationalError("E_TWIN", f"the twin refused: {error.text}") from None
+        finally:
+            connection.finish()
+
+    def close(self) -> None:
+        """Close the connections; a twin of the server's own is stopped and its folder removed."""
+        with self._lock:
+            for connection in self._idle:
+                connection.finish()
+            self._idle.clear()
+        if self.folder is not None:
+            from pgserver.postgres_server import get_server  # of the extra dpsql[server]
+
+            get_server(self.folder, cleanup_mode="stop").cleanup()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def open_twin(where: str, database: str) -> Twin:
+    """Open the twin: ``auto`` starts an empty PostgreSQL, anything else is the DSN of one.
+
+    Raises: UsageError (E_TWIN) where there is none.
+    """
+    try:
+        import psycopg.pq  # noqa: F401  of the extra dpsql[server]
+    except ImportError:
+        raise UsageError(
+            "E_TWIN", "the twin needs psycopg", hint="pip install 'dpsql[server]', or --twin off"
+        ) from None
+    folder = None
+    if where == "auto":
+        try:
+            from pgserver.postgres_server import get_server  # an empty PostgreSQL of one's own
+        except ImportError:
+            hint = "pip install 'dpsql[server]', --twin DSN, or --twin off"
+            raise UsageError("E_TWIN", "the twin needs pgserver", hint=hint) from None
+        logging.getLogger("pgserver").setLevel(logging.WARNING)
+        folder = Path(tempfile.mkdtemp(prefix="dpsql-twin-"))
+        server = get_server(folder, cleanup_mode="stop")
+        where = server.get_uri()
+        process = server.get_pid()
+        if process is not None and hasattr(resource, "prlimit"):  # Linux, where it is allowed
+            with contextlib.suppress(OSError):
+                resource.prlimit(process, resource.RLIMIT_AS, (MEMORY, MEMORY))
+    twin = Twin(where, database, folder)
+    twin.create()
+    return twin
+
+
+def _connect(admin: str, database: str, access: Mapping[str, str] | None = None) -> PGconn:
+    from psycopg import conninfo, pq  # of the extra dpsql[server]
+
+    dsn = conninfo.make_conninfo(admin, dbname=database, client_encoding="UTF8", **(access or {}))
+    connection = pq.PGconn.connect(dsn.encode())
+    if connection.status != pq.ConnStatus.OK:
+        connection.finish()
+        raise OperationalError("E_TWIN", "the twin cannot be reached")
+    connection.notice_handler = None
+    return connection
+
+
+def _check(found: PGresult) -> PGresult:
+    """A result. Raises: TwinError."""
+    from psycopg import pq  # of the extra dpsql[server]
+
+    if found.status in (
+        pq.ExecStatus.TUPLES_OK,
+        pq.ExecStatus.SINGLE_TUPLE,
+        pq.ExecStatus.COMMAND_OK,
+        pq.ExecStatus.EMPTY_QUERY,
+    ):
+        return found
+    names = pq.DiagnosticField
+
+    def told(name: pq.DiagnosticField) -> str:
+        return (found.error_field(name) or b"").decode(errors="replace")
+
+    if found.status != pq.ExecStatus.FATAL_ERROR:
+        raise TwinError("0A000", "this is not supported here", "", "", 0)
+    position = told(names.STATEMENT_POSITION)
+    raise TwinError(
+        told(names.SQLSTATE) or "XX000",
+        told(names.MESSAGE_PRIMARY),
+        told(names.MESSAGE_DETAIL),
+        told(names.MESSAGE_HINT),
+        int(position) if position.isdigit() else 0,
+    )
+
+
+def _heads(found: PGresult) -> tuple[Column, ...]:
+    return tuple(
+        Column((found.fname(k) or b"").decode(), found.ftype(k), found.fsize(k), TEXT)
+        for k in range(found.nfields)
+    )
+
+
+def _name(name: str) -> str:
+    return '"' + name.replace('"', '""').replace("\0", "") + '"'
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''").replace("\0", "") + "'"

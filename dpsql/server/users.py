@@ -1,0 +1,90 @@
+"""Who may sign in: a file of names and verifiers, which its owner alone may read."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dpsql.errors import CatalogError, UsageError, printable
+from dpsql.files import exclusive, replace_file
+from dpsql.server.scram import Verifier
+
+_NAME = re.compile(r"[^\W\d][\w.@-]{0,62}")
+HINT = "dpsql user add CATALOG NAME"
+
+
+class Users:
+    """A users file: one line of a name and a verifier for each user.
+
+    It is read at every look, so that whoever is removed cannot sign in any more.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def find(self, name: str) -> Verifier | None:
+        """The verifier of a name. Raises: CatalogError for a file that cannot be used."""
+        return self.all().get(name.casefold())
+
+    def all(self) -> dict[str, Verifier]:
+        """Every verifier, by case-folded name. Raises: CatalogError (E_USERS)."""
+        try:
+            return dict(self._lines(self.path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return {}
+        except (OSError, UnicodeDecodeError):
+            raise CatalogError("E_USERS", f"{self.path} cannot be read", hint=HINT) from None
+
+    def _lines(self, text: str) -> Iterator[tuple[str, Verifier]]:
+        for number, line in enumerate(text.splitlines(), 1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            name, _, rest = line.partition(":")
+            verifier = Verifier.parse(rest.strip())
+            if verifier is None or not _NAME.fullmatch(name):
+                what = f"line {number} of {self.path} is not a name and a verifier"
+                raise CatalogError("E_USERS", what, hint=HINT)
+            yield name.casefold(), verifier
+
+    def put(self, name: str, password: str, new: bool) -> None:
+        """Add a user, or give one another password. Raises: UsageError (E_USERS), CatalogError."""
+        if not _NAME.fullmatch(name):
+            what = f"{printable(name)} cannot be a user"
+            raise UsageError("E_USERS", what, hint="letters, digits and . @ - _, a letter first")
+        if not password:
+            raise UsageError("E_USERS", "a password cannot be empty")
+        with self._changing() as users:
+            if new == (name.casefold() in users):
+                word, act = ("already", "passwd") if new else ("not", "add")
+                what = f"{name} is {word} a user"
+                raise UsageError("E_USERS", what, hint=f"dpsql user {act} CATALOG {name}")
+            users[name.casefold()] = Verifier.of(password)
+
+    def remove(self, name: str) -> None:
+        """Take a user out. Raises: UsageError (E_USERS), CatalogError."""
+        with self._changing() as users:
+            if users.pop(name.casefold(), None) is None:
+                raise UsageError("E_USERS", f"{printable(name)} is not a user")
+
+    def is_private(self) -> bool:
+        """Whether nobody but its owner can read the file."""
+        try:
+            return not stat.S_IMODE(self.path.stat().st_mode) & 0o077
+        except FileNotFoundError:
+            return True
+
+    @contextmanager
+    def _changing(self) -> Iterator[dict[str, Verifier]]:
+        """The users, written back whole for their owner alone. Raises: UsageError (E_USERS)."""
+        lock = self.path.with_name(f".{self.path.name}.lock")
+        try:
+            with exclusive(lock):
+                users = self.all()
+                yield users
+                lines = [f"{name}:{verifier}\n" for name, verifier in sorted(users.items())]
+                replace_file(self.path, "".join(lines).encode())
+        except OSError:
+            raise UsageError("E_USERS", f"{self.path} cannot be written") from None

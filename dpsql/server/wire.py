@@ -1,0 +1,82 @@
+"""The socket of one client: exact reads with a deadline, and writes that are sent together."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+
+from dpsql.server.messages import Hangup
+
+PIECE = 1 << 16
+"""Bytes that are kept back before they are sent."""
+MOST_STUCK = 60.0
+"""Seconds that a client may leave what it is sent unread."""
+
+
+class Wire:
+    """Bytes from and to one client."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._in = bytearray()
+        self._out = bytearray()
+
+    def expect(self, seconds: float | None) -> None:
+        """Wait for what is read next at most so long; None for as long as it takes."""
+        self._socket.settimeout(seconds)
+
+    def read(self, count: int) -> bytes:
+        """Exactly ``count`` bytes. Raises: Hangup, also when it takes too long."""
+        while len(self._in) < count:
+            try:
+                found = self._socket.recv(max(PIECE, count - len(self._in)))
+            except OSError:
+                raise Hangup from None
+            if not found:
+                raise Hangup
+            self._in += found
+        taken = bytes(self._in[:count])
+        del self._in[:count]
+        return taken
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether bytes have come that nobody has read: none may, before TLS begins."""
+        return bool(self._in)
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, with the next flush at the latest. Raises: Hangup."""
+        self._out += data
+        if len(self._out) >= PIECE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what was written. Raises: Hangup."""
+        data, self._out = self._out, bytearray()
+        if data:
+            before = self._socket.gettimeout()
+            try:
+                self._socket.settimeout(MOST_STUCK)
+                self._socket.sendall(data)
+                self._socket.settimeout(before)
+            except OSError:
+                raise Hangup from None
+
+    def secure(self, context: ssl.SSLContext) -> None:
+        """Go on under TLS. Raises: Hangup."""
+        try:
+            self._socket = context.wrap_socket(self._socket, server_side=True)
+        except OSError:
+            raise Hangup from None
+
+    def close(self) -> None:
+        """Say goodbye and hang up."""
+        with contextlib.suppress(Hangup):
+            self.flush()
+        with contextlib.suppress(OSError, ValueError):
+            self._socket.settimeout(1.0)
+            if isinstance(self._socket, ssl.SSLSocket):
+                self._socket.unwrap().close()  # libpq waits for the goodbye of TLS
+        with contextlib.suppress(OSError):
+            self._socket.close()

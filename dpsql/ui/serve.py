@@ -1,0 +1,148 @@
+"""``dpsql serve`` and ``dpsql user``: a server between analysts and data, and who may sign in."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from dpsql.errors import UsageError
+from dpsql.ui.connect import WIDE
+from dpsql.ui.tell import tell
+
+
+def users_path(catalog: str, users: str | None) -> Path:
+    """Where the users of a catalog are: beside it unless another file is named."""
+    return Path(users) if users else Path(catalog).with_suffix(".users")
+
+
+@click.command(context_settings=WIDE)
+@click.argument("catalog")
+@click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:5432", help="Where to listen.")
+@click.option("--tls-cert", metavar="FILE", help="The certificate; needed beyond this machine.")
+@click.option("--tls-key", metavar="FILE", help="Its key, where it is in a file of its own.")
+@click.option("--users", metavar="FILE", help="Who may sign in; CATALOG's .users by default.")
+@click.option("--twin", metavar="auto|DSN|off", default="auto", help="The empty PostgreSQL.")
+@click.option("--sessions", metavar="N", type=click.IntRange(1, 10_000), default=200)
+@click.option("--check", is_flag=True, help="Look at permissions and options, and stop.")
+def serve(
+    catalog: str,
+    listen: str,
+    tls_cert: str | None,
+    tls_key: str | None,
+    users: str | None,
+    twin: str,
+    sessions: int,
+    check: bool,
+) -> int:
+    """Serve the tables of CATALOG to analysts over PostgreSQL's protocol."""
+    from dpsql.dbapi.site import open_site  # the engine: a second
+    from dpsql.server.permissions import refuse_open_files
+    from dpsql.server.server import Address, Server, read_tls
+    from dpsql.server.twin import open_twin
+    from dpsql.server.users import Users
+
+    address = Address.parse(listen)
+    known = Users(users_path(catalog, users))
+    context = read_tls(_path(tls_cert), _path(tls_key), address)
+    site = open_site(catalog)
+    refuse_open_files(site, known)
+    if not known.all():
+        what = f"{known.path} names nobody who may sign in"
+        raise UsageError("E_USERS", what, hint=f"dpsql user add {catalog} NAME")
+    if check:
+        tell("permissions, users and options are in order")
+        site.close()
+        return 0
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    made = None if twin == "off" else open_twin(twin, site.catalog.path.stem)
+    server = Server(site, known, address, context, made, sessions)
+    database = site.catalog.path.stem
+    tell(f"serving {database} on {address.host}:{server.port}; Ctrl-C stops")
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        server.serve()
+    except KeyboardInterrupt:
+        tell("stopped")
+    finally:
+        server.close()
+    return 0
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
+
+
+@click.command("add", context_settings=WIDE)
+@click.argument("catalog")
+@click.argument("name")
+@click.option("--users", metavar="FILE", help="The users file; CATALOG's .users by default.")
+def add(catalog: str, name: str, users: str | None) -> int:
+    """Let NAME sign in, with a password that is asked for, or read from stdin."""
+    return _put(catalog, name, users, new=True)
+
+
+@click.command("passwd", context_settings=WIDE)
+@click.argument("catalog")
+@click.argument("name")
+@click.option("--users", metavar="FILE", help="The users file; CATALOG's .users by default.")
+def passwd(catalog: str, name: str, users: str | None) -> int:
+    """Give NAME another password."""
+    return _put(catalog, name, users, new=False)
+
+
+def _put(catalog: str, name: str, users: str | None, new: bool) -> int:
+    from dpsql.server.users import Users
+
+    known = Users(users_path(catalog, users))
+    known.put(name, _read_password(), new)
+    tell(f"{name} may sign in; {known.path}")
+    return 0
+
+
+def _read_password() -> str:
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\n")
+    found: str = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    return found
+
+
+@click.command("remove", context_settings=WIDE)
+@click.argument("catalog")
+@click.argument("name")
+@click.option("--users", metavar="FILE", help="The users file; CATALOG's .users by default.")
+def remove(catalog: str, name: str, users: str | None) -> int:
+    """Take NAME out; sessions that are open stay open."""
+    from dpsql.server.users import Users
+
+    Users(users_path(catalog, users)).remove(name)
+    tell(f"{name} may not sign in any more")
+    return 0
+
+
+@click.command("list", context_settings=WIDE)
+@click.argument("catalog")
+@click.option("--users", metavar="FILE", help="The users file; CATALOG's .users by default.")
+def list_users(catalog: str, users: str | None) -> int:
+    """List who may sign in."""
+    from dpsql.server.users import Users
+
+    for name in sorted(Users(users_path(catalog, users)).all()):
+        print(name)
+    return 0
+
+
+USER_ACTS: dict[str, click.Command] = {
+    "add": add,
+    "passwd": passwd,
+    "remove": remove,
+    "list": list_users,
+}

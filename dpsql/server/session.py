@@ -380,6 +380,9 @@ class Session:
         if kind == b"S":
             self._describe_statement(self._find(name))
             return
+        if name in self._cursors:  # cursors of SQL and portals share their names
+            self._write_heads(self._cursors[name].table.heads, [])
+            return
         portal = self._portal(name)
         heads = self._columns(portal)
         self._write_heads(heads, portal.formats)

@@ -13,6 +13,7 @@ import secrets
 import shutil
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -222,7 +223,9 @@ def open_twin(where: str, database: str) -> Twin:
     folder = None
     if where == "auto":
         try:
-            from pgserver.postgres_server import get_server  # an empty PostgreSQL of one's own
+            with warnings.catch_warnings():  # where nobody has logged in there is no runtime folder
+                warnings.simplefilter("ignore")
+                from pgserver.postgres_server import get_server  # PostgreSQL as a package
         except ImportError:
             hint = "pip install 'dpsql[server]', --twin DSN, or --twin off"
             raise UsageError("E_TWIN", "the twin needs pgserver", hint=hint) from None

@@ -239,7 +239,7 @@ def test_explain_is_free_and_names_the_error(adult: Connection) -> None:
 def test_pandas_and_polars_read_it(adult: Connection) -> None:
     sql = "SELECT race, COUNT(*) AS n FROM adult GROUP BY race"
     with pytest.warns(UserWarning, match="DBAPI2"):
-        frame = pd.read_sql(sql, adult)
+        frame = pd.read_sql(sql, adult)  # type: ignore[call-overload]
     assert list(frame.columns) == ["race", "n"]
     assert len(frame) == 5
     assert frame.n.sum() == pytest.approx(48842, abs=60)

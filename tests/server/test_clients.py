@@ -1,0 +1,178 @@
+"""Clients that people use, each against a server with its twin."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import asyncpg
+import pandas as pd
+import pg8000.native
+import psycopg
+import psycopg2
+import pytest
+import sqlalchemy as sa
+
+from dpsql.server.server import Server
+from dpsql.server.twin import Twin, TwinError, open_twin
+from tests.support.served import PASSWORD, served, write_served
+
+COUNT = "SELECT kind, COUNT(*) AS n FROM t GROUP BY kind"
+KINDS = ["x", "y", "it's"]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    catalog = write_served(tmp_path_factory.mktemp("served"))
+    with served(catalog, open_twin("auto", "clinic")) as found:
+        yield found
+
+
+@pytest.fixture
+def dsn(server: Server) -> str:
+    return f"host=127.0.0.1 port={server.port} user=ana password='{PASSWORD}' dbname=clinic"
+
+
+@pytest.fixture
+def twin(server: Server, dsn: str) -> Twin:
+    with psycopg.connect(dsn) as connection:
+        connection.execute("SELECT 1")
+    assert server.twin is not None
+    return server.twin
+
+
+def test_psycopg(dsn: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        heard: list[str | None] = []
+        connection.add_notice_handler(lambda told: heard.append(told.message_primary))
+        connection.execute("SET epsilon = 0.1")
+        found = connection.execute(COUNT).fetchall()
+        assert [kind for kind, _ in found] == KINDS
+        assert heard[0] == "charged: epsilon 0.1 (laplace)"
+        sql = "SELECT COUNT(*) FROM t WHERE kind = %s AND size > %s"
+        plain = connection.execute(sql, ("it's", 3)).fetchall()
+        assert connection.execute(sql, ("it's", 3), prepare=True, binary=True).fetchall() == plain
+        with connection.cursor(name="c") as cursor:
+            cursor.execute(COUNT)
+            assert cursor.fetchmany(2) + cursor.fetchall() == found
+        with connection.cursor().copy(f"COPY ({COUNT}) TO STDOUT") as copy:
+            assert b"".join(map(bytes, copy)).startswith(b"x\t")
+        with connection.pipeline():
+            one, two = connection.execute(COUNT), connection.execute("SELECT 1")
+        assert (one.fetchall(), two.fetchall()) == (found, [(1,)])
+        with pytest.raises(psycopg.errors.UndefinedColumn) as refused:
+            connection.execute("SELECT COUNT(nope) FROM t")
+        assert refused.value.diag.statement_position == "14"
+
+
+def test_psycopg2(dsn: str) -> None:
+    connection = psycopg2.connect(dsn)
+    cursor = connection.cursor()
+    cursor.execute("SET epsilon = 0.1")
+    cursor.execute("SELECT size, COUNT(*) FROM t WHERE kind = %s GROUP BY size", ("it's",))
+    assert len(cursor.fetchall()) == 10
+    named = connection.cursor("named")
+    named.execute(COUNT)
+    assert [kind for kind, _ in named.fetchall()] == KINDS
+    connection.commit()
+    connection.close()
+
+
+def test_asyncpg(server: Server) -> None:
+    async def ask() -> None:
+        connection = await asyncpg.connect(
+            host="127.0.0.1", port=server.port, user="ana", password=PASSWORD, database="clinic"
+        )
+        await connection.execute("SET epsilon = 0.1")
+        sql = "SELECT kind, COUNT(*) FROM t WHERE size > $1 AND kind <> $2 GROUP BY kind LIMIT $3"
+        found = await connection.fetch(sql, 3, "y", 1)
+        assert [row["kind"] for row in found] == ["x"]
+        assert await connection.fetchval("SELECT 41 + $1::int", 1) == 42
+        await connection.close()
+
+    asyncio.run(ask())
+
+
+def test_pg8000(server: Server) -> None:
+    connection = pg8000.native.Connection(
+        "ana", host="127.0.0.1", port=server.port, password=PASSWORD, database="clinic"
+    )
+    connection.run("SET epsilon = 0.1")
+    found = connection.run("SELECT size, COUNT(*) FROM t WHERE kind = :k GROUP BY size", k="it's")
+    assert len(found) == 10
+    connection.close()
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2", "pg8000"])
+def test_sqlalchemy_and_pandas(server: Server, driver: str) -> None:
+    url = sa.URL.create(f"postgresql+{driver}", "ana", PASSWORD, "127.0.0.1", server.port, "clinic")
+    engine = sa.create_engine(url)
+    inspector = sa.inspect(engine)
+    assert inspector.get_table_names() == ["t"]
+    assert [each["name"] for each in inspector.get_columns("t")] == ["kind", "size", "day", "cost"]
+    assert inspector.get_columns("t")[1]["comment"] == "0 to 9"
+    with engine.connect() as connection:
+        connection.execute(sa.text("SET epsilon = 0.1"))
+        table = sa.Table("t", sa.MetaData(), autoload_with=engine)
+        query = sa.select(table.c.kind, sa.func.count()).where(table.c.size > 3)
+        found = connection.execute(query.group_by(table.c.kind)).fetchall()
+        assert [kind for kind, _ in found] == KINDS
+        frame = pd.read_sql(sa.text(COUNT), connection)
+        assert frame["n"].dtype == "float64"
+        assert list(frame["kind"]) == KINDS
+    engine.dispose()
+
+
+@pytest.mark.skipif(shutil.which("psql") is None, reason="psql is not installed")
+def test_psql(server: Server, tmp_path: Path) -> None:
+    script = tmp_path / "script.sql"
+    script.write_text(
+        f"SET epsilon = 0.1;\n\\dt\n\\d t\n{COUNT};\nSELECT COUNT(nope) FROM t;\n\\q\n"
+    )
+    found = subprocess.run(
+        ["psql", "-h", "127.0.0.1", "-p", str(server.port), "-U", "ana", "-f", script, "clinic"],
+        env={"PGPASSWORD": PASSWORD, "PATH": "/usr/bin:/bin", "PGCLIENTENCODING": "UTF8"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert " public | t    | table" in found.stdout
+    assert "double precision" in found.stdout
+    assert "(3 rows)" in found.stdout
+    assert "there is no column 'nope'" in found.stderr
+    assert "LINE 1: SELECT COUNT(nope) FROM t" in found.stderr
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT set_config('session_authorization', 'postgres', false)",
+        "SELECT set_config('role', 'postgres', false)",
+        "COPY (SELECT 1) TO PROGRAM 'cat'",
+        "SELECT pg_read_file('/etc/passwd')",
+        "CREATE TABLE x (a int)",
+        "CREATE TEMP TABLE x (a int)",
+        "SELECT lo_import('/etc/passwd')",
+        "ALTER ROLE CURRENT_USER SUPERUSER",
+        "SELECT pg_sleep(60)",
+        "SELECT repeat('x', 1000000) FROM generate_series(1, 1000)",
+    ],
+)
+def test_nobody_gets_out_of_the_twin(twin: Twin, sql: str) -> None:
+    with pytest.raises(TwinError):
+        twin.run(sql)
+
+
+def test_nothing_stays_in_the_twin_for_the_next(twin: Twin) -> None:
+    assert twin.run("SELECT set_config('statement_timeout', '0', false)")
+    assert twin.run("SELECT set_config('default_transaction_read_only', 'off', false)")
+    for name, wanted in (("statement_timeout", b"5s"), ("default_transaction_read_only", b"on")):
+        table, _ = twin.run(f"SHOW {name}")
+        assert table is not None
+        assert list(table.rows([])) == [[wanted]]
+    table, _ = twin.run("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
+    assert table is not None
+    assert list(table.rows([])) == [[b"f"]]

@@ -1,0 +1,182 @@
+"""Who comes in: passwords, analysts, TLS, and what others hear."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dpsql.errors import CatalogError, UsageError
+from dpsql.server.handshake import Failures
+from dpsql.server.server import Address, Server, read_tls
+from dpsql.server.users import Users
+from tests.support.served import Client, rows, served, told
+
+
+def test_a_wrong_password_and_an_unknown_name_hear_the_same(site: Server) -> None:
+    with Client(site.port, "ana", "wrong") as one, Client(site.port, "zoe", "wrong") as two:
+        (first,), (second,) = told(one.start()), told(two.start())
+    assert first["C"] == second["C"] == "28P01"
+    assert first["S"] == "FATAL"
+    assert first["M"].replace("ana", "zoe") == second["M"]
+
+
+def test_after_three_failures_a_name_waits(catalog: Path) -> None:
+    with served(catalog) as server:
+        for _ in range(3):
+            with Client(server.port, "ana", "wrong") as client:
+                client.start()
+        with Client(server.port, "ana") as client:
+            (error,) = told(client.start())
+            assert error["C"] == "28P01"
+        with Client(server.port, "bo") as client:
+            assert client.start()[-1][0] == b"Z"
+
+
+def test_failures_are_forgotten_after_a_minute() -> None:
+    now = [0.0]
+    failures = Failures(lambda: now[0])
+    for _ in range(3):
+        failures.note("ana")
+    assert failures.is_closed("ana")
+    now[0] = 61.0
+    assert not failures.is_closed("ana")
+
+
+def test_who_is_no_analyst_of_the_catalog_stays_out(site: Server) -> None:
+    with Client(site.port, "eve") as client:
+        (error,) = told(client.start())
+    assert error["C"] == "28000"
+
+
+def test_names_are_of_any_case_and_the_database_is_the_catalog(site: Server) -> None:
+    with Client(site.port, "ANA") as client:
+        assert client.start(database="CLINIC")[-1][0] == b"Z"
+    with Client(site.port) as client:
+        (error,) = told(client.start(database="other"))
+        assert error["C"] == "3D000"
+
+
+def test_what_a_session_is_told_of_itself(client: Client) -> None:
+    assert client.parameters["server_version"].startswith("16.0 (dpsql ")
+    assert client.parameters["standard_conforming_strings"] == "on"
+    assert client.parameters["TimeZone"] == "UTC"
+
+
+@pytest.mark.parametrize(
+    ("options", "state"),
+    [({"client_encoding": "LATIN1"}, "22023"), ({"replication": "database"}, "0A000")],
+)
+def test_what_cannot_be_served_is_refused(
+    site: Server, options: dict[str, str], state: str
+) -> None:
+    with Client(site.port) as client:
+        (error,) = told(client.start(**options))
+    assert error["C"] == state
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        struct.pack("!ii", 8, 131072),
+        struct.pack("!ii", 4, 0),
+        struct.pack("!ii", 1 << 30, 196608),
+        struct.pack("!ii", 9, 196608) + b"\0",
+        struct.pack("!ii", 20, 196608) + b"user\0ana\0\xff\xff\0",
+    ],
+)
+def test_what_is_no_startup_message_is_refused(site: Server, first: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", site.port), 30) as raw:
+        raw.sendall(first)
+        raw.shutdown(socket.SHUT_WR)
+        found = b""
+        while piece := raw.recv(4096):
+            found += piece
+    assert found == b"" or found.startswith(b"E")
+
+
+def test_one_client_more_than_there_may_be_is_told_so(catalog: Path) -> None:
+    with served(catalog, most=1) as server, Client(server.port) as one:
+        one.start()
+        with Client(server.port) as two:
+            (error,) = told(two.start())
+            assert error["C"] == "53300"
+
+
+def _certificate(folder: Path) -> tuple[Path, Path]:
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    command = f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {key} -out {cert} -days 2"
+    subprocess.run([*command.split(), "-subj", "/CN=localhost"], check=True, capture_output=True)
+    return cert, key
+
+
+def test_sessions_under_tls(catalog: Path) -> None:
+    with served(catalog, tls=_certificate(catalog.parent)) as server, Client(server.port) as client:
+        client.socket.sendall(struct.pack("!ii", 8, 80877103))
+        assert client.read(1) == b"S"
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        client.socket = context.wrap_socket(client.socket)
+        client.start()
+        assert rows(client.ask("SHOW show_stddev")) == [[b"off"]]
+        client.send(b"X")
+        assert client.socket.recv(1) == b""
+
+
+def test_beyond_this_machine_tls_is_needed(tmp_path: Path) -> None:
+    for text in ("0.0.0.0", "192.0.2.7:5432", "[::]:5432", "example.org"):
+        with pytest.raises(UsageError, match="TLS"):
+            read_tls(None, None, Address.parse(text))
+    assert read_tls(None, None, Address.parse("localhost:1")) is None
+    broken = tmp_path / "broken.pem"
+    broken.write_text("no certificate")
+    with pytest.raises(UsageError, match="cannot be used"):
+        read_tls(broken, None, Address.parse("0.0.0.0"))
+
+
+@pytest.mark.parametrize("text", ["host:port", "1.2.3.4:70000", "a:-1"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="no address"):
+        Address.parse(text)
+
+
+def test_a_port_in_use_is_refused(catalog: Path, site: Server) -> None:
+    from dpsql.dbapi.site import open_site
+
+    with pytest.raises(UsageError, match="cannot listen"):
+        Server(open_site(catalog), Users(catalog), Address("127.0.0.1", site.port))
+
+
+def test_users_are_added_changed_and_removed(tmp_path: Path) -> None:
+    users = Users(tmp_path / "c.users")
+    users.put("Ana", "one", new=True)
+    first = users.find("ana")
+    assert first is not None
+    assert first.matches("one")
+    with pytest.raises(UsageError, match="already"):
+        users.put("ana", "two", new=True)
+    users.put("ANA", "two", new=False)
+    second = users.find("Ana")
+    assert second is not None
+    assert second.matches("two")
+    assert users.path.stat().st_mode & 0o777 == 0o600
+    assert "two" not in users.path.read_text()
+    with pytest.raises(UsageError, match="not a user"):
+        users.put("bo", "x", new=False)
+    for name in ("", "a b", "a:b", "-x", "9", "x" * 64):
+        with pytest.raises(UsageError):
+            users.put(name, "x", new=True)
+    with pytest.raises(UsageError, match="empty"):
+        users.put("bo", "", new=True)
+    users.remove("ana")
+    assert users.find("ana") is None
+    with pytest.raises(UsageError):
+        users.remove("ana")
+    users.path.write_text("ana:md5123\n")
+    with pytest.raises(CatalogError, match="line 1"):
+        users.find("ana")

@@ -24,8 +24,9 @@ from dpsql.engine.learn import plan_table
 from dpsql.engine.terms import Terms
 from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError
 from dpsql.settings import Taker, taken_by
+from dpsql.sql.collector import uncollected
 from dpsql.sql.lexemes import bind_parameters, split_statements
-from dpsql.sql.parse import MAX_TEXT, Statement, parse, uncollected
+from dpsql.sql.parse import MAX_TEXT, Statement, parse
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection

@@ -24,9 +24,10 @@ from dpsql.privacy.curator import nested_budgets
 from dpsql.privacy.status import Status
 from dpsql.sealed import Sealed
 from dpsql.sql.clauses import Cut, read_own, read_truncation
+from dpsql.sql.collector import uncollected
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
-from dpsql.sql.parse import Statement, reparse, uncollected
+from dpsql.sql.parse import Statement, reparse
 from dpsql.sql.products import Compiler
 
 NO_SUCH_KEY = "E_NOT_IN_DOMAIN"

@@ -1,6 +1,7 @@
 """A server between analysts and the data: PostgreSQL's protocol in front of dpsql.
 
-``Server`` listens; a ``Session`` is one client's, signed in by ``scram`` as one of the ``Users``.
-Each statement is an ``Order``, which ``route`` sends to dpsql, to the ``Twin`` or nowhere; what
-comes back is a ``Table`` of rows on their way to the client.
+A ``Server`` listens; a ``Door`` lets a client in, signed in by ``scram`` as one of the ``Users``; a
+``Dialogue`` serves it. Each statement is an ``Errand``, which ``route`` finds and a ``Clerk``
+carries out: the ``Asker`` asks dpsql, or the ``Twin`` where no data are asked for. What comes back
+is ``Returned``: columns, and rows on their way to the client.
 """

@@ -1,4 +1,4 @@
-"""Statements of one session, each an order that is carried out by dpsql, the twin or the session.
+"""Statements of one session, each an errand that is carried out by dpsql, the twin or the session.
 
 What comes back is a ``Reply``: a table or none, a tag, and notices.
 """
@@ -17,9 +17,9 @@ from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.site import Site
 from dpsql.errors import DataUnavailable, NotSupportedError, ProgrammingError, printable
 from dpsql.interrupts import Cancellation
-from dpsql.server.messages import Column, Told
-from dpsql.server.route import Order, blank_but, route
-from dpsql.server.table import ResultTable, Table, heads_of
+from dpsql.server.messages import Head, Told
+from dpsql.server.returned import ResultTable, Returned, heads_of
+from dpsql.server.route import Errand, blank_but, route
 from dpsql.server.twin import Declared, Twin
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.qualified import find_key
@@ -33,7 +33,7 @@ class Reply:
     """What a statement comes back with; ``counted`` adds the number of rows to the tag."""
 
     tag: str
-    table: Table | None = None
+    table: Returned | None = None
     notices: tuple[Told, ...] = ()
     counted: bool = False
 
@@ -89,28 +89,30 @@ class Asker:
         """Whether a name is that of a declared table, a view or a synthetic table."""
         return find_key(parts, self.connection.known) is not None
 
-    def route(self, fragment: Fragment) -> Order:
+    def route(self, fragment: Fragment) -> Errand:
         """What a statement asks for."""
         return route(fragment, self.knows)
 
-    def ask(self, text: str, orders: Sequence[Order]) -> list[Reply]:
+    def ask(self, text: str, errands: Sequence[Errand]) -> list[Reply]:
         """Answer statements of dpsql together; ``text`` is the script that they are in.
 
         Raises: Error; Interrupted.
         """
-        for order in orders:
-            if (order.tag == "SHOW" and order.name in self.settings) or order.name == "last_charge":
-                return [self._show(each) for each in orders]
-        script = blank_but(text, [order.fragment for order in orders])
-        cursor = self._run(script, joint=len(orders) > 1)
+        for errand in errands:
+            if (
+                errand.tag == "SHOW" and errand.name in self.settings
+            ) or errand.name == "last_charge":
+                return [self._show(each) for each in errands]
+        script = blank_but(text, [errand.fragment for errand in errands])
+        cursor = self._run(script, joint=len(errands) > 1)
         replies, seen = [], set[str]()
         results = iter(cursor)
-        for order in orders:
-            if order.tag == "BEGIN WORKLOAD" or (order.tag == "RUN" and len(orders) > 1):
-                replies.append(Reply(order.tag))
+        for errand in errands:
+            if errand.tag == "BEGIN WORKLOAD" or (errand.tag == "RUN" and len(errands) > 1):
+                replies.append(Reply(errand.tag))
                 continue
-            found = list(results) if order.tag == "RUN" else [next(results)]
-            replies += [self._reply(order, result, seen) for result in found]
+            found = list(results) if errand.tag == "RUN" else [next(results)]
+            replies += [self._reply(errand, result, seen) for result in found]
         return replies
 
     def _run(self, script: str, joint: bool) -> list[Result]:
@@ -139,32 +141,32 @@ class Asker:
             found.append(cursor.result)
         return found
 
-    def _reply(self, order: Order, result: Result, seen: set[str]) -> Reply:
+    def _reply(self, errand: Errand, result: Result, seen: set[str]) -> Reply:
         notices = tuple(_notices(result, seen))
         if result.cost is not None:
             self._last = result
         if result.columns:
-            counted = order.tag in ("SELECT", "RUN")
-            tag = "SELECT" if counted else order.tag
+            counted = errand.tag in ("SELECT", "RUN")
+            tag = "SELECT" if counted else errand.tag
             return Reply(tag, ResultTable(result, self.shows_errors), notices, counted)
-        if result.message and order.tag != "SET":
+        if result.message and errand.tag != "SET":
             notices = (*notices, Told("NOTICE", "00000", result.message))
-        return Reply(order.tag, None, notices)
+        return Reply(errand.tag, None, notices)
 
-    def _show(self, order: Order) -> Reply:
-        if order.name == "last_charge":
+    def _show(self, errand: Errand) -> Reply:
+        if errand.name == "last_charge":
             told = "nothing was asked" if self._last is None else charge_of(self._last)
         else:
-            told = self.settings[order.name]
-        return Reply("SHOW", ResultTable(listing((order.name,), [(told,)], "")))
+            told = self.settings[errand.name]
+        return Reply("SHOW", ResultTable(listing((errand.name,), [(told,)], "")))
 
-    def set(self, order: Order) -> Reply:
+    def set(self, errand: Errand) -> Reply:
         """SET of what the session itself keeps; other settings of clients are taken and forgotten.
 
         Raises: ProgrammingError (E_SETTING).
         """
-        name, value = order.name, " ".join(order.words).lower()
-        if order.tag == "RESET":
+        name, value = errand.name, " ".join(errand.words).lower()
+        if errand.tag == "RESET":
             self.settings |= {"show_stddev": "off", "statement_timeout": "0"}
         elif name == "show_stddev":
             if value not in ("on", "off", "true", "false"):
@@ -174,20 +176,20 @@ class Asker:
             self.settings[name] = "on" if value in ("on", "true") else "off"
         elif name == "statement_timeout":
             self.settings[name] = str(_milliseconds(value))
-        return Reply(order.tag)
+        return Reply(errand.tag)
 
-    def columns(self, order: Order, text: str) -> tuple[tuple[Column, ...] | None, Reply | None]:
+    def columns(self, errand: Errand, text: str) -> tuple[tuple[Head, ...] | None, Reply | None]:
         """The columns of a statement that is not asked yet, and its reply where that is free.
 
         Raises: Error.
         """
-        if order.tag == "SELECT":
+        if errand.tag == "SELECT":
             found = self.connection.describe(text)
             noisy = [self.shows_errors and each.noisy for each in found]
             heads = heads_of([each.name for each in found], [each.type for each in found], noisy)
             return heads, None
-        if order.tag in FREE_FORMS:
-            (reply,) = self.ask(text, [order])
+        if errand.tag in FREE_FORMS:
+            (reply,) = self.ask(text, [errand])
             return (None if reply.table is None else reply.table.heads), reply
         return None, None
 

@@ -1,6 +1,6 @@
 """Messages of PostgreSQL's protocol, version 3: frames that come in, and bytes that go out.
 
-Source: the PostgreSQL manual, chapter "Frontend/Backend Protocol".
+Bytes: the PostgreSQL manual, chapter "Frontend/Backend Protocol".
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Hangup(Exception):
     """The other side is gone."""
 
 
-class Source(Protocol):
+class Bytes(Protocol):
     """What bytes are read from."""
 
     def read(self, count: int) -> bytes:
@@ -46,7 +46,7 @@ class Message:
     body: bytes
 
 
-def read_startup(source: Source) -> tuple[int, bytes]:
+def read_startup(source: Bytes) -> tuple[int, bytes]:
     """The number that a first message begins with, and its rest. Raises: ProtocolError, Hangup."""
     (length,) = struct.unpack("!i", source.read(4))
     if not 8 <= length <= MOST_STARTUP:
@@ -55,7 +55,7 @@ def read_startup(source: Source) -> tuple[int, bytes]:
     return struct.unpack("!i", body[:4])[0], body[4:]
 
 
-def read_message(source: Source, most: int) -> Message:
+def read_message(source: Bytes, most: int) -> Message:
     """The next message. Raises: ProtocolError for one of more than ``most`` bytes; Hangup."""
     kind = source.read(1)
     (length,) = struct.unpack("!i", source.read(4))
@@ -188,7 +188,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class Head:
     """A column of a result: its name, the number of its type, and the size of that in bytes."""
 
     name: str
@@ -197,7 +197,7 @@ class Column:
     format: int = TEXT
 
 
-def row_description(columns: Sequence[Column]) -> bytes:
+def row_description(columns: Sequence[Head]) -> bytes:
     """What the columns of a result are."""
     parts = [struct.pack("!H", len(columns))]
     for column in columns:

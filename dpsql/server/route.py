@@ -34,7 +34,7 @@ NOTHING = {
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class Errand:
     """What a statement asks for, of whom, and the words or the name that it comes with.
 
     ``kind`` is ask, twin, nothing, begin, commit, rollback, declare, fetch, close, copy or set.
@@ -53,20 +53,20 @@ Knows = Callable[[tuple[str, ...]], bool]
 """Whether a name in parts is that of a declared table, a view or a model."""
 
 
-def route(fragment: Fragment, knows: Knows) -> Order:
+def route(fragment: Fragment, knows: Knows) -> Errand:
     """Say what a statement asks for."""
     words = [each for each in lex(fragment.body) if each.kind not in ("space", "comment")]
     first = words[0].text.lower() if words else ""
     second = words[1].text.lower() if len(words) > 1 else ""
     if first in SELECTS:
-        return Order("ask" if _is_ours(fragment.body, knows) else "twin", fragment, "SELECT")
+        return Errand("ask" if _is_ours(fragment.body, knows) else "twin", fragment, "SELECT")
     if first == "explain":
-        return Order(
+        return Errand(
             "ask" if _is_ours(_after(fragment, words, 1), knows) else "twin", fragment, "EXPLAIN"
         )
     if first == "show":
         ours = second in SHOWN | set(taken_by(Taker.SET)) | {"show_stddev", "last_charge"}
-        return Order("ask" if ours and second != "all" else "twin", fragment, "SHOW", second)
+        return Errand("ask" if ours and second != "all" else "twin", fragment, "SHOW", second)
     if first in ("begin", "start", "commit", "end", "rollback", "abort"):
         return _transaction(fragment, first, second, words)
     if first in ("set", "reset"):
@@ -74,8 +74,8 @@ def route(fragment: Fragment, knows: Knows) -> Order:
     if first in ("declare", "fetch", "move", "close", "copy"):
         return _cursor(fragment, first, words)
     if first in NOTHING:
-        return Order("nothing", fragment, NOTHING[first])
-    return Order("ask", fragment, first.upper())
+        return Errand("nothing", fragment, NOTHING[first])
+    return Errand("ask", fragment, first.upper())
 
 
 def _is_ours(sql: str, knows: Knows) -> bool:
@@ -96,28 +96,28 @@ def _after(fragment: Fragment, words: list[Lexeme], count: int) -> str:
     return fragment.body[words[count].start :] if len(words) > count else ""
 
 
-def _transaction(fragment: Fragment, first: str, second: str, words: list[Lexeme]) -> Order:
+def _transaction(fragment: Fragment, first: str, second: str, words: list[Lexeme]) -> Errand:
     if first == "begin" and second == "workload":
-        return Order("ask", fragment, "BEGIN WORKLOAD")
+        return Errand("ask", fragment, "BEGIN WORKLOAD")
     if first in ("begin", "start"):
-        return Order("begin", fragment, "BEGIN" if first == "begin" else "START TRANSACTION")
+        return Errand("begin", fragment, "BEGIN" if first == "begin" else "START TRANSACTION")
     if first in ("commit", "end"):
-        return Order("commit", fragment, "COMMIT")
+        return Errand("commit", fragment, "COMMIT")
     if any(each.text.lower() == "to" for each in words):
-        return Order("nothing", fragment, "ROLLBACK", "savepoint")
-    return Order("rollback", fragment, "ROLLBACK")
+        return Errand("nothing", fragment, "ROLLBACK", "savepoint")
+    return Errand("rollback", fragment, "ROLLBACK")
 
 
-def _set(fragment: Fragment, first: str, words: list[Lexeme]) -> Order:
+def _set(fragment: Fragment, first: str, words: list[Lexeme]) -> Errand:
     """SET of a setting of dpsql, or of what a client sets for itself."""
     plain = [each.text for each in words[1:]]
     if plain and plain[0].lower() in ("session", "local"):
         plain = plain[1:]
     name = plain[0].lower() if plain else ""
     if first == "set" and name in taken_by(Taker.SET):
-        return Order("ask", fragment, "SET")
+        return Errand("ask", fragment, "SET")
     rest = plain[2:] if len(plain) > 1 and plain[1].lower() in ("=", "to") else plain[1:]
-    return Order(
+    return Errand(
         "set", fragment, first.upper(), name, words=tuple(each.strip("'") for each in rest)
     )
 
@@ -138,16 +138,16 @@ _COPY = re.compile(
 )
 
 
-def _cursor(fragment: Fragment, first: str, words: list[Lexeme]) -> Order:
+def _cursor(fragment: Fragment, first: str, words: list[Lexeme]) -> Errand:
     """DECLARE, FETCH, MOVE and CLOSE of a cursor, and COPY of a query to the client."""
     body = fragment.body
     if first == "close":
         name = words[1].name if len(words) > 1 else ""
-        return Order("close", fragment, "CLOSE CURSOR", name)
+        return Errand("close", fragment, "CLOSE CURSOR", name)
     if first == "declare":
         found = _DECLARE.match(body)
         if found is not None:
-            return Order(
+            return Errand(
                 "declare",
                 fragment,
                 "DECLARE CURSOR",
@@ -159,16 +159,16 @@ def _cursor(fragment: Fragment, first: str, words: list[Lexeme]) -> Order:
         if copied is not None and len(words) > 1 and words[1].text == "(":
             inner = _kept(fragment, words[1].end, fragment.start + copied.start())
             options = (copied.group(1) or copied.group(2) or "").lower()
-            return Order("copy", fragment, "COPY", options, inner)
+            return Errand("copy", fragment, "COPY", options, inner)
     else:
         moved = _FETCH.fullmatch(body)
         if moved is not None:
             amount = (moved.group(2) or "1").lower().split()[-1]
             number = None if amount == "all" else int(amount) if amount.isdigit() else 1
-            return Order(
+            return Errand(
                 "fetch", fragment, moved.group(1).upper(), moved.group(3).strip('"'), number=number
             )
-    return Order("ask", fragment, first.upper())
+    return Errand("ask", fragment, first.upper())
 
 
 def _kept(fragment: Fragment, start: int, end: int) -> str:

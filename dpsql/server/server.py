@@ -16,9 +16,9 @@ from pathlib import Path
 from dpsql.dbapi.site import Site
 from dpsql.errors import Error, UsageError, printable
 from dpsql.server.asking import Asker
+from dpsql.server.dialogue import Dialogue
 from dpsql.server.handshake import Door, Refusal
 from dpsql.server.messages import Hangup, ProtocolError, Told
-from dpsql.server.session import Session
 from dpsql.server.sqlstates import tell
 from dpsql.server.twin import Twin
 from dpsql.server.users import Users
@@ -180,7 +180,7 @@ class Server:
             self._askers[key] = asker
         log.info("user=%s in", guest.user)
         try:
-            Session(wire, asker).run()
+            Dialogue(wire, asker).run()
         finally:
             with self._lock:
                 del self._askers[key]

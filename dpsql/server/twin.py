@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpsql.errors import OperationalError, UsageError
-from dpsql.server.messages import TEXT, Column
-from dpsql.server.table import spread
+from dpsql.server.messages import TEXT, Head
+from dpsql.server.returned import spread
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn, PGresult
@@ -62,7 +62,7 @@ class TwinError(Exception):
 class TwinTable:
     """Rows of the twin, as it encoded them."""
 
-    heads: tuple[Column, ...]
+    heads: tuple[Head, ...]
     found: list[list[bytes | None]]
     formats: list[int]
 
@@ -125,7 +125,7 @@ class Twin:
         """The role that may read the declared tables and do nothing else."""
         return f"dpsql_reader_{self.database}"
 
-    def describe(self, sql: str, oids: Sequence[int]) -> tuple[list[int], tuple[Column, ...]]:
+    def describe(self, sql: str, oids: Sequence[int]) -> tuple[list[int], tuple[Head, ...]]:
         """The types of the parameters and the columns of a statement. Raises: TwinError."""
         with self._lent() as connection:
             _check(connection.prepare(b"", sql.encode(), list(oids)))
@@ -154,7 +154,7 @@ class Twin:
                 result_format=binary,
             )
             connection.set_single_row_mode()
-            heads: tuple[Column, ...] = ()
+            heads: tuple[Head, ...] = ()
             rows: list[list[bytes | None]] = []
             tag, size = "", 0
             while (found := connection.get_result()) is not None:
@@ -282,9 +282,9 @@ def _check(found: PGresult) -> PGresult:
     )
 
 
-def _heads(found: PGresult) -> tuple[Column, ...]:
+def _heads(found: PGresult) -> tuple[Head, ...]:
     return tuple(
-        Column((found.fname(k) or b"").decode(), found.ftype(k), found.fsize(k), TEXT)
+        Head((found.fname(k) or b"").decode(), found.ftype(k), found.fsize(k), TEXT)
         for k in range(found.nfields)
     )
 

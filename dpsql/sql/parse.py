@@ -7,12 +7,9 @@ text costs neither time nor a traceback.
 from __future__ import annotations
 
 import difflib
-import gc
 import math
 import re
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -380,24 +377,3 @@ def _parse_error(
         hint=FORM,
         span=fragment.span(start, max(end, start + 1)),
     )
-
-
-_counting = threading.Lock()
-_parsers, _was_on = 0, False
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Keep Python from looking for cycles: parsers make many trees, all of which stay in use."""
-    global _parsers, _was_on
-    with _counting:
-        _was_on = _was_on if _parsers else gc.isenabled()
-        _parsers += 1
-        gc.disable()
-    try:
-        yield
-    finally:
-        with _counting:
-            _parsers -= 1
-            if _was_on and not _parsers:
-                gc.enable()

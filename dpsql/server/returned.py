@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dpsql.answer.result import Result
-from dpsql.server.messages import TEXT, Column, ProtocolError
+from dpsql.server.messages import TEXT, Head, ProtocolError
 from dpsql.server.values import TYPES, encode, wire_type
 
 STDDEV = "__stddev"
 """What the name of a column of standard errors ends with."""
 
 
-class Table(Protocol):
+class Returned(Protocol):
     """Columns and rows, which may be encoded in one way for all columns or column by column."""
 
     @property
-    def heads(self) -> tuple[Column, ...]:
+    def heads(self) -> tuple[Head, ...]:
         """The columns, in text format."""
 
     def __len__(self) -> int:
@@ -44,15 +44,15 @@ def spread(formats: Sequence[int], count: int) -> list[int]:
 
 def heads_of(
     names: Sequence[str], kinds: Sequence[str], noisy: Sequence[bool] = ()
-) -> tuple[Column, ...]:
+) -> tuple[Head, ...]:
     """The columns of a result, and after each noisy one that of its standard errors."""
     found = []
     for position, (name, kind) in enumerate(zip(names, kinds, strict=True)):
         known = wire_type(kind)
-        found.append(Column(name, known.oid, known.size))
+        found.append(Head(name, known.oid, known.size))
         if position < len(noisy) and noisy[position]:
             number = TYPES["number"]
-            found.append(Column(name + STDDEV, number.oid, number.size))
+            found.append(Head(name + STDDEV, number.oid, number.size))
     return tuple(found)
 
 
@@ -68,7 +68,7 @@ class ResultTable:
         return tuple(self.errors and each is not None for each in self.result.stddev)
 
     @property
-    def heads(self) -> tuple[Column, ...]:
+    def heads(self) -> tuple[Head, ...]:
         return heads_of(self.result.columns, self.result.types, self._noisy)
 
     def __len__(self) -> int:
@@ -86,3 +86,11 @@ class ResultTable:
                 if errors is not None:
                     values.append(encode(errors[number], TYPES["number"], wanted[len(values)]))
             yield values
+
+
+def formatted(heads: Sequence[Head], formats: Sequence[int]) -> list[Head]:
+    """Columns, each in its format. Raises: ProtocolError."""
+    wanted = spread(formats, len(heads))
+    return [
+        Head(head.name, head.oid, head.size, each) for head, each in zip(heads, wanted, strict=True)
+    ]

@@ -1,0 +1,243 @@
+"""The extended protocol: statements are parsed, bound to parameters, described, and executed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from dpsql.server.asking import Reply
+from dpsql.server.clerk import MOST_KEPT, Clerk
+from dpsql.server.messages import (
+    BIND_COMPLETE,
+    CLOSE_COMPLETE,
+    EMPTY_QUERY,
+    NO_DATA,
+    PARSE_COMPLETE,
+    SUSPENDED,
+    Fields,
+    Head,
+    Message,
+    ProtocolError,
+    complete,
+    data_row,
+    parameter_description,
+    row_description,
+)
+from dpsql.server.parameters import bind, sample, types_of
+from dpsql.server.returned import formatted, spread
+from dpsql.server.route import Errand
+from dpsql.server.values import BadValue, decode
+from dpsql.server.wire import Wire
+from dpsql.sql.lexemes import split_statements
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A statement that was parsed, None for an empty one, and the types of its parameters."""
+
+    text: str
+    errand: Errand | None
+    oids: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Portal:
+    """A statement with its parameters; ``reply`` is there once it was asked."""
+
+    errand: Errand | None
+    text: str
+    formats: list[int] = field(default_factory=list)
+    twin: tuple[Sequence[bytes | None], Sequence[int], Sequence[int]] = ((), (), ())
+    reply: Reply | None = None
+    rows: Iterator[list[bytes | None]] | None = None
+    sent: int = 0
+
+
+class Portals:
+    """What one session has prepared and bound; ``text`` is that of the statement in hand."""
+
+    def __init__(self, wire: Wire, clerk: Clerk) -> None:
+        self._wire = wire
+        self._clerk = clerk
+        self._prepared: dict[str, Prepared] = {}
+        self._portals: dict[str, Portal] = {}
+        self.text = ""
+
+    def synchronise(self) -> None:
+        """Forget the portal without a name, as the end of a transaction does."""
+        self._portals.pop("", None)
+
+    def serve(self, found: Message) -> None:
+        """Do what a message asks for. Raises: Error and others, whatever goes wrong."""
+        fields = Fields(found.body)
+        match found.kind:
+            case b"P":
+                self._parse(fields)
+            case b"B":
+                self._bind(fields)
+            case b"D":
+                self._describe(fields)
+            case b"E":
+                self._execute(fields)
+            case b"C":
+                kind, name = fields.byte(), fields.text()
+                (self._prepared if kind == b"S" else self._portals).pop(name, None)
+                self._wire.write(CLOSE_COMPLETE)
+            case b"F":
+                raise ProtocolError("function calls are not supported", "0A000")
+            case _:
+                raise ProtocolError(f"invalid frontend message type {found.kind[0]}")
+
+    def _parse(self, fields: Fields) -> None:
+        name, text = fields.text(), fields.text()
+        self.text = text
+        oids = [fields.long() & 0xFFFFFFFF for _ in range(fields.count())]
+        fields.end()
+        if name in self._prepared and name:
+            raise BadValue(f'prepared statement "{name}" already exists', "42P05")
+        if len(self._prepared) >= MOST_KEPT:
+            raise BadValue("too many prepared statements", "53000")
+        fragments = split_statements(text)
+        if len(fragments) > 1:
+            what = "cannot insert multiple commands into a prepared statement"
+            raise BadValue(what, "42601")
+        errand = self._clerk.asker.route(fragments[0]) if fragments else None
+        if errand is not None and errand.kind == "ask":
+            oids = types_of(text, oids, self._clerk.asker.connection.known)
+        self._prepared[name] = Prepared(text, errand, tuple(oids))
+        self._wire.write(PARSE_COMPLETE)
+
+    def _bind(self, fields: Fields) -> None:
+        portal, name = fields.text(), fields.text()
+        codes = [fields.short() for _ in range(fields.count())]
+        values = [_value(fields) for _ in range(fields.count())]
+        wanted = [fields.short() for _ in range(fields.count())]
+        fields.end()
+        statement = self._find(name)
+        self.text = statement.text
+        if portal in self._portals and portal:
+            raise BadValue(f'cursor "{portal}" already exists', "42P03")
+        if len(self._portals) >= MOST_KEPT:
+            raise BadValue("too many portals", "53000")
+        errand = statement.errand
+        formats = spread(codes, len(values))
+        found = Portal(errand, statement.text, wanted, (values, statement.oids, formats))
+        if errand is not None and errand.kind != "twin":
+            if len(values) != len(statement.oids):
+                what = f"{len(values)} parameters for a statement of {len(statement.oids)}"
+                raise ProtocolError(f"bind message supplies {what}")
+            decoded = map(decode, values, statement.oids, formats)
+            found.text = bind(statement.text, list(decoded))
+            if values:
+                (fragment,) = split_statements(found.text)
+                found.errand = self._clerk.asker.route(fragment)
+        self._portals[portal] = found
+        self._wire.write(BIND_COMPLETE)
+
+    def _find(self, name: str) -> Prepared:
+        if name not in self._prepared:
+            raise BadValue(f'prepared statement "{name}" does not exist', "26000")
+        return self._prepared[name]
+
+    def _portal(self, name: str) -> Portal:
+        if name not in self._portals:
+            raise BadValue(f'portal "{name}" does not exist', "34000")
+        return self._portals[name]
+
+    def _describe(self, fields: Fields) -> None:
+        kind, name = fields.byte(), fields.text()
+        fields.end()
+        if kind == b"S":
+            self._describe_statement(self._find(name))
+            return
+        if name in self._clerk.cursors:  # cursors of SQL and portals share their names
+            self._write_heads(self._clerk.cursors[name].table.heads, [])
+            return
+        portal = self._portal(name)
+        heads = self._columns(portal)
+        self._write_heads(heads, portal.formats)
+
+    def _describe_statement(self, statement: Prepared) -> None:
+        errand, oids = statement.errand, list(statement.oids)
+        heads: tuple[Head, ...] | None = None
+        if errand is not None and errand.kind == "twin":
+            oids, found = self._clerk.asker.twin.describe(statement.text, oids)
+            heads = found or None
+        elif errand is not None:
+            text = sample(statement.text, len(oids)) if oids else statement.text
+            (fragment,) = split_statements(text)
+            heads = self._columns(Portal(self._clerk.asker.route(fragment), text))
+        self._wire.write(parameter_description(oids))
+        self._write_heads(heads, [])
+
+    def _write_heads(self, heads: tuple[Head, ...] | None, formats: Sequence[int]) -> None:
+        self._wire.write(NO_DATA if heads is None else row_description(formatted(heads, formats)))
+
+    def _columns(self, portal: Portal) -> tuple[Head, ...] | None:
+        """The columns of a portal that need not have been asked."""
+        errand = portal.errand
+        if errand is None:
+            return None
+        if errand.kind == "ask":
+            heads, portal.reply = self._clerk.asker.columns(errand, portal.text)
+            return heads
+        if errand.kind == "fetch" and errand.tag == "FETCH":
+            return self._clerk.cursor(errand.name).table.heads
+        if errand.kind == "twin":
+            self._run_twin(portal)
+            return (
+                None
+                if portal.reply is None or portal.reply.table is None
+                else portal.reply.table.heads
+            )
+        return None
+
+    def _run_twin(self, portal: Portal) -> None:
+        values, oids, formats = portal.twin
+        table, tag = self._clerk.asker.twin.run(portal.text, values, oids, formats, portal.formats)
+        portal.reply = Reply(tag, table)
+
+    def _execute(self, fields: Fields) -> None:
+        portal, most = self._portal(fields.text()), fields.long()
+        fields.end()
+        if portal.errand is None:
+            self._wire.write(EMPTY_QUERY)
+            return
+        self._clerk.check(portal.errand)
+        if portal.rows is None:
+            self._start(portal)
+        reply = portal.reply
+        assert reply is not None
+        if reply.table is None:
+            if reply.tag:
+                self._wire.write(complete(reply.said(0)))
+            return
+        assert portal.rows is not None
+        count = 0
+        for row in itertools.islice(portal.rows, most if most > 0 else None):
+            self._wire.write(data_row(row))
+            count += 1
+        portal.sent += count
+        if most > 0 and count == most and portal.sent < len(reply.table):
+            self._wire.write(SUSPENDED)
+        else:
+            self._wire.write(complete(reply.said(count)))
+
+    def _start(self, portal: Portal) -> None:
+        assert portal.errand is not None
+        if portal.reply is None:
+            if portal.errand.kind == "twin":
+                self._run_twin(portal)
+            else:
+                portal.reply = self._clerk.carry_out(portal.errand, portal.text, portal.formats)
+        reply = portal.reply
+        assert reply is not None
+        for notice in reply.notices:
+            self._clerk.tell(notice)
+        portal.rows = iter(()) if reply.table is None else reply.table.rows(portal.formats)
+
+
+def _value(fields: Fields) -> bytes | None:
+    length = fields.long()
+    return None if length == -1 else fields.take(length)

@@ -55,7 +55,7 @@ from dpsql.privacy.curator import (
 )
 from dpsql.privacy.ledger import Entry as LedgerEntry
 from dpsql.privacy.ledger import Status as BudgetStatus
-from dpsql.privacy.measure import describe_server, describe_source, refuse_unreadable
+from dpsql.privacy.vaults import describe_server, describe_source, refuse_unreadable
 from dpsql.sql.lexemes import bind_parameters
 from dpsql.sql.lexemes import split_script as _split_script
 from dpsql.sql.parse import Statement

@@ -37,7 +37,8 @@ from dpsql.privacy.filter import Run
 from dpsql.privacy.find import find_keys
 from dpsql.privacy.ledger import Entry, Ledger, Receipt, Status
 from dpsql.privacy.look import open_handle, open_sums
-from dpsql.privacy.measure import Vaults, certify, check_noise, measure, read_public, stored_in
+from dpsql.privacy.measure import certify, check_noise, measure
+from dpsql.privacy.vaults import Vaults, read_public, stored_in
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.synthetic import Materialisation
 

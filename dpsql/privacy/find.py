@@ -16,10 +16,10 @@ from dpsql.privacy.discovery import Discovery
 from dpsql.privacy.entropy import Bits
 from dpsql.privacy.ledger import Receipt
 from dpsql.privacy.look import sealed_look
-from dpsql.privacy.measure import Vaults
 from dpsql.privacy.noise import discrete_gaussian, uniform_below
 from dpsql.privacy.partitions import CHANCE_BITS, chances, threshold, variance, weight
 from dpsql.privacy.vault.distinct import Key, Pairs
+from dpsql.privacy.vaults import Vaults
 from dpsql.strategy.noise_law import GAUSSIAN, LAPLACE, law
 
 Counts = NDArray[np.int64]

@@ -22,7 +22,6 @@ from dpsql.learn.handle import Measured, Query
 from dpsql.privacy.entropy import Bits
 from dpsql.privacy.filter import Filter, Run, require_amount
 from dpsql.privacy.ledger import Receipt
-from dpsql.privacy.measure import Vaults
 from dpsql.privacy.noise import discrete_laplace, sampler
 from dpsql.privacy.opendp_noise import certified
 from dpsql.privacy.selection import above_threshold, exponential_mechanism, top_choices
@@ -38,6 +37,7 @@ from dpsql.privacy.sensitivity import (
     whole_weights,
 )
 from dpsql.privacy.truth import Tally, Truth
+from dpsql.privacy.vaults import Vaults
 from dpsql.strategy.base import round_up
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import Nodes

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from dpsql.plan.plan import Part, Plan
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
-from dpsql.privacy.measure import Vaults, measure
+from dpsql.privacy.measure import measure
 from dpsql.privacy.receipt import Receipt, issue
+from dpsql.privacy.vaults import Vaults
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import ProductStrategy
 from dpsql.strategy.product_block import ProductBlock

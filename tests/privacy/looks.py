@@ -17,8 +17,8 @@ from dpsql.learn.handle import Candidate
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.filter import Run
 from dpsql.privacy.look import Looks, SumLooks, open_handle, open_sums
-from dpsql.privacy.measure import Vaults
 from dpsql.privacy.receipt import Receipt, issue
+from dpsql.privacy.vaults import Vaults
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Product
 

@@ -28,8 +28,8 @@ from dpsql.privacy.exact import apply_unbounded
 from dpsql.privacy.filter import Run
 from dpsql.privacy.ledger import Ledger
 from dpsql.privacy.look import Looks, open_handle
-from dpsql.privacy.measure import Vaults
 from dpsql.privacy.noise import SAMPLERS
+from dpsql.privacy.vaults import Vaults
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Product
 from tests.privacy.judge import agrees, chi_square, gaussian_masses, laplace_masses

@@ -26,15 +26,10 @@ from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.exact import apply_rows, apply_rows_unbounded
 from dpsql.privacy.ledger import Ledger, Receipt
-from dpsql.privacy.measure import (
-    Vaults,
-    _is_wide,
-    check_cost,
-    measure,
-    read_public,
-)
+from dpsql.privacy.measure import _is_wide, check_cost, measure
 from dpsql.privacy.vault.distinct import Pairs
 from dpsql.privacy.vault.vault import Vault, open_vault
+from dpsql.privacy.vaults import Vaults, read_public
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import ProductStrategy
 from dpsql.strategy.product_block import ProductBlock

@@ -11,5 +11,5 @@
 - distinct: which privacy units have which keys of a column that nobody listed
 - vault: the vault over any engine
 
-Nothing outside ``dpsql.privacy.measure`` may import this package.
+Only the doors and ``dpsql.privacy.vaults`` may import this package.
 """

@@ -1,0 +1,170 @@
+"""The vaults of one catalog, for the doors; and what is told of a source, never of its rows."""
+
+from __future__ import annotations
+
+import hmac
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any
+
+from dpsql.catalog import Catalog
+from dpsql.catalog.catalog import SERVERS, Column, Table
+from dpsql.catalog.derive import bases_of
+from dpsql.errors import InternalError, ProgrammingError
+from dpsql.plan.plan import Plan
+from dpsql.privacy.vault.held import one_snapshot
+from dpsql.privacy.vault.rows import fits
+from dpsql.privacy.vault.stored_rows import find_engine
+from dpsql.privacy.vault.vault import TableVault, Vault, open_vault
+from dpsql.workload.cells import AnyResolution
+
+
+class Vaults:
+    """The open vaults of one catalog, by case-folded table name; each is opened on first use.
+
+    Raises: DataUnavailable (E_DATA) when a source cannot be opened, before any charge.
+    """
+
+    backend = "dpsql"
+
+    def __init__(self, catalog: Catalog, salt: bytes) -> None:
+        self.backend = catalog.noise_backend
+        self._catalog = catalog
+        self._salt = salt
+        self._open: dict[str, TableVault] = {}
+        self._turn = threading.RLock()
+
+    @contextmanager
+    def turn(self, catalog: Catalog) -> Iterator[None]:
+        """Be the only thread that uses them, by a catalog whose declared columns are known."""
+        with self._turn:
+            self.know(catalog)
+            yield
+
+    def __getitem__(self, table: str) -> Vault:
+        if table not in self._open:
+            self._open[table] = open_vault(self._catalog.find(table), self._salt, self._open)
+        return self._open[table]
+
+    def narrowed(self, table: str, columns: Collection[str] | None) -> Vault:
+        """The vault of a table with the view of some columns, None for all that are declared."""
+        return self[table] if columns is None else self[table].within(columns)
+
+    def check_unit(self, table: str, rows: int) -> None:
+        """Refuse noise for fewer rows of a privacy unit than the catalog declares.
+
+        Raises: InternalError (E_INTERNAL).
+        """
+        if rows < self._catalog.find(table).unit.max_rows:
+            raise InternalError("E_INTERNAL", "a privacy unit has more rows; nothing was measured")
+
+    def check_cells(self, table: str, resolutions: Sequence[AnyResolution], units: bool) -> None:
+        """Refuse cells or nodes that are not of the columns that the catalog declares.
+
+        Raises: ProgrammingError (E_WORKLOAD).
+        """
+        if not fits(resolutions, self._catalog.find(table), units):
+            raise ProgrammingError("E_WORKLOAD", "cells or nodes do not fit the table")
+
+    def know(self, catalog: Catalog) -> None:
+        """Go by a catalog with other declared columns; rows of such tables are read anew."""
+        if self._catalog.tables != catalog.tables:
+            self.close()  # of relations over them as well
+        self._catalog = catalog
+
+    def seeing(self, table: str, column: Column) -> Vaults:
+        """The vaults where a column that is not declared is seen as a run sees it."""
+        known = self._catalog.tables[table]
+        columns = {**known.columns, column.name.casefold(): column}
+        tables = {**self._catalog.tables, table: replace(known, columns=columns)}
+        return Vaults(replace(self._catalog, tables=tables), self._salt)
+
+    def one_snapshot(self) -> AbstractContextManager[None]:
+        """Within it, all that is read of one server is of one snapshot."""
+        return one_snapshot()
+
+    def said_of(self, plan: Plan) -> tuple[tuple[str, str], ...]:
+        """What a forecast says of tables on servers; a function of public facts alone."""
+        from dpsql.privacy.vault.sent import said_of  # what few catalogs need
+
+        found: dict[tuple[str, str], None] = {}
+        for part in plan.parts:
+            sets = [[part.resolutions[name] for name in block.attributes] for block in part.blocks]
+            for base in bases_of(self._catalog, [part.table]):
+                if base.engine in SERVERS:
+                    counted = sets if base.name.casefold() == part.table else None
+                    found.update(dict.fromkeys(said_of(base, counted, part.units)))
+        return tuple(found)
+
+    def prepare(self, reads: Mapping[str, Collection[str] | None]) -> None:
+        """Read and encode columns, None for all, so that a bad source fails before any charge.
+
+        Raises: DataUnavailable if a source has gone or changed since it was opened.
+        """
+        for table, columns in reads.items():
+            self[table].check()
+            self[table].load(columns)
+
+    def versions(self, tables: Iterable[str]) -> str:
+        """A keyed digest of the data versions of these tables together.
+
+        Guarantee: without the ledger's salt it tells nothing of the sizes and times of files.
+        """
+        facts = [(table, self[table].data_version) for table in tables]
+        return hmac.digest(self._salt, repr(("version", facts)).encode(), "sha256").hex()
+
+    def close(self) -> None:
+        """Close every vault."""
+        for vault in self._open.values():
+            vault.close()
+        self._open.clear()
+
+
+def describe_server(table: Table) -> list[tuple[str, str]]:
+    """The column names and type families of a table of a server; never its values.
+
+    Raises: DataUnavailable.
+    """
+    return list(find_engine(table).open(table).columns)
+
+
+def describe_source(path: str) -> list[tuple[str, str]]:
+    """The column names and DuckDB types of a data file; never its values."""
+    # only for what opens a source
+    from dpsql.privacy.vault.source import describe_source as describe
+
+    return describe(path)
+
+
+def refuse_unreadable(catalog: Catalog) -> None:
+    """Refuse private tables of which one stored value could stop every statement.
+
+    From the types that Parquet files declare, never from a row. Raises: DataUnavailable (E_DATA).
+    """
+    # only for what opens a source
+    from dpsql.privacy.vault.risky import refuse_unreadable as refuse
+
+    refuse(catalog.tables.values())
+
+
+def stored_in(table: Table) -> tuple[tuple[str, ...], str]:
+    """The files that hold the rows of a table, and the table within them, empty for most.
+
+    Raises: DataUnavailable.
+    """
+    stored = find_engine(table).open(table)
+    return stored.paths, stored.table
+
+
+def read_public(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
+    """The DuckDB type and all values of every column of a table that is declared public.
+
+    Raises: InternalError for any other table; DataUnavailable, also when values are looked at.
+    """
+    from dpsql.privacy.vault.public import read_public as read  # only for what opens a source
+
+    if not table.public:
+        raise InternalError("E_INTERNAL", "only public tables can be read")
+    return read(table)

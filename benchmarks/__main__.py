@@ -5,7 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 
-PROGRAMS = ("first_light", "noise", "speed", "front", "sums", "adaptive", "accuracy", "keys")
+PROGRAMS = (
+    "first_light",
+    "noise",
+    "speed",
+    "front",
+    "sums",
+    "adaptive",
+    "accuracy",
+    "keys",
+    "engines",
+)
 
 
 def main() -> int:

@@ -38,8 +38,7 @@ DYNAMIC = {
     "learn/schedule.py": "reads the constants of modules of its own package",
     "pgm/mbi_backend.py": "mbi is optional",
     "answer/synthetics.py": "the classes of stored models, from a fixed list",
-    "privacy/vault/servers.py": "the engine of a server is of its own package, by its name",
-    "privacy/vault/sent.py": "the dialect of a server is of its own package, by its name",
+    "privacy/vault/servers.py": "modules of its own package, by the engine of a server",
 }
 """Modules that import by a name worked out at run time, which no contract sees."""
 

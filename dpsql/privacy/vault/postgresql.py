@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import psycopg
 
 from dpsql.catalog.catalog import Table
 from dpsql.privacy.vault.copied import CopyLayout, double_values, whole_values
@@ -329,4 +330,11 @@ class PostgresCounter:
             yield from connection.execute(statement).fetchall()
 
     def close(self) -> None:
-        self._stack.close()
+        try:
+            if self._kept and not self._connection.closed:
+                self._connection.execute("ROLLBACK")
+                self._connection.execute("DISCARD TEMP")
+        except psycopg.Error:
+            pass  # the server forgets the tables of a session that has ended
+        finally:
+            self._stack.close()

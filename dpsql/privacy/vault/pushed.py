@@ -56,6 +56,23 @@ class PushedCodes:
         self, view: frozenset[str], resolutions: Sequence[AnyResolution], units: bool
     ) -> Counts:
         """Count the rows of a view, or their units, in one statement."""
+        try:
+            return self._tally(view, resolutions, units)
+        except BaseException:
+            self.close()  # a session that failed is not asked again
+            raise
+
+    def check(self) -> None:
+        """Let go of a session that does not answer any more, before anything is charged."""
+        try:
+            if self._counter is not None:
+                list(self._counter.rows("SELECT 1"))
+        except Exception:
+            self.close()
+
+    def _tally(
+        self, view: frozenset[str], resolutions: Sequence[AnyResolution], units: bool
+    ) -> Counts:
         self.load()
         assert self._counter is not None
         d = self._counter.dialect

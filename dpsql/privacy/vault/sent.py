@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 
 from dpsql.catalog.catalog import Table
-from dpsql.privacy.vault.dialect import Dialect
 from dpsql.privacy.vault.group_sql import group_sql
 from dpsql.privacy.vault.rows import declared
+from dpsql.privacy.vault.servers import find_dialect
 from dpsql.workload.cells import AnyResolution
 
 LONGEST = 600
@@ -27,7 +26,7 @@ def said_of(
         yield "rows", f"{table.name}: read from {table.engine}, {name}"
         return
     yield "rows", f"{table.name}: counted in {table.engine}, {name}; codes of its rows are kept"
-    dialect: Dialect = import_module(f"dpsql.privacy.vault.{table.engine}_sql").DIALECT
+    dialect = find_dialect(str(table.engine))
     columns = {key: (i, each) for i, (key, each) in enumerate(declared(table).items())}
     by_unit = units and table.unit.column is not None
     for resolutions in sets:

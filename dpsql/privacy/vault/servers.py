@@ -6,6 +6,7 @@ from importlib import import_module
 
 from dpsql.catalog.catalog import Table
 from dpsql.privacy.vault.data_engine import DataEngine, unavailable
+from dpsql.privacy.vault.dialect import Dialect
 
 
 def find_server(table: Table) -> DataEngine:
@@ -20,3 +21,9 @@ def find_server(table: Table) -> DataEngine:
         problem = f"the driver for {table.engine} is not installed"
         unavailable(table.name, table.source, problem, f"pip install 'dpsql[{name}]'")
     return engine
+
+
+def find_dialect(engine: str) -> Dialect:
+    """Return how a server's SQL is written, for which no driver is needed."""
+    dialect: Dialect = import_module(f"dpsql.privacy.vault.{engine}_sql").DIALECT
+    return dialect

@@ -146,6 +146,8 @@ class TableVault:
         if self._fingerprint() != self.data_version:
             problem = "the data have changed since they were opened"
             unavailable(self._table.name, self._table.source, problem, "connect again")
+        if self._pushed is not None:
+            self._pushed.check()
 
     def load(self, columns: Collection[str] | None = None) -> None:
         if self._pushed is None:

@@ -1,0 +1,190 @@
+"""What the engines cost: the same rows read from a file, streamed from PostgreSQL, counted there.
+
+    python -m benchmarks.engines [ROWS]
+
+All figures are of one run on one machine; ratios are to a Parquet file. A server is started for it,
+or found by DPSQL_TEST_POSTGRES, as in the tests. CPU is that of this process, and its children's
+are not: what the server takes shows as wall time.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import multiprocessing
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+
+import duckdb
+import numpy as np
+
+from dpsql.catalog.catalog import Column, Table, Unit
+from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
+from dpsql.privacy.vault.vault import TableVault, open_vault
+from dpsql.workload.cells import AnyResolution, Cells, Nodes, cells_of
+from tests.support.postgres import Server, server, short_folder
+
+ROWS = 10**6
+SALT = bytes(16)
+UNITS = {"row": Unit(), "person": Unit("person", 3)}
+COLUMNS = {
+    "person": "'p' || CAST({hash} % {people} AS varchar)",
+    "ward": "'w' || CAST({hash} / 7 % 12 AS varchar)",
+    "drug": "'d' || CAST({hash} / 11 % 60 AS varchar)",
+    "age": "CAST({hash} / 13 % 100 AS int)",
+    "score": "CAST({hash} / 17 % 1000 AS int)",
+    "cost": "CAST({hash} / 19 % 100000 AS double precision) / 100",
+    "weight": "CAST({hash} / 23 % 2000 AS double precision) / 10",
+    "urgent": "{hash} / 29 % 2 = 0",
+    "day": "DATE '2024-01-01' + CAST({hash} / 31 % 366 AS int)",
+    "outcome": "CAST({hash} / 37 % 5 AS int)",
+}
+
+
+def declared() -> dict[str, Column]:
+    """Nine columns of all kinds."""
+    edges = tuple(map(Fraction, range(0, 210, 10)))
+    return {
+        "ward": Column("ward", "text", Values(tuple(f"w{i}" for i in range(12)))),
+        "drug": Column("drug", "text", Values(tuple(f"d{i}" for i in range(50))), other="other"),
+        "age": Column("age", "integer", IntegerRange(0, 99)),
+        "score": Column("score", "integer", IntegerRange(0, 999)),
+        "cost": Column("cost", "number", None, (edges[0], edges[-1])),
+        "weight": Column("weight", "number", Bins(edges)),
+        "urgent": Column("urgent", "boolean", Values((False, True))),
+        "day": Column("day", "date", Periods(dt.date(2024, 1, 1), "month", 12)),
+        "outcome": Column("outcome", "integer", Values((0, 1, 2, 3, 4))),
+    }
+
+
+def covering_sets() -> dict[str, list[AnyResolution]]:
+    """What is counted, one statement each where a server counts."""
+    ward, drug, day = (cells_of(name, np.arange(size)) for name, size in SIZES.items())
+    halves = cells_of("age", np.arange(100) // 50)
+    return {
+        "ward x month": [ward, day],
+        "drug x age in two": [drug, halves],
+        "cost by ward": [ward, Nodes("cost", 1, 1, 1 << 16)],
+        "drug and ward together": [Cells(("drug", "ward"), TOGETHER, LABELS)],
+    }
+
+
+SIZES = {"ward": 12, "drug": 51, "day": 12}
+TOGETHER = (np.arange(51), np.arange(12))
+LABELS = (np.arange(51 * 12) * 7 % 100).reshape(51, 12)
+
+
+def write(database: Server, path: Path, rows: int) -> None:
+    """Write the same rows to a file and to the server."""
+    mixed = "(CAST(i AS bigint) * 2654435761 % 4294967296)"
+    listed = ", ".join(
+        f"{sql.format(hash=mixed, people=max(1, rows // 4))} AS {name}"
+        for name, sql in COLUMNS.items()
+    )
+    whole = listed.replace(" / ", " // ").replace("double precision) // ", "double precision) / ")
+    with duckdb.connect() as scribe:
+        scribe.execute("SET enable_progress_bar = false")
+        scribe.execute(f"COPY (SELECT {whole} FROM range(0, {rows}) AS t(i)) TO '{path}'")
+    database.run(
+        "DROP TABLE IF EXISTS public.visits",
+        f"CREATE UNLOGGED TABLE public.visits AS SELECT {listed} "
+        f"FROM generate_series(0, {rows - 1}) AS t(i)",
+        "ANALYZE public.visits",
+    )
+
+
+def measure(table: Table, told: multiprocessing.Queue[dict[str, tuple[float, ...]]]) -> None:
+    """Load a table and count every covering set: wall and CPU seconds, and memory in GiB."""
+    found: dict[str, tuple[float, ...]] = {}
+    vault = open_vault(table, SALT)
+    found["load"] = timed(vault.load)
+    sums: list[int] = []
+    for name, resolutions in covering_sets().items():
+        found[name] = timed(partial(add_up, sums, vault, resolutions))
+    if table.unit.column is not None:
+        ward = cells_of("ward", np.arange(12))
+        found["persons by ward"] = timed(partial(add_up, sums, vault, [ward], True))
+    found["peak memory"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,)
+    found["sums"] = tuple(sums)
+    vault.close()
+    told.put(found)
+
+
+def add_up(
+    sums: list[int], vault: TableVault, resolutions: list[AnyResolution], units: bool = False
+) -> None:
+    """Tally a covering set; a sum of it tells whether engines agree."""
+    found = vault.tally(resolutions, units).ravel()
+    sums.append(int(found @ np.arange(1, 1 + len(found))))
+
+
+def timed(work: Callable[[], object]) -> tuple[float, float]:
+    """Wall and CPU seconds of some work."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def main(rows: int = ROWS) -> int:
+    """Measure every engine; return 1 where their vectors differ."""
+    folder = Path(tempfile.mkdtemp())
+    path, spawn = folder / "visits.parquet", multiprocessing.get_context("spawn")
+    worst = 0
+    with server(short_folder()) as database:
+        os.environ["BENCH_DSN"] = database.address
+        started = time.perf_counter()
+        write(database, path, rows)
+        print(
+            f"{rows:,} rows of 9 declared columns, written in {time.perf_counter() - started:.0f} s"
+        )
+        for name, unit in UNITS.items():
+            told: dict[str, dict[str, tuple[float, ...]]] = {}
+            for engine in ("file", "stream", "push"):
+                queue = spawn.Queue()
+                process = spawn.Process(target=measure, args=(table(engine, path, unit), queue))
+                process.start()
+                told[engine] = queue.get()
+                process.join()
+            show(name, told)
+            worst |= len({found.pop("sums") for found in told.values()}) > 1
+    path.unlink()
+    folder.rmdir()
+    return int(worst)
+
+
+def table(engine: str, path: Path, unit: Unit) -> Table:
+    """The table as a file, or on the server."""
+    found = Table("visits", str(path), unit, declared())
+    if engine == "file":
+        return found
+    options = {"engine": "postgresql", "table": "public.visits", "dsn_env": "BENCH_DSN"}
+    options |= {"version": "1", "read": engine}
+    return replace(found, source="postgresql://public.visits", options=tuple(options.items()))
+
+
+def show(unit: str, told: dict[str, dict[str, tuple[float, ...]]]) -> None:
+    """Print one table: wall (CPU) seconds, and the ratio of wall times to the file."""
+    print(f"\nunit: {unit:<20}{'file':>18}{'stream':>26}{'push':>26}")
+    for step in told["file"]:
+        if step == "sums":
+            continue
+        first, line = told["file"][step][0], f"{step:<26}"
+        for engine, found in told.items():
+            figures = found[step]
+            text = f"{figures[0]:.2f}" + (f" ({figures[1]:.2f})" if len(figures) > 1 else " GiB")
+            ratio = "" if engine == "file" else f"  x {figures[0] / max(first, 1e-9):.2f}"
+            line += f"{text + ratio:>{18 if engine == 'file' else 26}}"
+        print(line)
+    agree = len({found["sums"] for found in told.values()}) == 1
+    print("vectors agree" if agree else "vectors DIFFER")
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:2])))

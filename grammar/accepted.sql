@@ -61,6 +61,33 @@ WITH v AS (SELECT * FROM visits WHERE ward < 'C') SELECT ward, COUNT(DISTINCT v.
 SELECT g, COUNT(DISTINCT person_id) AS people FROM visits JOIN (VALUES ('A', 1), ('A', 2), ('B', 2)) v(w, g) ON ward = w GROUP BY g;
 -- ward: 2x3 Dense
 
+SELECT n, COUNT(*) AS k FROM (SELECT person_id, COUNT(*) AS n FROM visits GROUP BY person_id) AS p GROUP BY n;
+-- count(*): 3x3 Identity
+
+SELECT w, COUNT(*) AS k FROM (SELECT person_id, lower(ward) AS w, SUM(cost) AS c FROM visits GROUP BY ALL HAVING COUNT(*) > 1) AS p GROUP BY w;
+-- lower(ward): 3x3 Identity; count(*): 1x3 Dense
+
+SELECT ward, COUNT(*) AS k FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY person_id) AS n FROM visits) AS v WHERE n = 1 GROUP BY ward;
+-- ward: 3x3 Identity
+
+SELECT n, COUNT(*) AS k FROM (SELECT ward, COUNT(*) OVER w AS n FROM visits WINDOW w AS (PARTITION BY person_id) QUALIFY n > 1) AS v GROUP BY n;
+-- running_count: 2x3 Dense
+
+SELECT before, COUNT(*) AS k FROM (SELECT LAG(ward) OVER (PARTITION BY person_id ORDER BY cost) AS before FROM visits) AS v GROUP BY before;
+-- previous(ward): 4x4 Identity
+
+SELECT w, COUNT(*) AS k FROM (SELECT ward AS w FROM visits UNION ALL SELECT 'none' FROM visits WHERE ward = 'A') AS u GROUP BY w;
+-- w: 4x4 Identity
+
+SELECT ward, COUNT(*) AS k FROM (SELECT person_id, ward FROM visits UNION SELECT person_id, 'B' FROM visits) AS u GROUP BY ward;
+-- ward: 3x3 Identity
+
+SELECT COUNT(*) AS k FROM (SELECT person_id FROM visits EXCEPT SELECT person_id FROM visits WHERE ward = 'A') AS u;
+-- everything
+
+SELECT COUNT(*) AS k FROM visits WHERE person_id IN (SELECT person_id FROM visits INTERSECT SELECT person_id FROM visits WHERE ward = 'A');
+-- in 1 exists: 1x2 Dense
+
 SELECT b, SUM(CASE WHEN c THEN 1 ELSE 0 END) AS yes FROM t GROUP BY b;
 -- b: 6x6 Identity; c: 1x3 Dense
 

@@ -277,7 +277,59 @@ SELECT MAX(cost) FROM visits;
 
 SELECT ward, person_id, COUNT(*) FROM visits GROUP BY ward, person_id;
 -- E_DOMAIN at line 1, column 61: person_id is the privacy unit: it can be counted and nothing else
--- hint: COUNT(DISTINCT person_id) works
+-- hint: COUNT(DISTINCT person_id) works, or SELECT n, COUNT(*) FROM (SELECT person_id, COUNT(*) AS n FROM visits GROUP BY person_id) AS p GROUP BY n
+
+SELECT COUNT(*) FROM (SELECT ROW_NUMBER() OVER (ORDER BY cost) AS n FROM visits) AS v;
+-- E_WINDOW at line 1, column 30: a window over private rows without their privacy unit is not supported
+-- hint: OVER (PARTITION BY person_id ORDER BY ...): rows of different units never meet
+
+SELECT COUNT(*) FROM (SELECT ROW_NUMBER() OVER (PARTITION BY person_id ORDER BY ward) AS n FROM visits) AS v;
+-- E_WINDOW at line 1, column 81: this order of private rows is not supported
+-- hint: columns of numbers and dates with a domain work
+
+SELECT COUNT(*) FROM (SELECT NTILE(3) OVER (PARTITION BY person_id) AS n FROM visits) AS v;
+-- E_WINDOW at line 1, column 30: this window over private rows is not supported
+-- hint: ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, COUNT and SUM of columns work
+
+SELECT COUNT(*) FROM (SELECT LAG(ward, 2) OVER (PARTITION BY person_id) AS n FROM visits) AS v;
+-- E_WINDOW at line 1, column 30: LAG and LEAD by more than one row, or with a default, is not supported
+-- hint: LAG(day)
+
+SELECT COUNT(*) FROM (SELECT SUM(ward) OVER (PARTITION BY person_id) AS n FROM visits) AS v;
+-- E_WINDOW at line 1, column 30: a sum of ward is not supported
+-- hint: numbers with bounds
+
+SELECT COUNT(*) FROM (SELECT COUNT(*) OVER (PARTITION BY person_id ROWS 1 PRECEDING) AS n FROM visits) AS v;
+-- E_WINDOW at line 1, column 30: this frame over private rows is not supported
+-- hint: ROWS UNBOUNDED PRECEDING
+
+SELECT COUNT(*) FROM (SELECT COUNT(*) OVER (PARTITION BY person_id, notes) AS n FROM visits) AS v;
+-- E_WINDOW at line 1, column 69: this partition of private rows is not supported
+-- hint: columns with a domain work
+
+SELECT COUNT(*) FROM (SELECT COUNT(*) OVER w AS n FROM visits) AS v;
+-- E_WINDOW at line 1, column 30: the window w is not supported
+-- hint: WINDOW w AS (...)
+
+SELECT COUNT(*) FROM (SELECT ward FROM visits UNION SELECT ward FROM visits) AS u;
+-- E_SET_OP at line 1, column 30: UNION of private rows without their privacy unit is not supported
+-- hint: list the columns, the privacy unit among them; or UNION ALL
+
+SELECT COUNT(*) FROM (SELECT ward FROM visits EXCEPT SELECT ward FROM visits) AS u;
+-- E_SET_OP at line 1, column 30: EXCEPT of private rows but for their privacy units is not supported
+-- hint: SELECT unit FROM ... on both sides; or unit IN (...) AND unit NOT IN (...)
+
+SELECT COUNT(*) FROM (SELECT person_id FROM visits EXCEPT ALL SELECT person_id FROM visits) AS u;
+-- E_SET_OP at line 1, column 30: EXCEPT ALL of private rows is not supported
+-- hint: UNION, UNION ALL, INTERSECT and EXCEPT work
+
+SELECT COUNT(*) FROM (SELECT person_id FROM visits UNION ALL SELECT ward FROM visits) AS u;
+-- E_SET_OP at line 1, column 69: a privacy unit beside another column is not supported
+-- hint: the privacy unit at one place on both sides
+
+SELECT COUNT(*) FROM (SELECT ward FROM visits UNION ALL SELECT cost FROM visits) AS u;
+-- E_SET_OP at line 1, column 64: a union of columns ward with different domains is not supported
+-- hint: columns with one domain, or texts, whole numbers and dates with a domain each
 
 SELECT COUNT(DISTINCT education) FROM adult;
 -- E_AGGREGATE at line 1, column 8: the aggregate COUNT(DISTINCT) is not supported

@@ -131,7 +131,9 @@ class Scope:
             raise NotSupportedError(
                 "E_DOMAIN",
                 f"{printable(name)} is the privacy unit: it can be counted and nothing else",
-                hint=f"COUNT(DISTINCT {printable(name)}) works",
+                hint=f"COUNT(DISTINCT {printable(name)}) works, or SELECT n, COUNT(*) FROM (SELECT "
+                f"{printable(name)}, COUNT(*) AS n FROM {printable(self.table.title)} GROUP BY "
+                f"{printable(name)}) AS p GROUP BY n",
                 span=self.locate(reference),
             )
         if column is None:

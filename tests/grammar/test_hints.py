@@ -148,7 +148,74 @@ SCALARS = (
     "a IN (1, 2) AND a BETWEEN 1 AND 3 AND b LIKE 'x%' AND CASE WHEN c THEN a + 1 ELSE 0 END > 0"
 )
 
+BY_UNIT = "SELECT COUNT(*) FROM (SELECT {} AS n FROM visits) AS v"
+
 RULES: list[tuple[str, Follow]] = [
+    # rows of one unit
+    (r"COUNT\(DISTINCT \w+\) works, or (?P<what>SELECT n, .*)", over),
+    (
+        r"OVER \(PARTITION BY person_id ORDER BY \.\.\.\): rows of different units never meet",
+        always(f"{BY_UNIT.format('ROW_NUMBER() OVER (PARTITION BY person_id ORDER BY cost)')}"),
+    ),
+    (
+        r"columns (of numbers and dates )?with a domain work|LAG\(day\)|numbers with bounds",
+        always(
+            BY_UNIT.format("LAG(ward) OVER (PARTITION BY person_id ORDER BY cost)"),
+            BY_UNIT.format("SUM(cost) OVER (PARTITION BY person_id, ward)"),
+        ),
+    ),
+    (
+        r"ROW_NUMBER, RANK, DENSE_RANK, LAG, .* of columns work",
+        always(
+            *(
+                BY_UNIT.format(f"{call} OVER (PARTITION BY person_id ORDER BY cost)")
+                for call in [
+                    "RANK()",
+                    "DENSE_RANK()",
+                    "LEAD(ward)",
+                    "FIRST_VALUE(ward)",
+                    "COUNT(ward)",
+                ]
+            )
+        ),
+    ),
+    (
+        r"ROWS UNBOUNDED PRECEDING",
+        always(BY_UNIT.format("COUNT(*) OVER (PARTITION BY person_id ROWS UNBOUNDED PRECEDING)")),
+    ),
+    (
+        r"WINDOW w AS \(\.\.\.\)",
+        always(
+            "SELECT COUNT(*) FROM (SELECT COUNT(*) OVER w AS n FROM visits "
+            "WINDOW w AS (PARTITION BY person_id)) AS v"
+        ),
+    ),
+    (
+        r"list the columns, the privacy unit among them; or UNION ALL",
+        always(
+            "SELECT COUNT(*) FROM (SELECT person_id, ward FROM visits UNION SELECT person_id, ward "
+            "FROM visits) AS u",
+            "SELECT COUNT(*) FROM (SELECT ward FROM visits UNION ALL SELECT ward FROM visits) AS u",
+        ),
+    ),
+    (
+        r"SELECT unit FROM \.\.\. on both sides; or unit IN .*"
+        r"|UNION, UNION ALL, INTERSECT and EXCEPT work|the privacy unit at one place .*",
+        always(
+            *(
+                "SELECT COUNT(*) FROM (SELECT person_id FROM visits "
+                f"{word} SELECT person_id FROM visits) AS u"
+                for word in ("UNION", "UNION ALL", "INTERSECT", "EXCEPT")
+            ),
+            "SELECT COUNT(*) FROM visits WHERE person_id NOT IN (SELECT person_id FROM visits)",
+        ),
+    ),
+    (
+        r"columns with one domain, or texts, whole numbers and dates .*",
+        always(
+            "SELECT COUNT(*) FROM (SELECT ward FROM visits UNION ALL SELECT 'z' FROM visits) AS u"
+        ),
+    ),
     # what works is written out
     (r"one row decides it; (?P<what>(QUANTILE_DISC|COUNT_IF)\(.*\)) works", over),
     (r"shorter texts, and lengths that are written out, work", nothing),
@@ -160,7 +227,7 @@ RULES: list[tuple[str, Follow]] = [
     (r"the cells of (?P<column>\w+) are days: compare it with a DATE", nothing),
     (r"(nearest )?declared values: (?P<values>.*)", declared),
     (r"add (?P<key>\w+) to GROUP BY", grouped),
-    (r"did you mean \w+\?", named),
+    (r"did you mean [\w ]+\?", named),
     (r"(tables|columns|aliases|settings|options|synthetic tables): .*", named),
     # forms
     (r"SELECT \.\.\. FROM table \[WHERE.*", always(CLAUSES)),

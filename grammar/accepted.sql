@@ -70,7 +70,7 @@ SELECT w, COUNT(*) AS k FROM (SELECT person_id, lower(ward) AS w, SUM(cost) AS c
 SELECT ward, COUNT(*) AS k FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY person_id) AS n FROM visits) AS v WHERE n = 1 GROUP BY ward;
 -- ward: 3x3 Identity
 
-SELECT n, COUNT(*) AS k FROM (SELECT ward, COUNT(*) OVER w AS n FROM visits WINDOW w AS (PARTITION BY person_id) QUALIFY n > 1) AS v GROUP BY n;
+SELECT n, COUNT(*) AS k FROM (SELECT ward, COUNT(*) OVER (PARTITION BY person_id) AS n FROM visits QUALIFY n > 1) AS v GROUP BY n;
 -- running_count: 2x3 Dense
 
 SELECT before, COUNT(*) AS k FROM (SELECT LAG(ward) OVER (PARTITION BY person_id ORDER BY cost) AS before FROM visits) AS v GROUP BY before;

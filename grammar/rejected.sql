@@ -307,10 +307,6 @@ SELECT COUNT(*) FROM (SELECT COUNT(*) OVER (PARTITION BY person_id, notes) AS n 
 -- E_WINDOW at line 1, column 69: this partition of private rows is not supported
 -- hint: columns with a domain work
 
-SELECT COUNT(*) FROM (SELECT COUNT(*) OVER w AS n FROM visits) AS v;
--- E_WINDOW at line 1, column 30: the window w is not supported
--- hint: WINDOW w AS (...)
-
 SELECT COUNT(*) FROM (SELECT ward FROM visits UNION SELECT ward FROM visits) AS u;
 -- E_SET_OP at line 1, column 30: UNION of private rows without their privacy unit is not supported
 -- hint: list the columns, the privacy unit among them; or UNION ALL

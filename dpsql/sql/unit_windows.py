@@ -64,16 +64,12 @@ class _Over:
 
 @dataclass
 class UnitWindows:
-    """Makes the relation of one such SELECT, and the rows that a SELECT around it sees.
-
-    ``named`` are its windows by name.
-    """
+    """Makes the relation of one such SELECT, and the rows that a SELECT around it sees."""
 
     flat: Flat
     table: Table
     statement: Statement
     compiler: Compiler
-    named: dict[str, exp.Expr] = field(default_factory=dict)
     found: dict[tuple[object, ...], WindowRows] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -88,7 +84,6 @@ class UnitWindows:
         flat = self.flat
         if flat.joins:
             flat.refuse(select, "E_JOIN", "public rows beside a window", "join them outside")
-        self.named = {each.name.casefold(): each for each in select.args.get("windows") or []}
         tests = flat.filters(select)
         qualify = select.args.get("qualify")
         for part in (*select.expressions, *([] if qualify is None else [qualify])):
@@ -105,7 +100,7 @@ class UnitWindows:
         source = named_source(wider.name, flat.rows.source.alias_or_name)
         flat.rows, flat.where = replace(flat.rows, source=source, where=(), plain=False), []
         bare = select.copy()
-        for clause in ("where", "qualify", "windows"):
+        for clause in ("where", "qualify"):
             bare.set(clause, None)
         rows = flat.project(bare)
         kept = [] if qualify is None else conjuncts(qualify.this)
@@ -212,12 +207,8 @@ class UnitWindows:
 
     def over(self, node: exp.Expr) -> _Over:
         """What a window is over. Raises: NotSupportedError (E_WINDOW)."""
-        name = node.args.get("alias")
-        if name is not None:
-            known = self.named.get(name.name.casefold())
-            if known is None:
-                self.refuse(node, f"the window {printable(name.name)}", "WINDOW w AS (...)")
-            node = known
+        if node.args.get("alias") is not None:
+            self.refuse(node, "a window by name", "write it out: OVER (PARTITION BY ...)")
         parts = [self.flat.resolve(part) for part in node.args.get("partition_by") or []]
         if not any(is_unit(part, self.table) for part in parts):
             unit = printable(str(self.table.unit.column))

@@ -184,13 +184,6 @@ RULES: list[tuple[str, Follow]] = [
         always(BY_UNIT.format("COUNT(*) OVER (PARTITION BY person_id ROWS UNBOUNDED PRECEDING)")),
     ),
     (
-        r"WINDOW w AS \(\.\.\.\)",
-        always(
-            "SELECT COUNT(*) FROM (SELECT COUNT(*) OVER w AS n FROM visits "
-            "WINDOW w AS (PARTITION BY person_id)) AS v"
-        ),
-    ),
-    (
         r"list the columns, the privacy unit among them; or UNION ALL",
         always(
             "SELECT COUNT(*) FROM (SELECT person_id, ward FROM visits UNION SELECT person_id, ward "

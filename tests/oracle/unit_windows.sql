@@ -4,7 +4,7 @@ SELECT k, COUNT(*) FROM (SELECT who, ROW_NUMBER() OVER (PARTITION BY who ORDER B
 SELECT k, ward, COUNT(*), COUNT(DISTINCT who) FROM (SELECT who, ward, ROW_NUMBER() OVER (PARTITION BY who ORDER BY day NULLS FIRST) AS k FROM visits) AS v
 GROUP BY ALL;
 SELECT ward, COUNT(*) FROM (SELECT ward FROM visits QUALIFY ROW_NUMBER() OVER (PARTITION BY who ORDER BY day DESC) <= 2) AS v GROUP BY ward;
-SELECT ward, SUM(cost), AVG(age) FROM (SELECT ward, cost, age, ROW_NUMBER() OVER w AS k FROM visits WHERE ward <> 'c' WINDOW w AS (PARTITION BY who ORDER BY day))
+SELECT ward, SUM(cost), AVG(age) FROM (SELECT ward, cost, age, ROW_NUMBER() OVER (PARTITION BY who ORDER BY day) AS k FROM visits WHERE ward <> 'c')
 AS v WHERE k = 1 AND age > 2 GROUP BY ward;
 SELECT gap, COUNT(*) FROM (SELECT day - LAG(day) OVER (PARTITION BY who ORDER BY day) AS gap FROM visits) AS v GROUP BY gap;
 SELECT COUNT(*), AVG(gap) FROM (SELECT date_diff('day', LAG(day) OVER (PARTITION BY who ORDER BY day), day) AS gap FROM visits) AS v WHERE gap <= 7;

@@ -34,6 +34,8 @@ def test_answers_equal_the_databases_own(tmp_path: Path, seed: int, count: int) 
         zero_noise(),
         dpsql.connect(tmp_path / "t.toml", epsilon=1) as connection,
     ):
+        if count < 400:  # plans depend on no row: they are searched for with the most
+            connection.execute("SET mechanism = identity")
         for sql in STATEMENTS:
             result = connection.execute(sql).result
             declare_view(database, mentioned(sql))

@@ -132,28 +132,36 @@ def clock(row: dt.datetime, zone: str) -> dt.datetime:
         return row
 
 
-def expected(rows: Sequence[dt.datetime | None], zone: str, sql: str) -> dict[Any, Any]:
-    """The answer over the rows that hold declared values in the columns that are asked for."""
+ENDS = {
+    "seen": ("2024-03-30", "2024-04-02"),
+    "quarter": ("2024-03-30 12:00", "2024-03-31 12:00"),
+    "day": ("2024-03-01", "2024-05-01"),
+    "fortnight": ("2024-01-01", "2024-06-03"),
+}
+
+
+def register(
+    naive: duckdb.DuckDBPyConnection, rows: Sequence[dt.datetime | None], zone: str
+) -> None:
+    """Let ``all_rows`` be all rows, with times as the clock of a zone shows them."""
     shown = [row if row is None or not zone else clock(row, zone) for row in rows]
-    ends = {
-        "seen": ("2024-03-30", "2024-04-02"),
-        "quarter": ("2024-03-30 12:00", "2024-03-31 12:00"),
-        "day": ("2024-03-01", "2024-05-01"),
-        "fortnight": ("2024-01-01", "2024-06-03"),
-    }
     times = pa.array(shown, pa.timestamp("us"))
     utc = pa.array(rows, pa.timestamp("us"))
     groups = pa.array(["ab"[i % 2] for i in range(len(rows))])
     table = dict.fromkeys(COLUMNS, times) | {"fortnight": utc, "g": groups}
-    with duckdb.connect() as naive:
-        naive.register("all_rows", pa.table(table))
-        tests = [
-            f"{name} >= '{low}' AND {name} < '{high}'"
-            for name, (low, high) in ends.items()
-            if name in sql
-        ]
-        naive.execute(f"CREATE TABLE t AS FROM all_rows WHERE {' AND '.join(tests) or 'true'}")
-        found = naive.execute(sql).fetchall()
+    naive.register("all_rows", pa.table(table))
+
+
+def expected(naive: duckdb.DuckDBPyConnection, sql: str) -> dict[Any, Any]:
+    """The answer over the rows that hold declared values in the columns that are asked for."""
+    tests = [
+        f"{name} >= '{low}' AND {name} < '{high}'"
+        for name, (low, high) in ENDS.items()
+        if name in sql
+    ]
+    kept = f"FROM all_rows WHERE {' AND '.join(tests) or 'true'}"
+    naive.execute(f"CREATE OR REPLACE TABLE t AS {kept}")
+    found = naive.execute(sql).fetchall()
     return {tuple(map(str, row[:-1])): row[-1] for row in found}
 
 
@@ -176,11 +184,12 @@ def test_clocks_agree_with_duckdb(
     if writer is by_pandas:
         rows = [row for row in rows if row is None or 1700 < row.year < 2200]
     (tmp_path / "c.toml").write_text(CATALOG.format(path.name, *([zone or "Europe/Berlin"] * 3)))
-    with dpsql.connect(tmp_path / "c.toml") as connection:
+    with dpsql.connect(tmp_path / "c.toml") as connection, duckdb.connect() as naive:
+        register(naive, rows, zone)
         connection.set("epsilon", "100")
         connection.set("fresh", "on")
         for sql in STATEMENTS:
-            found, true = answer(connection, sql), expected(rows, zone, sql)
+            found, true = answer(connection, sql), expected(naive, sql)
             assert {k: round(v) for k, v in found.items()} == true, sql
 
 

@@ -38,7 +38,7 @@ from tests.support.statements import Statement
 
 pytestmark = pytest.mark.slow
 
-SEQUENCES = int(os.environ.get("SEQUENCES", "3"))
+SEQUENCES = int(os.environ.get("SEQUENCES", "2"))
 PAIRS = int(os.environ.get("PAIRS", "30"))
 OUTCOMES = ("free", "measured", "measured though determined")
 REFUSED = {"E_TOO_LARGE", "E_PREDICATE"}

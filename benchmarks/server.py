@@ -1,0 +1,130 @@
+"""The server beside the library, in one run: ``python -m benchmarks.server [QUERIES]``.
+
+Prints the median time of a warm query that is paid for and of one that is free, over the wire and
+in the library, and the free queries per second of 1, 8 and 50 clients at once.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import psycopg
+
+from dpsql.dbapi.site import open_site
+from dpsql.server.server import Address, Server
+from dpsql.server.users import Users
+
+CATALOG = """
+[budget]
+epsilon = 100000
+
+[ledger]
+anchor = "anchors"
+
+[table.t]
+source = "t.parquet"
+privacy_unit = "row"
+
+[table.t.column]
+kind = { type = "text", domain = ["a", "b", "c", "d"] }
+size = { type = "integer", domain = [0, 99] }
+"""
+ROWS = 100_000
+
+
+def main(queries: int = 40) -> None:
+    """Print one table."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "t.toml").write_text(CATALOG)
+        database = duckdb.connect()
+        database.execute(
+            f"COPY (SELECT substr('abcd', 1 + CAST(i % 4 AS INTEGER), 1) AS kind, i % 100 AS size "
+            f"FROM range({ROWS}) v(i)) TO '{folder}/t.parquet' (FORMAT parquet)"
+        )
+        database.close()
+        users = Users(folder / "t.users")
+        users.put("ana", "secret", new=True)
+        server = Server(open_site(folder / "t.toml"), users, Address("127.0.0.1", 0))
+        threading.Thread(target=server.serve, daemon=True).start()
+        try:
+            _compare(server, queries)
+            _load(server, queries)
+        finally:
+            server.close()
+
+
+def _sql(number: int) -> str:
+    return f"SELECT kind, COUNT(*) FROM t WHERE size < {1 + number % 99} GROUP BY kind"
+
+
+def _dsn(server: Server) -> str:
+    return f"host=127.0.0.1 port={server.port} user=ana password=secret dbname=t"
+
+
+def _compare(server: Server, queries: int) -> None:
+    library = server.site.connect()
+    library.set("epsilon", "0.1")
+    with psycopg.connect(_dsn(server), autocommit=True) as wire:
+        wire.execute("SET epsilon = 0.1")
+        wire.execute(_sql(98))
+        library.execute(_sql(97))
+        print(f"{'a query, ms':24}{'library':>10}{'wire':>10}{'more':>10}")
+        for name, again in (("paid", False), ("free, asked before", True)):
+            here, there = range(queries), range(queries, 2 * queries)
+            for _ in range(again):  # each session has compiled what it asks
+                here = there = range(2 * queries)
+                _median(lambda k: library.execute(_sql(k)), here)
+                _median(lambda k: wire.execute(_sql(k)), there)
+            one = _median(lambda k: library.execute(_sql(k)), here)
+            two = _median(lambda k: wire.execute(_sql(k)), there)
+            print(f"{name:24}{one * 1e3:10.1f}{two * 1e3:10.1f}{(two - one) * 1e3:10.1f}")
+        shown = _median(lambda _: wire.execute("SHOW noise"), range(queries))
+        print(f"{'SHOW, no table':24}{'':10}{shown * 1e3:10.1f}")
+    library.close()
+
+
+def _load(server: Server, queries: int) -> None:
+    print(f"\n{'clients at once':24}{'free/s':>10}{'median ms':>12}{'99 % ms':>10}")
+    for clients in (1, 8, 50):
+        times: list[float] = []
+
+        def work(times: list[float] = times) -> None:
+            with psycopg.connect(_dsn(server), autocommit=True) as wire:
+                wire.execute("SET epsilon = 0.1")
+                for number in range(queries):
+                    start = time.perf_counter()
+                    wire.execute(_sql(number))
+                    times.append(time.perf_counter() - start)
+
+        threads = [threading.Thread(target=work) for _ in range(clients)]
+        start = time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        rate = len(times) / (time.perf_counter() - start)
+        ordered = sorted(times)
+        last = ordered[int(len(ordered) * 0.99) - 1]
+        middle = statistics.median(times)
+        print(f"{clients:<24}{rate:10.1f}{middle * 1e3:12.1f}{last * 1e3:10.1f}")
+
+
+def _median(work: Callable[[int], object], numbers: range) -> float:
+    times = []
+    for number in numbers:
+        start = time.perf_counter()
+        work(number)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

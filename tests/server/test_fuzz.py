@@ -1,0 +1,164 @@
+"""Malformed, truncated and disordered messages: no crash, and nothing is charged."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import struct
+import threading
+
+import pytest
+
+from dpsql.server.asking import Asker
+from dpsql.server.dialogue import Dialogue
+from dpsql.server.handshake import Refusal
+from dpsql.server.messages import Hangup, ProtocolError
+from dpsql.server.server import Server
+from dpsql.server.wire import Wire
+
+TRANSCRIPTS = int(os.environ.get("FUZZ_MESSAGES", "400"))
+SQLS = (
+    b"SELECT kind, nope FROM t",
+    b"EXPLAIN SELECT COUNT(*) FROM t",
+    b"SELECT MAX(cost) FROM t",
+    b"SHOW noise",
+    b"SET x = 1",
+    b"BEGIN; ROLLBACK",
+    b"",
+    b";;",
+    b"FETCH 1 FROM c",
+    b"COPY (SELECT 1) TO STDOUT (FORMAT x)",
+    b"SELECT $1, $99999999999999, '$2",
+    b"\xff\xfe",
+    b"SELECT " + b"(" * 5000,
+)
+
+
+def _message(kind: bytes, body: bytes) -> bytes:
+    return kind + struct.pack("!i", len(body) + 4) + body
+
+
+def _valid(rng: random.Random) -> bytes:
+    """One message that might be right."""
+    sql = rng.choice(SQLS) + b"\0"
+    name = rng.choice((b"", b"s", b"p")) + b"\0"
+    oids = struct.pack("!HI", 1, rng.choice((0, 23, 1700, 99999)))
+    value = rng.choice((struct.pack("!i", -1), struct.pack("!i", 2) + b"ab", b"\x7f\xff\xff\xff"))
+    formats = rng.choice((b"\0\0", struct.pack("!hh", 1, rng.choice((0, 1, 7)))))
+    bound = name + name + formats + b"\0\1" + value + formats
+    return _message(
+        *rng.choice(
+            (
+                (b"Q", sql),
+                (b"P", name + sql + rng.choice((b"\0\0", oids))),
+                (b"B", bound),
+                (b"D", rng.choice((b"S", b"P", b"X")) + name),
+                (b"E", name + struct.pack("!i", rng.choice((0, 1, -5)))),
+                (b"C", rng.choice((b"S", b"P")) + name),
+                (b"S", b""),
+                (b"H", b""),
+                (b"F", b"\0\0"),
+                (b"d", b"data"),
+                (rng.randbytes(1), rng.randbytes(rng.randrange(9))),
+            )
+        )
+    )
+
+
+def _transcript(rng: random.Random) -> bytes:
+    data = bytearray(b"".join(_valid(rng) for _ in range(rng.randrange(1, 8))))
+    if rng.random() < 0.5:
+        for _ in range(rng.randrange(1, 4)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+    if rng.random() < 0.3:
+        del data[rng.randrange(len(data)) :]
+    return bytes(data)
+
+
+def _exchange(data: bytes, serve: object) -> bytes:
+    """What comes back for some bytes, after which the client hangs up."""
+    here, there = socket.socketpair()
+    with here, there:
+        found = bytearray()
+
+        def listen() -> None:
+            while piece := here.recv(1 << 16):
+                found.extend(piece)
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        here.sendall(data)
+        here.shutdown(socket.SHUT_WR)
+        wire = Wire(there)
+        wire.expect(20)
+        try:
+            serve(wire)  # type: ignore[operator]
+        except (Hangup, ProtocolError, Refusal):
+            pass
+        finally:
+            wire.close()
+            thread.join()
+    return bytes(found)
+
+
+def _kinds(data: bytes) -> list[bytes]:
+    """The letters of the messages that came back, all of which are whole."""
+    found, at = [], 0
+    while at < len(data):
+        (length,) = struct.unpack("!i", data[at + 1 : at + 5])
+        found.append(data[at : at + 1])
+        at += 1 + length
+    assert at == len(data)
+    return found
+
+
+def test_no_message_breaks_a_session(site: Server) -> None:
+    before = len(site.site.engine.entries())
+    rng = random.Random(20261122)
+    asker = Asker(site.site, None, "ana")
+    for _ in range(TRANSCRIPTS):
+        data = _transcript(rng)
+        back = _exchange(data, lambda wire: Dialogue(wire, asker).run())
+        assert set(_kinds(back)) <= set(map(bytes, zip(b"ZECTDNSItn123sVHcd", strict=False))), data
+        assert b"Traceback" not in back
+        assert b"defect of the server" not in back, data
+    asker.close()
+    assert len(site.site.engine.entries()) == before
+
+
+def test_nobody_comes_in_by_accident(site: Server) -> None:
+    rng = random.Random(20261123)
+    for _ in range(TRANSCRIPTS // 4):
+        options = b"user\0ana\0database\0clinic\0\0"
+        start = bytearray(struct.pack("!ii", len(options) + 8, 196608) + options)
+        first = b"n,,n=,r=abc"
+        start += _message(b"p", b"SCRAM-SHA-256\0" + struct.pack("!i", len(first)) + first)
+        start += _message(b"p", b"c=biws,r=abc,p=AAAA")
+        for _ in range(rng.randrange(4)):
+            start[rng.randrange(len(start))] = rng.randrange(256)
+        back = _exchange(bytes(start), site._door.welcome)
+        assert b"R\0\0\0\x08\0\0\0\0" not in back
+
+
+@pytest.mark.slow
+def test_half_open_connections_are_bounded(catalog: object) -> None:
+    from pathlib import Path
+
+    from tests.support.served import Client, served
+
+    assert isinstance(catalog, Path)
+    with served(catalog, most=4) as server:
+        flood = [socket.create_connection(("127.0.0.1", server.port), 10) for _ in range(40)]
+        for each in flood[:20]:
+            each.close()
+        for each in flood[20:]:
+            each.close()
+        for _ in range(50):
+            with Client(server.port) as client:
+                try:
+                    if client.start()[-1][0] == b"Z":
+                        return
+                except (EOFError, OSError):
+                    continue
+        raise AssertionError("nobody comes in after a flood")

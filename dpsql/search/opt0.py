@@ -15,6 +15,7 @@ import numpy as np
 
 from dpsql.algebra.blocks import Columns, Dense
 from dpsql.algebra.operator import Array, Floats, Operator
+from dpsql.interrupts import check
 from dpsql.search.p_inverse import AppliedGram
 
 SUFFICIENT = 1e-4
@@ -64,6 +65,7 @@ def minimise(
     kind = np.float32 if len(x) >= HALVED_FROM else np.float64
     small = 0
     for _ in range(maxiter):
+        check()  # planning can be interrupted, in a server's threads too
         free = (x > least) | (gradient < 0)
         direction = _direction(gradient * free, pairs)
         direction *= free

@@ -312,3 +312,18 @@ def test_data_that_changed_are_read_anew_by_the_next_statement(catalog: Path) ->
         assert told(client.ask("SELECT COUNT(*) FROM t"))[0]["C"] == "58030"
         found = client.ask(COUNT)
         assert told(found, b"N")[0]["M"].startswith("charged")
+
+
+def test_planning_is_cancelled(client: Client, site: Server) -> None:
+    """A real plan, which takes seconds at this effort, ends where its search looks."""
+    before = entries(site)
+    client.ask("SET effort = 100")
+    sql = "SELECT size, day, COUNT(*), AVG(cost), STDDEV(cost) FROM t GROUP BY CUBE(size, day)"
+    client.send(b"Q", sql.encode() + b"\0")
+    time.sleep(0.3)
+    with Client(site.port) as other:
+        other.socket.sendall(struct.pack("!iiiI", 16, 80877102, *client.key))
+    (error,) = told(client.until_ready())
+    assert error["C"] == "57014"
+    assert entries(site) == before
+    client.ask("RESET ALL")

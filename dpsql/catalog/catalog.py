@@ -173,11 +173,13 @@ class View:
     """A SELECT that statements may use by name; it is written out where it is used.
 
     One with ``max_rows`` is a table of its own: so many of its rows count for each privacy unit.
+    ``columns`` declare counts and sums by unit otherwise than follows, by case-folded name.
     """
 
     name: str
     sql: str
     max_rows: int | None = None
+    columns: dict[str, Column] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,24 +241,30 @@ class Catalog:
             facts["analysts"] = {name: str(epsilon) for name, epsilon in self.analysts.items()}
         if self.views:
             facts["views"] = {
-                key: view.sql if view.max_rows is None else [view.sql, view.max_rows]
+                key: view.sql if view == View(view.name, view.sql) else _facts_of_view(view)
                 for key, view in self.views.items()
             }
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _facts(table: Table, catalog: Path) -> list[object]:
-    columns = [
-        [
-            column.name,
-            column.type,
-            column.null,
-            *map(repr, (column.domain, column.bounds)),
-            repr(column.other),
-            *([] if column.sought is None else [repr(column.sought)]),
-        ]
-        for column in table.columns.values()
+def _facts_of_view(view: View) -> list[object]:
+    columns = [*map(_facts_of_column, view.columns.values())]
+    return [view.sql, view.max_rows, *([columns] if columns else [])]
+
+
+def _facts_of_column(column: Column) -> list[object]:
+    return [
+        column.name,
+        column.type,
+        column.null,
+        *map(repr, (column.domain, column.bounds)),
+        repr(column.other),
+        *([] if column.sought is None else [repr(column.sought)]),
     ]
+
+
+def _facts(table: Table, catalog: Path) -> list[object]:
+    columns = [*map(_facts_of_column, table.columns.values())]
     source = table.source if table.engine else os.path.relpath(table.source, catalog.parent)
     facts: list[object] = [source, table.unit.column, table.unit.max_rows, table.public, columns]
     facts += ["complete"] if table.complete else []

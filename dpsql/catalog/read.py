@@ -220,7 +220,7 @@ def _read_view(place: Place, name: str, body: Any) -> View:
         place.fail(
             f"view {name!r} is not a section", f'write [view.{name}] with sql = "SELECT ..."'
         )
-    place.check_keys(body, ("sql", "max_rows"))
+    place.check_keys(body, ("sql", "max_rows", "column"))
     _check_name(place, name)
     rows = body.get("max_rows")
     if rows is not None and not is_row_limit(rows):
@@ -232,7 +232,16 @@ def _read_view(place: Place, name: str, body: Any) -> View:
         parse_view(sql)
     except Error as error:
         place.fail(f"the sql of view {name!r}: {error.message}", "write one SELECT")
-    return View(name, sql, rows)
+    columns: dict[str, Column] = {}
+    for column, facts in _section(place, body, "column").items():
+        if column.casefold() in columns:
+            place.fail(f"view {name!r} declares {column!r} twice", "names have no case")
+        found = _read_column(Place(place.path, name, column), column, facts, Unit())
+        if found.type not in ("integer", "number") or found.sought is not None:
+            what = f"view {name!r}: {column!r} is no number with a domain, bins or bounds"
+            place.fail(what, "other columns are declared where they come from")
+        columns[column.casefold()] = found
+    return View(name, sql, rows, columns)
 
 
 def _read_analysts(place: Place, raw: Mapping[str, Any], whole: Budget) -> dict[str, Fraction]:

@@ -1,14 +1,18 @@
-"""Views of the catalog that declare more than their SQL: how many rows of a unit count."""
+"""Views of the catalog that declare more than their SQL: how many rows of a unit count, and what
+counts and sums by unit may be.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from sqlglot import exp
 
 from dpsql.catalog import View
-from dpsql.catalog.unit_local import FilterRows
+from dpsql.catalog.catalog import Column
+from dpsql.catalog.unit_local import FilterRows, PerUnit, Summary, UnitLocal, WindowRows
 from dpsql.errors import Span, printable
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.language import locate, refuse
@@ -17,6 +21,11 @@ from dpsql.sql.parse import Statement
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import PrivateRows, Relation
 
+_NUMBERS = (
+    *("count", "distinct", "sum", "mean", "distinct_sum", "distinct_mean"),
+    *("row_number", "rank", "dense_rank", "running_count", "running_sum", "since_previous"),
+)
+_COLUMNS = "a view may declare its COUNT, SUM and AVG by unit, and numbers of windows, as they are"
 _JOINS = "join public tables to the private one, or aggregate both sides in sub-queries first"
 
 
@@ -40,6 +49,8 @@ class DeclaredView:
 
         Raises: NotSupportedError (E_JOIN); ProgrammingError.
         """
+        if self.view.columns:
+            found = self.declared(found)
         most, name = self.view.max_rows, printable(self.view.name)
         if most is None:
             return found
@@ -58,3 +69,49 @@ class DeclaredView:
         table = table_of(catalog, relation, self.view.name, most, self.locate(self.node))
         source = named_source(table.name, found.source.alias_or_name)
         return PrivateRows(source, (), (), found.fields, found.names)
+
+    def declared(self, found: Relation) -> PrivateRows:
+        """The rows with counts and sums as the view declares them; values beyond are clipped."""
+        if not isinstance(found, PrivateRows):
+            self.refuse(f"columns of the view {printable(self.view.name)}", _COLUMNS)
+        table = self.compiler.catalog.find(found.source.name.casefold())
+        values = {each.name.casefold(): each.value.unnest() for each in found.fields}
+        given: dict[str, Column] = {}
+        for name, column in self.view.columns.items():
+            value = values.get(name)
+            if not isinstance(value, exp.Column):
+                self.refuse(f"the declaration of {printable(column.name)} in a view", _COLUMNS)
+            given[value.name.casefold()] = column
+        relation = redeclared(relation_of(table), given)
+        if relation is None:
+            names = ", ".join(printable(each.name) for each in self.view.columns.values())
+            self.refuse(f"the declaration of {names} in a view", _COLUMNS)
+        label, most = table.name.split(" #")[0], table.unit.max_rows
+        other = table_of(self.compiler.catalog, relation, label, most, self.locate(self.node))
+        source = named_source(other.name, found.source.alias_or_name)
+        return replace(found, source=source, plain=False)
+
+
+def redeclared(relation: UnitLocal, given: Mapping[str, Column]) -> UnitLocal | None:
+    """A relation with other declarations of counts and sums by unit; None if it has not all."""
+    match relation:
+        case PerUnit(columns=columns):
+            found = tuple(_with(each, given) for each in columns)
+            names = {each.column.name.casefold() for each in columns if each.kind in _NUMBERS}
+            return replace(relation, columns=found) if given.keys() <= names else None
+        case WindowRows(rows, column):
+            own = given.get(column.name.casefold())
+            rest = {name: each for name, each in given.items() if each is not own}
+            inner = redeclared(rows, rest) if rest else rows
+            if inner is None or (own is not None and relation.kind not in _NUMBERS):
+                return None
+            column = column if own is None else replace(own, name=column.name)
+            return replace(relation, rows=inner, column=column)
+    return None
+
+
+def _with(summary: Summary, given: Mapping[str, Column]) -> Summary:
+    own = given.get(summary.column.name.casefold())
+    if own is None or summary.kind not in _NUMBERS:
+        return summary
+    return replace(summary, column=replace(own, name=summary.column.name))

@@ -77,7 +77,7 @@ def gaussian_candidates(
         rows, lower = bounded_rows(problem, 1e-6 if single else 1e-3)
         plain = all(A is None for A in rows)
         if mechanism != "residual" and not plain and not single:
-            rows = optimise_rows(problem, rows, maxiter=int(500 * max(1.0, effort)))
+            rows = optimise_rows(problem, rows, effort=effort)
             lower = max(lower, paired_bound(problem))
         yield realise_residual(problem, rows, "residual" if plain else "joint"), lower
 

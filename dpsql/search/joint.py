@@ -13,7 +13,7 @@ from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Floats
 from dpsql.search import opt0 as p_identity
 from dpsql.search.family import Family
-from dpsql.search.opt0 import minimise
+from dpsql.search.opt0 import LEAST_STEPS, minimise, steps_within
 from dpsql.search.p_inverse import LeanInverse
 from dpsql.search.problem import Problem
 from dpsql.strategy.product import NEGLIGIBLE, ProductStrategy, assemble
@@ -99,7 +99,7 @@ class Objective:
                 slopes = []
                 for alike in _grouped(members, self.alike):
                     slope = self.problem.factors[alike[0]].slope(
-                        inverses[id(theta)],
+                        inverses[id(theta)].row_sums,
                         np.sum([gt[i] for i in alike], axis=0),
                         np.sum([gr[i] for i in alike], axis=0),
                         -float(sum(dlog[i] * totals[i] for i in alike)),
@@ -138,6 +138,7 @@ def descend(
 ) -> Found:
     """Return the local optimum reached from a start, by descent on the log of the error."""
     packing = _Packing(objective.problem, start, weights_only, thetas_only)
+    maxiter = max(min(maxiter, LEAST_STEPS), steps_within(_work(objective, start), maxiter))
     if weights_only:
         R, totals = objective.tables(start.thetas)
         scale = R.max() or 1.0
@@ -151,6 +152,13 @@ def descend(
     x = minimise_log(evaluate_flat(packing, evaluate), packing.start, ftol, maxiter)
     union = packing.unpack(x)
     return Found(evaluate(union)[0], union)
+
+
+def _work(objective: Objective, start: Union) -> float:
+    """Return about how many products of numbers one evaluation takes."""
+    factors = objective.problem.factors
+    pairs = zip(start.thetas, factors, strict=True)
+    return 4.0 * sum(theta.size * asked.rows for theta, asked in pairs if theta is not None)
 
 
 Evaluate = Callable[[Union], tuple[float, "list[Floats | None]", Floats]]

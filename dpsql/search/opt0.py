@@ -34,6 +34,17 @@ to 1,100 cells that is a thousand steps, more than any descent has taken."""
 LEAST_STEPS = 30
 
 
+def steps_within(work: float, most: int, effort: float = 1.0) -> int:
+    """Return how many steps of so many products of numbers a descent may take.
+
+    It depends on public sizes and the effort alone, so that plans can be made again.
+
+    >>> steps_within(1e6, 500), steps_within(1e9, 500), steps_within(1e9, 500, effort=4)
+    (500, 100, 400)
+    """
+    return int(min(most, max(1.0, effort) * WORK / max(work, 1.0)))
+
+
 def minimise(
     function: Callable[[Floats], tuple[float, Floats]],
     start: Floats,
@@ -230,7 +241,7 @@ def optimise(
     starts = [] if init is None else [np.maximum(np.asarray(init, dtype=np.float64), 0)]
     base = p or default_p(gram)
     if not isinstance(gram, Operator):
-        maxiter = min(maxiter, max(LEAST_STEPS, int(max(1.0, effort) * WORK / (n * n * base))))
+        maxiter = max(min(maxiter, LEAST_STEPS), steps_within(n * n * base, maxiter, effort))
     starts += _random_starts(n, base, p is not None, restarts, seed)
     if n > TILED_ABOVE and restarts and p is None:
         starts = [*starts[: init is not None], _tiled_start(V, seed)]

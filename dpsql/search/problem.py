@@ -75,6 +75,11 @@ class FactorSet:
             return 0.0
         return len(self._stack[0]) / self.n + 2 * len(self._grams)
 
+    @property
+    def rows(self) -> int:
+        """Return by how many rows a product is multiplied, those of Gram matrices among them."""
+        return len(self._stack[0]) + self.n * len(self._grams) + 1
+
     @cached_property
     def _few(self) -> NDArray[np.bool_]:
         return np.array([isinstance(op, Dense) and op.rows <= op.n for op in self.operators])
@@ -144,10 +149,10 @@ class FactorSet:
             trace[f] = K.gram_trace(G) if isinstance(K, LeanInverse) else np.vdot(G, K)
         return h, trace
 
-    def slope(self, K: LeanInverse, gt: Floats, gr: Floats, gtau: float) -> AppliedGram:
-        """Return df/dK as ``pull`` does, applied and never formed."""
-        line, level = self._line(K.row_sums, K.total, gt, gr, gtau)
-        (Q, owner), k = self._stack, K.row_sums
+    def slope(self, k: Floats, gt: Floats, gr: Floats, gtau: float) -> AppliedGram:
+        """Return df/dK as ``pull`` does, from K1 = k: applied and never formed."""
+        line, level = self._line(k, gt, gr, gtau)
+        Q, owner = self._stack
         own, cells = gr[owner, np.newaxis], float(gr[self._cells].sum())
         y = Q.T @ (line[owner] * (Q @ k)) + line[self._cells].sum() * k
         diagonal = np.einsum("ij,ij->j", own * Q, Q) + cells
@@ -164,11 +169,15 @@ class FactorSet:
 
         return AppliedGram(diagonal + 2 * y + level, apply)
 
-    def _line(
-        self, k: Floats, tau: float, gt: Floats, gr: Floats, gtau: float
-    ) -> tuple[Floats, float]:
+    def slope_times(self, K: Floats, gt: Floats, gr: Floats, gtau: float) -> Floats:
+        """Return df/dK as ``pull`` does, times K: quick where there are few rows."""
+        if self._grams:
+            return self.pull(K, gt, gr, gtau) @ K
+        return np.asarray(self.slope(K.sum(axis=1), gt, gr, gtau).apply(K))
+
+    def _line(self, k: Floats, gt: Floats, gr: Floats, gtau: float) -> tuple[Floats, float]:
         """Return what df/dK owes to K1: per factor a multiple of G K1, and a constant."""
-        Q, owner = self._stack
+        (Q, owner), tau = self._stack, float(k.sum())
         h = np.bincount(owner, np.square(Q @ k), minlength=len(gt)).astype(np.float64)
         h[self._cells] = k @ k
         for f, G in self._grams:
@@ -179,7 +188,7 @@ class FactorSet:
     def pull(self, K: Floats, gt: Floats, gr: Floats, gtau: float) -> Floats:
         """Return df/dK, symmetric (n, n), from the derivatives by t, r (no Total) and tau."""
         k = K.sum(axis=1)
-        line, level = self._line(k, float(k.sum()), gt, gr, gtau)
+        line, level = self._line(k, gt, gr, gtau)
         Q, owner = self._stack
         gamma = Q.T @ (gr[owner, np.newaxis] * Q)
         gamma += gr[self._cells].sum() * np.eye(self.n)

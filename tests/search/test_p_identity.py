@@ -100,9 +100,11 @@ def test_tables_and_slopes_are_those_of_an_inverse_that_is_formed() -> None:
         np.testing.assert_allclose(found, formed, rtol=1e-9, atol=1e-12)
     rng = np.random.default_rng(0)
     gt, gr = rng.random(len(asked)), rng.random(len(asked))
-    gamma, slope = factors.pull(K, gt, gr, 0.3), factors.slope(lean, gt, gr, 0.3)
+    gamma, slope = factors.pull(K, gt, gr, 0.3), factors.slope(lean.row_sums, gt, gr, 0.3)
     np.testing.assert_allclose(slope.diagonal, gamma.diagonal(), rtol=1e-9)
     np.testing.assert_allclose(slope.apply(np.eye(n)), gamma, rtol=1e-9, atol=1e-9)
+    found = factors.slope_times(K, gt, gr, 0.3)
+    np.testing.assert_allclose(found, gamma @ K, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", [Prefix, AllRange])

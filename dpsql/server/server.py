@@ -19,6 +19,7 @@ from dpsql.server.asking import Asker
 from dpsql.server.dialogue import Dialogue
 from dpsql.server.handshake import Door, Refusal
 from dpsql.server.messages import Hangup, ProtocolError, Told
+from dpsql.server.metrics import Tally
 from dpsql.server.sqlstates import tell
 from dpsql.server.twin import Twin
 from dpsql.server.users import Users
@@ -94,6 +95,7 @@ class Server:
     tls: ssl.SSLContext | None = None
     twin: Twin | None = None
     most: int = MOST_SESSIONS
+    tally: Tally = field(default_factory=Tally)
     _askers: dict[tuple[int, int], Asker] = field(default_factory=dict)
     _open: set[socket.socket] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -131,6 +133,11 @@ class Server:
         """The port, which the kernel has chosen where 0 was asked for."""
         found: int = self._socket.getsockname()[1]
         return found
+
+    @property
+    def sessions(self) -> int:
+        """How many clients have signed in and are here."""
+        return len(self._askers)
 
     def serve(self) -> None:
         """Accept clients until the server is closed."""
@@ -180,7 +187,7 @@ class Server:
             self._askers[key] = asker
         log.info("user=%s in", guest.user)
         try:
-            Dialogue(wire, asker).run()
+            Dialogue(wire, asker, self.tally).run()
         finally:
             with self._lock:
                 del self._askers[key]

@@ -28,6 +28,7 @@ def users_path(catalog: str, users: str | None) -> Path:
 @click.option("--users", metavar="FILE", help="Who may sign in; CATALOG's .users by default.")
 @click.option("--twin", metavar="auto|DSN|off", default="auto", help="The empty PostgreSQL.")
 @click.option("--sessions", metavar="N", type=click.IntRange(1, 10_000), default=200)
+@click.option("--metrics", metavar="HOST:PORT", help="Where /metrics and /health are served.")
 @click.option("--check", is_flag=True, help="Look at permissions and options, and stop.")
 def serve(
     catalog: str,
@@ -37,10 +38,12 @@ def serve(
     users: str | None,
     twin: str,
     sessions: int,
+    metrics: str | None,
     check: bool,
 ) -> int:
     """Serve the tables of CATALOG to analysts over PostgreSQL's protocol."""
     from dpsql.dbapi.site import open_site  # the engine: a second
+    from dpsql.server.metrics import open_metrics
     from dpsql.server.permissions import refuse_open_files
     from dpsql.server.server import Address, Server, read_tls
     from dpsql.server.twin import open_twin
@@ -69,6 +72,9 @@ def serve(
 
     signal.signal(signal.SIGTERM, stop)
     try:
+        if metrics is not None:
+            at = Address.parse(metrics)
+            open_metrics(at.host, at.port, server.tally, lambda: server.sessions, site)
         server.serve()
     except KeyboardInterrupt:
         tell("stopped")

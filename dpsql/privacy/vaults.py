@@ -35,13 +35,23 @@ class Vaults:
         self._salt = salt
         self._open: dict[str, TableVault] = {}
         self._turn = threading.RLock()
+        self._within = 0
 
     @contextmanager
     def turn(self, catalog: Catalog) -> Iterator[None]:
-        """Be the only thread that uses them, by a catalog whose declared columns are known."""
+        """Be the only thread that uses them, by a catalog whose declared columns are known.
+
+        Rows of a server are read anew when a turn begins in another period of its clock.
+        """
         with self._turn:
+            if not self._within and any(vault.is_stale for vault in self._open.values()):
+                self.close()
             self.know(catalog)
-            yield
+            self._within += 1
+            try:
+                yield
+            finally:
+                self._within -= 1
 
     def __getitem__(self, table: str) -> Vault:
         if table not in self._open:

@@ -276,6 +276,21 @@ def test_a_clock_makes_versions(
             assert connection.budget.entries == entries
 
 
+def test_a_session_goes_on_when_a_period_ends(
+    clinic: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, sums = catalog(tmp_path, more='refresh = "hour"'), []
+    clinic.run("DELETE FROM clinic.visits")
+    with zero_noise(), dpsql.connect(path, epsilon=1) as connection:
+        for hour, entries in ((1, 1), (1, 1), (2, 2)):
+            now = dt.datetime(2026, 11, 5, hour)
+            monkeypatch.setattr(versions, "now", lambda now=now: now)
+            clinic.run("INSERT INTO clinic.visits VALUES ('p', 'A', 3)")
+            sums.append(dict(connection.execute(COUNT).result.rows)["A"])
+            assert connection.budget.entries == entries
+    assert sums == [1, 1, 3]
+
+
 @BOTH
 def test_settings_of_a_role_change_nothing(
     read: str, clinic: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

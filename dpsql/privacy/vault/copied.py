@@ -17,7 +17,7 @@ from dpsql.privacy.vault.data_engine import Values64
 
 SIGNATURE = b"PGCOPY\n\xff\r\n\0"
 HEADER = len(SIGNATURE) + 8
-BLOCK = 1 << 22
+BLOCK = 1 << 20
 """Bytes that are read as arrays together."""
 SENT_AS = {"int4": ">i4", "int8": ">i8", "float8": ">f8", "bool": ">i1"}
 

@@ -26,6 +26,7 @@ from dpsql.privacy.vault.stored_rows import (
     open_table,
     position,
 )
+from dpsql.privacy.vault.versions import stated_version
 from dpsql.workload.cells import AnyResolution, cells_of
 
 T = TypeVar("T")
@@ -135,7 +136,13 @@ class TableVault:
         self._all = frozenset(declared(table))
         self._apart = self._reader.apart
         self._pushed = _open_pushed(table, self._reader, salt)
+        self._stated = _stated(table)
         self.data_version = self._fingerprint()
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the clock has begun another version since it was opened: see ``versions``."""
+        return self._stated != _stated(self._table)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -304,6 +311,12 @@ class RelatedRows:
         with connect() as connection:
             stock = take_stock(tables, rows, Digest(connection, self.salt))
             return rows_of(self.table, self.table.relation, stock)
+
+
+def _stated(table: Table) -> list[str | None]:
+    """What is stated of the versions of a table, or of those that its relation is over."""
+    bases = table.bases if isinstance(table, DerivedTable) else (table,)
+    return [stated_version(base) for base in bases]
 
 
 def _open_reader(table: Table, salt: bytes, shared: dict[str, TableVault]) -> RowReader:

@@ -40,6 +40,7 @@ from dpsql.sql.relations import (
 )
 from dpsql.sql.scope import conjuncts
 
+_FULL = "LEFT JOIN ... UNION ALL SELECT NULL, ... FROM other WHERE unit NOT IN (SELECT unit ...)"
 _ALONG = "join by the privacy unit, or by columns that `references` of the catalog declare"
 
 
@@ -142,9 +143,8 @@ class PrivateJoin:
         join = element.join
         assert join is not None
         if not join.is_plain or join.side == "FULL":
-            self.refuse(
-                join.node, f"{join.method or join.side or join.kind} JOIN of private tables"
-            )
+            word, hint = join.method or join.side or join.kind, _FULL if join.side else _ALONG
+            self.refuse(join.node, f"{word} JOIN of private tables", hint)
         tests = [] if join.on is None else conjuncts(join.on)
         tests += [self.using(whole, part, name) for name in join.using]
         outer = bool(join.side)

@@ -18,3 +18,4 @@ SELECT m, COUNT(*) AS n FROM (SELECT patient_id, COUNT(*) AS m FROM (SELECT pati
 WITH events AS (SELECT patient_id AS p, day AS d, 'v' AS kind FROM visits UNION ALL SELECT who, amount, 'b' FROM bills) SELECT kind, COUNT(*) AS n FROM events WHERE d BETWEEN 3 AND 8 GROUP BY kind;
 SELECT k, COUNT(*) AS n FROM (SELECT age > 4 AS k FROM patients UNION ALL SELECT amount > 4 FROM bills) AS u GROUP BY k;
 SELECT k, COUNT(*) AS n FROM (SELECT age // 2 AS k FROM patients UNION ALL SELECT NULL FROM bills UNION ALL SELECT dose * 2 FROM lines) AS u GROUP BY k;
+SELECT ward, COUNT(*) AS n FROM (SELECT v.ward, p.sex FROM visits v LEFT JOIN patients p USING (patient_id) UNION ALL SELECT NULL, sex FROM patients WHERE patient_id NOT IN (SELECT patient_id FROM visits)) AS u GROUP BY ward;

@@ -74,8 +74,8 @@ def statement(keys: str) -> str:
 def test_functions_of_one_column_are_answered_together(connection: Connection, noise: str) -> None:
     connection.set("noise", noise)
     path = connection.catalog.tables["t"].source
-    known = scripts()
-    for keys in known[: len(known) // (2 if noise == "auto" else 1)]:  # both laws are planned then
+    every = scripts()
+    for keys in every[: len(every) // (2 if noise == "auto" else 1)]:  # both laws are planned then
         asked = [statement(each) for each in keys]
         if len(keys) == 2:
             assert connection.explain("; ".join(asked)).epsilon == 1

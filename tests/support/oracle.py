@@ -175,14 +175,19 @@ def mentioned(connection: Connection, *statements: str) -> tuple[str, ...]:
 
 
 def grid_of(connection: Connection, *statements: str) -> int:
-    """The steps to which the values of real numbers are rounded in a plan for statements."""
+    """The steps to which the values of real numbers are rounded in a plan for statements.
+
+    It is that of the release that answered them, where one was made for them alone.
+    """
     parsed = [parse(split_statements(sql)[0]) for sql in statements]
     compiled = connection.engine.compile(parsed)
     request = form_request(compiled, connection.terms, None)
     if not request.tables:
         return 2**16
-    grids = [2**16]
-    for target, part in zip(request.targets, make_plan(request).plan.parts, strict=True):
+    engine, grids = connection.engine, [2**16]
+    made = engine.store.releases.find(engine.request_name(request))
+    plan = make_plan(request).plan if made is None else made.plan
+    for target, part in zip(request.targets, plan.parts, strict=True):
         for each in part.resolutions.values():
             if isinstance(each, Nodes) and not isinstance(
                 target.table.columns[each.column].domain, IntegerRange

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import dpsql
+from dpsql.dbapi.connection import Connection
 from dpsql.sql.lexemes import split_statements
 from tests.support.seam import zero_noise
 
@@ -35,12 +40,28 @@ def test_there_are_examples() -> None:
     assert blocks("docs/guide.md", "python")
 
 
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Connection]]:
+    """A connection to each demonstration catalog, opened once, that measures all anew."""
+    folder = tmp_path_factory.mktemp("guide") / "demo"
+    shutil.copytree(ROOT / "demo_data", folder)
+    with ExitStack() as stack:
+
+        @cache
+        def connect(name: str) -> Connection:
+            found = stack.enter_context(dpsql.connect(folder / f"{name}.toml", epsilon=0.5))
+            found.set("fresh", "on")
+            return found
+
+        yield connect
+
+
 @pytest.mark.parametrize("sql", STATEMENTS)
-def test_sql_examples(demo: Path, sql: str) -> None:
+def test_sql_examples(opened: Callable[[str], Connection], sql: str) -> None:
     found = re.search(r"FROM (\w+)", sql)
     assert found is not None
-    with zero_noise(), dpsql.connect(demo / f"{found.group(1)}.toml", epsilon=0.5) as connection:
-        assert connection.execute(sql).fetchall()
+    with zero_noise():
+        assert opened(found.group(1)).execute(sql).fetchall()
 
 
 @pytest.mark.parametrize("document", ["docs/guide.md", "README.md"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from dpsql.workload.target import Target, mean_variances
 
 if TYPE_CHECKING:
     from dpsql.search.shares import Reach
+    from dpsql.strategy.separate import SeparateStrategy
 
 CAP = 1.1
 """Largest standard error of an answer, root mean square, as a multiple of plain noise's.
@@ -108,7 +109,8 @@ class Chooser:
         if best not in within:
             for start in sorted(found, key=self._ease(best))[:TRIED]:
                 near = self.weighed(start, limits)
-                if least_error(near) > DEAR * start.error:
+                settled = start.strategy.kind == "separate"  # shares are all that was searched for
+                if not settled and least_error(near) > DEAR * start.error:
                     near += self.weighed(start, limits, "far")
                 within += near
             if any(each.strategy.method == "residual" for each in within):
@@ -346,10 +348,16 @@ class Chooser:
         self, start: Chosen, emphasis: Mapping[Place, float], reach: Reach = "near"
     ) -> Chosen:
         """Return a strategy for other weights without a long search."""
+        if start.strategy.kind == "separate":
+            from dpsql.search.opt_plus import share_blocks  # searches that most requests do without
+
+            blocks = cast("SeparateStrategy", start.strategy)
+            found = share_blocks(blocks, emphasised(start.layout, emphasis))
+            return self.rated(start.layout, found, 0.0)
         if law(self.noise).norm == 1:
             family = "kron" if start.strategy.method == "kron" else None
-            found = self.shared(start, emphasis, reach)
-            return found or self.select(start.layout, emphasis, family)
+            anew = self.shared(start, emphasis, reach)
+            return anew or self.select(start.layout, emphasis, family)
         if self.mechanism == "auto" and len(start.layout.workload.domain) > 1:
             workload = emphasised(start.layout, emphasis)
             family = "symmetric" if start.strategy.kind == "symmetric" else "residual"

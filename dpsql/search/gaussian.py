@@ -17,6 +17,8 @@ from dpsql.search.opt_m import search_weights
 from dpsql.search.pairing import paired_bound
 from dpsql.search.problem import Problem
 from dpsql.search.residual import (
+    MOST_STEPS,
+    affordable_steps,
     bounded_rows,
     initial_rows,
     optimise_rows,
@@ -29,6 +31,10 @@ SWEEPS = 10
 
 FILL = 2.0**-14
 """Part of the identity in rows that would otherwise be of lower rank."""
+
+
+DENSE = 1 << 10
+"""Most cells on which few queries are searched for among all strategies of the cells as well."""
 
 
 class FixedRows(Objective):
@@ -54,7 +60,7 @@ def gaussian_candidates(
     few = read_few(problem) if problem.d == 1 and mechanism in ("auto", "hdmm", "kron") else None
     if few is not None:
         yield from few_candidates(problem, few, effort)
-        if few.is_thin:
+        if few.is_thin or problem.sizes[0] > DENSE:
             return
     if any(factors.large for factors in problem.factors):
         # Residual rows of so many cells are not written out; identities need no rows at all.
@@ -148,7 +154,8 @@ def optimal_rows(gram: Floats | Operator) -> tuple[Floats, float]:
             return np.eye(gram.n), float(gram.n)
     elif np.count_nonzero(gram - np.diag(np.diag(gram))) == 0 and np.ptp(np.diag(gram)) == 0:
         return np.eye(len(gram)), float(np.trace(gram))
-    found = convex.optimise(gram)
+    steps = affordable_steps(gram.n if isinstance(gram, Operator) else len(gram))
+    found = convex.optimise(gram, maxiter=MOST_STEPS if isinstance(gram, Operator) else steps)
     return of_full_rank(found.matrix), found.lower
 
 

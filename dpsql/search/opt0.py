@@ -295,7 +295,10 @@ def _descend(theta: Floats, V: AppliedGram, ftol: float, maxiter: int) -> tuple[
 
     def log_loss(flat: Floats) -> tuple[float, Floats]:
         x = flat.reshape(shape)
-        value, gradient = _evaluate(x * x if late else x, V)
+        try:
+            value, gradient = _evaluate(x * x if late else x, V)
+        except np.linalg.LinAlgError:  # entries so large that the ones beside them are lost
+            return math.inf, np.zeros_like(flat)
         slope = gradient * (2 * x) if late else gradient
         if not value > (1 - 1e-9) * least:
             return math.inf, slope.ravel()

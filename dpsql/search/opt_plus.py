@@ -80,8 +80,14 @@ def separate_strategy(
         if len(members) == len(groups):
             found.append((_total([member.error for member in members], noise), members))
     least = min((error for error, _ in found), default=np.inf)
+    power = law(noise).share_power
     built = [
-        _combined(workload, members, noise)
+        _combined(
+            workload,
+            [member.block for member in members],
+            np.array([member.error for member in members]) ** power,
+            noise,
+        )
         for error, members in found
         if error <= min(HOPEFUL * than, CLOSE * least)
     ]
@@ -187,11 +193,18 @@ def _total(errors: Sequence[float], noise: Noise) -> float:
     return float(sum(error**power for error in errors) ** (1 / power))
 
 
-def _combined(workload: Workload, members: Sequence[Fitted], noise: Noise) -> SeparateStrategy:
-    """Return the blocks of groups, with shares for the least error of all together."""
+def share_blocks(strategy: SeparateStrategy, workload: Workload) -> SeparateStrategy:
+    """Return the blocks of a strategy with the best shares for other weights of its products."""
+    weights = np.array([float(block.share) for block in strategy.blocks])
+    return _combined(workload, strategy.blocks, weights, strategy.noise)
+
+
+def _combined(
+    workload: Workload, blocks: Sequence[SeparateBlock], weights: Floats, noise: Noise
+) -> SeparateStrategy:
+    """Return the blocks with shares for the least error of all together, from first weights."""
     power = law(noise).share_power
-    weights = np.array([m.error for m in members]) ** power
-    strategy = _shared(workload, members, weights, noise)
+    strategy = _shared(workload, blocks, weights, noise)
     products = [(product, product.weight**2) for product in _distinct(workload)]
     best, least = strategy, np.inf
     for _ in range(STEPS):
@@ -204,15 +217,13 @@ def _combined(workload: Workload, members: Sequence[Fitted], noise: Noise) -> Se
             break
         moved = weights * (np.maximum(parts, 0) / weights) ** power
         weights = np.maximum(moved / moved.max(), LEAST)
-        strategy = _shared(workload, members, weights, noise)
+        strategy = _shared(workload, blocks, weights, noise)
     return best
 
 
 def _shared(
-    workload: Workload, members: Sequence[Fitted], weights: Floats, noise: Noise
+    workload: Workload, blocks: Sequence[SeparateBlock], weights: Floats, noise: Noise
 ) -> SeparateStrategy:
     parts = shares(list(weights), negligible=0.0)
-    blocks = tuple(
-        replace(member.block, share=part) for member, part in zip(members, parts, strict=True)
-    )
-    return SeparateStrategy(workload.domain, blocks, noise)
+    kept = tuple(replace(block, share=part) for block, part in zip(blocks, parts, strict=True))
+    return SeparateStrategy(workload.domain, kept, noise)

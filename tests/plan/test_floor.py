@@ -16,10 +16,15 @@ from dpsql.algebra.worst import worst_cell
 from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.cursor import parse_script
 from dpsql.plan.baselines import plain_sensitivity
+from dpsql.plan.choice import Chooser
+from dpsql.plan.chosen import least_error, worst_of
 from dpsql.plan.request import Request, make_plan
 from dpsql.search.emphasis import residual_emphasis
 from dpsql.search.few import Few, few_candidates, gaussian_optimum, read_few
+from dpsql.search.interchange import fits
 from dpsql.search.problem import Problem
+from dpsql.search.reduction import groups, orbits_of, size_of
+from dpsql.search.residual import affordable_steps
 from dpsql.search.select import select
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.target import reading_variance
@@ -270,6 +275,19 @@ def test_no_answer_beside_thousands_is_left_behind(adult: Connection, noise: Noi
     assert worst <= floor.CAP * (1 + 1e-6)
 
 
+def test_blocks_of_their_own_keep_the_limits_by_their_shares(adult: Connection) -> None:
+    """Before: six times the error, since other blocks than those found were weighed anew."""
+    compiled = adult.engine.compile(parse_script(floor.make_case(83).script))
+    (target,) = Request(compiled, Fraction(1), Fraction(1, 10**9), "gaussian").targets
+    chooser = Chooser(target, "gaussian", "auto", 1.0)
+    start, limits = chooser.select(target.layouts[-1]), chooser.limits()
+    assert start.strategy.kind == "separate"
+    assert worst_of(start, limits) > 1.4
+    near = chooser.weighed(start, limits)
+    assert least_error(near) <= 1.06 * start.error
+    assert all(worst_of(each, limits) <= 1 for each in near)
+
+
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 @pytest.mark.parametrize("script", [SCATTERED, ";".join(text.format("") for text in THREE), MANY])
 def test_nothing_shown_beside_a_plan_is_better(adult: Connection, noise: str, script: str) -> None:
@@ -308,3 +326,17 @@ def test_multipliers_of_marginals_keep_the_limits() -> None:
         other = means(np.exp(rng.uniform(0, 3, 3)))
         if (other <= limits).all():
             assert counts @ kept <= counts @ other * 1.001
+
+
+@pytest.mark.parametrize("seed", [55, 97])
+def test_large_gaussian_searches_end(seed: int, adult: Connection) -> None:
+    """Before: minutes. What is bounded is the work of eigenvalues, whatever is asked."""
+    compiled = adult.engine.compile(parse_script(floor.make_case(seed).script))
+    (target,) = Request(compiled, Fraction(1), Fraction(1, 10**9), "gaussian").targets
+    for layout in target.layouts:
+        problem = Problem(layout.workload, "gaussian")
+        for n in problem.sizes:
+            assert affordable_steps(n) * float(n) ** 3 <= max(3e10, 8 * float(n) ** 3)
+        orbits = [orbits_of(layout.workload, axes) for axes in groups(layout.workload)]
+        work = sum(size_of(group)[1] for group in orbits)
+        assert fits(layout.workload) == (work <= 4e8)

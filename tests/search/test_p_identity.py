@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks.floor_figures import random_line
 from dpsql.algebra.blocks import (
     AllRange,
     Dense,
@@ -22,6 +23,7 @@ from dpsql.algebra.operator import Floats, Operator
 from dpsql.search import opt0 as p_identity
 from dpsql.search.p_inverse import LeanInverse
 from dpsql.search.problem import FactorSet
+from dpsql.search.select import select
 
 
 def rmse(theta: Floats, workload: Operator) -> float:
@@ -192,3 +194,13 @@ def test_large_domains_start_from_tiles(monkeypatch: pytest.MonkeyPatch) -> None
     theta = p_identity.optimise(Prefix(510), ftol=1e-5)
     assert theta.shape == (36, 510)
     assert p_identity.loss_and_grad(theta, Prefix(510))[0] < 1.02 * plain
+
+
+def test_starts_far_off_are_left() -> None:
+    """Before: planning 17 windows of 64 cells died of a singular matrix, met on the way."""
+    workload = random_line(14)
+    assert select(workload).unit_error(workload) < workload.rows * 9
+    wild = np.full((4, 9), 1e12)
+    theta = p_identity.optimise(AllRange(9).gram(), init=wild)
+    assert np.isfinite(theta).all()
+    assert rmse(theta, AllRange(9)) <= rmse(np.zeros((1, 9)), AllRange(9)) * (1 + 1e-9)

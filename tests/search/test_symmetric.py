@@ -179,7 +179,7 @@ def test_limits() -> None:
     assert not fits(Workload({"a": 3}, [{}]))
     large = Workload({"a": 400, "b": 6}, [{"a": "prefix", "b": "prefix"}, {"b": "prefix"}, {}])
     assert not fits(large)
-    assert fits(large, effort=10)
+    assert fits(large, effort=40)
     assert symmetric_optimum(Workload({"a": 3}, [{}])) is None
     assert fits(UNIONS["mixed"])
     assert not fits(UNIONS["mixed"], cells=47)

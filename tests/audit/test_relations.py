@@ -73,6 +73,25 @@ def test_the_order_of_rows_changes_nothing() -> None:
         assert once == again, relation
 
 
+def test_rows_belong_to_the_units_of_what_they_refer_to() -> None:
+    for seed in range(30):
+        data = draw_data(random.Random(seed), hostile=bool(seed % 2))
+        frame = Clinic.of(data).stock.frames["lines"]
+        owners = {(visit, owner) for owner, visit, *_ in data["visits"]} - {(None, None)}
+        pairs = [
+            (owner, visit)
+            for visit, *_ in data["lines"]
+            for key, owner in owners
+            if key == visit and visit is not None and owner is not None
+        ]
+        names = Clinic.of(data).stock.people.names
+        visits = frame.keys["visit_id"][0].tolist()
+        found = [
+            (int(names[unit]), v) for unit, v in zip(frame.units.tolist(), visits, strict=True)
+        ]
+        assert sorted(found) == sorted(pairs), seed
+
+
 Fault = Callable[[pytest.MonkeyPatch], None]
 
 

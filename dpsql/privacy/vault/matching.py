@@ -16,7 +16,7 @@ from dpsql.catalog.header import joined_column, partner_column
 from dpsql.catalog.unit_local import MOST_OF_UNIT, JoinRows
 from dpsql.privacy.vault.data_engine import Counts, Flags
 from dpsql.privacy.vault.frame import Frame, Key, Lane, absent
-from dpsql.privacy.vault.people import People, dense
+from dpsql.privacy.vault.people import NOBODY, People, dense
 
 
 def join_rows(join: JoinRows, left: Frame, right: Frame, people: People) -> Frame:
@@ -152,12 +152,19 @@ def label(rows: Frame, own: Sequence[Key], owners: Frame, their: Sequence[Key]) 
     """
     (groups, theirs), count = dense(list(own), list(their))
     known = np.flatnonzero(theirs >= 0)
+    is_single = int(np.bincount(theirs[known]).max(initial=0)) <= 1
     pairs = owners.units[known] * count + theirs[known]
-    first = known[~pd.Series(pairs).duplicated().to_numpy()]
+    first = known if is_single else known[~pd.Series(pairs).duplicated().to_numpy()]
     referring = np.flatnonzero(groups >= 0)
     times = np.bincount(groups[referring], minlength=count)
     totals = np.bincount(owners.units[first], weights=times[theirs[first]])
     is_crowded = bool((totals > MOST_OF_UNIT).any())
+    if is_single and not is_crowded:  # the same rows in another order, without sorting
+        unit = np.full(count, NOBODY)
+        unit[theirs[known]] = owners.units[known]
+        referring = referring[unit[groups[referring]] != NOBODY]
+        found = rows.take(referring) if len(referring) < rows.count else rows
+        return Frame(unit[groups[referring]], found.lanes, found.keys)
     if is_crowded:  # only then it matters which keys, and which rows of a key, come first
         names = np.bitwise_xor.reduce([numbers for numbers, _ in their])
         first = first[np.lexsort((theirs[first], _mixed(names[first]), owners.units[first]))]

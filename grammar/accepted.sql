@@ -157,6 +157,9 @@ SELECT COUNT(*) FROM t WHERE date_part('month', d) = 1 OR timestamp_trunc(d, MON
 SELECT COUNT(*) FROM t WHERE date_add(DATE '2024-01-01', INTERVAL 1 MONTH) <= d;
 -- d: 1x6 Dense
 
+SELECT COUNT(*) FROM t WHERE d < CURRENT_DATE OR d < TODAY();
+-- d: 1x6 Dense
+
 
 --- conditions across columns
 
@@ -466,6 +469,23 @@ SELECT (SELECT COUNT(*) FROM t WHERE c) AS yes, (SELECT COUNT(*) FROM t) AS whol
 
 SELECT COUNT(*) FROM t WHERE a IN (SELECT lo FROM bands);
 -- a: 1x8 Dense
+
+--- columns of values
+
+PIVOT t ON c USING COUNT(*) GROUP BY b;
+-- b: 6x6 Identity; c: 1x3 Dense
+
+PIVOT (SELECT a, b FROM t WHERE e > 0) ON b IN ('x', 'rest') USING COUNT(*) AS n, SUM(a);
+-- b: 1x6 Dense; e: 1x8 Dense
+-- a: 1x8 Dense; b: 1x6 Dense; e: 1x8 Dense
+
+SELECT * FROM t PIVOT (AVG(a) AS m FOR b IN ('x', 'y') c IN (TRUE) GROUP BY e) AS p;
+-- a: 1x8 Dense; b: 1x6 Dense; c: 1x3 Dense; e: 8x8 Identity
+-- b: 1x6 Dense; c: 1x3 Dense; e: 8x8 Identity
+
+SELECT a, "x" - "y" AS gap FROM (PIVOT t ON b USING COUNT(*) GROUP BY a) AS p WHERE a > 2;
+-- a: 8x8 Identity; b: 1x6 Dense
+
 
 --- session
 

@@ -231,15 +231,15 @@ SELECT COUNT(*) FROM t WHERE sha256(b) = 'x';
 
 SELECT COUNT(*) FROM t WHERE random() < 0.5;
 -- E_NONDETERMINISTIC at line 1, column 30: rand() is not deterministic
--- hint: write the value itself, for example DATE '2024-01-01'
+-- hint: write the value itself, for example DATE '2024-01-01'; CURRENT_DATE works
 
 SELECT COUNT(*) FROM t WHERE d < now();
 -- E_NONDETERMINISTIC at line 1, column 34: now() is not deterministic
--- hint: write the value itself, for example DATE '2024-01-01'
+-- hint: write the value itself, for example DATE '2024-01-01'; CURRENT_DATE works
 
-SELECT COUNT(*) FROM t WHERE d < current_date;
--- E_NONDETERMINISTIC at line 1, column 30: current_date() is not deterministic
--- hint: write the value itself, for example DATE '2024-01-01'
+SELECT COUNT(*) FROM t WHERE d < current_timestamp;
+-- E_NONDETERMINISTIC at line 1, column 30: current_timestamp() is not deterministic
+-- hint: write the value itself, for example DATE '2024-01-01'; CURRENT_DATE works
 
 SELECT COUNT(*) FROM t WHERE a = getenv('HOME');
 -- E_FUNCTION at line 1, column 34: the function getenv() is not supported here
@@ -451,6 +451,18 @@ SELECT COUNT(*) FROM t WHERE lpad(b, 1000000, '-') = 'x';
 -- E_TOO_COMPLEX at line 1, column 30: PAD could make texts of over 100000 characters
 -- hint: shorter texts, and lengths that are written out, work
 
+PIVOT t ON m USING COUNT(*) GROUP BY a;
+-- E_DOMAIN at line 1, column 7: PIVOT over values that nobody listed
+-- hint: list the values: ON column IN ('x', 'y')
+
+SELECT * FROM t UNPIVOT (v FOR n IN (a, e));
+-- E_STATEMENT at line 1, column 26: UNPIVOT is not supported
+-- hint: UNION ALL of one SELECT a column
+
+PIVOT (SELECT * FROM t) ON b IN ('x') USING COUNT(*);
+-- E_GROUP_BY at line 1, column 15: PIVOT of this without GROUP BY is not supported
+-- hint: PIVOT t ON b USING COUNT(*) GROUP BY c
+
 
 --- sub-queries and joins
 
@@ -495,8 +507,8 @@ WITH RECURSIVE r AS (SELECT 1 AS x) SELECT COUNT(*) FROM t;
 -- hint: a CTE may use those before it
 
 SELECT COUNT(*) FROM t PIVOT (COUNT(*) FOR b IN ('x'));
--- E_STATEMENT at line 1, column 22: PIVOTS is not supported
--- hint: JOIN public_table ON private_column = public_column, or BETWEEN two public columns
+-- E_GROUP_BY at line 1, column 31: PIVOT of this without GROUP BY is not supported
+-- hint: PIVOT t ON b USING COUNT(*) GROUP BY c
 
 SELECT COUNT(*) FROM (VALUES (1), (2, 3)) AS v(x) JOIN t ON t.a = v.x;
 -- E_JOIN at line 1, column 31: VALUES with other lengths than names is not supported

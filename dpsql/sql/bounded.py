@@ -37,7 +37,7 @@ def needs_bounds(statement: Statement, select: exp.Select, table: Table) -> bool
     clips = [(node, clip_of(node, statement.clips, statement.fragment)) for node in called]
     return any(
         clip is not None
-        and (isinstance(node, exp.Sum) or clip[1] < table.unit.max_rows or clip[0] > 1)
+        and (isinstance(node, exp.Sum | exp.Avg) or clip[1] < table.unit.max_rows or clip[0] > 1)
         for node, clip in clips
     )
 
@@ -106,7 +106,9 @@ class Bounded:
 
     def sums(self, node: exp.Expr) -> exp.Expr:
         called = node.this if isinstance(node, exp.Filter) else node
-        if isinstance(called, exp.Avg) and self.clip(called) is None:
+        if isinstance(called, exp.Avg) and self.clip(called) is not None:
+            return self.sum(node, exp.Avg)  # the mean of what units have on average, clipped
+        if isinstance(called, exp.Avg):
             total, count = self.replaced(node, exp.Sum), self.replaced(node, exp.Count)
             never = exp.Nullif(this=self.sum(count), expression=exp.Literal.number(0))
             return exp.paren(exp.Div(this=self.sum(total), expression=never), copy=False)
@@ -124,11 +126,11 @@ class Bounded:
             return exp.Filter(this=inner, expression=node.expression.copy())
         return kind(this=node.this.copy())
 
-    def sum(self, node: exp.Expr) -> exp.Expr:
-        """The sum of what units add; what is asked for twice is one part."""
+    def sum(self, node: exp.Expr, kind: type[exp.Expr] = exp.Sum) -> exp.Expr:
+        """The sum or mean of what units add; what is asked for twice is one part."""
         if node not in self.inner:
             self.inner.append(node.copy())
-        return _placed(exp.Sum(this=exp.column(f"v{self.inner.index(node)}")), node)
+        return _placed(kind(this=exp.column(f"v{self.inner.index(node)}")), node)
 
 
 def _placed(found: exp.Expr, node: exp.Expr) -> exp.Expr:

@@ -104,6 +104,9 @@ def _refused(
 def _option(fragment: Fragment, lexemes: Sequence[Lexeme], known: Sequence[str]) -> tuple[str, str]:
     """Read name = value and what ends it."""
     lexemes, after = lexemes[:-1], lexemes[-1]
+    words = [lexeme.text.lower() for lexeme in lexemes]
+    if words[:2] == ["privacy_unit_column", "="] and words[3:4] == ["."] and len(words) == 5:
+        lexemes = [*lexemes[:2], lexemes[4]]  # of which table is what the catalog says
     signed = len(lexemes) == 4 and lexemes[2].text in "+-"
     if (len(lexemes) != 3 and not signed) or lexemes[1].text != "=":
         what = "the OPTIONS clause is malformed" if lexemes else "an option is missing before this"
@@ -140,10 +143,8 @@ def read_own(options: Options, name: str) -> Any:
 Clips = dict[int, tuple[float, float]]
 WORD = "contribution_bounds_per_group"
 PER_ROW = "contribution_bounds_per_row"
-SUMS = {
-    *("sum", "avg", "var_pop", "var_samp", "variance", "stddev", "stddev_pop", "stddev_samp"),
-    *("mean", "favg", "fsum", "kahan_sum"),
-}
+SPREADS = {"var_pop", "var_samp", "variance", "stddev", "stddev_pop", "stddev_samp"}
+SUMS = {"sum", "avg", "mean", "favg", "fsum", "kahan_sum", *SPREADS}
 RANKS = {
     *("median", "quantile", "quantile_cont", "quantile_disc", "percentile_cont", "percentile_disc"),
     *("approx_quantile", "approx_quantiles"),
@@ -190,12 +191,12 @@ def take_clips(fragment: Fragment, text: str, lexemes: Sequence[Lexeme]) -> tupl
 def _takes(word: str, lexemes: Sequence[Lexeme]) -> bool:
     """Whether these end in an aggregate that takes such an argument, and what it is of.
 
-    Bounds of rows are for quantiles of anything; those of groups for sums and counts of a column,
+    Bounds of rows are for quantiles and variances; those of groups for sums and counts of a column,
     and for counts of all rows.
     """
     words = [lexeme.text.lower() for lexeme in lexemes]
     if word == PER_ROW:
-        return _function(words) in RANKS
+        return _function(words) in RANKS | SPREADS
     if len(words) > 2 and words[-2] == ".":
         words = [*words[:-3], words[-1]]
     return len(words) >= 3 and words[-3] in {*SUMS, "count"} and words[-2] == "("

@@ -167,7 +167,8 @@ class Compiled:
     @property
     def decided(self) -> tuple[str, ...]:
         """What the declared domains decide by themselves, in words."""
-        return tuple(dict.fromkeys(said for select in self.selects for said in select.decided))
+        said = [each for select in self.selects for each in select.decided]
+        return tuple(dict.fromkeys([*said, *(self.outer.notes if self.outer else ())]))
 
     def shown(self) -> list[int]:
         """The places of the answers that are columns of their own, and no ranks."""

@@ -13,8 +13,10 @@ from dpsql.sql.compiled import Compiled
 from dpsql.sql.contributions import Contributions
 from dpsql.sql.distinct_keys import grouped
 from dpsql.sql.expressions import refuse_rows
+from dpsql.sql.language import locate
 from dpsql.sql.parse import FORM, Statement
 from dpsql.sql.per_unit import refuse_units
+from dpsql.sql.pivots import write_out_pivots
 from dpsql.sql.products import Compiler
 from dpsql.sql.qualified import unqualified
 from dpsql.sql.relations import Leaf, PrivateRows, PublicRows
@@ -27,7 +29,9 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     Raises: ProgrammingError or NotSupportedError with a stable code, a caret and a hint.
     """
     assert statement.tree is not None
-    tree = grouped(unqualified(statement.tree, compiler.catalog), compiler.catalog)
+    tree = unqualified(statement.tree, compiler.catalog)
+    tree = write_out_pivots(tree, compiler.catalog, lambda node: locate(node, statement.fragment))
+    tree = grouped(tree, compiler.catalog)
     contributions = Contributions.read(statement.fragment, statement.options)
     compiled = _compiled(
         statement, contributions.filtered(tree, compiler.catalog), compiler, public

@@ -108,7 +108,7 @@ def _refuse_random(node: exp.Expr, name: str, locate: Locate) -> Error:
     return ProgrammingError(
         "E_NONDETERMINISTIC",
         f"{name}() is not deterministic",
-        hint="write the value itself, for example DATE '2024-01-01'",
+        hint="write the value itself, for example DATE '2024-01-01'; CURRENT_DATE works",
         span=locate(node),
     )
 

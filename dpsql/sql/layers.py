@@ -32,6 +32,10 @@ _OPERATIONS: dict[type[exp.Expr], str] = {
 }
 _AROUND = {"this", "expression", "distinct", "order", "limit", "offset", "with_"}
 
+ABSENT = (
+    "groups that no row is in are rows of the sub-query, too: HAVING COUNT(*) > 10 in it leaves "
+    "most of them out"
+)
 MAX_TESTS = 100_000_000
 """Most comparisons of IN with a sub-query."""
 
@@ -92,6 +96,15 @@ class Layers:
         traits = traits_of(items, origins)
         private = self.hoisted.private
         return body, Known(name, traits, rows, private, unique, self.chosen, selects)
+
+    @property
+    def counts_absent(self) -> bool:
+        """Whether it depends on how many groups a private table has, and none are left out."""
+        groups = any(each.table.private and each.table.rows > 1 for each in self.sources)
+        if not groups or not self.rows.grouped or self.chosen:
+            return False
+        called = [call for item in self.select.expressions for call in item.find_all(exp.AggFunc)]
+        return any(not isinstance(call, exp.Sum) for call in called)
 
     @property
     def chosen(self) -> bool:

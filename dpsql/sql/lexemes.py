@@ -83,6 +83,12 @@ def lex(text: str) -> list[Lexeme]:
     ]
 
 
+def is_dotted(lexemes: Sequence[Lexeme]) -> bool:
+    """Whether they are a name, with or without a schema."""
+    dots = [lexeme.text == "." for lexeme in lexemes]
+    return dots in ([False], [False, True, False], [False, True, False, True, False])
+
+
 def split_script(text: str) -> tuple[list[Fragment], str]:
     """Split a script at the semicolons outside quotes and comments.
 

@@ -20,7 +20,7 @@ from sqlglot.errors import SqlglotError
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.settings import SETTINGS, Taker, shown, taken_by
 from dpsql.sql.clauses import Clips, Cut, Options, take_clips, take_options
-from dpsql.sql.lexemes import MAX_NUMBER, Fragment, Lexeme, lex, split_statements
+from dpsql.sql.lexemes import MAX_NUMBER, Fragment, Lexeme, is_dotted, lex, split_statements
 from dpsql.sql.sugar import plain
 from dpsql.sql.synthetic import (
     Creation,
@@ -29,6 +29,7 @@ from dpsql.sql.synthetic import (
     parse_materialize,
     refuse_change,
 )
+from dpsql.sql.today import dated
 from dpsql.sql.unlisted import Search, parse_forget, parse_search
 
 # Limits of one statement, far above what people and tools write: they bound the time and memory of
@@ -89,13 +90,15 @@ def parse(fragment: Fragment) -> Statement:
     E_SETTING) or NotSupportedError (E_STATEMENT).
     """
     lexemes = check_limits(fragment)
+    if (written := dated(fragment, lexemes)) is not fragment:
+        return parse(written)
     words = [lexeme.text.lower() for lexeme in lexemes[:3]]
     match words:
         case []:
             raise ProgrammingError("E_PARSE", "the statement is empty", hint="write a SELECT")
         case ["explain", "analyze", *_]:
             _refuse(fragment, lexemes, "EXPLAIN ANALYZE", "EXPLAIN is free and never runs")
-        case ["explain", "select" | "from" | "with" | "(" | "values", *_]:
+        case ["explain", "select" | "from" | "with" | "(" | "values" | "pivot", *_]:
             inner = Fragment(fragment.text, fragment.start + lexemes[1].start, fragment.end)
             return _parse_select(inner, check_limits(inner), explain=True)
         case ["set", *_]:
@@ -132,7 +135,7 @@ def parse(fragment: Fragment) -> Statement:
             return Statement("materialize", fragment, rows=parse_materialize(fragment, lexemes))
         case ["insert" | "update" | "delete" | "drop" | "alter" | "truncate", *_]:
             refuse_change(fragment, lexemes)
-        case ["select" | "from" | "with" | "(" | "values", *_]:
+        case ["select" | "from" | "with" | "(" | "values" | "pivot", *_]:
             return _parse_select(fragment, lexemes)
         case _:
             known = (
@@ -141,12 +144,6 @@ def parse(fragment: Fragment) -> Statement:
                 "CREATE BOUNDS and DROP DOMAIN"
             )
             _refuse(fragment, lexemes, words[0].upper(), known)
-
-
-def is_dotted(lexemes: Sequence[Lexeme]) -> bool:
-    """Whether they are a name, with or without a schema."""
-    dots = [lexeme.text == "." for lexeme in lexemes]
-    return dots in ([False], [False, True, False], [False, True, False, True, False])
 
 
 def parse_select(fragment: Fragment) -> Statement:
@@ -314,6 +311,8 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
     if len(trees) != 1 or trees[0] is None:
         raise ProgrammingError("E_MULTI_STATEMENT", "more than one statement")
     tree = trees[0]
+    if isinstance(tree, exp.Pivot):
+        tree = exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Subquery(this=tree)))
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         _refuse(fragment, lexemes, type(tree).__name__.upper(), "SELECT ... FROM table")
     _check_depth(tree)
@@ -343,6 +342,9 @@ def parse_view(sql: str) -> exp.Query:
     if len(fragments) != 1:
         raise ProgrammingError("E_MULTI_STATEMENT", "not one statement", hint="write one SELECT")
     statement = parse(fragments[0])
+    if statement.fragment != fragments[0]:
+        what, hint = "a view of another day every day", "write the day: DATE '2024-01-01'"
+        raise ProgrammingError("E_NONDETERMINISTIC", what, hint=hint)
     if statement.tree is None or statement.explain or statement.options or statement.clips:
         raise NotSupportedError("E_STATEMENT", "this is not a plain SELECT", hint="SELECT ...")
     return statement.tree

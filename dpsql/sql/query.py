@@ -351,7 +351,8 @@ class Outside:
     Their columns are ``c0``, ``c1``, ..., the known standard errors ``e0``, ... of those, and the
     order ``i``. ``columns`` are the names of the result columns, ``noisy`` says which of them
     depend on noisy numbers, and ``errors`` where in a row of ``sql`` their standard errors stand.
-    ``influences`` are those of columns whose standard errors follow from their slopes.
+    ``influences`` are those of columns whose standard errors follow from their slopes, ``notes``
+    what is to be said of the statement.
     """
 
     sql: str
@@ -360,3 +361,4 @@ class Outside:
     errors: tuple[int | None, ...]
     influences: tuple[tuple[Influence, ...], ...]
     public: tuple[PublicCells, ...] = ()
+    notes: tuple[str, ...] = ()

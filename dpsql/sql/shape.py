@@ -20,7 +20,7 @@ from dpsql.sql.cell_tests import as_test
 from dpsql.sql.declared_views import DeclaredView
 from dpsql.sql.inline import Flat, FlatSource
 from dpsql.sql.language import locate, refuse
-from dpsql.sql.layers import Layers, union
+from dpsql.sql.layers import ABSENT, Layers, union
 from dpsql.sql.names import Names, names_of
 from dpsql.sql.over_tables import Placed, TableExpressions
 from dpsql.sql.parse import Statement, parse_view
@@ -382,6 +382,8 @@ class Shape:
             return self.tables.known(found)
 
         rows = TableExpressions(node, placed, self.locate, query, around)
-        text, known = Layers(rows).build(self.tables.fresh())
+        layers = Layers(rows)
+        text, known = layers.build(self.tables.fresh())
+        self.tables.notes += [ABSENT] if layers.counts_absent else []
         self.tables.texts.append(f"{known.name} AS MATERIALIZED ({text})")
         return self.tables.typed(known, node)

@@ -99,7 +99,8 @@ def _aggregate(name: str, arguments: list[exp.Expr]) -> exp.Expr:
             total = exp.Sum(this=exp.Mul(this=exp.paren(of), expression=exp.paren(weight)))
             known = exp.Not(this=exp.Is(this=exp.paren(of), expression=exp.null()))
             counted = exp.Sum(this=exp.Case(ifs=[exp.If(this=known, true=weight.copy())]))
-            return exp.paren(exp.Div(this=total, expression=counted), copy=False)
+            never = exp.Nullif(this=counted, expression=exp.Literal.number(0))
+            return exp.paren(exp.Div(this=total, expression=never), copy=False)
     return exp.AnonymousAggFunc(this=name, expressions=arguments)
 
 

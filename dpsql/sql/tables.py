@@ -46,6 +46,7 @@ class Tables:
         self.texts: list[str] = []
         self.cells: dict[str, PublicCells] = {}
         self.kinds: dict[str, dict[str, str]] = {}
+        self.notes: list[str] = []
         self.count = 0
 
     def copy(self) -> Tables:
@@ -207,6 +208,7 @@ class Tables:
             errors,
             influences,
             tuple(self.cells.values()),
+            tuple(dict.fromkeys(self.notes)),
         )
 
 

@@ -136,6 +136,7 @@ BETWEEN = "SELECT COUNT(*) FROM t JOIN bands ON a BETWEEN lo AND hi"
 SERIES = "SELECT x, COUNT(*) FROM UNNEST([1, 2]) AS u(x) JOIN t ON a = x GROUP BY x"
 RANGE = "SELECT i, COUNT(*) FROM range(0, 10) AS s(i) JOIN t ON a = i GROUP BY i"
 LISTED = "SELECT QUANTILE_CONT(a, [0.25, 0.5, 0.75]) FROM t"
+PIVOTED = "PIVOT t ON b IN ('x', 'y') USING COUNT(*) GROUP BY c"
 COUNTED = "SELECT b, COUNT(*) FROM t GROUP BY b"
 DP = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS"
 CREATE = "CREATE SYNTHETIC TABLE people FROM t OPTIONS (epsilon = 1)"
@@ -211,6 +212,13 @@ RULES: list[tuple[str, Follow]] = [
     ),
     # what works is written out
     (r"one row decides it; (?P<what>(QUANTILE_DISC|COUNT_IF)\(.*\)) works", over),
+    (r"list the values: ON column IN \('x', 'y'\)", always(PIVOTED)),
+    (r"UNION ALL of one SELECT a column|PIVOT a sub-query", nothing),
+    (
+        r"PIVOT t ON b USING COUNT\(\*\) GROUP BY c",
+        always("PIVOT t ON b USING COUNT(*) GROUP BY c"),
+    ),
+    (r"what works: SELECT \.\.\. FROM table", nothing),
     (r"shorter texts, and lengths that are written out, work", nothing),
     (r"values with many rows: (?P<what>SELECT .*) works", over),
     (r"one row is one unit: (?P<what>COUNT\(\*\)) works", over),
@@ -294,7 +302,7 @@ RULES: list[tuple[str, Follow]] = [
         ),
     ),
     (
-        r"write the value itself, for example DATE '2024-01-01'",
+        r"write the value itself, for example DATE '2024-01-01'; CURRENT_DATE works",
         always("SELECT COUNT(*) FROM t WHERE d < DATE '2024-01-01'"),
     ),
     (r"write it shorter, for example 1e30", always("SELECT COUNT(*) FROM t WHERE a < 1e30")),

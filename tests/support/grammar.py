@@ -40,7 +40,15 @@ CATALOG_CODES = {
 """Refusals that depend on names, types, values, sizes or on what is private, not on form."""
 
 _WORDS_OF_CATALOG = (
-    *("dp_", "DP_", "STAR", "of different lengths", "with GROUP BY", "a workload consists"),
+    *(
+        "dp_",
+        "DP_",
+        "STAR",
+        "of different lengths",
+        "more names than",
+        "with GROUP BY",
+        "a workload consists",
+    ),
     *("a table", "synthetic table"),
 )
 

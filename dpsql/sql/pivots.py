@@ -1,0 +1,189 @@
+"""PIVOT as a SELECT: an aggregate with FILTER for every value of the pivoted columns.
+
+Which values there are is declared, never read from rows: a column of a table is spread over its
+domain, and anything else over the values that are listed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from sqlglot import exp
+
+from dpsql.catalog import Catalog, Table
+from dpsql.errors import ProgrammingError
+from dpsql.sql.language import Locate, refuse
+from dpsql.sql.names import names_of
+from dpsql.sql.relations import as_literal
+
+MAX_COLUMNS = 1_000
+"""Most columns that one PIVOT makes."""
+_LISTED = "list the values: ON column IN ('x', 'y')"
+
+Value = tuple[str, exp.Expr]
+"""A value of a pivoted column: the name that its columns have, and the test of a row."""
+
+
+def write_out_pivots(tree: exp.Expr, catalog: Catalog, locate: Locate) -> exp.Expr:
+    """A query whose PIVOTs, as statements or behind a table, are written as SELECTs.
+
+    Raises: NotSupportedError (E_STATEMENT); ProgrammingError (E_TOO_LARGE, E_GROUP_BY).
+    """
+    if tree.find(exp.Pivot) is None:
+        return tree
+    tree = tree.copy()
+    for node in reversed(list(tree.find_all(exp.Pivot))):
+        if node.args.get("unpivot"):
+            refuse(node, "E_STATEMENT", "UNPIVOT", "UNION ALL of one SELECT a column", locate)
+        if node.arg_key != "pivots":
+            node.replace(_Spread(node, node.this, catalog, locate, _ctes(tree)).select())
+            continue
+        around = node.parent
+        assert around is not None
+        if len(around.args["pivots"]) > 1:
+            refuse(node, "E_STATEMENT", "a second PIVOT", "PIVOT a sub-query", locate)
+        source = around.copy()
+        source.set("pivots", None)
+        select = _Spread(node, source, catalog, locate, _ctes(tree)).select()
+        around.replace(exp.Subquery(this=select, alias=node.args.get("alias")))
+    return tree
+
+
+def _ctes(tree: exp.Expr) -> set[str]:
+    return {each.alias.casefold() for each in tree.find_all(exp.CTE)}
+
+
+class _Spread:
+    """One PIVOT of the rows of ``source``."""
+
+    def __init__(
+        self,
+        node: exp.Pivot,
+        source: exp.Expr,
+        catalog: Catalog,
+        locate: Locate,
+        hidden: set[str],
+    ) -> None:
+        self.node = node
+        self.source = source
+        self.locate = locate
+        name = source.name.casefold() if isinstance(source, exp.Table) else ""
+        self.table = None if name in hidden else catalog.tables.get(name)
+        standard = bool(node.args.get("fields"))
+        self.over = node.args["fields"] if standard else node.expressions
+        self.using = node.expressions if standard else node.args.get("using") or []
+
+    def select(self) -> exp.Select:
+        """The keys, and an aggregate for every combination of values."""
+        spread = list(itertools.product(*(self.values(each) for each in self.over)))
+        if len(spread) * max(len(self.using), 1) > MAX_COLUMNS:
+            self.wrong("E_TOO_LARGE", f"PIVOT makes over {MAX_COLUMNS:,} columns", _LISTED)
+        items = [self.cell(each, using) for each in spread for using in self.using or [None]]
+        keys = self.keys()
+        found = exp.Select(expressions=[*(key.copy() for key in keys), *items])
+        found.set("from_", exp.From(this=self.source.copy()))
+        if keys:
+            found.set("group", exp.Group(expressions=[key.copy() for key in keys]))
+        return found
+
+    def keys(self) -> list[exp.Expr]:
+        """The keys of GROUP BY; all columns that are not used otherwise where it is left out."""
+        group = self.node.args.get("group")
+        if group is not None:
+            return list(group.expressions)
+        parts = itertools.chain(self.over, self.using)
+        used = {c.name.casefold() for part in parts for c in part.find_all(exp.Column)}
+        names = self.columns()
+        rest = [name for name in names or [] if name.casefold() not in used]
+        if names is None or not all(map(self.is_key, rest)):
+            hint = "PIVOT t ON b USING COUNT(*) GROUP BY c"
+            self.wrong("E_GROUP_BY", "PIVOT of this without GROUP BY is not supported", hint)
+        return [exp.column(name, quoted=True) for name in rest]
+
+    def is_key(self, name: str) -> bool:
+        """Whether a column can be grouped by, as far as its table says."""
+        if self.table is None or self.table.public:
+            return True
+        column = self.table.columns.get(name.casefold())
+        return column is not None and column.domain is not None
+
+    def columns(self) -> list[str] | None:
+        """The names of the columns of what is pivoted, None where they are not written down."""
+        if self.table is not None:
+            return [name for name, hidden in names_of(self.table) if not hidden]
+        inner = self.source.this if isinstance(self.source, exp.Subquery) else None
+        if isinstance(inner, exp.Select) and not inner.is_star:
+            return [item.alias_or_name for item in inner.expressions]
+        return None
+
+    def values(self, over: exp.Expr) -> list[Value]:
+        """The values of a pivoted column: those listed, or all that are declared."""
+        if isinstance(over, exp.In) and over.expressions:
+            return [_listed(over.this, each) for each in over.expressions]
+        domain = _domain(self.table, over)
+        if domain is None:
+            self.wrong("E_DOMAIN", "PIVOT over values that nobody listed", _LISTED)
+        known = sorted(value for value in domain if value is not None)
+        found = [(_text(value), as_literal(value)) for value in known]
+        tests = ((text, literal) for text, literal in found if literal is not None)
+        return [(text, exp.EQ(this=over.copy(), expression=each)) for text, each in tests]
+
+    def cell(self, values: Sequence[Value], using: exp.Expr | None) -> exp.Expr:
+        """One column: an aggregate of the rows with these values."""
+        test = exp.and_(*(test.copy() for _, test in values))
+        name = "_".join(text for text, _ in values)
+        if using is None:
+            using = exp.Count(this=exp.Star(), big_int=True)
+        elif using.alias or len(self.using) > 1:
+            name += f"_{using.alias or _written(using)}"
+        return exp.alias_(_filtered(using.unalias().copy(), test), name, quoted=True)
+
+    def wrong(self, code: str, what: str, hint: str) -> NoReturn:
+        raise ProgrammingError(code, what, hint=hint, span=self.locate(self.node))
+
+
+def _filtered(tree: exp.Expr, test: exp.Expr) -> exp.Expr:
+    """An expression whose aggregates are of the rows that pass a test."""
+    if isinstance(tree, exp.Filter):
+        both = exp.And(this=exp.paren(tree.expression.this), expression=test.copy())
+        return exp.Filter(this=tree.this, expression=exp.Where(this=both))
+    if isinstance(tree, exp.AggFunc | exp.WithinGroup):
+        return exp.Filter(this=tree, expression=exp.Where(this=test.copy()))
+    for part in list(tree.iter_expressions()):
+        part.replace(_filtered(part.copy(), test))
+    return tree
+
+
+def _listed(over: exp.Expr, value: exp.Expr) -> Value:
+    """A value as it is listed, under its alias if it has one."""
+    inner = value.this if isinstance(value, exp.Alias | exp.PivotAlias) else value
+    named = value.args.get("alias") if inner is not value else None
+    text = named.name if isinstance(named, exp.Expr) else inner.name
+    if isinstance(inner, exp.Boolean):
+        text = text if named is not None else _text(bool(inner.this))
+    elif not isinstance(inner, exp.Literal | exp.Cast) and named is None:
+        text = inner.sql("duckdb")
+    return text, exp.EQ(this=over.copy(), expression=inner.copy())
+
+
+def _domain(table: Table | None, over: exp.Expr) -> Sequence[Any] | None:
+    """The declared values of a column of a private table."""
+    if table is None or table.public or not isinstance(over, exp.Column):
+        return None
+    column = table.columns.get(over.name.casefold())
+    return None if column is None or column.domain is None else column.cells
+
+
+def _text(value: object) -> str:
+    """A value as DuckDB names a column after it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.isoformat(sep=" ") if isinstance(value, dt.datetime) else str(value)
+
+
+def _written(using: exp.Expr) -> str:
+    """An aggregate as DuckDB names a column after it."""
+    return using.sql("duckdb", comments=False).lower().replace("count(*)", "count_star()")

@@ -529,7 +529,11 @@ RULES: list[tuple[str, Follow]] = [
         r"CREATE DOMAIN d FROM t \(c\) .*",
         always("CREATE DOMAIN d FROM t (c) OPTIONS (epsilon = 0.3)"),
     ),
-    (r"DROP DOMAIN and its name; .*", always("DROP DOMAIN products", "SHOW domains")),
+    (
+        r"CREATE BOUNDS d FROM t \(c\) .*",
+        always("CREATE BOUNDS d FROM t (d) OPTIONS (epsilon = 0.3)"),
+    ),
+    (r"DROP (DOMAIN|BOUNDS) and its name; .*", always("DROP DOMAIN products", "SHOW domains")),
     (r"found so far: .*; SHOW domains lists them", always("SHOW domains")),
     # what the curator or DuckDB would have to say
     (r"declare .*|one row decides it; a quantile needs a domain .*", nothing),

@@ -169,7 +169,10 @@ IntegerRows: TypeAlias = KronRows | OrbitRows
 
 
 def operator_of(rows: Matrix, size: int) -> Operator:
-    """Return rows over so many cells as an operator."""
+    """Return rows over so many cells, an array of shape (rows, size) or structured, as an operator.
+
+    None stands for the identity.
+    """
     if rows is None:
         return Identity(size)
     return rows if isinstance(rows, Structured) else Dense(rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -100,9 +101,9 @@ class Finding(Job[Discovered]):
     def _place(self) -> tuple[str, str]:
         return self.table.name.casefold(), self.column.name.casefold()
 
+    @abstractmethod
     def facts(self) -> tuple[Row, ...]:
         """What public facts say of it."""
-        raise NotImplementedError
 
     def results(self, desk: Desk, found: Discovered, free: bool) -> tuple[Result, ...]:
         """What was found, and what it cost."""

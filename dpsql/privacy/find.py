@@ -65,6 +65,8 @@ def choose_weighed(
 ) -> Counts:
     """Return the places of the keys that are released, given the weights that units add to each.
 
+    ``weights`` has shape (keys,), in whole units as ``weight`` gives them; the places are sorted.
+
     Guarantee: rho-zCDP but for a chance of delta: the noise on keys of others is Gaussian, with the
     squares of what a unit adds summing to at most one, and keys that it alone has are below the
     threshold. Noise on either is independent. Source: Gopi and others 2020 (Gaussian thresholds).

@@ -41,6 +41,8 @@ DEPENDENT = 1e-9
 def classes_of(rows: Integers) -> Labels:
     """Return which class every cell is in: cells with equal columns, in order of appearance.
 
+    ``rows`` has shape (rows, cells), the classes (cells,).
+
     >>> classes_of(np.array([[2, 0, 2], [1, 1, 1]])).tolist()
     [0, 1, 0]
     """

@@ -135,6 +135,9 @@ class QueriesForecast(Forecast):
 
 
 def columnwise(left: Floats, right: Floats) -> Floats:
-    """Return the Kronecker product of every column of one with that of the other."""
+    """Return the Kronecker product of every column of one with that of the other.
+
+    From (m, columns) and (n, columns) to (m n, columns), rows of the first slowest.
+    """
     product = left[:, np.newaxis] * right[np.newaxis]
     return np.asarray(product.reshape(-1, product.shape[-1]))

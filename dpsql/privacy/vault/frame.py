@@ -129,6 +129,7 @@ def _day(day: dt.date) -> float:
 def lane_of(column: Column, numbers: Floats, known: Flags) -> Lane:
     """Return the lane of worked out numbers: in the cells, bins and bounds that are declared.
 
+    ``numbers`` and ``known`` have shape (rows,); numbers are in units of the column.
     Numbers beyond the declared ones are taken for the least or the largest of them, unless
     there is a cell for all others.
     """

@@ -144,7 +144,10 @@ def queue_up(
 
 
 def keys_of(salt: str, owners: Owners, crowded: Flags) -> Codes:
-    """Return the first digits of md5(salt | name) for some units, zero for others."""
+    """Return the first digits of md5(salt | name) for some units, zero for others.
+
+    ``crowded`` and the keys have shape (units,).
+    """
     keys = np.zeros(len(owners.names), dtype=np.uint64)
     for unit in np.flatnonzero(crowded):
         text = f"{salt}|{owners.names[unit]}".encode("utf-8", "surrogatepass")  # no name may raise
@@ -221,7 +224,7 @@ class Parts:
 
 
 def number_keys(values: npt.NDArray[Any], known: Flags) -> tuple[Counts, Flags]:
-    """Return a number for every value of a key, and where there is one.
+    """Return a number for every value of a key, and where there is one; all of shape (rows,).
 
     Equal values have equal numbers. Different texts have different ones but for one pair in 2^64,
     and keys are only ever compared within a unit. Whole doubles are numbered like integers.
@@ -369,6 +372,7 @@ def tally(
 ) -> Counts:
     """Add up what the rows that are kept add to every cell.
 
+    ``kept`` has shape (rows,); counts have one axis for each of ``resolutions``.
     See :class:`dpsql.privacy.vault.vault.Vault`.
     """
     shape = tuple(each.size for each in resolutions)

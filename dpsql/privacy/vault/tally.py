@@ -40,7 +40,10 @@ Axis = Callable[[int], Spread]
 
 
 def axis_of_cells(codes: Sequence[Codes], cells: Cells) -> Axis:
-    """Return the axis of cells of one column or of several; ``codes`` has one array per column."""
+    """Return the axis of cells of one column or of several.
+
+    ``codes`` has one array of shape (rows,) per column.
+    """
     found = [np.append(classes, -1) for classes in cells.classes]  # the last code is "outside"
     if cells.labels is None:
         return lambda stride: _looked_up([strided(found[0], stride)], codes)
@@ -65,7 +68,10 @@ def _looked_up(
 
 
 def axis_of_unions(codes: Sequence[Codes], unions: Unions) -> Axis:
-    """Return the axis of unions of cells: for every row, all the places that share its cell."""
+    """Return the axis of unions of cells: for every row, all the places that share its cell.
+
+    ``codes`` has one array of shape (rows,) per column.
+    """
     cells = axis_of_cells(codes, unions.cells)(1)
     inside = [np.flatnonzero(column) for column in unions.members.T]
     found = np.full((len(inside) + 1, max([1, *map(len, inside)])), -1)
@@ -276,7 +282,10 @@ def to_grid(part: Floats, width: Floats | float, grid: int) -> Counts:
 
 
 def axis_of_range(code: Codes, nodes: Nodes, size: int) -> Axis:
-    """Return the axis of nodes of a range of ``size`` integers, from the cells of its column."""
+    """Return the axis of nodes of a range of ``size`` integers, from the cells of its column.
+
+    ``code`` has shape (rows,).
+    """
     last, others = max(1, size - 1), len(nodes.others)
     steps = (2 * np.arange(size) * nodes.grid + last) // (2 * last)
     kinds = np.concatenate([np.zeros(size, dtype=np.int64), 1 + np.arange(others + 1)])
@@ -285,7 +294,11 @@ def axis_of_range(code: Codes, nodes: Nodes, size: int) -> Axis:
 
 
 def axis_of_bins(code: Codes, places: Codes, nodes: Nodes, edges: Sequence[float]) -> Axis:
-    """Return the axis of nodes of a binned column, from its bins and the places in them."""
+    """Return the axis of nodes of a binned column, from its bins and the places in them.
+
+    ``code`` and ``places`` have shape (rows,); places count steps of 1 / PLACES of a bin, and
+    ``edges``, one more than bins, are in units of the column.
+    """
 
     def steps(rows: Chunk) -> Counts:
         return (2 * places[rows].astype(np.int64) * nodes.grid + PLACES) // (2 * PLACES)

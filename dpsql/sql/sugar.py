@@ -35,9 +35,24 @@ def plain(tree: exp.Query) -> exp.Query:
         elif (spelled := respell(node)) is not None:
             node.replace(spelled)
     for node in list(tree.find_all(exp.Select)):
+        _name_joined(node)
         if node.args.get("distinct") is not None and is_distinct(node):
             node.set("distinct", None)
     return tree
+
+
+def _name_joined(node: exp.Select) -> None:
+    """Give joined sub-queries without an alias the names that DuckDB gives them."""
+    joins = [join.this for join in node.args.get("joins") or ()]
+    start = node.args.get("from_")
+    if not joins or start is None:
+        return
+    unnamed = [
+        each for each in (start.this, *joins) if isinstance(each, exp.Subquery) and not each.alias
+    ]
+    for number, each in enumerate(unnamed, 1):
+        name = f"unnamed_subquery{number if number > 1 else ''}"
+        each.set("alias", exp.TableAlias(this=exp.to_identifier(name)))
 
 
 def is_distinct(node: exp.Select) -> bool:

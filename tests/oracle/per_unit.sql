@@ -41,3 +41,5 @@ SELECT s, COUNT(*) FROM (SELECT who, SUM(DISTINCT age) AS s FROM visits GROUP BY
 SELECT AVG(s), SUM(k) FROM (SELECT who, AVG(DISTINCT age) AS s, SUM(DISTINCT age) FILTER (WHERE ward = 'a') AS k FROM visits GROUP BY who) AS p;
 SELECT w, COUNT(*) FROM (SELECT DISTINCT who, ward || '!' AS w FROM visits) AS p GROUP BY w;
 SELECT w, COUNT(*) FROM (SELECT who, ward || 'x' AS w, COUNT(*) AS n FROM visits GROUP BY ALL HAVING COUNT(*) > 1) AS p GROUP BY w;
+SELECT ward, COUNT(*) FROM (SELECT who, COUNT(*) AS n FROM visits GROUP BY who) JOIN visits USING (who) WHERE n > 1 GROUP BY ward;
+SELECT n, k FROM (SELECT COUNT(*) AS n FROM visits), (SELECT COUNT(DISTINCT who) AS k FROM visits);

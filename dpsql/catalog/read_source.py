@@ -16,7 +16,7 @@ from dpsql.catalog.read_domain import Place, show
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     "postgresql": ("dsn_env", "service", "view"),
-    "spark": ("master", "remote", "path", "format"),
+    "spark": ("master", "path", "format", "view"),
 }
 """What the source of a table may say besides, by the engine of a server."""
 COMMON = ("engine", "table", "version", "refresh", "read")

@@ -20,6 +20,7 @@ PRIVACY = sorted((ROOT / "dpsql" / "privacy").rglob("*.py"))
 FORBIDDEN = {
     "duckdb": ("dpsql.privacy.vault",),
     "psycopg": ("dpsql.privacy.vault",),
+    "pyspark": ("dpsql.privacy.vault",),
     "sqlglot": ("dpsql.sql",),
     "scipy.optimize": ("dpsql.search",),
     "dpsql.privacy.vault.vault": ("dpsql.privacy.vault",),

@@ -128,7 +128,7 @@ def refine(d: Dialect, column: Column, value: str, is_double: bool) -> str:
     if not is_double:
         return value
     most = d.double(WHOLE)
-    is_whole = f"CASE WHEN floor({value}) = {value} THEN {d.to_whole(value)} END"
+    is_whole = f"CASE WHEN {d.rounded(value)} = {value} THEN {d.to_whole(value)} END"
     return f"CASE WHEN abs({value}) < {most} THEN {is_whole} END"
 
 

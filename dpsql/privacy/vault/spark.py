@@ -1,0 +1,265 @@
+"""The engine of Spark: tables and files of a cluster, counted where they are.
+
+The schema is read from the catalog of Spark, or from the files themselves; no value is, before rows
+are. A view is refused unless the catalog declares that it is one: what it joins is not known.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import numpy.typing as npt
+from py4j.protocol import Py4JError
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField
+
+from dpsql.catalog.catalog import Table
+from dpsql.privacy.vault.data_engine import VERSION, Asked, Batch, Values64, unavailable
+from dpsql.privacy.vault.dialect import Dialect
+from dpsql.privacy.vault.spark_session import session_for, told
+from dpsql.privacy.vault.spark_sql import DIALECT, family_of
+
+FORMATS = ("parquet", "orc", "delta")
+BATCH = 1 << 16
+"""Rows that are made arrays of together."""
+PADDED = "__CHAR_VARCHAR_TYPE_STRING"
+"""Where a schema notes that a text is padded with blanks."""
+
+_kept = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSchema:
+    """What Spark says of a table: how it is written after FROM, its place, files and columns."""
+
+    relation: str
+    place: str
+    files: tuple[str, ...]
+    types: tuple[tuple[str, str], ...]
+
+
+class SparkEngine:
+    """Opens tables of Spark."""
+
+    version = VERSION
+
+    def open(self, table: Table) -> SparkTable:
+        session = session_for(table)
+        return SparkTable(table, told(table, lambda: _describe(table, session)))
+
+
+ENGINE = SparkEngine()
+
+
+@dataclass(frozen=True, slots=True)
+class SparkTable:
+    """A table of Spark; see :class:`dpsql.privacy.vault.counter.CountingTable`."""
+
+    declared: Table
+    schema: SparkSchema
+    kind = "spark"
+    table = ""
+    untyped = False
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys([self.schema.place, *self.schema.files]))
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        return tuple((name, family_of(stored)) for name, stored in self.schema.types)
+
+    def fingerprint(self) -> str:
+        session = session_for(self.declared)
+        found = told(self.declared, lambda: _describe(self.declared, session))
+        return hashlib.sha256(repr((found.place, found.types)).encode()).hexdigest()
+
+    def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
+        sent = SentRows.of(self.schema, asked, unit)
+        rows = session_for(self.declared).sql(sent.select).toLocalIterator()
+        while some := list(itertools.islice(rows, BATCH)):
+            yield sent.batch(some)
+
+    def texts(self, column: str) -> Iterator[npt.NDArray[np.object_]]:
+        select = f"SELECT CAST({DIALECT.identifier(column)} AS string) FROM {self.schema.relation}"
+        rows = session_for(self.declared).sql(select).toLocalIterator()
+        while some := list(itertools.islice(rows, BATCH)):
+            found = np.array([text for (text,) in some], dtype=object)
+            yield np.ma.array(found, mask=[text is None for (text,) in some])
+
+    def open_counter(self) -> SparkCounter:
+        return SparkCounter(self, session_for(self.declared))
+
+
+def _describe(table: Table, session: SparkSession) -> SparkSchema:
+    """Read what Spark says of a table, and nothing of its rows. Raises: DataUnavailable."""
+    path = table.option("path")
+    if path is not None:
+        relation = _relation_of_files(table, path)
+        frame = session.table(relation)
+        return SparkSchema(relation, _place(path), _files(frame), _types(frame))
+    names = (table.option("table") or "").split(".")
+    relation = ".".join(map(DIALECT.identifier, names))
+    found = session.catalog.getTable(relation)
+    if found.tableType in ("VIEW", "TEMPORARY") and table.option("view") is None:
+        problem = "it is a view, which may join rows; view = true vouches for it"
+        unavailable(table.name, table.source, problem)
+    full = [found.catalog or "", *(found.namespace or []), found.name]
+    frame = session.table(relation)
+    place = _location(session, relation) or f"spark://{'.'.join(full)}"
+    return SparkSchema(relation, _place(place), _files(frame), _types(frame))
+
+
+def _relation_of_files(table: Table, path: str) -> str:
+    kind = table.option("format") or "parquet"
+    if kind not in FORMATS:
+        problem = f"files of format {kind!r} have no schema that Spark can read"
+        unavailable(table.name, table.source, problem, f"one of {', '.join(FORMATS)}")
+    if "://" not in path and not os.path.isabs(path):
+        problem = "its path depends on the working directory"
+        unavailable(table.name, table.source, problem, "give the whole path, or a URI")
+    return f"{kind}.{DIALECT.identifier(path)}"
+
+
+def _location(session: SparkSession, relation: str) -> str | None:
+    """Where a table is stored, as its details, which come after its columns, say."""
+    rows = session.sql(f"DESCRIBE TABLE EXTENDED {relation}").collect()
+    pairs = [(row[0], row[1]) for row in rows]
+    starts = [i for i, (name, _) in enumerate(pairs) if name.startswith("# Detailed")]
+    details = dict(pairs[starts[-1] :]) if starts else {}
+    return details.get("Location")
+
+
+def _place(uri: str) -> str:
+    """The real path of what is on this machine; a URI as it is.
+
+    >>> _place("file:///tmp/a%20b"), _place("s3://bucket/visits/")
+    ('/tmp/a b', 's3://bucket/visits')
+    """
+    parts = urlsplit(uri)
+    if parts.scheme == "file":
+        return os.path.realpath(unquote(parts.path))
+    return uri.rstrip("/") if parts.scheme else os.path.realpath(uri)
+
+
+def _files(frame: DataFrame) -> tuple[str, ...]:
+    """The files on this machine, which other engines may read as well."""
+    return tuple(sorted(_place(each) for each in frame.inputFiles() if each.startswith("file:")))
+
+
+def _types(frame: DataFrame) -> tuple[tuple[str, str], ...]:
+    return tuple((each.name, _type(each)) for each in frame.schema.fields)
+
+
+def _type(field: StructField) -> str:
+    is_padded = str(field.metadata.get(PADDED, "")).startswith("char")
+    return "char" if is_padded else field.dataType.simpleString()
+
+
+@dataclass(frozen=True, slots=True)
+class SentRows:
+    """What is sent of each row: values with whether they are missing, then owners; as a batch."""
+
+    select: str
+    asked: Sequence[Asked]
+    owners: Sequence[type]
+    by_unit: bool
+
+    @classmethod
+    def of(cls, schema: SparkSchema, asked: Sequence[Asked], unit: str | None) -> SentRows:
+        """Write the SELECT: two columns for every value, and two for every key and the unit."""
+        types = dict(schema.types)
+        plain = [each for each in asked if each.form != "key"]
+        listed: list[str] = []
+        for each in plain:
+            column = f"t.{DIALECT.identifier(each.column)}"
+            found = DIALECT.fetch(each, column, types[each.column])
+            listed += [found.value, found.missing]
+        owners: list[type] = []
+        named = [each.column for each in asked if each.form == "key"]
+        for name in [*named, *([] if unit is None else [unit])]:
+            owner = DIALECT.owner(f"t.{DIALECT.identifier(name)}", types[name])
+            owners.append(object if owner.value == owner.name else np.int64)
+            listed += [f"CASE WHEN {owner.known} THEN {owner.value} END", owner.known]
+        select = f"SELECT {', '.join(listed) or 'true'} FROM {schema.relation} AS t"
+        return cls(select, plain, owners, unit is not None)
+
+    def batch(self, rows: Sequence[Any]) -> Batch:
+        """Return some rows as arrays."""
+        found = [*zip(*rows, strict=True)]
+        pairs = zip(found[::2], found[1::2], self.asked, strict=False)
+        columns = [_values(values, missing, each) for values, missing, each in pairs]
+        owned: list[tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]] = []
+        first = 2 * len(columns)
+        for i, kind in enumerate(self.owners):
+            values, known = found[first + 2 * i : first + 2 * i + 2]
+            nothing = "" if kind is object else 0
+            filled = [nothing if each is None else each for each in values]
+            owned.append((np.array(filled, dtype=kind), np.array(known, dtype=np.bool_)))
+        if not self.by_unit:
+            return Batch(len(rows), columns, keys=owned)
+        *keys, (units, has_unit) = owned
+        return Batch(len(rows), columns, units, has_unit, keys)
+
+
+def _values(values: Sequence[Any], missing: Sequence[bool], asked: Asked) -> Values64:
+    """Values, missing ones, and those that are unknown: NULL whatever is stored."""
+    kind: type[np.float64 | np.int64] = np.float64 if asked.form == "number" else np.int64
+    is_missing = np.array(missing, dtype=np.bool_)
+    is_null = np.array([each is None for each in values], dtype=np.bool_)
+    numbers: Any = np.array([0 if each is None else each for each in values], dtype=kind)
+    return Values64(numbers, is_missing, is_null & ~is_missing)
+
+
+class SparkCounter:
+    """Counts rows of one table in a session of its own, whose codes are cached on the cluster.
+
+    See :class:`dpsql.privacy.vault.counter.Counter`.
+    """
+
+    def __init__(self, table: SparkTable, session: SparkSession) -> None:
+        self._table = table
+        self._session = session
+        self._frames: list[tuple[str, DataFrame]] = []
+
+    @property
+    def dialect(self) -> Dialect:
+        return DIALECT
+
+    @property
+    def types(self) -> Sequence[str]:
+        return [stored for _, stored in self._table.schema.types]
+
+    @property
+    def relation(self) -> str:
+        return self._table.schema.relation
+
+    def keep(self, select: str) -> str | None:
+        name = f"dpsql_kept_{next(_kept)}"
+        # Spark takes equal plans for one another's cache: what another vault keeps is not ours
+        frame = self._session.sql(f"SELECT * FROM ({select}) AS t WHERE '{name}' = '{name}'")
+        self._frames.append((name, frame.persist(StorageLevel.MEMORY_AND_DISK)))
+        frame.count()
+        frame.createOrReplaceTempView(name)
+        return name
+
+    def rows(self, select: str) -> Iterator[tuple[int, ...]]:
+        yield from map(tuple, self._session.sql(select).collect())
+
+    def close(self) -> None:
+        frames, self._frames = self._frames, []
+        for name, frame in frames:
+            try:
+                frame.unpersist()
+                self._session.catalog.dropTempView(name)
+            except (PySparkException, Py4JError, OSError):
+                pass  # a context that has stopped keeps nothing

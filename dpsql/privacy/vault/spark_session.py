@@ -1,0 +1,127 @@
+"""A session of Spark: found or made, set and checked; what its driver says is withheld."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from dpsql.catalog.catalog import Table
+from dpsql.privacy.vault.data_engine import unavailable
+
+T = TypeVar("T")
+
+STARTED_WITH = {
+    "spark.app.name": "dpsql",
+    "spark.log.level": "OFF",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""How a driver is set that is started here: what it logs of a failure may hold values."""
+SETTINGS = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.mergeSchema": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.subexpressionElimination.skipForShortcutExpr": "true",
+    "spark.sql.runSQLOnFiles": "true",
+}
+"""What is set, and checked: whatever the cluster or the session that is found says of it.
+
+Overflows are errors and no other numbers; files that cannot be read are an error and not a smaller
+count; the names of folders do not decide on types; nothing behind a condition is worked out first.
+"""
+TOLD = {
+    "TABLE_OR_VIEW_NOT_FOUND": "there is no such table",
+    "SCHEMA_NOT_FOUND": "there is no such table",
+    "CATALOG_NOT_FOUND": "there is no such table",
+    "REQUIRES_SINGLE_PART_NAMESPACE": "there is no such table",
+    "PARSE_SYNTAX_ERROR": "its table is no name of a table",
+    "PATH_NOT_FOUND": "there is no such file",
+    "UNABLE_TO_INFER_SCHEMA": "there is no file of this format",
+    "COLUMN_ALREADY_EXISTS": "names of columns differ in upper and lower case alone",
+    "JAVA_GATEWAY_EXITED": "Spark does not start: it needs Java 17 or later",
+}
+"""What is told of a failure before any row is read, by the condition of its error."""
+
+_starting = threading.Lock()
+
+
+def session_for(table: Table) -> SparkSession:
+    """Return a session of its own in the context of this process, which is started if none is.
+
+    Raises: DataUnavailable.
+    """
+    return told(table, lambda: _session(table))
+
+
+def _session(table: Table) -> SparkSession:
+    with _starting:
+        base = SparkSession(_context(table))
+    own = base.newSession()
+    for name, value in SETTINGS.items():
+        own.conf.set(name, value)
+    if any(own.conf.get(name) != value for name, value in SETTINGS.items()):
+        raise ValueError("a setting of the session does not hold")
+    return own
+
+
+def _context(table: Table) -> SparkContext:
+    # what PySpark writes of a failure on the terminal holds what Spark says of it: values
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    master = table.option("master")
+    found = SparkContext._active_spark_context
+    if found is None or found._jsc is None:
+        if master is None:
+            hint = 'master = "local[*]", or the URL of a cluster'
+            unavailable(table.name, table.source, "nothing says where Spark runs", hint)
+        return _start(table, master)
+    if master not in (None, found.master):
+        problem = "this process has a session of Spark with another master"
+        unavailable(table.name, table.source, problem, "one process has one master")
+    return found
+
+
+def _start(table: Table, master: str) -> SparkContext:
+    conf = SparkConf().setMaster(master)
+    for name, value in STARTED_WITH.items():
+        conf.set(name, value)
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    gateway = SparkContext._gateway or launch_gateway(conf, silent)  # type: ignore[no-untyped-call]
+    try:
+        return SparkContext(conf=conf, gateway=gateway)
+    except (PySparkException, Py4JError):
+        pass
+    problem = f"Spark cannot be started with master {master!r}"
+    unavailable(table.name, table.source, problem, "check the master, and that it can be reached")
+
+
+def told(table: Table, work: Callable[[], T]) -> T:
+    """Run what opens a table; a failure of the driver is told by what it is about, in our words.
+
+    Raises: DataUnavailable, without a trace of the driver's error.
+    """
+    try:
+        return work()
+    except PySparkException as error:
+        condition = (error.getCondition() or "").partition(".")[0]
+    except (Py4JError, OSError, ValueError):
+        condition = ""
+    problem = TOLD.get(condition, "Spark does not describe it; details are withheld")
+    unavailable(table.name, table.source, problem, "`dpsql check CATALOG` tries it again")

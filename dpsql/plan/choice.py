@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from dpsql.workload.target import Target, mean_variances
 
 if TYPE_CHECKING:
     from dpsql.search.shares import Reach
-    from dpsql.strategy.separate import SeparateStrategy
 
 CAP = 1.1
 """Largest standard error of an answer, root mean square, as a multiple of plain noise's.
@@ -351,8 +350,7 @@ class Chooser:
         if start.strategy.kind == "separate":
             from dpsql.search.opt_plus import share_blocks  # searches that most requests do without
 
-            blocks = cast("SeparateStrategy", start.strategy)
-            found = share_blocks(blocks, emphasised(start.layout, emphasis))
+            found = share_blocks(start.strategy, emphasised(start.layout, emphasis))
             return self.rated(start.layout, found, 0.0)
         if law(self.noise).norm == 1:
             family = "kron" if start.strategy.method == "kron" else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import cast
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from dpsql.search.gaussian import kron_strategy
 from dpsql.search.joint import realise
 from dpsql.search.opt_kron import search_kron
 from dpsql.search.problem import Problem
+from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import shares
 from dpsql.strategy.separate import SeparateBlock, SeparateStrategy, tells_apart
@@ -193,10 +195,11 @@ def _total(errors: Sequence[float], noise: Noise) -> float:
     return float(sum(error**power for error in errors) ** (1 / power))
 
 
-def share_blocks(strategy: SeparateStrategy, workload: Workload) -> SeparateStrategy:
-    """Return the blocks of a strategy with the best shares for other weights of its products."""
-    weights = np.array([float(block.share) for block in strategy.blocks])
-    return _combined(workload, strategy.blocks, weights, strategy.noise)
+def share_blocks(strategy: Strategy, workload: Workload) -> SeparateStrategy:
+    """Return separate blocks with the best shares for other weights of the products."""
+    blocks = cast("tuple[SeparateBlock, ...]", strategy.blocks)
+    weights = np.array([float(block.share) for block in blocks])
+    return _combined(workload, blocks, weights, strategy.noise)
 
 
 def _combined(

@@ -16,6 +16,7 @@ from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Values
 from dpsql.privacy.vault.data_engine import Flags, StoredTable
 from dpsql.privacy.vault.encode import OUTSIDE
+from dpsql.privacy.vault.held import one_snapshot
 from dpsql.privacy.vault.rows import Rows
 from dpsql.privacy.vault.stored_rows import find_engine, open_table, position, read_rows
 from dpsql.privacy.vault.vault import sealed
@@ -81,8 +82,9 @@ def inspect_rows(table: Table) -> Figures:
     Raises: DataUnavailable; InternalError, with one constant text, when the rows cannot be read.
     """
     table = _plain(table)
-    stored = open_table(table)
-    return sealed(lambda: _count(table, stored))
+    with one_snapshot():
+        stored = open_table(table)
+        return sealed(lambda: _count(table, stored))
 
 
 def _plain(table: Table) -> Table:

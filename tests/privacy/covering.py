@@ -16,7 +16,7 @@ import duckdb
 import numpy as np
 
 from dpsql.catalog.catalog import Column, Table, Unit
-from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange
+from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange, Values
 from dpsql.privacy.vault.rows import fits
 from dpsql.privacy.vault.source import quote
 from dpsql.workload.cells import AnyResolution, Cells, Nodes, Steps, Unions, cells_of
@@ -43,6 +43,13 @@ TEXTS = [
     *["\\", "\\x41", "A\\", "$$", "\U0001f600", "\t", "%s", "NULL", "\u00df", "ss"],
 ]
 
+LISTED = {
+    "text some": Column("c", "text", Values(tuple(TEXTS[:20])), None, True, "Z"),
+    "text many": Column("c", "text", Values((*TEXTS[2:], *map(str, range(9, 99)))), other="Z"),
+    **WORDS,
+}
+"""Columns whose values are listed: a few, some, many."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stored:
@@ -67,8 +74,8 @@ STORED = {
     ),
     "numeric": Stored("numeric(38,2)", "DECIMAL(38,2)", DECIMALS, NUMBERS),
     "bool": Stored("bool", "BOOLEAN", ["true", "false"], FLAGS),
-    "text": Stored("text", "VARCHAR", TEXTS, WORDS),
-    "varchar": Stored("varchar(400)", "VARCHAR", TEXTS, WORDS),
+    "text": Stored("text", "VARCHAR", TEXTS, LISTED),
+    "varchar": Stored("varchar(400)", "VARCHAR", TEXTS, LISTED),
     "date": Stored("date", "DATE", DAYS, DATES | CLOCKS),
     "timestamp": Stored("timestamp", "TIMESTAMP", CLOCK, DATES | CLOCKS),
     "timestamptz": Stored("timestamptz", "TIMESTAMPTZ", CLOCK, DATES | CLOCKS),

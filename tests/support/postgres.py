@@ -75,7 +75,7 @@ def server(folder: Path) -> Iterator[Server]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # platformdirs warns where no runtime folder is set
         from pgserver import postgres_server  # a server, started where a test asks for one
-    started = postgres_server.get_server(folder, cleanup_mode="stop")
+    started = postgres_server.get_server(folder, cleanup_mode="delete")
     try:
         yield from _database(re.sub(r"://postgres:@/", "://postgres@/", started.get_uri()))
     finally:

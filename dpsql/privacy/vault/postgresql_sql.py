@@ -6,6 +6,7 @@ declared scale. Operators and functions are those of pg_catalog, which alone is 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 from dpsql.privacy.vault.data_engine import NESTED, Asked
@@ -24,6 +25,8 @@ STORED_IN = {
 }
 FEW = 16
 """Steps up to which a tree of CASE is as fast as a search in an array."""
+SOME = 64
+"""Texts up to which a list of them is searched; longer ones are searched by digest."""
 FIRST = "date '1970-01-01'"
 ENDS = "'4000-01-01 BC'", "'290000-01-01'"
 """Between these, microseconds since 1970 fit a BIGINT in every zone."""
@@ -76,11 +79,27 @@ class PostgresDialect(Dialect):
         if len(storable) <= FEW:
             pairs = (f"WHEN {text} = {literal(one)} THEN {self.whole(i)}" for one, i in storable)
             return f"CASE {' '.join(pairs)} END" if storable else "CAST(NULL AS bigint)"
+        if len(storable) > SOME:
+            return self._place_of_many(text, storable)
         storable.sort()
         ordered = f"ARRAY[{', '.join(literal(each) for each, _ in storable)}]::text[]"
         found = f"width_bucket({text}, {ordered})"
         places = self._array([i for _, i in storable], "bigint")
         return f"CASE WHEN ({ordered})[{found}] = {text} THEN ({places})[{found}] END"
+
+    def _place_of_many(self, text: str, storable: Sequence[tuple[str, int]]) -> str:
+        """The place of a text in a long list, by its digest: arrays of texts are walked through."""
+        halves = sorted((*_halves(one), i) for one, i in storable)
+        firsts, seconds, places = (
+            self._array([each[k] for each in halves], "bigint") for k in range(3)
+        )
+        first, second = (
+            f"CAST(CAST('x' || {side}(md5({text}), 16) AS bit(64)) AS bigint)"
+            for side in ("left", "right")
+        )
+        found = f"width_bucket({first}, {firsts})"
+        same = f"({firsts})[{found}] = {first} AND ({seconds})[{found}] = {second}"
+        return f"CASE WHEN {same} THEN ({places})[{found}] END"
 
     def owner(self, column: str, stored: str) -> OwnerSql:
         known = f"({column} IS NOT NULL)"
@@ -144,6 +163,12 @@ class PostgresDialect(Dialect):
 
 
 DIALECT = PostgresDialect()
+
+
+def _halves(text: str) -> tuple[int, int]:
+    """The md5 digest of a text as two BIGINTs."""
+    digest = hashlib.md5(text.encode(), usedforsecurity=False).digest()
+    return int.from_bytes(digest[:8], signed=True), int.from_bytes(digest[8:], signed=True)
 
 
 def _is_storable(text: str) -> bool:

@@ -23,7 +23,7 @@ import numpy as np
 
 from dpsql.algebra.operator import Floats
 from dpsql.search.dual import optimise as convex
-from dpsql.search.opt0 import inverse_gram
+from dpsql.search.opt0 import matrix
 from dpsql.search.opt0 import optimise as p_identity
 from dpsql.search.select import select
 from dpsql.strategy.noise_law import Noise
@@ -140,8 +140,9 @@ def inverse(gram: Floats, noise: Noise) -> Floats:
     """Return the inverse Gram of the strategy of unit sensitivity for one attribute."""
     if noise == "laplace":
         theta = p_identity(gram)
-        return np.eye(len(gram)) if theta is None else inverse_gram(theta)
-    rows = convex(gram).matrix
+        rows = np.eye(len(gram)) if theta is None else matrix(theta)
+    else:
+        rows = convex(gram).matrix
     return np.asarray(np.linalg.pinv(rows.T @ rows, hermitian=True), dtype=np.float64)
 
 

@@ -19,6 +19,9 @@ from dpsql.search.p_inverse import LeanInverse
 from dpsql.search.problem import Problem
 from dpsql.strategy.noise_law import law
 
+TIGHT = 1e-7
+"""Relative decrease per step at which a search ends: a hundredth of it took twice as long."""
+
 SWEEPS = 20
 """Most rounds over all attributes, each optimised given the others; gains of 1e-4 end them."""
 
@@ -56,7 +59,7 @@ def search_kron(
     loose.sort(key=lambda found: found.error)
     if rough:
         return family, loose[0]
-    tight = [descend(objective, f.union, ftol=1e-9, thetas_only=True) for f in loose[:2]]
+    tight = [descend(objective, f.union, ftol=TIGHT, thetas_only=True) for f in loose[:2]]
     return family, min(tight, key=lambda found: found.error)
 
 

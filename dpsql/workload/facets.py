@@ -28,10 +28,13 @@ from dpsql.workload.workload import Product, Workload
 SPLIT_FROM = 512
 """Classes of a column from which it is split: fewer are searched over in seconds."""
 
-FULL = 0.5
-"""Part of all combinations of two functions that must occur for these to stay apart."""
+FULL, SPARSE = 0.5, 0.05
+"""Parts of all combinations of two functions, and of all, that must occur for these to stay apart.
 
-FUNCTIONS, AXES = 64, 6
+Day of the month, weekday, month and year: all pairs occur, and a seventh of all combinations.
+"""
+
+FUNCTIONS, AXES = 24, 6
 """Most functions of a column that are looked at, and most attributes whose order is searched."""
 
 Factors: TypeAlias = "dict[str, Operator]"
@@ -147,19 +150,21 @@ def _independent(size: int, simple: Sequence[_Function]) -> list[_Function]:
     few = [each for each in simple if each.size <= 2]
     axes = [each for each in simple if each.size > 2]
     axes += [_Function.joined(*(each.labels for each in few))] if few else []
-    while len(axes) > 1 and size < FULL * math.prod(each.size for each in axes):
-        axes = _with_nearest_joined(axes)
+    while len(axes) > 1:
+        near = min(itertools.combinations(axes, 2), key=_part_that_occurs)
+        is_sparse = size < SPARSE * math.prod(each.size for each in axes)
+        if _part_that_occurs(near) >= FULL and not is_sparse:
+            break
+        joined = _Function.joined(*(each.labels for each in near))
+        axes = [each for each in axes if each not in near] + [joined]
     return axes
 
 
-def _with_nearest_joined(axes: Sequence[_Function]) -> list[_Function]:
-    """Return the functions with those two as one that say most of each other."""
-    pairs = [
-        (_Function.joined(one.labels, other.labels), one, other)
-        for one, other in itertools.combinations(axes, 2)
-    ]
-    joined, *both = min(pairs, key=lambda each: each[0].size / each[1].size / each[2].size)
-    return [each for each in axes if each not in both] + [joined]
+def _part_that_occurs(pair: tuple[_Function, _Function]) -> float:
+    """Return the part of all combinations of two functions that occur."""
+    one, other = pair
+    both = one.labels * other.size + other.labels
+    return len(np.unique(both)) / (one.size * other.size)
 
 
 def _factors(factor: Operator, seen: _Function, axes: Mapping[str, _Function]) -> Factors:

@@ -135,6 +135,15 @@ def test_functions_that_determine_each_other_stay_together(
     assert [n for n in apart.workload.domain if n.startswith("k")] == ["k (1)", "k (2)"]
 
 
+def test_a_calendar_has_facets_though_few_combinations_occur(connection: Connection) -> None:
+    asked = "SELECT {0}, COUNT(*) AS n FROM t GROUP BY {0};"
+    keys = ("year(seen)", "month(seen)", "day(seen)", "dayofweek(seen)")
+    layout = layout_of(connection, "".join(map(asked.format, keys)) + asked.format("g"))
+    sizes = [n for name, n in layout.workload.domain.items() if name.startswith("seen")]
+    assert sorted(sizes) == [2, 7, 12, 31]
+    assert layout.padded
+
+
 def test_a_table_of_two_functions_is_a_product_in_either_order(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from dpsql.server.messages import (
     read_message,
     ready,
 )
-from dpsql.server.metrics import Tally
+from dpsql.server.metrics import Meter
 from dpsql.server.portals import Portals
 from dpsql.server.sqlstates import DEFECT, tell, tell_cancelled
 from dpsql.server.twin import TwinError
@@ -32,8 +32,8 @@ MOST_BYTES = 4 << 20
 class Dialogue:
     """Serves one client until it leaves."""
 
-    def __init__(self, wire: Wire, asker: Asker, tally: Tally | None = None) -> None:
-        self._tally = tally or Tally()
+    def __init__(self, wire: Wire, asker: Asker, meter: Meter | None = None) -> None:
+        self._meter = meter or Meter()
         self._wire = wire
         self._asker = asker
         self._clerk = Clerk(wire, asker)
@@ -60,13 +60,13 @@ class Dialogue:
             self._portals.synchronise()
             self._wire.write(ready(self._clerk.state))
         elif found.kind == b"Q":
-            self._tally.serve()
+            self._meter.serve()
             self._skipping = False
             self._guarded(lambda: self._simple(found))
             self._wire.write(ready(self._clerk.state))
         elif not self._skipping and found.kind not in (b"H", b"d", b"c", b"f"):
             if found.kind == b"E":
-                self._tally.serve()
+                self._meter.serve()
             self._skipping = not self._guarded(lambda: self._portals.serve(found))
 
     def _guarded(self, work: Callable[[], None]) -> bool:
@@ -94,7 +94,7 @@ class Dialogue:
         ):
             told = Told("ERROR", DEFECT, "a defect of the server; nothing more is known")
         self._clerk.tell(told)
-        self._tally.refuse(told.state)
+        self._meter.refuse(told.state)
         if self._clerk.state == b"T":
             self._clerk.state = b"E"
         return False

@@ -18,7 +18,7 @@ TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @dataclass
-class Tally:
+class Meter:
     """How many messages were served, and how many errors were told, by state."""
 
     served: int = 0
@@ -36,14 +36,14 @@ class Tally:
             self.errors[state] += 1
 
 
-def lines(tally: Tally, sessions: int, site: Site) -> Iterator[str]:
+def lines(meter: Meter, sessions: int, site: Site) -> Iterator[str]:
     """The metrics, line by line."""
     yield "# TYPE dpsql_sessions gauge"
     yield f"dpsql_sessions {sessions}"
     yield "# TYPE dpsql_statements_total counter"
-    yield f"dpsql_statements_total {tally.served}"
+    yield f"dpsql_statements_total {meter.served}"
     yield "# TYPE dpsql_errors_total counter"
-    for state, count in sorted(tally.errors.items()):
+    for state, count in sorted(meter.errors.items()):
         yield f'dpsql_errors_total{{state="{state}"}} {count}'
     try:
         status = site.engine.status()
@@ -71,7 +71,7 @@ def is_well(site: Site) -> bool:
 
 
 def open_metrics(
-    host: str, port: int, tally: Tally, sessions: Callable[[], int], site: Site
+    host: str, port: int, meter: Meter, sessions: Callable[[], int], site: Site
 ) -> ThreadingHTTPServer:
     """Answer ``/metrics`` and ``/health`` over HTTP, in a thread. Raises: UsageError (E_LISTEN)."""
 
@@ -83,7 +83,7 @@ def open_metrics(
 
         def do_GET(self) -> None:  # the name that http.server calls
             if self.path == "/metrics":
-                text = "\n".join(lines(tally, sessions(), site)) + "\n"
+                text = "\n".join(lines(meter, sessions(), site)) + "\n"
                 self._answer(200, text)
             elif self.path == "/health":
                 well = is_well(site)

@@ -19,7 +19,7 @@ from dpsql.server.asking import Asker
 from dpsql.server.dialogue import Dialogue
 from dpsql.server.handshake import Door, Refusal
 from dpsql.server.messages import Hangup, ProtocolError, Told
-from dpsql.server.metrics import Tally
+from dpsql.server.metrics import Meter
 from dpsql.server.sqlstates import tell
 from dpsql.server.twin import Twin
 from dpsql.server.users import Users
@@ -95,7 +95,7 @@ class Server:
     tls: ssl.SSLContext | None = None
     twin: Twin | None = None
     most: int = MOST_SESSIONS
-    tally: Tally = field(default_factory=Tally)
+    meter: Meter = field(default_factory=Meter)
     _askers: dict[tuple[int, int], Asker] = field(default_factory=dict)
     _open: set[socket.socket] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -187,7 +187,7 @@ class Server:
             self._askers[key] = asker
         log.info("user=%s in", guest.user)
         try:
-            Dialogue(wire, asker, self.tally).run()
+            Dialogue(wire, asker, self.meter).run()
         finally:
             with self._lock:
                 del self._askers[key]

@@ -74,7 +74,7 @@ def serve(
     try:
         if metrics is not None:
             at = Address.parse(metrics)
-            open_metrics(at.host, at.port, server.tally, lambda: server.sessions, site)
+            open_metrics(at.host, at.port, server.meter, lambda: server.sessions, site)
         server.serve()
     except KeyboardInterrupt:
         tell("stopped")

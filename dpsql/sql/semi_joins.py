@@ -20,7 +20,7 @@ from dpsql.catalog.header import read_header
 from dpsql.catalog.origins import named
 from dpsql.catalog.read_units import key_pairs
 from dpsql.catalog.unit_local import DerivedTable, FilterRows, JoinRows, PerUnit, scanned
-from dpsql.errors import Error
+from dpsql.errors import Error, printable
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.inline import Flat
 from dpsql.sql.local_tables import named_source, relation_of, table_of
@@ -151,6 +151,7 @@ class SemiJoins:
                 return _Asked(node, query, is_in, (own,))
         if isinstance(node, exp.Exists) and isinstance(node.this.unnest(), exp.Select):
             query, own = self.uncorrelated(node.this.unnest())
+            self.check_correlation(query)
             return _Asked(node, query, is_in, own) if own else None
         return None
 
@@ -184,6 +185,15 @@ class SemiJoins:
         copy.set("distinct", None)
         copy.set("where", exp.Where(this=exp.and_(*rest, copy=False)) if rest else None)
         return copy, tuple(own for _, own in pairs)
+
+    def check_correlation(self, query: exp.Select) -> None:
+        """Refuse a sub-query that compares something else with the rows around it."""
+        inside = {element.alias for element in read_from(query)}
+        around = {alias for alias, _ in self.flat.names.sources} - inside
+        for column in query.find_all(exp.Column):
+            if column.table.casefold() in around:
+                what = f"a sub-query that depends on {printable(column.sql())} around it"
+                self.flat.refuse(column, "E_SUBQUERY", what, _WORKS)
 
     def inside(self, query: exp.Select) -> dict[str, set[str]]:
         """The tables of a sub-query by alias, each with the names of its columns."""

@@ -259,9 +259,9 @@ class Shape:
         private = [each for each, relation in found if isinstance(relation, PrivateRows)]
         if len(private) > 1:
             joined, parts = PrivateJoin(found, self.catalog, self.locate, self.test).select(node)
-            return self.over_rows(joined, parts, inner)
+            return self.over_rows(joined, parts, inner, around)
         if private:
-            return self.over_rows(node, found, inner)
+            return self.over_rows(node, found, inner, around)
         placed = []
         for each, relation in found:
             known = self.tables.known(self.aliased(relation, each.node.args.get("alias")))
@@ -277,10 +277,12 @@ class Shape:
         node: exp.Select,
         found: Sequence[tuple[Element, Relation | Absorbed]],
         env: Env,
+        around: Names | None = None,
     ) -> Relation:
         """A SELECT over rows of a private table: inlined, or measured if it aggregates."""
         sources = [self.source(each, relation) for each, relation in found]
         flat = Flat(sources, self.locate, lambda query: self.literals(query, env))
+        flat.names.parent = around
         facts = (self.statement, self.compiler)
         whole, node = node, SemiJoins(flat, *facts, lambda q: self.relation(q, env)).taken(node)
         node = RowNumbers(flat, *facts).taken(node)

@@ -117,7 +117,7 @@ where (p_partkey = l_partkey and p_brand = 'Brand#12' and p_container in ('SM CA
         and l_shipmode in ('AIR', 'AIR REG') and l_shipinstruct = 'DELIVER IN PERSON');
 
 -- Q20
--- refused: E_UNKNOWN_COLUMN the sub-query depends on the row around it; the sums are joined below
+-- refused: E_SUBQUERY it depends on the row around it; the sums are joined below
 select s_name, s_address
 from supplier, nation
 where s_suppkey in (
@@ -144,7 +144,7 @@ where s_suppkey = ps_suppkey and ps_partkey = l_partkey and ps_suppkey = l_suppk
 order by s_name;
 
 -- Q21
--- refused: E_UNKNOWN_TABLE other lines of an order, by another supplier: no equality
+-- refused: E_SUBQUERY other lines of an order, by another supplier: no equality
 select s_name, count(*) as numwait
 from supplier, lineitem l1, orders, nation
 where s_suppkey = l1.l_suppkey and o_orderkey = l1.l_orderkey and o_orderstatus = 'F'

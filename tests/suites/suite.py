@@ -182,6 +182,8 @@ def check_suite(folder: Path, name: str, style: str = "") -> Counter[str]:
     """
     suite = [each for each in read_suite(HERE / f"{name}.sql") if each.name.startswith(style)]
     with open_suite(folder, name) as world, zero_noise():
+        # without noise no strategy answers otherwise, and cells themselves need no search
+        world[0].set("mechanism", "identity")
         found = list(outcomes(world, suite))
     for asked, outcome, details in found:
         expected = "equal" if asked.refused is None else asked.refused.split()[0]

@@ -297,7 +297,7 @@ def test_settings_of_a_role_change_nothing(
 ) -> None:
     settings = {
         "TimeZone": "America/New_York",
-        "statement_timeout": "1",
+        "statement_timeout": "500",
         "standard_conforming_strings": "off",
         "search_path": "clinic, public, pg_catalog",
         "default_transaction_read_only": "on",

@@ -22,11 +22,11 @@ OLDEST = 140_000
 PATIENCE = 10
 """Seconds to wait for a server that does not answer, where its address names no others."""
 SETTINGS = {
+    "statement_timeout": "0",
     "TimeZone": "UTC",
     "row_security": "off",
     "standard_conforming_strings": "on",
     "search_path": "pg_catalog",
-    "statement_timeout": "0",
     "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
     "default_transaction_read_only": "on",

@@ -1,10 +1,11 @@
-"""What the engines cost: the same rows read from a file, streamed from PostgreSQL, counted there.
+"""What the engines cost: rows of a file, streamed from PostgreSQL, counted there, and in Spark.
 
     python -m benchmarks.engines [ROWS]
 
 All figures are of one run on one machine; ratios are to a Parquet file. A server is started for it,
-or found by DPSQL_TEST_POSTGRES, as in the tests. CPU is that of this process, and its children's
-are not: what the server takes shows as wall time.
+or found by DPSQL_TEST_POSTGRES, as in the tests; Spark reads the file, with a start of its own in
+"load", and is left out where Java is missing. CPU is that of this process, and its children's are
+not: what servers take shows as wall time.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import datetime as dt
 import multiprocessing
 import os
 import resource
+import shutil
 import sys
 import tempfile
 import time
@@ -146,7 +148,7 @@ def main(rows: int = ROWS) -> int:
         )
         for name, unit in UNITS.items():
             told: dict[str, dict[str, tuple[float, ...]]] = {}
-            for engine in ("file", "stream", "push"):
+            for engine in ("file", "stream", "push", *(["spark"] if shutil.which("java") else [])):
                 queue = spawn.Queue()
                 process = spawn.Process(target=measure, args=(table(engine, path, unit), queue))
                 process.start()
@@ -164,6 +166,9 @@ def table(engine: str, path: Path, unit: Unit) -> Table:
     found = Table("visits", str(path), unit, declared())
     if engine == "file":
         return found
+    if engine == "spark":
+        options = {"engine": "spark", "master": "local[2]", "path": str(path), "version": "1"}
+        return replace(found, source=f"spark://{path}", options=tuple(options.items()))
     options = {"engine": "postgresql", "table": "public.visits", "dsn_env": "BENCH_DSN"}
     options |= {"version": "1", "read": engine}
     return replace(found, source="postgresql://public.visits", options=tuple(options.items()))
@@ -171,15 +176,16 @@ def table(engine: str, path: Path, unit: Unit) -> Table:
 
 def show(unit: str, told: dict[str, dict[str, tuple[float, ...]]]) -> None:
     """Print one table: wall (CPU) seconds, and the ratio of wall times to the file."""
-    print(f"\nunit: {unit:<20}{'file':>18}{'stream':>26}{'push':>26}")
+    first, *others = told
+    print(f"\nunit: {unit:<20}{first:>18}{''.join(f'{each:>26}' for each in others)}")
     for step in told["file"]:
         if step == "sums":
             continue
-        first, line = told["file"][step][0], f"{step:<26}"
+        least, line = told["file"][step][0], f"{step:<26}"
         for engine, found in told.items():
             figures = found[step]
             text = f"{figures[0]:.2f}" + (f" ({figures[1]:.2f})" if len(figures) > 1 else " GiB")
-            ratio = "" if engine == "file" else f"  x {figures[0] / max(first, 1e-9):.2f}"
+            ratio = "" if engine == "file" else f"  x {figures[0] / max(least, 1e-9):.2f}"
             line += f"{text + ratio:>{18 if engine == 'file' else 26}}"
         print(line)
     agree = len({found["sums"] for found in told.values()}) == 1

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import dpsql
 from dpsql.catalog.catalog import Column, Table, Unit
+from dpsql.catalog.domain import Bins, Values
+from dpsql.dbapi.checking import chosen_tables, examine
+from dpsql.dbapi.connection import draft_catalog
+from dpsql.errors import Error
+from dpsql.privacy.inspect import Figures
 from dpsql.privacy.vault.vault import open_vault
+from dpsql.workload.cells import AnyResolution, Cells, cells_of
+from tests.privacy.additivity import KINDS, arrow
 from tests.privacy.covering import draw_sets, draw_table
+from tests.support.seam import zero_noise
 from tests.support.spark import MASTER, small_spark
 
 SALT = b"0123456789abcdef"
-TABLES = int(os.environ.get("SPARK_TABLES", "4"))
+TABLES = int(os.environ.get("SPARK_TABLES", "3"))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -46,3 +62,278 @@ def test_vectors_are_those_of_the_same_rows_in_a_file(seed: int, tmp_path: Path)
             np.testing.assert_array_equal(found, expected, err_msg=str(what))
     for vault in (file, *others.values()):
         vault.close()
+
+
+HOSTILE = (
+    *("double", "float", "big", "unsigned", "decimal", "cents", "text", "date", "micros"),
+    *("zoned", "boolean"),
+)
+
+
+def agree(path: Path, unit: Unit, columns: dict[str, Column], sets: list[AnyResolution]) -> None:
+    """Assert that Spark counts every set of a view of all columns as it is counted of the file."""
+    file = open_vault(Table("t", str(path), unit, columns), SALT)
+    other = open_vault(in_spark(path, unit, columns), SALT)
+    for each in sets:
+        expected, found = (vault.tally([each]) for vault in (file, other))
+        np.testing.assert_array_equal(found, expected, err_msg=str(each))
+        assert expected.sum() > 0
+    file.close()
+    other.close()
+
+
+def test_hostile_values_are_read_one_by_one(tmp_path: Path) -> None:
+    chosen = random.Random(0)
+    arrays, columns = {}, {}
+    for i, name in enumerate(HOSTILE):
+        kind = KINDS[name]
+        values = [each for each in kind.values if each != -(2**63) or name == "big"]
+        arrays[f"c{i}"] = arrow(kind, [*values, *chosen.choices(values, k=80 - len(values))], False)
+        declared = [each for each in kind.columns.values() if each.size]
+        columns[f"c{i}"] = replace(chosen.choice(declared), name=f"c{i}")
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table(arrays), path)
+    file = open_vault(Table("t", str(path), Unit(), columns), SALT).within([])
+    other = open_vault(in_spark(path, Unit(), columns), SALT).within([])
+    for name, column in columns.items():
+        one = cells_of(name, np.arange(column.size))
+        np.testing.assert_array_equal(other.tally([one]), file.tally([one]), err_msg=name)
+    other.close()
+    file.close()
+
+
+def test_long_lists_are_searched(tmp_path: Path) -> None:
+    texts = [f"{chr(33 + i % 90)}{i}'" for i in range(300)]
+    numbers = [i * i - 7 for i in range(300)]
+    edges = tuple(Fraction(i * i, 7) for i in range(400))
+    columns = {
+        "w": Column("w", "text", Values(tuple(texts)), other="rest"),
+        "n": Column("n", "integer", Values(tuple(reversed(numbers))), None, True),
+        "x": Column("x", "number", Bins(edges), None, True),
+    }
+    rows = pa.table(
+        {
+            "w": [*texts, "else"] * 3,
+            "n": pa.array([*numbers, None] * 3, pa.int64()),
+            "x": [i * 25.3 for i in range(903)],
+        }
+    )
+    pq.write_table(rows, tmp_path / "t.parquet")
+    order = np.random.default_rng(0).permutation(301)
+    sets: list[AnyResolution] = [cells_of(name, np.arange(301)) for name in "wn"]
+    sets.append(cells_of("x", np.arange(400)))
+    labels = np.random.default_rng(1).integers(-1, 5, (301, 301))
+    sets.append(Cells(("w", "n"), (order, np.arange(301)), labels))
+    agree(tmp_path / "t.parquet", Unit(), columns, sets)
+
+
+CATALOG = """
+[budget]
+epsilon = 100
+
+[table.visits]
+source = {{ engine = "spark", master = "{master}", {more} }}
+privacy_unit = {{ column = "who", max_rows = 50 }}
+
+[table.visits.column]
+ward = {{ type = "text", domain = ["A", "B"], other = true }}
+age = {{ type = "integer", domain = [0, 99] }}
+"""
+COUNT = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
+UNITS = "SELECT ward, COUNT(DISTINCT who) AS n FROM visits WHERE age >= 40 GROUP BY ward"
+SECRET = "Ann Example"
+ROWS = [(f"p{i % 30}", "ABC"[i % 3], i * 7 % 99) for i in range(300)]
+
+
+def catalog(folder: Path, more: str = 'table = "clinic.visits"', master: str = MASTER) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / "clinic.toml"
+    if "version" not in more:
+        more += ', version = "1"'
+    path.write_text(CATALOG.format(master=master, more=more), encoding="utf-8")
+    return path
+
+
+def run(*statements: str) -> Any:
+    """Run statements of Spark, and return the rows of the last."""
+    from dpsql.privacy.vault.spark_session import session_for
+
+    session = session_for(Table("t", "spark://t", Unit(), {}, options=(("master", MASTER),)))
+    return [session.sql(each).collect() for each in statements][-1]
+
+
+@pytest.fixture
+def clinic(tmp_path: Path) -> Iterator[Path]:
+    """A table of Spark, and its rows in a folder."""
+    listed = ", ".join(f"('{who}', '{ward}', {age})" for who, ward, age in ROWS)
+    one = f"SELECT * FROM VALUES {listed}, ('{SECRET}', '{SECRET}', 1) AS t(who, ward, age)"
+    run(
+        "CREATE DATABASE IF NOT EXISTS clinic",
+        f"CREATE TABLE clinic.visits USING parquet LOCATION '{tmp_path}/visits' AS {one}",
+    )
+    yield tmp_path / "visits"
+    run("DROP TABLE IF EXISTS clinic.visits", "DROP VIEW IF EXISTS clinic.visits")
+
+
+def refused(work: Callable[[], object]) -> Error:
+    with pytest.raises(Error) as caught:
+        work()
+    error = caught.value
+    assert SECRET not in f"{error}{error.hint}"
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    return error
+
+
+def kept() -> int:
+    """How many tables are cached on the cluster."""
+    from pyspark import SparkContext
+
+    context: Any = SparkContext._active_spark_context
+    return 0 if context is None else int(context._jsc.getPersistentRDDs().size())
+
+
+def test_a_table_is_counted_where_it_is(clinic: Path, tmp_path: Path) -> None:
+    one, other = catalog(tmp_path / "one"), catalog(tmp_path / "two", f'path = "{clinic}"')
+    with zero_noise(), dpsql.connect(one, epsilon=1) as connection:
+        told = "\n".join(connection.explain(COUNT).lines())
+        assert "counted in spark, clinic.visits" in told
+        assert "GROUP BY id" in told
+        assert dict(connection.execute(COUNT).result.rows) == {"A": 100, "B": 100, "other": 101}
+        distinct = dict(connection.execute(UNITS).result.rows)
+        asked = "SELECT count(DISTINCT who) FROM clinic.visits WHERE age >= 40 AND ward = 'A'"
+        assert distinct["A"] == run(asked)[0][0]
+        run("INSERT INTO clinic.visits VALUES ('new', 'A', 3)")
+        again = connection.execute(COUNT).result
+        assert again.cost is not None
+        assert again.cost.free
+        assert connection.budget.entries == 2
+        assert kept() > 0
+    assert kept() == 0
+    with dpsql.connect(other, epsilon=1) as connection:
+        assert refused(lambda: connection.execute(COUNT)).code == "E_LEDGER_MISMATCH"
+        assert connection.budget.entries == 0
+
+
+FAILURES = {
+    "no table": ('table = "clinic.none"', "", "E_DATA", "no such table"),
+    "no schema": ('table = "none.visits"', "", "E_DATA", "no such table"),
+    "no name": ('table = "clinic..visits"', "", "E_DATA", "source"),
+    "no file": ('path = "/nowhere/at/all"', "", "E_DATA", "no such file"),
+    "near file": ('path = "at/all"', "", "E_DATA", "working directory"),
+    "other format": ('path = "/tmp/x", format = "csv"', "", "E_DATA", "no schema"),
+    "no column": ('table = "clinic.visits"', "who, ward", "E_DATA", "no such column"),
+    "other type": (
+        'table = "clinic.visits"',
+        "who, ward, 'x' AS age",
+        "E_POLICY",
+        "stored as text",
+    ),
+}
+
+
+@pytest.mark.parametrize("which", FAILURES)
+def test_what_does_not_open_charges_nothing(
+    which: str, clinic: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    more, listed, code, why = FAILURES[which]
+    if listed:
+        run(
+            "DROP TABLE clinic.visits",
+            f"CREATE TABLE clinic.visits USING parquet AS SELECT {listed} FROM parquet.`{clinic}`",
+        )
+    with dpsql.connect(catalog(tmp_path, more), epsilon=1) as connection:
+        assert connection.explain(COUNT).statements
+        error = refused(lambda: connection.execute(COUNT))
+        assert (error.code, why in f"{error}") == (code, True), f"{error}"
+        assert connection.budget.entries == 0
+    assert capfd.readouterr() == ("", "")
+
+
+def test_views_and_other_masters_are_refused(clinic: Path, tmp_path: Path) -> None:
+    run(
+        "DROP TABLE clinic.visits",
+        f"CREATE VIEW clinic.visits AS SELECT * FROM parquet.`{clinic}`",
+    )
+    more = 'table = "clinic.visits", version = "2"'
+    with dpsql.connect(catalog(tmp_path, more), epsilon=1) as connection:
+        assert "view = true" in f"{refused(lambda: connection.execute(COUNT))}"
+    with dpsql.connect(catalog(tmp_path, more, "local[7]"), epsilon=1) as connection:
+        assert "another master" in f"{refused(lambda: connection.execute(COUNT))}"
+    with (
+        zero_noise(),
+        dpsql.connect(catalog(tmp_path, f"{more}, view = true"), epsilon=1) as connection,
+    ):
+        assert dict(connection.execute(COUNT).result.rows)["A"] == 100
+
+
+def test_units_are_told_apart_byte_by_byte(clinic: Path, tmp_path: Path) -> None:
+    run(
+        "DROP TABLE clinic.visits",
+        "CREATE TABLE clinic.visits (who STRING COLLATE UTF8_LCASE, ward STRING COLLATE "
+        "UTF8_LCASE, age INT) USING parquet",
+        "INSERT INTO clinic.visits VALUES ('ann', 'A', 50), ('Ann', 'A', 50), ('Bob', 'a', 50)",
+    )
+    with zero_noise(), dpsql.connect(catalog(tmp_path), epsilon=1) as connection:
+        assert dict(connection.execute(UNITS).result.rows) == {"A": 2, "B": 0, "other": 1}
+
+
+def test_a_failure_after_the_debit_says_so(
+    clinic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from dpsql.privacy.vault.spark import SparkCounter
+
+    def failing(self: Any, select: str) -> Any:
+        return self._session.sql(f"SELECT CAST('{SECRET}' AS int)").collect()
+
+    with zero_noise(), dpsql.connect(catalog(tmp_path), epsilon=1) as connection:
+        with monkeypatch.context() as patched:
+            patched.setattr(SparkCounter, "rows", failing)
+            error = refused(lambda: connection.execute(COUNT))
+            assert (error.code, "the charge stays" in f"{error}") == ("E_INTERNAL", True)
+        assert capfd.readouterr() == ("", "")
+        assert dict(connection.execute(COUNT).result.rows)["A"] == 100
+        assert connection.budget.entries == 2
+        shutil.rmtree(clinic)
+    with dpsql.connect(catalog(tmp_path, 'table = "clinic.visits", version = "2"')) as connection:
+        connection.execute("SET epsilon = 1")
+        assert refused(lambda: connection.execute(COUNT)).code == "E_DATA"
+        assert connection.budget.entries == 2
+
+
+def test_two_versions_in_one_process_are_two(clinic: Path, tmp_path: Path) -> None:
+    paths = [catalog(tmp_path / v, f'path = "{clinic}", version = "{v}"') for v in "12"]
+    vaults = []
+    for path in paths:
+        (table,) = chosen_tables(path, None)
+        vaults.append(open_vault(table, SALT))
+        vaults[-1].load()
+        run("INSERT INTO clinic.visits VALUES ('new', 'A', 3)")
+    a, b = (int(vault.tally([]).sum()) for vault in vaults)
+    assert (a, b) == (301, 302)
+    vaults[0].close()
+    assert int(vaults[1].tally([]).sum()) == 302
+    vaults[1].close()
+
+
+def test_a_catalog_is_drafted_and_checked(clinic: Path, tmp_path: Path) -> None:
+    text = draft_catalog("spark:clinic.visits", master=MASTER)
+    assert f'engine = "spark", master = "{MASTER}", table = "clinic.visits"' in text
+    assert SECRET not in text
+    (found,) = examine(chosen_tables(catalog(tmp_path), None))
+    assert isinstance(found, Figures)
+    assert (found.kind, found.rows, found.units) == ("spark", 301, 31)
+
+
+def test_a_context_that_stopped_between_requests_is_started_again(
+    clinic: Path, tmp_path: Path
+) -> None:
+    from pyspark import SparkContext
+
+    path = catalog(tmp_path, f'path = "{clinic}"')
+    with zero_noise(), dpsql.connect(path, epsilon=1) as connection:
+        connection.execute(COUNT)
+        context: Any = SparkContext._active_spark_context
+        context.stop()
+        assert dict(connection.execute(UNITS).result.rows)["A"] > 0
+        assert connection.budget.entries == 2

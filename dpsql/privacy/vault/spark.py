@@ -115,7 +115,11 @@ def _describe(table: Table, session: SparkSession) -> SparkSchema:
         unavailable(table.name, table.source, problem)
     full = [found.catalog or "", *(found.namespace or []), found.name]
     frame = session.table(relation)
-    place = _location(session, relation) or f"spark://{'.'.join(full)}"
+    place = _location(session, relation)
+    if place is None:
+        place = f"spark://{'.'.join(full)}"
+    elif not _exists(session, place):
+        unavailable(table.name, table.source, "the files of the table have gone")
     return SparkSchema(relation, _place(place), _files(frame), _types(frame))
 
 
@@ -137,6 +141,14 @@ def _location(session: SparkSession, relation: str) -> str | None:
     starts = [i for i, (name, _) in enumerate(pairs) if name.startswith("# Detailed")]
     details = dict(pairs[starts[-1] :]) if starts else {}
     return details.get("Location")
+
+
+def _exists(session: SparkSession, uri: str) -> bool:
+    """Whether there is a folder: Spark takes a table without one for empty."""
+    jvm: Any = session.sparkContext._jvm
+    path = jvm.org.apache.hadoop.fs.Path(uri)
+    files = path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
+    return bool(files.exists(path))
 
 
 def _place(uri: str) -> str:
@@ -220,6 +232,16 @@ def _values(values: Sequence[Any], missing: Sequence[bool], asked: Asked) -> Val
     return Values64(numbers, is_missing, is_null & ~is_missing)
 
 
+def _detached(session: SparkSession, frame: DataFrame) -> DataFrame:
+    """The rows of a frame as they are planned now, whatever is written to its tables later.
+
+    Spark refreshes what is cached of a table when it writes to it, and takes equal plans for each
+    other's cache; neither is one snapshot.
+    """
+    rows, jvm_session = frame._jdf.queryExecution().toRdd(), session._jsparkSession
+    return DataFrame(jvm_session.internalCreateDataFrame(rows, frame._jdf.schema(), False), session)
+
+
 class SparkCounter:
     """Counts rows of one table in a session of its own, whose codes are cached on the cluster.
 
@@ -245,8 +267,7 @@ class SparkCounter:
 
     def keep(self, select: str) -> str | None:
         name = f"dpsql_kept_{next(_kept)}"
-        # Spark takes equal plans for one another's cache: what another vault keeps is not ours
-        frame = self._session.sql(f"SELECT * FROM ({select}) AS t WHERE '{name}' = '{name}'")
+        frame = _detached(self._session, self._session.sql(select))
         self._frames.append((name, frame.persist(StorageLevel.MEMORY_AND_DISK)))
         frame.count()
         frame.createOrReplaceTempView(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import threading
+import warnings
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -105,7 +106,9 @@ def _start(table: Table, master: str) -> SparkContext:
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     gateway = SparkContext._gateway or launch_gateway(conf, silent)  # type: ignore[no-untyped-call]
     try:
-        return SparkContext(conf=conf, gateway=gateway)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of newer pandas, of which nothing is used
+            return SparkContext(conf=conf, gateway=gateway)
     except (PySparkException, Py4JError):
         pass
     problem = f"Spark cannot be started with master {master!r}"

@@ -28,7 +28,7 @@ from dpsql.workload.cells import AnyResolution, Cells, cells_of
 from tests.privacy.additivity import KINDS, arrow
 from tests.privacy.covering import draw_sets, draw_table
 from tests.support.seam import zero_noise
-from tests.support.spark import MASTER, small_spark
+from tests.support.spark import MASTER, require_spark, small_spark
 
 SALT = b"0123456789abcdef"
 TABLES = int(os.environ.get("SPARK_TABLES", "3"))
@@ -314,6 +314,35 @@ def test_two_versions_in_one_process_are_two(clinic: Path, tmp_path: Path) -> No
     vaults[0].close()
     assert int(vaults[1].tally([]).sum()) == 302
     vaults[1].close()
+
+
+def test_without_java_nothing_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkRuntimeError
+
+    from dpsql.privacy.vault import spark_session
+
+    def launch(*_: object) -> object:  # as PySpark's does, which leaves a pipe open
+        raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+
+    for name in ("_active_spark_context", "_gateway"):
+        monkeypatch.setattr(SparkContext, name, None)
+    monkeypatch.setattr(spark_session, "launch_gateway", launch)
+    with dpsql.connect(catalog(tmp_path), epsilon=1) as connection:
+        error = refused(lambda: connection.execute(COUNT))
+        assert (error.code, "it needs Java" in f"{error}") == ("E_DATA", True)
+        assert connection.budget.entries == 0
+
+
+def test_where_spark_must_run_a_test_that_cannot_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.delenv("DPSQL_TEST_SPARK", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="Java"):
+        require_spark()
+    monkeypatch.setenv("DPSQL_TEST_SPARK", "must")
+    with pytest.raises(pytest.fail.Exception, match="Java"):
+        require_spark()
 
 
 def test_a_catalog_is_drafted_and_checked(clinic: Path, tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import subprocess
 import threading
 import warnings
 from collections.abc import Callable
-from typing import TypeVar
+from contextlib import suppress
+from typing import Any, NoReturn, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
@@ -57,7 +58,7 @@ TOLD = {
     "PATH_NOT_FOUND": "there is no such file",
     "UNABLE_TO_INFER_SCHEMA": "there is no file of this format",
     "COLUMN_ALREADY_EXISTS": "names of columns differ in upper and lower case alone",
-    "JAVA_GATEWAY_EXITED": "Spark does not start: it needs Java 17 or later",
+    "JAVA_GATEWAY_EXITED": "Spark does not start: it needs Java 17, and a master",
 }
 """What is told of a failure before any row is read, by the condition of its error."""
 
@@ -74,8 +75,18 @@ def session_for(table: Table) -> SparkSession:
 
 def _session(table: Table) -> SparkSession:
     with _starting:
-        base = SparkSession(_context(table))
-    own = base.newSession()
+        context = _context(table)
+    try:
+        return _own_session(context)
+    except (PySparkException, Py4JError):
+        if _is_running(context):
+            raise
+    _stop(context)  # one that gave its master up stops by itself, a while after it has started
+    _refuse_master(table, str(context.master))
+
+
+def _own_session(context: SparkContext) -> SparkSession:
+    own = SparkSession(context).newSession()
     for name, value in SETTINGS.items():
         own.conf.set(name, value)
     if any(own.conf.get(name) != value for name, value in SETTINGS.items()):
@@ -83,12 +94,36 @@ def _session(table: Table) -> SparkSession:
     return own
 
 
+def _is_running(context: SparkContext) -> bool:
+    java: Any = context._jsc
+    try:
+        return java is not None and not java.sc().isStopped()
+    except (PySparkException, Py4JError, OSError):
+        return False
+
+
+def _stop(context: SparkContext) -> None:
+    """Let go of a context, whether or not its Java still answers."""
+    with suppress(PySparkException, Py4JError, OSError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a shutdown that was not clean
+        context.stop()
+    SparkContext._active_spark_context = None
+
+
+def _refuse_master(table: Table, master: str) -> NoReturn:
+    problem = f"Spark cannot be started with master {master!r}"
+    unavailable(table.name, table.source, problem, "check the master, and that it can be reached")
+
+
 def _context(table: Table) -> SparkContext:
     # what PySpark writes of a failure on the terminal holds what Spark says of it: values
     logging.getLogger("SQLQueryContextLogger").disabled = True
     master = table.option("master")
     found = SparkContext._active_spark_context
-    if found is None or found._jsc is None:
+    if found is not None and not _is_running(found):
+        _stop(found)
+        found = None
+    if found is None:
         if master is None:
             hint = 'master = "local[*]", or the URL of a cluster'
             unavailable(table.name, table.source, "nothing says where Spark runs", hint)
@@ -100,19 +135,22 @@ def _context(table: Table) -> SparkContext:
 
 
 def _start(table: Table, master: str) -> SparkContext:
+    gateway: Any = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if process is not None and process.poll() is not None:  # Java has ended, whyever
+        gateway = SparkContext._gateway = SparkContext._jvm = None
     conf = SparkConf().setMaster(master)
     for name, value in STARTED_WITH.items():
         conf.set(name, value)
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    gateway = SparkContext._gateway or launch_gateway(conf, silent)  # type: ignore[no-untyped-call]
+    gateway = gateway or launch_gateway(conf, silent)  # type: ignore[no-untyped-call]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of newer pandas, of which nothing is used
             return SparkContext(conf=conf, gateway=gateway)
     except (PySparkException, Py4JError):
         pass
-    problem = f"Spark cannot be started with master {master!r}"
-    unavailable(table.name, table.source, problem, "check the master, and that it can be reached")
+    _refuse_master(table, master)
 
 
 def told(table: Table, work: Callable[[], T]) -> T:

@@ -158,6 +158,10 @@ class Table:
         is_large = (self.row_count_hint or 0) >= PUSHED_FROM
         return SERVERS.get(self.engine) == "push" or (self.engine in SERVERS and is_large)
 
+    def is_told(self, name: str) -> bool:
+        """Whether a column is named where it is said which rows are left out."""
+        return True
+
     def option(self, name: str) -> str | None:
         """What is said of the source besides its name."""
         return dict(self.options).get(name)

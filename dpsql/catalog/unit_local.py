@@ -138,6 +138,10 @@ class Scan:
     table: str
 
 
+EXISTS = " exists"
+"""What the name of a column that says whether a row has a partner ends with."""
+
+
 @dataclass(frozen=True, slots=True)
 class JoinRows:
     """Pairs of rows of one unit that agree in the keys ``on``: (on the left, on the right)."""
@@ -152,7 +156,7 @@ class JoinRows:
     @property
     def partner_of(self) -> str:
         """The name of the column that says whether a row of an outer join has a partner."""
-        return f"{self.name} exists"
+        return f"{self.name}{EXISTS}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +254,10 @@ class DerivedTable(Table):
     def title(self) -> str:
         """The name that people read, without the digest that tells relations apart."""
         return self.name.rsplit(" #", 1)[0]
+
+    def is_told(self, name: str) -> bool:
+        """Whether a column may leave rows out: whether there is a partner is known of every row."""
+        return not name.endswith(EXISTS)
 
 
 def children(relation: UnitLocal) -> tuple[UnitLocal, ...]:

@@ -98,6 +98,7 @@ def test_the_tour_of_the_hospital_is_answered_for_persons(tmp_path: Path) -> Non
         for sql in statements("hospital_tour.sql"):
             told = str(connection.explain(sql))
             assert re.search(r"at most \d+ rows? of each patient_id counts?", told), sql
+            assert " exists" not in told, sql
 
 
 def test_census_generator_draws_the_requested_rows() -> None:

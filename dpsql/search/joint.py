@@ -86,7 +86,10 @@ class Objective:
 
     def gradient(self, union: Union) -> tuple[float, list[Floats | None], Floats]:
         """Return (error, d/dTheta per attribute, d/dw)."""
-        t, r, totals, inverses = self._tables(union.thetas)
+        try:
+            t, r, totals, inverses = self._tables(union.thetas)
+        except np.linalg.LinAlgError:  # a step too far
+            return math.inf, [None] * len(union.thetas), np.zeros_like(union.w)
         R = self.problem.components.values(t, r)
         error, dw, dR, dlog = self.family.error(union.w, R, totals, self.problem.noise)
         dthetas: list[Floats | None] = [None] * len(union.thetas)

@@ -125,10 +125,13 @@ class FactorSet:
     def tables(self, K: Floats | LeanInverse) -> tuple[Floats, Floats]:
         """Return (t, r) for an inverse Gram K: t = u'Gu and r = tr(G Kt).
 
+        Raises: LinAlgError where entries are so large that the total is lost beside them.
         Source: generalised residual planner; K = I gives the marginals of HDMM, section 6.3.
         """
         k = K.row_sums if isinstance(K, LeanInverse) else K.sum(axis=1)
         tau = k.sum()
+        if not tau > 0:
+            raise np.linalg.LinAlgError
         h, trace = self._traces(K, k)
         r = trace - h / tau
         r[r < 1e-12 * trace] = 0

@@ -14,10 +14,11 @@ def write_out_lists(tree: exp.Expr) -> None:
     """Write out quantiles at several places, ``= ANY`` and ``IN UNNEST`` of lists, in place.
 
     >>> from sqlglot import parse_one
-    >>> tree = parse_one("SELECT QUANTILE_DISC(a, [0.2, 0.4])[2], a = ANY([1]) FROM t", "duckdb")
+    >>> sql = "SELECT QUANTILE_DISC(a, [0.2, 0.4])[2] FROM t WHERE a = ANY([1])"
+    >>> tree = parse_one(sql, "duckdb")
     >>> write_out_lists(tree)
     >>> tree.sql("duckdb")
-    'SELECT QUANTILE_DISC(a, 0.4) AS "quantile_disc(a, [0.2, 0.4])[2]", a IN (1) FROM t'
+    'SELECT QUANTILE_DISC(a, 0.4) AS "quantile_disc(a, [0.2, 0.4])[2]" FROM t WHERE a IN (1)'
     """
     for node in reversed(list(tree.walk(bfs=False))):
         places = _places(node)

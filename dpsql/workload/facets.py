@@ -110,7 +110,26 @@ def _split(layout: Layout, name: str) -> Layout | None:
     names = [f"{name} ({i})" for i in range(1, len(axes) + 1)]
     named = dict(zip(names, axes, strict=True))
     parts = {f.key: _factors(f, s, named) for f, s in zip(factors, seen, strict=True)}
+    if not _keeps_rows_together(layout, name, parts):
+        return None
     return _replaced(layout, name, named, parts)
+
+
+def _keeps_rows_together(layout: Layout, name: str, parts: Mapping[Hashable, Factors]) -> bool:
+    """Whether answers of one statement with as many rows have these on the same attributes.
+
+    They may be columns of one result, whose covariances are row by row.
+    """
+    known: dict[tuple[int, int], frozenset[str]] = {}
+    for (statement, _), reading in layout.products.items():
+        for _, product in reading:
+            factor = product.factors.get(name)
+            if factor is not None and factor.rows > 1:
+                found = parts[factor.key].items()
+                keys = frozenset(each for each, part in found if part.rows > 1)
+                if known.setdefault((statement, factor.rows), keys) != keys:
+                    return False
+    return True
 
 
 def _axes(
@@ -145,8 +164,15 @@ def _is_product(function: _Function, simple: Sequence[_Function]) -> bool:
 def _independent(size: int, simple: Sequence[_Function]) -> list[_Function]:
     """Return functions that together say as much, most combinations of which occur.
 
-    Those that say one of two things are one function: ranges and single conditions.
+    Those that say one of two things are one function: ranges and single conditions. What another
+    says as well needs no attribute.
     """
+    ordered = sorted(simple, key=lambda each: -each.size)
+    simple = [
+        each
+        for place, each in enumerate(ordered)
+        if not any(other.determines(each) for other in ordered[:place])
+    ]
     few = [each for each in simple if each.size <= 2]
     axes = [each for each in simple if each.size > 2]
     axes += [_Function.joined(*(each.labels for each in few))] if few else []

@@ -147,6 +147,7 @@ OPENERS = {
     "answer/codec.py": "an archive in memory",
     "ui/streams.py": "files with new names beside the wanted ones",
     "ui/cli.py": "the null device",
+    "server/twin.py": "a folder with a new name, for an empty PostgreSQL",
 }
 
 

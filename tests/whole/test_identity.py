@@ -17,6 +17,7 @@ ALLOWED = {
     "workload/unions.py": "operators that a reading holds; a workload shares equal ones",
     "workload/workload.py": "operators that the products, or the cache itself, hold",
     "privacy/sensitivity.py": "candidates, pieces and operators that the cache itself holds",
+    "learn/antipodes.py": "tables that the caller holds",
     "privacy/truth.py": "pieces that the cache itself holds",
 }
 """Modules that call ``id``, and why an id cannot be taken for another object's there."""

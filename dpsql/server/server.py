@@ -10,6 +10,7 @@ import secrets
 import socket
 import ssl
 import threading
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +29,8 @@ from dpsql.server.wire import Wire
 log = logging.getLogger("dpsql.server")
 MOST_SESSIONS = 200
 """Clients at once; one more is told so, as in PostgreSQL."""
+FAREWELL = 30.0
+"""Seconds that sessions have to end what they do when the server is closed."""
 BACKLOG = 128
 """Connections that wait to be accepted."""
 
@@ -98,6 +101,7 @@ class Server:
     meter: Meter = field(default_factory=Meter)
     _askers: dict[tuple[int, int], Asker] = field(default_factory=dict)
     _open: set[socket.socket] = field(default_factory=set)
+    _threads: set[threading.Thread] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -155,7 +159,10 @@ class Server:
                 continue
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            threading.Thread(target=self._attend, args=(connection,), daemon=True).start()
+            thread = threading.Thread(target=self._attend, args=(connection,), daemon=True)
+            with self._lock:
+                self._threads.add(thread)
+            thread.start()
 
     def _attend(self, connection: socket.socket) -> None:
         wire = Wire(connection)
@@ -174,6 +181,7 @@ class Server:
                 wire.close()
             with self._lock:
                 self._open.discard(connection)
+                self._threads.discard(threading.current_thread())
 
     def _receive(self, wire: Wire) -> None:
         guest = self._door.welcome(wire)
@@ -208,11 +216,16 @@ class Server:
         self._socket.close()
         with self._lock:
             askers, sockets = list(self._askers.values()), list(self._open)
+            threads = list(self._threads)
         for asker in askers:
             asker.cancel()
         for each in sockets:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
+        end = time.monotonic() + FAREWELL
+        for thread in threads:  # what they have open is closed while Python still runs
+            if thread.is_alive():
+                thread.join(max(0.0, end - time.monotonic()))
         self.site.close()
         if self.twin is not None:
             self.twin.close()

@@ -70,12 +70,6 @@ class Engine(Desk):
         self.vaults: Vaults = Vaults(catalog, self.ledger.salt) if shared is None else shared.vaults
         super().__init__(catalog, analyst, granted)
 
-    def know(self) -> None:
-        """Know what is published by now: synthetic tables, and domains that were found."""
-        super().know()
-        with self.vaults.turn(self.declared):
-            pass
-
     def explain(self, workload: Sequence[Compiled], terms: Terms) -> Explanation:
         """The forecast of a workload: free, and a function of public facts only."""
         assumed = terms.epsilon is None
@@ -176,7 +170,8 @@ class Engine(Desk):
 
     def said_of(self, plan: Plan) -> tuple[tuple[str, str], ...]:
         """Which servers have the rows that a plan measures, and what they will run."""
-        return self.vaults.said_of(plan)
+        with self.vaults.turn(self.declared):
+            return self.vaults.said_of(plan)
 
     def stored_in(self, table: Table) -> tuple[str, ...]:
         """The files that hold the rows of a table. Raises: DataUnavailable."""

@@ -27,6 +27,9 @@ from dpsql.sql.qualified import find_key
 FREE_FORMS = ("EXPLAIN", "SHOW", "DESCRIBE", "DESC")
 """What costs nothing, so that a client which only wants to know its columns may cause it."""
 
+BEGIN, RUN = "BEGIN WORKLOAD", "RUN"
+"""The tags of what encloses a workload."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -39,8 +42,6 @@ class Reply:
 
     def said(self, rows: int) -> str:
         """The tag after so many rows."""
-        if self.tag == "INSERT":
-            return f"INSERT 0 {rows}"
         return f"{self.tag} {rows}" if self.counted else self.tag
 
 
@@ -98,26 +99,24 @@ class Asker:
 
         Raises: Error; Interrupted.
         """
-        for errand in errands:
-            if (
-                errand.tag == "SHOW" and errand.name in self.settings
-            ) or errand.name == "last_charge":
-                return [self._show(each) for each in errands]
-        script = blank_but(text, [errand.fragment for errand in errands])
-        cursor = self._run(script, joint=len(errands) > 1)
-        replies, seen = [], set[str]()
-        results = iter(cursor)
-        for errand in errands:
-            if errand.tag == "BEGIN WORKLOAD" or (errand.tag == "RUN" and len(errands) > 1):
-                replies.append(Reply(errand.tag))
-                continue
-            found = list(results) if errand.tag == "RUN" else [next(results)]
-            replies += [self._reply(errand, result, seen) for result in found]
-        return replies
+        seen: set[str] = set()
+        markers = {errand.tag for errand in errands} & {BEGIN, RUN}
+        if len(errands) > 1 and len(markers) != 1:
+            results = iter(self._run(text, errands))
+            marked = (Reply(each.tag) if each.tag in markers else None for each in errands)
+            pairs = zip(errands, marked, strict=True)
+            return [reply or self._reply(each, next(results), seen) for each, reply in pairs]
+        return [
+            self._reply(errand, result, seen)
+            for errand in errands
+            for result in self._run(text, [errand])
+        ]
 
-    def _run(self, script: str, joint: bool) -> list[Result]:
-        """The results of a script, under a cancellation of its own."""
+    def _run(self, text: str, errands: Sequence[Errand]) -> list[Result]:
+        """The results of statements, of several as a script, under a cancellation of their own."""
         connection = self.connection
+        script = blank_but(text, [errand.fragment for errand in errands])
+        ask = connection.execute if len(errands) == 1 else connection.executescript
         with Cancellation() as mine:
             with self._lock:
                 self._cancellation = mine
@@ -127,7 +126,7 @@ class Asker:
                 if timer is not None:
                     timer.daemon = True
                     timer.start()
-                cursor = connection.executescript(script) if joint else connection.execute(script)
+                cursor = ask(script)
             except DataUnavailable:
                 self._site.engine.reopen()  # the data have changed: read anew by the next statement
                 raise
@@ -146,14 +145,15 @@ class Asker:
         if result.cost is not None:
             self._last = result
         if result.columns:
-            counted = errand.tag in ("SELECT", "RUN")
+            counted = errand.tag in ("SELECT", RUN)
             tag = "SELECT" if counted else errand.tag
             return Reply(tag, ResultTable(result, self.shows_errors), notices, counted)
         if result.message and errand.tag != "SET":
             notices = (*notices, Told("NOTICE", "00000", result.message))
         return Reply(errand.tag, None, notices)
 
-    def _show(self, errand: Errand) -> Reply:
+    def show(self, errand: Errand) -> Reply:
+        """SHOW of what the session itself keeps."""
         if errand.name == "last_charge":
             told = "nothing was asked" if self._last is None else charge_of(self._last)
         else:

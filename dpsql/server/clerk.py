@@ -78,6 +78,8 @@ class Clerk:
                 return Reply(tag, table)
             case "set":
                 return self._set(errand)
+            case "show":
+                return self.asker.show(errand)
             case "begin":
                 self.state = b"T"
             case "commit" | "rollback":

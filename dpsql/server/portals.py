@@ -182,6 +182,9 @@ class Portals:
         if errand.kind == "ask":
             heads, portal.reply = self._clerk.asker.columns(errand, portal.text)
             return heads
+        if errand.kind == "show":
+            portal.reply = self._clerk.asker.show(errand)
+            return None if portal.reply.table is None else portal.reply.table.heads
         if errand.kind == "fetch" and errand.tag == "FETCH":
             return self._clerk.cursor(errand.name).table.heads
         if errand.kind == "twin":

@@ -16,7 +16,9 @@ from dpsql.sql.mentions import tables_of
 
 SELECTS = frozenset({"select", "with", "from", "values", "table", "pivot", "("})
 OURS = frozenset({"explain", "describe", "desc", "create", "drop", "materialize", "run"})
-SHOWN = frozenset({"tables", "budget", "ledger", "domains", "all"})
+SHOWN = frozenset({"tables", "budget", "ledger", "domains"})
+KEPT = frozenset({"show_stddev", "statement_timeout", "last_charge"})
+"""What a session keeps by itself."""
 CATALOGS = ("pg_", "information_schema")
 """What the names of PostgreSQL's own schemas and tables begin with."""
 NOTHING = {
@@ -37,7 +39,7 @@ NOTHING = {
 class Errand:
     """What a statement asks for, of whom, and the words or the name that it comes with.
 
-    ``kind`` is ask, twin, nothing, begin, commit, rollback, declare, fetch, close, copy or set.
+    ``kind`` is ask, twin, nothing, begin, commit, rollback, declare, fetch, close, copy, set, show.
     """
 
     kind: str
@@ -65,8 +67,10 @@ def route(fragment: Fragment, knows: Knows) -> Errand:
             "ask" if _is_ours(_after(fragment, words, 1), knows) else "twin", fragment, "EXPLAIN"
         )
     if first == "show":
-        ours = second in SHOWN | set(taken_by(Taker.SET)) | {"show_stddev", "last_charge"}
-        return Errand("ask" if ours and second != "all" else "twin", fragment, "SHOW", second)
+        if second in KEPT:
+            return Errand("show", fragment, "SHOW", second)
+        ours = second in SHOWN | set(taken_by(Taker.SET))
+        return Errand("ask" if ours else "twin", fragment, "SHOW", second)
     if first in ("begin", "start", "commit", "end", "rollback", "abort"):
         return _transaction(fragment, first, second, words)
     if first in ("set", "reset"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,13 +67,6 @@ class Users:
         with self._changing() as users:
             if users.pop(name.casefold(), None) is None:
                 raise UsageError("E_USERS", f"{printable(name)} is not a user")
-
-    def is_private(self) -> bool:
-        """Whether nobody but its owner can read the file."""
-        try:
-            return not stat.S_IMODE(self.path.stat().st_mode) & 0o077
-        except FileNotFoundError:
-            return True
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, Verifier]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import subprocess
 from collections.abc import Iterator
+from importlib.metadata import files
 from pathlib import Path
 
 import asyncpg
@@ -21,6 +21,10 @@ from dpsql.server.twin import Twin, TwinError, open_twin
 from tests.support.served import PASSWORD, served, write_served
 
 COUNT = "SELECT kind, COUNT(*) AS n FROM t GROUP BY kind"
+PSQL = next(
+    str(each.locate()) for each in files("pgserver") or () if str(each).endswith("bin/psql")
+)
+"""The client that comes with the twin."""
 KINDS = ["x", "y", "it's"]
 
 
@@ -126,14 +130,13 @@ def test_sqlalchemy_and_pandas(server: Server, driver: str) -> None:
     engine.dispose()
 
 
-@pytest.mark.skipif(shutil.which("psql") is None, reason="psql is not installed")
 def test_psql(server: Server, tmp_path: Path) -> None:
     script = tmp_path / "script.sql"
     script.write_text(
         f"SET epsilon = 0.1;\n\\dt\n\\d t\n{COUNT};\nSELECT COUNT(nope) FROM t;\n\\q\n"
     )
     found = subprocess.run(
-        ["psql", "-h", "127.0.0.1", "-p", str(server.port), "-U", "ana", "-f", script, "clinic"],
+        [PSQL, "-h", "127.0.0.1", "-p", str(server.port), "-U", "ana", "-f", script, "clinic"],
         env={"PGPASSWORD": PASSWORD, "PATH": "/usr/bin:/bin", "PGCLIENTENCODING": "UTF8"},
         capture_output=True,
         text=True,

@@ -59,6 +59,22 @@ def test_a_workload_is_collected_over_several_queries(client: Client, site: Serv
     assert entries(site) == before + 1
 
 
+def test_scripts_of_every_order_answer_every_statement(client: Client, site: Server) -> None:
+    """Workloads that begin or end in a script, settings of the session among its statements."""
+    one, two = (f"SELECT COUNT(*) FROM t WHERE size = {k} AND kind = 'y'" for k in (4, 5))
+    for scripts, answers in (
+        (["BEGIN WORKLOAD; " + one, two + "; RUN WORKLOAD"], [0, 2]),
+        (["BEGIN WORKLOAD", f"{one}; {two}", "RUN WORKLOAD; SHOW show_stddev"], [0, 0, 3]),
+        ([f"BEGIN WORKLOAD; {one}; {two}; RUN WORKLOAD"], [2]),
+        ([f"SHOW last_charge; {one}; SET show_stddev = off; {two}; SHOW statement_timeout"], [4]),
+        ([f"{one}; SELECT COUNT(*) FROM nobody"], [0]),
+    ):
+        before = entries(site)
+        assert [len(rows(client.ask(script))) for script in scripts] == answers
+        assert entries(site) <= before + 1
+        client.ask("RESET ALL")
+
+
 def test_errors_have_a_state_a_place_and_a_hint(client: Client) -> None:
     (error,) = told(client.ask("SHOW noise; SELECT COUNT(nope) FROM t"))
     assert (error["S"], error["C"], error["P"]) == ("ERROR", "42703", "26")

@@ -63,6 +63,7 @@ def _route(sql: str) -> Errand:
             "RESET ALL",
             "SET show_stddev = on",
         ],
+        "show": ["SHOW show_stddev", "SHOW last_charge", "SHOW statement_timeout"],
         "begin": ["BEGIN", "BEGIN READ ONLY", "START TRANSACTION"],
         "commit": ["COMMIT", "END"],
         "rollback": ["ROLLBACK", "ABORT"],

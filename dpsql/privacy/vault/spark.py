@@ -154,8 +154,8 @@ def _exists(session: SparkSession, uri: str) -> bool:
 def _place(uri: str) -> str:
     """The real path of what is on this machine; a URI as it is.
 
-    >>> _place("file:///tmp/a%20b"), _place("s3://bucket/visits/")
-    ('/tmp/a b', 's3://bucket/visits')
+    >>> _place("file:///a%20b"), _place("s3://bucket/visits/")
+    ('/a b', 's3://bucket/visits')
     """
     parts = urlsplit(uri)
     if parts.scheme == "file":

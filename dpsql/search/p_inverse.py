@@ -33,7 +33,7 @@ class LeanInverse:
 
     @classmethod
     def of(cls, theta: Floats) -> LeanInverse:
-        """Return K of learned rows."""
+        """Return K (n, n), unformed, of learned rows (p, n). Raises: LinAlgError."""
         scale = 1 + theta.sum(axis=0)
         inner = np.asarray(np.linalg.inv(np.eye(len(theta)) + theta @ theta.T))
         sums = scale * (scale - theta.T @ (inner @ (theta @ scale)))

@@ -153,7 +153,7 @@ class FactorSet:
         return h, trace
 
     def slope(self, k: Floats, gt: Floats, gr: Floats, gtau: float) -> AppliedGram:
-        """Return df/dK as ``pull`` does, from K1 = k: applied and never formed."""
+        """Return df/dK (n, n) as ``pull`` does, from K1 = k (n,): applied and never formed."""
         line, level = self._line(k, gt, gr, gtau)
         Q, owner = self._stack
         own, cells = gr[owner, np.newaxis], float(gr[self._cells].sum())
@@ -173,7 +173,7 @@ class FactorSet:
         return AppliedGram(diagonal + 2 * y + level, apply)
 
     def slope_times(self, K: Floats, gt: Floats, gr: Floats, gtau: float) -> Floats:
-        """Return df/dK as ``pull`` does, times K: quick where there are few rows."""
+        """Return df/dK as ``pull`` does, times K, both (n, n): quick where there are few rows."""
         if self._grams:
             return self.pull(K, gt, gr, gtau) @ K
         return np.asarray(self.slope(K.sum(axis=1), gt, gr, gtau).apply(K))

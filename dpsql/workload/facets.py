@@ -49,12 +49,12 @@ class _Function:
 
     @classmethod
     def of(cls, labels: Integers) -> _Function:
-        """Return the function that says these, which are all from zero up to the largest."""
+        """Return the function that says these of the cells (n,): all from zero to the largest."""
         return cls(labels, np.unique(labels, return_index=True)[1])
 
     @classmethod
     def joined(cls, *labels: Integers) -> _Function:
-        """Return the function that says what all of these do."""
+        """Return the function that says what all of these, (n,) each, do."""
         both = reduce(lambda a, b: np.unique(a * (b.max() + 1) + b, return_inverse=True)[1], labels)
         return cls.of(np.unique(both, return_inverse=True)[1].reshape(-1).astype(np.int64))
 

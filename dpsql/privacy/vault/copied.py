@@ -110,12 +110,12 @@ def _joined(blocks: Iterable[bytes | memoryview]) -> Iterator[bytes]:
 
 
 def whole_values(numbers: npt.NDArray[Any]) -> Values64:
-    """Return whole numbers with flags for the two least of their type, which stand for them."""
+    """Return whole numbers (rows,); the type's two least stand for missing and unknown ones."""
     least = np.iinfo(numbers.dtype).min
     return Values64(numbers.astype(np.int64), numbers == least, numbers == least + 1)
 
 
 def double_values(numbers: npt.NDArray[Any]) -> Values64:
-    """Return doubles; NaN is missing."""
+    """Return doubles (rows,); NaN is missing."""
     found = numbers.astype(np.float64)
     return Values64(found, np.isnan(found), np.zeros(len(found), dtype=np.bool_))

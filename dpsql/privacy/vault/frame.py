@@ -47,7 +47,7 @@ class Lane:
     numbers: Floats | None = None
 
     def take(self, rows: Counts) -> Lane:
-        """Return the lane of some rows, in order."""
+        """Return the lane of the rows at these places (any length), in order."""
         return Lane(
             self.column,
             None if self.codes is None else self.codes[rows],
@@ -61,7 +61,7 @@ class Lane:
         return Lane(replace(self.column, bounds=None), self.codes, places)
 
     def nullable(self, column: Column, missing: Flags) -> Lane:
-        """Return the lane of a column that takes NULL besides, which ``missing`` rows have."""
+        """Return the lane of a column that takes NULL besides; ``missing`` (rows,) have it."""
         places, numbers = self.places, self.numbers
         codes = None if self.codes is None else self.codes.astype(code_type(column.size + 1))
         if codes is not None:
@@ -74,28 +74,28 @@ class Lane:
         return Lane(column, codes, places, numbers)
 
     def content(self) -> list[Counts]:
-        """Whole numbers that tell apart what the view tells apart."""
+        """Whole numbers, (rows,) each, that tell apart what the view tells apart."""
         found = [each.astype(np.int64) for each in (self.codes, self.places) if each is not None]
         if self.numbers is not None and self.column.bounds is not None:
             found.append(find_steps(self.numbers, self.column))
         return found
 
     def is_declared(self) -> Flags:
-        """Which rows have a declared value, NULL among them where it is declared."""
+        """Which rows (rows,) have a declared value, NULL among them where it is declared."""
         if self.codes is not None:
             return np.asarray(self.codes < self.column.size)
         assert self.numbers is not None
         return np.asarray(self.numbers != OUTSIDE)
 
     def has_value(self) -> Flags:
-        """Which rows have a declared value that is not NULL."""
+        """Which rows (rows,) have a declared value that is not NULL."""
         if self.codes is not None:
             return np.asarray(self.codes < self.column.size - self.column.null)
         assert self.numbers is not None
         return np.isfinite(self.numbers)
 
     def values(self) -> tuple[Floats, Flags]:
-        """The values as numbers, days since 1970 for dates, and which of them are known."""
+        """The values (rows,), days since 1970 for dates, and which of them are known."""
         if self.numbers is not None:
             known = np.isfinite(self.numbers)
             return np.where(known, self.numbers, 0.0), known
@@ -186,7 +186,7 @@ class Frame:
         return Frame(self.units[rows], lanes, keys)
 
     def content(self, rows: Counts) -> list[Counts]:
-        """Whole numbers that tell apart all that is known of some rows, in declared order."""
+        """Whole numbers, as long as ``rows``, that tell apart all that is known of these."""
         found = [each for lane in self.lanes.values() for each in lane.take(rows).content()]
         return [
             *found,
@@ -195,7 +195,7 @@ class Frame:
 
 
 def holds(test: Test, frame: Frame) -> Flags:
-    """Say for which rows a condition holds; not where a column of it is undeclared."""
+    """Say for which rows (rows,) a condition holds; not where a column of it is undeclared."""
     found = _holds(test, frame)
     for name in columns_of_test(test):
         found = found & frame.lanes[name].is_declared()

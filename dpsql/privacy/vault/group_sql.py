@@ -210,7 +210,11 @@ class GroupSql:
         return [_sum_of(power) for power in self.powers]
 
     def fold(self, rows: Iterable[tuple[int, ...]]) -> Counts:
-        """Return the vector of a covering set from the groups of it, in Python integers."""
+        """Return the vector of a covering set from the groups of it, in Python integers.
+
+        A row is a key and then numbers: that of units, or one for each power of a measure. The
+        vector has the size of each axis as its shape. Raises: ValueError for anything else.
+        """
         shape = tuple(each.size for each in self.axes)
         found = np.zeros(math.prod(shape), dtype=object)
         groups = list(rows)

@@ -55,7 +55,7 @@ class PushedCodes:
     def tally(
         self, view: frozenset[str], resolutions: Sequence[AnyResolution], units: bool
     ) -> Counts:
-        """Count the rows of a view, or their units, in one statement."""
+        """Count the rows of a view, or their units, in one statement; shaped as ``Vault.tally``."""
         try:
             return self._tally(view, resolutions, units)
         except BaseException:

@@ -104,13 +104,13 @@ class Digest:
 
 
 def number_whole(identities: Counts, owned: Flags) -> Owners:
-    """Number units that are known by whole numbers."""
+    """Number units that are known by whole numbers (rows,), where rows are owned."""
     names, units = np.unique(np.where(owned, identities, 0), return_inverse=True)
     return Owners(units.astype(np.uint32), owned, names)
 
 
 def number_doubles(identities: Floats, owned: Flags) -> Owners:
-    """Number units that are known by doubles: -0.0 is 0.0, and NaN is nobody."""
+    """Number units that are known by doubles (rows,): -0.0 is 0.0, and NaN is nobody."""
     known = owned & ~np.isnan(identities)
     bits = (np.where(known, identities, 0.0) + 0.0).view(np.int64)
     return number_whole(bits, known)

@@ -120,11 +120,11 @@ class Grain:
         return cls(0 if whole else max(0, BITS - math.ceil(math.log2(most))))
 
     def steps(self, values: Floats) -> Counts:
-        """Numbers in whole steps."""
+        """Numbers of any shape in whole steps of 2 ** -bits."""
         return np.rint(values * 2.0**self.bits).astype(np.int64)
 
     def numbers(self, steps: Counts) -> Floats:
-        """Whole steps as numbers, rounded to the decimal places that the steps hold."""
+        """Whole steps of any shape as numbers, rounded to the decimal places that they hold."""
         return np.round(
             steps / 2.0**self.bits, int(self.bits * math.log10(2)) - 2 * (self.bits > 0)
         )

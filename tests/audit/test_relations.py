@@ -14,7 +14,7 @@ from dpsql.catalog.header import read_header
 from dpsql.catalog.unit_local import UnitLocal
 from dpsql.privacy.vault import local_rows, matching, people, summing
 from dpsql.privacy.vault.frame import Frame
-from dpsql.privacy.vault.rows import Digest
+from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.source import connect
 from tests.audit.relations import LINES, SOUND, draw_relation
 from tests.support import clinic

@@ -37,7 +37,8 @@ from dpsql.catalog.domain import (
 from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.duckdb import FileTable, fetch_rows
-from dpsql.privacy.vault.rows import Digest, Rows, line_up, load_rows, tally, view
+from dpsql.privacy.vault.owners import Digest
+from dpsql.privacy.vault.rows import Rows, line_up, load_rows, tally, view
 from dpsql.privacy.vault.source import connect
 from dpsql.privacy.vault.stored_rows import ask_all
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of

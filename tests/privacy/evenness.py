@@ -11,7 +11,8 @@ import numpy as np
 
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Periods
-from dpsql.privacy.vault.rows import Digest, Rows, line_up, number_texts
+from dpsql.privacy.vault.owners import Digest, number_texts
+from dpsql.privacy.vault.rows import Rows, line_up
 from dpsql.privacy.vault.source import connect
 
 SALTS = 200

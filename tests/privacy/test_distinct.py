@@ -23,7 +23,7 @@ from dpsql.privacy.discovery import Discovery
 from dpsql.privacy.find import _choose, _weights
 from dpsql.privacy.vault import distinct
 from dpsql.privacy.vault.distinct import Pairs, _bounded
-from dpsql.privacy.vault.rows import Digest, Owners
+from dpsql.privacy.vault.owners import Digest, Owners
 from dpsql.privacy.vault.vault import open_vault
 
 SALT = b"0123456789abcdef"

@@ -18,7 +18,7 @@ from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange, Values
 from dpsql.errors import ProgrammingError
 from dpsql.privacy.vault.data_engine import Counts, Flags
-from dpsql.privacy.vault.rows import Queue
+from dpsql.privacy.vault.owners import Queue
 from dpsql.privacy.vault.vault import Vault, open_vault
 from dpsql.workload.cells import Nodes, cells_of
 

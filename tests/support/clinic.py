@@ -22,7 +22,8 @@ from dpsql.catalog.header import read_header
 from dpsql.catalog.unit_local import DerivedTable, UnitLocal
 from dpsql.privacy.vault.data_engine import Batch, Values64
 from dpsql.privacy.vault.local_rows import Stock, rows_of, take_stock
-from dpsql.privacy.vault.rows import Digest, Rows, declared, line_up, load_rows, view
+from dpsql.privacy.vault.owners import Digest
+from dpsql.privacy.vault.rows import Rows, declared, line_up, load_rows, view
 
 Row = tuple[Any, ...]
 Data = Mapping[str, Sequence[Row]]
@@ -221,7 +222,7 @@ class PlainDigest:
     salt: str
 
     def of_rows(self, keys: Any, content: Sequence[Any]) -> Any:
-        """See ``dpsql.privacy.vault.rows.Digest``."""
+        """See ``dpsql.privacy.vault.owners.Digest``."""
         texts = [
             "|".join([self.salt, f"{key:016x}", *map(str, values)])
             for key, *values in zip(*(each.tolist() for each in (keys, *content)), strict=True)

@@ -17,7 +17,8 @@ from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import ProgrammingError
 from dpsql.plan.plan import Part
 from dpsql.privacy.measure import _sensitivity
-from dpsql.privacy.vault.rows import Owners, Rows, fits, tally
+from dpsql.privacy.vault.owners import Owners
+from dpsql.privacy.vault.rows import Rows, fits, tally
 from dpsql.strategy.product import assemble
 from dpsql.workload import unions
 from dpsql.workload.cells import (

@@ -28,7 +28,8 @@ from dpsql.catalog.domain import (
 from dpsql.privacy.vault.data_engine import Asked
 from dpsql.privacy.vault.dialect import Dialect, OwnerSql
 from dpsql.privacy.vault.encode import SLACK, WHOLE, count_ticks, tick_of
-from dpsql.privacy.vault.rows import KEY, declared
+from dpsql.privacy.vault.owners import KEY
+from dpsql.privacy.vault.rows import declared
 from dpsql.privacy.vault.tally import PLACES
 
 FEW = 16

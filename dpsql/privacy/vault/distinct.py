@@ -22,7 +22,8 @@ from dpsql.catalog.domain import floor_period
 from dpsql.catalog.read_domain import MAX_BOUND
 from dpsql.privacy.vault.data_engine import Asked, Counts, Flags, Form, StoredTable
 from dpsql.privacy.vault.encode import EPOCH
-from dpsql.privacy.vault.rows import Digest, Owners, Parts
+from dpsql.privacy.vault.owners import Digest, Owners
+from dpsql.privacy.vault.rows import Parts
 
 Key = str | int | dt.date
 LONGEST = 1000

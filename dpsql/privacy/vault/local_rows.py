@@ -27,8 +27,9 @@ from dpsql.catalog.unit_local import (
 from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.frame import Frame, Key, Lane, holds, map_cells
 from dpsql.privacy.vault.matching import join_rows, label
+from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.people import NOBODY, People, number_together
-from dpsql.privacy.vault.rows import Digest, Rows, declared
+from dpsql.privacy.vault.rows import Rows, declared
 from dpsql.privacy.vault.summing import add_window, sum_up
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from dpsql.privacy.vault.data_engine import Counts, Flags
 from dpsql.privacy.vault.frame import Frame
-from dpsql.privacy.vault.rows import Digest, Owners, keys_of
+from dpsql.privacy.vault.owners import Digest, Owners, keys_of
 
 NOBODY = -1
 """The unit of a row that has none."""

@@ -17,8 +17,9 @@ from dpsql.privacy.vault.data_engine import (
     unavailable,
 )
 from dpsql.privacy.vault.duckdb import FILES, FileTable, identity_of
+from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.plugged import find_plugged
-from dpsql.privacy.vault.rows import Digest, Rows, ask, declared, line_up, load_rows
+from dpsql.privacy.vault.rows import Rows, ask, declared, line_up, load_rows
 from dpsql.privacy.vault.servers import find_server
 from dpsql.privacy.vault.source import connect
 from dpsql.privacy.vault.versions import stated_version

@@ -15,8 +15,9 @@ from dpsql.errors import InternalError, ProgrammingError, is_interrupt
 from dpsql.privacy.vault.data_engine import Classes, Counts, Flags, StoredTable, unavailable
 from dpsql.privacy.vault.distinct import Pairs, find_pairs, read_pairs
 from dpsql.privacy.vault.local_rows import rows_of, take_stock
+from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.pushed import PushedCodes, counted_in_place
-from dpsql.privacy.vault.rows import Digest, Rows, declared, fits, tally, view
+from dpsql.privacy.vault.rows import Rows, declared, fits, tally, view
 from dpsql.privacy.vault.source import connect
 from dpsql.privacy.vault.stored_rows import (
     StoredRows,

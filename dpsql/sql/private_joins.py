@@ -7,48 +7,25 @@ add pairs of rows of one unit. What is joined is a table like any other from the
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 from sqlglot import exp
 
 from dpsql.catalog import Catalog, Table
-from dpsql.catalog.unit_local import DerivedTable
-from dpsql.errors import Error, printable
-from dpsql.sql.joined_part import (
-    JoinedPart,
-    MemberTable,
-    Pairs,
-    Side,
-    attached,
-    declares,
-    is_lookup,
-)
+from dpsql.errors import printable
+from dpsql.sql.join_keys import ALONG, JoinKeys
+from dpsql.sql.joined_names import Absorbed, JoinedNames
+from dpsql.sql.joined_part import JoinedPart, MemberTable, Pairs, attached, is_lookup
 from dpsql.sql.language import Locate, refuse
-from dpsql.sql.local_tables import named_source, relation_of, table_of
+from dpsql.sql.local_tables import relation_of
 from dpsql.sql.names import Names
 from dpsql.sql.outer_sides import AsTest, filtered, is_about
-from dpsql.sql.relations import (
-    Element,
-    Field,
-    Join,
-    PrivateRows,
-    Relation,
-    column_of,
-    renamed_fields,
-)
+from dpsql.sql.relations import Element, Field, Join, PrivateRows, Relation, renamed_fields
 from dpsql.sql.scope import conjuncts
 
 _FULL = "LEFT JOIN ... UNION ALL SELECT NULL, ... FROM other WHERE unit NOT IN (SELECT unit ...)"
-_ALONG = "join by the privacy unit, or by columns that `references` of the catalog declare"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Absorbed:
-    """An element of FROM whose rows are part of others': the columns that its names stand for."""
-
-    fields: tuple[Field, ...]
 
 
 class PrivateJoin:
@@ -74,8 +51,9 @@ class PrivateJoin:
         for element, relation in found:
             if isinstance(relation, PrivateRows):
                 self.names.add(element.alias, self.private[element.alias].fields, element.node)
+        self.keys = JoinKeys(self.private, self.names, locate)
 
-    def refuse(self, node: exp.Expr, what: str, hint: str = _ALONG) -> NoReturn:
+    def refuse(self, node: exp.Expr, what: str, hint: str = ALONG) -> NoReturn:
         refuse(node, "E_JOIN", what, hint, self.locate)
 
     def member(self, element: Element, rows: PrivateRows) -> MemberTable:
@@ -112,7 +90,7 @@ class PrivateJoin:
         copy = node.copy()
         kept = [test.copy() for test in loose]
         copy.set("where", exp.Where(this=exp.and_(*kept, copy=False)) if kept else None)
-        return self.shown(copy, whole)
+        return JoinedNames(self.found, self.catalog, self.names, self.locate).shown(copy, whole)
 
     def meets(
         self, whole: JoinedPart, element: Element, place: int, loose: Sequence[exp.Expr]
@@ -122,7 +100,7 @@ class PrivateJoin:
         assert join is not None
         tests = [] if join.on is None else conjuncts(join.on)
         movable = not join.side or (join.side == "LEFT" and not join.using)
-        pairs, _ = self.pairs(whole, part, [*tests, *([] if join.side else loose)])
+        pairs, _ = self.keys.pairs(whole, part, [*tests, *([] if join.side else loose)])
         return bool(pairs or join.using) and (movable or place == 0)
 
     def part(self, member: MemberTable) -> JoinedPart:
@@ -143,12 +121,12 @@ class PrivateJoin:
         join = element.join
         assert join is not None
         if not join.is_plain or join.side == "FULL":
-            word, hint = join.method or join.side or join.kind, _FULL if join.side else _ALONG
+            word, hint = join.method or join.side or join.kind, _FULL if join.side else ALONG
             self.refuse(join.node, f"{word} JOIN of private tables", hint)
         tests = [] if join.on is None else conjuncts(join.on)
-        tests += [self.using(whole, part, name) for name in join.using]
+        tests += [self.keys.using(whole, part, name) for name in join.using]
         outer = bool(join.side)
-        pairs, rest = self.pairs(whole, part, [*tests, *([] if outer else loose)])
+        pairs, rest = self.keys.pairs(whole, part, [*tests, *([] if outer else loose)])
         if outer:
             side = part if join.side == "LEFT" else whole
             for test in rest:
@@ -181,68 +159,6 @@ class PrivateJoin:
                 "join the private tables first, then the public ones",
             )
 
-    def using(self, whole: JoinedPart, part: JoinedPart, name: exp.Expr) -> exp.Expr:
-        """USING as a condition; its column is that of the first table that has it."""
-        (right,) = part.members
-        key = name.name.casefold()
-        for left in whole.members:
-            if any(each.name.casefold() == key for each in left.fields):
-                sides = (exp.column(name.name, each.alias, quoted=True) for each in (left, right))
-                return exp.EQ(this=next(sides), expression=next(sides))
-        self.refuse(name, f"USING ({printable(name.name)})")
-
-    def pairs(
-        self, whole: JoinedPart, part: JoinedPart, tests: Sequence[exp.Expr]
-    ) -> tuple[list[tuple[Side, Side]], list[exp.Expr]]:
-        """The columns by which two parts are joined; and the conditions that say something else."""
-        pairs: list[tuple[Side, Side]] = []
-        rest: list[exp.Expr] = []
-        for test in tests:
-            inner = test.unnest()
-            sides = [inner.this, inner.expression] if isinstance(inner, exp.EQ) else []
-            found = [self.side(each) for each in sides]
-            one, two = found if found else (None, None)
-            if one and two and part.member(one[0]) and whole.member(two[0]):
-                one, two = two, one
-            if one and two and whole.member(one[0]) and part.member(two[0]):
-                pairs.append((one, two))
-            else:
-                rest.append(test)
-        return pairs, rest
-
-    def side(self, node: exp.Expr) -> Side | None:
-        """The alias and stored column that a name stands for, if rows can be joined by it."""
-        inner = node.unnest()
-        if not isinstance(inner, exp.Column):
-            return None
-        try:
-            place = self.names.place(inner)
-        except Error:
-            return None
-        if place is None:
-            self.check_known(inner)
-            return None
-        alias, fields = self.names.sources[place[0]]
-        value, member = fields[place[1]].value, self.private[alias]
-        if not isinstance(value, exp.Column):
-            return None
-        name = value.name.casefold()
-        keys = {key.casefold() for key in member.table.keys}
-        return (alias, name) if member.is_unit(name) or name in keys else None
-
-    def alias_of(self, column: exp.Column) -> str:
-        """The table that a name is a column of; as it is written where that is not clear."""
-        try:
-            place = None if column.table else self.names.place(column)
-        except Error:
-            place = None
-        return column.table.casefold() if place is None else self.names.sources[place[0]][0]
-
-    def check_known(self, column: exp.Column) -> None:
-        """Refuse a join by a column that the catalog does not declare."""
-        if column.table.casefold() in self.private:
-            self.refuse(column, f"a join by {printable(column.name)}, which is not declared,")
-
     def attach(
         self,
         left: JoinedPart,
@@ -252,85 +168,13 @@ class PrivateJoin:
         join: Join,
     ) -> JoinedPart:
         """Join two parts: a lookup where one refers to the other, else pairs of rows of a unit."""
-        keys = self.keys(left, right, pairs, join)
+        keys = self.keys.beside(left, right, pairs, join)
         if is_lookup(left, right, keys):
             return attached(left, right, keys, outer, one=True)
         flipped = [(two, one) for one, two in keys]
         if not outer and is_lookup(right, left, flipped):
             return attached(right, left, flipped, False, one=True)
         return attached(left, right, keys, outer, one=False)
-
-    def keys(
-        self,
-        left: JoinedPart,
-        right: JoinedPart,
-        pairs: Pairs,
-        join: Join,
-    ) -> list[tuple[Side, Side]]:
-        """The pairs but for those of the unit, with which a unit's rows meet anyway."""
-        found = []
-        by_unit = False
-        for one, two in pairs:
-            members = left.member(one[0]), right.member(two[0])
-            units = [
-                m is not None and m.is_unit(name)
-                for m, name in zip(members, (one[1], two[1]), strict=True)
-            ]
-            if units[0] != units[1]:
-                self.refuse(join.node, "a join of a privacy unit with another column")
-            by_unit |= units[0]
-            found += [] if units[0] else [(one, two)]
-        if not by_unit and not declares(left, right, found):
-            self.refuse(join.node, "a join of private tables by this key alone")
-        return found
-
-    def shown(
-        self, node: exp.Select, whole: JoinedPart
-    ) -> tuple[exp.Select, list[tuple[Element, Relation | Absorbed]]]:
-        """The SELECT over the joined rows, under the names that are in it."""
-        label = " + ".join(each.table.title for each in whole.members)
-        span = self.locate(self.found[-1][0].node)
-        table = table_of(self.catalog, whole.relation, label, whole.most, span)
-        alias = whole.members[0].alias
-        source = named_source(table.name, alias)
-        members = {each.alias: each for each in whole.members}
-        fields = {each: self.fields(member, table, alias) for each, member in members.items()}
-        tests = [
-            _moved(test, member, table, alias)
-            for member in members.values()
-            for test in member.rows.where
-        ]
-        for member in members.values():
-            if member.exists is not None and member.rows.where:
-                self.refuse(
-                    member.rows.where[0],
-                    "a filtered sub-query on the outer side of a join",
-                    "filter in WHERE",
-                )
-        _tell_partners(node, members, self.alias_of)
-        out: list[tuple[Element, Relation | Absorbed]] = []
-        first = True
-        for element, relation in self.found:
-            if element.alias not in members:
-                out.append((element, relation))
-            elif first:
-                rows = PrivateRows(
-                    source, (), tuple(tests), fields[element.alias], frozenset({alias})
-                )
-                out.append((element, rows))
-                first = False
-            else:
-                out.append((element, Absorbed(fields[element.alias])))
-        return node, out
-
-    def fields(self, member: MemberTable, table: DerivedTable, alias: str) -> tuple[Field, ...]:
-        """The columns of one table, as expressions over the joined rows."""
-        found = [
-            replace(each, value=_moved(each.value, member, table, alias)) for each in member.fields
-        ]
-        if member.exists is not None:
-            found.append(Field(member.exists, column_of(member.exists, alias), hidden=True))
-        return tuple(found)
 
 
 def _is_borrowed(field: Field, table: Table) -> bool:
@@ -341,59 +185,3 @@ def _is_borrowed(field: Field, table: Table) -> bool:
 
 def _unit_of(member: MemberTable) -> str:
     return f"{printable(member.alias)}.{printable(str(member.table.unit.column))}"
-
-
-def _moved(value: exp.Expr, member: MemberTable, table: DerivedTable, alias: str) -> exp.Expr:
-    """An expression over the columns of one table, over the joined rows."""
-
-    def move(node: exp.Expr) -> exp.Expr:
-        if not isinstance(node, exp.Column):
-            return node
-        if member.exists is None and member.is_unit(node.name):
-            moved = column_of(str(table.unit.column), alias)
-        else:
-            moved = column_of(f"{member.prefix}{node.name}", alias)
-        moved.meta.update(node.meta)
-        return moved
-
-    return value.copy().transform(move, copy=False)
-
-
-def _tell_partners(
-    node: exp.Select, members: dict[str, MemberTable], alias_of: Callable[[exp.Column], str]
-) -> None:
-    """Say IS NULL and COUNT of a key on the outer side of a join by whether there is a partner."""
-    for column in list(node.find_all(exp.Column)):
-        member = members.get(alias_of(column))
-        if member is None or member.exists is None or column.find_ancestor(exp.Query) is not node:
-            continue
-        keys = {key.casefold() for key in member.table.keys}
-        if not member.is_unit(column.name) and column.name.casefold() not in keys:
-            continue
-        partner = exp.column(
-            exp.to_identifier(member.exists, quoted=True),
-            exp.to_identifier(member.alias, quoted=True),
-        )
-        parent = column.parent
-        if isinstance(parent, exp.Is) and isinstance(parent.expression, exp.Null):
-            known = exp.Coalesce(this=partner, expressions=[exp.false()])
-            parent.replace(exp.paren(exp.Not(this=known), copy=False))
-        elif isinstance(parent, exp.Distinct) and member.is_unit(column.name):
-            _count_partners(parent, partner, members)
-        elif isinstance(parent, exp.Count):
-            case = exp.Case(ifs=[exp.If(this=partner, true=exp.Literal.number(1))])
-            column.replace(case)
-
-
-def _count_partners(
-    distinct: exp.Distinct, partner: exp.Column, members: dict[str, MemberTable]
-) -> None:
-    """COUNT(DISTINCT unit) on the outer side of a join, as one of the units with a partner."""
-    count = distinct.parent
-    owner = next(each for each in members.values() if each.exists is None)
-    if not isinstance(count, exp.Count) or isinstance(count.parent, exp.Filter):
-        return
-    unit = exp.column(str(owner.table.unit.column), owner.alias, quoted=True)
-    distinct.set("expressions", [unit])
-    where = exp.Where(this=partner)
-    count.replace(exp.Filter(this=count.copy(), expression=where))

@@ -19,13 +19,14 @@ from dpsql.sql.bounded import Bounded, needs_bounds
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.declared_views import DeclaredView
 from dpsql.sql.inline import Flat, FlatSource
+from dpsql.sql.joined_names import Absorbed
 from dpsql.sql.language import locate, refuse
 from dpsql.sql.layers import ABSENT, Layers, union
 from dpsql.sql.names import Names, names_of
 from dpsql.sql.over_tables import Placed, TableExpressions
 from dpsql.sql.parse import Statement, parse_view
 from dpsql.sql.per_unit import UnitRows, is_per_unit, table_under
-from dpsql.sql.private_joins import Absorbed, PrivateJoin
+from dpsql.sql.private_joins import PrivateJoin
 from dpsql.sql.private_sets import PrivateSets
 from dpsql.sql.products import Compiler
 from dpsql.sql.qualified import OF_CATALOG, unqualified

@@ -272,6 +272,7 @@ def _facts(table: Table, catalog: Path) -> list[object]:
     source = table.source if table.engine else os.path.relpath(table.source, catalog.parent)
     facts: list[object] = [source, table.unit.column, table.unit.max_rows, table.public, columns]
     facts += ["complete"] if table.complete else []
+    facts += [["within", *table.options]] if table.options and not table.engine else []
     ways = [*table.references, *([table.unit.through] if table.unit.through else [])]
     facts += [["unit", table.unit.name]] if table.unit.name else []
     facts += [["reference", way.table, *way.on] for way in ways]

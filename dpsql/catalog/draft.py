@@ -1,49 +1,160 @@
-"""Draft a catalog for a data file from column names and types: never from its values."""
+"""Draft a catalog for tables of data from the names and types of their columns, never from values.
+
+What only a person can know is left open, and marked: whom the guarantee protects, what a column may
+hold, the total budget. A drafted catalog is refused until the first is decided.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dpsql.catalog.guess import guess_family, is_identifier, words_of
 
-def draft(
-    path: Path | str, columns: Sequence[tuple[str, str]], source: Mapping[str, str] | None = None
-) -> str:
-    """Return a TOML catalog with one commented line per column for the curator to fill in.
+HEAD = """\
+# Drafted from the names and types of columns: no value was read. What is left to you:
+#   whom the guarantee protects: one privacy_unit for every table, refused until then;
+#   what each column may hold, from the documentation of the data, never from the data:
+#   what is not declared cannot be queried;
+#   the budget.
+# `dpsql check` on this file then tells you which rows the declarations leave out.
 
-    ``columns`` are pairs of name and type family; ``source`` says where a server has the table
-    that ``path`` names. A column whose domain stays commented out cannot be queried.
+[budget]
+epsilon = 1.0        # for everything ever released from this catalog
+delta   = 1e-9       # 0 = pure differential privacy
+"""
+UNREAD = {
+    "nested": "a list, struct or map",
+    "unreadable": "stored in a type of which some values cannot be read",
+    "other": "stored in a type that has no domain",
+}
+"""Families of columns that cannot be declared, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftedTable:
+    """What is known of a table: its name, where its rows are, its columns as (name, type family).
+
+    ``source`` is a path, or what is said of a server or a table in a database file. ``untyped``
+    says that the columns have names only, as those of CSV files; ``remark`` is worth a comment.
     """
-    path = Path(path)
-    name = re.sub(r"\W+", "_", path.name.split(".")[0]).strip("_").lower() or "data"
-    where = json.dumps(path.name)
-    if source is not None:
-        where = (
-            f"{{ {', '.join(f'{key} = {json.dumps(value)}' for key, value in source.items())} }}"
+
+    name: str
+    source: str | Mapping[str, str | bool]
+    columns: Sequence[tuple[str, str]]
+    untyped: bool = False
+    remark: str = ""
+
+    def seen_from(self, folder: Path) -> DraftedTable:
+        """The same with its file as a catalog in a folder would name it."""
+        if isinstance(self.source, str):
+            return replace(self, source=_relative(self.source, folder))
+        file = self.source.get("file")
+        if not isinstance(file, str):
+            return self
+        return replace(self, source={**self.source, "file": _relative(file, folder)})
+
+
+def draft(tables: Sequence[DraftedTable]) -> str:
+    """Return a TOML catalog with one line for every column, commented where it is not usable."""
+    shared = _shared_identifiers(tables)
+    taken: set[str] = set()
+    lines = [HEAD]
+    lines += [f"{line}\n" for line in _unit(shared)]
+    for table in tables:
+        name = _unused(_table_name(table.name), taken)
+        lines.append("\n".join(_section(table, name, shared)) + "\n")
+    return "\n".join(lines)
+
+
+def _relative(path: str, folder: Path) -> str:
+    """How a path is written in a folder: its own name where it lies there, or below."""
+    home = os.path.realpath(folder)
+    found = os.path.join(os.path.realpath(os.path.dirname(path) or "."), os.path.basename(path))
+    is_inside = os.path.commonpath([home, found]) == home
+    return os.path.relpath(found, home) if is_inside else found
+
+
+def _shared_identifiers(tables: Sequence[DraftedTable]) -> list[str]:
+    """The identifiers that several tables have, most frequent first."""
+    found = Counter(
+        name.casefold() for table in tables for name, _ in table.columns if is_identifier(name)
+    )
+    return [name for name, times in found.most_common() if times > 1]
+
+
+def _unit(shared: Sequence[str]) -> Iterator[str]:
+    if shared:
+        name = "_".join(words_of(shared[0])[:-1]) or "person"
+        yield (
+            f"# Several tables have {_key(shared[0])}. Where it is the same person in all,\n"
+            f"# declare one unit, and tables can be joined (docs/tables.md):\n# [unit.{name}]"
         )
-    lines = [
-        "# Drafted from column names and types only. Declare what each column may hold, from the",
-        "# documentation of the data, never from the data: what is not declared cannot be queried.",
-        "",
-        "[budget]",
-        "epsilon = 1.0        # for everything ever released from this catalog",
-        "delta   = 1e-9       # 0 = pure differential privacy",
-        "",
-        f"[table.{name}]",
-        f"source       = {where}",
-        'privacy_unit = "row" # or { column = "person_id", max_rows = 5 }',
-        "",
-        f"[table.{name}.column]",
-    ]
-    width = max((len(_key(column)) for column, _ in columns), default=0)
-    lines += [f"{_key(column):<{width}} = {_facts(kind)}" for column, kind in columns]
-    return "\n".join(lines) + "\n"
+
+
+def _table_name(name: str) -> str:
+    return re.sub(r"\W+", "_", name).strip("_").lower() or "data"
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    found = next(
+        n for i in range(len(taken) + 1) if (n := name + f"_{i + 1}" * (i > 0)) not in taken
+    )
+    taken.add(found)
+    return found
+
+
+def _section(table: DraftedTable, name: str, shared: Sequence[str]) -> Iterator[str]:
+    yield f"[table.{name}]"
+    if table.remark:
+        yield f"# {table.remark}"
+    yield f"source = {_toml(table.source)}"
+    yield "# Whom does the guarantee protect? Uncomment one line."
+    yield from _units(table, shared)
+    yield ""
+    yield f"[table.{name}.column]"
+    if table.untyped:
+        yield "# The file names columns without types: those here are guessed from the names."
+    width = max((len(_key(column)) for column, _ in table.columns), default=0)
+    for column, family in table.columns:
+        yield _line(column, guess_family(column) if table.untyped else family, width)
+
+
+def _units(table: DraftedTable, shared: Sequence[str]) -> list[str]:
+    found = [name for name, family in table.columns if is_identifier(name) and family != "nested"]
+    found.sort(key=lambda name: shared.index(name.casefold()) if name.casefold() in shared else 99)
+    lines = []
+    for name in found or ["person_id"]:
+        what = f"all rows with the same {_key(name)} together; of more than 5 only 5 count"
+        lines.append((f"# privacy_unit = {{ column = {_toml(name)}, max_rows = 5 }}", what))
+    lines.append(
+        ('# privacy_unit = "row"', "each row by itself: right only if nobody has two rows")
+    )
+    width = max(len(text) for text, _ in lines)
+    return [f"{text:<{width}} # {what}" for text, what in lines]
+
+
+def _line(column: str, family: str, width: int) -> str:
+    if family in UNREAD:
+        return f"# {_key(column)}: {UNREAD[family]}"
+    if is_identifier(column):
+        return f"# {_key(column)}: an identifier, for privacy_unit or references, not for questions"
+    return f"{_key(column):<{width}} = {_facts(family)}"
+
+
+def _toml(source: str | bool | Mapping[str, str | bool]) -> str:
+    if isinstance(source, Mapping):
+        return f"{{ {', '.join(f'{key} = {_toml(value)}' for key, value in source.items())} }}"
+    return json.dumps(source, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
 
 
 def _facts(kind: str) -> str:
@@ -51,13 +162,13 @@ def _facts(kind: str) -> str:
         case "integer":
             return '{ type = "integer" } # domain = [0, 99], or bounds = [0, 100000]'
         case "decimal":
-            return '{ type = "decimal" } # domain = [0, 9.99], step = 0.01'
+            return '{ type = "decimal" } # domain = [0, 9.99], step = 0.01; or a number with bounds'
         case "float":
-            return '{ type = "number" }  # domain = [0, 500], bins = 100, or bounds = [0, 500]'
+            return '{ type = "number" } # domain = [0, 500], bins = 100, or bounds = [0, 500]'
         case "boolean":
             return '{ type = "boolean", domain = [false, true] }'
         case "timestamp":
             return '{ type = "timestamp" } # domain = ["2024-01-01", "2024-12-31"], by = "hour"'
         case "date":
-            return '{ type = "date" }    # domain = ["2020-01-01", "2024-12-31"], by = "month"'
-    return '{ type = "text" }    # domain = ["a", "b"], or domain_file = "values.txt"'
+            return '{ type = "date" } # domain = ["2020-01-01", "2024-12-31"], by = "month"'
+    return '{ type = "text" } # domain = ["a", "b"], or domain_file = "values.txt"'

@@ -28,7 +28,7 @@ from dpsql.catalog.read_units import (
     read_unit_names,
     relate,
 )
-from dpsql.errors import Error, decimal_text
+from dpsql.errors import Error, decimal_text, printable
 from dpsql.privacy.amounts import parse_delta, parse_epsilon
 
 TYPES = ("integer", "number", "decimal", "text", "date", "timestamp", "boolean")
@@ -45,6 +45,7 @@ LONGEST_ANALYST = 100
 """Characters of a name, which every charge of the analyst keeps in the ledger."""
 LARGEST_EPSILON = Fraction(10**6)
 """In units of 1e-12 it is 1e18, and a ledger keeps totals as integers below 2^62."""
+DATA_FILES = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz", ".duckdb", ".db")
 BUDGET_KEYS = ("epsilon", "delta", "max_epsilon_per_request", "discovery_delta")
 
 
@@ -54,6 +55,10 @@ def read_catalog(path: Path) -> Catalog:
     Raises: CatalogError with code E_POLICY, E_EPSILON, E_DELTA or E_DEGENERATE_BOUNDS.
     """
     place = Place(path)
+    if path.name.lower().endswith(DATA_FILES):
+        name = printable(path.name)
+        draft = f"`dpsql init {name} -o {name.split('.')[0]}.toml`"
+        place.fail("this is data, not a catalog", f"{draft} drafts a catalog for it")
     try:
         path = path.expanduser()
         text = path.read_text(encoding="utf-8")

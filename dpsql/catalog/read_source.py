@@ -25,12 +25,16 @@ READ = ("stream", "push")
 SECRET = re.compile(r"dsn|uri|url|password|passwd|secret|token|user|connection", re.I)
 EXAMPLE = 'source = { engine = "postgresql", dsn_env = "CLINIC_DSN", table = "public.visits" }'
 
+STORED = 'source = { file = "shop.duckdb", table = "sales.orders" }'
+
 Source = tuple[str, tuple[tuple[str, str], ...]]
 """What a source is called, and what else is said of it."""
 
 
 def read_source(place: Place, given: Any, public: bool) -> Source:
     """Read ``source``. Raises: CatalogError (E_POLICY)."""
+    if isinstance(given, dict) and "file" in given:
+        return _read_stored(place, given, public)
     if isinstance(given, dict):
         return _read_server(place, given, public)
     if not isinstance(given, str) or not given or "\0" in given:
@@ -46,6 +50,17 @@ def read_source(place: Place, given: Any, public: bool) -> Source:
         return str(place.path.expanduser().resolve().parent / Path(given).expanduser()), ()
     except RuntimeError:
         place.fail(f"source = {show(given)}", "there is no such home folder")
+
+
+def _read_stored(place: Place, given: Mapping[str, Any], public: bool) -> Source:
+    """Read which table or view of a database file it is."""
+    place.check_keys(given, ("file", "table", "view"))
+    if not isinstance(given["file"], str) or engine_of(given["file"]) is not None:
+        place.fail(f"source has file = {show(given['file'])}", STORED)
+    said = {key: _read_value(place, key, value) for key, value in given.items() if key != "file"}
+    if "table" not in said:
+        place.fail("source names no table of the file", STORED)
+    return read_source(place, given["file"], public)[0], tuple(sorted(said.items()))
 
 
 def _read_server(place: Place, given: Mapping[str, Any], public: bool) -> Source:

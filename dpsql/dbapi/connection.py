@@ -13,7 +13,7 @@ from dpsql.answer.result import Result
 from dpsql.answer.synthetics import Synthetic, find_synthetic
 from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import SERVERS, Table, Unit
-from dpsql.catalog.draft import draft
+from dpsql.catalog.draft import DraftedTable, draft
 from dpsql.catalog.read_domain import Place
 from dpsql.catalog.read_source import read_source
 from dpsql.dbapi.cursor import Cursor, check_text, parse_script, refuse_unknown
@@ -55,7 +55,7 @@ from dpsql.privacy.curator import (
 )
 from dpsql.privacy.ledger import Entry as LedgerEntry
 from dpsql.privacy.ledger import Status as BudgetStatus
-from dpsql.privacy.vaults import describe_server, describe_source, refuse_unreadable
+from dpsql.privacy.vaults import describe_data, describe_server, refuse_unreadable
 from dpsql.sql.lexemes import bind_parameters
 from dpsql.sql.lexemes import split_script as _split_script
 from dpsql.sql.parse import Statement
@@ -151,31 +151,42 @@ def split_script(text: str) -> tuple[list[str], str]:
     return [fragment.body for fragment in fragments], rest
 
 
-def draft_catalog(path: str | os.PathLike[str], **options: str) -> str:
-    """Draft a TOML catalog for a data file from its column names and types only.
+def draft_catalog(
+    *data: str | os.PathLike[str], folder: str | os.PathLike[str] = ".", **options: str
+) -> str:
+    """Draft a TOML catalog for tables of data from their column names and types only.
 
-    Of a table of a server, ``path`` is its engine and name, as in postgresql:public.visits, and
-    ``options`` are those of its source, such as dsn_env.
-    Raises: UsageError (E_DATA, E_POLICY) when it cannot be read as data.
+    ``data`` are files, folders of files, database files with all of their tables, or of a table of
+    a server its engine and name, as in postgresql:public.visits; ``options`` are those of its
+    source, such as dsn_env. The catalog is meant for ``folder``.
+    Raises: UsageError (E_DATA, E_POLICY) for what cannot be read as data.
     """
-    engine, _, name = str(path).partition(":")
-    if engine in SERVERS:
-        return _draft_server({"engine": engine, **options, "table": name})
+    found: list[DraftedTable] = []
+    for each in map(str, data):
+        engine, _, name = each.partition(":")
+        if engine in SERVERS:
+            found.append(_describe_server({"engine": engine, **options, "table": name}))
+        else:
+            found += _describe_data(each, Path(folder))
+    return draft(found)
+
+
+def _describe_data(path: str, folder: Path) -> list[DraftedTable]:
     try:
-        columns = describe_source(str(path))
+        found = describe_data(path)
     except DataUnavailable as error:
-        remedy = "give a Parquet, CSV, TSV or DuckDB file"
+        remedy = error.hint or "give Parquet, CSV, TSV or DuckDB files, or a folder of them"
         raise UsageError(error.code, error.message, hint=remedy) from None
-    return draft(Path(path), columns)
+    return [each.seen_from(folder) for each in found]
 
 
-def _draft_server(source: dict[str, str]) -> str:
+def _describe_server(source: dict[str, str]) -> DraftedTable:
     try:
         named, options = read_source(Place(Path("catalog")), source, False)
         columns = describe_server(Table(source["table"], named, Unit(), {}, options=options))
     except (DataUnavailable, CatalogError) as error:
         raise UsageError(error.code, error.message, hint=error.hint) from None
-    return draft(source["table"].split(".")[-1], columns, source)
+    return DraftedTable(source["table"].split(".")[-1], source, columns)
 
 
 class Connection:

@@ -242,7 +242,8 @@ class Sources:
     """The files of one catalog, and where it is noted which ledger files are charged to.
 
     ``folders`` are that of the ledger's anchor and that of the user, where all catalogs meet;
-    ``stored`` tells the files that hold the rows of a table, and the table within them.
+    ``stored`` tells the files that hold the rows of a table, and the table within them, which is
+    empty where it may be any.
     """
 
     catalog: Catalog
@@ -286,7 +287,8 @@ class Sources:
         try:
             if self._places(one).isdisjoint(self._places(other)):
                 return False
-            return self.stored(one)[1] == self.stored(other)[1]
+            within = {self.stored(one)[1], self.stored(other)[1]}
+            return len(within) == 1 or "" in within
         except OperationalError:  # one that cannot be opened is compared when it can
             return False
 

@@ -12,6 +12,7 @@ from typing import Any
 from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import SERVERS, Column, Table
 from dpsql.catalog.derive import bases_of
+from dpsql.catalog.draft import DraftedTable
 from dpsql.errors import InternalError, ProgrammingError
 from dpsql.plan.plan import Plan
 from dpsql.privacy.vault.held import one_snapshot
@@ -140,10 +141,13 @@ def describe_server(table: Table) -> list[tuple[str, str]]:
     return list(find_engine(table).open(table).columns)
 
 
-def describe_source(path: str) -> list[tuple[str, str]]:
-    """The column names and DuckDB types of a data file; never its values."""
+def describe_data(path: str) -> list[DraftedTable]:
+    """The tables of a file, a database file or a folder: columns and types, never values.
+
+    Raises: DataUnavailable.
+    """
     # only for what opens a source
-    from dpsql.privacy.vault.source import describe_source as describe
+    from dpsql.privacy.vault.described import describe_data as describe
 
     return describe(path)
 

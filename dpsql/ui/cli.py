@@ -30,7 +30,7 @@ OK, REFUSED, USAGE, UNAVAILABLE, BUDGET, INTERRUPTED = 0, 1, 2, 3, 5, 130
 EPILOG = """\b
 Commands:
   dpsql run FILE.sql --catalog C --epsilon E   a whole file as one workload, one charge
-  dpsql init FILE                              draft a catalog for a data file
+  dpsql init DATA...                           draft a catalog for files of data
   dpsql check CATALOG [--dp --epsilon E]       which rows never count, for the curator
   dpsql ledger CATALOG                         show the budget and what was charged
   dpsql ledger verify|raise|migrate|adopt CATALOG   acts of the curator
@@ -166,28 +166,33 @@ def run(
 
 
 @click.command(context_settings=WIDE)
-@click.argument("file")
+@click.argument("data", nargs=-1, required=True)
 @click.option("-o", "--output", metavar="CATALOG", help="Write here instead of to stdout.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.option(
     "--with", "given", metavar="KEY=VALUE", multiple=True, help="How a server is reached."
 )
-def init(file: str, output: str | None, force: bool, given: tuple[str, ...]) -> int:
-    """Draft a catalog for a data FILE from its column names and types only.
+def init(data: tuple[str, ...], output: str | None, force: bool, given: tuple[str, ...]) -> int:
+    """Draft a catalog for DATA from column names and types only.
 
-    FILE may be a table of a server: postgresql:public.visits --with dsn_env=CLINIC_DSN
+    DATA are Parquet, CSV, TSV and DuckDB files, folders of such files, or tables of a server:
+    postgresql:public.visits --with dsn_env=CLINIC_DSN. All tables of a DuckDB file are drafted.
     """
     from dpsql.dbapi.connection import draft_catalog
 
     options = {key: value for key, _, value in (each.partition("=") for each in given)}
     if output is None:
-        print(draft_catalog(file, **options), end="")
+        print(draft_catalog(*data, **options), end="")
         return OK
     from dpsql.ui.streams import OutputFile
 
-    with OutputFile(Path(output), force) as target:
-        target.commit(draft_catalog(file, **options).encode())
-    tell(f"wrote {output}; declare domains and bounds from public knowledge, never from the data")
+    path = Path(output)
+    with OutputFile(path, force) as target:
+        target.commit(draft_catalog(*data, folder=path.parent, **options).encode())
+    tell(
+        f"wrote {output}; decide whom it protects (privacy_unit), and declare domains and bounds "
+        "from public knowledge, never from the data"
+    )
     return OK
 
 

@@ -21,8 +21,9 @@ from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values, count_peri
 from dpsql.dbapi.connection import draft_catalog
 from dpsql.errors import DataUnavailable, InternalError
 from dpsql.privacy.vault.data_engine import Counts
+from dpsql.privacy.vault.described import describe_data
 from dpsql.privacy.vault.risky import refuse_unreadable
-from dpsql.privacy.vault.source import connect, describe_source, is_switched_off, open_source
+from dpsql.privacy.vault.source import connect, is_switched_off, open_source
 from dpsql.privacy.vault.vault import TableVault, open_vault, sealed
 
 SALT = b"0123456789abcdef"
@@ -45,6 +46,11 @@ def parquet(path: Path, sql: str) -> Path:
     target = str(path).replace("'", "''")
     duckdb.connect().execute(f"COPY ({sql}) TO '{target}' (FORMAT parquet)")
     return path
+
+
+def described(path: Path) -> list[tuple[str, str]]:
+    (found,) = describe_data(str(path))
+    return list(found.columns)
 
 
 def refused(table: Table) -> DataUnavailable:
@@ -298,15 +304,15 @@ def test_a_locked_connection_reaches_nothing_else(attempt: str, tmp_path: Path) 
 
 def test_describing_a_file_gives_names_and_types_only(tmp_path: Path) -> None:
     path = parquet(tmp_path / "t.parquet", "SELECT 17 AS age, 'F' AS sex, 1.5::DOUBLE AS paid")
-    assert describe_source(str(path)) == [
+    assert described(path) == [
         ("age", "integer"),
         ("sex", "text"),
         ("paid", "float"),
     ]
     (tmp_path / "t.csv").write_text("a,b\n1,2\n", encoding="utf-8")
-    assert describe_source(str(tmp_path / "t.csv")) == [("a", "text"), ("b", "text")]
+    assert described(tmp_path / "t.csv") == [("a", "text"), ("b", "text")]
     with pytest.raises(DataUnavailable):
-        describe_source(str(tmp_path / "gone.csv"))
+        described(tmp_path / "gone.csv")
 
 
 def test_types_never_quote_values(tmp_path: Path) -> None:
@@ -316,7 +322,7 @@ def test_types_never_quote_values(tmp_path: Path) -> None:
         database.execute(
             "CREATE TABLE people (who who, many who[], deep STRUCT(w who), age HUGEINT)"
         )
-    assert describe_source(str(path)) == [
+    assert described(path) == [
         ("who", "text"),
         ("many", "nested"),
         ("deep", "nested"),

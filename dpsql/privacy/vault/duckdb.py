@@ -96,10 +96,11 @@ class FileEngine:
         Raises: DataUnavailable (E_DATA).
         """
         with connect() as connection:
-            source = open_source(connection, table.source, table.name)
+            named, vouched = table.option("table") or "", table.option("view") is not None
+            source = open_source(connection, table.source, table.name, named, vouched)
             if source.kind == "parquet":
                 refuse_risky(connection, source, table)
-        return FileTable(source, table.name)
+        return FileTable(source, table.name, named, vouched)
 
 
 FILES = FileEngine()
@@ -111,6 +112,8 @@ class FileTable:
 
     source: Source
     name: str
+    named: str = ""
+    is_vouched: bool = False
     columns: tuple[tuple[str, str], ...] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -150,7 +153,8 @@ class FileTable:
                 yield np.ma.asarray(result.fetchnumpy()["v"])
 
     def _reopen(self, connection: duckdb.DuckDBPyConnection) -> None:
-        if open_source(connection, self.source.declared, self.name) != self.source:
+        source = self.source.declared, self.name, self.named, self.is_vouched
+        if open_source(connection, *source) != self.source:
             raise ValueError("the files are no longer those that were opened")
 
 

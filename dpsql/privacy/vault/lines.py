@@ -37,6 +37,16 @@ def read_header(path: str) -> list[str]:
     return header
 
 
+def other_delimiter(header: str) -> str | None:
+    """Name what a header of one field seems to be separated by.
+
+    >>> other_delimiter("age;sex"), other_delimiter("age")
+    ("';'", None)
+    """
+    found = next((each for each in ";\t|," if each in header), None)
+    return {None: None, "\t": "a tab", ",": "a comma"}.get(found, f"'{found}'")
+
+
 def read_fields(path: str, columns: int, wanted: Sequence[int]) -> Iterator[list[Fields]]:
     """Yield the wanted fields of all rows, block by block: one array of texts per column.
 

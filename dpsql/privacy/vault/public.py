@@ -62,7 +62,9 @@ def read_public(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
     if not table.public:
         raise InternalError("E_INTERNAL", "only public tables can be read")
     with connect() as connection:
-        source = open_source(connection, table.source, table.name)
+        source = open_source(
+            connection, table.source, table.name, table.option("table") or "", True
+        )
         try:
             stored = stored_types(connection, source)
             types = [_type(table, source, name, kind) for name, kind in stored]
@@ -82,7 +84,7 @@ def read_public(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
 def _column(table: Table, source: Source, types: list[str], place: int, count: int) -> list[Any]:
     """Read one column."""
     with connect() as connection:
-        again = open_source(connection, table.source, table.name)
+        again = open_source(connection, table.source, table.name, table.option("table") or "", True)
         try:
             rows = _select(connection, again, types, [place]) if again == source else []
         except (OSError, EOFError, zlib.error, duckdb.Error, ImportError, ValueError):

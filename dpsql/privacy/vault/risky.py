@@ -47,7 +47,7 @@ def refuse_unreadable(tables: Iterable[Table]) -> None:
         for table, paths in files:
             try:
                 source = read_schema(connection, table.source, "parquet", paths, table.name)
-                risky = _risky(connection, source)
+                risky = risky_columns(connection, source)
             except (DataUnavailable, OSError, duckdb.Error):
                 continue
             _refuse(risky, source, table)
@@ -58,7 +58,7 @@ def refuse_risky(connection: duckdb.DuckDBPyConnection, source: Source, table: T
 
     Raises: DataUnavailable (E_DATA).
     """
-    _refuse(_risky(connection, source), source, table)
+    _refuse(risky_columns(connection, source), source, table)
 
 
 def _refuse(risky: set[str], source: Source, table: Table) -> None:
@@ -73,7 +73,7 @@ def _refuse(risky: set[str], source: Source, table: Table) -> None:
         unavailable(table.name, table.source, problem, hint)
 
 
-def _risky(connection: duckdb.DuckDBPyConnection, source: Source) -> set[str]:
+def risky_columns(connection: duckdb.DuckDBPyConnection, source: Source) -> set[str]:
     """Return the names of columns that are stored in such a way, from the schema alone."""
     schemas = (connection.execute(SCHEMA, [path]).fetchall() for path in source.paths)
     return {name for schema in schemas for name, risky in _columns(schema) if risky}

@@ -19,6 +19,7 @@ import pandas as pd
 
 from dpsql.errors import DataUnavailable, InternalError
 from dpsql.privacy.vault.data_engine import NESTED, fingerprint, unavailable
+from dpsql.privacy.vault.database import Relation, find_relation
 from dpsql.privacy.vault.lines import read_fields, read_header
 
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
@@ -112,7 +113,14 @@ class Source:
     kind: str
     paths: tuple[str, ...]
     columns: tuple[tuple[str, str], ...]
-    table: str = ""
+    relation: Relation | None = None
+
+    @property
+    def table(self) -> str:
+        """The table within the file; empty for all of it, of which a view may show any part."""
+        if self.relation is None or self.relation.is_view:
+            return ""
+        return self.relation.shown
 
     def column_sql(self, position: int) -> str:
         """Return the name of a column in the expressions of :meth:`select`."""
@@ -141,8 +149,8 @@ class Source:
         chosen = f"SELECT {', '.join(listed)} FROM"
         if self.kind == "csv":
             yield from self._select_lines(connection, chosen, wanted)
-        elif self.kind == "duckdb":
-            yield connection.execute(f"{chosen} source.main.{quote(self.table)} AS t")
+        elif self.relation is not None:
+            yield connection.execute(f"{chosen} {relation_sql(self.relation)} AS t")
         elif not texts:
             yield connection.execute(f"{chosen} {parquet_sql('replace')} AS t", [list(self.paths)])
         else:
@@ -194,9 +202,21 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def open_source(connection: duckdb.DuckDBPyConnection, source: str, table: str) -> Source:
+def relation_sql(relation: Relation) -> str:
+    """Return how SQL names a table or view of the attached file."""
+    return f"source.{quote(relation.schema)}.{quote(relation.name)}"
+
+
+def open_source(
+    connection: duckdb.DuckDBPyConnection,
+    source: str,
+    table: str,
+    named: str = "",
+    is_vouched: bool = False,
+) -> Source:
     """Find the files of ``source``, read their schema and allow the connection nothing else.
 
+    ``named`` is the table or view of a database file that is meant, a view if it is vouched for.
     Raises: DataUnavailable (E_DATA), naming table and source.
     """
     kind, paths = find_files(source, table)
@@ -204,6 +224,12 @@ def open_source(connection: duckdb.DuckDBPyConnection, source: str, table: str) 
         if kind == "duckdb":
             connection.execute(f"ATTACH {literal(paths[0])} AS source (READ_ONLY)")
         harden(connection, paths)
+        if kind == "duckdb":
+            relation = find_relation(connection, paths[0], table, named, is_vouched)
+            columns = _safe(_describe(connection, relation_sql(relation)))
+            return Source(source, kind, paths, columns, relation)
+        if named:
+            unavailable(table, source, "only DuckDB files hold tables of a name")
         return read_schema(connection, source, kind, paths, table)
     except DataUnavailable:
         raise
@@ -226,14 +252,9 @@ def find_files(source: str, table: str) -> tuple[str, tuple[str, ...]]:
     return kinds.pop() or "", paths
 
 
-def describe_source(path: str) -> list[tuple[str, str]]:
-    """Return the name and the type family of every column of a file; values are never read.
-
-    Raises: DataUnavailable.
-    """
-    with connect() as connection:
-        source = open_source(connection, path, Path(path).name)
-    return [(name, family(stored)) for name, stored in source.columns]
+def is_data_file(name: str) -> bool:
+    """Say whether a file can be read as data, by its name."""
+    return _kind(name) is not None
 
 
 def is_parquet(source: str) -> bool:
@@ -335,11 +356,7 @@ def read_schema(
     paths: tuple[str, ...],
     table: str,
 ) -> Source:
-    """Read the schema of files of one kind; a database file is attached as ``source``."""
-    if kind == "duckdb":
-        name = _stored_table(connection, paths[0], table)
-        columns = _describe(connection, f"source.main.{quote(name)}")
-        return Source(declared, kind, paths, _safe(columns), name)
+    """Read the schema of Parquet or CSV files, which have to agree."""
     if kind == "csv":
         headers = {path: tuple((name, "VARCHAR") for name in read_header(path)) for path in paths}
     else:
@@ -350,27 +367,14 @@ def read_schema(
     return Source(declared, kind, paths, headers[paths[0]])
 
 
-def _stored_table(connection: duckdb.DuckDBPyConnection, path: str, table: str) -> str:
-    rows = connection.execute(
-        "SELECT table_name FROM duckdb_tables() "
-        "WHERE database_name = 'source' AND schema_name = 'main' ORDER BY table_name"
-    ).fetchall()
-    names = [name for (name,) in rows if name.casefold() == table.casefold()]
-    if not names and len(rows) == 1:
-        return str(rows[0][0])
-    if not names:
-        unavailable(table, path, "the DuckDB file holds no table of that name")
-    return str(names[0])
-
-
 def stored_types(
     connection: duckdb.DuckDBPyConnection, source: Source
 ) -> tuple[tuple[str, str], ...]:
     """Return the types of the columns of a public source, the values of an ENUM included."""
     if source.kind == "csv":
         return source.columns
-    if source.kind == "duckdb":
-        return _describe(connection, f"source.main.{quote(source.table)}")
+    if source.relation is not None:
+        return _describe(connection, relation_sql(source.relation))
     return _describe(connection, parquet_sql(), [source.paths[0]])
 
 

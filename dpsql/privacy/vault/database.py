@@ -1,0 +1,65 @@
+"""The tables and views of a DuckDB file, which is attached as ``source``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import duckdb
+
+from dpsql.privacy.vault.data_engine import unavailable
+
+RELATIONS = """
+SELECT schema_name, table_name, FALSE FROM duckdb_tables() WHERE database_name = 'source'
+UNION ALL SELECT schema_name, view_name, TRUE FROM duckdb_views()
+WHERE database_name = 'source' AND NOT internal ORDER BY ALL
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A table or a view of a schema."""
+
+    schema: str
+    name: str
+    is_view: bool
+
+    @property
+    def shown(self) -> str:
+        """How a catalog names it: the schema only where it is not main."""
+        return self.name if self.schema == "main" else f"{self.schema}.{self.name}"
+
+
+def list_relations(connection: duckdb.DuckDBPyConnection) -> list[Relation]:
+    """Return the tables and views of the attached file, by schema and name."""
+    return [Relation(*row) for row in connection.execute(RELATIONS).fetchall()]
+
+
+def find_relation(
+    connection: duckdb.DuckDBPyConnection, path: str, table: str, named: str, is_vouched: bool
+) -> Relation:
+    """Return what a catalog means: what it names, else the table of this name, else the only one.
+
+    A view counts only where the curator vouches for it.
+    Raises: DataUnavailable (E_DATA), naming table and file.
+    """
+    found = list_relations(connection)
+    tables = [each for each in found if each.schema == "main" and not each.is_view]
+    if named:
+        for each in found:
+            if named.casefold() in (f"{each.schema}.{each.name}".casefold(), each.shown.casefold()):
+                return _vouched(each, path, table, is_vouched)
+        unavailable(table, path, f"the DuckDB file holds no table or view {named!r}")
+    for each in tables:
+        if each.name.casefold() == table.casefold():
+            return each
+    if len(tables) == 1:
+        return tables[0]
+    hint = 'name it: source = { file = "shop.duckdb", table = "sales.orders" }'
+    unavailable(table, path, "the DuckDB file holds no table of that name", hint)
+
+
+def _vouched(relation: Relation, path: str, table: str, is_vouched: bool) -> Relation:
+    if relation.is_view and not is_vouched:
+        hint = "view = true vouches that each of its rows follows from rows of its own privacy unit"
+        unavailable(table, path, f"{relation.shown!r} is a view", hint)
+    return relation

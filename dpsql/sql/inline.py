@@ -41,13 +41,15 @@ _HINT = "a sub-query over private rows may project, filter and compute; aggregat
 class FlatSource:
     """One element of FROM, public rows where ``rows`` is None, and the names of its columns.
 
-    ``fields`` are those of a private table whose columns are among those of the others' rows.
+    ``fields`` are those of a private table whose columns are among those of the others' rows,
+    ``unit`` is what USING makes of their privacy unit, where no column of a table is that.
     """
 
     element: Element
     rows: PrivateRows | None
     columns: tuple[str, ...] = ()
     fields: tuple[Field, ...] | None = None
+    unit: Field | None = None
 
 
 class Flat:
@@ -80,7 +82,7 @@ class Flat:
     def add(self, source: FlatSource, rows: FlatSource, number: int) -> None:
         """Add one element of FROM; public rows are joined to the private ones."""
         if source.fields is not None:
-            self.absorb(source.element, source.fields)
+            self.absorb(source, source.fields)
             return
         own = source is rows
         element, join = source.element, source.element.join
@@ -103,12 +105,15 @@ class Flat:
             if join is not None:
                 self.condition(join, clause, number, side)
 
-    def absorb(self, element: Element, fields: tuple[Field, ...]) -> None:
+    def absorb(self, source: FlatSource, fields: tuple[Field, ...]) -> None:
         """Add the names of a private table that is joined already."""
+        element = source.element
         self.names.add(element.alias, fields, element.node)
         for name in () if element.join is None else element.join.using:
             first = next(alias for alias, known in self.names.sources if has_name(known, name.name))
             value = self.names.find(exp.column(name.name, first, quoted=True))
+            if source.unit is not None:
+                value = source.unit.value.copy()
             assert value is not None
             self.names.shared.setdefault(name.name.casefold(), value)
 

@@ -13,15 +13,20 @@ from dpsql.sql.joined_part import JoinedPart, MemberTable
 from dpsql.sql.language import Locate, refuse
 from dpsql.sql.local_tables import named_source, table_of
 from dpsql.sql.names import Names
-from dpsql.sql.partners import tell_partners
+from dpsql.sql.partners import WHOSE, tell_partners
 from dpsql.sql.relations import Element, Field, PrivateRows, Relation, column_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Absorbed:
-    """An element of FROM whose rows are part of others': the columns that its names stand for."""
+    """An element of FROM whose rows are part of others': the columns that its names stand for.
+
+    ``unit`` is the privacy unit of the rows where none of their tables is in all of them: what
+    USING makes of the column of that name.
+    """
 
     fields: tuple[Field, ...]
+    unit: Field | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +61,21 @@ class JoinedNames:
             if member.exists is not None and member.rows.where:
                 what = "a filtered sub-query on the outer side of a join"
                 refuse(member.rows.where[0], "E_JOIN", what, "filter in WHERE", self.locate)
+        unit = None
+        if all(each.exists is not None for each in whole.members):
+            unit = Field(WHOSE, column_of(str(table.unit.column), alias), hidden=True)
+            fields[alias] += (unit,)
         tell_partners(node, members, self.names)
         out: list[tuple[Element, Relation | Absorbed]] = []
-        first = True
         for element, relation in self.found:
             if element.alias not in members:
                 out.append((element, relation))
-            elif first:
-                rows = PrivateRows(
-                    source, (), tuple(tests), fields[element.alias], frozenset({alias})
-                )
-                out.append((element, rows))
-                first = False
+            elif any(isinstance(each, PrivateRows) for _, each in out):
+                out.append((element, Absorbed(fields[element.alias], unit)))
             else:
-                out.append((element, Absorbed(fields[element.alias])))
+                own = fields[element.alias]
+                rows = PrivateRows(source, (), tuple(tests), own, frozenset({alias}))
+                out.append((element, rows))
         return node, out
 
     def fields(self, member: MemberTable, table: DerivedTable, alias: str) -> tuple[Field, ...]:

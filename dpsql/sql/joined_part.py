@@ -98,6 +98,20 @@ def is_lookup(left: JoinedPart, right: JoinedPart, keys: Pairs) -> bool:
     return is_root and refers(left, right, keys)
 
 
+def free_names(taken: Sequence[MemberTable], *parts: JoinedPart) -> list[str]:
+    """A name for each of some parts that are joined, which no table joined so far has."""
+    used = {each.prefix.casefold() for each in taken}
+    names: list[str] = []
+    for part in parts:
+        label = name = (part.member(part.root or "") or part.members[0]).table.name
+        number = 2
+        while f"{name}.".casefold() in used:
+            name, number = f"{label} {number}", number + 1
+        used.add(f"{name}.".casefold())
+        names.append(name)
+    return names
+
+
 def attached(
     left: JoinedPart,
     right: JoinedPart,
@@ -105,14 +119,11 @@ def attached(
     outer: bool,
     *,
     one: bool,
+    name: str = "",
 ) -> JoinedPart:
     """Join two parts by keys within a unit; with ``one``, rows on the left have one partner."""
     on = tuple((_key_of(left, mine), _key_of(right, theirs)) for mine, theirs in keys)
-    used = {each.prefix for each in left.members}
-    label = name = (right.member(right.root or "") or right.members[0]).table.name
-    number = 2
-    while f"{name}." in used:
-        name, number = f"{label} {number}", number + 1
+    name = name or free_names(left.members, right)[0]
     node = JoinRows(left.relation, right.relation, name, on, outer, one)
     members = (*left.members, *(each.below(node) for each in right.members))
     if one:

@@ -10,9 +10,18 @@ from dpsql.errors import Error
 from dpsql.sql.joined_part import MemberTable
 from dpsql.sql.names import Names
 
+WHOSE = " unit"
+"""The hidden column with the privacy unit of joined rows, where no table is in all of them."""
+
 
 def tell_partners(node: exp.Select, members: Mapping[str, MemberTable], names: Names) -> None:
-    """Say IS NULL and COUNT of a key on the outer side of a join by whether there is a partner."""
+    """Say IS NULL and COUNT of a key on the outer side of a join by whether there is a partner.
+
+    COALESCE of the units of all tables is the unit of the row.
+    """
+    for merged in list(node.find_all(exp.Coalesce)):
+        if merged.find_ancestor(exp.Query) is node and _is_unit(merged, members, names):
+            merged.replace(_unit_of(members))
     for column in list(node.find_all(exp.Column)):
         member = members.get(_alias_of(column, names))
         if member is None or member.exists is None or column.find_ancestor(exp.Query) is not node:
@@ -40,13 +49,31 @@ def _count_partners(
 ) -> None:
     """COUNT(DISTINCT unit) on the outer side of a join, as one of the units with a partner."""
     count = distinct.parent
-    owner = next(each for each in members.values() if each.exists is None)
     if not isinstance(count, exp.Count) or isinstance(count.parent, exp.Filter):
         return
-    unit = exp.column(str(owner.table.unit.column), owner.alias, quoted=True)
-    distinct.set("expressions", [unit])
+    distinct.set("expressions", [_unit_of(members)])
     where = exp.Where(this=partner)
     count.replace(exp.Filter(this=count.copy(), expression=where))
+
+
+def _unit_of(members: Mapping[str, MemberTable]) -> exp.Column:
+    """The privacy unit of a row: that of a table that is in all rows, or else a column for it."""
+    for each in members.values():
+        if each.exists is None:
+            return exp.column(str(each.table.unit.column), each.alias, quoted=True)
+    return exp.column(WHOSE, next(iter(members)), quoted=True)
+
+
+def _is_unit(merged: exp.Coalesce, members: Mapping[str, MemberTable], names: Names) -> bool:
+    """Whether COALESCE is of units alone, of which every row has one."""
+    found = []
+    for part in (merged.this, *merged.expressions):
+        member = members.get(_alias_of(part, names)) if isinstance(part, exp.Column) else None
+        if member is None or not member.is_unit(part.name):
+            return False
+        found.append(member)
+    is_one = any(each.exists is None for each in found)
+    return is_one or {each.alias for each in found} == set(members)
 
 
 def _alias_of(column: exp.Column, names: Names) -> str:

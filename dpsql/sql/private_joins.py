@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from dpsql.catalog import Catalog, Table
 from dpsql.errors import printable
+from dpsql.sql.full_joins import apart, joined_in_full, together, without_rows
 from dpsql.sql.join_keys import ALONG, JoinKeys
 from dpsql.sql.joined_names import Absorbed, JoinedNames
 from dpsql.sql.joined_part import JoinedPart, MemberTable, Pairs, attached, is_lookup
@@ -24,8 +25,6 @@ from dpsql.sql.names import Names
 from dpsql.sql.outer_sides import AsTest, filtered, is_about
 from dpsql.sql.relations import Element, Field, Join, PrivateRows, Relation, renamed_fields
 from dpsql.sql.scope import conjuncts
-
-_FULL = "LEFT JOIN ... UNION ALL SELECT NULL, ... FROM other WHERE unit NOT IN (SELECT unit ...)"
 
 
 class PrivateJoin:
@@ -120,13 +119,14 @@ class PrivateJoin:
         """Join one table more; also returns the conditions that are left."""
         join = element.join
         assert join is not None
-        if not join.is_plain or join.side == "FULL":
-            word, hint = join.method or join.side or join.kind, _FULL if join.side else ALONG
-            self.refuse(join.node, f"{word} JOIN of private tables", hint)
+        if not join.is_plain:
+            self.refuse(join.node, f"{join.method or join.kind} JOIN of private tables")
         tests = [] if join.on is None else conjuncts(join.on)
         tests += [self.keys.using(whole, part, name) for name in join.using]
         outer = bool(join.side)
         pairs, rest = self.keys.pairs(whole, part, [*tests, *([] if outer else loose)])
+        if join.side == "FULL":
+            return self.full(whole, part, element, pairs, rest), loose
         if outer:
             side = part if join.side == "LEFT" else whole
             for test in rest:
@@ -136,6 +136,52 @@ class PrivateJoin:
             side = filtered(side, rest, self.names, self.as_test)
             whole, part = (whole, side) if join.side == "LEFT" else (side, part)
             rest = loose
+        self.check_pairs(whole, part, element, pairs)
+        there = self.units(whole, join, pairs)
+        lone = whole
+        if there:
+            whole, lone = apart(whole, there, self.catalog)
+        if join.side == "RIGHT":
+            self.check_first(element, join)
+            flipped = [(two, one) for one, two in pairs]
+            return self.attach(part, whole, flipped, True, join), rest
+        found = self.attach(whole, part, pairs, outer, join)
+        if there and outer:
+            found = together(found, self.attach(lone, without_rows(part), pairs, outer, join))
+        return found, rest
+
+    def full(
+        self,
+        whole: JoinedPart,
+        part: JoinedPart,
+        element: Element,
+        pairs: Pairs,
+        rest: Sequence[exp.Expr],
+    ) -> JoinedPart:
+        """FULL JOIN of one table more: rows of either side stay without a partner."""
+        join = element.join
+        assert join is not None
+        self.check_pairs(whole, part, element, pairs)
+        self.check_first(element, join)
+        for test in rest:
+            self.refuse(
+                test, "this condition of a FULL JOIN", "in WHERE, or in sub-queries in FROM"
+            )
+        units = {whole.members[0].is_unit(each.name) for each in join.using}
+        if units - {True}:
+            self.refuse(join.node, "a FULL JOIN by USING", "write ON left.key = right.key")
+        if self.units(whole, join, pairs):
+            hint = "USING, or the unit of a table that all rows have"
+            self.refuse(join.node, "a FULL JOIN by the unit of an outer side", hint)
+        sides = (filtered(each, (), self.names, self.as_test) for each in (whole, part))
+        whole, part = sides
+        keys = self.keys.beside(whole, part, pairs, join)
+        return joined_in_full(whole, part, keys, self.catalog)
+
+    def check_pairs(
+        self, whole: JoinedPart, part: JoinedPart, element: Element, pairs: Pairs
+    ) -> None:
+        """Refuse a join without anything that both have."""
         if not pairs:
             (one,), two = part.members, whole.members[0]
             self.refuse(
@@ -143,19 +189,23 @@ class PrivateJoin:
                 "a join of private tables that leaves out their privacy unit",
                 f"rows of different units never meet: ON {_unit_of(two)} = {_unit_of(one)} works",
             )
-        if join.side == "RIGHT":
-            self.check_right(element, join)
-            flipped = [(two, one) for one, two in pairs]
-            return self.attach(part, whole, flipped, True, join), rest
-        return self.attach(whole, part, pairs, outer, join), rest
 
-    def check_right(self, element: Element, join: Join) -> None:
-        """Refuse a RIGHT JOIN that keeps rows which a join with public rows before it left out."""
+    def units(self, whole: JoinedPart, join: Join, pairs: Pairs) -> tuple[str, ...]:
+        """The columns that say whether rows have the units by which they are joined.
+
+        A column that USING merges is there in every row.
+        """
+        members = [(whole.member(alias), name) for (alias, name), _ in pairs if not join.using]
+        found = [m.exists for m, name in members if m is not None and m.exists and m.is_unit(name)]
+        return tuple(dict.fromkeys(each.casefold() for each in found))
+
+    def check_first(self, element: Element, join: Join) -> None:
+        """Refuse a join that keeps rows which a join with public rows before it left out."""
         before = itertools.takewhile(lambda each: each[0] is not element, self.found)
         if any(each.alias not in self.private for each, _ in before):
             self.refuse(
                 join.node,
-                "a RIGHT JOIN of private tables after public rows",
+                f"a {join.side} JOIN of private tables after public rows",
                 "join the private tables first, then the public ones",
             )
 

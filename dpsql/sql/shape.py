@@ -329,7 +329,7 @@ class Shape:
         """One element of the FROM clause of a SELECT over private rows."""
         part = element.node
         if isinstance(relation, Absorbed):
-            return FlatSource(element, None, fields=relation.fields)
+            return FlatSource(element, None, fields=relation.fields, unit=relation.unit)
         if isinstance(relation, PrivateRows):
             return FlatSource(element, relation)
         named = part.args.get("alias") is not None and part.args["alias"].args.get("columns")

@@ -251,7 +251,13 @@ REFUSED = {
     "SELECT COUNT(*) FROM visits v, bills b WHERE v.visit_id = b.who": "bills b",
     "SELECT COUNT(*) FROM visits v JOIN lines l ON v.patient_id = l.visit_id": "lines l",
     "SELECT COUNT(*) FROM visits v JOIN patients p ON v.doctor = p.patient_id": "v.doctor",
-    "SELECT COUNT(*) FROM visits v FULL JOIN patients p USING (patient_id)": "patients p",
+    "SELECT COUNT(*) FROM visits v FULL JOIN patients p "
+    "ON v.patient_id = p.patient_id AND v.ward = 'a'": "v.ward",
+    "SELECT COUNT(*) FROM visits v FULL JOIN lines l USING (visit_id)": "lines l",
+    "SELECT COUNT(*) FROM wards w JOIN visits v ON w.ward = v.ward "
+    "FULL JOIN patients p ON p.patient_id = v.patient_id": "patients p ON",
+    "SELECT COUNT(*) FROM patients p LEFT JOIN visits v ON v.patient_id = p.patient_id "
+    "FULL JOIN bills b ON b.who = v.patient_id": "bills b",
     "SELECT COUNT(*) FROM visits v JOIN patients p USING (ward)": "ward",
     "SELECT COUNT(*) FROM visits NATURAL JOIN patients": "patients",
     "SELECT COUNT(*) FROM visits v JOIN bills b ON v.visit_id = b.visit OR TRUE": "bills b",

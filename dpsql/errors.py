@@ -7,6 +7,7 @@ of the SQL text and the catalog only; nothing here ever holds a value read from 
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -33,19 +34,65 @@ class Span:
         before = self.text[: self.start]
         return before.count("\n") + 1, self.start - (before.rfind("\n") + 1) + 1
 
-    def caret(self) -> str:
-        """Return the line the span starts on with carets under it, control characters escaped."""
+    def caret(self, width: int = 80) -> str:
+        """Return the line the span starts on with carets under it, control characters escaped.
+
+        Of a line that is longer than ``width`` cells a window is shown, so that it never wraps.
+        """
         line, column = self.position()
         source = self.text.split("\n")[line - 1]
-        width = max(1, min(self.end - self.start, len(source) - column + 1))
-        left, marked = source[: column - 1], source[column - 1 : column - 1 + width]
-        window = max(0, len(printable(left)) - 60)
-        shown = printable(left)[window:] + printable(marked)
-        rest = printable(source[column - 1 + width :])[:40]
-        pad = " " * len(printable(left)[window:])
+        length = max(1, min(self.end - self.start, len(source) - column + 1))
+        pieces = source[: column - 1], source[column - 1 : column - 1 + length]
+        left, marked, rest = map(printable, (*pieces, source[column - 1 + length :]))
         prefix = f"line {line}: "
-        carets = "^" * max(1, len(printable(marked)))
-        return f"{prefix}{shown}{rest}\n{' ' * len(prefix)}{pad}{carets}"
+        room = max(MIN_WINDOW, width - len(prefix))
+        marked = _cut_end(marked, room - min(len(DOTS), text_width(left)))
+        spare = room - text_width(marked)
+        after = min(text_width(rest), max(spare // 3, spare - text_width(left)))
+        left = _cut_start(left, spare - after)
+        rest = _cut_end(rest, spare - text_width(left))
+        blank = " " * (len(prefix) + text_width(left))
+        return f"{prefix}{left}{marked}{rest}\n{blank}{'^' * max(1, text_width(marked))}"
+
+
+MIN_WINDOW = 12
+"""Cells of a line that are shown however narrow the terminal: less would name nothing."""
+
+DOTS = "..."
+
+
+def _cut_start(text: str, width: int) -> str:
+    """The end of a text in so many terminal cells."""
+    return _cut_end(text[::-1], width)[::-1]
+
+
+def _cut_end(text: str, width: int) -> str:
+    """The beginning of a text in so many terminal cells."""
+    if text_width(text) <= width:
+        return text
+    kept, used = "", len(DOTS)
+    for character in text:
+        used += cell_width(character)
+        if used > width:
+            break
+        kept += character
+    return (kept + DOTS)[: max(0, width)]
+
+
+def text_width(text: str) -> int:
+    """Return how many terminal cells a text takes.
+
+    >>> text_width("abc"), text_width("日本")
+    (3, 4)
+    """
+    return len(text) if text.isascii() else sum(map(cell_width, text))
+
+
+def cell_width(character: str) -> int:
+    """Return how many terminal cells a character takes."""
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def printable(text: str) -> str:
@@ -78,9 +125,13 @@ class Error(Exception):
         self.span = span
 
     def __str__(self) -> str:
+        return self.told()
+
+    def told(self, width: int = 80) -> str:
+        """Return the whole text, its caret on a terminal of so many cells."""
         parts = [f"{self.message} [{self.code}]"]
         if self.span is not None:
-            parts.append(self.span.caret())
+            parts.append(self.span.caret(width))
         if self.hint:
             parts.append(f"hint: {self.hint}")
         return "\n".join(parts)

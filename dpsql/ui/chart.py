@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpsql.errors import ProgrammingError, printable
-from dpsql.ui.grid import Grid, clip, decimals_for, fixed, pad, plain, text_width
+from dpsql.errors import ProgrammingError, printable, text_width
+from dpsql.ui.grid import Grid, clip, decimals_for, fixed, pad, plain
 
 Z95 = 1.959963984540054
 """Half a 95 % interval in standard errors, where a result tells no interval of its own."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -16,10 +17,12 @@ from dpsql.errors import Error, ProgrammingError, UsageError, printable
 from dpsql.files import open_output
 from dpsql.ui.budget import budget_lines, ledger_grid
 from dpsql.ui.chart import bars_of, draw_bars
+from dpsql.ui.editor import edit_text
 from dpsql.ui.formats import FORMATS, find_format
 from dpsql.ui.grid import Grid
+from dpsql.ui.pager import pager_command
 from dpsql.ui.session import Quit, Session
-from dpsql.ui.streams import is_command, read_text, split_input
+from dpsql.ui.streams import OutputFile, is_command, read_text, split_input
 from dpsql.ui.tell import speaks_unicode, tell
 
 MAX_DEPTH = 8
@@ -76,6 +79,11 @@ def find_command(word: str) -> Command:
     raise UsageError("E_COMMAND", f"unknown command {printable(word)}", hint=hint)
 
 
+def _command_called(word: str) -> Command:
+    """A command by its name, with or without its dot. Raises: UsageError."""
+    return find_command(word if is_command(word) else f".{word}")
+
+
 def run_command(session: Session, line: str) -> None:
     """Run one command line."""
     word, _, argument = line.strip().rstrip(";").partition(" ")
@@ -106,6 +114,7 @@ def run_piece(session: Session, piece: str, run: Callable[[str], None]) -> None:
             run_command(session, piece)
         elif piece.strip():
             run(piece)
+        session.end_once()
     except (Quit, OSError):
         raise
     except Error as error:
@@ -134,6 +143,15 @@ def _switch(argument: str, current: bool) -> bool:
     return argument.lower() == "on"
 
 
+def _limit(argument: str, current: int | None) -> int | None:
+    """Read a limit; 0 is none, and without an argument it stays."""
+    if not argument:
+        return current
+    if not re.fullmatch("[0-9]{1,9}", argument):
+        raise UsageError("E_COMMAND", f"{printable(argument)!r} is not a number", hint="0 is none")
+    return int(argument) or None
+
+
 def _on_off(session: Session) -> Iterable[str]:
     return ("on", "off")
 
@@ -145,7 +163,7 @@ def _table_names(session: Session) -> Iterable[str]:
 @command(".help", "[COMMAND]", ("\\?", ".h"), lambda session: COMMANDS)
 def show_help(session: Session, argument: str) -> None:
     """List the commands."""
-    chosen = [find_command(argument)] if argument else list(COMMANDS.values())
+    chosen = [_command_called(argument)] if argument else list(COMMANDS.values())
     heads = [f"{entry.name} {entry.argument}".strip() for entry in chosen]
     width = max(map(len, heads))
     for head, entry in zip(heads, chosen, strict=True):
@@ -210,9 +228,7 @@ def set_output(session: Session, argument: str) -> None:
     names = [word for word in words if word != "--force"]
     if len(names) > 1:
         raise UsageError("E_COMMAND", ".output takes one file")
-    if session.sink is not None:
-        session.sink.close()
-        session.sink = session.sink_name = None
+    session.close_sink()
     session.binary_results = 0
     if names:
         path = Path(names[0]).expanduser()
@@ -226,6 +242,66 @@ def set_output(session: Session, argument: str) -> None:
             ) from None
         session.sink_name = names[0]
     tell(f"output goes to {printable(session.sink_name or 'the screen')}")
+
+
+@command(".once", "[FILE [--force]]")
+def set_once(session: Session, argument: str) -> None:
+    """Write the next result alone to a file."""
+    words = _words(argument)
+    names = [word for word in words if word != "--force"]
+    if len(names) > 1:
+        raise UsageError("E_COMMAND", ".once takes one file")
+    session.drop_once()
+    if names:
+        session.once = OutputFile(Path(names[0]).expanduser(), "--force" in words)
+        tell(f"the next result goes to {printable(names[0])}")
+    else:
+        tell("the next result goes where others go")
+
+
+@command(".last")
+def show_last(session: Session, argument: str) -> None:
+    """Show all of the last result, however long and wide."""
+    if session.shown is None:
+        raise ProgrammingError("E_NO_RESULT", "there is no result yet")
+    session.write(session.shown, whole=True)
+
+
+@command(".maxrows", "[N]")
+def set_max_rows(session: Session, argument: str) -> None:
+    """Show at most N rows of a result on a terminal; 0 shows all."""
+    session.max_rows = _limit(argument, session.max_rows)
+    tell(f"maxrows {session.max_rows or '0: all rows'}")
+
+
+@command(".maxwidth", "[N]")
+def set_max_width(session: Session, argument: str) -> None:
+    """Draw tables at most N characters wide; 0 is the width of the terminal."""
+    session.max_width = _limit(argument, session.max_width)
+    tell(f"maxwidth {session.max_width or '0: as wide as the terminal'}")
+
+
+@command(".pager", "[on|off|PROGRAM]", (), _on_off)
+def set_pager(session: Session, argument: str) -> None:
+    """Show long and wide results in a pager (DPSQL_PAGER, PAGER, or less)."""
+    if argument.lower() in ("", "on", "off"):
+        on = _switch(argument, session.pager is not None)
+        session.pager = pager_command() if on else None
+    else:
+        session.pager = argument.strip("'\"")
+    tell(f"pager {printable(session.pager) if session.pager else 'off'}")
+
+
+@command(".edit", "[FILE]", ("\\e",))
+def edit(session: Session, argument: str) -> None:
+    """Edit the last statement, or a file, in VISUAL or EDITOR; Enter then runs it."""
+    words = _words(argument)
+    if len(words) > 1:
+        raise UsageError("E_COMMAND", ".edit takes one file")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("E_COMMAND", ".edit needs a terminal")
+    text = read_text(os.path.expanduser(words[0])) if words else session.typed
+    session.draft = edit_text(text)
 
 
 @command(".read", "FILE", ("\\i",))

@@ -11,19 +11,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from dpsql.errors import UsageError
-from dpsql.ui.grid import Grid, Shown, clip, pad, plain, shown_columns, text_width
-
-
-@dataclass(frozen=True, slots=True)
-class Style:
-    """What the target of a text can show; the default suits files and pipes."""
-
-    stddev: bool = False
-    width: int | None = None
-    colour: bool = False
-    unicode: bool = True
-    terminal: bool = False
+from dpsql.errors import UsageError, text_width
+from dpsql.ui.box import draw_box
+from dpsql.ui.grid import Grid, Shown, pad, plain, shown_columns
+from dpsql.ui.style import Style as Style
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,57 +84,7 @@ def _with_errors(grid: Grid, style: Style) -> Grid:
 @text_format("box", "txt")
 def render_box(grid: Grid, style: Style) -> str:
     """Draw a table with a ± column next to every noisy column."""
-    columns = shown_columns(grid, "±" if style.unicode else "+/-")
-    if not columns:
-        return ""
-    widths = _fit(columns, style.width)
-    marks = "┌┬┐├┼┤└┴┘─│" if style.unicode else "+++++++++-|"
-    rules = [_rule(marks[3 * i : 3 * i + 3], marks[9], widths) for i in range(3)]
-    header = [clip(column.header, w) for column, w in zip(columns, widths, strict=True)]
-    lines = [rules[0], _box_line(header, columns, widths, marks[10], style, head=True), rules[1]]
-    for i in range(len(grid.rows)):
-        cells = [clip(column.cells[i], w) for column, w in zip(columns, widths, strict=True)]
-        lines.append(_box_line(cells, columns, widths, marks[10], style))
-    return "\n".join([*lines, rules[2]]) + "\n"
-
-
-def _rule(corners: str, dash: str, widths: list[int]) -> str:
-    return corners[0] + corners[1].join(dash * (w + 2) for w in widths) + corners[2]
-
-
-def _box_line(
-    cells: list[str],
-    columns: list[Shown],
-    widths: list[int],
-    bar: str,
-    style: Style,
-    head: bool = False,
-) -> str:
-    padded = []
-    for cell, column, width in zip(cells, columns, widths, strict=True):
-        text = f" {pad(cell, width, column.right)} "
-        if style.colour and head:
-            text = f"\x1b[1m{text}\x1b[0m"
-        elif style.colour and (column.error or cell == "NULL"):
-            text = f"\x1b[2m{text}\x1b[0m"
-        padded.append(text)
-    return bar + bar.join(padded) + bar
-
-
-def _fit(columns: list[Shown], limit: int | None) -> list[int]:
-    """Choose widths; text columns give way, widest first, when the terminal is narrow."""
-    widths = [max(map(text_width, (column.header, *column.cells))) for column in columns]
-    if limit is None:
-        return widths
-    shrinkable = [j for j, column in enumerate(columns) if not column.right]
-    excess = sum(widths) + 3 * len(widths) + 1 - limit
-    while excess > 0 and shrinkable:
-        widest = max(shrinkable, key=lambda j: widths[j])
-        if widths[widest] <= 8:
-            break
-        widths[widest] -= 1
-        excess -= 1
-    return widths
+    return draw_box(grid, style)
 
 
 def _separated(grid: Grid, style: Style, line: Callable[[tuple[object, ...]], str]) -> str:

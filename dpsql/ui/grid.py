@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Decimal, localcontext
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.errors import printable
+from dpsql.errors import cell_width, printable, text_width
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Result
@@ -188,24 +187,7 @@ def _noisy(value: object, stddev: float | None, decimals: int, null: str) -> str
     return printable(plain(value))
 
 
-def text_width(text: str) -> int:
-    """Return how many terminal cells a text takes.
-
-    >>> text_width("abc"), text_width("日本")
-    (3, 4)
-    """
-    if text.isascii():
-        return len(text)
-    return sum(_cell_width(character) for character in text)
-
-
-def _cell_width(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
-def clip(text: str, width: int) -> str:
+def clip(text: str, width: int, mark: str = "…") -> str:
     """Shorten a text to ``width`` terminal cells, marking what was cut.
 
     >>> clip("Married-civ-spouse", 8)
@@ -213,13 +195,14 @@ def clip(text: str, width: int) -> str:
     """
     if text_width(text) <= width:
         return text
-    kept, used = "", 1
+    mark = mark[:width]
+    kept, used = "", len(mark)
     for character in text:
-        used += _cell_width(character)
+        used += cell_width(character)
         if used > width:
             break
         kept += character
-    return kept + "…"
+    return kept + mark
 
 
 def pad(text: str, width: int, right: bool = False) -> str:

@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpsql import __version__
-from dpsql.errors import Error, Interrupted
+from dpsql.errors import Error, Interrupted, text_width
 from dpsql.files import keep_private, make_folder
+from dpsql.settings import SETTINGS
 from dpsql.ui.budget import gauge
 from dpsql.ui.commands import run_piece
-from dpsql.ui.grid import floor_text
+from dpsql.ui.grid import clip, floor_text
 from dpsql.ui.session import Quit, Session
 from dpsql.ui.streams import is_command
+from dpsql.ui.style import screen_width
 from dpsql.ui.tell import colour_wanted, speaks_unicode, tell
 
 if TYPE_CHECKING:
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from prompt_toolkit.history import History
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
     from prompt_toolkit.lexers import Lexer
+
+WIDE_TOOLBAR = 120
+"""Cells from which on the toolbar has room for a gauge and for settings that are as usual."""
 
 WORDS_TO_LEAVE = ("quit", "exit", "quit;", "exit;")
 Reader = Callable[[], str]
@@ -66,6 +71,8 @@ def answer_input(session: Session, text: str) -> None:
     """
     if text.strip().lower() in WORDS_TO_LEAVE:
         raise Quit
+    if not is_command(text):
+        session.typed = text
     if is_command(text):
         return run_piece(session, text.strip(), session.run_statement)
     from dpsql.dbapi.connection import split_script
@@ -97,19 +104,43 @@ def prompt_text(session: Session, unicode: bool = True) -> str:
     return f"{session.name} {'ε' if unicode else 'eps'} {remaining}{block}> "
 
 
-def toolbar_text(session: Session) -> str:
-    """Return the line below: gauge, settings of the next request, workload."""
+def toolbar_text(session: Session, width: int = 200, unicode: bool = True) -> str:
+    """Return the line below: gauge, workload, settings of the next request.
+
+    What does not fit is left out, and first of all what has not been set.
+    """
     settings, (left, total) = session.connection.settings, session.connection.askable
-    parts = [f"{gauge(left, total)} ε {floor_text(left)} of {floor_text(total)} left"]
-    parts += [f"{name} {value}" for name, value in settings.items() if value]
-    parts.append(f"mode {session.format}")
+    is_short = width < WIDE_TOOLBAR
+    amount = f"ε {floor_text(left)} of {floor_text(total)} left"
+    parts = [amount if is_short else f"{gauge(left, total)} {amount}"]
     if session.connection.workload is not None:
         parts.append(f"workload: {session.connection.workload} statements")
-    return " " + "  │  ".join(parts)
+    parts += [
+        f"{name} {value}"
+        for name, value in settings.items()
+        if value and not (is_short and value == _usual(name))
+    ]
+    parts.append(f"mode {session.format}")
+    bar = "│" if unicode else "|"
+    while len(parts) > 1 and text_width(f" {f' {bar} '.join(parts)}") > width:
+        parts.pop()
+    return clip(f" {f' {bar} '.join(parts)}", width)
+
+
+def _usual(name: str) -> str:
+    """The value of a setting that nobody has set, as SHOW prints it."""
+    setting = SETTINGS[name]
+    return setting.kind.show(SETTINGS[setting.key].default)
 
 
 def read_plainly(session: Session) -> str:
     """Read one input on a terminal that can only print lines."""
+    draft = session.draft.strip()
+    if draft:
+        session.draft = ""
+        print(draft)
+        if session.ask("run this? [y/N] ").strip().lower() in ("y", "yes"):
+            return draft
     lines = [input(prompt_text(session, speaks_unicode(sys.stdout)))]
     while not is_complete("\n".join(lines)):
         lines.append(input("   ...> "))
@@ -142,9 +173,16 @@ def make_reader(session: Session) -> Reader:
         include_default_pygments_style=False,
         enable_history_search=False,
     )
-    return lambda: prompt.prompt(
-        [("class:prompt", prompt_text(session))], bottom_toolbar=toolbar_text(session)
-    )
+
+    def read() -> str:
+        draft, session.draft = session.draft, ""
+        return prompt.prompt(
+            [("class:prompt", prompt_text(session))],
+            default=draft,
+            bottom_toolbar=lambda: toolbar_text(session, screen_width()),
+        )
+
+    return read
 
 
 def history_path() -> Path:

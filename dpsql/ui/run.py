@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpsql.errors import UsageError, printable
-from dpsql.ui.formats import FORMATS, Style, encode, find_format
+from dpsql.ui.formats import FORMATS, encode, find_format
 from dpsql.ui.grid import Grid, floor_text
 from dpsql.ui.report import (
     BatchAnswer,
@@ -19,8 +19,9 @@ from dpsql.ui.report import (
     summary_json,
     summary_markdown,
 )
-from dpsql.ui.session import choose_format, list_results, stdout_style
+from dpsql.ui.session import MAX_ROWS, choose_format, list_results
 from dpsql.ui.streams import OutputDirectory, OutputFile, read_text
+from dpsql.ui.style import Style, stdout_style
 from dpsql.ui.tell import Progress, tell, tell_cost, tell_note
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _write_folder(out: OutputDirectory, batch: BatchReport, chosen: str, stddev:
 
 def _print_answers(batch: BatchReport, chosen: str, stddev: bool) -> None:
     for i, answer in enumerate(batch.answers):
-        data = encode(Grid.of(answer.result), chosen, stdout_style(stddev))
+        data = encode(Grid.of(answer.result), chosen, stdout_style(stddev, MAX_ROWS))
         if FORMATS[chosen].encode is not None:
             sys.stdout.buffer.write(data)
             continue

@@ -5,29 +5,27 @@ Results are written to stdout (or a file), everything else is told on stderr.
 
 from __future__ import annotations
 
-import shutil
+import contextlib
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, BinaryIO
 
-from dpsql.errors import Error, UsageError
-from dpsql.ui.formats import FORMATS, Style, encode, find_format
+from dpsql.errors import Error, UsageError, printable
+from dpsql.ui.formats import FORMATS, encode, find_format
 from dpsql.ui.grid import Grid
-from dpsql.ui.streams import count_results
-from dpsql.ui.tell import (
-    Progress,
-    colour_wanted,
-    describe_error,
-    speaks_unicode,
-    tell,
-    tell_cost,
-    tell_note,
-)
+from dpsql.ui.pager import needs_pager, show_paged
+from dpsql.ui.streams import OutputFile, count_results
+from dpsql.ui.style import Style, stdout_style
+from dpsql.ui.tell import Progress, describe_error, tell, tell_cost, tell_note
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection, Cursor, Result
+
+
+MAX_ROWS = 40
+"""Rows of a result that a terminal shows, unless .maxrows says otherwise."""
 
 
 class Quit(Exception):
@@ -36,7 +34,12 @@ class Quit(Exception):
 
 @dataclass(slots=True)
 class Session:
-    """The state that the commands of the prompt change."""
+    """The state that the commands of the prompt change.
+
+    ``once`` is the file of the next result alone, and ``held`` what goes there; ``shown`` is what
+    was written last, ``typed`` the statement that was run last, ``draft`` what the prompt begins
+    with next.
+    """
 
     connection: Connection
     name: str
@@ -53,6 +56,14 @@ class Session:
     depth: int = 0
     binary_results: int = 0
     told: set[str] = field(default_factory=set)
+    max_rows: int | None = MAX_ROWS
+    max_width: int | None = None
+    pager: str | None = None
+    once: OutputFile | None = None
+    held: list[bytes] = field(default_factory=list)
+    shown: Grid | None = None
+    typed: str = ""
+    draft: str = ""
 
     def report(self, error: Error) -> None:
         """Show an error and remember its exit status."""
@@ -101,7 +112,7 @@ class Session:
         """
         if FORMATS[self.format].encode is None:
             return
-        if self.sink is None and sys.stdout.isatty():
+        if self.sink is None and self.once is None and sys.stdout.isatty():
             raise UsageError(
                 "E_FORMAT", f"{self.format} is not for terminals", hint="use .output FILE"
             )
@@ -140,28 +151,90 @@ class Session:
             self.last = result if result.kind == "answer" else self.last
             self.write(Grid.of(result), separate)
 
-    def write(self, grid: Grid, separate: bool = False) -> None:
-        """Write a grid to the output file, if one is set, or to stdout."""
+    def write(self, grid: Grid, separate: bool = False, whole: bool = False) -> None:
+        """Write a grid to the output file, if one is set, or to stdout.
+
+        A terminal shows what fits, unless it is wanted ``whole``. Raises: UsageError (E_OUTPUT)
+        when a file cannot be written.
+        """
+        self.shown = grid
         binary = FORMATS[self.format].encode is not None
-        self.binary_results += binary
-        if self.sink is not None:
-            data = encode(grid, self.format, Style(stddev=self.stddev))
-            self.sink.write(b"\n" + data if separate and not binary else data)
-            self.sink.flush()
+        blank = "\n" if separate and not binary and self.format != "jsonl" else ""
+        if self.once is not None or self.sink is not None:
+            self._write_file(blank.encode() + encode(grid, self.format, Style(stddev=self.stddev)))
+            self.binary_results += binary and self.once is None
             return
-        data = encode(grid, self.format, stdout_style(self.stddev))
+        self.binary_results += binary
         if binary:
-            sys.stdout.buffer.write(data)
-        else:
-            sys.stdout.write(("\n" if separate and self.format != "jsonl" else "") + data.decode())
+            sys.stdout.buffer.write(encode(grid, self.format, stdout_style(self.stddev)))
+        elif not (self.pager and sys.stdout.isatty() and self._page(grid)):
+            limits = (None, None) if whole else (self.max_rows, self.max_width)
+            style = stdout_style(self.stddev, *limits)
+            style = replace(style, width=None) if whole else style
+            sys.stdout.write(blank + encode(grid, self.format, style).decode())
         sys.stdout.flush()
+
+    def _write_file(self, data: bytes) -> None:
+        """Write to the file of the next result, or to that of all results."""
+        if self.once is not None:
+            self.held.append(data)
+            return
+        assert self.sink is not None
+        try:
+            self.sink.write(data)
+            self.sink.flush()
+        except OSError as error:
+            problem = (error.strerror or type(error).__name__).lower()
+            what = f"cannot write {printable(self.sink_name or '')}: {problem}"
+            self.close_sink()
+            hint = "what was asked is paid for: asking again is free"
+            raise UsageError("E_OUTPUT", what, hint=hint) from None
+
+    def _page(self, grid: Grid) -> bool:
+        """Show all of a grid in the pager; whether that was needed, and worked."""
+        assert self.pager is not None
+        style = replace(stdout_style(self.stddev), width=None)
+        text = encode(grid, self.format, style).decode()
+        if not needs_pager(text):
+            return False
+        try:
+            show_paged(text, self.pager)
+        except UsageError as error:
+            self.report(error)
+            self.pager = None
+            return False
+        return True
+
+    def end_once(self) -> None:
+        """Give the file of one result what was held for it, if anything was.
+
+        Raises: UsageError (E_OUTPUT).
+        """
+        if self.once is not None and self.held:
+            target, data = self.once, b"".join(self.held)
+            self.once, self.held = None, []
+            with target:
+                target.commit(data)
+            tell(f"written to {printable(str(target.path))}")
+
+    def drop_once(self) -> None:
+        """Let go of the file of one result."""
+        if self.once is not None:
+            self.once.discard()
+        self.once, self.held = None, []
 
     def close(self) -> None:
         """Close the output file and the connection."""
-        if self.sink is not None:
-            self.sink.close()
-            self.sink = self.sink_name = None
+        self.drop_once()
+        self.close_sink()
         self.connection.close()
+
+    def close_sink(self) -> None:
+        """Close the output file: results go to the screen again."""
+        if self.sink is not None:
+            with contextlib.suppress(OSError):  # what could not be written was told
+                self.sink.close()
+            self.sink = self.sink_name = None
 
 
 def list_results(cursor: Cursor) -> list[Result]:
@@ -170,18 +243,6 @@ def list_results(cursor: Cursor) -> list[Result]:
     while cursor.nextset():
         results.append(cursor.result)
     return results
-
-
-def stdout_style(stddev: bool) -> Style:
-    """Return what stdout can show: colour only on a terminal and without ``NO_COLOR``."""
-    terminal = sys.stdout.isatty()
-    return Style(
-        stddev=stddev,
-        width=shutil.get_terminal_size().columns if terminal else None,
-        colour=terminal and colour_wanted(),
-        unicode=speaks_unicode(sys.stdout),
-        terminal=terminal,
-    )
 
 
 def choose_format(name: str | None) -> str:

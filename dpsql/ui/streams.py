@@ -102,6 +102,10 @@ class _Reserved:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.discard()
+
+    def discard(self) -> None:
+        """Remove what was written and not committed."""
         if self._temporary is not None:
             if self._temporary.is_dir():
                 shutil.rmtree(self._temporary, ignore_errors=True)

@@ -45,7 +45,8 @@ def tell_cost(results: list[Result]) -> None:
 def describe_error(error: Error, stream: TextIO) -> str:
     """Return the text of an error, escaped line by line, its first word red on a terminal."""
     red = stream.isatty() and colour_wanted()
-    lines = [printable(line) for line in str(error).split("\n")]
+    width = shutil.get_terminal_size().columns if stream.isatty() else 80
+    lines = [printable(line) for line in error.told(width).split("\n")]
     return ("\x1b[31merror:\x1b[0m " if red else "error: ") + "\n".join(lines)
 
 

@@ -21,7 +21,9 @@ COUNT = "SELECT sex, COUNT(*) AS n FROM adult GROUP BY sex;"
 class Terminal:
     """A pseudo-terminal with dpsql in it; escape sequences are ignored when matching."""
 
-    def __init__(self, catalog: Path, kind: str, *arguments: str) -> None:
+    def __init__(
+        self, catalog: Path, kind: str, *arguments: str, size: tuple[int, int] = (40, 120)
+    ) -> None:
         environment = {**os.environ, "TERM": kind, "PROMPT_TOOLKIT_NO_CPR": "1"}
         environment.pop("PYTEST_CURRENT_TEST", None)
         self.process: Any = pexpect.spawn(
@@ -29,7 +31,7 @@ class Terminal:
             ["-m", "dpsql", str(catalog), *arguments],
             env=environment,
             encoding="utf-8",
-            dimensions=(40, 120),
+            dimensions=size,
             timeout=30,
         )
         self.process.delaybeforesend = 0.02
@@ -48,8 +50,10 @@ class Terminal:
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", str(self.process.before))
 
     def leave(self) -> int:
-        self.process.sendeof()
-        self.process.expect(pexpect.EOF)
+        for _ in range(6):  # between two prompts the end of input is lost
+            self.process.sendeof()
+            if self.process.expect([pexpect.EOF, pexpect.TIMEOUT], timeout=5) == 0:
+                break
         self.process.close()
         return int(self.process.exitstatus)
 

@@ -1,0 +1,45 @@
+"""What the target of a text can show."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import dataclass
+
+from dpsql.ui.tell import colour_wanted, speaks_unicode
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """What the target of a text can show; the default suits files and pipes.
+
+    ``width`` is in terminal cells, ``rows`` the most that a box shows; None is no limit.
+    """
+
+    stddev: bool = False
+    width: int | None = None
+    colour: bool = False
+    unicode: bool = True
+    terminal: bool = False
+    rows: int | None = None
+
+
+def screen_width() -> int:
+    """Return the cells of a line of the terminal; 80 where there is none."""
+    return max(1, shutil.get_terminal_size().columns)
+
+
+def stdout_style(stddev: bool, rows: int | None = None, width: int | None = None) -> Style:
+    """Return what stdout can show: colour only on a terminal and without ``NO_COLOR``.
+
+    The limits hold on a terminal alone, so that pipes and files get everything.
+    """
+    terminal = sys.stdout.isatty()
+    return Style(
+        stddev=stddev,
+        width=(width or screen_width()) if terminal else None,
+        colour=terminal and colour_wanted(),
+        unicode=speaks_unicode(sys.stdout),
+        terminal=terminal,
+        rows=rows if terminal else None,
+    )

@@ -16,7 +16,7 @@ from dpsql.engine.terms import Terms
 from dpsql.errors import DataUnavailable, ProgrammingError, decimal_text, printable
 from dpsql.privacy.chain import budget_text
 from dpsql.privacy.curator import analyst_name, nested_name
-from dpsql.privacy.ledger import Status
+from dpsql.privacy.ledger import Entry, Status
 from dpsql.privacy.status import Nested
 from dpsql.sql.parse import Statement
 from dpsql.sql.qualified import find_key
@@ -58,10 +58,16 @@ def show(engine: Engine, terms: Terms, what: str, sql: str) -> Result:
         rows = [
             (e.seq, e.at, e.kind, e.noise, e.epsilon, e.state, charged(e.within), one_line(e.sql))
             for e in engine.entries()
+            if engine.analyst is None or e.kind != "debit" or is_of(engine.analyst, e)
         ]
         names = ("seq", "time", "kind", "noise", "epsilon", "state", "charged also to", "sql")
         return listing(names, rows, sql)
     return listing((what,), [(terms.display()[what],)], sql)
+
+
+def is_of(analyst: str, entry: Entry) -> bool:
+    """Whether a debit was charged to the budget of an analyst."""
+    return analyst_name(analyst) in entry.within.split("\n")
 
 
 def charged(within: str) -> str:

@@ -6,7 +6,6 @@ What comes back is a ``Reply``: a table or none, a tag, and notices.
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,8 +14,8 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.describe import describe_table
 from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.site import Site
-from dpsql.errors import DataUnavailable, NotSupportedError, ProgrammingError, printable
-from dpsql.interrupts import Cancellation
+from dpsql.errors import NotSupportedError, ProgrammingError, printable
+from dpsql.server.caller import Caller
 from dpsql.server.messages import Head, Told
 from dpsql.server.returned import ResultTable, Returned, heads_of
 from dpsql.server.route import Errand, blank_but, route
@@ -49,21 +48,17 @@ class Asker:
     """Asks on behalf of one analyst; its connection is opened by the first statement."""
 
     def __init__(self, site: Site, twin: Twin | None, analyst: str | None) -> None:
-        self._site = site
+        self._caller = Caller(site, analyst)
         self._twin = twin
-        self._analyst = analyst
-        self._connection: Connection | None = None
-        self._cancellation: Cancellation | None = None
-        self._lock = threading.Lock()
         self._last: Result | None = None
         self.settings = {"show_stddev": "off", "statement_timeout": "0"}
+        self.cancel = self._caller.cancel
+        self.close = self._caller.close
 
     @property
     def connection(self) -> Connection:
         """The connection. Raises: LedgerError, DataError."""
-        if self._connection is None:
-            self._connection = self._site.connect(self._analyst)
-        return self._connection
+        return self._caller.connection
 
     @property
     def twin(self) -> Twin:
@@ -79,12 +74,6 @@ class Asker:
     def shows_errors(self) -> bool:
         """Whether standard errors are columns."""
         return self.settings["show_stddev"] == "on"
-
-    def cancel(self) -> None:
-        """End what is being asked, from another thread; what was charged is stored first."""
-        with self._lock:
-            if self._cancellation is not None:
-                self._cancellation.ask()
 
     def knows(self, parts: tuple[str, ...]) -> bool:
         """Whether a name is that of a declared table, a view or a synthetic table."""
@@ -113,32 +102,10 @@ class Asker:
         ]
 
     def _run(self, text: str, errands: Sequence[Errand]) -> list[Result]:
-        """The results of statements, of several as a script, under a cancellation of their own."""
-        connection = self.connection
+        """The results of statements, of several as a script."""
         script = blank_but(text, [errand.fragment for errand in errands])
-        ask = connection.execute if len(errands) == 1 else connection.executescript
-        with Cancellation() as mine:
-            with self._lock:
-                self._cancellation = mine
-            limit = int(self.settings["statement_timeout"])
-            timer = threading.Timer(limit / 1000, mine.ask) if limit else None
-            try:
-                if timer is not None:
-                    timer.daemon = True
-                    timer.start()
-                cursor = ask(script)
-            except DataUnavailable:
-                self._site.engine.reopen()  # the data have changed: read anew by the next statement
-                raise
-            finally:
-                if timer is not None:
-                    timer.cancel()
-                with self._lock:
-                    self._cancellation = None
-        found = [cursor.result]
-        while cursor.nextset():
-            found.append(cursor.result)
-        return found
+        limit = int(self.settings["statement_timeout"])
+        return self._caller.run(script, len(errands) > 1, limit)
 
     def _reply(self, errand: Errand, result: Result, seen: set[str]) -> Reply:
         notices = tuple(_notices(result, seen))
@@ -192,11 +159,6 @@ class Asker:
             (reply,) = self.ask(text, [errand])
             return (None if reply.table is None else reply.table.heads), reply
         return None, None
-
-    def close(self) -> None:
-        """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
 
 
 def charge_of(result: Result) -> str:

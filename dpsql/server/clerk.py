@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.server.asking import Asker, Reply
+from dpsql.server.copying import copied
 from dpsql.server.messages import (
     COPY_DONE,
     Head,
@@ -22,14 +23,7 @@ from dpsql.server.messages import (
 )
 from dpsql.server.returned import Returned, formatted
 from dpsql.server.route import Errand, blank_but
-from dpsql.server.values import (
-    COPY_SIGNATURE,
-    COPY_TRAILER,
-    BadValue,
-    copy_binary,
-    copy_csv,
-    copy_text,
-)
+from dpsql.server.values import BadValue
 from dpsql.server.wire import Wire
 from dpsql.sql.lexemes import split_statements
 
@@ -171,7 +165,7 @@ class Clerk:
         for notice in reply.notices:
             self.tell(notice)
         self._wire.write(copy_out(formats * len(table.heads)))
-        lines = _copied(table, kind, "header" in options)
+        lines = copied(table, kind, "header" in options)
         for line in lines:
             self._wire.write(message(b"d", line))
         self._wire.write(COPY_DONE)
@@ -195,19 +189,3 @@ class _Part:
 
     def rows(self, formats: Sequence[int]) -> Iterator[list[bytes | None]]:
         return itertools.islice(self.table.rows(formats), self.start, self.start + self.count)
-
-
-def _copied(table: Returned, kind: str, header: bool) -> Iterator[bytes]:
-    """The rows of a table as COPY sends them; a binary header goes with the first row."""
-    if kind == "binary":
-        begin = COPY_SIGNATURE
-        for row in table.rows([1]):
-            yield begin + copy_binary(row)
-            begin = b""
-        yield begin + COPY_TRAILER
-        return
-    write, mark = (copy_csv, b",") if kind == "csv" else (copy_text, b"\t")
-    if header:
-        yield mark.join(write(head.name.encode()) for head in table.heads) + b"\n"
-    for row in table.rows([]):
-        yield mark.join(map(write, row)) + b"\n"

@@ -18,7 +18,7 @@ from dpsql.dbapi.site import Site
 from dpsql.errors import Error, UsageError, printable
 from dpsql.server.asking import Asker
 from dpsql.server.dialogue import Dialogue
-from dpsql.server.handshake import Door, Refusal
+from dpsql.server.handshake import Door, Failures, Refusal
 from dpsql.server.messages import Hangup, ProtocolError, Told
 from dpsql.server.metrics import Meter
 from dpsql.server.sqlstates import tell
@@ -55,6 +55,20 @@ class Address:
         if not (port.isdigit() and int(port) < 65536):
             raise UsageError("E_LISTEN", f"{printable(text)} is no address", hint="HOST:PORT")
         return cls(host.strip("[]") or "127.0.0.1", int(port))
+
+    def listen(self) -> socket.socket:
+        """A listening socket. Raises: UsageError (E_LISTEN)."""
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        found = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind((self.host, self.port))
+            found.listen(BACKLOG)
+        except OSError as error:
+            found.close()
+            what = f"cannot listen on {self.host}:{self.port}"
+            raise UsageError("E_LISTEN", f"{what}: {error.strerror}") from None
+        return found
 
     @property
     def is_loopback(self) -> bool:
@@ -99,6 +113,7 @@ class Server:
     twin: Twin | None = None
     most: int = MOST_SESSIONS
     meter: Meter = field(default_factory=Meter)
+    failures: Failures = field(default_factory=Failures)
     _askers: dict[tuple[int, int], Asker] = field(default_factory=dict)
     _open: set[socket.socket] = field(default_factory=set)
     _threads: set[threading.Thread] = field(default_factory=set)
@@ -115,22 +130,9 @@ class Server:
             catalog.path.stem,
             self._cancel,
             lambda: next(numbers),
+            self.failures,
         )
-        self._socket = self._listen()
-
-    def _listen(self) -> socket.socket:
-        """The listening socket. Raises: UsageError (E_LISTEN)."""
-        family = socket.AF_INET6 if ":" in self.address.host else socket.AF_INET
-        found = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind((self.address.host, self.address.port))
-            found.listen(BACKLOG)
-        except OSError as error:
-            found.close()
-            what = f"cannot listen on {self.address.host}:{self.address.port}"
-            raise UsageError("E_LISTEN", f"{what}: {error.strerror}") from None
-        return found
+        self._socket = self.address.listen()
 
     @property
     def port(self) -> int:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import logging
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
 from dpsql.errors import UsageError
 from dpsql.ui.connect import WIDE
 from dpsql.ui.tell import tell
+
+if TYPE_CHECKING:
+    from dpsql.page.serving import Page
+    from dpsql.server.server import Address, Server
 
 
 def users_path(catalog: str, users: str | None) -> Path:
@@ -29,6 +35,7 @@ def users_path(catalog: str, users: str | None) -> Path:
 @click.option("--twin", metavar="auto|DSN|off", default="auto", help="The empty PostgreSQL.")
 @click.option("--sessions", metavar="N", type=click.IntRange(1, 10_000), default=200)
 @click.option("--metrics", metavar="HOST:PORT", help="Where /metrics and /health are served.")
+@click.option("--http", metavar="PORT|HOST:PORT", help="Where the page is served.")
 @click.option("--check", is_flag=True, help="Look at permissions and options, and stop.")
 def serve(
     catalog: str,
@@ -39,6 +46,7 @@ def serve(
     twin: str,
     sessions: int,
     metrics: str | None,
+    http: str | None,
     check: bool,
 ) -> int:
     """Serve the tables of CATALOG to analysts over PostgreSQL's protocol."""
@@ -50,6 +58,9 @@ def serve(
     from dpsql.server.users import Users
 
     address = Address.parse(listen)
+    paged = None if http is None else Address.parse(f":{http}" if http.isdigit() else http)
+    if paged is not None:
+        read_tls(_path(tls_cert), _path(tls_key), paged)
     known = Users(users_path(catalog, users))
     context = read_tls(_path(tls_cert), _path(tls_key), address)
     site = open_site(catalog)
@@ -71,16 +82,37 @@ def serve(
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, stop)
+    page = None
     try:
+        if paged is not None:
+            page = _open_page(server, paged, tls_cert, tls_key)
         if metrics is not None:
             at = Address.parse(metrics)
-            open_metrics(at.host, at.port, server.meter, lambda: server.sessions, site)
+            here = partial(_sessions, server, page)
+            open_metrics(at.host, at.port, server.meter, here, site)
         server.serve()
     except KeyboardInterrupt:
         tell("stopped")
     finally:
+        if page is not None:
+            page.close()
         server.close()
     return 0
+
+
+def _open_page(server: Server, at: Address, cert: str | None, key: str | None) -> Page:
+    try:
+        from dpsql.page.serving import open_page  # an HTTP server that few need
+    except ImportError:
+        what = "the page needs starlette and uvicorn"
+        raise UsageError("E_LISTEN", what, hint="pip install 'dpsql[server]'") from None
+    page = open_page(server, at, _path(cert), _path(key))
+    tell(f"the page is at {'http' if cert is None else 'https'}://{at.host}:{page.port}")
+    return page
+
+
+def _sessions(server: Server, page: Page | None) -> int:
+    return server.sessions + (0 if page is None else len(page.visits))
 
 
 def _path(text: str | None) -> Path | None:
@@ -91,9 +123,10 @@ def _path(text: str | None) -> Path | None:
 @click.argument("catalog")
 @click.argument("name")
 @click.option("--users", metavar="FILE", help="The users file; CATALOG's .users by default.")
-def add(catalog: str, name: str, users: str | None) -> int:
+@click.option("--curator", is_flag=True, help="Let NAME see all budgets and requests on the page.")
+def add(catalog: str, name: str, users: str | None, curator: bool) -> int:
     """Let NAME sign in, with a password that is asked for, or read from stdin."""
-    return _put(catalog, name, users, new=True)
+    return _put(catalog, name, users, new=True, curator=curator)
 
 
 @click.command("passwd", context_settings=WIDE)
@@ -105,11 +138,11 @@ def passwd(catalog: str, name: str, users: str | None) -> int:
     return _put(catalog, name, users, new=False)
 
 
-def _put(catalog: str, name: str, users: str | None, new: bool) -> int:
+def _put(catalog: str, name: str, users: str | None, new: bool, curator: bool = False) -> int:
     from dpsql.server.users import Users
 
     known = Users(users_path(catalog, users))
-    known.put(name, _read_password(), new)
+    known.put(name, _read_password(), new, curator)
     tell(f"{name} may sign in; {known.path}")
     return 0
 

@@ -1,0 +1,288 @@
+"""The application: what is answered at which address, and to whom."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.resources
+import logging
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from dpsql.errors import Error
+from dpsql.page.entrance import REFUSED, Entrance, Welcome
+from dpsql.page.shapes import (
+    Shape,
+    shape_analysts,
+    shape_budget,
+    shape_entry,
+)
+from dpsql.page.teller import Busy, Gone, Teller
+from dpsql.page.visits import Visit, Visits
+from dpsql.page.vocabulary import shape_vocabulary
+from dpsql.server.copying import copied
+from dpsql.server.returned import ResultTable
+
+log = logging.getLogger("dpsql.page")
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
+MOST_ENTRIES = 200
+"""Entries of the ledger that are sent at once; older ones are asked for by number."""
+
+Act = Callable[[Request, Visit], Awaitable[Response]]
+
+
+class Unfit(Exception):
+    """A request that is not made of what it should be."""
+
+
+@dataclass
+class Application:
+    """Answers for one server; ``secure`` says that it is reached by TLS."""
+
+    entrance: Entrance
+    visits: Visits
+    teller: Teller
+    secure: bool
+
+    def build(self) -> Starlette:
+        """The application behind the fence."""
+        acts: list[tuple[str, str, Act]] = [
+            ("GET", "/api/visit", self._who),
+            ("POST", "/api/leave", self._leave),
+            ("GET", "/api/vocabulary", self._vocabulary),
+            ("GET", "/api/budget", self._budget),
+            ("GET", "/api/history", self._history),
+            ("POST", "/api/forecast", self._forecast),
+            ("POST", "/api/run", self._run),
+            ("GET", "/api/results/{number:int}.csv", self._save),
+            ("GET", "/api/curator", self._curator),
+        ]
+        files = [Route(path, _serve(body, kind)) for path, body, kind in static_files()]
+        routes = [Route(path, self._admitted(act), methods=[how]) for how, path, act in acts]
+        return Starlette(
+            routes=[Route("/api/enter", self._enter, methods=["POST"]), *routes, *files]
+        )
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie, which under TLS no other host can set."""
+        return "__Host-dpsql" if self.secure else "dpsql"
+
+    def _admitted(self, act: Act) -> Callable[[Request], Awaitable[Response]]:
+        """An act for those who are signed in, and what is told of what goes wrong with it."""
+
+        async def answer(request: Request) -> Response:
+            token = request.cookies.get(self.cookie, "")
+            visit = self.visits.find(token)
+            if visit is None:
+                return _told(401, "sign in first")
+            try:
+                who = self.entrance.recognise(visit.who.user)
+                if who is None or who.verifier != visit.who.verifier:
+                    self.visits.end(token)  # taken out, or with another password by now
+                    return _told(401, "sign in first")
+                visit.who = who
+                return await act(request, visit)
+            except Unfit as error:
+                return _told(400, str(error))
+            except Busy as error:
+                return _told(503, str(error))
+            except Gone:
+                return Response(status_code=499)
+            except Error as error:
+                return _told(503, error.message, error.code)
+
+        return answer
+
+    async def _enter(self, request: Request) -> Response:
+        try:
+            asked = await _read(request, name=str, password=str)
+            who = await asyncio.to_thread(self.entrance.sign_in, asked["name"], asked["password"])
+        except Unfit as error:
+            return _told(400, str(error))
+        except Error as error:
+            return _told(503, error.message, error.code)
+        token = None if who is None else self.visits.begin(who)
+        if who is None:
+            return _told(401, REFUSED)
+        if token is None:
+            return _told(503, "too many are here already")
+        log.info("user=%s in", who.user)
+        found = _shaped(self._whom(who))
+        found.set_cookie(
+            self.cookie, token, path="/", secure=self.secure, httponly=True, samesite="strict"
+        )
+        return found
+
+    def _whom(self, who: Welcome) -> Shape:
+        return {
+            "user": who.user,
+            "analyst": who.analyst,
+            "asks": who.may_ask,
+            "curator": who.is_curator,
+            "catalog": self.visits.site.catalog.path.stem,
+        }
+
+    async def _who(self, request: Request, visit: Visit) -> Response:
+        return _shaped(self._whom(visit.who))
+
+    async def _leave(self, request: Request, visit: Visit) -> Response:
+        self.visits.end(request.cookies[self.cookie])
+        log.info("user=%s out", visit.who.user)
+        found = _shaped({})
+        found.delete_cookie(
+            self.cookie, path="/", secure=self.secure, httponly=True, samesite="strict"
+        )
+        return found
+
+    async def _vocabulary(self, request: Request, visit: Visit) -> Response:
+        if not visit.who.may_ask:
+            return _shaped(shape_vocabulary(self.visits.site.catalog))
+
+        def look() -> Shape:
+            visit.caller.connection.engine.catch_up()
+            return shape_vocabulary(visit.caller.connection.known)
+
+        return _shaped(await self.teller.look(request, visit, look))
+
+    async def _budget(self, request: Request, visit: Visit) -> Response:
+        _check_asks(visit)
+
+        def look() -> Shape:
+            connection = visit.caller.connection
+            return shape_budget(connection.budget, connection.askable, connection.analyst)
+
+        return _shaped(await self.teller.look(request, visit, look))
+
+    async def _history(self, request: Request, visit: Visit) -> Response:
+        """What was charged to this analyst; everything where no analysts are declared."""
+        _check_asks(visit)
+        own = f"analyst:{visit.who.analyst}"
+        entries = await asyncio.to_thread(self.visits.site.engine.entries)
+        if visit.who.analyst is not None:
+            entries = tuple(each for each in entries if own in each.within.split("\n"))
+        return _shaped(_latest(entries, _before(request)))
+
+    async def _curator(self, request: Request, visit: Visit) -> Response:
+        """Every budget and every request, for the curator alone."""
+        if not visit.who.is_curator:
+            return _told(403, "this is for the curator")
+        engine = self.visits.site.engine
+        status, entries = await asyncio.to_thread(lambda: (engine.status(), engine.entries()))
+        whole = (status.remaining_epsilon, status.total_epsilon)
+        found = _latest(entries, _before(request))
+        found["budgets"] = shape_analysts(status, entries)
+        found["whole"] = shape_budget(status, whole, None)
+        return _shaped(found)
+
+    async def _forecast(self, request: Request, visit: Visit) -> Response:
+        _check_asks(visit)
+        asked = await _read(request, sql=str, epsilon=str)
+        return _shaped(
+            await self.teller.forecast(request, visit, asked["sql"], _epsilon(asked["epsilon"]))
+        )
+
+    async def _run(self, request: Request, visit: Visit) -> Response:
+        _check_asks(visit)
+        asked = await _read(request, sql=str, epsilon=str)
+        return _shaped(
+            await self.teller.run(request, visit, asked["sql"], _epsilon(asked["epsilon"]))
+        )
+
+    async def _save(self, request: Request, visit: Visit) -> Response:
+        number = request.path_params["number"]
+        if not 0 < number <= len(visit.results):
+            return _told(404, "there is no such result any more")
+        result = visit.results[number - 1]
+        body = await asyncio.to_thread(
+            lambda: b"".join(copied(ResultTable(result, errors=True), "csv", True))
+        )
+        name = f'attachment; filename="{self.visits.site.catalog.path.stem}-{number}.csv"'
+        if not re.fullmatch(r'attachment; filename="[\w.-]+"', name, re.ASCII):
+            name = f'attachment; filename="result-{number}.csv"'
+        head = {"Content-Disposition": name, "Cache-Control": "no-store"}
+        return Response(body, media_type="text/csv; charset=utf-8", headers=head)
+
+
+def _check_asks(visit: Visit) -> None:
+    if not visit.who.may_ask:
+        raise Unfit("a curator who is no analyst asks nothing")
+
+
+def _epsilon(text: str) -> str:
+    """An epsilon as SET takes it; what it is worth is decided there. Raises: Unfit."""
+    if not re.fullmatch(r"[0-9.eE+-]{1,40}", text):
+        raise Unfit("epsilon is a number")
+    return text
+
+
+def _before(request: Request) -> int | None:
+    """The number of the entry that older ones are asked of."""
+    found = request.query_params.get("before", "")
+    return int(found) if re.fullmatch(r"[0-9]{1,12}", found) else None
+
+
+def _latest(entries: tuple[Any, ...], before: int | None) -> Shape:
+    """The latest entries first, of those before a number where one is given."""
+    kept = [each for each in entries if before is None or each.seq < before]
+    shown = kept[-MOST_ENTRIES:]
+    return {
+        "entries": [shape_entry(each) for each in reversed(shown)],
+        "more": len(kept) > len(shown),
+    }
+
+
+async def _read(request: Request, **wanted: type) -> dict[str, Any]:
+    """An object of exactly these members. Raises: Unfit."""
+    try:
+        found = await request.json()
+    except (ValueError, RecursionError):
+        raise Unfit("the request is no JSON") from None
+    if not isinstance(found, dict) or {k: type(v) for k, v in found.items()} != wanted:
+        raise Unfit(f"the request has not the members {', '.join(wanted)}")
+    try:
+        for value in found.values():
+            value.encode()
+    except UnicodeEncodeError:
+        raise Unfit("the request has text that is no Unicode") from None
+    return found
+
+
+def _shaped(shape: Shape) -> JSONResponse:
+    return JSONResponse(shape, headers={"Cache-Control": "no-store"})
+
+
+def _told(status: int, text: str, code: str = "E_REQUEST") -> JSONResponse:
+    told = {"error": {"message": text, "code": code}}
+    return JSONResponse(told, status, headers={"Cache-Control": "no-store"})
+
+
+def _serve(body: bytes, kind: str) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        return Response(body, media_type=kind, headers={"Cache-Control": "no-cache"})
+
+    return answer
+
+
+def static_files() -> list[tuple[str, bytes, str]]:
+    """The files of the page: their addresses, what is in them, and their types."""
+    folder = importlib.resources.files("dpsql.page") / "static"
+    found = []
+    for each in folder.iterdir():
+        kind = TYPES.get(each.name[each.name.rfind(".") :])
+        if kind is not None:
+            path = "/" if each.name == "index.html" else f"/static/{each.name}"
+            found.append((path, each.read_bytes(), kind))
+    return found

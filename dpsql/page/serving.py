@@ -1,0 +1,96 @@
+"""Serving the page: a socket, uvicorn in a thread, and patience with slow clients."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from dpsql.page.application import Application
+from dpsql.page.entrance import Entrance
+from dpsql.page.fence import Fence
+from dpsql.page.teller import Teller
+from dpsql.page.visits import Visits
+from dpsql.server.server import Address, Server, read_tls
+
+SILENT = 20.0
+"""Seconds in which a client that has connected must have sent the head of a request."""
+FAREWELL_PAGE = 5
+"""Seconds that answers on their way have when the page is closed."""
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP/1.1 that hangs up on clients which connect and say nothing, or too little."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self.access_log = False  # whoever configures logging of all of a process does not mean this
+        asyncio.get_running_loop().call_later(SILENT, self._hang_up)
+
+    def _hang_up(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.abort()
+
+
+@dataclass
+class Page:
+    """A page that is served, until it is closed."""
+
+    visits: Visits
+    port: int
+    _server: uvicorn.Server
+    _thread: threading.Thread
+
+    def close(self) -> None:
+        """End the visits, and stop; what was charged is stored first."""
+        self._server.should_exit = True
+        self.visits.close()
+        self._thread.join()
+
+
+def open_page(
+    server: Server, address: Address, cert: Path | None = None, key: Path | None = None
+) -> Page:
+    """Serve the page of a server in a thread. Raises: UsageError (E_LISTEN, E_TLS)."""
+    secure = read_tls(cert, key, address) is not None
+    listening = address.listen()
+    port: int = listening.getsockname()[1]
+    visits = Visits(server.site, server.most)
+    entrance = Entrance(server.users, server.site.catalog.analysts, server.failures)
+    app = Application(entrance, visits, Teller(server.meter), secure).build()
+    fence = Fence(app, "https" if secure else "http", () if secure else _names(address, port))
+    config = uvicorn.Config(
+        fence,
+        http=PatientProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        limit_concurrency=4 * server.most,
+        timeout_graceful_shutdown=FAREWELL_PAGE,
+        ssl_certfile=cert if secure else None,
+        ssl_keyfile=key if secure else None,
+    )
+    served = uvicorn.Server(config)
+    thread = threading.Thread(target=served.run, args=([listening],), daemon=True)
+    thread.start()
+    while not served.started and thread.is_alive():
+        time.sleep(0.01)
+    return Page(visits, port, served, thread)
+
+
+def _names(address: Address, port: int) -> frozenset[str]:
+    """What the server may be called where only this machine reaches it.
+
+    Without TLS nothing else keeps a foreign name from being pointed here.
+    """
+    hosts = {"localhost", "127.0.0.1", "[::1]", address.host}
+    return frozenset(f"{host}:{port}" for host in hosts) | (hosts if port == 80 else frozenset())

@@ -1,0 +1,160 @@
+"""What is sent to a browser: results, forecasts, errors and charges as plain JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from dpsql.answer.result import Result
+from dpsql.dbapi.connection import BudgetStatus, Explanation, LedgerEntry
+from dpsql.errors import Error, Span, decimal_text
+from dpsql.strategy.noise_law import law
+
+Shape = dict[str, Any]
+
+MOST_ROWS = 2000
+"""Rows of a result that are sent to be shown; a file of it has all."""
+EXACT = 1 << 53
+"""Whole numbers up to here are numbers in a browser; larger ones are sent as text."""
+
+
+def shape_result(result: Result) -> Shape:
+    """A result: columns, the first rows, their standard errors, and what it cost."""
+    noise = None if result.cost is None else result.cost.noise
+    return {
+        "columns": [
+            {"name": name, "type": kind, "noisy": errors is not None}
+            for name, kind, errors in zip(result.columns, result.types, result.stddev, strict=True)
+        ],
+        "rows": [[shape_value(each) for each in row] for row in result.rows[:MOST_ROWS]],
+        "stddev": [
+            None if errors is None else [shape_value(each) for each in errors[:MOST_ROWS]]
+            for errors in result.stddev
+        ],
+        "count": len(result.rows),
+        "interval": law(noise).interval if noise is not None else 0.0,
+        "kind": result.kind,
+        "message": result.message,
+        "notes": list(result.notes),
+        "sql": result.sql.strip(),
+        "cost": None if result.cost is None else str(result.cost),
+        "free": result.cost is None or result.cost.free,
+        "entry": None if result.receipt is None else result.receipt.seq,
+        "head": None if result.receipt is None else result.receipt.head,
+        "biased": result.biased,
+    }
+
+
+def shape_value(value: object) -> Any:
+    """One value: a number, a boolean or null where JSON has it, text otherwise.
+
+    >>> shape_value(3), shape_value(2**60), shape_value(float("nan"))
+    (3, '1152921504606846976', 'NaN')
+    """
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) <= EXACT else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value).replace("nan", "NaN")
+    return str(value)
+
+
+def shape_forecast(found: Explanation) -> Shape:
+    """A forecast: what it would cost, and the errors to expect."""
+    return {
+        "epsilon": decimal_text(found.epsilon),
+        "noise": found.noise,
+        "method": found.method,
+        "rmse": shape_value(found.rmse) if math.isfinite(found.rmse) else None,
+        "free": found.free,
+        "entry": found.entry,
+        "mixed": found.mixed,
+        "affordable": found.free or found.epsilon <= found.remaining,
+        "remaining": decimal_text(found.remaining),
+        "statements": [
+            {
+                "sql": " ".join(each.sql.split()),
+                "rows": each.rows,
+                "stddev": [
+                    {"column": name, "mean": shape_value(mean), "largest": shape_value(largest)}
+                    for name, mean, largest in each.stddev
+                ],
+                "derived": list(each.derived),
+            }
+            for each in found.statements
+        ],
+        "lines": [list(row) for row in found.rows()],
+    }
+
+
+def shape_error(error: Error, text: str) -> Shape:
+    """An error; its place is counted in UTF-16 units of the script, as browsers count."""
+    found: Shape = {"code": error.code, "message": error.message, "hint": error.hint or ""}
+    span = error.span
+    if span is not None:
+        place = _place(span, text)
+        found |= {"start": place[0], "end": place[1]} if place else {"detail": span.caret()}
+    return found
+
+
+def _place(span: Span, text: str) -> tuple[int, int] | None:
+    if text[span.start : span.end] != span.text[span.start : span.end]:
+        return None
+    return _units(text[: span.start]), _units(text[: span.end])
+
+
+def _units(text: str) -> int:
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def shape_budget(status: BudgetStatus, askable: tuple[Any, Any], analyst: str | None) -> Shape:
+    """What is left of a budget, and for one more request of this analyst."""
+    return {
+        "total": decimal_text(askable[1]),
+        "remaining": decimal_text(askable[0]),
+        "part": float(askable[0] / askable[1]) if askable[1] else 0.0,
+        "whole": {
+            "total": decimal_text(status.total_epsilon),
+            "remaining": decimal_text(status.remaining_epsilon),
+        },
+        "delta": f"{float(status.total_delta):g}",
+        "analyst": analyst,
+        "requests": status.entries,
+    }
+
+
+def shape_entry(entry: LedgerEntry) -> Shape:
+    """A charge, or a curator's act."""
+    return {
+        "seq": entry.seq,
+        "at": entry.at,
+        "kind": entry.kind,
+        "noise": entry.noise,
+        "epsilon": entry.epsilon,
+        "state": entry.state,
+        "sql": entry.sql,
+        "within": entry.within.split("\n") if entry.within else [],
+        "hash": entry.hash,
+    }
+
+
+def shape_analysts(status: BudgetStatus, entries: Sequence[LedgerEntry]) -> list[Shape]:
+    """The budgets inside the whole one, and how many requests were charged to each."""
+    found = []
+    for name, inner in sorted(status.nested.items()):
+        kind, _, whose = name.partition(":")
+        charged = [each for each in entries if name in each.within.split("\n")]
+        found.append(
+            {
+                "kind": kind,
+                "name": whose,
+                "total": decimal_text(inner.total_epsilon),
+                "remaining": decimal_text(inner.remaining_epsilon),
+                "part": float(inner.remaining_epsilon / inner.total_epsilon),
+                "requests": len(charged),
+                "last": charged[-1].at if charged else "",
+            }
+        )
+    return found

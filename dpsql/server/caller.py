@@ -1,0 +1,86 @@
+"""The caller: runs SQL in the name of one analyst, so that another thread may end it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from dpsql.answer.result import Result
+from dpsql.dbapi.connection import Connection
+from dpsql.dbapi.site import Site
+from dpsql.errors import DataUnavailable
+from dpsql.interrupts import Cancellation
+
+T = TypeVar("T")
+
+
+class Caller:
+    """One analyst's connection, opened by the first statement; one thread at a time uses it."""
+
+    def __init__(self, site: Site, analyst: str | None) -> None:
+        self._site = site
+        self._analyst = analyst
+        self._connection: Connection | None = None
+        self._cancellation: Cancellation | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def connection(self) -> Connection:
+        """The connection. Raises: LedgerError, DataError."""
+        if self._connection is None:
+            self._connection = self._site.connect(self._analyst)
+        return self._connection
+
+    def cancel(self) -> None:
+        """End what is being asked, from another thread; what was charged is stored first."""
+        with self._lock:
+            if self._cancellation is not None:
+                self._cancellation.ask()
+
+    def within(
+        self, work: Callable[[], T], milliseconds: int = 0, wish: Cancellation | None = None
+    ) -> T:
+        """Do something under a cancellation; 0 is as long as it takes.
+
+        ``wish`` is one that may have been asked for before this begins.
+        Raises: as ``work``; Interrupted or KeyboardInterrupt when it was asked for.
+        """
+        with wish or Cancellation() as mine:
+            with self._lock:
+                self._cancellation = mine
+            timer = threading.Timer(milliseconds / 1000, mine.ask) if milliseconds else None
+            try:
+                if timer is not None:
+                    timer.daemon = True
+                    timer.start()
+                mine.check()
+                return work()
+            except DataUnavailable:
+                self._site.engine.reopen()  # the data have changed: read anew by the next statement
+                raise
+            finally:
+                if timer is not None:
+                    timer.cancel()
+                with self._lock:
+                    self._cancellation = None
+
+    def run(
+        self, text: str, many: bool, milliseconds: int = 0, wish: Cancellation | None = None
+    ) -> list[Result]:
+        """The results of a statement, or of ``many`` as a script. Raises: Error; Interrupted."""
+
+        def ask() -> list[Result]:
+            connection = self.connection
+            cursor = connection.executescript(text) if many else connection.execute(text)
+            found = [cursor.result]
+            while cursor.nextset():
+                found.append(cursor.result)
+            return found
+
+        return self.within(ask, milliseconds, wish)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
@@ -97,7 +98,8 @@ def assemble_results(
     no standard errors.
     """
     forecasts = {at: each.forecast for at, each in estimates.items()}
-    answers = read_answers(request, readings, estimates)
+    whole = whole_places(readings, estimates)
+    answers = read_answers(request, readings, estimates, whole)
     variances = read_variances(request, readings, forecasts)
     settle_zeros(answers, variances)
     known = synthetics or {}
@@ -108,6 +110,8 @@ def assemble_results(
         changed, notes = reprocess(request, index, readings, answers, variances, models)
         apart = {place: r for place, r in readings.items() if place not in changed}
         filled = _fill(index, item, answers, variances, apart, forecasts)
+        known_whole = frozenset() if asked else whole - changed
+        filled = _settled(index, item, filled, answers.keys() - known_whole)
         paid, proof = (None, None) if item.is_static else (cost, receipt)
         if asked and item.is_modelled:
             paid, proof = released(asked[0])
@@ -165,7 +169,7 @@ def find_errors(
     One entry per statement, as ``Result.stddev``.
     """
     places, forecasts = other
-    answers = read_answers(request, readings, estimates)
+    answers = read_answers(request, readings, estimates, whole_places(readings, estimates))
     variances = read_variances(request, places, forecasts)
     settle_zeros(answers, variances)
     cost = CostInfo(request.epsilon, request.delta, noise, True)
@@ -191,17 +195,30 @@ def read_variances(
     return variances
 
 
+def whole_places(readings: Readings, estimates: Mapping[int, Estimate]) -> frozenset[Place]:
+    """The answers that are whole numbers: whole sums of measured integers, by the plan alone."""
+    return frozenset(
+        place
+        for place, (at, reading, _) in readings.items()
+        if at in estimates
+        and all(s.is_integer() and estimates[at].is_whole(product) for s, product in reading)
+    )
+
+
 def read_answers(
-    request: Request, readings: Readings, estimates: Mapping[int, Estimate]
+    request: Request,
+    readings: Readings,
+    estimates: Mapping[int, Estimate],
+    whole: frozenset[Place],
 ) -> dict[Place, Floats]:
-    """The answers, in result order."""
+    """The answers, in result order; those at ``whole`` places without what rounding left."""
     answers: dict[Place, Floats] = {}
     for index, estimate in estimates.items():
         here = {place: r for place, (at, r, _) in readings.items() if at == index}
         values = iter(estimate.answers([p for reading in here.values() for _, p in reading]))
         for place, reading in here.items():
             total = _sum(reading, [next(values) for _ in reading])
-            if all(s.is_integer() and estimate.is_whole(p) for s, p in reading):
+            if place in whole:
                 total = np.rint(total) + 0.0
             answers[place] = request.answers[place].arrange(total, readings[place][2])
     return answers
@@ -253,6 +270,26 @@ def _fill(
             spreads[i, j] = np.concatenate(pairs) if pairs else np.zeros(0)
         filled.append(Filled(columns, spreads))
     return tuple(filled)
+
+
+def _settled(
+    index: int, item: Compiled, filled: Sequence[Filled], fractions: AbstractSet[Place]
+) -> tuple[Filled, ...]:
+    """The numbers of a statement with what is whole of them; nothing measured is zero, and ranks
+    are declared values.
+    """
+    out = []
+    start = 0
+    for select, numbers in zip(item.selects, filled, strict=True):
+        broken = {
+            answer.aggregate
+            for k, answer in enumerate(select.answers)
+            if (index, start + k) in fractions and answer.rank is None
+        }
+        start += len(select.answers)
+        every = frozenset(range(len(select.query.aggregates)))
+        out.append(replace(numbers, whole=every - broken))
+    return tuple(out)
 
 
 def _stacked(select: Select, found: Sequence[Floats], aggregate: int) -> list[object]:

@@ -48,6 +48,8 @@ class Result:
     ``biased`` says that numbers come from a model or were projected: there are no standard errors.
     ``standing`` are those of the ``notes`` that every answer about the same columns has: which rows
     never count. ``kind`` is "answer" or, for SET, SHOW, EXPLAIN and the like, "message".
+    ``types`` follow from the statement alone. ``whole`` are columns of numbers that the plan makes
+    whole: their values are integers.
     """
 
     columns: tuple[str, ...]
@@ -62,6 +64,14 @@ class Result:
     receipt: ReceiptInfo | None = None
     biased: bool = False
     standing: tuple[str, ...] = ()
+    whole: tuple[bool, ...] = ()
+
+    @property
+    def value_types(self) -> tuple[str, ...]:
+        """The types of the values: those of columns, or integers where the plan makes them so."""
+        whole = self.whole or (False,) * len(self.types)
+        pairs = zip(self.types, whole, strict=True)
+        return tuple("integer" if w and kind == "number" else kind for kind, w in pairs)
 
     @property
     def intervals(self) -> tuple[tuple[tuple[float, float] | None, ...] | None, ...]:

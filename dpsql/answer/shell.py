@@ -16,6 +16,7 @@ from dpsql.answer.covariance import Joint
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.sealed import Sealed
 from dpsql.sql.compiled import Compiled, Select, cell_kinds
+from dpsql.sql.query import Output
 from dpsql.strategy.noise_law import law
 
 Covariances = Mapping[tuple[int, int], Floats]
@@ -35,11 +36,13 @@ UNKNOWN = "no standard error is known for columns chosen by noisy numbers or not
 class Filled:
     """The noisy numbers of a select: a column per aggregate, a covariance per pair (i <= j).
 
-    Each has one entry per result row in declared order.
+    Each has one entry per result row in declared order. ``whole`` are the aggregates whose numbers
+    are whole, by the plan alone.
     """
 
     answers: tuple[list[Any], ...]
     covariances: Covariances
+    whole: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +84,62 @@ def build_result(
     if item.truncation is not None and item.truncation.level is not None:
         level = number_text(item.truncation.level)
         clipped[f"values above {level} are clipped to it: the sums are biased downwards"] = None
+    whole = whole_columns(item, filled)
     return Result(
         item.columns,
         parts.types,
-        parts.rows,
+        settled_rows(parts.rows, parts.types, whole),
         parts.errors,
         item.text,
+        whole=whole,
         cost=cost,
         receipt=receipt,
         notes=(*notes, *clipped, *item.decided),
     )
+
+
+def whole_columns(item: Compiled, filled: Sequence[Filled]) -> tuple[bool, ...]:
+    """Which columns hold whole numbers: integers to SQL, of numbers that the plan makes whole.
+
+    A column of an outer query may depend on any number of its selects.
+    Guarantee: a function of statement and plan; no value is looked at.
+    """
+    found = [
+        [_is_whole(output, select, numbers) for output in select.query.shell.outputs]
+        for select, numbers in zip(item.selects, filled, strict=True)
+    ]
+    if item.outer is None:
+        return tuple(found[0])
+    below = all(
+        whole or not (output.whole and output.noisy)
+        for select, wholes in zip(item.selects, found, strict=True)
+        for output, whole in zip(select.query.shell.outputs, wholes, strict=True)
+    )
+    pairs = zip(item.outer.whole, item.outer.noisy, strict=True)
+    return tuple(whole and (below or not noisy) for whole, noisy in pairs)
+
+
+def _is_whole(output: Output, select: Select, numbers: Filled) -> bool:
+    over = range(len(select.query.aggregates)) if output.over is None else output.over
+    return output.whole and (not output.noisy or numbers.whole.issuperset(over))
+
+
+def settled_rows(
+    rows: tuple[tuple[Any, ...], ...], types: Sequence[str], whole: Sequence[bool]
+) -> tuple[tuple[Any, ...], ...]:
+    """Rows with integers where doubles are whole by the plan.
+
+    >>> settled_rows(((2.0, 2.0), (None, 0.5)), ("number", "number"), (True, False))
+    ((2, 2.0), (None, 0.5))
+    """
+    places = [j for j, kind in enumerate(types) if whole[j] and kind == "number"]
+    if not places:
+        return rows
+    settled = [list(row) for row in rows]
+    for row in settled:
+        for j in places:
+            row[j] = None if row[j] is None else round(row[j])
+    return tuple(map(tuple, settled))
 
 
 def _project(select: Select, filled: Filled) -> _Parts:

@@ -72,6 +72,8 @@ class CellExpressions(Expressions):
         stddev = self.stddev(tree) if known else None
         slopes = slopes_of(tree, _aggregate) if stddev is not None else {}
         noisy = self.mentions_noise(tree)
+        numbers = {each.name for each in tree.find_all(exp.Column) if each.name[0] == "a"}
+        direct = "w" not in layers and not spread
         return Output(
             name_of(item),
             total(tree),
@@ -82,6 +84,7 @@ class CellExpressions(Expressions):
             slopes=tuple(slopes.items()),
             whole=is_whole(tree),
             unsmooth=noisy and not spread and stddev is None and not column.startswith("a"),
+            over=frozenset(int(name[1:]) for name in numbers) if direct else None,
         )
 
     def stddev(self, tree: exp.Expr) -> str | None:

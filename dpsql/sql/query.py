@@ -156,7 +156,8 @@ class Output:
     ``aggregate`` is the index of the aggregate the column simply repeats, if it does.
     ``slopes`` are SQL for the derivatives by noisy numbers where the column is smooth arithmetic.
     ``whole`` says that the column is an integer to SQL, ``unsmooth`` that it is computed from noisy
-    numbers so that no standard error is known.
+    numbers so that no standard error is known. ``over`` are the aggregates that it is computed
+    from, None for any of them.
     """
 
     name: str
@@ -168,6 +169,7 @@ class Output:
     slopes: tuple[tuple[Number, str], ...] = ()
     whole: bool = False
     unsmooth: bool = False
+    over: frozenset[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +352,8 @@ class Outside:
 
     Their columns are ``c0``, ``c1``, ..., the known standard errors ``e0``, ... of those, and the
     order ``i``. ``columns`` are the names of the result columns, ``noisy`` says which of them
-    depend on noisy numbers, and ``errors`` where in a row of ``sql`` their standard errors stand.
+    depend on noisy numbers, ``whole`` which are integers to SQL, and ``errors`` where in a row of
+    ``sql`` their standard errors stand.
     ``influences`` are those of columns whose standard errors follow from their slopes, ``notes``
     what is to be said of the statement.
     """
@@ -358,6 +361,7 @@ class Outside:
     sql: str
     columns: tuple[str, ...]
     noisy: tuple[bool, ...]
+    whole: tuple[bool, ...]
     errors: tuple[int | None, ...]
     influences: tuple[tuple[Influence, ...], ...]
     public: tuple[PublicCells, ...] = ()

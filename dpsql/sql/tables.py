@@ -205,6 +205,7 @@ class Tables:
             self.text(known),
             tuple(trait.name for trait in known.traits),
             tuple(trait.noisy for trait in known.traits),
+            tuple(trait.is_whole for trait in known.traits),
             errors,
             influences,
             tuple(self.cells.values()),

@@ -101,7 +101,7 @@ class Grid:
     @classmethod
     def of(cls, result: Result) -> Grid:
         """Take what a format needs from a result."""
-        return cls(result.columns, result.types, result.rows, result.stddev)
+        return cls(result.columns, result.value_types, result.rows, result.stddev)
 
     @classmethod
     def exact(

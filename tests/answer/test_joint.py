@@ -64,9 +64,9 @@ def test_reported_errors_are_those_of_many_draws(adult: Connection, noise: str) 
     adult.execute("SET epsilon = 0.5")
     seen: list[Any] = []
 
-    def noticed(request: Any, readings: Any, estimates: Any) -> Any:
+    def noticed(request: Any, readings: Any, estimates: Any, whole: Any) -> Any:
         seen[:] = [request, readings]
-        return read_answers(request, readings, estimates)
+        return read_answers(request, readings, estimates, whole)
 
     kept: list[Any] = []
     estimate = Part.estimate
@@ -107,7 +107,8 @@ def _linear(
     sizes, values = np.cumsum([len(v) for v in exact])[:-1], np.concatenate(draws, axis=1)
     out: dict[Any, np.ndarray[Any, Any]] = {}
     for j, unit in enumerate(np.eye(values.shape[1])):
-        found = read_answers(request, readings, {0: part.estimate(np.split(unit, sizes))})
+        estimates = {0: part.estimate(np.split(unit, sizes))}
+        found = read_answers(request, readings, estimates, frozenset())
         for place, each in found.items():
             known = out.setdefault(place, np.zeros((len(each), len(values))))
             known += np.outer(each, values[:, j])

@@ -110,6 +110,11 @@ class Grid:
         """Make a grid of public facts, none of them noisy."""
         return cls(columns, types, tuple(rows), (None,) * len(columns))
 
+    def first(self, count: int) -> Grid:
+        """Return the grid with its first rows alone."""
+        errors = tuple(None if each is None else each[:count] for each in self.stddev)
+        return Grid(self.columns, self.types, self.rows[:count], errors)
+
     def with_stddev(self) -> Grid:
         """Return the grid with a column ``<name>_stddev`` after every noisy column."""
         columns: list[str] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,11 @@ from dpsql.ui.report import (
     BatchAnswer,
     BatchReport,
     name_answer,
-    render_report,
+    protection,
     summary_json,
     summary_markdown,
 )
+from dpsql.ui.report_page import render_report
 from dpsql.ui.session import MAX_ROWS, choose_format, list_results
 from dpsql.ui.streams import OutputDirectory, OutputFile, read_text
 from dpsql.ui.style import Style, stdout_style
@@ -128,6 +130,10 @@ def _gather(
         forecast=forecast,
         answers=tuple(answers),
         remaining=floor_text(connection.askable[0], 12),
+        day=date.today().isoformat(),
+        protected=tuple(
+            protection(table) for table in connection.catalog.tables.values() if not table.public
+        ),
     )
 
 

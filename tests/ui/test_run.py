@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import io
 import json
@@ -114,13 +115,25 @@ def test_the_report_is_one_page_without_scripts_or_links(
     assert done.status == 0
     assert "sex,race,people" in done.out
     page = Path("r.html").read_text(encoding="utf-8")
-    assert not re.search(r"<script|<link|src=|href=|url\(|@import|\son\w+=", page)
+    assert not re.search(r"<script|<link|src=|url\(|@import|\son\w+=", page)
+    assert set(re.findall(r'href="(.{5})', page)) == {"#001_", "#002_", "#003_", "data:"}
     drawings = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
     assert len(drawings) == 3
     for drawing in drawings:
         ET.fromstring(drawing)
-    for part in ("SELECT sex, race", "lower bound", "receipt", "charged ε 1", "±"):
+    for part in (
+        "SELECT sex, race",
+        "lower bound",
+        "receipt",
+        "ε 1, δ 0",
+        "±",
+        "each row of adult",
+    ):
         assert part in page
+    (carried, *_) = re.findall(r'href="data:text/csv;base64,([^"]+)"', page)
+    rows = list(csv.reader(io.StringIO(base64.b64decode(carried).decode())))
+    assert rows[0] == ["sex", "race", "people", "people_stddev"]
+    assert len(rows) == 11
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_a_batch_makes_asks_and_writes(adult: Path, dpsql: Run, way: str) -> Non
         assert "mechanism   marginals" in ran.err
         names = sorted(p.name for p in (folder / "answers").iterdir())
         assert names == ["001_sex_n.csv", "summary.json", "summary.md"]
-        assert "charged ε 1" in (folder / "answers" / "summary.md").read_text()
+        assert "charged: ε 1" in (folder / "answers" / "summary.md").read_text()
     else:
         ran = dpsql(
             adult, way, text if way == "-c" else "make.sql", "--files", "own", "--format", "csv"
@@ -110,7 +110,7 @@ def test_a_run_of_private_and_synthetic_answers_tells_both_charges(adult: Path, 
     assert "charged ε 0.5" in ran.err
     assert "charged ε 1 " in ran.err
     assert "remaining ε 1.5" in ran.err
-    assert "charged ε 1.5" in (adult.parent / "answers" / "summary.md").read_text()
+    assert "charged: ε 1.5" in (adult.parent / "answers" / "summary.md").read_text()
 
 
 def test_completion_knows_the_statements_and_the_tables() -> None:

@@ -50,14 +50,15 @@ class Charges:
             check()
             self.begun += 1
             receipt = ledger.debit(cost, fingerprint, version, within, asked)
+            charged = receipt.epsilon
             self.made += 1
-            self.epsilon += receipt.epsilon
+            self.epsilon += charged
             try:
                 yield receipt
             except BaseException:
                 ledger.settle(receipt, "failed")
                 raise
-            self.stored += receipt.epsilon
+            self.stored += charged
             ledger.settle(receipt, "released")
 
     def since(self, before: Charges) -> str:

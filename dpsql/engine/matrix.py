@@ -191,7 +191,7 @@ class Asking(Measuring, Job[Release]):
             desk.store.releases.link(choice.name, choice.known.name)
         results = self._read(desk, choice, found, free)
         heads = [each.rpartition("@")[2] for each in self.released]
-        aged = desk.aged(desk.found[head] for head in heads if head in desk.found)
+        aged = desk.aged([desk.found[head] for head in heads if head in desk.found])
         notes = (*choice.notes, *aged)
         return tuple(r if r.cost is None else replace(r, notes=(*r.notes, *notes)) for r in results)
 
@@ -250,10 +250,9 @@ def choose(desk: Desk, request: Request, reuse: str) -> Choice:
     if reuse == "always" and implied:
         return Choice(name, implied[0], planned, None, compare(request, implied[0], planned))
     beside = [(known, compare(request, known, planned)) for known in implied]
-    sealed = desk.sealed
     for at, (known, compared) in enumerate(beside):
         if compared.is_no_worse:
-            shown = shown_ratio(request, known, planned, sealed, desk.models)
+            shown = shown_ratio(request, known, planned, desk.sealed, desk.models)
             compared = replace(compared, most=max(compared.most, shown))
             beside[at] = known, compared
         if compared.is_no_worse:

@@ -100,9 +100,9 @@ class Chooser:
         """Return the least total error that keeps every answer within the cap."""
         found = [self.select(layout) for layout in self.layouts()]
         found += self.others()
-        best = min(found, key=by_error)
         if len(self.target.asked) == 1:
-            return min([best, *self.queries(found)], key=by_error)
+            return min([*found, *self.queries(found)], key=by_error)
+        best = min(found, key=by_error)
         limits = self.limits()
         within = [chosen for chosen in found if worst_of(chosen, limits) <= 1]
         if best not in within:

@@ -58,7 +58,8 @@ class Part:
     @cached_property
     def scales(self) -> tuple[Fraction, ...]:
         """The noise parameter of every block: Laplace scale, or Gaussian sigma squared."""
-        multipliers = [self._multiplier(block) for block in self.blocks]
+        pairs = zip(self.blocks, self.block_units, strict=True)
+        multipliers = [self._multiplier(block, unit) for block, unit in pairs]
         return self.strategy.scales(self.amount, 1, multipliers)
 
     @cached_property
@@ -69,15 +70,15 @@ class Part:
             for block in self.blocks
         )
 
-    def _multiplier(self, block: Block) -> int:
+    def _multiplier(self, block: Block, unit: int) -> int:
         """How much one privacy unit moves the rows of a block, times what a single cell does.
 
         Numbers of units grow by one each: where the rows are the cells, squares add up.
         """
-        found = [self.resolutions[name] for name in block.attributes]
         power = law(self.strategy.noise).norm
         if not self.units:
-            return int((self.rows_per_unit * block_unit(found)) ** power)
+            return int((self.rows_per_unit * unit) ** power)
+        found = [self.resolutions[name] for name in block.attributes]
         cells = unit_reach(found, self.rows_per_unit)
         return cells if block.integer_rows.is_identity else int(cells**power)
 

@@ -260,12 +260,11 @@ def _cost(
     policy: Policy, noise: Noise, is_pure: bool, epsilon: Fraction, rho: Fraction | None
 ) -> Cost:
     """Laws that are not installed any more stay charged, so this asks none."""
-    bounds: list[int] = []
     order = policy.alpha
-    if is_pure:
-        bounds.append(units_up(epsilon))
-        if order is not None:
-            bounds.append(units_up(randomised_response(order, epsilon)))
+    pure = units_up(epsilon) if is_pure else None
+    bounds = [] if pure is None else [pure]
+    if is_pure and order is not None:
+        bounds.append(units_up(randomised_response(order, epsilon)))
     if rho is not None and order is not None:
         bounds.append(units_up(order * rho))
     if not bounds:
@@ -275,7 +274,7 @@ def _cost(
             hint="use noise = laplace",
         )
     renyi = min(*bounds, LIMIT - 1)  # the limit is above every total, so it is refused
-    return Cost(units_up(epsilon) if is_pure else None, renyi, noise, epsilon, rho)
+    return Cost(pure, renyi, noise, epsilon, rho)
 
 
 def laplace_cost(policy: Policy, epsilon: Fraction) -> Cost:

@@ -91,7 +91,7 @@ def measure(plan: Plan, receipt: Receipt, vaults: Vaults) -> tuple[Measurement, 
     Guarantee: the tuple is (epsilon)-DP, or rho-zCDP, for one privacy unit, with the amount the
     receipt paid. Source: CKS20 (discrete Gaussian); the discrete Laplace mechanism on integers.
     """
-    version = vaults.versions(part.table for part in plan.parts)
+    version = vaults.versions([part.table for part in plan.parts])
     receipt.redeem(plan.fingerprint, version, plan.noise)
     check_cost(plan, receipt)
     for part in plan.parts:

@@ -141,9 +141,9 @@ def laplace_candidates(
         yield from joint_candidates(problem, limit, effort)
 
 
-def identity_candidates(problem: Problem, limit: int) -> Iterator[ProductStrategy]:
-    """Yield the best union of identities."""
-    yield realise(problem, *best_identities(problem, limit), "identity")
+def identity_candidates(problem: Problem, limit: int) -> list[ProductStrategy]:
+    """Return the best union of identities."""
+    return [realise(problem, *best_identities(problem, limit), "identity")]
 
 
 def kron_candidates(problem: Problem, limit: int, effort: float) -> Iterator[ProductStrategy]:

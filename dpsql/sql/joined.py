@@ -313,6 +313,8 @@ def lookups(scope: Scope, tree: exp.Select) -> tuple[Lookup, ...]:
 
     Raises: ProgrammingError (E_BIN_EDGE).
     """
+    if not scope.joined:
+        return ()
     found: dict[str, list[Joined]] = {}
     for joined in scope.joined:
         if joined.carrier is not None:

@@ -185,16 +185,16 @@ class Keys:
                 return None
             listed = self.scope.expression(None, node)
             return self.found.index(listed) if listed in self.found else None
-        known = {key.column for key in self.found}
         names = set()
         for reference in columns:
             public = self.scope.find_public(reference)
             names.add(reference.name.casefold() if public is None else public[0].carrier)
-        if len(names) != 1 or not names <= known:
+        if len(names) != 1 or not names <= {key.column for key in self.found}:
             return None
         column = self.scope.find_column(columns[0])
-        found = self.scope.expression(column, node)
-        return self.found.index(found) if found in self.found else None
+        wanted = (column.name.casefold(), self.scope.render(node), False, False)
+        known = [(key.column, key.sql, key.ranges, key.listed) for key in self.found]
+        return known.index(wanted) if wanted in known else None
 
 
 def is_ranges(node: exp.Expr) -> bool:

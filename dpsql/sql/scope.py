@@ -7,7 +7,7 @@ columns, and what couples those.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -192,7 +192,7 @@ class Scope:
         column = self.table.columns.get(reference.name.casefold())
         return column is not None and column.type in ("integer", "boolean")
 
-    def written_out(self, node: exp.Expr) -> Iterator[exp.Expr]:
+    def written_out(self, node: exp.Expr) -> list[exp.Expr]:
         """A node as it is, or for every public row with the values of that row in it.
 
         Nothing where it depends on public rows alone.
@@ -200,17 +200,17 @@ class Scope:
         found = [self.find_public(reference) for reference in node.find_all(exp.Column)]
         public = [each for each in found if each is not None]
         if not public:
-            yield node
-        elif None in found:
-            used = sorted({(self.joined.index(joined), index) for joined, index in public})
-            rows = [
-                dict.fromkeys(joined.rows([k for n, k in used if n == number]))
-                for number, joined in enumerate(self.joined)
-                if any(n == number for n, _ in used)
-            ]
-            for chosen in itertools.product(*rows):
-                values = itertools.chain.from_iterable(chosen)
-                yield self.with_values(node, dict(zip(used, values, strict=True)))
+            return [node]
+        if None not in found:
+            return []
+        used = sorted({(self.joined.index(joined), index) for joined, index in public})
+        rows = [
+            dict.fromkeys(joined.rows([k for n, k in used if n == number]))
+            for number, joined in enumerate(self.joined)
+            if any(n == number for n, _ in used)
+        ]
+        flat = map(itertools.chain.from_iterable, itertools.product(*rows))
+        return [self.with_values(node, dict(zip(used, each, strict=True))) for each in flat]
 
     def with_values(self, node: exp.Expr, values: dict[tuple[int, int], Any]) -> exp.Expr:
         """A copy of a node with the values of one public row instead of its columns."""

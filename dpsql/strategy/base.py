@@ -262,18 +262,19 @@ class Strategy(ABC):
     def unit_error(self, workload: Workload) -> float:
         """Return the weighted total variance of a workload at noise ||A|| per unit budget."""
         forecast = self.forecast(self.unit_variances())
-        asked: list[tuple[Product, float]] = []
+        single: list[tuple[Product, float]] = []
+        several: list[tuple[Product, float]] = []
         for row, weight2 in zip(workload.index.tolist(), workload.weights2.tolist(), strict=True):
             factors = {
                 name: workload.factors[i][j]
                 for i, (name, j) in enumerate(zip(workload.attributes, row, strict=True))
                 if j >= 0
             }
-            asked.append((Product(factors), weight2))
-        single = [(p, w) for p, w in asked if p.rows == 1]
-        variances = forecast.variances(p for p, _ in single) if single else []
+            product = Product(factors)
+            (single if product.rows == 1 else several).append((product, weight2))
+        variances = forecast.variances([p for p, _ in single]) if single else []
         total = sum(w * float(v[0]) for (_, w), v in zip(single, variances, strict=True))
-        return total + sum(w * forecast.total(p) for p, w in asked if p.rows > 1)
+        return total + sum(w * forecast.total(p) for p, w in several)
 
     def rmse(self, workload: Workload, epsilon: float = 1.0, delta: float = 1e-6) -> float:
         """Return the expected root mean squared error in the convention of the literature.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.kron import contract
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.strategy.axis import Axis
-from dpsql.strategy.base import Estimate, by_single_rows, distinct_rows
+from dpsql.strategy.base import Estimate, by_single_rows, distinct_rows, not_measured
 from dpsql.strategy.product_block import ProductBlock
 from dpsql.strategy.product_forecast import ProductForecast
 from dpsql.strategy.structured_axis import StructuredAxis
@@ -59,7 +59,8 @@ class ProductEstimate(Estimate):
 
         Raises ProgrammingError E_NOT_MEASURED where the release does not support it.
         """
-        self.forecast.check(product)
+        if not self.forecast.supports(product):
+            raise not_measured(product)
         names = self.forecast.names(product)
         tensor = self._extended(names)
         for position, name in enumerate(names):

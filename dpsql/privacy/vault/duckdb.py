@@ -25,6 +25,7 @@ from dpsql.privacy.vault.data_engine import (
     Floats,
     Values64,
     find,
+    fingerprint,
 )
 from dpsql.privacy.vault.risky import refuse_risky
 from dpsql.privacy.vault.source import (
@@ -137,7 +138,7 @@ class FileTable:
         return self.source.kind == "csv"
 
     def fingerprint(self) -> str:
-        return self.source.fingerprint()
+        return fingerprint(self.source.found(), self.source.columns)
 
     def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
         with connect() as connection:

@@ -18,7 +18,7 @@ import duckdb
 import pandas as pd
 
 from dpsql.errors import DataUnavailable, InternalError
-from dpsql.privacy.vault.data_engine import NESTED, fingerprint, unavailable
+from dpsql.privacy.vault.data_engine import NESTED, unavailable
 from dpsql.privacy.vault.database import Relation, find_relation
 from dpsql.privacy.vault.lines import read_fields, read_header
 
@@ -174,14 +174,10 @@ class Source:
     def _quoted(self, position: int) -> str:
         return f'"f{position}"' if self.kind == "csv" else quote(self.columns[position][0])
 
-    def fingerprint(self) -> str:
-        """Hash paths, sizes, modification times and schema.
-
-        Files that appear or go are seen too. Raises: OSError if a file goes meanwhile.
-        """
+    def found(self) -> tuple[str, ...]:
+        """The files that are declared and there by now, with the logs of database files."""
         paths = _match(self.declared)
-        logs = tuple(path + ".wal" for path in paths if os.path.exists(path + ".wal"))
-        return fingerprint(paths + logs, self.columns)
+        return paths + tuple(path + ".wal" for path in paths if os.path.exists(path + ".wal"))
 
 
 def quote(name: str) -> str:

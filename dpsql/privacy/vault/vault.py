@@ -142,8 +142,11 @@ class TableVault:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the clock has begun another version since it was opened: see ``versions``."""
-        return self._stated != _stated(self._table)
+        """Whether the clock has begun another version since it was opened: see ``versions``.
+
+        Of rows in files alone nothing is stated, at no time.
+        """
+        return any(self._stated) and self._stated != _stated(self._table)
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -22,7 +22,8 @@ def stated_version(table: Table) -> str | None:
     >>> stated_version(Table("visits", "postgresql://visits", Unit(), {}, options=options))
     'version 2026-11'
     """
-    stated, refresh = table.option("version"), table.option("refresh")
+    options = dict(table.options)
+    stated, refresh = options.get("version"), options.get("refresh")
     if stated is not None:
         return f"version {stated}"
     if refresh is None and table.engine not in SERVERS:

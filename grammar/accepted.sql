@@ -407,6 +407,9 @@ SELECT x, COUNT(*) FROM (VALUES (-1), (NULL)) v(x) CROSS JOIN t WHERE e > x GROU
 SELECT bands.name, b, COUNT(*) AS k FROM t LEFT JOIN bands ON t.a = bands.lo GROUP BY bands.name, b;
 -- a: 4x8 Dense; b: 6x6 Identity
 
+SELECT COUNT(t.a) AS k FROM bands LEFT JOIN t ON t.a = bands.lo WHERE name <> 'low';
+-- a: 1x8 Dense
+
 SELECT v.y, COUNT(*) AS k FROM t JOIN (VALUES ('x', 'm'), ('y', 'f')) AS v(x, y) ON t.b = v.x WHERE v.y <> 'q' GROUP BY v.y;
 -- b: 2x6 Dense
 

@@ -136,6 +136,8 @@ class Aggregates:
             self.refuse(node)
         if isinstance(inner, exp.Star) or not inner.find(exp.Column):
             return self.constant(node, inner)
+        if isinstance(inner, exp.Column) and self.scope.is_never_null(inner):
+            return (Summand(),)
         if self.counts_cases(inner):
             return self.amount(node).counted
         test = exp.Not(this=exp.Is(this=exp.paren(inner.copy()), expression=exp.null()))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from sqlglot import exp
 
+from dpsql.catalog import Table
 from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.bind import bind
 from dpsql.sql.bounded import needs_bounds
@@ -19,7 +21,7 @@ from dpsql.sql.per_unit import refuse_units
 from dpsql.sql.pivots import write_out_pivots
 from dpsql.sql.products import Compiler
 from dpsql.sql.qualified import unqualified
-from dpsql.sql.relations import Leaf, PrivateRows, PublicRows
+from dpsql.sql.relations import Leaf, PrivateRows, PublicRows, read_from
 from dpsql.sql.shape import Shape
 
 
@@ -106,6 +108,16 @@ def _is_flat(tree: exp.Select, compiler: Compiler, statement: Statement) -> bool
     known = [tables[name] for name in names if name in tables]
     if any(needs_bounds(statement, tree, table) for table in known):
         return False
-    if sum(not table.public for table in known) > 1:
+    if sum(not table.public for table in known) > 1 or _keeps_public(tree, tables):
         return False
     return len(known) < len(names) or not known or not all(table.public for table in known)
+
+
+def _keeps_public(tree: exp.Select, tables: Mapping[str, Table]) -> bool:
+    """Whether the one join of a SELECT keeps public rows that no private one meets."""
+    elements = read_from(tree)
+    join = elements[-1].join if len(elements) == 2 else None
+    table = tables.get(elements[-1].node.name.casefold()) if elements else None
+    if join is None or table is None:
+        return False
+    return join.side == ("RIGHT" if table.public else "LEFT")

@@ -41,6 +41,11 @@ class MemberTable:
         unit = self.table.unit.column
         return unit is not None and name.casefold() == unit.casefold()
 
+    def is_owner(self, name: str) -> bool:
+        """Whether a column is what rows belong to their unit by, and so never NULL."""
+        way = self.table.unit.through
+        return way is not None and name.casefold() in (own.casefold() for own, _ in way.on)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JoinedPart:

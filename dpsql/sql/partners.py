@@ -24,7 +24,11 @@ def tell_partners(node: exp.Select, members: Mapping[str, MemberTable], names: N
             merged.replace(_unit_of(members))
     for column in list(node.find_all(exp.Column)):
         member = members.get(_alias_of(column, names))
-        if member is None or member.exists is None or column.find_ancestor(exp.Query) is not node:
+        if member is None or column.find_ancestor(exp.Query) is not node:
+            continue
+        if member.exists is None:
+            if isinstance(column.parent, exp.Count) and member.is_owner(column.name):
+                column.replace(exp.Star())
             continue
         keys = {key.casefold() for key in member.table.keys}
         if not member.is_unit(column.name) and column.name.casefold() not in keys:

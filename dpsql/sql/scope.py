@@ -229,6 +229,18 @@ class Scope:
         named = unit is not None and reference.name.casefold() == unit.casefold()
         return named and alias in ("", self.alias)
 
+    def is_never_null(self, reference: exp.Column) -> bool:
+        """Whether a name is that of the unit, or of what rows belong to it by: others do not count.
+
+        A column that is declared is none of them here.
+        """
+        way, name = self.table.unit.through, reference.name.casefold()
+        if name in self.table.columns or self.find_public(reference) is not None:
+            return False
+        owners = {own.casefold() for own, _ in way.on} if way is not None else set()
+        known = reference.table.casefold() in ("", self.alias)
+        return self.is_unit(reference) or (known and name in owners)
+
     def single_column(self, node: exp.Expr, code: str, what: str, instead: str) -> Column | None:
         """The one column that ``node`` depends on, or None; refuse two."""
         check_scalar(node, self.locate)

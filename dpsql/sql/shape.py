@@ -20,6 +20,7 @@ from dpsql.sql.cell_tests import as_test
 from dpsql.sql.declared_views import DeclaredView
 from dpsql.sql.inline import Flat, FlatSource
 from dpsql.sql.joined_names import Absorbed
+from dpsql.sql.kept_public import matched
 from dpsql.sql.language import locate, refuse
 from dpsql.sql.layers import ABSENT, Layers, union
 from dpsql.sql.names import Names, names_of
@@ -262,7 +263,8 @@ class Shape:
             joined, parts = PrivateJoin(found, self.catalog, self.locate, self.test).select(node)
             return self.over_rows(joined, parts, inner, around)
         if private:
-            return self.over_rows(node, found, inner, around)
+            facts = (self.catalog, self.tables.public, self.locate)
+            return self.over_rows(node, matched(node, found, *facts), inner, around)
         placed = []
         for each, relation in found:
             known = self.tables.known(self.aliased(relation, each.node.args.get("alias")))

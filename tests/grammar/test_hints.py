@@ -132,6 +132,7 @@ def listed(form: str) -> Follow:
 
 SUB = "(SELECT a, COUNT(*) AS k FROM t GROUP BY a) AS q"
 JOINED = "SELECT COUNT(*) FROM t JOIN bands ON a = lo"
+KEPT = "SELECT COUNT(t.a), SUM(t.a) FROM bands LEFT JOIN t ON t.a = bands.lo"
 BETWEEN = "SELECT COUNT(*) FROM t JOIN bands ON a BETWEEN lo AND hi"
 SERIES = "SELECT x, COUNT(*) FROM UNNEST([1, 2]) AS u(x) JOIN t ON a = x GROUP BY x"
 RANGE = "SELECT i, COUNT(*) FROM range(0, 10) AS s(i) JOIN t ON a = i GROUP BY i"
@@ -256,6 +257,10 @@ RULES: list[tuple[str, Follow]] = [
     ),
     (r"aggregate each part: .*", always("SELECT COUNT(*) FROM t UNION ALL SELECT COUNT(*) FROM t")),
     (r"JOIN public_table ON private_column = public_column, .*", always(JOINED, BETWEEN)),
+    (
+        r"COUNT\(\w+\.column\) and SUM\(\w+\.column\) work, with declared keys alone; or JOIN",
+        always(KEPT, JOINED),
+    ),
     (
         r"tables, sub-queries, UNNEST\(\[1, 2\]\) and range\(0, 10\) work, of constants",
         always(JOINED, SERIES, RANGE),

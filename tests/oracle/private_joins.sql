@@ -77,3 +77,11 @@ SELECT COUNT(*) AS n, SUM(amount) AS s FROM patients p LEFT JOIN (SELECT * FROM 
 SELECT sex, amount, COUNT(*) AS n FROM patients p LEFT JOIN (SELECT * FROM visits WHERE ward='a') v ON v.patient_id = p.patient_id LEFT JOIN bills b ON b.who = v.patient_id AND amount > 3 GROUP BY ALL;
 SELECT ward, COUNT(*) AS n FROM bills b LEFT JOIN (SELECT * FROM patients WHERE sex = 'f') p ON b.who = p.patient_id LEFT JOIN visits v ON v.patient_id = p.patient_id AND v.visit_id = b.visit GROUP BY ALL;
 SELECT COUNT(*) AS n FROM patients p LEFT JOIN (SELECT * FROM visits WHERE ward = 'a') v ON v.patient_id = p.patient_id JOIN bills b ON b.who = v.patient_id;
+SELECT w.ward, COUNT(v.ward) AS n FROM visits v RIGHT JOIN wards w ON v.ward = w.ward WHERE floor = 1 GROUP BY w.ward ORDER BY n;
+SELECT w.floor, COUNT(v.ward) AS n, COUNT(DISTINCT v.patient_id) AS p FROM wards w LEFT JOIN visits v ON v.ward = w.ward AND v.day > 27 GROUP BY w.floor;
+SELECT w.ward, COUNT(v.ward) AS n FROM wards w LEFT JOIN visits v ON v.ward = w.ward WHERE day > 5 GROUP BY w.ward;
+SELECT w.ward, COALESCE(SUM(v.cost), 0) AS n FROM wards w LEFT JOIN (SELECT * FROM visits WHERE day < 9) v ON v.ward = w.ward GROUP BY 1;
+SELECT w.ward, SUM(v.cost * floor) AS n FROM wards w LEFT JOIN visits v ON v.ward = w.ward GROUP BY ALL HAVING COUNT(v.ward) > 3;
+SELECT COUNT(visit_id) AS n FROM lines;
+SELECT COUNT(patient_id) AS n FROM visits;
+SELECT ward, COUNT(l.visit_id) AS n, COUNT(v.patient_id) AS m FROM lines l JOIN visits v ON l.visit_id = v.visit_id GROUP BY ward;

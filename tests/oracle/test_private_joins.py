@@ -264,6 +264,20 @@ REFUSED = {
     "SELECT COUNT(*) FROM bills b JOIN lines l ON b.visit = l.visit_id": "lines l",
     "SELECT COUNT(*) FROM visits v LEFT JOIN patients p "
     "ON v.patient_id = p.patient_id AND v.ward = 'a'": "v.ward",
+    "SELECT COUNT(*) FROM wards w LEFT JOIN visits v ON v.ward = w.ward": "*",
+    "SELECT COUNT(v.ward) FROM wards w LEFT JOIN visits v ON v.ward = w.ward "
+    "WHERE v.day IS NULL": "v.day IS",
+    "SELECT COUNT(v.ward) FROM wards w LEFT JOIN visits v ON v.ward = w.ward "
+    "WHERE day > 9 OR floor = 1": "day > 9 OR floor",
+    "SELECT v.day, COUNT(v.ward) FROM wards w LEFT JOIN visits v ON v.ward = w.ward "
+    "GROUP BY 1": "v.day",
+    "SELECT SUM(floor) FROM wards w LEFT JOIN visits v ON v.ward = w.ward": "floor",
+    "SELECT COUNT(v.ward) FROM wards w LEFT JOIN visits v ON v.ward = w.ward "
+    "AND floor = 1": "visits v ON",
+    "SELECT COUNT(v.ward) FROM wards w LEFT JOIN visits v ON v.ward = w.ward "
+    "AND v.ward <> 'a'": "v.ward",
+    "SELECT floor, COUNT(v.ward) FROM wards w LEFT JOIN visits v ON v.day = w.floor "
+    "AND v.day = w.floor GROUP BY 1": "visits v ON",
     "SELECT COUNT(*) FROM visits v JOIN wards w ON w.ward = v.ward AND floor = 1 "
     "RIGHT JOIN patients p ON p.patient_id = v.patient_id": "patients p ON",
 }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import difflib
 
-from dpsql.catalog.catalog import Column, Table
+from dpsql.catalog.catalog import Catalog, Column, Table
 from dpsql.catalog.domain import Bins, BoundedBins, DecimalRange, IntegerRange, Periods, Spans
-from dpsql.errors import decimal_text
+from dpsql.errors import ProgrammingError, decimal_text, printable
 
 
 def describe_table(table: Table) -> list[tuple[str, str, str, int | None]]:
@@ -15,6 +16,31 @@ def describe_table(table: Table) -> list[tuple[str, str, str, int | None]]:
         (column.name, column.type, describe_values(column), column.size or None)
         for column in table.columns.values()
     ]
+
+
+def find_column(catalog: Catalog, name: str) -> Column:
+    """A declared column by its name, also with that of its table: age, people.age.
+
+    Raises: ProgrammingError (E_UNKNOWN_TABLE, E_UNKNOWN_COLUMN).
+    """
+    owner, dot, key = (part.strip('"').casefold() for part in name.rpartition("."))
+    tables = [catalog.tables[owner]] if owner in catalog.tables else list(catalog.tables.values())
+    if dot and owner not in catalog.tables:
+        names = [table.name for table in tables]
+        what = f"there is no table {printable(owner)!r} in the catalog"
+        raise ProgrammingError("E_UNKNOWN_TABLE", what, hint=_nearest(owner, names, "tables"))
+    for table in tables:
+        if key in table.columns:
+            return table.columns[key]
+    names = list(dict.fromkeys(each.name for table in tables for each in table.columns.values()))
+    where = f"table {tables[0].name}" if dot else "any table"
+    what = f"there is no column {printable(name.rpartition('.')[2])!r} in {where}"
+    raise ProgrammingError("E_UNKNOWN_COLUMN", what, hint=_nearest(key, names, "columns"))
+
+
+def _nearest(name: str, known: list[str], what: str) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"{what}: {', '.join(known)}"
 
 
 def describe_values(column: Column) -> str:

@@ -1,75 +1,37 @@
-"""The words at the prompt: what can come next, and the colours of what is there."""
+"""What can come next at the prompt, as functions of the text around the cursor."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from decimal import Decimal
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.errors import Error
 from dpsql.settings import SETTINGS, Taker, shown, taken_by
-from dpsql.ui.grid import plain
+from dpsql.ui.highlight import FUNCTIONS, KEYWORDS, STARTERS, tokens
+from dpsql.ui.vocabulary import Vocabulary, starting
 
 if TYPE_CHECKING:
-    from dpsql.catalog import Catalog, Column
     from dpsql.ui.session import Session
 
-KEYWORDS = (
-    "SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "HAVING", "LIMIT", "AS", "AND", "OR", "NOT",
-    "IN", "BETWEEN", "LIKE", "IS NULL", "IS NOT NULL", "CASE", "WHEN", "THEN", "ELSE", "END",
-    "ASC", "DESC", "FILTER", "DATE", "TRUE", "FALSE", "CREATE SYNTHETIC TABLE", "OPTIONS (",
-    "FOR (", "FOR WORKLOAD", "INTO", "ROWS =",
-)  # fmt: skip
-STARTERS = (
-    "SELECT", "WITH", "EXPLAIN", "SET", "SHOW", "DESCRIBE", "BEGIN WORKLOAD", "RUN WORKLOAD",
-    "CREATE SYNTHETIC TABLE", "MATERIALIZE SYNTHETIC TABLE",
-    "DESCRIBE SYNTHETIC TABLE", "CREATE DOMAIN", "CREATE BOUNDS", "DROP DOMAIN", "DROP BOUNDS",
-    "DESCRIBE DOMAIN",
-)  # fmt: skip
-FUNCTIONS = (
-    "COUNT(*)", "COUNT(", "SUM(", "DP_STDDEV(", "DP_INTERVAL_LOW(", "DP_INTERVAL_HIGH(",
-    "date_trunc(", "lower(", "upper(", "floor(", "abs(",
-)  # fmt: skip
 MAX_VALUES = 200
 """Declared values that are offered: more than a screen of them helps nobody to choose."""
 
 _COMPARED = re.compile(
-    r"""(?P<column>"[^"]+"|[A-Za-z_]\w*)\s*
+    r"""(?:(?P<table>\w+|"[^"]+")\.)?(?P<column>"[^"]+"|[A-Za-z_]\w*)\s*
         (?:=|<>|!=|<=|>=|<|>|(?:NOT\s+)?LIKE|(?:NOT\s+)?IN\s*\((?:[^()']|'[^']*')*[(,]
            |(?:NOT\s+)?IN\s*\()\s*
-        (?P<start>'[^']*|\w*)$""",
+        (?P<start>'(?:[^']|'')*|[\w.-]*)$""",
     re.IGNORECASE | re.VERBOSE,
 )
-
-
-_WORDS = {word.lower() for keyword in KEYWORDS + STARTERS for word in keyword.split()} | {
-    *("by", "on", "join", "values", "options", "null", "workload", "interval", "over", "all"),
-    *("select", "distinct", "union", "using", "with"),
-}
-_CALLS = {name.rstrip("(*)").lower() for name in FUNCTIONS}
-
-_TOKEN = re.compile(
-    r"""(?P<comment>--[^\n]*|/\*.*?(?:\*/|\Z))
-      | (?P<string>'(?:[^']|'')*(?:'|\Z))
-      | (?P<name>"(?:[^"]|"")*(?:"|\Z))
-      | (?P<number>\b\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\b)
-      | (?P<word>[A-Za-z_]\w*)
-      | (?P<other>.)""",
-    re.VERBOSE | re.DOTALL,
+_OPTIONS = re.compile(
+    r"""\b(?:OPTIONS|SPEND)\s*\((?:[^()']|'[^']*')*?(?:(?P<name>\w+)\s*=\s*(?P<value>'?[\w-]*)
+        |(?:\(|,)?\s*(?P<start>\w*))$""",
+    re.IGNORECASE | re.VERBOSE,
 )
-
-STYLES = {
-    "comment": "class:sql.comment",
-    "string": "class:sql.string",
-    "name": "",
-    "number": "class:sql.number",
-    "keyword": "class:sql.keyword",
-    "function": "class:sql.function",
-    "other": "",
-    "word": "",
-}
+_DOTTED = re.compile(r'(?P<table>\w+|"[^"]+")\.(?P<start>\w*)$')
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,100 +43,145 @@ class Candidate:
     kind: str
 
 
-@dataclass(slots=True)
-class Vocabulary:
-    """The names and declared values of a catalog."""
+def complete_sql(text: str, words: Vocabulary, after: str = "") -> Iterator[Candidate]:
+    """Yield completions for the SQL before the cursor; ``after`` is what stands behind it.
 
-    tables: list[str] = field(default_factory=list)
-    columns: dict[str, Column] = field(default_factory=dict)
-    synthetic: list[str] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, catalog: Catalog) -> Vocabulary:
-        """Collect the vocabulary of all tables; the first of two columns of one name wins."""
-        columns: dict[str, Column] = {}
-        for table in catalog.tables.values():
-            for key, column in table.columns.items():
-                columns.setdefault(key, column)
-        names = [table.name for table in catalog.tables.values()]
-        names += [view.name for view in catalog.views.values()]
-        made = [table.name for table in catalog.tables.values() if table.synthetic]
-        return cls(names, columns, made)
-
-
-def complete_sql(text: str, words: Vocabulary) -> Iterator[Candidate]:
-    """Yield completions for the SQL before the cursor.
-
-    After a comparison with a column only its declared values are offered.
+    After a comparison with a column only its declared values are offered; names are those of the
+    tables that the statement mentions.
     """
+    text = _statement(text)
+    whole = f"{text} {_statement_end(after)}"
     compared = _COMPARED.search(text)
-    if compared is not None:
-        column = words.columns.get(compared["column"].strip('"').casefold())
-        if column is not None:
-            yield from _values(column, compared["start"])
+    if compared is not None and not _OPTIONS.search(text):
+        found = _column(words, whole, compared["table"], compared["column"])
+        if found is not None:
+            yield from _values(words, found, compared["start"])
             return
-    model = re.search(r"\bmodel\s*=\s*('?\w*)$", text, re.IGNORECASE)
-    if model is not None and re.match(r"\s*(EXPLAIN\s+)?CREATE\b", text, re.IGNORECASE):
-        yield from _starting(SETTINGS["model"].kind.offered(), model[1], "setting")
+    option = _OPTIONS.search(text)
+    if option is not None and (option["value"] or not _is_text(text)):
+        yield from _options(text, option)
         return
-    if text.count("'") % 2:
+    if _is_text(text):
         return
-    setting = re.search(r"\b(SET|SHOW)\s+(?:(\w+)\s*=\s*)?('?\w*)$", text, re.IGNORECASE)
+    setting = re.search(r"^\s*(SET|SHOW)\s+(?:(\w+)\s*(?:=|TO)\s*)?('?\w*)$", text, re.IGNORECASE)
     if setting is not None:
-        options = shown() if setting[1].upper() == "SHOW" else taken_by(Taker.SET)
-        if setting[2]:
-            known = setting[2].lower() in taken_by(Taker.SET)
-            options = SETTINGS[setting[2].lower()].kind.offered() if known else ()
-        yield from _starting(options, setting[3], "setting")
+        yield from _settings(setting[1].upper(), setting[2], setting[3])
+        return
+    yield from _names(text, words, whole)
+
+
+def _names(text: str, words: Vocabulary, whole: str) -> Iterator[Candidate]:
+    """Yield names, functions and keywords that can come next."""
+    dotted = _DOTTED.search(text)
+    if dotted is not None:
+        table = words.mentioned(whole).get(dotted["table"].strip('"').casefold(), "")
+        columns = words.columns.get(table, {}).values()
+        yield from _starting((column.name for column in columns), dotted["start"], "column")
         return
     typed = re.search(r"\w*$", text)
     prefix = typed.group() if typed else ""
     if re.search(r"\b(MATERIALIZE|DESCRIBE)\s+SYNTHETIC\s+TABLE\s+\w*$", text, re.IGNORECASE):
         yield from _starting(words.synthetic, prefix, "table")
         return
-    if re.search(r"\b(FROM|JOIN|DESCRIBE)\s+\w*$", text, re.IGNORECASE):
+    if re.search(r"\b(FROM|JOIN|DESCRIBE|DESC)\s+\w*$", text, re.IGNORECASE):
         yield from _starting(words.tables, prefix, "table")
         return
-    if re.search(r"(^|;)\s*\w+$", text):
+    if re.fullmatch(r"\s*\w+", text):
         yield from _starting(STARTERS, prefix, "keyword")
         return
-    if prefix or text.strip():
-        yield from _starting((c.name for c in words.columns.values()), prefix, "column")
+    if prefix or (text.strip() and text[-1] in " \n\t(,+-*/<>="):
+        columns_here = (column.name for _, column in words.scope(whole).values())
+        yield from _starting(columns_here, prefix, "column")
     if prefix:
         yield from _starting(words.tables, prefix, "table")
         yield from _starting(FUNCTIONS, prefix, "function")
         yield from _starting(KEYWORDS, prefix, "keyword")
 
 
-def _values(column: Column, typed: str) -> Iterator[Candidate]:
-    prefix = typed.lstrip("'").lower()
-    for cell in column.cells[:MAX_VALUES]:
-        if cell is not None and plain(cell).lower().startswith(prefix):
-            yield Candidate(sql_literal(cell), len(typed), "value")
+def _statement(text: str) -> str:
+    """The statement that a text ends in."""
+    end = 0
+    at = 0
+    for kind, token in tokens(text):
+        at += len(token)
+        if kind == "other" and token == ";":
+            end = at
+    return text[end:]
 
 
-def sql_literal(value: object) -> str:
-    """Write a declared value as an SQL literal.
+def _statement_end(text: str) -> str:
+    """The end of the statement that a text begins in."""
+    return "".join(itertools.takewhile(lambda token: token != ";", (t for _, t in tokens(text))))
 
-    >>> sql_literal("O'Neil"), sql_literal(17), sql_literal(True)
-    ("'O''Neil'", '17', 'true')
-    """
-    if isinstance(value, bool | int | float | Decimal):
-        return plain(value)
-    return "'" + plain(value).replace("'", "''") + "'"
+
+def _is_text(text: str) -> bool:
+    """Whether a text ends within quotes or a comment."""
+    kind, token = list(tokens(text))[-1] if text else ("", "")
+    if kind == "comment":
+        return token.startswith("--") or not token.endswith("*/")
+    return kind == "string" and bool(token.count("'") % 2)
+
+
+def _column(
+    words: Vocabulary, statement: str, table: str | None, name: str
+) -> tuple[str, str] | None:
+    """The table and the column that a name in a statement means, both case-folded."""
+    key = name.strip('"').casefold()
+    if table is not None:
+        owner = words.mentioned(statement).get(table.strip('"').casefold(), "")
+        return (owner, key) if key in words.columns.get(owner, {}) else None
+    found = words.scope(statement).get(key)
+    return None if found is None else (found[0], key)
+
+
+def _values(words: Vocabulary, column: tuple[str, str], typed: str) -> Iterator[Candidate]:
+    values = words.values(*column)
+    if typed and not typed.startswith("'"):
+        found = (v for v in values if v.strip("'").lower().startswith(typed.lower()))
+    else:
+        found = (v for v in values if not typed or v.lower().startswith(typed.lower()))
+    for literal in itertools.islice(found, MAX_VALUES):
+        if literal != typed:
+            yield Candidate(literal, len(typed), "value")
+
+
+def _options(text: str, option: re.Match[str]) -> Iterator[Candidate]:
+    """Yield the options of a statement, or the values of one."""
+    name = option["name"]
+    if name is not None:
+        known = SETTINGS.get(name.lower())
+        offered = () if known is None else known.kind.offered()
+        yield from _starting(offered, option["value"], "setting")
+        return
+    taker = Taker.SELECT
+    if re.match(r"\s*(EXPLAIN\s+)?CREATE\s+SYNTHETIC\b", text, re.IGNORECASE):
+        taker = Taker.CREATE
+    elif re.match(r"\s*(EXPLAIN\s+)?CREATE\b", text, re.IGNORECASE):
+        taker = Taker.FIND
+    names = (f"{each} = " for each in taken_by(taker))
+    yield from _starting(names, option["start"] or "", "option")
+
+
+def _settings(word: str, name: str | None, typed: str) -> Iterator[Candidate]:
+    options = shown() if word == "SHOW" else taken_by(Taker.SET)
+    if name:
+        known = name.lower() in taken_by(Taker.SET)
+        options = SETTINGS[name.lower()].kind.offered() if known else ()
+    yield from _starting(options, typed, "setting")
 
 
 def _starting(options: Iterable[str], prefix: str, kind: str) -> Iterator[Candidate]:
     lower = prefix[:1].islower()
-    for option in options:
-        if option.lower().startswith(prefix.lower()):
-            follow = lower and kind == "keyword"
-            yield Candidate(option.lower() if follow else option, len(prefix), kind)
+    for option in starting(options, prefix):
+        if option == prefix:
+            continue
+        follow = lower and kind == "keyword"
+        yield Candidate(option.lower() if follow else option, len(prefix), kind)
 
 
-def complete_command(line: str, session: Session) -> Iterator[Candidate]:
+def complete_command(line: str, session: Session, words: Vocabulary) -> Iterator[Candidate]:
     """Yield completions for a command line: its name, then its argument."""
-    from dpsql.ui.commands import COMMANDS, find_command
+    from dpsql.ui.command import COMMANDS, find_command  # whose arguments are completed here
 
     word, blank, argument = line.lstrip().partition(" ")
     if not blank:
@@ -186,21 +193,7 @@ def complete_command(line: str, session: Session) -> Iterator[Candidate]:
     except Error:
         return
     if entry.name == ".explain":
-        yield from complete_sql(argument, Vocabulary.of(session.connection.known))
+        yield from complete_sql(argument, words)
         return
     last = argument.rpartition(" ")[2]
-    yield from _starting(entry.choices(session), last, "argument")
-
-
-def tokens(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (kind, text) pairs that together spell the text.
-
-    >>> list(tokens("SELECT 'a'"))
-    [('keyword', 'SELECT'), ('other', ' '), ('string', "'a'")]
-    """
-    for match in _TOKEN.finditer(text):
-        kind, token = match.lastgroup or "other", match.group()
-        if kind == "word":
-            lowered = token.lower()
-            kind = "keyword" if lowered in _WORDS else "function" if lowered in _CALLS else "word"
-        yield kind, token
+    yield from _starting(entry.choices(session, last), last, "argument")

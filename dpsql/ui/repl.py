@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,9 +34,6 @@ if TYPE_CHECKING:
     from prompt_toolkit.history import History
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
     from prompt_toolkit.lexers import Lexer
-
-WIDE_TOOLBAR = 120
-"""Cells from which on the toolbar has room for a gauge and for settings that are as usual."""
 
 WORDS_TO_LEAVE = ("quit", "exit", "quit;", "exit;")
 Reader = Callable[[], str]
@@ -104,27 +103,45 @@ def prompt_text(session: Session, unicode: bool = True) -> str:
     return f"{session.name} {'ε' if unicode else 'eps'} {remaining}{block}> "
 
 
-def toolbar_text(session: Session, width: int = 200, unicode: bool = True) -> str:
-    """Return the line below: gauge, workload, settings of the next request.
+@dataclass(frozen=True, slots=True)
+class Toolbar:
+    """The line below the prompt: what is left, the workload, settings of the next request.
 
-    What does not fit is left out, and first of all what has not been set.
+    It is made once for every prompt, since the ledger is read for it, and cut to any width.
     """
-    settings, (left, total) = session.connection.settings, session.connection.askable
-    is_short = width < WIDE_TOOLBAR
-    amount = f"ε {floor_text(left)} of {floor_text(total)} left"
-    parts = [amount if is_short else f"{gauge(left, total)} {amount}"]
-    if session.connection.workload is not None:
-        parts.append(f"workload: {session.connection.workload} statements")
-    parts += [
-        f"{name} {value}"
-        for name, value in settings.items()
-        if value and not (is_short and value == _usual(name))
-    ]
-    parts.append(f"mode {session.format}")
-    bar = "│" if unicode else "|"
-    while len(parts) > 1 and text_width(f" {f' {bar} '.join(parts)}") > width:
-        parts.pop()
-    return clip(f" {f' {bar} '.join(parts)}", width)
+
+    left: Fraction
+    total: Fraction
+    parts: tuple[str, ...]
+    unusual: tuple[str, ...]
+
+    @classmethod
+    def of(cls, session: Session) -> Toolbar:
+        """What there is to say of a session."""
+        connection = session.connection
+        count = connection.workload
+        first = () if count is None else (f"workload: {count} statements",)
+        settings = [(name, value) for name, value in connection.settings.items() if value]
+        chosen = [f"{name} {value}" for name, value in settings if value != _usual(name)]
+        last = f"mode {session.format}"
+        parts = (*first, *(f"{name} {value}" for name, value in settings), last)
+        return cls(*connection.askable, parts, (*first, *chosen, last))
+
+    def text(self, width: int) -> str:
+        """The line in so many cells: what nobody has set is left out first."""
+        amount = f"ε {floor_text(self.left)} of {floor_text(self.total)} left"
+        drawn = f"{gauge(self.left, self.total)} {amount}"
+        for text in (_bar(drawn, self.parts), _bar(drawn, self.unusual)):
+            if text_width(text) <= width:
+                return text
+        parts = list(self.unusual)
+        while parts and text_width(_bar(amount, parts)) > width:
+            parts.pop()
+        return clip(_bar(amount, parts), width)
+
+
+def _bar(first: str, parts: Iterable[str]) -> str:
+    return " " + "  │  ".join([first, *parts])
 
 
 def _usual(name: str) -> str:
@@ -150,6 +167,7 @@ def read_plainly(session: Session) -> str:
 def make_reader(session: Session) -> Reader:
     """Return a reader with editing, history, highlighting and completion."""
     from prompt_toolkit import PromptSession
+    from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
     from prompt_toolkit.styles import Style as Colours
 
     colours = {
@@ -164,7 +182,8 @@ def make_reader(session: Session) -> Reader:
     prompt: PromptSession[str] = PromptSession(
         lexer=_make_lexer(),
         completer=_make_completer(session),
-        complete_while_typing=False,
+        complete_while_typing=True,
+        auto_suggest=AutoSuggestFromHistory() if colour_wanted() else None,  # grey, or not at all
         history=open_history(),
         key_bindings=_make_bindings(),
         multiline=True,
@@ -176,10 +195,11 @@ def make_reader(session: Session) -> Reader:
 
     def read() -> str:
         draft, session.draft = session.draft, ""
+        toolbar = Toolbar.of(session)
         return prompt.prompt(
             [("class:prompt", prompt_text(session))],
             default=draft,
-            bottom_toolbar=lambda: toolbar_text(session, screen_width()),
+            bottom_toolbar=lambda: toolbar.text(screen_width()),
         )
 
     return read
@@ -205,6 +225,7 @@ def open_history() -> History:
 
 
 def _make_bindings() -> KeyBindings:
+    from prompt_toolkit.completion import CompleteEvent, get_common_complete_suffix
     from prompt_toolkit.enums import DEFAULT_BUFFER
     from prompt_toolkit.filters import completion_is_selected, has_focus, is_searching
     from prompt_toolkit.key_binding import KeyBindings
@@ -220,6 +241,26 @@ def _make_bindings() -> KeyBindings:
         else:
             buffer.newline(copy_margin=False)
 
+    @bindings.add("enter", filter=has_focus(DEFAULT_BUFFER) & completion_is_selected)
+    def take_completion(event: KeyPressEvent) -> None:
+        event.current_buffer.complete_state = None
+
+    @bindings.add("tab", filter=has_focus(DEFAULT_BUFFER))
+    def complete(event: KeyPressEvent) -> None:
+        """Complete at once: what is offered while typing comes later, and may be old."""
+        buffer = event.current_buffer
+        state = buffer.complete_state
+        if state is not None and len(state.completions) > 1:
+            buffer.complete_next()
+            return
+        asked = CompleteEvent(completion_requested=True)
+        found = list(buffer.completer.get_completions(buffer.document, asked))
+        if len(found) == 1:
+            buffer.apply_completion(found[0])
+        elif found:
+            buffer.insert_text(get_common_complete_suffix(buffer.document, found))
+            buffer.start_completion(select_first=False)
+
     @bindings.add("c-c", filter=has_focus(DEFAULT_BUFFER))
     def clear(event: KeyPressEvent) -> None:
         event.current_buffer.reset()
@@ -230,7 +271,7 @@ def _make_bindings() -> KeyBindings:
 def _make_lexer() -> Lexer:
     from prompt_toolkit.lexers import Lexer
 
-    from dpsql.ui.complete import STYLES, tokens
+    from dpsql.ui.highlight import STYLES, tokens
 
     class SqlLexer(Lexer):
         """Colours SQL; commands of the prompt stay plain."""
@@ -250,16 +291,25 @@ def _make_lexer() -> Lexer:
 def _make_completer(session: Session) -> Completer:
     from prompt_toolkit.completion import Completer, Completion
 
-    from dpsql.ui.complete import Vocabulary, complete_command, complete_sql
+    from dpsql.ui.complete import complete_command, complete_sql
+    from dpsql.ui.vocabulary import Vocabulary
 
     class NameCompleter(Completer):
-        """Adapts the candidates to the prompt."""
+        """Adapts the candidates to the prompt; the vocabulary is made anew when it has changed."""
+
+        def __init__(self) -> None:
+            self._known = session.connection.known
+            self._words = Vocabulary.of(self._known)
 
         def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
             text = document.text_before_cursor
-            words = Vocabulary.of(session.connection.known)
+            if session.connection.known is not self._known:
+                self._known = session.connection.known
+                self._words = Vocabulary.of(self._known)
             found = (
-                complete_command(text, session) if is_command(text) else complete_sql(text, words)
+                complete_command(text, session, self._words)
+                if is_command(text)
+                else complete_sql(text, self._words, document.text_after_cursor)
             )
             for one in found:
                 yield Completion(one.text, -one.replaces, display_meta=one.kind)

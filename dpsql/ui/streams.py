@@ -68,6 +68,21 @@ def read_text(path: str) -> str:
     raise UsageError("E_INPUT", f"cannot read {printable(path)}: {problem}")
 
 
+def file_names(typed: str) -> list[str]:
+    """The files and folders whose path starts with what was typed; hidden ones if that is asked.
+
+    A name with a blank is quoted.
+    """
+    folder, start = os.path.split(typed.lstrip("'"))
+    try:
+        with os.scandir(os.path.expanduser(folder) or ".") as entries:
+            found = sorted(e.name + "/" * e.is_dir() for e in entries if e.name.startswith(start))
+    except OSError:
+        return []
+    paths = [os.path.join(folder, name) for name in found if start or not name.startswith(".")]
+    return [f"'{path}'" if " " in path else path for path in paths if path.isprintable()]
+
+
 def _refuse(path: Path, problem: str, hint: str | None = None) -> UsageError:
     return UsageError("E_OUTPUT", f"cannot write {printable(str(path))}: {problem}", hint=hint)
 

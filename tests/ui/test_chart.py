@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dpsql.errors import ProgrammingError
+from dpsql.errors import ProgrammingError, text_width
 from dpsql.ui.chart import Bar, bars_of, draw_bars
-from dpsql.ui.grid import Grid, text_width
+from dpsql.ui.grid import Grid
 
 GRID = Grid(
     ("sex", "n", "share"),

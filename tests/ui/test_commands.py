@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dpsql.errors import UsageError
-from dpsql.ui.commands import COMMANDS, find_command
+from dpsql.ui.command import COMMANDS, find_command
 from dpsql.ui.streams import split_input
 
 Run = Callable[..., Any]
@@ -57,6 +57,21 @@ def test_tables_schema_and_ledger_show_public_facts(dpsql: Run, adult: Path) -> 
     unknown = dpsql(adult, stdin=".schema nothing\n")
     assert (unknown.status, unknown.out) == (1, "")
     assert "E_UNKNOWN_TABLE" in unknown.err
+
+
+def test_values_of_a_column_are_listed(dpsql: Run, adult: Path) -> None:
+    done = dpsql(adult, stdin=".values sex\n.values adult.native_country un\n")
+    assert done.out == "sex\nFemale\nMale\n" + "native_country\nUnited-States\n"
+    for line, told in [
+        (".values", "takes a column"),
+        (".values nothing", "no column 'nothing' in any table"),
+        (".values adult.sx", "did you mean sex?"),
+        (".values no.sex", "no table 'no'"),
+        (".values capital_gain", "measure, clipped to 0 to 99999"),
+    ]:
+        done = dpsql(adult, stdin=f"{line}\n")
+        assert told in done.err
+        assert done.status in (1, 2)
 
 
 def test_output_writes_files_and_does_not_overwrite(dpsql: Run, adult: Path) -> None:

@@ -16,7 +16,7 @@ from dpsql.ui.commands import run_command
 from dpsql.ui.editor import edit_text
 from dpsql.ui.grid import Grid
 from dpsql.ui.pager import show_paged
-from dpsql.ui.repl import toolbar_text
+from dpsql.ui.repl import Toolbar
 from dpsql.ui.session import Session
 from dpsql.ui.style import Style
 
@@ -114,13 +114,14 @@ def session(adult: Path) -> Any:
 
 
 def test_the_toolbar_fits_and_keeps_the_budget(session: Session) -> None:
+    toolbar = Toolbar.of(session)
     for width in (20, 40, 80, 120, 200):
-        text = toolbar_text(session, width)
+        text = toolbar.text(width)
         assert text_width(text) <= width
         assert "ε 3 of 3" in text
-    assert "█" in toolbar_text(session, 200)
-    assert "epsilon 0.5" in toolbar_text(session, 80)
-    assert "nonnegative" not in toolbar_text(session, 80)
+    assert "█" in toolbar.text(200)
+    assert "epsilon 0.5" in toolbar.text(80)
+    assert "nonnegative" not in toolbar.text(80)
 
 
 def test_one_result_goes_to_a_file_and_the_last_is_shown_again(dpsql: Run, adult: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 import dpsql as package
 from dpsql.dbapi.connection import verify_ledger
-from dpsql.ui.complete import Vocabulary, complete_sql
+from dpsql.ui.complete import complete_sql
+from dpsql.ui.vocabulary import Vocabulary
 from tests.ui.conftest import Run
 from tests.ui.test_repl import Terminal
 

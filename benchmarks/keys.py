@@ -11,11 +11,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.engine.key_counts import OTHERS
 from dpsql.privacy.accounting import rho_for
 from dpsql.privacy.entropy import Bits
 from dpsql.privacy.find import choose_counted, choose_weighed
 from dpsql.privacy.noise import discrete_laplace
-from dpsql.privacy.partitions import WEIGHT_BITS, weight
+from dpsql.privacy.partitions import WEIGHT_BITS, least_shown, weight
 
 UNITS, KEYS, EXPONENT, SEED = 200_000, 100_000, 1.25, 5
 AMOUNTS = [
@@ -66,6 +67,20 @@ def by_degree(pairs: Pairs, epsilon: Fraction, delta: Fraction, most: int) -> in
     return _weighed(pairs, table[degrees], epsilon, delta, most)
 
 
+def counted(pairs: Pairs, epsilon: Fraction, delta: Fraction, most: int) -> int:
+    """Keys that are shown with their counts by one release, a tenth of it for all others."""
+    counts = np.bincount(pairs[1], minlength=KEYS)
+    scale = most / (epsilon * (1 - OTHERS))
+    noise = discrete_laplace(Bits(), scale, KEYS)
+    level = least_shown("laplace", scale, delta, most)
+    return int(((counts + noise >= level) & (counts > 0)).sum())
+
+
+def halved(pairs: Pairs, epsilon: Fraction, delta: Fraction, most: int) -> int:
+    """Keys that are found with half of epsilon, so that the other half can count them."""
+    return geometric(pairs, epsilon / 2, delta, most)
+
+
 def _weighed(
     pairs: Pairs, each: NDArray[np.int64], epsilon: Fraction, delta: Fraction, most: int
 ) -> int:
@@ -80,6 +95,8 @@ MECHANISMS: dict[str, Found] = {
     "geometric": geometric,
     "Gaussian, even": even,
     "Gaussian, degree": by_degree,
+    "with counts": counted,
+    "half, then counts": halved,
 }
 
 

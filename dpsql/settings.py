@@ -345,7 +345,7 @@ _ALL = (
     _own("reconstruct", "how answers follow from what was measured", _words(*RECONSTRUCTIONS)),
     _own("clip", "where values of a sum are clipped from above: a number, or a rule", _CLIP),
     _own("sum_mechanism", "what a batch of clipped sums measures", _words(*SUM_MECHANISMS)),
-    _own("keys", "private finds keys that nobody listed first, for half", _words(*KEYS)),
+    _own("keys", "private finds keys that nobody listed, of the same epsilon", _words(*KEYS)),
     Setting(
         "discovery_delta",
         "the chance with which keys may be released that only one privacy unit has",

@@ -8,22 +8,37 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Periods, Values, count_periods
 from dpsql.catalog.origins import named, origins_of
 from dpsql.catalog.read_domain import MAX_CELLS
+from dpsql.catalog.sought import Key, tell_apart
 from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import LedgerError, ProgrammingError, decimal_text, printable
 from dpsql.sql.compiled import Compiled
 
 VERSION = 1
 """Of what is stored of a domain."""
-Found = str | int | dt.date
+
+
+@dataclass(frozen=True, slots=True)
+class CountedKeys:
+    """The noisy counts that keys were released with, in the order of the keys.
+
+    ``null`` and ``other`` are None where these are no cells; ``scales`` are those of the noise on
+    counts of keys and of NULL, and on that of all others; ``level`` is the least that was shown.
+    """
+
+    counts: tuple[int, ...]
+    null: int | None
+    other: int | None
+    scales: tuple[Fraction, Fraction]
+    level: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +48,14 @@ class Discovered:
     ``what`` is DOMAIN or BOUNDS, which are None where none stood out. ``table`` and ``column`` are
     case-folded. ``epsilon`` is as it was charged, ``delta`` the chance
     with which it may not hold. ``facts`` are what EXPLAIN said, ``data`` the digest of the version
-    of the data; ``receipt`` is (ledger, seq, head).
+    of the data; ``receipt`` is (ledger, seq, head). ``counted`` are the counts that came with keys.
     """
 
     what: str
     name: str
     table: str
     column: str
-    keys: tuple[Found, ...]
+    keys: tuple[Key, ...]
     bounds: tuple[Fraction, Fraction] | None
     epsilon: Fraction
     delta: Fraction
@@ -49,6 +64,7 @@ class Discovered:
     receipt: tuple[str, int, str]
     facts: tuple[tuple[str, str], ...] = ()
     dropped: bool = False
+    counted: CountedKeys | None = None
 
     @property
     def head(self) -> str:
@@ -61,24 +77,19 @@ class Discovered:
             return replace(column, bounds=self.bounds, released=self.head)
         found = replace(column, released=self.head)
         if column.type == "text":
-            return replace(found, domain=Values(self._texts(column)))
+            texts = tell_apart(self.keys, column.other, room_of(column))
+            return replace(found, domain=Values(tuple(map(str, texts))))
         if column.type == "integer":
-            numbers = tuple(k for k in self.keys if isinstance(k, int) and k != column.other)
+            listed = tell_apart(self.keys, column.other, room_of(column))
+            numbers = tuple(key for key in listed if isinstance(key, int))
             is_empty = not numbers and column.other is None and not column.null
-            return found if is_empty else replace(found, domain=Values(numbers[: _room(column)]))
+            return found if is_empty else replace(found, domain=Values(numbers))
         days = [key for key in self.keys if isinstance(key, dt.date)]
         if not days or column.sought is None:
             return found
         by = column.sought.by
         count = count_periods(days[0], days[-1], by)
-        return replace(found, domain=Periods(days[0], by, min(count, _room(column))))
-
-    def _texts(self, column: Column) -> tuple[str, ...]:
-        """Those that differ from each other, and from the label of all others, beyond doubt."""
-        kept = {_fold(str(column.other)): ""}
-        for key in self.keys:
-            kept.setdefault(_fold(str(key)), str(key))
-        return tuple(kept.values())[1 : _room(column) + 1]
+        return replace(found, domain=Periods(days[0], by, min(count, room_of(column))))
 
     def rows(self) -> list[tuple[str, str]]:
         """What it is, what was found and what it cost, to be shown."""
@@ -92,12 +103,9 @@ class Discovered:
         return [*rows, *self.facts, ("cost", paid), ("entry", str(self.receipt[1]))]
 
 
-def _room(column: Column) -> int:
+def room_of(column: Column) -> int:
+    """How many keys a column can be declared with."""
     return MAX_CELLS - (column.other is not None) - column.null
-
-
-def _fold(text: str) -> str:
-    return unicodedata.normalize("NFC", text).strip()
 
 
 def sought_in(table: Table, found: Mapping[str, Discovered]) -> list[Discovered]:
@@ -204,6 +212,7 @@ def encode_found(found: Discovered) -> bytes:
         "receipt": found.receipt,
         "facts": found.facts,
         "dropped": found.dropped,
+        **({} if found.counted is None else {"counted": _facts_of(found.counted)}),
     }
     return json.dumps(facts).encode()
 
@@ -236,4 +245,15 @@ def decode_found(body: bytes) -> Discovered:
         (ledger_id, int(seq), head),
         tuple((name, text) for name, text in facts["facts"]),
         bool(facts["dropped"]),
+        _read_counted(facts["counted"]) if "counted" in facts else None,
     )
+
+
+def _facts_of(counted: CountedKeys) -> list[object]:
+    scales = [str(each) for each in counted.scales]
+    return [counted.counts, counted.null, counted.other, scales, counted.level]
+
+
+def _read_counted(facts: list[Any]) -> CountedKeys:
+    counts, null, other, (scale, rest), level = facts
+    return CountedKeys(tuple(counts), null, other, (Fraction(scale), Fraction(rest)), level)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
+
+Key = str | int | dt.date
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +26,23 @@ class Sought:
     def statement(self) -> str:
         """The first words of the statement that finds it."""
         return "CREATE DOMAIN" if self.what == "keys" else "CREATE BOUNDS"
+
+
+def tell_apart(keys: Iterable[Key], label: object, room: int) -> tuple[Key, ...]:
+    """Return the first keys that differ from each other, and from a label, beyond doubt.
+
+    Texts that differ in nothing but spaces around them or their Unicode form are one.
+
+    >>> tell_apart(["caf\\u00e9", "cafe\\u0301", "other", "tea", "tea "], "other", 9)
+    ('caf\u00e9', 'tea')
+    >>> tell_apart([1, 2, 3], 2, 1)
+    (1,)
+    """
+    kept: dict[object, Key] = {_fold(label): ""}
+    for key in keys:
+        kept.setdefault(_fold(key), key)
+    return tuple(kept.values())[1 : room + 1]
+
+
+def _fold(key: object) -> object:
+    return unicodedata.normalize("NFC", key).strip() if isinstance(key, str) else key

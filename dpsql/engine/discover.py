@@ -12,11 +12,12 @@ from typing import NoReturn
 import numpy as np
 
 from dpsql.algebra.blocks import Dense
-from dpsql.answer.discovered import Discovered, Found, current
+from dpsql.answer.discovered import Discovered, current
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result, listing
 from dpsql.answer.store import Shelf
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins
+from dpsql.catalog.sought import Key
 from dpsql.engine.desk import Desk
 from dpsql.engine.explain import Explanation, Row
 from dpsql.engine.job import Doors, Job, Price, price_of_run
@@ -79,7 +80,7 @@ class Finding(Job[Discovered]):
         self,
         desk: Desk,
         receipt: tuple[str, int, str],
-        keys: tuple[Found, ...] = (),
+        keys: tuple[Key, ...] = (),
         bounds: tuple[Fraction, Fraction] | None = None,
     ) -> Discovered:
         """The release of what was found."""
@@ -262,7 +263,7 @@ def found_before(desk: Desk, search: Search) -> Discovered | None:
     return next((e for e in known if (e.table, e.column, e.what) == place), None)
 
 
-def plan_search(desk: Desk, search: Search, terms: Terms) -> Finding:
+def plan_search(desk: Desk, search: Search, terms: Terms) -> FindingKeys | FindingBounds:
     """Read CREATE DOMAIN or CREATE BOUNDS: a function of public facts only.
 
     Raises: ProgrammingError, DataError.

@@ -20,11 +20,12 @@ from dpsql.answer.modelled import draw_rows
 from dpsql.answer.result import Result
 from dpsql.answer.synthetics import find_synthetic
 from dpsql.catalog import Catalog, Table
+from dpsql.catalog.sought import Key
 from dpsql.engine.asked import explain_workload, read_job
 from dpsql.engine.desk import Desk
 from dpsql.engine.explain import Explanation
 from dpsql.engine.granted import NOTHING, Granted
-from dpsql.engine.job import Charge, Job, Key, Price, Step
+from dpsql.engine.job import Charge, Job, Price, Step
 from dpsql.engine.seek import plan_seeking
 from dpsql.engine.terms import Terms
 from dpsql.engine.turns import turn
@@ -32,9 +33,9 @@ from dpsql.learn.task import Report
 from dpsql.plan.plan import Plan
 from dpsql.privacy.claims import Sources
 from dpsql.privacy.curator import Preset, ledger_file, user_folder
-from dpsql.privacy.discovery import Discovery
+from dpsql.privacy.discovery import CountedDiscovery, Discovery, KeyCounts
 from dpsql.privacy.filter import Run
-from dpsql.privacy.find import find_keys
+from dpsql.privacy.find import count_keys, find_keys
 from dpsql.privacy.ledger import Entry, Ledger, Receipt, Status
 from dpsql.privacy.look import open_handle, open_sums
 from dpsql.privacy.measure import certify, check_noise, measure
@@ -77,7 +78,7 @@ class Engine(Desk):
         seeking = plan_seeking(self, workload, offered)
         if seeking is None:
             return explain_workload(self, workload, terms)
-        if seeking.first is None:
+        if seeking.first is None and seeking.counted is None:
             return explain_workload(self, workload, seeking.rest)
         return seeking.explain(self, assumed)
 
@@ -91,11 +92,16 @@ class Engine(Desk):
         seeking = plan_seeking(self, workload, terms)
         if seeking is None:
             return self.run(read_job(self, workload, terms, report))
+        if seeking.counted is not None:
+            self.status()  # a ledger that is missing or damaged answers nothing
+            return (seeking.counts(self, seeking.counted, free=True),)
         if seeking.first is None:
             return self.run(read_job(self, workload, seeking.rest, report))
         with self.vaults.turn(self.declared):
             seeking.check(self, Membrane(self, self.ledger, self.vaults))
         found, _ = self.settle(seeking.first)
+        if found.counted is not None:
+            return (seeking.counts(self, found, free=False),)
         results = self.run(read_job(self, seeking.compiled(self), seeking.rest, report))
         return tuple(seeking.told(result, found) for result in results)
 
@@ -243,3 +249,7 @@ class Membrane:
     def find(self, asked: Discovery, receipt: Receipt) -> tuple[Key, ...]:
         """The keys of a column that enough privacy units have, sorted."""
         return find_keys(asked, receipt, self._vaults)
+
+    def count(self, asked: CountedDiscovery, receipt: Receipt) -> KeyCounts:
+        """The keys whose noisy counts of privacy units reach a threshold, and these counts."""
+        return count_keys(asked, receipt, self._vaults)

@@ -6,7 +6,6 @@ choice of a threshold, and a learned model. ``Engine.run`` takes each of them th
 
 from __future__ import annotations
 
-import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -18,18 +17,18 @@ from numpy.typing import NDArray
 
 from dpsql.answer.result import Result
 from dpsql.answer.store import Shelf
+from dpsql.catalog.sought import Key
 from dpsql.engine.desk import Desk
 from dpsql.engine.explain import Explanation
 from dpsql.errors import DataUnavailable
 from dpsql.plan.plan import Plan
 from dpsql.privacy.accounting import Cost, Policy, cost_of
-from dpsql.privacy.discovery import Discovery
+from dpsql.privacy.discovery import CountedDiscovery, Discovery, KeyCounts
 from dpsql.privacy.filter import Run
 from dpsql.privacy.receipt import Receipt
 from dpsql.strategy.noise_law import Noise, law
 
 T = TypeVar("T")
-Key = str | int | dt.date
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +81,9 @@ class Doors(Protocol):
 
     def find(self, asked: Discovery, receipt: Receipt) -> tuple[Key, ...]:
         """The keys of a column that enough privacy units have, sorted."""
+
+    def count(self, asked: CountedDiscovery, receipt: Receipt) -> KeyCounts:
+        """The keys whose noisy counts of privacy units reach a threshold, and these counts."""
 
 
 class Step(ABC, Generic[T]):

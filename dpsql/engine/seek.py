@@ -1,7 +1,8 @@
 """OPTIONS (keys = 'private'): the keys of a column are found first, then the statement is answered.
 
 The keys get a fixed part of epsilon, so that what either step costs is public. They are stored
-before the answers are charged, and stay found whatever becomes of these.
+before the answers are charged, and stay found whatever becomes of these. Where counts of the keys
+are all that is asked, one release does both.
 """
 
 from __future__ import annotations
@@ -17,6 +18,14 @@ from dpsql.engine.desk import Desk
 from dpsql.engine.discover import Finding, plan_search
 from dpsql.engine.explain import Explanation
 from dpsql.engine.job import Doors
+from dpsql.engine.key_counts import (
+    CountingKeys,
+    counting,
+    counts_keys,
+    explain_counts,
+    find_counted,
+    read_counts,
+)
 from dpsql.engine.terms import Terms, require_epsilon
 from dpsql.errors import NotSupportedError, decimal_text
 from dpsql.privacy.accounting import UNITS, budget_for, units_down
@@ -30,14 +39,21 @@ SHARE = Fraction(1, 2)
 threshold on the counts themselves would show (200,000 rows, Zipf, epsilon 1, delta 1e-9)."""
 
 
+FOUND = "keys of {} were found as domain {} ({}), free from now on"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Seeking:
-    """What is found before a workload is answered, None where it was found, and what is left."""
+    """What is found before a workload is answered, None where it was found, and what is left.
+
+    ``counted`` are keys that were released with the very counts that are asked.
+    """
 
     workload: tuple[Compiled, ...]
     first: Finding | None
     whole: Terms
     rest: Terms
+    counted: Discovered | None = None
 
     def check(self, desk: Desk, doors: Doors) -> None:
         """Refuse what the budget refuses of both steps together."""
@@ -51,12 +67,16 @@ class Seeking:
         """The workload, once the keys are found."""
         return desk.compile([reparse(item.text) for item in self.workload])
 
+    def counts(self, desk: Desk, found: Discovered, free: bool) -> Result:
+        """The answer that came with the keys."""
+        result = read_counts(desk, self.compiled(desk)[0], found, free)
+        note = FOUND.format(found.column, found.name, _paid(found))
+        aged = desk.aged([found])
+        return replace(result, notes=(*result.notes, *aged, *([] if free else [note])))
+
     def told(self, result: Result, found: Discovered) -> Result:
         """An answer, with what both steps cost."""
-        paid = f"epsilon {decimal_text(found.epsilon)}, entry {found.receipt[1]} of the ledger"
-        note = (
-            f"keys of {found.column} were found as domain {found.name} ({paid}), free from now on"
-        )
+        note = FOUND.format(found.column, found.name, _paid(found))
         cost = result.cost
         if cost is not None:
             cost = replace(cost, epsilon=found.epsilon + (0 if cost.free else cost.epsilon))
@@ -65,8 +85,12 @@ class Seeking:
 
     def explain(self, desk: Desk, assumed: bool) -> Explanation:
         """The forecast of the keys: that of the answers depends on how many there will be."""
+        if self.counted is not None:
+            return explain_counts(desk, self.counted, assumed)
         assert self.first is not None
         found = self.first.explain(desk, assumed)
+        if isinstance(self.first, CountingKeys):
+            return found
         rest = decimal_text(require_epsilon(self.rest))
         then = ("answers", f"epsilon {rest} more; EXPLAIN tells their errors once keys are found")
         rows = (*(found.whole or ()), then)
@@ -90,8 +114,10 @@ def plan_seeking(desk: Desk, workload: Sequence[Compiled], terms: Terms) -> Seek
     missing = sorted(
         {place for item in asked for place in item.seeks if not _is_found(desk, place)}
     )
+    in_one = counts_keys(workload, terms)
     if not missing:
-        return Seeking(tuple(workload), None, terms, rest)
+        counted = find_counted(desk, asked[0].seeks[0], terms) if in_one else None
+        return Seeking(tuple(workload), None, terms, rest, counted)
     if len(missing) > 1:
         names = " and ".join(f"{table} ({column})" for table, column in missing)
         raise NotSupportedError(
@@ -100,8 +126,15 @@ def plan_seeking(desk: Desk, workload: Sequence[Compiled], terms: Terms) -> Seek
             hint="CREATE DOMAIN for each, then the statement",
         )
     search = _search(desk, *missing[0], asked)
+    if in_one:
+        both = plan_search(desk, search, terms)
+        return Seeking(tuple(workload), counting(both), terms, rest)
     first = plan_search(desk, search, terms.having(epsilon=part))
     return Seeking(tuple(workload), first, terms, rest)
+
+
+def _paid(found: Discovered) -> str:
+    return f"epsilon {decimal_text(found.epsilon)}, entry {found.receipt[1]} of the ledger"
 
 
 def _is_found(desk: Desk, place: tuple[str, str]) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 
-from dpsql.catalog.sought import Sought
+from dpsql.catalog.sought import Key, Sought, tell_apart
+from dpsql.privacy.partitions import least_shown
+from dpsql.strategy.base import round_up
 from dpsql.strategy.noise_law import Noise, law
 
 
@@ -26,6 +28,11 @@ class Discovery:
     delta: Fraction
 
     @property
+    def paid(self) -> Fraction:
+        """The whole epsilon or rho that it uses."""
+        return self.amount
+
+    @property
     def is_pure(self) -> bool:
         """Whether every key has a coin by its number of units; else weights have noise."""
         return law(self.noise).is_pure
@@ -33,5 +40,56 @@ class Discovery:
     @property
     def fingerprint(self) -> str:
         """A digest of everything that is paid for."""
-        facts = (self.table, self.column, repr(self.sought), self.noise, self.amount, self.delta)
-        return hashlib.sha256(repr(("keys", *map(str, facts))).encode()).hexdigest()
+        facts = [repr(getattr(self, each.name)) for each in fields(self)]
+        return hashlib.sha256(repr(("keys", *facts)).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class CountedDiscovery(Discovery):
+    """The release of keys whose noisy counts of units reach a threshold, and of these counts.
+
+    A unit is in at most ``spread`` of the counts of keys and of NULL, which is a cell of its own
+    where ``null`` says so. For the amount ``rest`` those are counted who have any other value, zero
+    where such rows do not count. Of the keys that pass, ``room`` are shown that differ from each
+    other and from ``label``, that of all others.
+    """
+
+    rest: Fraction
+    spread: int
+    null: bool
+    label: str | int | None
+    room: int
+
+    @property
+    def paid(self) -> Fraction:
+        """The whole epsilon or rho that it uses."""
+        return self.amount + self.rest
+
+    @property
+    def scale(self) -> Fraction:
+        """The scale of the noise on counts of keys and of NULL."""
+        return round_up(law(self.noise).scale(self.spread, self.amount))
+
+    @property
+    def rest_scale(self) -> Fraction:
+        """The scale of the noise on the count of all others. Raises: ZeroDivisionError for none."""
+        return round_up(law(self.noise).scale(1, self.rest))
+
+    @property
+    def level(self) -> int:
+        """The least noisy count that is shown."""
+        return least_shown(self.noise, self.scale, self.delta, self.sought.max_keys)
+
+    def shown(self, passed: tuple[Key, ...]) -> tuple[Key, ...]:
+        """Those of the keys that passed which become cells."""
+        return tell_apart(passed, self.label, self.room)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCounts:
+    """Keys and their noisy counts, those of NULL and of all others where these are cells."""
+
+    keys: tuple[Key, ...]
+    counts: tuple[int, ...]
+    null: int | None
+    other: int | None

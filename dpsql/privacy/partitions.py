@@ -6,15 +6,15 @@ delta. All of it is public: functions of epsilon or rho, delta and the number of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import lru_cache
 from math import isqrt
 
 from dpsql.errors import InternalError
-from dpsql.privacy.tails import exp_below, gaussian_tail
+from dpsql.privacy.tails import exp_below, gaussian_tail, laplace_tail
 from dpsql.strategy.base import round_up
-from dpsql.strategy.noise_law import GAUSSIAN
+from dpsql.strategy.noise_law import GAUSSIAN, Noise, law
 
 CHANCE_BITS = 160
 """Chances are multiples of 2^-160: less than delta by a factor of 2^110."""
@@ -74,7 +74,24 @@ def threshold(rho: Fraction, delta: Fraction, most: int) -> int:
     ``weight(m)``, and each may be released with a chance of delta / m.
     """
     sigma2 = variance(rho)
-    return max(weight(low) + _exceeded(sigma2, delta / high) for low, high in _degrees(most))
+    return max(
+        weight(low) + _exceeded(lambda t: gaussian_tail(sigma2, t), delta / high)
+        for low, high in _degrees(most)
+    )
+
+
+@lru_cache(maxsize=32)
+def least_shown(noise: Noise, scale: Fraction, delta: Fraction, most: int) -> int:
+    """Return the least noisy count that is shown: new keys of one unit reach it with chance delta.
+
+    Those are up to ``most`` keys that it alone has, each of count one; the noise is Laplace or
+    Gaussian of a scale.
+
+    >>> least_shown("laplace", Fraction(1), Fraction(1, 100), 1)
+    6
+    """
+    tail = laplace_tail if law(noise).is_pure else gaussian_tail
+    return 1 + _exceeded(lambda t: tail(scale, t), delta / most)
 
 
 def _degrees(most: int) -> Iterator[tuple[int, int]]:
@@ -90,14 +107,14 @@ def _degrees(most: int) -> Iterator[tuple[int, int]]:
         low = high + 1
 
 
-def _exceeded(sigma2: Fraction, chance: Fraction) -> int:
-    """Return the least t of which P(Z >= t) <= chance is certain, for a discrete Gaussian Z."""
+def _exceeded(tail: Callable[[int], Fraction], chance: Fraction) -> int:
+    """Return the least t >= 1 whose tail, an upper bound of P(Z >= t), is at most a chance."""
     low, high = 1, 2
-    while gaussian_tail(sigma2, high) > chance:
+    while tail(high) > chance:
         low, high = high, 2 * high
     while low < high:
         middle = (low + high) // 2
-        if gaussian_tail(sigma2, middle) <= chance:
+        if tail(middle) <= chance:
             high = middle
         else:
             low = middle + 1

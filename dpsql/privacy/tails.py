@@ -43,5 +43,17 @@ def gaussian_tail(sigma2: Fraction, t: int) -> Fraction:
     return min(Fraction(1), density * root / (x * _ROOT_TAU))
 
 
+def laplace_tail(scale: Fraction, t: int) -> Fraction:
+    """Return an upper bound of P(Z >= t) for a discrete Laplace Z: a^t / (1 + a), for t >= 1.
+
+    >>> 0 <= laplace_tail(Fraction(1), 3) - Fraction(0.0363969) < Fraction(1, 10**6)
+    True
+    """
+    step = 1 / scale
+    least = Fraction((-_quotient(step)).exp(_CTX)) * (1 - _PAD)
+    exponent = min(t * step, Fraction(10**6))
+    return Fraction((-_quotient(exponent)).exp(_CTX)) * (1 + _PAD) / (1 + least)
+
+
 def _quotient(x: Fraction) -> Decimal:
     return _CTX.divide(Decimal(x.numerator), Decimal(x.denominator))

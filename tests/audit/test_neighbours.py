@@ -23,6 +23,7 @@ import pytest
 import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.privacy import find
+from dpsql.privacy.discovery import KeyCounts
 
 CATALOG = """
 [budget]
@@ -85,6 +86,9 @@ SCRIPT = (
     "SELECT MAX(cost) FROM visits",
     "SELECT COUNT(*) FROM lines JOIN patients USING (person)",
     "SHOW domains",
+    "DROP DOMAIN drugs",
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (keys = 'private') drug, COUNT(DISTINCT person)"
+    " FROM visits GROUP BY drug",
 )
 """Statements that are answered, and statements that are refused."""
 
@@ -235,10 +239,21 @@ def released(real: Callable[..., Any]) -> Callable[..., Any]:
     return choose
 
 
+def counted(real: Callable[..., Any]) -> Callable[..., Any]:
+    """The same keys and counts in every world, once the real ones were counted."""
+
+    def count(asked: Any, pairs: Any) -> Any:
+        real(asked, pairs)
+        return KeyCounts(("gin", "tea"), (7, 9), 3, 4)
+
+    return count
+
+
 def transcript(place: Path, world: World, kind: str) -> list[Any]:
     """What all statements show in a world, and what the ledger says of them."""
     with (
         mock.patch.object(find, "_choose", released(find._choose)),
+        mock.patch.object(find, "_count", counted(find._count)),
         mock.patch("dpsql.engine.discover.enclosing", return_value=(0, 8)),
         warnings.catch_warnings(record=True) as told,
         dpsql.connect(world.write(place, kind), epsilon=1) as connection,

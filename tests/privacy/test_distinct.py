@@ -22,7 +22,7 @@ from dpsql.privacy import find
 from dpsql.privacy.discovery import Discovery
 from dpsql.privacy.find import _choose, _weights
 from dpsql.privacy.vault import distinct
-from dpsql.privacy.vault.distinct import Pairs, _bounded
+from dpsql.privacy.vault.distinct import NO_VALUE, Pairs, _bounded
 from dpsql.privacy.vault.owners import Digest, Owners
 from dpsql.privacy.vault.vault import open_vault
 
@@ -120,6 +120,17 @@ def test_a_unit_moves_weights_by_a_norm_of_at_most_one(tmp_path: Path, most: int
         assert sum(each * each for each in moved) <= 4**20
         assert all(each >= 0 for each in moved)
         assert sum(map(bool, moved)) <= most
+
+
+def test_keys_that_count_for_nobody_do_not_leave_the_vault(tmp_path: Path) -> None:
+    """That they are there would be told by noise on nothing, a little for each of any number."""
+    rows = [("a", f"k{i}") for i in range(50)] + [(None, "lost"), ("b", "k7"), ("b", None)]
+    found = pairs_of(write(tmp_path / "t.parquet", rows), 1)
+    assert set(found.keys) == {found.keys[place] for place in found.places.tolist()}
+    assert len(found.keys) <= 2
+    every = {tuple(each) for each in found.every.tolist()}
+    assert len(every) in (4, 5)  # a key, all others and k7 of one unit; k7 and NULL of the other
+    assert NO_VALUE in found.every[:, 1]
 
 
 def test_which_keys_of_a_unit_count_is_even_over_salts() -> None:

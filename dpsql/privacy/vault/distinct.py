@@ -10,7 +10,7 @@ import datetime as dt
 import hashlib
 import unicodedata
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,31 +20,39 @@ import pandas as pd
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import floor_period
 from dpsql.catalog.read_domain import MAX_BOUND
-from dpsql.privacy.vault.data_engine import Asked, Counts, Flags, Form, StoredTable
+from dpsql.catalog.sought import Key
+from dpsql.privacy.vault.data_engine import Asked, Counts, Flags, Form, StoredTable, Values64
 from dpsql.privacy.vault.encode import EPOCH
 from dpsql.privacy.vault.owners import Digest, Owners
 from dpsql.privacy.vault.rows import Parts
 
-Key = str | int | dt.date
 LONGEST = 1000
 """Bytes of a text that can be a key."""
-NO_KEY = -1
+NO_KEY, NO_VALUE = -1, -2
+"""Codes of rows whose value is no key, and of rows without one."""
 FIRST, LAST = (
     each.toordinal() - EPOCH.toordinal() for each in (dt.date(1, 1, 7), dt.date(9998, 12, 31))
 )
 """Days that are in the calendar with the whole of their periods."""
 
 
+Part = tuple[npt.NDArray[Any], Flags, Flags]
+"""Values of some rows, which of them are there, and which are missing: (rows,) each."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pairs:
     """Every unit with every key of it that counts, by number: the place of the key in ``keys``.
 
-    ``units`` and ``places`` have shape (pairs,), and no pair is there twice.
+    ``units`` and ``places`` have shape (pairs,), and no pair is there twice; every key counts for
+    a unit. ``every`` has (unit, code) of all rows of units, each once: the place of a key, whether
+    it counts for that unit or not, NO_KEY or NO_VALUE.
     """
 
     keys: tuple[Key, ...]
     units: Counts
     places: Counts
+    every: Counts = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int64))
 
 
 def is_key(text: object) -> bool:
@@ -88,8 +96,8 @@ def read_pairs(
         if batch.units is not None and batch.owned is not None:
             parts.units.append(batch.units)
             parts.owned.append(batch.owned)
-        plain = ((each.numbers, ~(each.missing | each.unknown)) for each in batch.columns)
-        found += [*batch.keys, *plain]
+        found += [(values, known, ~known) for values, known in batch.keys]
+        found += [_with_flags(each) for each in batch.columns]
     codes, keys = _number(column, found)
     return _pairs(column, codes, keys, None if unit is None else parts.owners(), digest)
 
@@ -100,11 +108,23 @@ def _pairs(
     """Return the pairs of units and keys, of rows that have a key each or none."""
     assert column.sought is not None
     rows = len(codes)
-    units = np.arange(rows, dtype=np.int64) if owners is None else owners.units.astype(np.int64)
-    kept = codes != NO_KEY if owners is None else (codes != NO_KEY) & owners.owned
-    pairs = np.unique(np.stack([units[kept], codes[kept]], axis=1), axis=0)
-    pairs = _bounded(pairs, keys, owners, column.sought.max_keys, digest)
-    return Pairs(keys, pairs[:, 0], pairs[:, 1])
+    if owners is None:
+        every = np.stack([np.arange(rows, dtype=np.int64), codes], axis=1)
+    else:
+        units = owners.units[owners.owned].astype(np.int64)
+        every = np.unique(np.stack([units, codes[owners.owned]], axis=1), axis=0)
+    pairs = _bounded(every[every[:, 1] >= 0], keys, owners, column.sought.max_keys, digest)
+    return _that_count(keys, pairs, every)
+
+
+def _that_count(keys: tuple[Key, ...], pairs: Counts, every: Counts) -> Pairs:
+    """Leave out keys that count for no unit: that they are there is a matter of who is cut."""
+    used = np.unique(pairs[:, 1])
+    places = np.full(len(keys) + 2, NO_KEY)  # the last two are those of no key and no value
+    places[used] = np.arange(len(used))
+    places[NO_VALUE] = NO_VALUE
+    codes = np.stack([every[:, 0], places[every[:, 1]]], axis=1)
+    return Pairs(tuple(keys[each] for each in used), pairs[:, 0], places[pairs[:, 1]], codes)
 
 
 def _bounded(
@@ -133,17 +153,15 @@ def _numbers(salt: str, places: Counts, names: Any) -> npt.NDArray[np.uint64]:
     return np.array([int.from_bytes(each) for each in digests], dtype=np.uint64)[inverse]
 
 
-def _number(
-    column: Column, parts: Iterable[tuple[npt.NDArray[Any], Flags]]
-) -> tuple[Counts, tuple[Key, ...]]:
-    """Number the keys of all rows: their places among the sorted keys, -1 for none."""
+def _number(column: Column, parts: Iterable[Part]) -> tuple[Counts, tuple[Key, ...]]:
+    """Number the keys of all rows: their places among the sorted keys, and two for none."""
     known: dict[Key | None, int] = {}
     codes = [np.zeros(0, dtype=np.int64)]
-    for values, is_known in parts:
+    for values, is_known, is_missing in parts:
         local, names = pd.factorize(values[is_known])
         found = [_read_key(column, each) for each in names.tolist()]
         numbers = np.array([known.setdefault(each, len(known)) for each in found], dtype=np.int64)
-        codes.append(np.full(len(values), NO_KEY))
+        codes.append(np.where(is_missing, NO_VALUE, NO_KEY))
         codes[-1][is_known] = numbers[local]
     return _in_order(np.concatenate(codes), known)
 
@@ -151,7 +169,8 @@ def _number(
 def _in_order(codes: Counts, known: dict[Key | None, int]) -> tuple[Counts, tuple[Key, ...]]:
     """Replace numbers in the order of rows, of which nothing may show, by places in sorted keys."""
     keys = sorted((key for key in known if key is not None), key=lambda key: (key,))
-    places = np.full(len(known) + 1, NO_KEY)  # the last one is that of no number
+    places = np.full(len(known) + 2, NO_KEY)  # the last two are those of no number
+    places[NO_VALUE] = NO_VALUE
     places[[known[key] for key in keys]] = np.arange(len(keys))
     return places[codes], tuple(keys)
 
@@ -168,18 +187,21 @@ def _read_key(column: Column, value: Any) -> Key | None:
     return floor_period(EPOCH + dt.timedelta(days=int(value)), column.sought.by)
 
 
-def _values(
-    stored: StoredTable, column: Column, name: str
-) -> Iterator[tuple[npt.NDArray[Any], Flags]]:
-    """Yield the values of a column in the order of the rows, and which of them are there."""
+def _values(stored: StoredTable, column: Column, name: str) -> Iterator[Part]:
+    """Yield the values of a column in the order of the rows."""
     if column.type == "text":
         for texts in stored.texts(name):
             plain: npt.NDArray[Any] = np.asarray(np.ma.getdata(texts), dtype=object)
             is_text = np.array([isinstance(each, str) for each in plain], dtype=np.bool_)
-            yield plain, is_text & ~np.ma.getmaskarray(texts)
+            is_missing = np.ma.getmaskarray(texts)
+            yield plain, is_text & ~is_missing, is_missing
         return
     form: Form = "day" if column.type == "date" else "whole"
     for batch in stored.read([Asked(name, form)], None):
         batch.check([Asked(name, form)], False)
         (values,) = batch.columns
-        yield values.numbers, ~(values.missing | values.unknown)
+        yield _with_flags(values)
+
+
+def _with_flags(values: Values64) -> Part:
+    return values.numbers, ~(values.missing | values.unknown), values.missing

@@ -43,6 +43,9 @@ fuzz: $(VENV)/.test
 
 docs: $(VENV)/.test
 	$(BIN)/python docs/make.py
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/site
+	@echo "the site is build/site/index.html"
 
 format: $(VENV)/.test
 	$(BIN)/ruff format .

@@ -48,11 +48,11 @@ def reference() -> str:
         "",
     ]
     refused = ["# What is refused", "", "Under each statement: the code, the place, the reason."]
-    accepted = [*_sections("accepted.sql"), "", *_settings(), "", ""]
+    accepted = [*_sections("accepted.sql"), "", *settings(), "", ""]
     return "\n".join([*head, *accepted, *refused, *_sections("rejected.sql")])
 
 
-def _settings() -> list[str]:
+def settings() -> list[str]:
     """A table of all options, and where each may be given."""
     intro = (
         "Where an option may be given: by `SET`, in the OPTIONS of a `SELECT` or a `CREATE` of a"

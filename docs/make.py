@@ -38,18 +38,43 @@ rect { stroke-width: 1.5; stroke: #345; fill: #eef4fa; }
 def reference() -> str:
     """The text of docs/sql.md: the accepted forms by section, then what is refused and how."""
     head = [
-        "# The SQL that dpsql answers",
+        "# SQL, form by form",
         "",
         "Made by `make docs` from [grammar/accepted.sql](../grammar/accepted.sql) and"
-        " [grammar/rejected.sql](../grammar/rejected.sql); both run as tests. The grammar itself is"
-        " [grammar/dpsql.lark](../grammar/dpsql.lark), drawn in [grammar.svg](grammar.svg).",
+        " [grammar/rejected.sql](../grammar/rejected.sql), which run as tests and tell what every"
+        " statement compiles to. The grammar itself is [grammar/dpsql.lark](../grammar/dpsql.lark),"
+        " drawn in [grammar.svg](grammar.svg).",
         "",
-        "The comments under a statement are the products it compiles to.",
-        "",
+        "The examples ask a table `t` with columns `a` (integers 0 to 7), `b` (a few texts, others"
+        " and NULL), `c` (boolean), `d` (dates by month), `e` (integers -2 to 4), `n` and `w`"
+        " (numbers in bins), `m`, `q` and `r` (numbers with bounds); `visits`, of persons with"
+        " several rows; and a public table `bands` of ranges.",
     ]
-    refused = ["# What is refused", "", "Under each statement: the code, the place, the reason."]
-    accepted = [*_sections("accepted.sql"), "", *settings(), "", ""]
-    return "\n".join([*head, *accepted, *refused, *_sections("rejected.sql")])
+    meanings = _meanings()
+    lines = [*head, ""]
+    for title, examples in _sections("accepted.sql"):
+        shown = "\n".join(line for line in examples.split("\n") if not line.startswith("-- "))
+        lines += [f"## {title.capitalize()}", "", meanings[title], "", *_fenced(shown)]
+    lines += settings()
+    lines += [
+        "",
+        "## What is refused",
+        "",
+        "Under each statement: the code, the place, the reason.",
+    ]
+    for title, examples in _sections("rejected.sql"):
+        lines += ["", f"### {title.capitalize()}", "", *_fenced(examples)]
+    return "\n".join([*lines, ""])
+
+
+def _fenced(examples: str) -> list[str]:
+    return ["```sql", re.sub(r"\n{3,}", "\n\n", examples.strip()), "```", ""]
+
+
+def _meanings() -> dict[str, str]:
+    """What every section of accepted statements is about."""
+    parts = (ROOT / "docs" / "forms.md").read_text("utf-8").split("\n## ")[1:]
+    return {title: text.strip() for title, _, text in (part.partition("\n") for part in parts)}
 
 
 def settings() -> list[str]:
@@ -60,7 +85,7 @@ def settings() -> list[str]:
     intro += " synthetic table, in those of `CREATE DOMAIN` and `CREATE BOUNDS`, to `connect` or"
     intro += " `execute` of Python, or to the command `dpsql`."
     lines = [
-        "# Settings",
+        "## Settings",
         "",
         intro,
         "",
@@ -78,14 +103,10 @@ def settings() -> list[str]:
     return lines
 
 
-def _sections(name: str) -> list[str]:
-    lines = []
+def _sections(name: str) -> list[tuple[str, str]]:
+    """The sections of a file of statements, as (title, statements)."""
     parts = (ROOT / "grammar" / name).read_text("utf-8").split("\n--- ")[1:]
-    for part in parts:
-        title, _, body = part.partition("\n")
-        examples = re.sub(r"\n{3,}", "\n\n", body.strip())
-        lines += ["", f"## {title.strip().capitalize()}", "", "```sql", examples, "```"]
-    return [*lines, ""]
+    return [(title.strip(), body) for title, _, body in (part.partition("\n") for part in parts)]
 
 
 def picture() -> str:

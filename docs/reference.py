@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 def options() -> str:
     """All settings and where they may be given."""
     lines: list[str] = runpy.run_path(str(ROOT / "docs" / "make.py"))["settings"]()
-    return "\n".join(lines)
+    return "\n".join(["# Settings", *lines[1:]])
 
 
 def commands() -> str:
@@ -97,7 +97,7 @@ Errors
 def decisions() -> str:
     """A list of the decision records."""
     names = sorted(path.stem for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md"))
-    head = ["# Decisions", "", "Why things are as they are.", "", "```{toctree}", ":maxdepth: 1", ""]
+    head = ["# Decisions", "", "Why it is as it is.", "", "```{toctree}", ":maxdepth: 1", ""]
     return "\n".join([*head, *names, "```", ""])
 
 

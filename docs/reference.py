@@ -11,7 +11,8 @@ import runpy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from dpsql.ui.commands import COMMANDS
+import dpsql.ui.commands  # noqa: F401  registers them
+from dpsql.ui.command import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 

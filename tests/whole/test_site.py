@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import dpsql.ui.commands  # noqa: F401  registers them
 from dpsql.catalog.read import BUDGET_KEYS, COLUMN_KEYS, TABLE_KEYS
-from dpsql.ui.commands import COMMANDS
+from dpsql.ui.command import COMMANDS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if path.parent.name != "decisions")
@@ -33,6 +34,7 @@ def test_every_key_of_a_catalog_is_told(heading: str, keys: tuple[str, ...]) -> 
 def test_every_command_and_code_has_a_place() -> None:
     pages = runpy.run_path(str(DOCS / "reference.py"))["PAGES"]
     commands = pages["reference/commands.md"]()
+    assert len(COMMANDS) > 15
     assert all(f"`.{name}" in commands for name in COMMANDS)
     errors = pages["reference/errors.md"]()
     assert errors.count("\n## E_") > 60

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 from dpsql.answer.result import Result
@@ -132,12 +133,20 @@ def shape_entry(entry: LedgerEntry) -> Shape:
         "at": entry.at,
         "kind": entry.kind,
         "noise": entry.noise,
-        "epsilon": entry.epsilon,
+        "epsilon": _decimal(entry.epsilon),
         "state": entry.state,
         "sql": entry.sql,
         "within": entry.within.split("\n") if entry.within else [],
         "hash": entry.hash,
     }
+
+
+def _decimal(text: str) -> str:
+    """An amount of the ledger as a decimal number; what is none is left as it is."""
+    try:
+        return decimal_text(Fraction(text))
+    except ValueError:
+        return text
 
 
 def shape_analysts(status: BudgetStatus, entries: Sequence[LedgerEntry]) -> list[Shape]:

@@ -156,8 +156,8 @@ def _forecast(connection: Connection, text: str, epsilon: str) -> Shape:
             for step in STEPS:
                 value = float(epsilon) * step
                 connection.terms = before
-                connection.set("epsilon", f"{value:.12g}")
                 try:
+                    connection.set("epsilon", f"{value:.12g}")
                     curve.append([value, connection.explain(text).rmse])
                 except Error:  # more than one request may cost
                     continue

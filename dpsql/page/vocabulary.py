@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.describe import describe_values
+from dpsql.dbapi.words import FUNCTIONS, KEYWORDS, STARTERS
 from dpsql.page.shapes import Shape
 from dpsql.sql.lexemes import render_literal
 
@@ -13,9 +14,14 @@ MOST_VALUES = 200
 
 
 def shape_vocabulary(known: Catalog) -> Shape:
-    """The tables of a catalog with their columns, and its views."""
-    tables = [_shape_table(table) for table in known.tables.values()]
-    return {"tables": tables, "views": [view.name for view in known.views.values()]}
+    """The tables of a catalog with their columns, its views, and words of SQL."""
+    return {
+        "tables": [_shape_table(table) for table in known.tables.values()],
+        "views": [view.name for view in known.views.values()],
+        "keywords": KEYWORDS,
+        "starters": STARTERS,
+        "functions": FUNCTIONS,
+    }
 
 
 def _shape_table(table: Table) -> Shape:

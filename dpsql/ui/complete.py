@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpsql.dbapi.words import FUNCTIONS, KEYWORDS, STARTERS
 from dpsql.errors import Error
 from dpsql.settings import SETTINGS, Taker, shown, taken_by
 from dpsql.ui.highlight import FUNCTIONS, KEYWORDS, STARTERS, tokens

@@ -3,6 +3,7 @@
 KEYWORDS = (
     "SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "HAVING", "LIMIT", "AS", "AND", "OR", "NOT",
     "IN", "BETWEEN", "LIKE", "IS NULL", "IS NOT NULL", "CASE", "WHEN", "THEN", "ELSE", "END",
+    "JOIN", "LEFT JOIN", "ON", "USING", "WITH DIFFERENTIAL_PRIVACY OPTIONS(",
     "ASC", "DESC", "FILTER", "DATE", "TRUE", "FALSE", "CREATE SYNTHETIC TABLE", "OPTIONS (",
     "FOR (", "FOR WORKLOAD", "INTO", "ROWS =",
 )  # fmt: skip
@@ -13,6 +14,6 @@ STARTERS = (
     "DESCRIBE DOMAIN",
 )  # fmt: skip
 FUNCTIONS = (
-    "COUNT(*)", "COUNT(", "SUM(", "DP_STDDEV(", "DP_INTERVAL_LOW(", "DP_INTERVAL_HIGH(",
+    "COUNT(*)", "COUNT(", "SUM(", "AVG(", "DP_STDDEV(", "DP_INTERVAL_LOW(", "DP_INTERVAL_HIGH(",
     "date_trunc(", "lower(", "upper(", "floor(", "abs(",
 )  # fmt: skip

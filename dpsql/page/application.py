@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from dpsql.errors import Error
 from dpsql.page.entrance import REFUSED, Entrance, Welcome
+from dpsql.page.lexicon import shape_vocabulary
 from dpsql.page.shapes import (
     Shape,
     shape_analysts,
@@ -25,7 +26,6 @@ from dpsql.page.shapes import (
 )
 from dpsql.page.teller import Busy, Gone, Teller
 from dpsql.page.visits import Visit, Visits
-from dpsql.page.vocabulary import shape_vocabulary
 from dpsql.server.copying import copied
 from dpsql.server.returned import ResultTable
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dpsql.dbapi.words import FUNCTIONS, KEYWORDS, STARTERS
 from dpsql.errors import Error
 from dpsql.settings import SETTINGS, Taker, shown, taken_by
-from dpsql.ui.highlight import FUNCTIONS, KEYWORDS, STARTERS, tokens
+from dpsql.ui.highlight import tokens
 from dpsql.ui.vocabulary import Vocabulary, starting
 
 if TYPE_CHECKING:

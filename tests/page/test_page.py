@@ -7,6 +7,7 @@ import http.client
 import json
 import logging
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ from dpsql.server.scram import Verifier
 from dpsql.server.server import Address
 from dpsql.server.users import Users
 from tests.support.paged import Knocker, paged
-from tests.support.served import PASSWORD, write_served
+from tests.support.served import PASSWORD, write_certificate, write_served
 
 COUNT = "SELECT kind, COUNT(*) AS n FROM t GROUP BY kind"
 
@@ -390,6 +391,28 @@ def test_a_client_that_says_nothing_is_hung_up_on(
             silent.sendall(said)
             with contextlib.suppress(ConnectionResetError):
                 assert silent.recv(1) == b""
+
+
+def test_under_tls_the_cookie_is_for_this_host_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("STATE", "CACHE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(folder / name))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with paged(folder / "clinic.toml", write_certificate(folder)) as page:
+        ana = Knocker(page.port, tls=context)
+        caught = ana.enter()
+        assert caught.headers["set-cookie"].startswith("__Host-dpsql=")
+        assert "Secure" in caught.headers["set-cookie"].split("; ")
+        assert "Domain" not in caught.headers["set-cookie"]
+        assert "max-age" in caught.headers["strict-transport-security"]
+        assert ana.get("/api/visit").status == 200
+        assert ana.send(
+            "POST", "/api/leave", b"{}", Origin=f"http://127.0.0.1:{page.port}"
+        ).status == (403)
+        with pytest.raises((http.client.HTTPException, OSError)):
+            Knocker(page.port).get("/")
 
 
 def test_it_listens_only_where_it_may(page: Page, folder: Path) -> None:

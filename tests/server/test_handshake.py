@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from dpsql.errors import CatalogError, UsageError
 from dpsql.server.handshake import Failures
 from dpsql.server.server import Address, Server, read_tls
 from dpsql.server.users import Users
-from tests.support.served import Client, rows, served, told
+from tests.support.served import Client, rows, served, told, write_certificate
 
 
 def test_a_wrong_password_and_an_unknown_name_hear_the_same(site: Server) -> None:
@@ -108,15 +107,11 @@ def test_one_client_more_than_there_may_be_is_told_so(catalog: Path) -> None:
             assert error["C"] == "53300"
 
 
-def _certificate(folder: Path) -> tuple[Path, Path]:
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    command = f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {key} -out {cert} -days 2"
-    subprocess.run([*command.split(), "-subj", "/CN=localhost"], check=True, capture_output=True)
-    return cert, key
-
-
 def test_sessions_under_tls(catalog: Path) -> None:
-    with served(catalog, tls=_certificate(catalog.parent)) as server, Client(server.port) as client:
+    with (
+        served(catalog, tls=write_certificate(catalog.parent)) as server,
+        Client(server.port) as client,
+    ):
         client.socket.sendall(struct.pack("!ii", 8, 80877103))
         assert client.read(1) == b"S"
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,13 @@ from tests.support.served import PASSWORD, served
 
 
 @contextmanager
-def paged(catalog: Path) -> Iterator[Page]:
+def paged(catalog: Path, tls: tuple[Path, Path] | None = None) -> Iterator[Page]:
     """The page of a server of a catalog; ``cora`` is a curator who is no analyst."""
     users = Users(catalog.with_suffix(".users"))
     if "cora" not in users.all():
         users.put("cora", PASSWORD, new=True, curator=True)
     with served(catalog) as server:
-        page = open_page(server, Address("127.0.0.1", 0))
+        page = open_page(server, Address("127.0.0.1", 0), *(tls or ()))
         try:
             yield page
         finally:
@@ -51,24 +52,24 @@ class Knocker:
 
     port: int
     cookie: str = ""
-    headers: dict[str, str] = field(default_factory=dict)
+    tls: ssl.SSLContext | None = None
 
     def send(
         self, method: str, path: str, body: bytes | None = None, **changed: str | None
     ) -> Caught:
         """Send a request as the page would; None for a header leaves it out."""
         host = f"127.0.0.1:{self.port}"
-        found: dict[str, str | None] = {"Host": host, **self.headers}
+        found: dict[str, str | None] = {"Host": host}
         if self.cookie:
             found["Cookie"] = self.cookie
         if body is not None:
             found |= {
-                "Origin": f"http://{host}",
+                "Origin": f"{'https' if self.tls else 'http'}://{host}",
                 "X-Dpsql": "page",
                 "Content-Type": "application/json",
             }
         found |= {name.replace("_", "-"): value for name, value in changed.items()}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = self._connect()
         try:
             sent = {name: value for name, value in found.items() if value is not None}
             connection.request(method, path, body, sent)
@@ -77,6 +78,11 @@ class Knocker:
             return Caught(reply.status, headers, reply.read())
         finally:
             connection.close()
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if self.tls is None:
+            return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=self.tls)
 
     def get(self, path: str, **changed: str | None) -> Caught:
         return self.send("GET", path, None, **changed)
@@ -87,7 +93,7 @@ class Knocker:
     def enter(self, name: str = "ana", password: str = PASSWORD) -> Caught:
         """Sign in, and keep the cookie."""
         caught = self.post("/api/enter", name=name, password=password)
-        found = re.match(r"(\w+=[\w-]+);", caught.headers.get("set-cookie", ""))
+        found = re.match(r"([\w-]+=[\w-]+);", caught.headers.get("set-cookie", ""))
         self.cookie = found[1] if found else ""
         return caught
 

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import socket
 import struct
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,6 +62,14 @@ def write_served(folder: Path) -> Path:
     users.put("Bo", PASSWORD, new=True)
     users.put("eve", PASSWORD, new=True)
     return catalog
+
+
+def write_certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate of localhost and its key, signed by itself."""
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    command = f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {key} -out {cert} -days 2"
+    subprocess.run([*command.split(), "-subj", "/CN=localhost"], check=True, capture_output=True)
+    return cert, key
 
 
 @contextmanager

@@ -1,11 +1,11 @@
 """What the engines cost: rows of a file, streamed from PostgreSQL, counted there, and in Spark.
 
-    python -m benchmarks.engines [ROWS]
+    python -m benchmarks.engines [ROWS [ENGINE ...]]
 
-All figures are of one run on one machine; ratios are to a Parquet file. A server is started for it,
-or found by DPSQL_TEST_POSTGRES, as in the tests; Spark reads the file, with a start of its own in
-"load", and is left out where Java is missing. CPU is that of this process, and its children's are
-not: what servers take shows as wall time.
+All figures are of one run on one machine. A server is started for it, or found by
+DPSQL_TEST_POSTGRES, as in the tests; Spark reads the file, is started before "load", and is left
+out where Java is missing. CPU is that of dpsql's process, and in brackets that of the server's
+processes on this machine, Java's among them: it is read in /proc.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -26,6 +27,7 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+import psycopg
 
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
@@ -102,10 +104,15 @@ def write(database: Server, path: Path, rows: int) -> None:
     )
 
 
-def measure(table: Table, told: multiprocessing.Queue[dict[str, tuple[float, ...]]]) -> None:
+def measure(
+    table: Table, told: multiprocessing.Queue[dict[str, tuple[float, ...]]], server: int
+) -> None:
     """Load a table and count every covering set: wall and CPU seconds, and memory in GiB."""
     found: dict[str, tuple[float, ...]] = {}
-    vault = open_vault(table, SALT)
+    timed = partial(_timed, server)
+    opened: list[TableVault] = []
+    found["open"] = timed(lambda: opened.append(open_vault(table, SALT)))
+    (vault,) = opened
     found["load"] = timed(vault.load)
     sums: list[int] = []
     for name, resolutions in covering_sets().items():
@@ -127,15 +134,34 @@ def add_up(
     sums.append(int(found @ np.arange(1, 1 + len(found))))
 
 
-def timed(work: Callable[[], object]) -> tuple[float, float]:
-    """Wall and CPU seconds of some work."""
-    wall, cpu = time.perf_counter(), time.process_time()
+def _timed(server: int, work: Callable[[], object]) -> tuple[float, float, float]:
+    """Wall seconds of some work, CPU seconds of this process, and of the server's processes."""
+    wall, own, others = time.perf_counter(), time.process_time(), cpu_of_others(server)
     work()
-    return time.perf_counter() - wall, time.process_time() - cpu
+    spent = time.process_time() - own
+    return time.perf_counter() - wall, spent, cpu_of_others(server) - others
 
 
-def main(rows: int = ROWS) -> int:
-    """Measure every engine; return 1 where their vectors differ."""
+def cpu_of_others(server: int) -> float:
+    """CPU seconds so far of a server and what it started, and of what this process has started."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            facts = each.read_text().rpartition(")")[2].split()
+            process = int(each.parent.name)
+            parents[process] = int(facts[1])
+            ticks[process] = sum(map(int, facts[11:15]))
+    total, waiting = 0, {server, *(p for p, parent in parents.items() if parent == os.getpid())}
+    while waiting:
+        total += sum(ticks.get(process, 0) for process in waiting)
+        waiting = {p for p, parent in parents.items() if parent in waiting}
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def main(rows: int = ROWS, *engines: str) -> int:
+    """Measure engines, or all of them; return 1 where their vectors differ."""
+    some = engines or ("file", "stream", "push", *(["spark"] if shutil.which("java") else []))
     folder = Path(tempfile.mkdtemp())
     path, spawn = folder / "visits.parquet", multiprocessing.get_context("spawn")
     worst = 0
@@ -148,9 +174,10 @@ def main(rows: int = ROWS) -> int:
         )
         for name, unit in UNITS.items():
             told: dict[str, dict[str, tuple[float, ...]]] = {}
-            for engine in ("file", "stream", "push", *(["spark"] if shutil.which("java") else [])):
+            for engine in some:
                 queue = spawn.Queue()
-                process = spawn.Process(target=measure, args=(table(engine, path, unit), queue))
+                given = table(engine, path, unit), queue, postmaster(database)
+                process = spawn.Process(target=measure, args=given)
                 process.start()
                 told[engine] = queue.get()
                 process.join()
@@ -159,6 +186,14 @@ def main(rows: int = ROWS) -> int:
     path.unlink()
     folder.rmdir()
     return int(worst)
+
+
+def postmaster(database: Server) -> int:
+    """The process of the server that all others of it were started by."""
+    with psycopg.connect(database.address) as connection:
+        backend = connection.info.backend_pid
+        facts = Path(f"/proc/{backend}/stat").read_text()
+    return int(facts.rpartition(")")[2].split()[1])
 
 
 def table(engine: str, path: Path, unit: Unit) -> Table:
@@ -175,22 +210,22 @@ def table(engine: str, path: Path, unit: Unit) -> Table:
 
 
 def show(unit: str, told: dict[str, dict[str, tuple[float, ...]]]) -> None:
-    """Print one table: wall (CPU) seconds, and the ratio of wall times to the file."""
-    first, *others = told
-    print(f"\nunit: {unit:<20}{first:>18}{''.join(f'{each:>26}' for each in others)}")
-    for step in told["file"]:
+    """Print one table: wall seconds, CPU seconds of dpsql, and those of the server."""
+    print(f"\nunit: {unit:<20}{''.join(f'{each:>28}' for each in told)}")
+    for step in next(iter(told.values())):
         if step == "sums":
             continue
-        least, line = told["file"][step][0], f"{step:<26}"
-        for engine, found in told.items():
-            figures = found[step]
-            text = f"{figures[0]:.2f}" + (f" ({figures[1]:.2f})" if len(figures) > 1 else " GiB")
-            ratio = "" if engine == "file" else f"  x {figures[0] / max(least, 1e-9):.2f}"
-            line += f"{text + ratio:>{18 if engine == 'file' else 26}}"
-        print(line)
+        line = f"{step:<26}"
+        for found in told.values():
+            wall, *spent = found[step]
+            text = (
+                "{:.2f} s cpu {:.2f} ({:.2f})".format(wall, *spent) if spent else f"{wall:.2f} GiB"
+            )
+            line += f"{text:>28}"
+        print(line, flush=True)
     agree = len({found["sums"] for found in told.values()}) == 1
     print("vectors agree" if agree else "vectors DIFFER")
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:2])))
+    sys.exit(main(int(sys.argv[1]) if sys.argv[1:] else ROWS, *sys.argv[2:]))

@@ -39,6 +39,7 @@ class Sealed:
         self._connection = duckdb.connect(":memory:", config=_CONFIG)
         for setting in (
             "SET temp_directory = ''",
+            "SET enable_progress_bar = false",
             # What TRY() holds would be computed outside of it, and fail there, if it stood twice.
             "SET disabled_optimizers = 'in_clause,common_subexpressions'",
             "SET enable_external_access = false",

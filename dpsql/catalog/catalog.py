@@ -123,7 +123,8 @@ class Table:
     values, so that all of them decide whether a row counts; ``synthetic`` marks a released model
     instead of rows. ``references`` are the tables that its rows refer to, ``keys`` the stored
     columns by which references match rows, as they are written, but for that of the unit.
-    ``options`` say how a server that holds the rows is reached and read.
+    ``options`` say how a server that holds the rows is reached and read, and ``spill``, the folder
+    in whose files their codes are kept.
     """
 
     name: str
@@ -272,7 +273,8 @@ def _facts(table: Table, catalog: Path) -> list[object]:
     source = table.source if table.engine else os.path.relpath(table.source, catalog.parent)
     facts: list[object] = [source, table.unit.column, table.unit.max_rows, table.public, columns]
     facts += ["complete"] if table.complete else []
-    facts += [["within", *table.options]] if table.options and not table.engine else []
+    within = [each for each in table.options if each[0] != "spill" and not table.engine]
+    facts += [["within", *within]] if within else []
     ways = [*table.references, *([table.unit.through] if table.unit.through else [])]
     facts += [["unit", table.unit.name]] if table.unit.name else []
     facts += [["reference", way.table, *way.on] for way in ways]

@@ -19,7 +19,7 @@ from dpsql.catalog.read_domain import (
     show,
 )
 from dpsql.catalog.read_sought import is_sought, read_sought
-from dpsql.catalog.read_source import read_source
+from dpsql.catalog.read_source import read_source, read_spill
 from dpsql.catalog.read_units import (
     ROW_LIMIT,
     is_row_limit,
@@ -38,7 +38,7 @@ COLUMN_KEYS = (
 )
 TABLE_KEYS = (
     *("source", "privacy_unit", "references", "public", "budget", "row_count_hint", "complete"),
-    "column",
+    *("spill", "column"),
 )
 BACKENDS = ("dpsql", "opendp")
 LONGEST_ANALYST = 100
@@ -193,6 +193,7 @@ def _read_table(place: Place, name: str, body: Any, whole: Budget, units: Sequen
     if hint is not None and (isinstance(hint, bool) or not isinstance(hint, int) or hint < 1):
         place.fail(f"row_count_hint = {show(hint)}", "row_count_hint = 50000, a public guess")
     source, options = read_source(place, body.get("source"), public)
+    options = (*options, *read_spill(place, body.get("spill"), public))
     return Table(
         name,
         source,

@@ -63,6 +63,21 @@ def _read_stored(place: Place, given: Mapping[str, Any], public: bool) -> Source
     return read_source(place, given["file"], public)[0], tuple(sorted(said.items()))
 
 
+def read_spill(place: Place, given: Any, public: bool) -> tuple[tuple[str, str], ...]:
+    """Read the folder in whose files codes are kept, by default in memory. Raises: CatalogError."""
+    if given is None:
+        return ()
+    if public:
+        place.fail("is public and has spill", "public tables are small; leave it out")
+    if not isinstance(given, str) or not given.isprintable() or not given:
+        place.fail(f"spill = {show(given)}", 'spill = "/scratch", a folder with room')
+    try:
+        folder = Path(given).expanduser()
+        return (("spill", str(place.path.expanduser().resolve().parent / folder)),)
+    except RuntimeError:
+        place.fail(f"spill = {show(given)}", "there is no such home folder")
+
+
 def _read_server(place: Place, given: Mapping[str, Any], public: bool) -> Source:
     engine = given.get("engine")
     if not isinstance(engine, str) or engine_of(f"{engine}://") is None:

@@ -11,7 +11,8 @@ import numpy as np
 
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Periods
-from dpsql.privacy.vault.owners import Digest, number_texts
+from dpsql.privacy.vault.owners import Digest, UnitNumbers
+from dpsql.privacy.vault.pile import PileRoom
 from dpsql.privacy.vault.rows import Rows, line_up
 from dpsql.privacy.vault.source import connect
 
@@ -53,7 +54,9 @@ def _check(column: str) -> None:
         numbers[column] = values.astype(np.float64)
     else:
         codes[column] = values.astype(np.uint32)
-    owners = number_texts([names], np.ones(len(names), dtype=bool))
+    who = UnitNumbers(PileRoom())
+    who.add(names, np.ones(len(names), dtype=bool))
+    owners = who.owners()
     rows = Rows(len(names), codes, places, numbers, owners)
     table = Table("t", "t", Unit("who", 1), COLUMNS)
     kept = np.zeros(len(names))

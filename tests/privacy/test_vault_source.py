@@ -407,3 +407,9 @@ def test_nothing_reads_statistics(tmp_path: Path) -> None:
         sql = f"{asked} FROM read_parquet(?)"
         assert connection.execute(sql, [str(path)]).fetchall() == [(1000, 1000)]
         assert is_switched_off(connection)
+
+
+def test_nobody_is_told_how_far_a_reading_is() -> None:
+    with connect() as connection:
+        shown = "SELECT current_setting('enable_progress_bar')"
+        assert connection.execute(shown).fetchall() == [(False,)]

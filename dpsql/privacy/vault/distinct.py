@@ -23,8 +23,8 @@ from dpsql.catalog.read_domain import MAX_BOUND
 from dpsql.catalog.sought import Key
 from dpsql.privacy.vault.data_engine import Asked, Counts, Flags, Form, StoredTable, Values64
 from dpsql.privacy.vault.encode import EPOCH
-from dpsql.privacy.vault.owners import Digest, Owners
-from dpsql.privacy.vault.rows import Parts
+from dpsql.privacy.vault.owners import Digest, Owners, UnitNumbers
+from dpsql.privacy.vault.pile import PileRoom
 
 LONGEST = 1000
 """Bytes of a text that can be a key."""
@@ -90,16 +90,15 @@ def read_pairs(
     Rows of a server have no order in which two readings of them would agree.
     """
     form: Form = {"text": "key", "date": "day"}.get(column.type, "whole")  # type: ignore[assignment]
-    parts, found = Parts(), []
+    units, found = UnitNumbers(PileRoom()), []
     for batch in stored.read([Asked(name, form)], unit):
         batch.check([Asked(name, form)], unit is not None)
         if batch.units is not None and batch.owned is not None:
-            parts.units.append(batch.units)
-            parts.owned.append(batch.owned)
+            units.add(batch.units, batch.owned)
         found += [(values, known, ~known) for values, known in batch.keys]
         found += [_with_flags(each) for each in batch.columns]
     codes, keys = _number(column, found)
-    return _pairs(column, codes, keys, None if unit is None else parts.owners(), digest)
+    return _pairs(column, codes, keys, None if unit is None else units.owners(), digest)
 
 
 def _pairs(

@@ -10,7 +10,7 @@ Guarantee: whether a row is kept depends on the salt and on the rows of its own 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +20,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags, Floats
+from dpsql.privacy.vault.pile import Pile, PileRoom
 
-Texts = npt.NDArray[np.object_]
-KEY = 16
-"""Hexadecimal digits of a unit's own digest that go into the digests of its rows."""
+STRIDE = 1 << 22
+"""Rows that are numbered, sorted and counted together; a unit with more stays together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,115 @@ class Owners:
     names: npt.NDArray[Any]
 
 
+class UnitNumbers:
+    """The numbers of units, as batches come; different names have different ones."""
+
+    def __init__(self, room: PileRoom) -> None:
+        self._room = room
+        self._texts: dict[str, int] = {}
+        self._is_text = False
+        self._units: Pile = room.pile()
+        self._owned: Pile = room.pile()
+        self._units.add(np.zeros(0, dtype=np.uint32))
+        self._owned.add(np.zeros(0, dtype=np.bool_))
+        self._whole: Pile = room.pile()
+        self._whole.add(np.zeros(0, dtype=np.int64))
+
+    def add(self, units: npt.NDArray[Any], owned: Flags) -> None:
+        """Number the units of some rows; ``units`` and ``owned`` have shape (rows,).
+
+        Of doubles -0.0 is 0.0, and NaN is nobody; texts are compared byte by byte.
+        """
+        if units.dtype == np.object_:
+            self._is_text = True
+            numbers, owned = self._number(units, owned)
+            self._units.add(numbers)
+        else:
+            whole, owned = (units, owned) if units.dtype == np.int64 else _bits(units, owned)
+            self._whole.add(np.where(owned, whole, 0))
+        self._owned.add(owned)
+
+    def _number(self, texts: npt.NDArray[Any], owned: Flags) -> tuple[Codes, Flags]:
+        codes, names = pd.factorize(texts)
+        known = self._texts
+        found = (known.setdefault(name, len(known)) for name in names)
+        numbers = np.fromiter(found, np.uint32, len(names))
+        return np.append(numbers, np.uint32(0))[codes], owned & (codes >= 0)
+
+    def owners(self) -> Owners:
+        """Return the units of all rows; a table without rows has none."""
+        owned = self._owned.array()
+        if not self._is_text:
+            return _number_whole(self._room, self._whole.array(), owned)
+        names = np.empty(len(self._texts), dtype=object)
+        names[:] = [*self._texts]
+        return Owners(self._units.array(), owned, names)
+
+
+def _bits(doubles: Floats, owned: Flags) -> tuple[Counts, Flags]:
+    known = owned & ~np.isnan(doubles)
+    return (np.where(known, doubles, 0.0) + 0.0).view(np.int64), known
+
+
+def _number_whole(room: PileRoom, identities: Counts, owned: Flags) -> Owners:
+    """Number units that are known by whole numbers; those in files are not all sorted together."""
+    if room.folder is None:
+        names, units = np.unique(identities, return_inverse=True)
+        return Owners(units.astype(np.uint32), owned, names)
+    names = np.zeros(0, dtype=np.int64)
+    for some in strides(len(identities)):
+        names = np.union1d(names, identities[some])
+    pile = room.pile()
+    pile.add(np.zeros(0, dtype=np.uint32))
+    for some in strides(len(identities)):
+        pile.add(np.searchsorted(names, identities[some]).astype(np.uint32))
+    return Owners(pile.array(), owned, names)
+
+
+def strides(rows: int) -> Iterator[slice]:
+    """Yield ranges of rows, a few million at a time.
+
+    >>> [*strides(3)], [*strides(0)]
+    ([slice(0, 3, None)], [])
+    """
+    for start in range(0, rows, STRIDE):
+        yield slice(start, min(start + STRIDE, rows))
+
+
+def count_rows(units: Codes, chosen: Flags, size: int) -> Counts:
+    """Count the chosen rows (rows,) of each of ``size`` units."""
+    found = np.zeros(size, dtype=np.int64)
+    for some in strides(len(units)):
+        found += np.bincount(units[some][chosen[some]], minlength=size)
+    return found
+
+
+def unit_by_unit(units: Codes, chosen: Flags, size: int) -> Iterator[Counts]:
+    """Yield the chosen rows, of some units at a time, in the order of the rows."""
+    ends = np.cumsum(count_rows(units, chosen, size))
+    if not size or ends[-1] <= STRIDE:
+        yield np.flatnonzero(chosen)
+        return
+    first = 0
+    while first < size:
+        before = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + STRIDE, side="right")))
+        found = [_within(units[some], chosen[some], first, last) for some in strides(len(units))]
+        starts = (some.start for some in strides(len(units)))
+        yield np.concatenate([each + start for each, start in zip(found, starts, strict=True)])
+        first = last
+
+
+def _within(units: Codes, chosen: Flags, first: int, last: int) -> Counts:
+    return np.flatnonzero(chosen & (units >= first) & (units < last))
+
+
+KEY = 16
+"""Hexadecimal digits of a unit's own digest that go into the digests of its rows."""
+DIGESTS = 1 << 18
+"""Rows whose digests are worked out together."""
+
+
 @dataclass(frozen=True, slots=True)
 class Queue:
     """The rows of all units that have more than they may keep, unit by unit, first come first."""
@@ -47,20 +156,29 @@ class Queue:
     max_rows: int
 
     def bound(self, inside: Flags) -> Flags:
-        """Return which rows stay of those ``inside`` when every unit keeps its first ones.
+        """Clear the rows ``inside`` (rows,) that do not stay when every unit keeps its first ones.
 
         >>> queue = Queue(np.array([3, 0, 1]), np.array([5, 5, 5]), 1)
         >>> queue.bound(np.array([True, True, True, False])).tolist()
         [True, False, True, False]
         """
-        waiting = inside[self.rows]
-        rows, units = self.rows[waiting], self.units[waiting]
-        place = np.arange(len(rows))
-        is_first = np.diff(units, prepend=-1) != 0
-        place -= np.maximum.accumulate(np.where(is_first, place, 0))
-        kept = inside.copy()
-        kept[rows[place >= self.max_rows]] = False
-        return kept
+        for some in self._ranges():
+            waiting = inside[self.rows[some]]
+            rows, units = self.rows[some][waiting], self.units[some][waiting]
+            place = np.arange(len(rows))
+            is_first = np.diff(units, prepend=-1) != 0
+            place -= np.maximum.accumulate(np.where(is_first, place, 0))
+            inside[rows[place >= self.max_rows]] = False
+        return inside
+
+    def _ranges(self) -> Iterator[slice]:
+        """Ranges of the queue that have whole units."""
+        start = 0
+        while start < len(self.units):
+            last = min(start + STRIDE, len(self.units)) - 1
+            stop = int(np.searchsorted(self.units, self.units[last], side="right"))
+            yield slice(start, stop)
+            start = stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +190,13 @@ class Digest:
 
     def of_rows(self, keys: Codes, content: Sequence[Counts]) -> Codes:
         """Return the first 16 digits of md5(salt | key | content), as numbers."""
+        digests = np.zeros(len(keys), dtype=np.uint64)
+        for start in range(0, len(keys), DIGESTS):
+            some = slice(start, start + DIGESTS)
+            digests[some] = self._of_rows(keys[some], [each[some] for each in content])
+        return digests
+
+    def _of_rows(self, keys: Codes, content: Sequence[Counts]) -> Codes:
         columns = {"place": np.arange(len(keys)), "key": keys}
         columns |= {f"c{i}": each.astype(np.int64) for i, each in enumerate(content)}
         listed = ", ".join(["$1", "lpad(lower(to_hex(key)), 16, '0')", *list(columns)[2:]])
@@ -84,44 +209,34 @@ class Digest:
         return digests.byteswap()  # DuckDB reads the digest from its last byte
 
 
-def number_whole(identities: Counts, owned: Flags) -> Owners:
-    """Number units that are known by whole numbers (rows,), where rows are owned."""
-    names, units = np.unique(np.where(owned, identities, 0), return_inverse=True)
-    return Owners(units.astype(np.uint32), owned, names)
-
-
-def number_doubles(identities: Floats, owned: Flags) -> Owners:
-    """Number units that are known by doubles (rows,): -0.0 is 0.0, and NaN is nobody."""
-    known = owned & ~np.isnan(identities)
-    bits = (np.where(known, identities, 0.0) + 0.0).view(np.int64)
-    return number_whole(bits, known)
-
-
-def number_texts(parts: Sequence[Texts], owned: Flags) -> Owners:
-    """Number units that are known by text, byte for byte; ``parts`` are the rows in order."""
-    split = [pd.factorize(part) for part in parts]
-    units, names = pd.factorize(np.concatenate([names for _, names in split]))
-    starts = np.cumsum([0, *(len(names) for _, names in split)])
-    pairs = zip(split, starts, strict=False)
-    numbers = np.concatenate([units[start + each] for (each, _), start in pairs])
-    return Owners(numbers.astype(np.uint32), owned, names)
-
-
 def queue_up(
-    digest: Digest, owners: Owners, max_rows: int, content: Sequence[Counts], ties: Sequence[Floats]
+    digest: Digest,
+    owners: Owners,
+    max_rows: int,
+    content: Callable[[Counts], tuple[Sequence[Counts], Sequence[Floats]]],
+    room: PileRoom,
 ) -> Queue:
     """Return the rows of units with more than ``max_rows``, in the order in which they are kept.
 
-    ``content`` has whole numbers for every row, and ``ties`` what decides where they are the same.
-    Each is (rows,).
+    ``content`` gives whole numbers of some rows, and what decides where they are the same; each is
+    as long as the rows.
     """
-    crowded = np.bincount(owners.units[owners.owned], minlength=len(owners.names)) > max_rows
-    rows = np.flatnonzero(owners.owned & crowded[owners.units])
-    units = owners.units[rows].astype(np.int64)
-    keys = keys_of(digest.salt, owners, crowded)[units]
-    digests = digest.of_rows(keys, [each[rows] for each in content])
-    order = np.lexsort((*(each[rows] for each in reversed(ties)), digests, units))
-    return Queue(rows[order], units[order], max_rows)
+    size = len(owners.names)
+    crowded = count_rows(owners.units, owners.owned, size) > max_rows
+    keys = keys_of(digest.salt, owners, crowded)
+    waiting = owners.owned & crowded[owners.units] if size else owners.owned
+    piles = room.pile(), room.pile()
+    for pile in piles:
+        pile.add(np.zeros(0, dtype=np.int64))
+    for rows in unit_by_unit(owners.units, waiting, size):
+        units = owners.units[rows].astype(np.int64)
+        whole, ties = content(rows)
+        digests = digest.of_rows(keys[units], whole)
+        order = np.lexsort((*reversed(ties), digests, units))
+        for pile, found in zip(piles, (rows, units), strict=True):
+            pile.add(found[order])
+    ordered, theirs = (pile.array() for pile in piles)
+    return Queue(ordered, theirs, max_rows)
 
 
 def keys_of(salt: str, owners: Owners, crowded: Flags) -> Codes:

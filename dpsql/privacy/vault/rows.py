@@ -14,15 +14,8 @@ from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.domain import Bins, Spans, Values
 from dpsql.privacy.vault.data_engine import Asked, Batch, Codes, Counts, Flags, Floats, Values64
 from dpsql.privacy.vault.encode import OUTSIDE, WHOLE, clip, encode
-from dpsql.privacy.vault.owners import (
-    Digest,
-    Owners,
-    Queue,
-    number_doubles,
-    number_texts,
-    number_whole,
-    queue_up,
-)
+from dpsql.privacy.vault.owners import Digest, Owners, Queue, UnitNumbers, queue_up, strides
+from dpsql.privacy.vault.pile import Pile, PileRoom
 from dpsql.privacy.vault.tally import (
     Axis,
     axis_of_bins,
@@ -59,6 +52,7 @@ class Rows:
     owners: Owners | None = None
     queue: Queue | None = None
     keys: dict[str, tuple[Counts, Flags]] = field(default_factory=dict)
+    room: PileRoom = field(default_factory=PileRoom, compare=False)
 
     @property
     def known(self) -> Set[str]:
@@ -74,39 +68,32 @@ class Rows:
         self.numbers.update(more.numbers)
 
 
-@dataclass(frozen=True, slots=True)
 class Parts:
-    """What is known of the rows so far, one array per column and batch."""
+    """What is known of the rows so far, one pile per column."""
 
-    codes: dict[str, list[Codes]] = field(default_factory=dict)
-    places: dict[str, list[Codes]] = field(default_factory=dict)
-    numbers: dict[str, list[Floats]] = field(default_factory=dict)
-    units: list[npt.NDArray[Any]] = field(default_factory=list)
-    owned: list[Flags] = field(default_factory=list)
-    keys: dict[str, list[tuple[Counts, Flags]]] = field(default_factory=dict)
+    def __init__(self, room: PileRoom | None = None) -> None:
+        self.room = PileRoom() if room is None else room
+        self.codes: dict[str, Pile] = {}
+        self.places: dict[str, Pile] = {}
+        self.numbers: dict[str, Pile] = {}
+        self.keys: dict[str, list[tuple[Counts, Flags]]] = {}
+        self.units = UnitNumbers(self.room)
 
     def add(self, key: str, column: Column, values: Values64) -> None:
         """Encode one column of a batch."""
         if column.bounds is not None:
-            self.numbers.setdefault(key, []).append(clip(column, values))
+            self._pile(self.numbers, key).add(clip(column, values))
         if column.domain is None:
             return
         codes = encode(column, values)
-        self.codes.setdefault(key, []).append(codes)
+        self._pile(self.codes, key).add(codes)
         if isinstance(column.domain, Bins):
             numbers = np.asarray(values.numbers, dtype=np.float64)
             places = find_places(numbers, codes, tuple(map(float, column.domain.edges)))
-            self.places.setdefault(key, []).append(places)
+            self._pile(self.places, key).add(places)
 
-    def owners(self) -> Owners:
-        """Return the units of all rows; one without rows has none."""
-        if not self.units:
-            return number_whole(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.bool_))
-        owned = np.concatenate(self.owned)
-        if self.units[0].dtype == np.object_:
-            return number_texts(self.units, owned)
-        number = number_doubles if self.units[0].dtype == np.float64 else number_whole
-        return number(np.concatenate(self.units), owned)
+    def _pile(self, piles: dict[str, Pile], key: str) -> Pile:
+        return piles.setdefault(key, self.room.pile())
 
 
 def number_keys(values: npt.NDArray[Any], known: Flags) -> tuple[Counts, Flags]:
@@ -152,9 +139,12 @@ def ask(column: Column, name: str, family: str) -> Asked:
     return Asked(name, "whole" if is_exact and not isinstance(column.domain, Bins) else "number")
 
 
-def load_rows(batches: Iterable[Batch], table: Table) -> Rows:
-    """Encode all rows of a table; ``batches`` have its declared columns, in order."""
-    parts, count = Parts(), 0
+def load_rows(batches: Iterable[Batch], table: Table, room: PileRoom | None = None) -> Rows:
+    """Encode all rows of a table; ``batches`` have its declared columns, in order.
+
+    Raises: MemoryError where the room has no room for them.
+    """
+    parts, count = Parts(room), 0
     columns = declared(table)
     for key, column in columns.items():
         parts.add(key, column, _nothing())  # so that there is an array where there is no batch
@@ -162,14 +152,14 @@ def load_rows(batches: Iterable[Batch], table: Table) -> Rows:
         for (key, column), values in zip(columns.items(), batch.columns, strict=True):
             parts.add(key, column, values)
         if batch.units is not None and batch.owned is not None:
-            parts.units.append(batch.units)
-            parts.owned.append(batch.owned)
+            parts.units.add(batch.units, batch.owned)
         for name, (values_of, known) in zip(table.keys, batch.keys, strict=True):
             parts.keys.setdefault(name.casefold(), []).append(number_keys(values_of, known))
         count += batch.rows
-    owners = None if table.unit.column is None else parts.owners()
+    owners = None if table.unit.column is None else parts.units.owners()
     codes, places, numbers = _joined(parts.codes), _joined(parts.places), _joined(parts.numbers)
-    return Rows(count, codes, places, numbers, owners, keys=_joined_keys(table, parts.keys))
+    keys = _joined_keys(table, parts.keys)
+    return Rows(count, codes, places, numbers, owners, keys=keys, room=parts.room)
 
 
 def _nothing() -> Values64:
@@ -177,9 +167,9 @@ def _nothing() -> Values64:
     return Values64(np.zeros(0, dtype=np.int64), none, none)
 
 
-def _joined(parts: dict[str, list[Any]]) -> dict[str, Any]:
+def _joined(piles: dict[str, Pile]) -> dict[str, Any]:
     """Put the batches of every column together, and let go of them."""
-    return {key: np.concatenate(parts.pop(key)) for key in list(parts)}
+    return {key: piles.pop(key).array() for key in list(piles)}
 
 
 def _joined_keys(
@@ -200,9 +190,14 @@ def line_up(rows: Rows, table: Table, digest: Digest) -> Queue | None:
     """
     if rows.owners is None:
         return None
-    content = [each.astype(np.int64) for each in (*rows.codes.values(), *rows.places.values())]
-    content += [find_steps(each, table.columns[key]) for key, each in rows.numbers.items()]
-    return queue_up(digest, rows.owners, table.unit.max_rows, content, list(rows.numbers.values()))
+
+    def content(some: Counts) -> tuple[list[Counts], list[Floats]]:
+        whole = [each[some] for each in (*rows.codes.values(), *rows.places.values())]
+        values = {key: each[some] for key, each in rows.numbers.items()}
+        steps = [find_steps(each, table.columns[key]) for key, each in values.items()]
+        return [*(each.astype(np.int64) for each in whole), *steps], list(values.values())
+
+    return queue_up(digest, rows.owners, table.unit.max_rows, content, rows.room)
 
 
 def view(rows: Rows, table: Table, columns: Collection[str]) -> Flags:
@@ -211,12 +206,15 @@ def view(rows: Rows, table: Table, columns: Collection[str]) -> Flags:
     They have a declared value in each of these columns and an owner, and every unit keeps at most
     ``max_rows`` of them.
     """
-    inside = np.ones(rows.count, dtype=bool) if rows.owners is None else rows.owners.owned.copy()
-    for key in columns:
-        if key in rows.codes:
-            inside &= rows.codes[key] != table.columns[key].size
-        if key in rows.numbers:
-            inside &= rows.numbers[key] != OUTSIDE
+    inside = rows.room.flags(rows.count)
+    for some in strides(rows.count):
+        if rows.owners is not None:
+            inside[some] &= rows.owners.owned[some]
+        for key in columns:
+            if key in rows.codes:
+                inside[some] &= rows.codes[key][some] != table.columns[key].size
+            if key in rows.numbers:
+                inside[some] &= rows.numbers[key][some] != OUTSIDE
     return inside if rows.queue is None else rows.queue.bound(inside)
 
 

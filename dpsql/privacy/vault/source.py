@@ -276,6 +276,7 @@ def connect(threads: int | None = None) -> duckdb.DuckDBPyConnection:
     if threads is not None:
         config["threads"] = threads
     connection = duckdb.connect(config=config)
+    connection.execute("SET enable_progress_bar = false")  # it tells how many rows there are
     switch_off(connection)
     if not is_switched_off(connection):
         raise InternalError("E_INTERNAL", "the optimiser could not be switched off")

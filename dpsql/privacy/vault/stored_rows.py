@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,7 @@ from dpsql.privacy.vault.data_engine import (
 )
 from dpsql.privacy.vault.duckdb import FILES, FileTable, identity_of
 from dpsql.privacy.vault.owners import Digest
+from dpsql.privacy.vault.pile import PileRoom
 from dpsql.privacy.vault.plugged import find_plugged
 from dpsql.privacy.vault.rows import Rows, ask, declared, line_up, load_rows
 from dpsql.privacy.vault.servers import find_server
@@ -67,7 +69,7 @@ class StoredRows:
     def read(self, columns: frozenset[str]) -> Rows:
         chosen = {key: each for key, each in self.table.columns.items() if key in columns}
         table = replace(self.table, columns=chosen)
-        return load_rows(_batches(self.stored, table), table)
+        return load_rows(_batches(self.stored, table), table, PileRoom(self.table.option("spill")))
 
 
 def find_engine(table: Table) -> DataEngine:
@@ -86,6 +88,10 @@ def open_table(table: Table) -> StoredTable:
     Raises: DataUnavailable.
     """
     stored = find_engine(table).open(table)
+    folder = table.option("spill")
+    if folder is not None and not (os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)):
+        problem = f"spill = {folder!r} is no folder in which files can be made"
+        unavailable(table.name, table.source, problem)
     for column in table.columns.values():
         _check_type(table, column, _family(table, stored, column.name), stored.untyped)
     named = {"privacy unit": [table.unit.column] if table.unit.column else [], "key": table.keys}
@@ -131,7 +137,8 @@ def _check_alike(
 
 def read_rows(stored: StoredTable, table: Table, salt: str) -> Rows:
     """Read, encode and line up all rows of a table."""
-    return lined_up(load_rows(_batches(stored, table), table), table, salt)
+    room = PileRoom(table.option("spill"))
+    return lined_up(load_rows(_batches(stored, table), table, room), table, salt)
 
 
 def lined_up(rows: Rows, table: Table, salt: str) -> Rows:

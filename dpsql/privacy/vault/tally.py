@@ -18,6 +18,7 @@ import numpy as np
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange
 from dpsql.privacy.vault.data_engine import Classes, Codes, Counts, Flags, Floats
+from dpsql.privacy.vault.owners import unit_by_unit
 from dpsql.workload.cells import Cells, Nodes, Steps, Unions
 
 CHUNK = 1 << 18
@@ -140,21 +141,26 @@ def tally_units(axes: Sequence[Axis], shape: tuple[int, ...], kept: Flags, units
     [2, 1]
     """
     spreads, size = _spreads(axes, shape), math.prod(shape)
-    rows = np.flatnonzero(kept)
-    order = rows[np.argsort(units[rows], kind="stable")]
-    owners = units[order].astype(np.int64)
     tally = np.zeros(size, dtype=np.int64)
-    shared = math.prod(_places(spread, order[:0]).shape[1] for spread in spreads)
-    for chunk in _chunks_of_units(owners, max(1, CHUNK // shared)):
-        rows, owner = order[chunk], owners[chunk] - owners[chunk.start]
-        places = np.zeros((len(rows), 1), dtype=np.int64)
-        for spread in spreads:
-            both = places[:, :, np.newaxis] + _places(spread, rows)[:, np.newaxis, :]
-            places = both.reshape(len(rows), -1)
-        inside = places >= 0
-        who = np.broadcast_to(owner[:, np.newaxis], places.shape)
-        tally += _different(places[inside], who[inside], size)
+    shared = math.prod(_places(spread, np.zeros(0, np.int64)).shape[1] for spread in spreads)
+    most = int(units.max(initial=0)) + 1
+    for rows in unit_by_unit(units, kept, most):
+        order = rows[np.argsort(units[rows], kind="stable")]
+        owners = units[order].astype(np.int64)
+        for chunk in _chunks_of_units(owners, max(1, CHUNK // shared)):
+            tally += _of_units(spreads, order[chunk], owners[chunk] - owners[chunk.start], size)
     return tally.reshape(shape)
+
+
+def _of_units(spreads: Sequence[Spread], rows: Counts, owner: Counts, size: int) -> Counts:
+    """Count the different owners of some rows, by place."""
+    places = np.zeros((len(rows), 1), dtype=np.int64)
+    for spread in spreads:
+        both = places[:, :, np.newaxis] + _places(spread, rows)[:, np.newaxis, :]
+        places = both.reshape(len(rows), -1)
+    inside = places >= 0
+    who = np.broadcast_to(owner[:, np.newaxis], places.shape)
+    return _different(places[inside], who[inside], size)
 
 
 def _places(spread: Spread, rows: Chunk) -> Counts:

@@ -16,6 +16,7 @@ from dpsql.privacy.vault.data_engine import Classes, Counts, Flags, StoredTable,
 from dpsql.privacy.vault.distinct import Pairs, find_pairs, read_pairs
 from dpsql.privacy.vault.local_rows import rows_of, take_stock
 from dpsql.privacy.vault.owners import Digest
+from dpsql.privacy.vault.pile import why_not
 from dpsql.privacy.vault.pushed import PushedCodes, counted_in_place
 from dpsql.privacy.vault.rows import Rows, declared, fits, tally, view
 from dpsql.privacy.vault.source import connect
@@ -176,7 +177,10 @@ class TableVault:
     def _load_rows(self, columns: Collection[str] | None) -> None:
         missing = self._missing(columns)
         if self._rows is None or missing or not self._lined_up:
-            sealed(lambda: self._line_up(missing))
+            problem = sealed(lambda: self._no_room(missing))
+            if problem is not None:
+                hint = "`spill` of the table names a folder with room for its codes"
+                unavailable(self._table.name, self._table.source, problem, hint)
 
     @property
     def stored(self) -> StoredTable:
@@ -280,6 +284,18 @@ class TableVault:
         else:
             self._rows.add(rows)
         return self._rows
+
+    def _no_room(self, columns: frozenset[str]) -> str | None:
+        """Read columns and line rows up; why there is no room for them, None if there is."""
+        try:
+            self._line_up(columns)
+        except (MemoryError, OSError) as error:
+            problem = why_not(error)
+            if problem is None:
+                raise
+            self.close()
+            return problem
+        return None
 
     def _line_up(self, columns: frozenset[str]) -> None:
         rows = self._load(columns)

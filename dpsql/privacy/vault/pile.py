@@ -1,0 +1,109 @@
+"""Arrays that grow part by part: in memory, or in files without a name in the curator's folder.
+
+A file is never listed in its folder, so that nothing of it is left when the process ends, however
+it ends. Its blocks are given back to the disk and not wiped.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import tempfile
+import weakref
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+SHARE = 2
+"""Codes take at most one in this many bytes of the machine's memory: counting needs some too."""
+MARKED = 1 << 20
+"""Bytes of flags from which on they are worth a file."""
+
+
+class PileRoom:
+    """Where the piles of a table are: in a folder, or in memory, up to ``most`` bytes of it."""
+
+    def __init__(self, folder: str | None = None, most: int | None = None) -> None:
+        self.folder = folder
+        self._left = _memory() // SHARE if most is None else most
+
+    def take(self, size: int) -> None:
+        """Account for bytes in memory. Raises: MemoryError."""
+        self._left -= size
+        if self._left < 0:
+            raise MemoryError
+
+    def pile(self) -> Pile:
+        """Start an array."""
+        return Pile(self)
+
+    def flags(self, rows: int) -> npt.NDArray[np.bool_]:
+        """Return flags (rows,) that are all set."""
+        if self.folder is None or rows < MARKED:
+            return np.ones(rows, dtype=np.bool_)
+        with self.open() as file:
+            os.posix_fallocate(file.fileno(), 0, rows)  # a full disk fails here, not when written
+            found = np.frombuffer(mmap.mmap(file.fileno(), rows), dtype=np.bool_)
+        found[:] = True
+        return found
+
+    def open(self) -> BinaryIO:
+        """Open a file that has no name, for its owner alone."""
+        return tempfile.TemporaryFile(dir=self.folder)
+
+
+class Pile:
+    """One array that grows by parts of one type."""
+
+    def __init__(self, room: PileRoom) -> None:
+        self._room = room
+        self._parts: list[npt.NDArray[Any]] = []
+        self._file: BinaryIO | None = None
+
+    def add(self, part: npt.NDArray[Any]) -> None:
+        """Add numbers (rows,) at the end. Raises: MemoryError; OSError for a disk that is full."""
+        if not self._parts or self._room.folder is None:
+            self._parts.append(part)
+        if self._room.folder is None:
+            self._room.take(part.nbytes)
+            return
+        if self._parts[0].dtype != part.dtype:
+            raise ValueError("parts of one array have one type")
+        if len(part):
+            self._open().write(part.tobytes())
+
+    def _open(self) -> BinaryIO:
+        if self._file is None:
+            self._file = self._room.open()
+            weakref.finalize(self, self._file.close)  # where rows are read in vain
+        return self._file
+
+    def array(self) -> npt.NDArray[Any]:
+        """Return what has been piled up, and let go of the parts; read only, if it is in a file."""
+        parts, self._parts = self._parts, []
+        if self._file is None:
+            return np.concatenate(parts)
+        with self._file as file:
+            file.flush()
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return np.frombuffer(mapped, dtype=parts[0].dtype)
+
+
+def why_not(error: BaseException) -> str | None:
+    """Say what is missing for codes to be kept, None for an error about something else."""
+    if isinstance(error, MemoryError):
+        return "its codes outgrow the memory"
+    is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return "there is no room left in the folder of `spill`" if is_full else None
+
+
+def _memory() -> int:
+    """The bytes of memory that this process may have: the machine's, or its control group's."""
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as file:
+            return min(found, int(file.read()))
+    except (OSError, ValueError):  # no such group, or "max"
+        return found

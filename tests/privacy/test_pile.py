@@ -1,0 +1,188 @@
+"""Codes in files of the curator's folder: the same vectors, little memory, and nothing left."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tracemalloc
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+import dpsql
+from dpsql.catalog.catalog import Catalog, Column, Table, Unit
+from dpsql.catalog.domain import IntegerRange
+from dpsql.errors import CatalogError, DataUnavailable
+from dpsql.privacy.vault import owners, pile
+from dpsql.privacy.vault.vault import TableVault, open_vault
+from dpsql.workload.cells import AnyResolution, Nodes, cells_of
+from tests.privacy.additivity import NUMBERS
+from tests.privacy.covering import draw_sets, draw_table
+
+SALT = b"0123456789abcdef"
+ROWS = 150_000
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    found = tmp_path / "scratch"
+    found.mkdir()
+    yield found
+    assert [*found.iterdir()] == []
+    assert held_in(found) == []
+
+
+def held_in(folder: Path) -> list[int]:
+    """The rights on files in a folder that this process has open or mapped, listed or not."""
+    found = []
+    for each in Path("/proc/self/fd").iterdir():
+        try:
+            if os.readlink(each).startswith(f"{folder}/"):
+                found.append(stat.S_IMODE(each.stat().st_mode))
+        except OSError:  # that of the listing itself
+            continue
+    return found
+
+
+def spilled(table: Table, folder: Path) -> Table:
+    return replace(table, options=(("spill", str(folder)),))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_vectors_are_those_of_codes_in_memory(
+    seed: int, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = draw_table(seed)
+    table = drawn.write(tmp_path / "t.parquet")
+    plain, other = open_vault(table, SALT), open_vault(spilled(table, folder), SALT)
+    plain.load()
+    monkeypatch.setattr(owners, "STRIDE", 7)
+    monkeypatch.setattr(pile, "MARKED", 1)
+    for view, resolutions, units in draw_sets(seed, drawn, 8):
+        expected = plain.within(view).tally(resolutions, units)
+        found = other.within(view).tally(resolutions, units)
+        what = str((drawn, view, resolutions, units))
+        np.testing.assert_array_equal(found, expected, err_msg=what)
+    for vault in (plain, other):
+        vault.close()
+
+
+def large(path: Path) -> Table:
+    """Rows of 24 bytes of codes, two in three of units with too many."""
+    with duckdb.connect() as scribe:
+        scribe.execute("SET enable_progress_bar = false")
+        columns = "i * 7919 % 9973 AS who, i % 100 AS age, i % 89 / 3.0 AS x, i % 97 / 7.0 AS y"
+        scribe.execute(f"COPY (SELECT {columns} FROM range({ROWS}) AS t(i)) TO '{path}'")
+    columns_of = {
+        "age": Column("age", "integer", IntegerRange(0, 99)),
+        **{key: replace(NUMBERS["bounds"], name=key) for key in "xy"},
+    }
+    return Table("t", str(path), Unit("who", 2), columns_of)
+
+
+def count(vault: TableVault) -> list[int]:
+    sets: list[AnyResolution] = [
+        cells_of("age", np.arange(100)),
+        Nodes("x", 1, 1, 16, (0,) * NUMBERS["bounds"].null),
+    ]
+    return [*vault.tally(sets).ravel().tolist(), *vault.tally(sets[:1], True).tolist()]
+
+
+def test_memory_does_not_grow_with_the_rows(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, peaks, found = large(tmp_path / "t.parquet"), [], []
+    monkeypatch.setattr(owners, "STRIDE", 10_000)
+    monkeypatch.setattr("dpsql.privacy.vault.duckdb.VECTORS", 4)
+    for each in (table, spilled(table, folder)):
+        vault = open_vault(each, SALT)
+        tracemalloc.start()
+        vault.load()
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        found.append(count(vault))
+        if each is not table:
+            assert set(held_in(folder)) == {0o600}
+        vault.close()
+    assert found[0] == found[1]
+    assert peaks[0] > 40 * ROWS
+    assert peaks[1] < peaks[0] / 3
+
+
+CATALOG = """
+[budget]
+epsilon = 10
+
+[table.t]
+source = "t.parquet"
+privacy_unit = {{ column = "who", max_rows = 2 }}
+{spill}
+
+[table.t.column]
+age = {{ type = "integer", domain = [0, 99] }}
+"""
+ASKED = "SELECT COUNT(*) AS n FROM t WHERE age < 50"
+
+
+def catalog(folder: Path, spill: str = "") -> Path:
+    path = folder / "c.toml"
+    path.write_text(CATALOG.format(spill=spill), encoding="utf-8")
+    return path
+
+
+def test_without_room_a_table_says_what_to_set_and_charges_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large(tmp_path / "t.parquet")
+    monkeypatch.setattr(pile, "_memory", lambda: 1 << 20)
+    with dpsql.connect(catalog(tmp_path), epsilon=1) as connection:
+        with pytest.raises(DataUnavailable, match="outgrow the memory") as caught:
+            connection.execute(ASKED)
+        assert "`spill`" in str(caught.value.hint)
+        assert caught.value.__context__ is None
+        assert connection.budget.entries == 0
+    with dpsql.connect(catalog(tmp_path, 'spill = "scratch"'), epsilon=1) as connection:
+        full = OSError(errno.ENOSPC, "No space left on device")
+        with monkeypatch.context() as patched:
+            patched.setattr("tempfile.TemporaryFile", raising(full))
+            with pytest.raises(DataUnavailable, match="no room left"):
+                connection.execute(ASKED)
+        assert connection.budget.entries == 0
+        connection.execute(ASKED)  # the policy and the ledger are the same
+        assert connection.budget.entries == 1
+        assert held_in(folder)
+
+
+def raising(error: Exception) -> Any:
+    def work(**_: object) -> object:
+        raise error
+
+    return work
+
+
+@pytest.mark.parametrize(
+    ("spill", "why"),
+    [("spill = 3", "spill = 3"), ('spill = ""', "spill"), ("public = true", "public")],
+)
+def test_a_folder_that_is_none_is_refused(spill: str, why: str, tmp_path: Path) -> None:
+    if "public" in spill:
+        text = CATALOG.format(spill='public = true\nspill = "x"').replace("privacy_unit", "# ")
+        (tmp_path / "c.toml").write_text(text, encoding="utf-8")
+    else:
+        catalog(tmp_path, spill)
+    with pytest.raises(CatalogError, match=why):
+        Catalog.load(tmp_path / "c.toml")
+
+
+def test_a_folder_that_is_not_there_is_told_before_any_charge(tmp_path: Path) -> None:
+    large(tmp_path / "t.parquet")
+    with dpsql.connect(catalog(tmp_path, 'spill = "none"'), epsilon=1) as connection:
+        with pytest.raises(DataUnavailable, match="no folder"):
+            connection.execute(ASKED)
+        assert connection.budget.entries == 0

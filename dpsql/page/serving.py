@@ -61,7 +61,7 @@ def open_page(
     secure = read_tls(cert, key, address) is not None
     listening = address.listen()
     port: int = listening.getsockname()[1]
-    visits = Visits(server.site, server.most)
+    visits = Visits(server.site, server.most, server.ticks)
     entrance = Entrance(server.users, server.site.catalog.analysts, server.failures)
     app = Application(entrance, visits, Teller(server.meter), secure).build()
     fence = Fence(app, "https" if secure else "http", () if secure else _names(address, port))

@@ -51,7 +51,7 @@ class Teller:
         if visit.running is not None:
             raise Busy("the statement before this one is not answered yet")
         if visit.forecasting is not None:
-            visit.forecasting.ask()
+            visit.caller.end(visit.forecasting)
         wish = visit.running = Cancellation()
 
         def work() -> Shape:
@@ -74,7 +74,7 @@ class Teller:
         if visit.running is not None:
             raise Busy("a forecast waits until the statement is answered")
         if visit.forecasting is not None:
-            visit.forecasting.ask()
+            visit.caller.end(visit.forecasting)
         wish = visit.forecasting = Cancellation()
 
         def work() -> Shape:
@@ -122,7 +122,7 @@ class Teller:
         try:
             await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
-                wish.ask()
+                visit.caller.end(wish)
                 await task
                 raise Gone
             return task.result()

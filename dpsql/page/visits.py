@@ -14,6 +14,7 @@ from dpsql.dbapi.site import Site
 from dpsql.interrupts import Cancellation
 from dpsql.page.entrance import Welcome
 from dpsql.server.caller import Caller
+from dpsql.server.ticks import Ticks
 
 IDLE = 30 * 60.0
 """Seconds without a request after which a visit ends."""
@@ -47,7 +48,7 @@ class Visit:
         self.results = ()
         for wish in (self.forecasting, self.running):
             if wish is not None:
-                wish.ask()
+                self.caller.end(wish)
         self.pool.submit(self.caller.close)
         self.pool.shutdown(wait=False)
 
@@ -58,6 +59,7 @@ class Visits:
 
     site: Site
     most: int
+    ticks: Ticks = field(default_factory=Ticks)
     clock: Callable[[], float] = time.monotonic
     _here: dict[bytes, Visit] = field(default_factory=dict)
 
@@ -72,7 +74,7 @@ class Visits:
         if len(self._here) >= self.most:
             return None
         token, now = secrets.token_urlsafe(32), self.clock()
-        self._here[_key(token)] = Visit(who, Caller(self.site, who.analyst), now, now)
+        self._here[_key(token)] = Visit(who, Caller(self.site, who.analyst, self.ticks), now, now)
         return token
 
     def find(self, token: str) -> Visit | None:

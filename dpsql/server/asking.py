@@ -19,6 +19,7 @@ from dpsql.server.caller import Caller
 from dpsql.server.messages import Head, Told
 from dpsql.server.returned import ResultTable, Returned, heads_of
 from dpsql.server.route import Errand, blank_but, route
+from dpsql.server.ticks import Ticks
 from dpsql.server.twin import Declared, Twin
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.qualified import find_key
@@ -47,8 +48,10 @@ class Reply:
 class Asker:
     """Asks on behalf of one analyst; its connection is opened by the first statement."""
 
-    def __init__(self, site: Site, twin: Twin | None, analyst: str | None) -> None:
-        self._caller = Caller(site, analyst)
+    def __init__(
+        self, site: Site, twin: Twin | None, analyst: str | None, ticks: Ticks | None = None
+    ) -> None:
+        self._caller = Caller(site, analyst, ticks)
         self._twin = twin
         self._last: Result | None = None
         self.settings = {"show_stddev": "off", "statement_timeout": "0"}

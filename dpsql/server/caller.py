@@ -11,14 +11,19 @@ from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.site import Site
 from dpsql.errors import DataUnavailable
 from dpsql.interrupts import Cancellation
+from dpsql.server.ticks import Ticks
 
 T = TypeVar("T")
 
 
 class Caller:
-    """One analyst's connection, opened by the first statement; one thread at a time uses it."""
+    """One analyst's connection, opened by the first statement; one thread at a time uses it.
 
-    def __init__(self, site: Site, analyst: str | None) -> None:
+    What it comes back with, and what ends it before that, waits for a tick.
+    """
+
+    def __init__(self, site: Site, analyst: str | None, ticks: Ticks | None = None) -> None:
+        self._ticks = ticks or Ticks()
         self._site = site
         self._analyst = analyst
         self._connection: Connection | None = None
@@ -35,8 +40,13 @@ class Caller:
     def cancel(self) -> None:
         """End what is being asked, from another thread; what was charged is stored first."""
         with self._lock:
-            if self._cancellation is not None:
-                self._cancellation.ask()
+            found = self._cancellation
+        if found is not None:
+            self.end(found)
+
+    def end(self, wish: Cancellation) -> None:
+        """End what runs, or will run, under a cancellation."""
+        self._ticks.later(wish.ask)
 
     def within(
         self, work: Callable[[], T], milliseconds: int = 0, wish: Cancellation | None = None
@@ -49,7 +59,8 @@ class Caller:
         with wish or Cancellation() as mine:
             with self._lock:
                 self._cancellation = mine
-            timer = threading.Timer(milliseconds / 1000, mine.ask) if milliseconds else None
+            limit = self._ticks.left(milliseconds / 1000)
+            timer = threading.Timer(limit, mine.ask) if milliseconds else None
             try:
                 if timer is not None:
                     timer.daemon = True
@@ -64,6 +75,7 @@ class Caller:
                     timer.cancel()
                 with self._lock:
                     self._cancellation = None
+                self._ticks.wait()
 
     def run(
         self, text: str, many: bool, milliseconds: int = 0, wish: Cancellation | None = None

@@ -22,6 +22,7 @@ from dpsql.server.handshake import Door, Failures, Refusal
 from dpsql.server.messages import Hangup, ProtocolError, Told
 from dpsql.server.metrics import Meter
 from dpsql.server.sqlstates import tell
+from dpsql.server.ticks import Ticks
 from dpsql.server.twin import Twin
 from dpsql.server.users import Users
 from dpsql.server.wire import Wire
@@ -112,6 +113,7 @@ class Server:
     tls: ssl.SSLContext | None = None
     twin: Twin | None = None
     most: int = MOST_SESSIONS
+    ticks: Ticks = field(default_factory=Ticks)
     meter: Meter = field(default_factory=Meter)
     failures: Failures = field(default_factory=Failures)
     _askers: dict[tuple[int, int], Asker] = field(default_factory=dict)
@@ -190,7 +192,7 @@ class Server:
         if guest is None:
             return
         key = (guest.process, guest.secret)
-        asker = Asker(self.site, self.twin, guest.analyst)
+        asker = Asker(self.site, self.twin, guest.analyst, self.ticks)
         with self._lock:
             if len(self._askers) >= self.most:
                 raise Refusal("53300", "sorry, too many clients already")

@@ -34,6 +34,7 @@ def users_path(catalog: str, users: str | None) -> Path:
 @click.option("--users", metavar="FILE", help="Who may sign in; CATALOG's .users by default.")
 @click.option("--twin", metavar="auto|DSN|off", default="auto", help="The empty PostgreSQL.")
 @click.option("--sessions", metavar="N", type=click.IntRange(1, 10_000), default=200)
+@click.option("--tick", metavar="1s", help="Answers wait for multiples of it; none by default.")
 @click.option("--metrics", metavar="HOST:PORT", help="Where /metrics and /health are served.")
 @click.option("--http", metavar="PORT|HOST:PORT", help="Where the page is served.")
 @click.option("--check", is_flag=True, help="Look at permissions and options, and stop.")
@@ -45,6 +46,7 @@ def serve(
     users: str | None,
     twin: str,
     sessions: int,
+    tick: str | None,
     metrics: str | None,
     http: str | None,
     check: bool,
@@ -54,6 +56,7 @@ def serve(
     from dpsql.server.metrics import open_metrics
     from dpsql.server.permissions import refuse_open_files
     from dpsql.server.server import Address, Server, read_tls
+    from dpsql.server.ticks import Ticks
     from dpsql.server.twin import open_twin
     from dpsql.server.users import Users
 
@@ -61,6 +64,7 @@ def serve(
     paged = None if http is None else Address.parse(f":{http}" if http.isdigit() else http)
     if paged is not None:
         read_tls(_path(tls_cert), _path(tls_key), paged)
+    ticks = Ticks() if tick is None else Ticks.parse(tick)
     known = Users(users_path(catalog, users))
     context = read_tls(_path(tls_cert), _path(tls_key), address)
     site = open_site(catalog)
@@ -74,7 +78,7 @@ def serve(
         return 0
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     made = None if twin == "off" else open_twin(twin, site.catalog.path.stem)
-    server = Server(site, known, address, context, made, sessions)
+    server = Server(site, known, address, context, made, sessions, ticks)
     database = site.catalog.path.stem
     tell(f"serving {database} on {address.host}:{server.port}; Ctrl-C stops")
 

@@ -304,7 +304,7 @@ def test_hostile_text_comes_back_as_data(ana: Knocker) -> None:
 
 def test_a_visit_ends(folder: Path, page: Page) -> None:
     now = [0.0]
-    visits = Visits(page.visits.site, 12, lambda: now[0])
+    visits = Visits(page.visits.site, 12, clock=lambda: now[0])
     who = Entrance(Users(folder / "clinic.users"), {"ana"}).recognise("ana")
     assert who is not None
     token = visits.begin(who) or ""

@@ -202,6 +202,9 @@ MODELS = ("auto", "mwem", "marginals", "mixture", "pgm", "rap")
 RECONSTRUCTIONS = ("gls", "nonnegative", "pgm", "mbi")
 """How answers follow from what was measured; all of it is free of budget."""
 
+PARAMSTYLES = ("qmark", "named", "numeric", "format", "pyformat")
+"""How parameters are marked: ``?``, ``:name``, ``:1``, ``%s``, ``%(name)s``."""
+
 CLIPS = (
     *("none", "svt", "svt-ratio", "recursive", "quantile", "approx-bounds"),
     *("sure", "eb", "r2t"),
@@ -365,6 +368,13 @@ _ALL = (
         Taker.CONNECT,
         _TEXT,
         command_line=CommandLine("DIR", "Whose files SQL may name; default: here."),
+    ),
+    Setting(
+        "paramstyle",
+        "how parameters are marked in SQL, as PEP 249 names it",
+        Taker.CONNECT,
+        _words(*PARAMSTYLES),
+        PARAMSTYLES[0],
     ),
 )
 

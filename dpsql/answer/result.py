@@ -1,122 +1,76 @@
-"""A result: rows, the standard error of every number, and the receipt that paid for them."""
+"""A result: numbers as data frames, as text and as pictures."""
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from dpsql.errors import decimal_text
-from dpsql.strategy.noise_law import law
+from dpsql.answer.numbers import CostInfo as CostInfo
+from dpsql.answer.numbers import Numbers
+from dpsql.answer.numbers import ReceiptInfo as ReceiptInfo
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars
 
 
-@dataclass(frozen=True, slots=True)
-class CostInfo:
-    """What a request cost: its epsilon and delta, the noise, and whether it was free."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Result(Numbers):
+    """The answer to one statement."""
 
-    epsilon: Fraction
-    delta: Fraction
-    noise: str
-    free: bool
+    def df(self, *, stddev: bool = False) -> pd.DataFrame:
+        """The rows as a data frame of pandas, with columns ``<name>_stddev`` if asked for.
+
+        ``attrs`` of the frame has SQL, notes and cost.
+        """
+        from dpsql.answer.dataframes import pandas_frame  # result knows no frames until asked
+
+        return pandas_frame(self, stddev)
+
+    to_df = df
+
+    def pl(self, *, stddev: bool = False) -> polars.DataFrame:
+        """The rows as a data frame of polars. Raises: NotSupportedError (E_PACKAGE)."""
+        from dpsql.answer.dataframes import polars_frame  # polars is optional
+
+        return polars_frame(self, stddev)
+
+    def arrow(self, *, stddev: bool = False) -> Any:
+        """The rows as an Arrow table; notes and cost are JSON in its metadata, under ``dpsql``.
+
+        Raises: NotSupportedError (E_PACKAGE).
+        """
+        from dpsql.answer.dataframes import arrow_table, facts_of, frame_columns  # as above
+
+        return arrow_table(frame_columns(self, stddev), facts_of(self))
+
+    def numpy(self, *, stddev: bool = False) -> dict[str, Any]:
+        """The columns as arrays of shape (rows,), masked where values are NULL."""
+        from dpsql.answer.dataframes import numpy_arrays  # as above
+
+        return numpy_arrays(self, stddev)
+
+    def plot(self, column: str | None = None, *, ax: Any = None) -> Any:
+        """Draw a noisy column, the first unless named, with 95 % intervals; returns the axes.
+
+        A line where the key is ordered, bars where it is not, a heat map for two keys.
+        Raises: ProgrammingError (E_PLOT); NotSupportedError (E_PACKAGE) without matplotlib.
+        """
+        from dpsql.answer.plots import draw  # matplotlib is optional
+
+        return draw(self, column, ax)
 
     def __str__(self) -> str:
-        if self.free:
-            return "free"
-        delta = "" if law(self.noise).is_pure else f", delta {float(self.delta):g}"
-        return f"epsilon {decimal_text(self.epsilon)}{delta} ({self.noise})"
+        from dpsql.answer.display import result_text  # as above
 
+        return result_text(self)
 
-@dataclass(frozen=True, slots=True)
-class ReceiptInfo:
-    """Where the ledger recorded the charge; proves a later rollback."""
-
-    ledger_id: str
-    seq: int
-    head: str
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The answer to one statement.
-
-    ``stddev`` and ``intervals`` have one entry per column: ``None`` for a column without noise,
-    else one standard error (95 % interval) per row, ``None`` where the number is NULL.
-    ``biased`` says that numbers come from a model or were projected: there are no standard errors.
-    ``standing`` are those of the ``notes`` that every answer about the same columns has: which rows
-    never count. ``kind`` is "answer" or, for SET, SHOW, EXPLAIN and the like, "message".
-    ``types`` follow from the statement alone. ``whole`` are columns of numbers that the plan makes
-    whole: their values are integers.
-    """
-
-    columns: tuple[str, ...]
-    types: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
-    stddev: tuple[tuple[float | None, ...] | None, ...]
-    sql: str
-    kind: str = "answer"
-    message: str | None = None
-    notes: tuple[str, ...] = ()
-    cost: CostInfo | None = None
-    receipt: ReceiptInfo | None = None
-    biased: bool = False
-    standing: tuple[str, ...] = ()
-    whole: tuple[bool, ...] = ()
-
-    @property
-    def value_types(self) -> tuple[str, ...]:
-        """The types of the values: those of columns, or integers where the plan makes them so."""
-        whole = self.whole or (False,) * len(self.types)
-        pairs = zip(self.types, whole, strict=True)
-        return tuple("integer" if w and kind == "number" else kind for kind, w in pairs)
-
-    @property
-    def intervals(self) -> tuple[tuple[tuple[float, float] | None, ...] | None, ...]:
-        """95 % intervals, shaped like ``stddev``."""
-        width = law(self.cost.noise).interval if self.cost is not None else 0.0
-        return tuple(
-            None
-            if errors is None
-            else tuple(
-                None if error is None else (row[j] - width * error, row[j] + width * error)
-                for row, error in zip(self.rows, errors, strict=True)
-            )
-            for j, errors in enumerate(self.stddev)
-        )
-
-    def to_df(self, *, stddev: bool = False) -> pd.DataFrame:
-        """The rows as a data frame, with ``<column>_stddev`` columns if asked for."""
-        import pandas as pd  # pandas is optional
-
-        frame = pd.DataFrame(list(self.rows), columns=list(self.columns))
-        if stddev:
-            for name, errors in zip(self.columns, self.stddev, strict=True):
-                if errors is not None:
-                    frame[f"{name}_stddev"] = list(errors)
-        return frame
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
-        body = "".join(
-            "<tr>"
-            + "".join(
-                f"<td>{_cell(value, errors[i] if errors else None)}</td>"
-                for value, errors in zip(row, self.stddev, strict=True)
-            )
-            + "</tr>"
-            for i, row in enumerate(self.rows)
-        )
-        notes = "".join(f"<p><small>{html.escape(note)}</small></p>" for note in self.notes)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+        from dpsql.answer.display import result_html  # as above
 
-
-def _cell(value: object, error: float | None) -> str:
-    text = "NULL" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
-    spread = f" &plusmn; {error:.3g}" if error is not None else ""
-    return html.escape(text) + spread
+        return result_html(self)
 
 
 def message(text: str, sql: str = "") -> Result:

@@ -1,8 +1,8 @@
 """PEP 249: connections and cursors, and what the surfaces need beside them.
 
 Its nouns: a *connection* holds the engine and the terms of a session, a *cursor* executes and walks
-results, a *script* is several statements as one workload; ``show`` tells public facts, ``checking``
-what a catalog leaves out, ``types`` are those of columns.
+results by *fetching*, a *script* is several statements as one workload; ``show`` tells public
+facts, ``checking`` what a catalog leaves out, ``types`` are those of columns.
 
 Its names are loaded on use: ``dpsql --help`` needs none of them, and they need the whole engine.
 """

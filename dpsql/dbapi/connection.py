@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +16,8 @@ from dpsql.catalog.catalog import SERVERS, Table, Unit
 from dpsql.catalog.draft import DraftedTable, draft
 from dpsql.catalog.read_domain import Place
 from dpsql.catalog.read_source import read_source
-from dpsql.dbapi.cursor import Cursor, check_text, parse_script, refuse_unknown
+from dpsql.dbapi.cursor import Cursor, Parameters, check_text, parse_script, refuse_unknown
+from dpsql.dbapi.exceptions import Exceptions
 from dpsql.dbapi.foresee import Foreseen, foresee
 from dpsql.dbapi.script import (
     explain_finding,
@@ -56,8 +57,9 @@ from dpsql.privacy.curator import (
 from dpsql.privacy.ledger import Entry as LedgerEntry
 from dpsql.privacy.ledger import Status as BudgetStatus
 from dpsql.privacy.vaults import describe_data, describe_server, refuse_unreadable
-from dpsql.sql.lexemes import bind_parameters
+from dpsql.settings import SETTINGS
 from dpsql.sql.lexemes import split_script as _split_script
+from dpsql.sql.marks import bind_parameters
 from dpsql.sql.parse import Statement
 
 T = TypeVar("T")
@@ -91,6 +93,7 @@ def connect(
     noise: str | None = None,
     analyst: str | None = None,
     files: str | os.PathLike[str] | None = None,
+    paramstyle: str = "qmark",
     **unknown: object,
 ) -> Connection:
     """Open a connection to the tables of a catalog.
@@ -99,7 +102,8 @@ def connect(
     ``noise`` is "laplace", "gaussian", "auto" or the name of an installed law. All three can be
     changed by SET. ``analyst`` says whose budget requests are charged to as well, where the catalog
     declares analysts. ``files`` is the one folder whose files SQL may name, for workloads and drawn
-    rows; by default there is none.
+    rows; by default there is none. ``paramstyle`` says how parameters are marked in SQL, one of
+    PEP 249: "qmark" (``?``, and ``:name`` for a mapping), "named", "numeric", "format", "pyformat".
     Raises: CatalogError, LedgerError, DataError (E_EPSILON, E_DELTA, E_SETTING, E_ANALYST);
     UsageError (E_FILES) for a folder in which sources, the catalog or its anchor lie;
     DataUnavailable (E_DATA) for a table of which one stored value could stop every statement.
@@ -107,13 +111,16 @@ def connect(
     private for one privacy unit, with the epsilon and delta of the catalog's [budget].
     """
     refuse_unknown(unknown)
+    style = SETTINGS["paramstyle"].read(str(paramstyle))
     options = {"epsilon": epsilon, "delta": delta, "noise": noise}
     loaded = open_catalog(catalog)
     given = {name: value for name, value in options.items() if value is not None}
     terms = Terms(loaded.budget.max_epsilon_per_request).with_values(given)
     found = find_analyst(loaded, analyst)
     granted = grant(files, loaded, anchor_folder(loaded))
-    return Connection(loaded, terms, found, granted)
+    connection = Connection(loaded, terms, found, granted)
+    connection.paramstyle = style
+    return connection
 
 
 def open_catalog(path: str | os.PathLike[str]) -> Catalog:
@@ -189,7 +196,7 @@ def _describe_server(source: dict[str, str]) -> DraftedTable:
     return DraftedTable(source["table"].split(".")[-1], source, columns)
 
 
-class Connection:
+class Connection(Exceptions):
     """A session on one catalog (PEP 249); threads may share the module, not connections.
 
     ``shared`` is the engine whose rows it counts, where several connections count the same.
@@ -208,6 +215,7 @@ class Connection:
         self.analyst = analyst
         self.terms = terms
         self.collected: list[Statement] | None = None
+        self.paramstyle = "qmark"
         self.report: Callable[[str], None] | None = None
         self._engine: Engine | None = Engine(
             catalog, anchor_folder(catalog), analyst, granted, shared
@@ -270,7 +278,7 @@ class Connection:
         self._check_open()
         return Cursor(self)
 
-    def execute(self, sql: str, parameters: Sequence[object] = (), **options: object) -> Cursor:
+    def execute(self, sql: str, parameters: Parameters = (), **options: object) -> Cursor:
         """Execute one statement on a new cursor."""
         return self.cursor().execute(sql, parameters, **options)
 
@@ -278,9 +286,9 @@ class Connection:
         """Answer all SELECTs of a script as one workload, on a new cursor."""
         return self.cursor().executescript(sql)
 
-    def explain(self, sql: str, parameters: Sequence[object] = ()) -> Explanation:
+    def explain(self, sql: str, parameters: Parameters = ()) -> Explanation:
         """The forecast of a statement or script: free, from public facts only."""
-        text = bind_parameters(check_text(sql), parameters)
+        text = bind_parameters(check_text(sql), parameters, self.paramstyle)
         return self.told(lambda: self._explain(text), text)
 
     def _explain(self, text: str) -> Explanation:

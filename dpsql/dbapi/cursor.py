@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from dpsql.answer.discovered import find_named
 from dpsql.answer.modelled import check_target, write_rows
 from dpsql.answer.result import Result, listing, message
+from dpsql.dbapi.fetching import Fetching
 from dpsql.dbapi.script import (
     about_created,
     changes_domains,
@@ -25,12 +26,14 @@ from dpsql.engine.terms import Terms
 from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError
 from dpsql.settings import Taker, taken_by
 from dpsql.sql.collector import uncollected
-from dpsql.sql.lexemes import bind_parameters, split_statements
+from dpsql.sql.lexemes import split_statements
+from dpsql.sql.marks import bind_parameters
 from dpsql.sql.parse import MAX_TEXT, Statement, parse
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection
 
+Parameters = Sequence[object] | Mapping[str, object] | None
 THERE = "{} {} was found before: free"
 FORGOTTEN = "{} {} is forgotten; what it cost stays charged"
 MAX_STATEMENT = 4 * MAX_TEXT
@@ -56,28 +59,27 @@ def parse_script(sql: str) -> list[Statement]:
         return [parse(fragment) for fragment in split_statements(sql)]
 
 
-class Cursor:
+class Cursor(Fetching):
     """Executes statements and walks their results (PEP 249)."""
 
     def __init__(self, connection: Connection) -> None:
+        super().__init__()
         self.connection = connection
-        self.arraysize = 1
-        self._results: list[Result] = []
-        self._position = 0
-        self._row = 0
-        self._closed = False
 
-    def execute(self, sql: str, parameters: Sequence[object] = (), **options: object) -> Cursor:
-        """Execute one statement; ``?`` marks are bound as literals before planning.
+    def execute(self, sql: str, parameters: Parameters = (), **options: object) -> Cursor:
+        """Execute one statement; its parameters are bound as literals before planning.
+
+        A sequence is for ``?`` marks, a mapping for ``:name``; see ``paramstyle`` of ``connect``.
 
         ``epsilon``, ``delta`` and ``noise`` override the session for this statement.
         Raises: ProgrammingError, NotSupportedError, BudgetExceeded, OperationalError; InternalError
         for a defect of dpsql, which says what was charged.
         """
+        self._check_open()
         terms = self._terms_with(options)
         if len(check_text(sql)) > MAX_STATEMENT:
             raise ProgrammingError("E_TOO_LARGE", f"a statement of over {MAX_STATEMENT} characters")
-        text = bind_parameters(sql, parameters)
+        text = bind_parameters(sql, parameters, self.connection.paramstyle)
         self.connection.told(lambda: self._finish(self._execute(text, terms)), text)
         return self
 
@@ -101,6 +103,7 @@ class Cursor:
         of them runs. BEGIN WORKLOAD and RUN WORKLOAD may enclose the script; while a workload is
         open, the SELECTs of a script are added to it. Raises: as ``execute``.
         """
+        self._check_open()
         check_text(sql)
         self.connection.told(lambda: self._finish(self._execute_script(sql)), sql)
         return self
@@ -169,12 +172,16 @@ class Cursor:
                 results += self._run(statement, connection.terms)
         return results
 
-    def executemany(self, sql: str, parameters: Sequence[Sequence[object]]) -> Cursor:
-        """Not supported: a workload is asked for in one script."""
+    def executemany(self, sql: str, parameters: Iterable[Parameters]) -> Cursor:
+        """Refused: a statement for each of many parameters would be a charge for each of them.
+
+        Raises: NotSupportedError (E_STATEMENT).
+        """
         raise NotSupportedError(
             "E_STATEMENT",
-            "executemany is not supported",
-            hint="executescript() answers several statements as one workload",
+            "executemany is refused: every set of parameters would be charged by itself",
+            hint="executescript() answers several statements for one charge; "
+            "JOIN (VALUES ...) asks one statement about many values",
         )
 
     def _terms_with(self, options: dict[str, object]) -> Terms:
@@ -264,86 +271,6 @@ class Cursor:
         results = connection.engine.answer(compiled, terms, connection.report)
         connection.collected = None
         return list(results)
-
-    def _finish(self, results: Sequence[Result]) -> None:
-        self._results = list(results)
-        self._position = self._row = 0
-
-    @property
-    def result(self) -> Result:
-        """The current result; raises InterfaceError before the first execute."""
-        self._check_open()
-        if not self._results:
-            raise InterfaceError("E_NO_RESULT", "nothing has been executed")
-        return self._results[self._position]
-
-    @property
-    def stddev(self) -> tuple[tuple[float | None, ...] | None, ...]:
-        """The standard errors of the current result, column by column."""
-        return self.result.stddev
-
-    @property
-    def description(self) -> list[tuple[Any, ...]] | None:
-        """PEP 249 column descriptions: name and type code, then five times None."""
-        if not self._results or not self.result.columns:
-            return None
-        pairs = zip(self.result.columns, self.result.types, strict=True)
-        return [(name, kind, None, None, None, None, None) for name, kind in pairs]
-
-    @property
-    def rowcount(self) -> int:
-        """Number of rows of the current result, or -1."""
-        return len(self.result.rows) if self._results else -1
-
-    def nextset(self) -> bool | None:
-        """Move on to the result of the next statement; None when there is none."""
-        self._check_open()
-        if self._position + 1 >= len(self._results):
-            return None
-        self._position += 1
-        self._row = 0
-        return True
-
-    def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row, or None."""
-        rows = self.fetchmany(1)
-        return rows[0] if rows else None
-
-    def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        """The next ``size`` rows (``arraysize`` by default)."""
-        count = self.arraysize if size is None else size
-        rows = list(self.result.rows[self._row : self._row + count])
-        self._row += len(rows)
-        return rows
-
-    def fetchall(self) -> list[tuple[Any, ...]]:
-        """All remaining rows."""
-        return self.fetchmany(len(self.result.rows))
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        while (row := self.fetchone()) is not None:
-            yield row
-
-    def setinputsizes(self, sizes: object) -> None:
-        """Does nothing (PEP 249)."""
-
-    def setoutputsize(self, size: object, column: object = None) -> None:
-        """Does nothing (PEP 249)."""
-
-    def close(self) -> None:
-        """Forget the results."""
-        self._closed = True
-        self._results = []
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise InterfaceError("E_CLOSED", "the cursor is closed")
-
-    def __enter__(self) -> Cursor:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def check_text(sql: object) -> str:

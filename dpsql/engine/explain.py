@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.answer.display import facts_html
 from dpsql.catalog import Table
 from dpsql.errors import decimal_text
 from dpsql.plan.baselines import plain_variance
@@ -172,6 +173,9 @@ class Explanation:
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
+
+    def _repr_html_(self) -> str:
+        return facts_html(self.rows())
 
 
 def _plural(count: int, what: str) -> str:

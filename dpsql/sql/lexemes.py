@@ -1,16 +1,16 @@
-"""SQL text as lexemes, ``?`` marks as literals, statements as fragments of a script; no grammar."""
+"""SQL text as lexemes, values as literals, statements as fragments of a script; no grammar."""
 
 from __future__ import annotations
 
 import datetime as dt
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import NamedTuple, NoReturn
 
-from dpsql.errors import InterfaceError, ProgrammingError, Span
+from dpsql.errors import ProgrammingError, Span
 
 MAX_NUMBER = 40
 """Most characters of a number: a DECIMAL has at most 38 digits, beside a point and a sign."""
@@ -146,31 +146,6 @@ def blanked(text: str, start: int, end: int) -> str:
 def _holds_statements(opening: list[str]) -> bool:
     """Whether a statement that opens so may hold others in parentheses: CREATE, EXPLAIN CREATE."""
     return opening[:1] == ["create"] or opening[:2] == ["explain", "create"]
-
-
-def bind_parameters(text: str, parameters: Sequence[object]) -> str:
-    """Replace every ``?`` outside quotes and comments by a literal, in order.
-
-    Raises: ProgrammingError (E_PARSE, E_LITERAL) when the counts differ or a value has no literal
-    form; InterfaceError (E_PARSE) when the parameters are not a sequence.
-
-    >>> bind_parameters("SELECT COUNT(*) FROM t WHERE a = ? AND b = '?'", ["it's"])
-    "SELECT COUNT(*) FROM t WHERE a = 'it''s' AND b = '?'"
-    """
-    if isinstance(parameters, str | bytes | Mapping) or not isinstance(parameters, Iterable):
-        raise InterfaceError("E_PARSE", "parameters must be a sequence, one value for every ?")
-    values = list(parameters)
-    parts: list[str] = []
-    for lexeme in lex(text):
-        if lexeme.kind == "symbol" and lexeme.text == "?":
-            if not values:
-                raise ProgrammingError("E_PARSE", "more ? marks than parameters")
-            parts.append(render_literal(values.pop(0)))
-        else:
-            parts.append(lexeme.text)
-    if values:
-        raise ProgrammingError("E_PARSE", f"{len(values)} parameters too many for the ? marks")
-    return "".join(parts)
 
 
 def render_literal(value: object) -> str:

@@ -1,0 +1,97 @@
+"""Numbers as people read them: with the digits that their standard errors leave."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+from dpsql.errors import printable
+
+MAX_DECIMALS = 12
+"""Decimal places that are shown: a float of ordinary size has no more to tell."""
+
+
+def decimals_for(stddevs: Iterable[float | None]) -> int:
+    """Return the decimal places that keep two significant digits of the smallest stddev.
+
+    >>> decimals_for([1.41, 86.0]), decimals_for([86.0]), decimals_for([0.0031, None])
+    (1, 0, 4)
+    """
+    finite = [s for s in stddevs if s is not None and 0 < s < math.inf]
+    if not finite:
+        return 0
+    return min(MAX_DECIMALS, max(0, 1 - math.floor(math.log10(min(finite)))))
+
+
+def fixed(value: float, decimals: int) -> str:
+    """Write a number with a fixed number of decimals and without a negative zero.
+
+    >>> fixed(-0.04, 1), fixed(1203.37, 1)
+    ('0.0', '1203.4')
+    """
+    text = f"{value:.{decimals}f}"
+    return text[1:] if text.startswith("-") and not text.strip("-0.") else text
+
+
+def plain(value: object) -> str:
+    """Write one value in full precision: ISO dates, lower-case booleans, shortest float.
+
+    >>> plain(True), plain(0.1), plain(dt.date(2024, 2, 1)), plain("x"), plain([1, None])
+    ('true', '0.1', '2024-02-01', 'x', '[1, NULL]')
+    """
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case dt.date():
+            return value.isoformat()
+        case list():
+            return f"[{', '.join('NULL' if each is None else plain(each) for each in value)}]"
+        case Fraction():
+            return plain(value.numerator if value.denominator == 1 else float(value))
+        case _:
+            return str(value)
+
+
+def column_texts(
+    values: Sequence[object], stddev: Sequence[float | None] | None, null: str = "NULL"
+) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
+    """The cells of a column as text, and their standard errors; None where none is known.
+
+    Noisy numbers are rounded in view of the least error of the column.
+
+    >>> column_texts([12.345, None], [1.41, None])
+    (('12.3', 'NULL'), ('1.4', ''))
+    >>> column_texts([10603.712396, 9.5], None)[0]
+    ('10603.71', '9.5')
+    """
+    if stddev is None or all(each is None for each in stddev):
+        return _exact_cells(values, null), None
+    decimals = decimals_for(stddev)
+    whole = all(float(str(v)).is_integer() for v in values if isinstance(v, int | float))
+    places = 0 if whole else decimals
+    cells = tuple(_noisy(v, s, places, null) for v, s in zip(values, stddev, strict=True))
+    return cells, tuple("" if s is None else fixed(s, decimals) for s in stddev)
+
+
+def _exact_cells(values: Sequence[object], null: str) -> tuple[str, ...]:
+    """Write values without noise: text escaped, fractions with seven significant digits."""
+    sizes = [abs(v) for v in values if isinstance(v, float) and math.isfinite(v)]
+    decimals = max(0, 6 - math.floor(math.log10(max(1.0, *sizes)))) if sizes else 0
+    return tuple(
+        null
+        if value is None
+        else fixed(value, decimals).rstrip("0").rstrip(".")
+        if isinstance(value, float) and decimals and math.isfinite(value)
+        else printable(plain(value))
+        for value in values
+    )
+
+
+def _noisy(value: object, stddev: float | None, decimals: int, null: str) -> str:
+    if value is None:
+        return null
+    if isinstance(value, float) and stddev is not None:
+        return fixed(value, decimals)
+    return printable(plain(value))

@@ -1,0 +1,137 @@
+"""Results and forecasts as a notebook or Python's prompt shows them: few rows, all that is said."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from dpsql.answer.digits import column_texts
+from dpsql.answer.numbers import Numbers
+from dpsql.errors import printable
+
+ENDS = 10
+"""Rows that are shown from either end of a long result."""
+
+MOST = 60
+"""Rows that are shown all; pandas has the same bound."""
+
+_NUMBERS = ("integer", "number")
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """A column as text: its name, cells, their standard errors, and whether it is of numbers."""
+
+    name: str
+    cells: tuple[str, ...]
+    errors: tuple[str, ...] | None
+    right: bool
+
+    def joined(self, mark: str) -> tuple[str, ...]:
+        """The cells with their errors."""
+        if self.errors is None:
+            return self.cells
+        pairs = zip(self.cells, self.errors, strict=True)
+        return tuple(f"{cell} {mark} {error}" if error else cell for cell, error in pairs)
+
+
+def shown_rows(count: int) -> list[int | None]:
+    """The rows of a result that are shown; None stands for those between.
+
+    >>> shown_rows(2), len(shown_rows(1000))
+    ([0, 1], 21)
+    """
+    if count <= MOST:
+        return list(range(count))
+    return [*range(ENDS), None, *range(count - ENDS, count)]
+
+
+def texts_of(result: Numbers, rows: Sequence[int]) -> Iterator[Texts]:
+    """The columns of some rows of a result; digits follow from the errors of all rows."""
+    kinds = zip(result.columns, result.value_types, result.stddev, strict=True)
+    for j, (name, kind, stddev) in enumerate(kinds):
+        values = [result.rows[i][j] for i in rows]
+        errors = None if stddev is None else [stddev[i] for i in rows]
+        yield Texts(printable(name), *column_texts(values, errors), kind in _NUMBERS)
+
+
+def count_text(result: Numbers, shown: int) -> str:
+    """How many rows and columns there are.
+
+    >>> from dpsql.answer.result import listing
+    >>> count_text(listing(("n",), [(1,)]), 1)
+    '1 row, 1 column'
+    """
+    rows, columns = len(result.rows), len(result.columns)
+    part = f" ({shown} shown)" if shown < rows else ""
+    plural = "" if rows == 1 else "s"
+    return f"{rows:,} row{plural}{part}, {columns} column{'' if columns == 1 else 's'}"
+
+
+def said_of(result: Numbers) -> list[str]:
+    """The cost of a result and its notes."""
+    cost = [] if result.cost is None else [f"cost: {result.cost}"]
+    return [*cost, *(f"note: {note}" for note in result.notes)]
+
+
+def result_text(result: Numbers) -> str:
+    """A result as a table of text, its cost and notes below."""
+    if not result.columns:
+        return result.message or ""
+    wanted = shown_rows(len(result.rows))
+    rows = [i for i in wanted if i is not None]
+    columns = [(c.name, c.joined("±"), c.right) for c in texts_of(result, rows)]
+    widths = [max(map(len, (name, *cells))) for name, cells, _ in columns]
+    rights = [right for *_, right in columns]
+    lines = [_line([name for name, *_ in columns], widths, rights)]
+    lines += [_line(row, widths, rights) for row in zip(*(c[1] for c in columns), strict=True)]
+    if len(rows) < len(wanted):
+        lines.insert(ENDS + 1, _line(["..."] * len(columns), widths, rights))
+    return "\n".join([*lines, f"[{count_text(result, len(rows))}]", *said_of(result)])
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    padded = zip(cells, widths, right, strict=True)
+    return "  ".join(f"{c:>{w}}" if r else f"{c:<{w}}" for c, w, r in padded).rstrip()
+
+
+def result_html(result: Numbers) -> str:
+    """A result as a table of HTML, its cost and notes below; all text is escaped."""
+    if not result.columns:
+        return f"<p>{html.escape(result.message or '')}</p>"
+    wanted = shown_rows(len(result.rows))
+    rows = [i for i in wanted if i is not None]
+    columns = list(texts_of(result, rows))
+    head = "".join(_cell("th", html.escape(c.name), c.right) for c in columns)
+    lines = zip(*(_cells(column) for column in columns), strict=True)
+    body = [f"<tr>{''.join(line)}</tr>" for line in lines]
+    if len(rows) < len(wanted):
+        body.insert(ENDS, f"<tr>{''.join(_cell('td', '&hellip;', c.right) for c in columns)}</tr>")
+    below = [count_text(result, len(rows)), *said_of(result)]
+    said = "<br>".join(html.escape(printable(line)) for line in below)
+    return (
+        f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+        f"<p><small>{said}</small></p>"
+    )
+
+
+def _cells(column: Texts) -> list[str]:
+    errors = column.errors or ("",) * len(column.cells)
+    return [
+        _cell("td", html.escape(cell) + (f" <small>&plusmn; {error}</small>" if error else ""), r)
+        for cell, error, r in zip(column.cells, errors, (column.right,) * len(errors), strict=True)
+    ]
+
+
+def _cell(tag: str, inner: str, right: bool) -> str:
+    return f'<{tag} style="text-align:{"right" if right else "left"}">{inner}</{tag}>'
+
+
+def facts_html(rows: Iterable[tuple[str, str]]) -> str:
+    """Labels and what is said under each as a table of HTML; all text is escaped."""
+    body = "".join(
+        f"<tr>{_cell('th', html.escape(label), False)}{_cell('td', html.escape(text), False)}</tr>"
+        for label, text in rows
+    )
+    return f"<table><tbody>{body}</tbody></table>"

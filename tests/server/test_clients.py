@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from dpsql.server.server import Server
 from dpsql.server.twin import Twin, TwinError, open_twin
+from tests.support.jdbc import java, read
 from tests.support.served import PASSWORD, served, write_served
 
 COUNT = "SELECT kind, COUNT(*) AS n FROM t GROUP BY kind"
@@ -179,3 +180,44 @@ def test_nothing_stays_in_the_twin_for_the_next(twin: Twin) -> None:
     table, _ = twin.run("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
     assert table is not None
     assert list(table.rows([])) == [[b"f"]]
+
+
+@pytest.mark.slow
+def test_jdbc(server: Server) -> None:
+    with java() as jvm:
+        url = f"jdbc:postgresql://127.0.0.1:{server.port}/clinic?prepareThreshold=1"
+        connection = jvm.java.sql.DriverManager.getConnection(url, "ana", PASSWORD)
+        known = connection.getMetaData()
+        assert known.getDatabaseProductName() == "PostgreSQL"
+        assert [row[2] for row in read(known.getTables(None, "public", "%", None))] == ["t"]
+        columns = read(known.getColumns(None, "public", "t", "%"))
+        assert [(row[3], row[5]) for row in columns] == [
+            *(("kind", "text"), ("size", "int8"), ("day", "date"), ("cost", "float8")),
+        ]
+        assert columns[0][11] == "x, y, it's"
+        assert read(known.getPrimaryKeys(None, "public", "t")) == []
+        plain = connection.createStatement()
+        plain.execute("SET epsilon = 0.1")
+        assert [row[0] for row in read(plain.executeQuery(COUNT))] == KINDS
+        assert plain.getWarnings().getMessage() in ("charged: epsilon 0.1 (laplace)", "free")
+        asked = "SELECT day, COUNT(*) AS n FROM t WHERE kind = ? AND size < ? GROUP BY day"
+        prepared = connection.prepareStatement(asked)
+        prepared.setString(1, "it's")
+        prepared.setInt(2, 5)
+        found = [read(prepared.executeQuery()) for _ in range(3)]  # the driver goes binary
+        counts = [[float(count) for _, count in rows] for rows in found]
+        assert counts[0] == counts[1] == counts[2]
+        assert [day for day, _ in found[2]] == ["2024-01-01", "2024-02-01", "2024-03-01"]
+        assert prepared.getParameterMetaData().getParameterCount() == 2
+        connection.setAutoCommit(False)
+        parts = connection.createStatement()
+        parts.setFetchSize(2)
+        assert len(read(parts.executeQuery("SELECT size, COUNT(*) FROM t GROUP BY size"))) == 10
+        connection.commit()
+        connection.setAutoCommit(True)
+        with pytest.raises(Exception, match="there is no column") as refused:
+            plain.executeQuery("SELECT nope FROM t")
+        state: str = refused.value.java_exception.getSQLState()  # type: ignore[attr-defined]
+        assert state == "42703"
+        assert connection.isValid(5)
+        connection.close()

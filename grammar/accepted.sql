@@ -528,6 +528,36 @@ BEGIN WORKLOAD;
 RUN WORKLOAD;
 -- no query
 
+EXPLAIN RUN WORKLOAD;
+-- no query
+
+CANCEL WORKLOAD;
+-- no query
+
+ROLLBACK;
+-- no query
+
+ROLLBACK TRANSACTION;
+-- no query
+
+SHOW ALL;
+-- no query
+
+SHOW COLUMNS FROM t;
+-- no query
+
+DESCRIBE t.a;
+-- no query
+
+SELECT 1;
+-- no query
+
+SELECT version() AS v;
+-- no query
+
+SELECT -1.5 AS a, 'it''s', NULL, DATE '2024-01-01';
+-- no query
+
 SELECT COUNT(*) FROM t WHERE a > +3;
 -- a: 1x8 Dense
 

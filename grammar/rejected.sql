@@ -59,19 +59,19 @@ INSERT INTO t VALUES (1);
 
 CREATE TABLE u AS SELECT * FROM t;
 -- E_STATEMENT at line 1, column 1: CREATE is not supported
--- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN WORKLOAD, RUN WORKLOAD, CREATE SYNTHETIC TABLE, MATERIALIZE SYNTHETIC TABLE, CREATE DOMAIN, CREATE BOUNDS and DROP DOMAIN
+-- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN, RUN and CANCEL WORKLOAD, ROLLBACK, CREATE SYNTHETIC TABLE, MATERIALIZE SYNTHETIC TABLE, CREATE DOMAIN, CREATE BOUNDS and DROP DOMAIN
 
 COPY t TO 'out.csv';
 -- E_STATEMENT at line 1, column 1: COPY is not supported
--- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN WORKLOAD, RUN WORKLOAD, CREATE SYNTHETIC TABLE, MATERIALIZE SYNTHETIC TABLE, CREATE DOMAIN, CREATE BOUNDS and DROP DOMAIN
+-- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN, RUN and CANCEL WORKLOAD, ROLLBACK, CREATE SYNTHETIC TABLE, MATERIALIZE SYNTHETIC TABLE, CREATE DOMAIN, CREATE BOUNDS and DROP DOMAIN
 
 ATTACH 'x.db';
 -- E_STATEMENT at line 1, column 1: ATTACH is not supported
--- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN WORKLOAD, RUN WORKLOAD, CREATE SYNTHETIC TABLE, MATERIALIZE SYNTHETIC TABLE, CREATE DOMAIN, CREATE BOUNDS and DROP DOMAIN
+-- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN, RUN and CANCEL WORKLOAD, ROLLBACK, CREATE SYNTHETIC TABLE, MATERIALIZE SYNTHETIC TABLE, CREATE DOMAIN, CREATE BOUNDS and DROP DOMAIN
 
 PRAGMA database_list;
 -- E_STATEMENT at line 1, column 1: PRAGMA is not supported
--- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN WORKLOAD, RUN WORKLOAD, CREATE SYNTHETIC TABLE, MATERIALIZE SYNTHETIC TABLE, CREATE DOMAIN, CREATE BOUNDS and DROP DOMAIN
+-- hint: what works: SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN, RUN and CANCEL WORKLOAD, ROLLBACK, CREATE SYNTHETIC TABLE, MATERIALIZE SYNTHETIC TABLE, CREATE DOMAIN, CREATE BOUNDS and DROP DOMAIN
 
 EXPLAIN ANALYZE SELECT COUNT(*) FROM t;
 -- E_STATEMENT at line 1, column 1: EXPLAIN ANALYZE is not supported
@@ -81,13 +81,25 @@ SET threads = 4;
 -- E_SETTING at line 1, column 5: no such setting: threads
 -- hint: settings: epsilon, delta, noise, mechanism, metric, rounds, per_round, effort, reuse, fresh, nonnegative
 
-DESCRIBE t.a;
--- E_UNKNOWN_TABLE: there is no table 't.a' in the catalog
--- hint: tables: t, bands, adult, visits
+DESCRIBE t.nothing;
+-- E_UNKNOWN_COLUMN: there is no column 'nothing' in table t
+-- hint: columns: a, b, c, d, e, n, w, m, q, r
+
+SHOW COLUMNS;
+-- E_SETTING at line 1, column 6: no such setting: COLUMNS
+-- hint: SHOW COLUMNS FROM and the name of a table
+
+ROLLBACK TO x;
+-- E_STATEMENT at line 1, column 1: ROLLBACK to anywhere is not supported
+-- hint: what works: ROLLBACK forgets an open workload; what was released stays released
+
+SELECT 1 + 1;
+-- E_NO_TABLE at line 1, column 8: there is no FROM
+-- hint: constants need no engine; SELECT COUNT(*) FROM table
 
 SHOW password;
 -- E_SETTING at line 1, column 6: no such setting: password
--- hint: settings: budget, domains, ledger, tables, epsilon, delta, noise, mechanism, metric, rounds, per_round, effort, reuse, fresh, nonnegative
+-- hint: settings: budget, domains, ledger, tables, epsilon, delta, noise, mechanism, metric, rounds, per_round, effort, reuse, fresh, nonnegative, all, columns
 
 SELECT COUNT(*) INTO u FROM t;
 -- E_STATEMENT at line 1, column 22: INTO is not supported

@@ -12,10 +12,12 @@ from dpsql.errors import ProgrammingError, decimal_text, printable
 
 def describe_table(table: Table) -> list[tuple[str, str, str, int | None]]:
     """One row per declared column: name, type, values, number of cells."""
-    return [
-        (column.name, column.type, describe_values(column), column.size or None)
-        for column in table.columns.values()
-    ]
+    return [describe_column(column) for column in table.columns.values()]
+
+
+def describe_column(column: Column, most: int = 6) -> tuple[str, str, str, int | None]:
+    """A declared column: name, type, at most so many of its values, number of cells."""
+    return column.name, column.type, describe_values(column, most), column.size or None
 
 
 def find_column(catalog: Catalog, name: str) -> Column:
@@ -43,7 +45,7 @@ def _nearest(name: str, known: list[str], what: str) -> str:
     return f"did you mean {near[0]}?" if near else f"{what}: {', '.join(known)}"
 
 
-def describe_values(column: Column) -> str:
+def describe_values(column: Column, most: int = 6) -> str:
     """The declared domain or bounds of a column.
 
     >>> describe_values(Column("age", "integer", IntegerRange(17, 90), null=True))
@@ -70,7 +72,7 @@ def describe_values(column: Column) -> str:
             return "not declared: cannot be queried"
         case values:
             shown = [str(value) for value in values.representatives]
-            shown = shown if len(shown) <= 6 else [*shown[:5], "...", shown[-1]]
+            shown = shown if len(shown) <= most else [*shown[: most - 1], "...", shown[-1]]
             text = ", ".join(shown)
     text += f", else {column.other}" if column.other is not None else ""
     return text + (", or NULL" if column.null else "")

@@ -22,6 +22,7 @@ from dpsql.dbapi.foresee import Foreseen, foresee
 from dpsql.dbapi.script import (
     explain_finding,
     explain_script,
+    gathered,
     is_new,
     joint_terms,
     offered_search,
@@ -294,6 +295,8 @@ class Connection(Exceptions):
     def _explain(self, text: str) -> Explanation:
         terms = self.terms
         statements = parse_script(text)
+        if [statement.kind for statement in statements] in (["run"], ["forecast"]):
+            return self.foresee_workload()
         for statement in statements:
             if statement.kind == "set":
                 terms = terms.with_text(*statement.words)
@@ -309,6 +312,10 @@ class Connection(Exceptions):
         if not selects:
             raise ProgrammingError("E_PARSE", "there is no SELECT to explain")
         return self.engine.explain(self.engine.compile(selects), joint_terms(terms, selects))
+
+    def foresee_workload(self) -> Explanation:
+        """The forecast of the open workload: free. Raises: ProgrammingError (E_STATEMENT)."""
+        return self.engine.explain(*gathered(self.engine, self.collected, self.terms))
 
     def describe(self, sql: str) -> tuple[Foreseen, ...]:
         """The columns that a SELECT would return, which is not asked.

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpsql.answer.discovered import find_named
 from dpsql.answer.modelled import check_target, write_rows
 from dpsql.answer.result import Result, listing, message
 from dpsql.dbapi.fetching import Fetching
+from dpsql.dbapi.foresee import constants
 from dpsql.dbapi.script import (
     about_created,
     changes_domains,
+    check_order,
     check_synthetics,
+    gathered,
     joint_terms,
     offered_search,
     plan_offered,
@@ -113,7 +117,7 @@ class Cursor(Fetching):
         statements = parse_script(sql)
         if not statements:
             raise ProgrammingError("E_PARSE", "the script is empty")
-        _check_order(statements, connection.collected is not None)
+        check_order(statements, connection.collected is not None)
         found = self._find_first(statements)
         statements = statements[len(found) :]
         return [*itertools.chain(*found), *(self._rest_of_script(statements) if statements else ())]
@@ -200,7 +204,11 @@ class Cursor(Fetching):
                 name = statement.words[0]
                 return [message(f"{name} = {connection.settings[name]}", text)]
             case "show":
+                if statement.words[0] == "columns":
+                    return [describe(engine, replace(statement, words=statement.words[1:]))]
                 return [show(engine, connection.terms, statement.words[0], text)]
+            case "constant":
+                return [constants(statement)]
             case "describe":
                 return [describe(engine, statement)]
             case "begin":
@@ -210,6 +218,10 @@ class Cursor(Fetching):
                 return [message("workload open; RUN WORKLOAD answers it", text)]
             case "run":
                 return self._run_workload()
+            case "cancel":
+                return [message(self._forget_workload(), text)]
+            case "forecast":
+                return [_forecast(connection.foresee_workload(), statement)]
             case "create":
                 return self._create(statement, terms)
             case "find":
@@ -261,13 +273,17 @@ class Cursor(Fetching):
         count = len(next(iter(columns.values())))
         return message(f"{count:,} rows in {wanted.path}", statement.fragment.body)
 
+    def _forget_workload(self) -> str:
+        """Forget the open workload, and say so."""
+        count = self.connection.workload
+        self.connection.rollback()
+        if count is None:
+            return "no workload is open; what was released stays released"
+        return f"workload of {count} statements is forgotten; nothing was charged for it"
+
     def _run_workload(self) -> list[Result]:
         connection = self.connection
-        if not connection.collected:
-            what = "no workload is open" if connection.collected is None else "it is empty"
-            raise ProgrammingError("E_STATEMENT", what, hint="BEGIN WORKLOAD; SELECT ...;")
-        compiled = connection.engine.compile(connection.collected)
-        terms = joint_terms(connection.terms, connection.collected)
+        compiled, terms = gathered(connection.engine, connection.collected, connection.terms)
         results = connection.engine.answer(compiled, terms, connection.report)
         connection.collected = None
         return list(results)
@@ -283,34 +299,3 @@ def check_text(sql: object) -> str:
 def _forecast(explanation: Explanation, statement: Statement) -> Result:
     lines = [(line,) for line in explanation.lines()]
     return listing(("explain",), lines, statement.fragment.body)
-
-
-def _check_order(statements: list[Statement], is_open: bool) -> None:
-    """A script is one workload with one budget: settings precede it, markers enclose it."""
-    seen_select = False
-    for position, statement in enumerate(statements):
-        if statement.kind == "set" and seen_select:
-            raise ProgrammingError(
-                "E_SETTING",
-                "SET must come before the first SELECT of a script",
-                hint="one script is one workload with one budget",
-                span=statement.fragment.span(0, 3),
-            )
-        if changes_domains(statement) and seen_select:
-            raise ProgrammingError(
-                "E_STATEMENT",
-                "domains are found or dropped before the first SELECT of a script",
-                hint="one script is one workload over the domains that there are",
-                span=statement.fragment.span(0, 6),
-            )
-        seen_select |= statement.kind == "select" and not statement.explain
-        last = position == len(statements) - 1
-        stray_run = statement.kind == "run" and not (last and is_open)
-        stray_begin = statement.kind == "begin" and (is_open or seen_select)
-        is_open |= statement.kind == "begin"
-        if stray_run or stray_begin:
-            raise ProgrammingError(
-                "E_STATEMENT",
-                "a script is one workload: BEGIN WORKLOAD and RUN WORKLOAD can only enclose it",
-                span=statement.fragment.span(0, 5),
-            )

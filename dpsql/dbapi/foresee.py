@@ -6,11 +6,13 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from dpsql.answer.assemble import assemble_results
+from dpsql.answer.result import Result
 from dpsql.engine.desk import Desk
 from dpsql.engine.terms import Terms, form_request
 from dpsql.errors import ProgrammingError
+from dpsql.sql.constants import constants_of
 from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import parse
+from dpsql.sql.parse import Statement, check_limits, parse
 
 
 class Foreseen(NamedTuple):
@@ -31,6 +33,9 @@ def foresee(desk: Desk, text: str) -> tuple[Foreseen, ...]:
     if len(fragments) != 1:
         raise ProgrammingError("E_PARSE", "one statement can be described at a time")
     statement = parse(fragments[0])
+    if statement.kind == "constant":
+        said = constants(statement)
+        return tuple(Foreseen(*each, False) for each in zip(said.columns, said.types, strict=True))
     if statement.kind != "select" or statement.explain:
         raise ProgrammingError("E_STATEMENT", "only a SELECT can be described")
     compiled = desk.compile([statement])
@@ -39,3 +44,11 @@ def foresee(desk: Desk, text: str) -> tuple[Foreseen, ...]:
     (found,) = assemble_results(request, {}, {}, None, None, desk.sealed, desk.models)
     noisy = [each is not None for each in found.stddev]
     return tuple(map(Foreseen, found.columns, found.types, noisy))
+
+
+def constants(statement: Statement) -> Result:
+    """What a SELECT of constants alone says."""
+    found = constants_of(check_limits(statement.fragment))
+    names, types = tuple(each.name for each in found), tuple(each.type for each in found)
+    row = tuple(each.value for each in found)
+    return Result(names, types, (row,), (None,) * len(row), statement.fragment.body)

@@ -16,6 +16,7 @@ from dpsql.engine.learn import LearningTable, plan_table
 from dpsql.engine.terms import Terms
 from dpsql.errors import ProgrammingError, decimal_text
 from dpsql.settings import BOTH, taken_by
+from dpsql.sql.compiled import Compiled
 from dpsql.sql.lexemes import lex
 from dpsql.sql.parse import Statement
 from dpsql.sql.synthetic import Creation
@@ -156,9 +157,60 @@ def joint_terms(terms: Terms, selects: Sequence[Statement]) -> Terms:
     return wanted[0] if wanted else terms
 
 
+def gathered(
+    desk: Desk, collected: Sequence[Statement] | None, terms: Terms
+) -> tuple[tuple[Compiled, ...], Terms]:
+    """The statements of an open workload and their terms.
+
+    Raises: ProgrammingError (E_STATEMENT) where there are none.
+    """
+    if not collected:
+        what = "no workload is open" if collected is None else "it is empty"
+        raise ProgrammingError("E_STATEMENT", what, hint="BEGIN WORKLOAD; SELECT ...;")
+    return desk.compile(collected), joint_terms(terms, collected)
+
+
 def _own_terms(terms: Terms, statement: Statement) -> Terms:
     """The terms of one statement, the OPTIONS that a workload shares included."""
     for name, text in statement.options:
         if name in taken_by(BOTH):
             terms = terms.with_text(name, text)
     return terms
+
+
+def check_order(statements: Sequence[Statement], is_open: bool) -> None:
+    """A script is one workload with one budget: settings precede it, markers enclose it."""
+    seen_select = False
+    for position, statement in enumerate(statements):
+        if statement.kind in ("cancel", "forecast") and len(statements) > 1:
+            raise ProgrammingError(
+                "E_STATEMENT",
+                "CANCEL, ROLLBACK and EXPLAIN of a workload stand alone",
+                hint="a script is one workload: leave out what is not to be asked",
+                span=statement.fragment.whole(),
+            )
+        if statement.kind == "set" and seen_select:
+            raise ProgrammingError(
+                "E_SETTING",
+                "SET must come before the first SELECT of a script",
+                hint="one script is one workload with one budget",
+                span=statement.fragment.span(0, 3),
+            )
+        if changes_domains(statement) and seen_select:
+            raise ProgrammingError(
+                "E_STATEMENT",
+                "domains are found or dropped before the first SELECT of a script",
+                hint="one script is one workload over the domains that there are",
+                span=statement.fragment.span(0, 6),
+            )
+        seen_select |= statement.kind == "select" and not statement.explain
+        last = position == len(statements) - 1
+        stray_run = statement.kind == "run" and not (last and is_open)
+        stray_begin = statement.kind == "begin" and (is_open or seen_select)
+        is_open |= statement.kind == "begin"
+        if stray_run or stray_begin:
+            raise ProgrammingError(
+                "E_STATEMENT",
+                "a script is one workload: BEGIN WORKLOAD and RUN WORKLOAD can only enclose it",
+                span=statement.fragment.span(0, 5),
+            )

@@ -8,7 +8,8 @@ from typing import Any
 from dpsql.answer.discovered import find_named
 from dpsql.answer.result import Result, listing
 from dpsql.answer.synthetics import find_synthetic
-from dpsql.catalog.describe import describe_table
+from dpsql.catalog import Column
+from dpsql.catalog.describe import describe_column, describe_table, find_column
 from dpsql.catalog.view import left_out
 from dpsql.engine.desk import Desk
 from dpsql.engine.engine import Engine
@@ -18,13 +19,25 @@ from dpsql.privacy.chain import budget_text
 from dpsql.privacy.curator import analyst_name, nested_name
 from dpsql.privacy.ledger import Entry, Status
 from dpsql.privacy.status import Nested
+from dpsql.settings import SETTINGS
 from dpsql.sql.parse import Statement
 from dpsql.sql.qualified import find_key
 from dpsql.sql.unlisted import WORDS
 
+LISTED = 50
+"""Values that DESCRIBE of one column names; .values lists all of them."""
+
+
+def settings(terms: Terms, sql: str) -> Result:
+    """SHOW ALL: every setting, its value and what it is about."""
+    rows = [(name, value, SETTINGS[name].help) for name, value in terms.display().items()]
+    return listing(("setting", "value", "description"), list(rows), sql)
+
 
 def show(engine: Engine, terms: Terms, what: str, sql: str) -> Result:
-    """SHOW tables, budget, ledger or a setting."""
+    """SHOW tables, budget, ledger, all settings or one."""
+    if what == "all":
+        return settings(terms, sql)
     if what == "tables":
         rows: list[tuple[Any, ...]] = [
             (table.name, _unit_text(table.unit.column, table.unit.max_rows), len(table.columns))
@@ -140,6 +153,8 @@ def describe(desk: Desk, statement: Statement) -> Result:
         return listing(("synthetic", made.name), made.facts(), statement.fragment.body)
     key = find_key([name], catalog) or find_key(name.split("."), catalog) or ""
     table, view = catalog.tables.get(key), catalog.views.get(key)
+    if table is None and view is None and find_key(name.split(".")[:-1], catalog):
+        return _column(find_column(catalog, name), statement.fragment.body)
     if table is None and view is not None:
         return listing(("view", "sql"), [(view.name, view.sql)], statement.fragment.body)
     if table is None:
@@ -154,3 +169,8 @@ def describe(desk: Desk, statement: Statement) -> Result:
     shown = listing(("column", "type", "values", "cells"), rows, statement.fragment.body)
     standing = left_out(table)
     return shown if standing is None else replace(shown, notes=(standing,))
+
+
+def _column(column: Column, sql: str) -> Result:
+    """One declared column, with all of its values that fit a line or two."""
+    return listing(("column", "type", "values", "cells"), [describe_column(column, LISTED)], sql)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpsql.answer.result import Result, listing
 from dpsql.catalog import Catalog
@@ -21,6 +21,7 @@ from dpsql.server.returned import ResultTable, Returned, heads_of
 from dpsql.server.route import Errand, blank_but, route
 from dpsql.server.ticks import Ticks
 from dpsql.server.twin import Declared, Twin
+from dpsql.sql.constants import is_constant
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.qualified import find_key
 
@@ -82,9 +83,17 @@ class Asker:
         """Whether a name is that of a declared table, a view or a synthetic table."""
         return find_key(parts, self.connection.known) is not None
 
+    def forget_workload(self) -> None:
+        """Forget an open workload, as the end of a transaction that is rolled back does."""
+        if self._caller.is_open:
+            self.connection.rollback()
+
     def route(self, fragment: Fragment) -> Errand:
-        """What a statement asks for."""
-        return route(fragment, self.knows)
+        """What a statement asks for; constants are dpsql's where nobody else is there."""
+        found = route(fragment, self.knows)
+        if self._twin is None and found.kind == "twin" and is_constant(fragment):
+            return replace(found, kind="ask")
+        return found
 
     def ask(self, text: str, errands: Sequence[Errand]) -> list[Reply]:
         """Answer statements of dpsql together; ``text`` is the script that they are in.

@@ -37,6 +37,11 @@ class Caller:
             self._connection = self._site.connect(self._analyst)
         return self._connection
 
+    @property
+    def is_open(self) -> bool:
+        """Whether anything was asked yet."""
+        return self._connection is not None
+
     def cancel(self) -> None:
         """End what is being asked, from another thread; what was charged is stored first."""
         with self._lock:

@@ -79,6 +79,8 @@ class Clerk:
             case "commit" | "rollback":
                 failed, self.state = self.state == b"E", b"I"
                 self.cursors.clear()
+                if failed or errand.kind == "rollback":
+                    self.asker.forget_workload()
                 return Reply("ROLLBACK" if failed else errand.tag)
             case "declare":
                 self._declare(errand)

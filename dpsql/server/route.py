@@ -63,13 +63,12 @@ def route(fragment: Fragment, knows: Knows) -> Errand:
     if first in SELECTS:
         return Errand("ask" if _is_ours(fragment.body, knows) else "twin", fragment, "SELECT")
     if first == "explain":
-        return Errand(
-            "ask" if _is_ours(_after(fragment, words, 1), knows) else "twin", fragment, "EXPLAIN"
-        )
+        ours = second == "run" or _is_ours(_after(fragment, words, 1), knows)
+        return Errand("ask" if ours else "twin", fragment, "EXPLAIN")
     if first == "show":
         if second in KEPT:
             return Errand("show", fragment, "SHOW", second)
-        ours = second in SHOWN | set(taken_by(Taker.SET))
+        ours = second in SHOWN | set(taken_by(Taker.SET)) or _shows_columns(words, knows)
         return Errand("ask" if ours else "twin", fragment, "SHOW", second)
     if first in ("begin", "start", "commit", "end", "rollback", "abort"):
         return _transaction(fragment, first, second, words)
@@ -79,7 +78,16 @@ def route(fragment: Fragment, knows: Knows) -> Errand:
         return _cursor(fragment, first, words)
     if first in NOTHING:
         return Errand("nothing", fragment, NOTHING[first])
-    return Errand("ask", fragment, first.upper())
+    return Errand(
+        "ask", fragment, f"{first.upper()} WORKLOAD" if first == "cancel" else first.upper()
+    )
+
+
+def _shows_columns(words: list[Lexeme], knows: Knows) -> bool:
+    """Whether it is SHOW COLUMNS FROM a table of dpsql's; SHOW ALL is PostgreSQL's own."""
+    if [each.text.lower() for each in words[1:3]] != ["columns", "from"]:
+        return False
+    return knows(tuple(each.name for each in words[3:] if each.text != "."))
 
 
 def _is_ours(sql: str, knows: Knows) -> bool:

@@ -6,7 +6,6 @@ text costs neither time nor a traceback.
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Sequence
@@ -18,9 +17,10 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
-from dpsql.settings import SETTINGS, Taker, shown, taken_by
 from dpsql.sql.clauses import Clips, Cut, Options, take_clips, take_options
+from dpsql.sql.constants import constants_of
 from dpsql.sql.lexemes import MAX_NUMBER, Fragment, Lexeme, is_dotted, lex, split_statements
+from dpsql.sql.own import parse_set, parse_show
 from dpsql.sql.sugar import plain
 from dpsql.sql.synthetic import (
     Creation,
@@ -58,7 +58,8 @@ _REFUSED_SYMBOLS = {
 class Statement:
     """A recognised statement: its kind, the fragment and its argument.
 
-    ``kind`` is one of select, set, show, describe, begin, run, create, materialize, find, forget.
+    ``kind`` is one of select, constant, set, show, describe, begin, run, cancel, forecast, create,
+    materialize, find, forget.
     ``explain`` marks EXPLAIN; ``creation`` and ``rows`` are about synthetic tables, ``search``
     about domains and bounds that are to be found.
     ``words`` are the arguments of our own statements; ``tree`` the parsed SELECT; ``options`` the
@@ -102,9 +103,9 @@ def parse(fragment: Fragment) -> Statement:
             inner = Fragment(fragment.text, fragment.start + lexemes[1].start, fragment.end)
             return _parse_select(inner, check_limits(inner), explain=True)
         case ["set", *_]:
-            return _parse_set(fragment, lexemes)
+            return Statement("set", fragment, words=parse_set(fragment, lexemes))
         case ["show", *_]:
-            return _parse_show(fragment, lexemes)
+            return Statement("show", fragment, words=parse_show(fragment, lexemes))
         case ["describe" | "desc", *_] if is_dotted(lexemes[1:]):
             name = "".join(lexeme.name for lexeme in lexemes[1:])
             return Statement("describe", fragment, words=(name,))
@@ -115,8 +116,15 @@ def parse(fragment: Fragment) -> Statement:
         case ["describe" | "desc", *_]:
             instead = "DESCRIBE and the name of one table; SHOW tables lists them"
             _refuse(fragment, lexemes, "DESCRIBE of anything but a table", instead)
-        case ["begin" | "run" as kind, "workload"] if len(lexemes) == 2:
+        case ["begin" | "run" | "cancel" as kind, "workload"] if len(lexemes) == 2:
             return Statement(kind, fragment)
+        case ["rollback"] | ["rollback", "work" | "transaction"]:
+            return Statement("cancel", fragment, words=("rollback",))
+        case ["rollback", *_]:
+            instead = "ROLLBACK forgets an open workload; what was released stays released"
+            _refuse(fragment, lexemes, "ROLLBACK to anywhere", instead)
+        case ["explain", "run", "workload"] if len(lexemes) == 3:
+            return Statement("forecast", fragment)
         case ["create", "synthetic", *_]:
             return Statement("create", fragment, creation=parse_create(fragment, lexemes))
         case ["explain", "create", "synthetic"]:
@@ -135,11 +143,13 @@ def parse(fragment: Fragment) -> Statement:
             return Statement("materialize", fragment, rows=parse_materialize(fragment, lexemes))
         case ["insert" | "update" | "delete" | "drop" | "alter" | "truncate", *_]:
             refuse_change(fragment, lexemes)
+        case ["select", *_] if constants_of(lexemes):
+            return Statement("constant", fragment)
         case ["select" | "from" | "with" | "(" | "values" | "pivot", *_]:
             return _parse_select(fragment, lexemes)
         case _:
             known = (
-                "SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN WORKLOAD, RUN WORKLOAD, "
+                "SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN, RUN and CANCEL WORKLOAD, ROLLBACK, "
                 "CREATE SYNTHETIC TABLE, MATERIALIZE SYNTHETIC TABLE, CREATE DOMAIN, "
                 "CREATE BOUNDS and DROP DOMAIN"
             )
@@ -259,44 +269,6 @@ def _refuse(fragment: Fragment, lexemes: list[Lexeme], what: str, instead: str) 
         hint=f"what works: {instead}",
         span=fragment.at(lexemes[0]),
     )
-
-
-def _parse_set(fragment: Fragment, lexemes: list[Lexeme]) -> Statement:
-    if len(lexemes) < 2:
-        raise ProgrammingError("E_SETTING", "SET what?", hint="SET epsilon = 0.5")
-    name, rest = lexemes[1].text.lower(), lexemes[2:]
-    if name not in taken_by(Taker.SET):
-        _refuse_setting(fragment, lexemes[1], taken_by(Taker.SET))
-    if rest and rest[0].text in ("=", "to", "TO"):
-        rest = rest[1:]
-    if not rest:
-        raise ProgrammingError("E_SETTING", f"SET {name} to what?", hint="SET epsilon = 0.5")
-    value = fragment.body[rest[0].start : rest[-1].end]
-    if len(rest) == 1 and rest[0].kind in ("string", "quoted"):
-        value = value[1:-1].replace(value[0] * 2, value[0])
-    if SETTINGS[name].early:
-        SETTINGS[name].read(value, span=fragment.at(rest[0], rest[-1]))
-    return Statement("set", fragment, words=(name, value))
-
-
-def _parse_show(fragment: Fragment, lexemes: list[Lexeme]) -> Statement:
-    if len(lexemes) < 2:
-        raise ProgrammingError("E_SETTING", "SHOW what?", hint=f"one of {', '.join(shown())}")
-    if len(lexemes) > 2 or lexemes[1].text.lower() not in shown():
-        _refuse_setting(fragment, lexemes[min(2, len(lexemes) - 1)], shown())
-    return Statement("show", fragment, words=(lexemes[1].text.lower(),))
-
-
-def _refuse_setting(fragment: Fragment, lexeme: Lexeme, known: Sequence[str]) -> NoReturn:
-    name = lexeme.text.lower()
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"settings: {', '.join(known)}"
-    if name in taken_by(Taker.SELECT):
-        hint = f"for one statement: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS({name} = ...)"
-    elif name in taken_by(Taker.CREATE):
-        hint = f"CREATE SYNTHETIC TABLE s FROM t OPTIONS ({name} = ...)"
-        hint += f" or SET {SETTINGS[name].alike}" if SETTINGS[name].alike else ""
-    fragment.refuse(lexeme, "E_SETTING", f"no such setting: {printable(lexeme.text)}", hint)
 
 
 def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = False) -> Statement:

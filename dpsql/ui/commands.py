@@ -134,13 +134,13 @@ def plot(session: Session, argument: str) -> None:
     print(draw_bars(name, bars, width, speaks_unicode(sys.stdout)), end="", flush=True)
 
 
-@command(".workload", "[begin|run]", (), lambda session, typed: ("begin", "run"))
+@command(".workload", "[begin|run|cancel]", (), lambda session, typed: ("begin", "run", "cancel"))
 def workload(session: Session, argument: str) -> None:
-    """Collect statements and answer them together: begin, run, or show how many."""
-    if argument.lower() in ("begin", "run"):
+    """Collect statements and answer them together: begin, run, cancel, or show how many."""
+    if argument.lower() in ("begin", "run", "cancel"):
         return session.run_statement(f"{argument.upper()} WORKLOAD")
     if argument:
-        raise UsageError("E_COMMAND", f"{printable(argument)!r} is neither begin nor run")
+        raise UsageError("E_COMMAND", f"{printable(argument)!r} is not begin, run or cancel")
     count = session.connection.workload
     if count is None:
         return tell("no workload is being collected; BEGIN WORKLOAD; starts one")

@@ -164,7 +164,7 @@ def _options(text: str, option: re.Match[str]) -> Iterator[Candidate]:
 
 
 def _settings(word: str, name: str | None, typed: str) -> Iterator[Candidate]:
-    options = shown() if word == "SHOW" else taken_by(Taker.SET)
+    options = (*shown(), "all", "columns from ") if word == "SHOW" else taken_by(Taker.SET)
     if name:
         known = name.lower() in taken_by(Taker.SET)
         options = SETTINGS[name.lower()].kind.offered() if known else ()

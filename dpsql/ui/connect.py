@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 C = TypeVar("C", bound=Callable[..., int])
 
-WIDE = {"max_content_width": 100}
+WIDE: dict[str, Any] = {"max_content_width": 100, "help_option_names": ["-h", "--help"]}
 """Help is as wide as the terminal, up to where no option needs a second line."""
 
 LARGEST_EPSILON = Fraction(10**6)

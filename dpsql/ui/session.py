@@ -129,8 +129,8 @@ class Session:
         word = (text.split() or [""])[0].strip(";(").upper()
         collected = self.connection.workload
         if word == "RUN" and collected:
-            epsilon = self.connection.settings["epsilon"]
-            tell(f"{collected} statements as one workload, epsilon {epsilon}")
+            for line in self.connection.explain(text).lines():
+                tell(line)
         elif word == "CREATE" or (
             word in ("SELECT", "WITH", "FROM", "VALUES") and collected is None
         ):

@@ -50,7 +50,7 @@ def count_results(text: str, collected: int | None) -> int:
     words = [piece.split(None, 1)[0].upper() for piece in [*statements, rest] if piece.strip()]
     if collected is not None:
         return collected if "RUN" in words else 0
-    return sum(word not in ("SET", "BEGIN", "RUN") for word in words)
+    return sum(word not in ("SET", "BEGIN", "RUN", "CANCEL", "ROLLBACK") for word in words)
 
 
 def read_text(path: str) -> str:

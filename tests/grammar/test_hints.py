@@ -43,7 +43,7 @@ EXTRA = [
     "SELECT m, COUNT(*) FROM t",
     "SELECT w, COUNT(*) FROM t",
     "SELECT a, COUNT(*) FROM t GROUP BY c",
-    "DESCRIBE t.a",
+    "DESCRIBE t.a.b.c",
     "DESCRIBE other.t",
     "SELECT COUNT(*) FROM t WHERE d < TIMESTAMP '2024-02-01 12:00:00'",
     "SELECT EXTRACT(hour FROM d), COUNT(*) FROM t GROUP BY 1",
@@ -247,6 +247,8 @@ RULES: list[tuple[str, Follow]] = [
     ),
     (r"what works: SELECT, EXPLAIN, .*", always("SELECT COUNT(*) FROM t", *FREE)),
     (r"what works: EXPLAIN is free and never runs", always(FREE[0])),
+    (r"what works: ROLLBACK forgets an open workload; .*", always("ROLLBACK")),
+    (r"SHOW COLUMNS FROM and the name of a table", always("SHOW COLUMNS FROM t")),
     (
         r"what works: DESCRIBE and the name of one table; SHOW tables .*",
         always(FREE[3], "SHOW tables"),

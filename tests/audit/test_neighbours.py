@@ -224,7 +224,11 @@ def shown(connection: Connection, sql: str) -> Any:
         result = connection.execute(sql).result
     except dpsql.Error as error:
         return str(error), error.code, error.hint
-    rows = [[v for v in row if not isinstance(v, float)] for row in result.rows]
+    certain = [errors is None for errors in result.stddev]
+    rows = [
+        [v for v, kept in zip(row, certain, strict=True) if kept and not isinstance(v, float)]
+        for row in result.rows
+    ]
     return result.columns, result.types, rows, result.stddev, result.notes, str(result.cost)
 
 
@@ -265,13 +269,14 @@ def transcript(place: Path, world: World, kind: str) -> list[Any]:
 
 
 def worlds(kind: str) -> Iterator[tuple[str, World]]:
-    """Worlds that differ by a person or by all of them."""
+    """Worlds that differ by a person or by all of them; odd rows are read alike in all of them."""
     draw = random.Random(kind)
     who = 2**31 - 2
-    yield "empty", World([], [], [])
     yield "plain", plain(8)
+    if kind in QUICK:
+        yield "empty", World([], [], [])
+        yield "alone", hostile(draw, who, 40)
     yield "nobody", hostile(draw, None, 30)
-    yield "alone", hostile(draw, who, 40)
     yield "one more", plain(8).plus(hostile(draw, who, 60))
     if kind == "double":
         for odd in (-1, -2, -3):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -15,6 +17,7 @@ from dpsql.dbapi.connection import Connection, Result
 from dpsql.privacy.curator import migrate_ledger
 from dpsql.privacy.ledger import Ledger
 from tests.support.seam import zero_noise
+from tests.support.tables import insert
 
 CATALOG = """
 [budget]
@@ -45,25 +48,33 @@ ASK = "SELECT product, COUNT(*) AS n FROM sales GROUP BY product"
 
 
 def sell(folder: Path, more: str = "", epsilon: str = "60", part: str = "5e-7") -> Path:
-    """Write 1,001 sales: three products that many buy, forty that one person buys, and NULL."""
+    """Write the sales under two names, and the catalog."""
     folder.mkdir(parents=True, exist_ok=True)
+    for name in ("sales", "buys"):
+        (folder / f"{name}.parquet").write_bytes(sales())
+    catalog = folder / "sales.toml"
+    catalog.write_text(CATALOG.format(epsilon=epsilon, part=part) + more)
+    return catalog
+
+
+@cache
+def sales() -> bytes:
+    """1,001 sales: three products that many buy, forty that one person buys, and NULL."""
     products = [name for name, count in FREQUENT.items() for _ in range(count)]
     products += [f"rare {i}" for i in range(40)]
     rows = [
         (i // 2, "fm"[i % 2], product, [7, 9, 11][i % 3], f"2024-0{1 + i % 3}-17", 5.0 + i % 50)
         for i, product in enumerate([*products, *[None] * 61])
     ]
-    with duckdb.connect() as connection:
+    with duckdb.connect() as connection, tempfile.TemporaryDirectory() as folder:
         connection.execute(
             "CREATE TABLE t (person INTEGER, sex VARCHAR, product VARCHAR, code INTEGER,"
             " day DATE, price DOUBLE)"
         )
-        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?)", rows)
-        for name in ("sales", "buys"):
-            connection.execute(f"COPY t TO '{folder / name}.parquet' (FORMAT parquet)")
-    catalog = folder / "sales.toml"
-    catalog.write_text(CATALOG.format(epsilon=epsilon, part=part) + more)
-    return catalog
+        insert(connection, "t", rows)
+        path = Path(folder) / "sales.parquet"
+        connection.execute(f"COPY t TO '{path}' (FORMAT parquet)")
+        return path.read_bytes()
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ from dpsql.privacy.vault.vault import Vault, open_vault
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of
 from tests.support.packages import folder_of_packages, install
 from tests.support.seam import zero_noise
+from tests.support.tables import insert
 
 STRANGER = Path(__file__).parent / "sqlite_engine"
 SALT = b"0123456789abcdef"
@@ -112,7 +113,7 @@ def stored(tmp_path: Path) -> Path:
     with duckdb.connect() as scribe:
         types = listed.replace("TEXT", "VARCHAR").replace("REAL", "DOUBLE")
         scribe.execute(f"CREATE TABLE visits ({types})")
-        scribe.executemany("INSERT INTO visits VALUES (?, ?, ?, ?, ?, ?)", ROWS)
+        insert(scribe, "visits", ROWS)
         scribe.execute(f"COPY visits TO '{tmp_path / 'visits.parquet'}'")
     return tmp_path
 
@@ -369,7 +370,7 @@ def test_the_engine_of_files_keeps_its_promises(tmp_path: Path) -> None:
             path = tmp_path / f"{next(numbers)}.parquet"
             scribe.execute(f"CREATE OR REPLACE TABLE t (v {kinds[family]}, u {kinds[family]})")
             if rows:
-                scribe.executemany("INSERT INTO t VALUES (?, ?)", [list(row) for row in rows])
+                insert(scribe, "t", rows)
             scribe.execute(f"COPY t TO '{path}'")
             return str(path)
 

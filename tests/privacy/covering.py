@@ -21,6 +21,7 @@ from dpsql.privacy.vault.rows import fits
 from dpsql.privacy.vault.source import quote
 from dpsql.workload.cells import AnyResolution, Cells, Nodes, Steps, Unions, cells_of
 from tests.privacy.additivity import CLOCKS, DATES, FLAGS, NUMBERS, WORDS
+from tests.support.tables import insert
 
 Row = tuple[str | None, ...]
 WHOLE = ["0", "1", "-1", "2", "3", "7", "10", "11", "-128", "127"]
@@ -102,9 +103,7 @@ class Drawn:
         with duckdb.connect() as scribe:
             scribe.execute("SET TimeZone = 'UTC'")
             scribe.execute(f"CREATE TABLE t ({listed})")
-            marks = ", ".join("?" * len(self.stored))
-            if self.rows:
-                scribe.executemany(f"INSERT INTO t VALUES ({marks})", [list(r) for r in self.rows])
+            insert(scribe, "t", self.rows)
             scribe.execute(f"COPY t TO '{path}' (FORMAT parquet)")
         return Table("t", str(path), self.unit, self.columns)
 

@@ -25,6 +25,7 @@ from dpsql.privacy.vault import distinct
 from dpsql.privacy.vault.distinct import NO_VALUE, Pairs, _bounded
 from dpsql.privacy.vault.owners import Digest, Owners
 from dpsql.privacy.vault.vault import open_vault
+from tests.support.tables import insert
 
 SALT = b"0123456789abcdef"
 HOSTILE = [
@@ -43,8 +44,7 @@ Row = tuple[Any, Any]
 def write(path: Path, rows: Sequence[Row], kind: str = "VARCHAR", unit: str = "VARCHAR") -> Path:
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE t (who {unit}, k {kind})")
-    if rows:
-        connection.executemany("INSERT INTO t VALUES (?, ?)", list(rows))
+    insert(connection, "t", rows)
     connection.execute(f"COPY t TO '{path}' (FORMAT parquet)")
     connection.close()
     return path

@@ -18,6 +18,7 @@ from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.vault import open_vault
 from tests.privacy.evenness import even_choice
+from tests.support.tables import insert
 
 pytestmark = pytest.mark.slow
 
@@ -33,8 +34,7 @@ Row = tuple[Any, int | None, str | None, float | None]
 def write(path: Path, rows: list[Row], unit_type: str = "VARCHAR") -> Path:
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE t (who {unit_type}, x INTEGER, y VARCHAR, cost DOUBLE)")
-    if rows:
-        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", rows)
+    insert(connection, "t", rows)
     connection.execute(f"COPY t TO '{path}' (FORMAT parquet)")
     return path
 

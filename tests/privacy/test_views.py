@@ -21,6 +21,7 @@ from dpsql.privacy.vault.data_engine import Counts, Flags
 from dpsql.privacy.vault.owners import Queue
 from dpsql.privacy.vault.vault import Vault, open_vault
 from dpsql.workload.cells import Nodes, cells_of
+from tests.support.tables import insert
 
 pytestmark = pytest.mark.slow
 
@@ -59,8 +60,7 @@ def rows_at_random(rng: random.Random, count: int) -> list[Row]:
 def store(path: Path, rows: Iterable[Row], unit: Unit) -> Vault:
     with duckdb.connect() as database:
         database.execute("CREATE TABLE t (who VARCHAR, x INT, y VARCHAR, z VARCHAR, cost DOUBLE)")
-        if listed := list(rows):
-            database.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", listed)
+        insert(database, "t", list(rows))
         database.execute(f"COPY t TO '{path}'")
     return open_vault(Table("t", str(path), unit, COLUMNS), SALT)
 

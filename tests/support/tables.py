@@ -37,11 +37,18 @@ def write_tables(folder: Path, catalog: str, tables: Tables) -> duckdb.DuckDBPyC
         else:
             columns, rows = table
             database.execute(f"CREATE TABLE {name} ({columns})")
-            if rows:
-                marks = ", ".join("?" * len(rows[0]))
-                database.executemany(f"INSERT INTO {name} VALUES ({marks})", list(rows))
+            insert(database, name, rows)
         database.execute(f"COPY {name} TO '{folder / name}.parquet' (FORMAT parquet)")
     return database
+
+
+def insert(database: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Insert rows by one statement: DuckDB takes half a millisecond for every statement."""
+    if rows:
+        kinds = [kind for _, kind, *_ in database.execute(f"DESCRIBE {table}").fetchall()]
+        listed = ", ".join(f"unnest(CAST(? AS {kind}[]))" for kind in kinds)
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        database.execute(f"INSERT INTO {table} SELECT {listed}", columns)
 
 
 @contextmanager

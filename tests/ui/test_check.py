@@ -21,6 +21,7 @@ from dpsql.dbapi import connection as dbapi
 from dpsql.errors import DataError
 from dpsql.privacy.inspect import Figures, inspect_rows
 from dpsql.workload.workload import Product
+from tests.support.tables import insert
 
 pytestmark = pytest.mark.slow
 
@@ -81,7 +82,7 @@ def store(folder: Path, rows: list[tuple[Any, ...]]) -> Path:
             "CREATE TABLE t (patient_id VARCHAR, severity INT, ward VARCHAR, kind VARCHAR,"
             " cost DOUBLE, flag BOOLEAN, notes VARCHAR)"
         )
-        database.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        insert(database, "t", rows)
         database.execute(f"COPY t TO '{folder / 'visits.parquet'}'")
         database.execute(f"COPY (SELECT 'a' AS ward) TO '{folder / 'public.parquet'}'")
     path = folder / "visits.toml"

@@ -24,6 +24,7 @@ import dpsql
 from dpsql.dbapi.connection import Connection, Result
 from dpsql.privacy.discovery import CountedDiscovery
 from tests.support.seam import zero_noise
+from tests.support.tables import insert
 
 pytestmark = pytest.mark.slow
 
@@ -121,7 +122,7 @@ class Shop:
             texts = ", ".join(f"{name} VARCHAR" for name in ("product", "shop", "sex"))
             declared = f"(person INTEGER, {texts}, price DOUBLE, code INTEGER)"
             database.execute(f"CREATE TABLE buys {declared}")
-            database.executemany("INSERT INTO buys VALUES (?, ?, ?, ?, ?, ?)", self.rows)
+            insert(database, "buys", self.rows)
             sexes = f"SELECT i AS person, 'fm'[1 + i % 2] AS sex FROM range({PEOPLE}) t(i)"
             database.execute(f"CREATE TABLE people AS {sexes}")
             for name in ("buys", "people"):

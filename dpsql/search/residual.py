@@ -68,7 +68,7 @@ def prices(problem: Problem, tau: Floats) -> Floats:
 
 
 def _inside(problem: Problem) -> list[list[int]]:
-    return [problem.axes(mask) for mask in problem.components.masks]
+    return [list(problem.axes(mask)) for mask in problem.components.masks]
 
 
 def planned_error(problem: Problem, tables: Traces) -> float:

@@ -28,7 +28,7 @@ from dpsql.server.messages import (
     read_message,
     read_startup,
 )
-from dpsql.server.scram import MECHANISM, Exchange, ScramError, Verifier
+from dpsql.server.scram import BOUND, MECHANISM, Exchange, ScramError, Verifier
 from dpsql.server.users import Users
 from dpsql.server.wire import Wire
 
@@ -86,7 +86,10 @@ class Failures:
 
 @dataclass(frozen=True)
 class Door:
-    """What decides who comes in. ``cancel`` ends the statement of the session with such a key."""
+    """What decides who comes in. ``cancel`` ends the statement of the session with such a key.
+
+    ``binding`` is what sign-ins under TLS can be bound to.
+    """
 
     users: Users
     tls: ssl.SSLContext | None
@@ -96,6 +99,7 @@ class Door:
     cancel: Callable[[int, int], None]
     number: Callable[[], int]
     failures: Failures = field(default_factory=Failures)
+    binding: bytes | None = None
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
 
     def welcome(self, wire: Wire) -> Guest | None:
@@ -168,13 +172,17 @@ class Door:
     def _sign_in(self, wire: Wire, user: str) -> None:
         """SCRAM; a name that nobody has fails as a wrong password does. Raises: Refusal."""
         known = self.users.find(user)
-        exchange = Exchange(known or Verifier.mock(self.secret, user.casefold()))
-        wire.write(authentication(10, MECHANISM.encode() + b"\0\0"))
+        verifier = known or Verifier.mock(self.secret, user.casefold())
+        binding = self.binding if wire.is_secure else None
+        offered = [MECHANISM] if binding is None else [BOUND, MECHANISM]
+        wire.write(authentication(10, b"".join(each.encode() + b"\0" for each in offered) + b"\0"))
         wire.flush()
         failed = Refusal("28P01", f'password authentication failed for user "{printable(user)}"')
         try:
             first = Fields(self._answer(wire))
-            if first.text() != MECHANISM:
+            chosen = first.text()
+            exchange = Exchange(verifier, binding, chosen == BOUND)
+            if chosen not in offered:
                 raise ProtocolError("client selected an invalid SASL authentication mechanism")
             wire.write(authentication(11, exchange.first(first.take(first.long()))))
             wire.flush()

@@ -1,4 +1,4 @@
-"""SCRAM-SHA-256 without channel binding: verifiers as PostgreSQL writes them, and one exchange.
+"""SCRAM-SHA-256, bound to its TLS or not: verifiers as PostgreSQL writes them, and one exchange.
 
 Source: RFC 5802 and RFC 7677; the form of a verifier is that of PostgreSQL's ``pg_authid``.
 """
@@ -14,12 +14,16 @@ import unicodedata
 from dataclasses import dataclass
 
 MECHANISM = "SCRAM-SHA-256"
+BOUND = MECHANISM + "-PLUS"
+"""The mechanism that is bound to the TLS which it goes through."""
 ITERATIONS = 4096
 SALT_BYTES = 16
 _VERIFIER = re.compile(
     r"SCRAM-SHA-256\$(\d{1,7}):([A-Za-z0-9+/=]+)\$([A-Za-z0-9+/=]+):([A-Za-z0-9+/=]+)"
 )
-_FIRST = re.compile(r"(n|y),,(n=[^,]*,r=([\x21-\x2b\x2d-\x7e]+))(?:,.*)?", re.DOTALL)
+_FIRST = re.compile(
+    r"(n|y|p=tls-server-end-point),,(n=[^,]*,r=([\x21-\x2b\x2d-\x7e]+))(?:,.*)?", re.DOTALL
+)
 _FINAL = re.compile(r"(c=([A-Za-z0-9+/=]+),r=([\x21-\x2b\x2d-\x7e]+)),p=([A-Za-z0-9+/=]+)")
 
 
@@ -90,10 +94,17 @@ class Verifier:
 
 
 class Exchange:
-    """The server's side of one exchange: ``first``, then ``final``."""
+    """The server's side of one exchange: ``first``, then ``final``.
 
-    def __init__(self, verifier: Verifier) -> None:
+    ``binding`` is what binds it to its TLS, where that is offered; ``bound``: it is wanted.
+    """
+
+    def __init__(
+        self, verifier: Verifier, binding: bytes | None = None, bound: bool = False
+    ) -> None:
         self._verifier = verifier
+        self._binding = binding
+        self._bound = bound
         self._nonce = ""
         self._so_far = ""
 
@@ -102,7 +113,10 @@ class Exchange:
         found = _FIRST.fullmatch(_ascii(message))
         if found is None:
             raise ScramError
-        self._header = _base64(found.group(1).encode() + b",,")
+        flag = found.group(1)
+        if flag.startswith("p") != self._bound or (flag == "y" and self._binding is not None):
+            raise ScramError  # "y" is what a client says to whom nobody has offered it
+        self._header = _base64(flag.encode() + b",," + (self._binding or b"") * self._bound)
         self._nonce = found.group(3) + _base64(secrets.token_bytes(18))
         verifier = self._verifier
         reply = f"r={self._nonce},s={_base64(verifier.salt)},i={verifier.iterations}"

@@ -114,6 +114,7 @@ class Server:
     twin: Twin | None = None
     most: int = MOST_SESSIONS
     ticks: Ticks = field(default_factory=Ticks)
+    binding: bytes | None = None
     meter: Meter = field(default_factory=Meter)
     failures: Failures = field(default_factory=Failures)
     _askers: dict[tuple[int, int], Asker] = field(default_factory=dict)
@@ -133,6 +134,7 @@ class Server:
             self._cancel,
             lambda: next(numbers),
             self.failures,
+            self.binding,
         )
         self._socket = self.address.listen()
 

@@ -45,6 +45,11 @@ class Wire:
         """Whether bytes have come that nobody has read: none may, before TLS begins."""
         return bool(self._in)
 
+    @property
+    def is_secure(self) -> bool:
+        """Whether it is under TLS."""
+        return isinstance(self._socket, ssl.SSLSocket)
+
     def write(self, data: bytes) -> None:
         """Send bytes, with the next flush at the latest. Raises: Hangup."""
         self._out += data

@@ -53,6 +53,7 @@ def serve(
 ) -> int:
     """Serve the tables of CATALOG to analysts over PostgreSQL's protocol."""
     from dpsql.dbapi.site import open_site  # the engine: a second
+    from dpsql.server.binding import end_point
     from dpsql.server.metrics import open_metrics
     from dpsql.server.permissions import refuse_open_files
     from dpsql.server.server import Address, Server, read_tls
@@ -67,6 +68,7 @@ def serve(
     ticks = Ticks() if tick is None else Ticks.parse(tick)
     known = Users(users_path(catalog, users))
     context = read_tls(_path(tls_cert), _path(tls_key), address)
+    binding = None if tls_cert is None else end_point(Path(tls_cert))
     site = open_site(catalog)
     refuse_open_files(site, known)
     if not known.all():
@@ -78,7 +80,7 @@ def serve(
         return 0
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     made = None if twin == "off" else open_twin(twin, site.catalog.path.stem)
-    server = Server(site, known, address, context, made, sessions, ticks)
+    server = Server(site, known, address, context, made, sessions, ticks, binding)
     database = site.catalog.path.stem
     tell(f"serving {database} on {address.host}:{server.port}; Ctrl-C stops")
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import socket
 import ssl
 import struct
+import subprocess
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from dpsql.errors import CatalogError, UsageError
+from dpsql.server.binding import end_point
 from dpsql.server.handshake import Failures
 from dpsql.server.server import Address, Server, read_tls
 from dpsql.server.users import Users
-from tests.support.served import Client, rows, served, told, write_certificate
+from tests.support.served import PASSWORD, Client, rows, served, told, write_certificate
 
 
 def test_a_wrong_password_and_an_unknown_name_hear_the_same(site: Server) -> None:
@@ -121,6 +125,42 @@ def test_sessions_under_tls(catalog: Path) -> None:
         assert rows(client.ask("SHOW show_stddev")) == [[b"off"]]
         client.send(b"X")
         assert client.socket.recv(1) == b""
+
+
+def test_sign_ins_are_bound_to_the_certificate(catalog: Path) -> None:
+    cert, key = write_certificate(catalog.parent)
+    with served(catalog, tls=(cert, key)) as server:
+        dsn = f"host=127.0.0.1 port={server.port} user=ana password='{PASSWORD}' dbname=clinic"
+        for wanted in ("require", "prefer", "disable"):
+            with psycopg.connect(f"{dsn} sslmode=require channel_binding={wanted}") as found:
+                assert found.execute("SHOW show_stddev").fetchone() == ("off",)
+        with pytest.raises(psycopg.OperationalError, match="channel binding"):
+            psycopg.connect(f"{dsn} sslmode=disable channel_binding=require")
+
+
+def test_what_is_no_certificate_binds_nothing(tmp_path: Path) -> None:
+    cert, _ = write_certificate(tmp_path)
+    text = cert.read_text()
+    for broken in ("", "no certificate", text[:200]):
+        cert.write_text(broken)
+        assert end_point(cert) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("rsa:2048 -sha384", "sha384"),
+        ("ec -pkeyopt ec_paramgen_curve:P-256 -sha256", "sha256"),
+        ("ec -pkeyopt ec_paramgen_curve:P-384 -sha512", "sha512"),
+        ("ed25519", None),
+    ],
+)
+def test_the_hash_is_that_of_the_signature(tmp_path: Path, kind: str, name: str | None) -> None:
+    cert = tmp_path / "cert.pem"
+    command = f"openssl req -x509 -newkey {kind} -nodes -keyout {tmp_path}/key.pem -out {cert}"
+    subprocess.run([*command.split(), "-subj", "/CN=x"], check=True, capture_output=True)
+    der = ssl.PEM_cert_to_DER_cert(cert.read_text())
+    assert end_point(cert) == (hashlib.new(name, der).digest() if name else None)
 
 
 def test_beyond_this_machine_tls_is_needed(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 from unittest import mock
 
 import pytest
@@ -54,6 +56,42 @@ def test_a_wrong_answer_fails(monkeypatch: pytest.MonkeyPatch, final: str) -> No
         exchange.first(f"n,,n=user,r={NONCE}".encode())
     with pytest.raises(ScramError):
         exchange.final(final.encode())
+
+
+BINDING = bytes(range(32))
+
+
+def bound(flag: str, binding: bytes | None, wanted: bool, said: bytes) -> bytes:
+    """An exchange in which the client knows the password, and says what it is bound to."""
+    verifier = Verifier.of("pencil")
+    exchange = Exchange(verifier, binding, wanted)
+    first = exchange.first(f"{flag},,n=,r={NONCE}".encode()).decode()
+    nonce = first.split(",")[0].removeprefix("r=")
+    header = base64.b64encode(f"{flag},,".encode() + said).decode()
+    salted = hashlib.pbkdf2_hmac("sha256", b"pencil", verifier.salt, 4096)
+    key = hmac.digest(salted, b"Client Key", "sha256")
+    signed = f"n=,r={NONCE},{first},c={header},r={nonce}".encode()
+    signature = hmac.digest(hashlib.sha256(key).digest(), signed, "sha256")
+    proof = base64.b64encode(bytes(a ^ b for a, b in zip(key, signature, strict=True))).decode()
+    return exchange.final(f"c={header},r={nonce},p={proof}".encode())
+
+
+def test_an_exchange_is_bound_to_its_tls() -> None:
+    plus = "p=tls-server-end-point"
+    assert bound(plus, BINDING, True, BINDING)
+    assert bound("n", BINDING, False, b"")
+    assert bound("y", None, False, b"")
+    wrong = [
+        (plus, BINDING, True, b""),
+        (plus, BINDING, True, BINDING[::-1]),  # somebody else's certificate
+        (plus, BINDING, False, BINDING),
+        ("n", BINDING, True, b""),
+        ("y", BINDING, False, b""),  # it was offered, and somebody has hidden that
+        ("p=tls-unique", BINDING, True, BINDING),
+    ]
+    for each in wrong:
+        with pytest.raises(ScramError):
+            bound(*each)
 
 
 @pytest.mark.parametrize("first", ["", "p=tls-unique,,n=u,r=x", "n,,r=x", "n,,n=u", "n,,n=u,r="])

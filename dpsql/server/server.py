@@ -118,7 +118,8 @@ class Server:
     meter: Meter = field(default_factory=Meter)
     failures: Failures = field(default_factory=Failures)
     _askers: dict[tuple[int, int], Asker] = field(default_factory=dict)
-    _open: set[socket.socket] = field(default_factory=set)
+    _open: dict[Wire, None] = field(default_factory=dict)
+    _arriving: dict[Wire, None] = field(default_factory=dict)
     _threads: set[threading.Thread] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -156,22 +157,28 @@ class Server:
                 connection, _ = self._socket.accept()
             except OSError:
                 return  # closed
-            with self._lock:
-                full = len(self._open) >= 2 * self.most
-                if not full:
-                    self._open.add(connection)
-            if full:  # half-open connections of a flood: nothing is said to them
-                connection.close()
-                continue
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            thread = threading.Thread(target=self._attend, args=(connection,), daemon=True)
+            wire = Wire(connection)
+            self._admit(wire)
+            thread = threading.Thread(target=self._attend, args=(wire,), daemon=True)
             with self._lock:
                 self._threads.add(thread)
             thread.start()
 
-    def _attend(self, connection: socket.socket) -> None:
-        wire = Wire(connection)
+    def _admit(self, wire: Wire) -> None:
+        """Let somebody begin to sign in; in a flood, who has not done so for longest makes room.
+
+        Those who know a password are done in a moment, and those who only hold places are not.
+        """
+        with self._lock:
+            if len(self._arriving) >= self.most:
+                oldest = next(iter(self._arriving))
+                del self._arriving[oldest]
+                oldest.hang_up()
+            self._open[wire] = self._arriving[wire] = None
+
+    def _attend(self, wire: Wire) -> None:
         try:
             self._receive(wire)
         except Hangup:
@@ -186,11 +193,14 @@ class Server:
             with contextlib.suppress(Hangup):
                 wire.close()
             with self._lock:
-                self._open.discard(connection)
+                self._open.pop(wire, None)
+                self._arriving.pop(wire, None)
                 self._threads.discard(threading.current_thread())
 
     def _receive(self, wire: Wire) -> None:
         guest = self._door.welcome(wire)
+        with self._lock:
+            self._arriving.pop(wire, None)
         if guest is None:
             return
         key = (guest.process, guest.secret)
@@ -221,13 +231,12 @@ class Server:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         with self._lock:
-            askers, sockets = list(self._askers.values()), list(self._open)
+            askers, wires = list(self._askers.values()), list(self._open)
             threads = list(self._threads)
         for asker in askers:
             asker.cancel()
-        for each in sockets:
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+        for wire in wires:
+            wire.hang_up()
         end = time.monotonic() + FAREWELL
         for thread in threads:  # what they have open is closed while Python still runs
             if thread.is_alive():

@@ -71,9 +71,17 @@ class Wire:
     def secure(self, context: ssl.SSLContext) -> None:
         """Go on under TLS. Raises: Hangup."""
         try:
-            self._socket = context.wrap_socket(self._socket, server_side=True)
-        except OSError:
+            self._socket = context.wrap_socket(
+                self._socket, server_side=True, do_handshake_on_connect=False
+            )
+            self._socket.do_handshake()
+        except (OSError, ValueError):
             raise Hangup from None
+
+    def hang_up(self) -> None:
+        """End it from another thread: whoever reads or writes it is told that it has ended."""
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Say goodbye and hang up."""

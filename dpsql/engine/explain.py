@@ -37,6 +37,9 @@ FROM_MODEL = "answered by a synthetic table: biased, no standard errors, free"
 
 BOUND = "is a lower bound for every strategy"
 
+MORE = 4
+"""Times as much effort that a search which was cut short is said to go further with."""
+
 SAME = 1e-6
 """Relative difference below which two total errors are the same."""
 
@@ -238,6 +241,7 @@ def explain(
         entry,
         request.is_mixed,
         (
+            *_cut_short(request, planned),
             *_reconstruction(request),
             *view_rows(request.statements),
             *advise_sums(request.statements),
@@ -269,6 +273,14 @@ def explain_learned(
         entry,
         details=(*details, *view_rows(request.statements)),
     )
+
+
+def _cut_short(request: Request, planned: Planned | None) -> tuple[Row, ...]:
+    """One line where more strategies would have been tried."""
+    if planned is None or not planned.is_cut:
+        return ()
+    more = math.ceil(MORE * max(1.0, float(request.effort)))
+    return (("search", f"was cut short; SET effort = {more} searches further"),)
 
 
 def _reconstruction(request: Request) -> tuple[Row, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dpsql.plan.choice import Chooser
 from dpsql.plan.chosen import Chosen, emphasised
 from dpsql.search.itself import measure_queries
+from dpsql.search.meter import may_go_on
 from dpsql.workload.layout import Place
 from dpsql.workload.target import reading_variances
 
@@ -44,7 +45,7 @@ def aimed(chooser: Chooser, aims: Aims) -> Chosen:
     chosen, ratio = found[start], ratios[start]
     found += _queries(chooser, aims)
     for number in range(2 * ROUNDS):
-        if min(ratio.values()) > 0.999 * max(ratio.values()):
+        if min(ratio.values()) > 0.999 * max(ratio.values()) or not may_go_on():
             break
         power = STEP / (1 + number % ROUNDS // CALM)
         for place, each in ratio.items():

@@ -18,6 +18,7 @@ from dpsql.plan.baselines import plain_variance
 from dpsql.plan.chosen import Chosen, by_error, emphasised, least_error, worst_of
 from dpsql.search.cache import cached_choice
 from dpsql.search.itself import measure_queries
+from dpsql.search.meter import may_go_on
 from dpsql.search.select import CELL_LIMIT
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, law
@@ -88,17 +89,21 @@ CALM = 4
 
 @dataclass(frozen=True, slots=True)
 class Chooser:
-    """What choosing depends on; ``apart`` keeps to marginals, for a model to be fitted to."""
+    """What choosing depends on; ``apart`` keeps to marginals, for a model to be fitted to.
+
+    A layout with a larger error ``than`` this is not kept within the limits: there is a better one.
+    """
 
     target: Target
     noise: Noise
     mechanism: str
     effort: float
     apart: bool = False
+    than: float = math.inf
 
     def best(self) -> Chosen:
         """Return the least total error that keeps every answer within the cap."""
-        found = [self.select(layout) for layout in self.layouts()]
+        found = self.selected()
         found += self.others()
         if len(self.target.asked) == 1:
             return min([*found, *self.queries(found)], key=by_error)
@@ -107,6 +112,8 @@ class Chooser:
         within = [chosen for chosen in found if worst_of(chosen, limits) <= 1]
         if best not in within:
             for start in sorted(found, key=self._ease(best))[:TRIED]:
+                if start.error >= min(self.than, least_error(within)) or not may_go_on():
+                    continue
                 near = self.weighed(start, limits)
                 settled = start.strategy.kind == "separate"  # shares are all that was searched for
                 if not settled and least_error(near) > DEAR * start.error:
@@ -119,6 +126,14 @@ class Chooser:
             within += [each for each in self.queries(within) if worst_of(each, limits) <= 1]
         within += [each for each in self.in_threes() if worst_of(each, limits) <= 1]
         return min(within, key=by_error, default=best)
+
+    def selected(self) -> list[Chosen]:
+        """Return the best strategy of every layout, of the first at least."""
+        found: list[Chosen] = []
+        for layout in self.layouts():
+            if not found or may_go_on():
+                found.append(self.select(layout))
+        return found
 
     @property
     def doubtful(self) -> float:
@@ -134,16 +149,21 @@ class Chooser:
         are_sums = any(len(r) > 1 for layout in layouts for r in layout.products.values())
         if self.mechanism != "auto" or not are_sums or layouts[0].workload.rows > FEW_ROWS:
             return []
-        return self.by_name(SUMMED)
+        return self.by_name(SUMMED, than=self.plain() if self.is_plain else math.inf)
 
-    def by_name(self, names: Iterable[str], enough: float = 0.0) -> list[Chosen]:
-        """Return the plans of families that fit, until one has an error that is small enough."""
+    def by_name(
+        self, names: Iterable[str], enough: float = 0.0, than: float = math.inf
+    ) -> list[Chosen]:
+        """Return the plans of families that fit, until one has an error that is small enough.
+
+        Those with a larger error ``than`` this before any limits are not kept within them.
+        """
         found: list[Chosen] = []
         for name in names:
-            if least_error(found) <= enough:
+            if least_error(found) <= enough or not may_go_on():
                 break
             try:
-                found.append(replace(self, mechanism=name).best())
+                found.append(replace(self, mechanism=name, than=than).best())
             except ProgrammingError as error:
                 if error.code != "E_TOO_LARGE":
                     raise
@@ -160,7 +180,10 @@ class Chooser:
             return []
         norm = law(self.noise).norm
         enough = best.error * (DEAR if norm == 1 else 1 + SLACK)
-        found = [] if least_error(known) <= enough else self.by_name(SIMPLER[norm], enough)
+        if least_error(known) <= enough:
+            return []
+        than = min(least_error(known), self.plain() if self.is_plain else math.inf)
+        found = self.by_name(SIMPLER[norm], enough, than)
         return [each for each in found if worst_of(each, limits) <= 1]
 
     def plain(self) -> float:
@@ -171,6 +194,12 @@ class Chooser:
             each.weight**2 * rows[place] * plain_variance(sensitivity, each.weight, self.noise)
             for place, each in asked.items()
         )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every number that is asked can be measured itself: no plan need be worse."""
+        layout = next((each for each in self.target.layouts if each.is_single), None)
+        return layout is not None and not self.apart and layout.workload.rows <= MOST_ROWS
 
     def queries(self, known: Iterable[Chosen] = ()) -> list[Chosen]:
         """Return the queries themselves as a strategy, where they are few, and may be better."""
@@ -260,7 +289,7 @@ class Chooser:
             worst.append(worst_of(chosen, limits))
             if worst[-1] <= 1:
                 within = [chosen]
-            if within or (number > CALM and worst[-1] > STUCK * worst[-3]):
+            if within or (number > CALM and worst[-1] > STUCK * worst[-3]) or not may_go_on():
                 break
         within += self.mixed(start, within, limits)
         if within:
@@ -295,7 +324,7 @@ class Chooser:
         out: list[Chosen] = []
         for _ in range(ROUNDS):
             settled = self.shared(chosen, weights, "own")
-            if settled is None and len(out) < SETTLING:
+            if settled is None and len(out) < SETTLING and may_go_on():
                 settled = self.quick(chosen, weights)
             if settled is None:
                 break

@@ -17,6 +17,7 @@ from dpsql.plan.memory import check_memory, forecast_memory
 from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.privacy.accounting import rho_for
+from dpsql.search.meter import PLANNING, metered
 from dpsql.settings import FIXED, LEARNED
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, admitted, law, needs_delta
@@ -195,10 +196,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan and, part by part, the layout of the target it measures."""
+    """A plan and, part by part, the layout of the target it measures.
+
+    ``is_cut`` says that more would have been tried, had more effort been allowed.
+    """
 
     plan: Plan
     layouts: tuple[Layout, ...]
+    is_cut: bool = False
 
     @cached_property
     def readings(self) -> Readings:
@@ -247,12 +252,14 @@ def rescaled(request: Request, planned: Planned) -> Planned:
     rho = None if plan.rho is None else request.rho
     now = request.epsilon if rho is None else rho
     parts = tuple(replace(part, amount=part.amount * now / before) for part in plan.parts)
-    return Planned(Plan(parts, plan.noise, request.epsilon, request.delta, rho), planned.layouts)
+    scaled = Plan(parts, plan.noise, request.epsilon, request.delta, rho)
+    return replace(planned, plan=scaled)
 
 
 def _plan_with(request: Request, noise: Noise) -> Planned:
     rho = None if law(noise).is_pure else request.rho
-    found = [_choose(request, target, noise) for target in request.targets]
+    with metered(PLANNING * max(1.0, float(request.effort)) * len(request.targets)) as meter:
+        found = [_choose(request, target, noise) for target in request.targets]
     errors = [chosen.error for chosen in found]
     amounts = split_amount(request.epsilon if rho is None else rho, errors, noise)
     parts = tuple(
@@ -269,7 +276,7 @@ def _plan_with(request: Request, noise: Noise) -> Planned:
         for target, chosen, amount in zip(request.targets, found, amounts, strict=True)
     )
     plan = Plan(parts, noise, request.epsilon, request.delta, rho)
-    return Planned(plan, tuple(chosen.layout for chosen in found))
+    return Planned(plan, tuple(chosen.layout for chosen in found), meter.is_cut)
 
 
 def _choose(request: Request, target: Target, noise: Noise) -> Chosen:

@@ -21,13 +21,14 @@ import numpy as np
 
 from dpsql.algebra.operator import Integers
 from dpsql.files import make_folder
+from dpsql.search.meter import spend
 from dpsql.search.select import TEMPLATES, Selection, choose
 from dpsql.settings import FAMILIES
 from dpsql.strategy.base import decode_strategy
 from dpsql.strategy.noise_law import LAPLACE, Noise
 from dpsql.workload.workload import Workload
 
-SCHEMA = 18
+SCHEMA = 19
 """Part of every key; a change of the templates or of the file layout raises it."""
 
 WORTH_SECONDS = 0.05
@@ -55,11 +56,12 @@ def cached_choice(
     """
     key = cache_key(workload, noise, mechanism, effort)
     found = _recall(key)
-    if found is not None:
-        return found
     directory = cache_directory()
-    found = None if directory is None else read(directory / f"{key}.npz", workload, noise)
-    if found is None:
+    if found is None and directory is not None:
+        found = read(directory / f"{key}.npz", workload, noise)
+    if found is not None:
+        spend(found.work, found.is_cut)  # as if it were planned now: what follows depends on it
+    else:
         start = time.perf_counter()
         found = choose(workload, noise, mechanism, effort)
         if directory is not None and time.perf_counter() - start > WORTH_SECONDS:
@@ -111,6 +113,8 @@ def write(path: Path, found: Selection) -> None:
     facts = {
         **found.strategy.encode(keep),
         "lower": found.lower,
+        "work": found.work,
+        "is_cut": found.is_cut,
         "fingerprint": found.strategy.fingerprint(),
     }
     text = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
@@ -135,10 +139,12 @@ def read(path: Path, workload: Workload, noise: Noise) -> Selection | None:
             facts = json.loads(stored["facts"].tobytes())
             arrays = {key: stored[key] for key in stored.files if key != "facts"}
         strategy, lower = decode_strategy(facts, arrays), float(facts["lower"])
-        known = facts["fingerprint"]
+        known, work, is_cut = facts["fingerprint"], float(facts["work"]), bool(facts["is_cut"])
     except Exception:
         # A cache may hold anything at all: whatever cannot be read is planned again.
         return None
     if strategy.noise != noise or list(strategy.domain.items()) != list(workload.domain.items()):
         return None
-    return Selection(strategy, lower) if strategy.fingerprint() == known else None
+    if strategy.fingerprint() != known:
+        return None
+    return Selection(strategy, lower, work, is_cut)

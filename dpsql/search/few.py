@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpsql.algebra.operator import Floats, Integers
+from dpsql.search.meter import EIGEN, may_go_on, spend
 from dpsql.search.opt0 import minimise
 from dpsql.search.problem import Problem
 from dpsql.strategy.noise_law import Noise, law
@@ -27,6 +28,12 @@ FULL = 1.5
 
 BINARY_PLACES = 16
 """Binary places of queries that count as whole, and of combinations of them."""
+
+MOST_PLACES = 40
+"""Binary places of the rows that are measured, where queries differ in size by more."""
+
+APART = 1e-6
+"""Part of the largest number of a query by which its others differ at least; its square, not."""
 
 ROUNDS = 400
 """Most steps of the dual fixed point."""
@@ -90,7 +97,8 @@ def few_candidates(
     if law(problem.noise).norm == 2:
         yield from ((each, lower) for each in _realise(problem, found, matrix))
         return
-    starts = [found.coefficients * np.cbrt(found.weights2)[:, np.newaxis], matrix]
+    scales = np.cbrt(found.weights2 / np.abs(found.queries).max(axis=1))
+    starts = [found.coefficients * scales[:, np.newaxis], matrix]
     for start in starts:
         yield from ((e, lower) for e in _realise(problem, found, descend(found, start, effort)))
 
@@ -103,8 +111,9 @@ def read_few(problem: Problem) -> Few | None:
     rows, weights = [], []
     for (which,), weight2 in zip(components.index, components.weights2, strict=True):
         part = np.ones((1, factors.n)) if which < 0 else factors.operators[which].dense()
-        rows.append(np.asarray(part, dtype=np.float64))
-        weights.append(np.full(len(part), weight2))
+        whole, units = _in_units(np.asarray(part, dtype=np.float64))
+        rows.append(whole)
+        weights.append(weight2 * units**2)
     stacked = np.concatenate(rows)
     queries, inverse = np.unique(stacked, axis=0, return_inverse=True)
     weights2: Floats = np.bincount(inverse.reshape(-1), np.concatenate(weights)).astype(np.float64)
@@ -118,6 +127,25 @@ def read_few(problem: Problem) -> Few | None:
     coefficients = np.asarray(np.linalg.lstsq(basis.T, queries.T, rcond=None)[0].T)
     coefficients[np.abs(coefficients) < 1e-9] = 0
     return Few(queries, weights2, basis, coefficients)
+
+
+def _in_units(rows: Floats) -> tuple[Floats, Floats]:
+    """Return queries as whole numbers of a unit of their own, where that is what they are.
+
+    Sums of decimals are: their values are hundredths, which no binary fraction is.
+    """
+    out, units = rows.copy(), np.ones(len(rows))
+    for place, row in enumerate(rows):
+        if np.array_equal(np.ldexp(row, BINARY_PLACES), np.rint(np.ldexp(row, BINARY_PLACES))):
+            continue
+        largest = float(np.abs(row).max())
+        steps = np.diff(np.unique(np.append(row, 0.0)))
+        counts = row / float(steps[steps > APART * largest].min())
+        unit = largest / float(np.rint(np.abs(counts).max()))
+        counts = np.rint(row / unit)
+        if np.abs(counts * unit - row).max() <= APART**2 * largest:
+            out[place], units[place] = counts, unit
+    return out, units
 
 
 def _independent(rows: Floats) -> list[int]:
@@ -146,7 +174,11 @@ def gaussian_optimum(few: Few) -> tuple[Floats, float]:
     n = rows.shape[1]
     D, power, lower, last = np.ones(n), 2.0, 0.0, 0.0
     best, least = np.eye(len(rows)), np.inf
-    for _ in range(ROUNDS):
+    work = 3.0 * len(rows) * rows.size + EIGEN * len(rows) ** 3
+    for step in range(ROUNDS):
+        if step and not may_go_on():
+            break
+        spend(work)
         values, vectors = np.linalg.eigh((rows * D) @ rows.T)
         values = np.maximum(values, SINGULAR * values[-1])
         matrix = (vectors * values**-0.25) @ vectors.T @ root
@@ -178,7 +210,7 @@ def descend(few: Few, start: Floats, effort: float = 1.0) -> Floats:
     matrix: Floats = start / np.abs(start @ few.basis).sum(axis=0).max()
     for smooth, power in STAGES:
         loss = _Loss(few, matrix.shape, smooth, power)
-        _, flat = minimise(loss, matrix.ravel(), ftol=1e-7, maxiter=steps, signed=True)
+        _, flat = minimise(loss, matrix.ravel(), ftol=1e-7, maxiter=steps, signed=True, cost=cost)
         found = flat.reshape(matrix.shape)
         matrix = found / np.abs(found @ few.basis).sum(axis=0).max()
     return matrix
@@ -222,20 +254,30 @@ def _realise(problem: Problem, few: Few, matrix: Floats) -> Iterator[ProductStra
         yield assemble(domain, {name: rows}, {problem.names: 1.0}, problem.noise, "few queries")
 
 
+def _places(unit: Floats, largest: float) -> int:
+    """Return the binary places of combinations, so that queries of large numbers keep theirs."""
+    sizes = np.abs(unit).max(axis=0)
+    spread = float(np.log2(sizes.max() / max(float(sizes.min()), 2.0**-MOST_PLACES)))
+    left = MOST_PLACES - float(np.log2(np.abs(unit).sum(axis=1).max() * largest))
+    return max(BINARY_PLACES, int(min(BINARY_PLACES + spread, left)))
+
+
 def whole_rows(few: Few, matrix: Floats, noise: Noise) -> Integers | None:
     """Return integer combinations of the basis, None where rounding loses one of them.
 
     ``matrix`` has shape (rows, rank), the result (rows, cells).
     """
     scale = float(2**BINARY_PLACES)
-    whole = np.rint(np.ldexp(matrix / np.abs(matrix).max(), BINARY_PLACES)).astype(np.int64)
-    whole = whole[whole.any(axis=1)]
-    if np.linalg.matrix_rank(whole) < few.basis.shape[0]:
-        return None
     if float(np.abs(few.basis).max()) * scale >= 2.0**53:
         return None
     basis = np.rint(few.basis * scale).astype(np.int64)
     basis //= max(1, int(np.gcd.reduce(basis, axis=None)))
+    unit = matrix / np.abs(matrix).max()
+    whole = np.rint(np.ldexp(unit, _places(unit, float(np.abs(basis).max())))).astype(np.int64)
+    whole = whole[whole.any(axis=1)]
+    sizes = np.abs(whole).max(axis=0)
+    if not sizes.all() or np.linalg.matrix_rank(whole / sizes) < len(basis):
+        return None
     if float(np.abs(whole).sum(axis=1).max()) * float(np.abs(basis).max()) >= 2.0**53:
         return None
     rows: Integers = whole @ basis

@@ -12,6 +12,7 @@ from dpsql.search.family import Family
 from dpsql.search.few import few_candidates, read_few
 from dpsql.search.joint import Objective
 from dpsql.search.laplace import identity_candidates, room
+from dpsql.search.meter import may_go_on
 from dpsql.search.opt_kron import split_weights
 from dpsql.search.opt_m import search_weights
 from dpsql.search.pairing import paired_bound
@@ -118,7 +119,7 @@ def bounded_kron(problem: Problem) -> tuple[ProductStrategy, float]:
             t, r = factors.tables(K)
             traces[i] = (r + K.sum() * t)[index[:, i]]
         error = float(weights2 @ traces.prod(axis=0))
-        if error > last * (1 - 1e-5):
+        if error > last * (1 - 1e-5) or not may_go_on():
             break
         last = error
     factors_of = dict(zip(problem.names, rows, strict=True))

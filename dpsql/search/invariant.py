@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpsql.algebra.operator import Floats, Integers
+from dpsql.search.meter import EIGEN, may_go_on, spend
 from dpsql.search.reduction import Reduction
 
 FLOOR = 1e-7
@@ -76,7 +77,11 @@ def optimise(
     D = np.ones(len(cells)) if start is None else np.array(start, dtype=np.float64)
     steps, lower = _Acceleration(), 0.0
     best: Invariant | None = None
+    work = sum(EIGEN * batch.roots.size * batch.roots.shape[-1] for batch in batches)
     for iteration in range(maxiter):
+        if best is not None and not may_go_on():
+            break
+        spend(work)
         spectra = [_spectrum(batch, D) for batch in batches]
         total, x = _dual(batches, spectra, cells, D)
         bound = total**2 / float(cells @ D)

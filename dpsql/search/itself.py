@@ -39,6 +39,10 @@ BINARY_PLACES = 16
 ROUNDED_BITS, ROUNDED_CELLS = 22, 4096
 """Bits of rows that are no whole numbers, where they are measured themselves; and most cells."""
 
+ALWAYS = 1 << 10
+"""Most cells for which they are tried though queries are half as many or more: beyond, their
+inverse takes seconds, and each cell by itself was better in all cases that were looked at."""
+
 UNEVEN = 1 << 12
 """How much larger one of these rows may be than another: beyond, small ones drown."""
 
@@ -55,6 +59,8 @@ def workload_rows(problem: Problem) -> Iterator[ProductStrategy]:
         stacked = np.concatenate([op.dense() for op in operators])
         if (problem.components.index < 0).any():
             stacked = np.concatenate([stacked, np.ones((1, factors.n), dtype=stacked.dtype)])
+        if factors.n > ALWAYS and 2 * len(stacked) > factors.n:
+            return
         distinct = np.unique(stacked, axis=0)
         whole = np.ldexp(distinct.astype(np.float64), BINARY_PLACES)
         if not np.array_equal(whole, np.rint(whole)) or np.abs(whole).max() >= 2.0**53:

@@ -18,6 +18,10 @@ from dpsql.search.p_inverse import LeanInverse
 from dpsql.search.problem import Problem
 from dpsql.strategy.product import NEGLIGIBLE, ProductStrategy, assemble
 
+PER_PRODUCT, PER_PAIR = 5e4, 20.0
+"""Work of a product of the workload, and of a pair of sets of attributes, in products of numbers:
+there are many small steps, which take as long."""
+
 
 @dataclass(frozen=True, slots=True)
 class Union:
@@ -152,7 +156,8 @@ def descend(
             return error, [None] * len(union.thetas), dw
     else:
         evaluate = objective.gradient
-    x = minimise_log(evaluate_flat(packing, evaluate), packing.start, ftol, maxiter)
+    cost = _cost(objective, start)
+    x = minimise_log(evaluate_flat(packing, evaluate), packing.start, ftol, maxiter, cost=cost)
     union = packing.unpack(x)
     return Found(evaluate(union)[0], union)
 
@@ -162,6 +167,13 @@ def _work(objective: Objective, start: Union) -> float:
     factors = objective.problem.factors
     pairs = zip(start.thetas, factors, strict=True)
     return 4.0 * sum(theta.size * asked.rows for theta, asked in pairs if theta is not None)
+
+
+def _cost(objective: Objective, start: Union) -> float:
+    """Return the work of one evaluation: factors, products and pairs of sets and components."""
+    products = float(len(objective.problem.components.weights2))
+    pairs = float(len(objective.family.sets)) * len(objective.family.components)
+    return 2 * _work(objective, start) + PER_PRODUCT * products + PER_PAIR * pairs
 
 
 Evaluate = Callable[[Union], tuple[float, "list[Floats | None]", Floats]]
@@ -186,6 +198,7 @@ def minimise_log(
     maxiter: int,
     *,
     signed: bool = False,
+    cost: float = 0.0,
 ) -> Floats:
     """Minimise the log of a positive function over x >= 0, or over all x if ``signed``.
 
@@ -199,7 +212,7 @@ def minimise_log(
             return 1e3, np.zeros_like(x)
         return math.log(value), gradient / value
 
-    return minimise(log_function, start, ftol=ftol, maxiter=maxiter, signed=signed)[1]
+    return minimise(log_function, start, ftol=ftol, maxiter=maxiter, signed=signed, cost=cost)[1]
 
 
 class _Packing:

@@ -20,6 +20,7 @@ from dpsql.search.joint import (
     random_thetas,
     realise,
 )
+from dpsql.search.meter import may_go_on
 from dpsql.search.opt_kron import best_identities, search_kron, search_union, split_weights
 from dpsql.search.opt_m import search_weights
 from dpsql.search.problem import Problem
@@ -205,7 +206,7 @@ def joint_candidates(problem: Problem, limit: int, effort: float) -> Iterator[Pr
             other = _weights_then_joint(space, thetas, seed)
         idle = 0 if other.error < best.error * (1 - IDLE_GAIN) else idle + 1
         best = min(best, other, key=lambda f: f.error)
-        if idle >= IDLE_STARTS * max(1.0, effort):
+        if idle >= IDLE_STARTS * max(1.0, effort) or not may_go_on():
             break
     best = polish(space, best)
     yield realise(problem, space.family, best.union, "joint")
@@ -259,7 +260,7 @@ def polish(space: Room, best: Found) -> Found:
         again = _joint(space, start.union, 1e-8, 500)
         gain = 1 - again.error / best.error
         best = min(best, weighted, again, key=lambda f: f.error)
-        if gain < 1e-3:
+        if gain < 1e-3 or not may_go_on():
             break
     return best
 
@@ -293,5 +294,7 @@ def single_candidates(problem: Problem, effort: float) -> Iterator[ProductStrate
         gram = factors.gram(share.astype(np.float64)) + components.weights2[~asked].sum()
     family = Family(1, [1], components.masks)
     for init in (None, *starts):
+        if init is not None and not may_go_on():
+            break
         theta = p_identity.optimise(gram, init=init, effort=effort)
         yield realise(problem, family, Union((theta,), np.ones(1)), "opt_0")

@@ -16,6 +16,7 @@ import numpy as np
 from dpsql.algebra.blocks import Columns, Dense
 from dpsql.algebra.operator import Array, Floats, Operator
 from dpsql.interrupts import check
+from dpsql.search.meter import may_go_on, spend
 from dpsql.search.p_inverse import AppliedGram
 
 SUFFICIENT = 1e-4
@@ -53,11 +54,13 @@ def minimise(
     maxiter: int,
     signed: bool = False,
     memory: int = 10,
+    cost: float = 0.0,
 ) -> tuple[float, Floats]:
     """Return (value, x) of a local minimum over x >= 0, or over all x if ``signed``.
 
-    Ends when steps in a row lower the value by less than ``ftol`` relative to the larger of it
-    and one.
+    ``cost`` is the work of one evaluation, in products of numbers; where no more may be done, the
+    descent ends where it is. It ends when steps in a row lower the value by less than ``ftol``
+    relative to the larger of it and one.
     Variables at zero whose derivative is positive stay there for the step; the others move along
     the quasi-Newton direction and are projected.
 
@@ -77,6 +80,9 @@ def minimise(
     small = 0
     for _ in range(maxiter):
         check()  # planning can be interrupted, in a server's threads too
+        if not may_go_on():
+            break
+        spend(cost + len(x) * memory)
         free = (x > least) | (gradient < 0)
         direction = _direction(gradient * free, pairs)
         direction *= free
@@ -258,10 +264,12 @@ def optimise(
 def _wrap(gram: Floats | Operator) -> AppliedGram:
     if isinstance(gram, Operator):
         if gram.n >= STRUCTURED_FROM and not isinstance(gram, Dense):
-            return AppliedGram(gram.column_l2sq().astype(np.float64), gram.gram_apply)
+            return AppliedGram(
+                gram.column_l2sq().astype(np.float64), gram.gram_apply, 20.0 * gram.n
+            )
         gram = gram.gram()
     explicit = np.ascontiguousarray(gram, dtype=np.float64)
-    return AppliedGram(explicit.diagonal(), explicit.__matmul__)
+    return AppliedGram(explicit.diagonal(), explicit.__matmul__, float(explicit.size))
 
 
 def _small_inverse(theta: Floats) -> Floats:
@@ -306,7 +314,13 @@ def _descend(theta: Floats, V: AppliedGram, ftol: float, maxiter: int) -> tuple[
 
     start = np.sqrt(theta + OFFSET) if late else theta
     value, flat = minimise(
-        log_loss, start.ravel(), ftol=ftol, maxiter=maxiter, signed=late, memory=memory
+        log_loss,
+        start.ravel(),
+        ftol=ftol,
+        maxiter=maxiter,
+        signed=late,
+        memory=memory,
+        cost=V.cost * len(theta) + 3.0 * theta.size * len(theta),
     )
     found = flat.reshape(shape)
     return points * math.exp(value), found * found if late else found

@@ -15,6 +15,7 @@ from dpsql.search.joint import (
     initial_thetas,
     random_thetas,
 )
+from dpsql.search.meter import may_go_on
 from dpsql.search.p_inverse import LeanInverse
 from dpsql.search.problem import Problem
 from dpsql.strategy.noise_law import law
@@ -95,7 +96,7 @@ def cycle(problem: Problem, thetas: tuple[Floats | None, ...]) -> tuple[Floats |
             current[i] = p_identity.optimise(gram, init=theta, ftol=1e-6, maxiter=200)
             traces[i] = _trace_table(problem, i, current[i])[which]
         error = float(weights2 @ traces.prod(axis=0))
-        if error > last * (1 - 1e-4):
+        if error > last * (1 - 1e-4) or not may_go_on():
             break
         last = error
     return tuple(current)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.operator import Floats
 from dpsql.search.family import Family
 from dpsql.search.joint import Found, Objective, Union
+from dpsql.search.meter import SECOND, left, may_go_on, spend
 from dpsql.strategy.noise_law import Noise, law
 
 FLOOR = 1e-12
@@ -332,7 +333,9 @@ def search_weights(
     family = objective.family
     mask = np.ones(len(family.sets)) if allowed is None else allowed
     search = WeightSearch(family, R, totals, objective.problem.noise, mask)
-    search.run([np.ones(len(mask)), *starts, _root_start(family, R)], seconds, seed, effort)
+    may_take = min(seconds, left() / SECOND) if may_go_on() else 0.0
+    search.run([np.ones(len(mask)), *starts, _root_start(family, R)], may_take, seed, effort)
+    spend(search.spent * SECOND, is_cut=may_take < min(seconds, search.spent))
     return Found(search.state.error, Union(thetas, search.weights()))
 
 

@@ -12,10 +12,14 @@ from dpsql.algebra.operator import Array, Floats
 
 @dataclass(frozen=True, slots=True)
 class AppliedGram:
-    """What a search asks of a symmetric matrix V: its diagonal (n,), and V X."""
+    """What a search asks of a symmetric matrix V: its diagonal (n,), and V X.
+
+    ``cost`` is the work of that for one column of X, in products of numbers.
+    """
 
     diagonal: Floats
     apply: Callable[[Array], Array]
+    cost: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -128,7 +128,7 @@ def optimise_rows(
     search = _JointDescent(problem, rows)
     work = sum(CUBES * float(n) ** 3 for _, _, n in search.groups)
     maxiter = steps_within(work, int(STEPS * max(1.0, effort)), effort)
-    x = minimise_log(search.evaluate, search.start, ftol, maxiter, signed=True)
+    x = minimise_log(search.evaluate, search.start, ftol, maxiter, signed=True, cost=work)
     return search.unpack(x)
 
 

@@ -15,6 +15,7 @@ from dpsql.algebra.operator import Integers
 from dpsql.errors import ProgrammingError
 from dpsql.search.bounds import svd_bound
 from dpsql.search.itself import workload_rows
+from dpsql.search.meter import SELECTION, may_go_on, metered
 from dpsql.search.problem import Problem
 from dpsql.settings import FAMILIES
 from dpsql.strategy.base import Strategy
@@ -32,6 +33,12 @@ CERTIFIED = 1e-4
 
 WORTHWHILE = 5e-3
 """Relative gain below which rows on orbits of cells are not worth counting all cells jointly."""
+
+SHARED = 0.75
+"""Part of the work that goes into one matrix per attribute; the rest is for separate blocks."""
+
+LEAST = 0.25
+"""Effort below which a search may do as much as for this."""
 
 LONG = 1 << 6
 """Entries above this are roundings of real-valued rows rather than small integers."""
@@ -71,11 +78,14 @@ template("workload")(workload_rows)
 class Selection:
     """A strategy, and a lower bound on the unit error of every strategy for the same noise.
 
-    ``lower`` is certified, and 0 where selection needed no bound.
+    ``lower`` is certified, and 0 where selection needed no bound. ``work`` is what the search took,
+    in products of numbers; ``is_cut`` says that it ended since it may not take more.
     """
 
     strategy: Strategy
     lower: float = 0.0
+    work: float = 0.0
+    is_cut: bool = False
 
 
 def select(
@@ -105,6 +115,12 @@ def choose(
     effort: float = 1.0,
 ) -> Selection:
     """Return what ``select`` does, with the best lower bound that was found on the way."""
+    with metered(SELECTION * max(effort, LEAST)) as meter:
+        found = _choose(workload, noise, mechanism, effort)
+    return replace(found, work=meter.done, is_cut=meter.is_cut)
+
+
+def _choose(workload: Workload, noise: Noise, mechanism: str, effort: float) -> Selection:
     if mechanism not in {*FAMILIES, *TEMPLATES} or not is_law(noise):
         raise ProgrammingError(
             "E_SETTING",
@@ -115,7 +131,8 @@ def choose(
         return _symmetric(workload, noise, effort)
     if mechanism == "separate":
         return _separate(workload, noise)
-    strategy, lower = _best_product(workload, noise, mechanism, effort)
+    with metered(SHARED * SELECTION * max(effort, LEAST)):
+        strategy, lower = _best_product(workload, noise, mechanism, effort)
     chosen = Selection(strategy, lower)
     if mechanism == "auto" and law(noise).norm == 2:
         chosen = _with_symmetric(workload, strategy, lower, effort)
@@ -141,6 +158,8 @@ def _best_product(
         if error < least:
             best, least = strategy, error
         if mechanism in ("auto", "hdmm") and least <= bound * (1 + CERTIFIED):
+            break
+        if not may_go_on():
             break
     if best is None:
         raise _too_large(
@@ -173,7 +192,7 @@ def _with_symmetric(
     if sum(map(bool, workload.factors)) < 2:
         return Selection(product, lower)
     error = product.unit_error(workload)
-    if error <= lower * (1 + CERTIFIED):
+    if error <= lower * (1 + WORTHWHILE) or not may_go_on():
         return Selection(product, lower)
     from dpsql.search.interchange import symmetric_optimum  # searches that most requests do without
 
@@ -201,7 +220,7 @@ def _with_separate(workload: Workload, chosen: Selection) -> Selection:
     if len(workload.weights2) < 2:
         return chosen
     error = chosen.strategy.unit_error(workload)
-    if error <= chosen.lower * (1 + CERTIFIED):
+    if error <= chosen.lower * (1 + WORTHWHILE) or not may_go_on():
         return chosen
     from dpsql.search.opt_plus import separate_strategy  # searches that most requests do without
 

@@ -46,7 +46,11 @@ def classes_of(rows: Integers) -> Labels:
     >>> classes_of(np.array([[2, 0, 2], [1, 1, 1]])).tolist()
     [0, 1, 0]
     """
-    _, first, inverse = np.unique(rows, axis=1, return_index=True, return_inverse=True)
+    # Sums that wrap around tell different columns apart; whether they did is looked at.
+    keys = np.random.default_rng(0).integers(1 << 62, size=len(rows)) @ rows
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    if not np.array_equal(rows[:, first][:, inverse], rows):
+        _, first, inverse = np.unique(rows, axis=1, return_index=True, return_inverse=True)
     order = np.argsort(np.argsort(first))
     return np.asarray(order[inverse.reshape(-1)])
 

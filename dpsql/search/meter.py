@@ -1,0 +1,73 @@
+"""How much a search may do: products of numbers, counted from public sizes, never time.
+
+What is counted depends on what is asked and on ``effort`` alone, so that a plan can be made again.
+Where the count is used up, a search returns the best that it has found, and no other one begins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+SELECTION = 1.5e11
+"""Products of numbers that the choice of one strategy takes at most, for effort 1: ten to twenty
+seconds on an ordinary core. Of the published workloads only two take half of it."""
+
+PLANNING = 2e11
+"""The same of all strategies that are tried for one table; one choice may exceed it."""
+
+SECOND = 1e10
+"""Products of numbers in a second where they are those of large matrices."""
+
+EIGEN = 3.0
+"""Work of the eigenvectors of a symmetric matrix, in cubes of its size."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was done, of what may be done; ``is_cut`` where something was left undone for it."""
+
+    most: float
+    done: float = 0.0
+    is_cut: bool = False
+
+
+_meter: ContextVar[Tally | None] = ContextVar("dpsql_meter", default=None)
+
+
+@contextmanager
+def metered(most: float) -> Iterator[Tally]:
+    """Count what is done inside, by itself; it counts for what is around it as well."""
+    meter = Tally(most)
+    token = _meter.set(meter)
+    try:
+        yield meter
+    finally:
+        _meter.reset(token)
+        spend(meter.done, meter.is_cut)
+
+
+def spend(amount: float, is_cut: bool = False) -> None:
+    """Count some work, of something that may have been cut short itself."""
+    meter = _meter.get()
+    if meter is not None:
+        meter.done += amount
+        meter.is_cut |= is_cut
+
+
+def left() -> float:
+    """Return how much may still be done, infinite where nobody counts."""
+    meter = _meter.get()
+    return math.inf if meter is None else meter.most - meter.done
+
+
+def may_go_on() -> bool:
+    """Say whether there is work left to do; where there is none, what asks is cut short."""
+    meter = _meter.get()
+    if meter is None or meter.done < meter.most:
+        return True
+    meter.is_cut = True
+    return False

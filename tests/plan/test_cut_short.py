@@ -1,0 +1,101 @@
+"""Planning that may do little: its work is bounded, it ends in a good plan, and it says so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks import floor
+from dpsql.dbapi.connection import Connection
+from dpsql.plan import request
+from dpsql.search import cache, select
+from dpsql.search.meter import may_go_on, metered, spend
+from dpsql.search.select import choose
+from dpsql.strategy.noise_law import Noise
+from dpsql.workload.workload import Workload
+
+LITTLE = 3e6
+"""Products of numbers: what most of the random workloads would exceed."""
+
+STARTS = 5e8
+"""The same of the first starts of a search over weights: a twentieth of a second."""
+
+CASES = (5, 9, 20)
+"""Dashboards and lists of ranges and counts, under both laws."""
+
+
+@pytest.fixture
+def little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(select, "SELECTION", LITTLE)
+    monkeypatch.setattr(request, "PLANNING", LITTLE)
+    monkeypatch.setattr(cache, "_memory", type(cache._memory)())
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_plans_cut_short_are_no_worse_than_plain_noise(
+    seed: int, adult: Connection, little: None
+) -> None:
+    asked, planned = floor.plan(adult, floor.make_case(seed), "auto")
+    whole, statement = floor.errors(asked, planned)
+    assert whole <= 1 + 1e-6
+    assert statement <= floor.CAP * (1 + 1e-6)
+
+
+def test_a_plan_from_the_cache_is_cut_where_it_was(adult: Connection, little: None) -> None:
+    first, again = (floor.plan(adult, floor.make_case(9), "auto")[1] for _ in range(2))
+    assert first.is_cut
+    assert again.is_cut
+    assert [p.strategy.fingerprint() for p in first.plan.parts] == [
+        p.strategy.fingerprint() for p in again.plan.parts
+    ]
+
+
+def test_the_forecast_says_so_and_more_effort_goes_on(adult: Connection, little: None) -> None:
+    script = f"SET noise = 'gaussian'; SET delta = 1e-9; {floor.make_case(9).script}"
+    assert "was cut short; SET effort = 4 searches further" in str(adult.explain(script))
+    more = str(adult.explain("SELECT COUNT(*) FROM adult"))
+    assert "cut short" not in more
+
+
+def random_workload(seed: int) -> Workload:
+    """Ranges, prefixes, groups and sums over one to three attributes."""
+    rng = np.random.default_rng([23, seed])
+    sizes = {f"a{i}": int(rng.choice([2, 7, 40, 100])) for i in range(int(rng.integers(1, 4)))}
+    products = []
+    for _ in range(int(rng.integers(1, 8))):
+        factors: dict[str, object] = {}
+        for name, n in sizes.items():
+            ends = np.sort(rng.integers(0, n, (int(rng.integers(1, 6)), 2)), axis=1)
+            x = np.arange(n)
+            rows = ((x >= ends[:, :1]) & (x <= ends[:, 1:])).astype(np.int64)
+            kind = rng.integers(4)
+            if kind:
+                factors[name] = (None, rows, "identity", "prefix")[kind]
+        products.append((factors, float(rng.choice([0.5, 1, 3]))))
+    return Workload(sizes, products)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_work_stays_below_its_bound(noise: Noise, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One step of every search is taken, and the first starts of one over weights, in any case."""
+    monkeypatch.setattr(select, "SELECTION", LITTLE)
+    for seed in range(6):
+        workload = random_workload(seed)
+        found = choose(workload, noise)
+        step = sum(8.0 * n**3 for n in workload.domain.values())
+        assert found.work <= LITTLE + 40 * step + STARTS
+        assert found.strategy.unit_error(workload) <= choose(
+            workload, noise, "identity"
+        ).strategy.unit_error(workload) * (1 + 1e-9)
+
+
+def test_what_is_inside_counts_outside() -> None:
+    with metered(10.0) as outer:
+        with metered(2.0) as inner:
+            spend(3.0)
+            assert not may_go_on()
+        assert inner.is_cut
+        assert outer.is_cut
+        assert outer.done == 3.0
+        assert may_go_on()
+    assert may_go_on()

@@ -191,13 +191,15 @@ class View:
 class Budget:
     """The (epsilon, delta) of everything that is ever released from the catalog.
 
-    ``discovery_delta`` is the part of delta that is set apart for keys which nobody listed.
+    ``discovery_delta`` is the part of delta that is set apart for keys which nobody listed;
+    ``default_epsilon`` is what a request costs where nobody says so: no promise depends on it.
     """
 
     epsilon: Fraction
     delta: Fraction
     max_epsilon_per_request: Fraction = Fraction(100)
     discovery_delta: Fraction = Fraction(0)
+    default_epsilon: Fraction | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from pathlib import Path
@@ -46,7 +47,9 @@ LONGEST_ANALYST = 100
 LARGEST_EPSILON = Fraction(10**6)
 """In units of 1e-12 it is 1e18, and a ledger keeps totals as integers below 2^62."""
 DATA_FILES = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz", ".duckdb", ".db")
-BUDGET_KEYS = ("epsilon", "delta", "max_epsilon_per_request", "discovery_delta")
+BUDGET_KEYS = (
+    *("epsilon", "delta", "max_epsilon_per_request", "discovery_delta", "default_epsilon"),
+)
 
 
 def read_catalog(path: Path) -> Catalog:
@@ -121,6 +124,7 @@ def _read_budget(place: Place, raw: Mapping[str, Any]) -> Budget:
         place.fail("[budget] has no epsilon", "add epsilon = 3.0")
     values = {}
     defaults = {"epsilon": None, "max_epsilon_per_request": 100, "delta": 0, "discovery_delta": 0}
+    defaults |= {"default_epsilon": 1} if "default_epsilon" in budget else {}
     for key, default in defaults.items():
         given, is_delta = budget.get(key, default), key.endswith("delta")
         try:
@@ -133,8 +137,12 @@ def _read_budget(place: Place, raw: Mapping[str, Any]) -> Budget:
     if values["discovery_delta"] and values["discovery_delta"] >= values["delta"]:
         remedy = "a part of delta, such as half of it: the rest is for everything else"
         place.fail(f"[budget] discovery_delta = {show(budget['discovery_delta'])}", remedy)
+    usual, most = values.get("default_epsilon"), values["max_epsilon_per_request"]
+    if usual is not None and usual > min(most, values["epsilon"]):
+        remedy = "at most max_epsilon_per_request, and the epsilon of [budget]"
+        place.fail(f"[budget] default_epsilon = {show(budget['default_epsilon'])}", remedy)
     each = ("epsilon", "delta", "max_epsilon_per_request", "discovery_delta")
-    return Budget(*(values[key] for key in each))
+    return replace(Budget(*(values[key] for key in each)), default_epsilon=usual)
 
 
 def _read_backend(place: Place, raw: Mapping[str, Any]) -> str:

@@ -36,6 +36,7 @@ from dpsql.engine.granted import NOTHING, Granted, grant, grant_here
 from dpsql.engine.terms import Terms
 from dpsql.errors import (
     CatalogError,
+    DataError,
     DataUnavailable,
     InterfaceError,
     LedgerError,
@@ -116,7 +117,7 @@ def connect(
     options = {"epsilon": epsilon, "delta": delta, "noise": noise}
     loaded = open_catalog(catalog)
     given = {name: value for name, value in options.items() if value is not None}
-    terms = Terms(loaded.budget.max_epsilon_per_request).with_values(given)
+    terms = Terms.of(loaded).with_values(given)
     found = find_analyst(loaded, analyst)
     granted = grant(files, loaded, anchor_folder(loaded))
     connection = Connection(loaded, terms, found, granted)
@@ -316,6 +317,14 @@ class Connection(Exceptions):
     def foresee_workload(self) -> Explanation:
         """The forecast of the open workload: free. Raises: ProgrammingError (E_STATEMENT)."""
         return self.engine.explain(*gathered(self.engine, self.collected, self.terms))
+
+    def demand(self, max_stddev: str | None) -> None:
+        """Have every statement that does not say otherwise keep to an error (max_stddev).
+
+        Raises: DataError (E_SETTING).
+        """
+        own = SETTINGS["max_stddev"]
+        self.engine.demanded = None if max_stddev is None else own.read(max_stddev, error=DataError)
 
     def describe(self, sql: str) -> tuple[Foreseen, ...]:
         """The columns that a SELECT would return, which is not asked.

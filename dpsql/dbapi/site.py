@@ -29,7 +29,7 @@ class Site:
         Raises: DataError (E_ANALYST), LedgerError.
         """
         catalog = replace(self.catalog, derived={})
-        terms = Terms(catalog.budget.max_epsilon_per_request)
+        terms = Terms.of(catalog)
         return Connection(catalog, terms, find_analyst(catalog, analyst), shared=self.engine)
 
     def close(self) -> None:

@@ -53,6 +53,7 @@ class Desk(ABC):
         self.analyst = analyst
         self.granted = granted
         self.charges = Charges()
+        self.demanded: float | None = None
         self.store = Store(catalog.path)
         self.models: dict[str, Synthetic] = {}
         self.found: dict[str, Discovered] = {}
@@ -134,10 +135,17 @@ class Desk(ABC):
         """Stages 2 and 3: bind every statement and form its products, each text once."""
         self.catch_up()
         with uncollected():
-            return tuple(
+            found = [
                 told(partial(self._compile, item), self.charges, item.fragment.whole)
                 for item in statements
-            )
+            ]
+        return tuple(map(self._demanding, found))
+
+    def _demanding(self, item: Compiled) -> Compiled:
+        """A statement with the largest error that all of a session have to keep to."""
+        if self.demanded is None or item.max_stddev is not None or item.is_static:
+            return item
+        return replace(item, max_stddev=self.demanded)
 
     def cut(self, workload: Sequence[Compiled], cuts: Iterable[Cut | None]) -> tuple[Compiled, ...]:
         """The statements with the values of a column clipped, where that is wanted of them."""

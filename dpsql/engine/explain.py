@@ -98,19 +98,19 @@ class Explanation:
     details: tuple[Row, ...] = ()
     whole: tuple[Row, ...] | None = None
 
-    def lines(self) -> tuple[str, ...]:
-        """The forecast as text: the one place that writes rows."""
-        return tuple(f"{label:<12}{text}" for label, text in self.rows())
+    def lines(self, most: int | None = SHOWN) -> tuple[str, ...]:
+        """The forecast as text: the one place that writes rows; of at most so many statements."""
+        return tuple(f"{label:<12}{text}" for label, text in self.rows(most))
 
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self, most: int | None = SHOWN) -> tuple[Row, ...]:
         """The forecast as labels and what is said under each."""
-        return (*self._facts(), *self.details) if self.whole is None else self.whole
+        return (*self._facts(most), *self.details) if self.whole is None else self.whole
 
     def adding(self, rows: Iterable[Row]) -> Explanation:
         """The forecast with further rows at its end."""
         return replace(self, details=(*self.details, *rows))
 
-    def _facts(self) -> tuple[Row, ...]:
+    def _facts(self, most: int | None) -> tuple[Row, ...]:
         if self.free and self.entry is None:
             return ((FROM_MODEL if self.method == MODEL else FROM_CATALOG, ""),)
         count, total = len(self.statements), sum(s.rows for s in self.statements)
@@ -144,14 +144,15 @@ class Explanation:
             derived = self.statements[0].derived
             rows += [("column", f"{name}: DP_STDDEV({name}) tells its error") for name in derived]
             return tuple(rows)
-        for number, statement in enumerate(self.statements[:SHOWN], start=1):
-            spreads = "; ".join(statement.spreads())
+        for number, statement in enumerate(self.statements[:most], start=1):
+            later = [f"{name}: its error follows from the answers" for name in statement.derived]
+            spreads = "; ".join([*statement.spreads(), *later])
             title = " ".join(statement.sql.split())
             title = title if len(title) <= 76 else title[:73] + "..."
             rows.append((f"{number:>9}", title))
             rows.append(("", f"{_plural(statement.rows, 'row')}{spreads and ': ' + spreads}"))
-        if count > SHOWN:
-            rows.append(("", f"... and {count - SHOWN} more statements"))
+        if most is not None and count > most:
+            rows.append(("", f"... and {count - most} more statements"))
         return tuple(rows)
 
     @property

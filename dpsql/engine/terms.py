@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
+from dpsql.catalog import Catalog
 from dpsql.errors import DataError, InterfaceError, ProgrammingError, printable
 from dpsql.plan.goal import least_epsilon
 from dpsql.plan.request import Request
@@ -53,6 +54,12 @@ class Terms:
     effort = Kept[Fraction]()
     reuse = Kept[str]()
     nonnegative = Kept[bool]()
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> Terms:
+        """The terms of a session that has set nothing yet."""
+        whole = catalog.budget
+        return cls(whole.max_epsilon_per_request).having(epsilon=whole.default_epsilon)
 
     def having(self, **values: object) -> Terms:
         """The terms with other values of some settings."""

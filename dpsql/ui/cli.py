@@ -23,6 +23,8 @@ from dpsql.ui.serve import USER_ACTS, serve
 from dpsql.ui.tell import describe_error, tell
 
 if TYPE_CHECKING:
+    from dpsql.dbapi.connection import Connection
+    from dpsql.ui.run import Order
     from dpsql.ui.session import Session
 
 OK, REFUSED, USAGE, UNAVAILABLE, BUDGET, INTERRUPTED = 0, 1, 2, 3, 5, 130
@@ -134,7 +136,10 @@ def _run_prompt(session: Session) -> int:
 @click.option(
     "--format", "--mode", "format_", metavar="FORMAT", help="csv in files, else as dpsql."
 )
-@click.option("--stddev", is_flag=True, help="Add error columns to csv, tsv, json and files.")
+@click.option(
+    "--stddev/--no-stddev", default=None, help="Error columns in csv, tsv, json; default in files."
+)
+@click.option("--max-stddev", metavar="S", help="Least epsilon at which no error is larger.")
 @click.option("--report", metavar="HTML", help="Write one self-contained page.")
 def run(
     file: str,
@@ -143,12 +148,13 @@ def run(
     force: bool,
     dry_run: bool,
     format_: str | None,
-    stddev: bool,
+    stddev: bool | None,
+    max_stddev: str | None,
     report: str | None,
     **options: str | None,
 ) -> int:
     """Answer all statements of FILE as one workload with one charge."""
-    from dpsql.ui.run import Order, run_batch
+    from dpsql.ui.run import Order
 
     order = Order(
         file=file,
@@ -161,7 +167,7 @@ def run(
     )
     connection = open_connection(catalog, options)
     with blaming_options():
-        sit(connection, lambda: run_batch(connection, order), connection.close)
+        sit(connection, lambda: _run_demanding(connection, max_stddev, order), connection.close)
     return OK
 
 
@@ -194,6 +200,13 @@ def init(data: tuple[str, ...], output: str | None, force: bool, given: tuple[st
         "from public knowledge, never from the data"
     )
     return OK
+
+
+def _run_demanding(connection: Connection, max_stddev: str | None, order: Order) -> None:
+    from dpsql.ui.run import run_batch
+
+    connection.demand(max_stddev)
+    run_batch(connection, order)
 
 
 SUBCOMMANDS: dict[str, click.Command] = {

@@ -38,9 +38,14 @@ class Order:
     out: Path | None = None
     report: Path | None = None
     format: str | None = None
-    stddev: bool = False
+    stddev: bool | None = None
     force: bool = False
     dry_run: bool = False
+
+    @property
+    def with_errors(self) -> bool:
+        """Whether errors are columns: in files unless it is said otherwise, elsewhere if it is."""
+        return self.out is not None if self.stddev is None else self.stddev
 
 
 def run_batch(connection: Connection, order: Order) -> None:
@@ -59,13 +64,17 @@ def run_batch(connection: Connection, order: Order) -> None:
             out = stack.enter_context(OutputDirectory(order.out, order.force))
         if order.report is not None:
             report = stack.enter_context(OutputFile(order.report, order.force))
+        from dpsql.dbapi.afford import refuse_over_budget  # the engine: a second
+
         with Progress(sys.stderr, "planning"):
             forecast = connection.explain(text)
         _check_stdout(order, chosen, forecast)
         if order.dry_run:
-            print(*forecast.lines(), sep="\n")
+            print(*forecast.lines(None), sep="\n")
+            own = connection.analyst and f"analyst:{connection.analyst}"
+            refuse_over_budget(connection.budget, own, forecast)
             return
-        for line in forecast.lines():
+        for line in forecast.lines(None):
             tell(line)
         with Progress(sys.stderr, "measuring") as progress:
             connection.report = progress.say
@@ -90,9 +99,9 @@ def _deliver(
     if report is not None:
         report.commit(render_report(batch))
     if out is not None:
-        _write_folder(out, batch, chosen, order.stddev)
+        _write_folder(out, batch, chosen, order.with_errors)
     else:
-        _print_answers(batch, chosen, order.stddev)
+        _print_answers(batch, chosen, order.with_errors)
 
 
 def _choose_format(order: Order) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -60,6 +61,9 @@ def speaks_unicode(stream: TextIO) -> bool:
     return (stream.encoding or "").lower().replace("-", "") == "utf8"
 
 
+LONGEST_SILENCE = 60.0
+"""Seconds after which a log is told again that work goes on."""
+
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -67,11 +71,13 @@ class Progress:
     """Context manager: after ``delay`` seconds, shows what is being done and for how long.
 
     ``say`` changes what is shown; lines are cut to the width of the terminal, drawn only when they
-    change, at most once a second for the same thing, and erased at the end.
+    change, at most once a second for the same thing, and erased at the end. A stream that is no
+    terminal gets a line of its own after ``every`` seconds, and then each time twice as late, so
+    that a log stays short.
     """
 
-    def __init__(self, stream: TextIO, doing: str, delay: float = 1.0) -> None:
-        self._stream, self._doing, self._delay = stream, doing, delay
+    def __init__(self, stream: TextIO, doing: str, delay: float = 1.0, every: float = 5.0) -> None:
+        self._stream, self._doing, self._delay, self._every = stream, doing, delay, every
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -80,10 +86,20 @@ class Progress:
         self._doing = doing
 
     def __enter__(self) -> Progress:
-        if self._stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
-            self._thread = threading.Thread(target=self._animate, daemon=True)
-            self._thread.start()
+        fancy = self._stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+        work = self._animate if fancy else self._log
+        self._thread = threading.Thread(target=work, daemon=True)
+        self._thread.start()
         return self
+
+    def _log(self) -> None:
+        """Write a line now and then; a stream that is closed meanwhile is let be."""
+        started, wait = time.monotonic(), self._every
+        while not self._done.wait(wait):
+            seconds = time.monotonic() - started
+            with contextlib.suppress(OSError, ValueError):
+                self._draw(f"{printable(self._doing)} ({seconds:.0f} s so far)\n")
+            wait = min(max(wait, seconds), LONGEST_SILENCE)
 
     def __exit__(
         self,

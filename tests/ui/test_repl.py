@@ -219,3 +219,23 @@ def test_a_long_wait_shows_progress(kind: str, monkeypatch: pytest.MonkeyPatch) 
         assert all(re.search(r"planning \d s$", line) for line in lines)
         assert (first, erased, end) == ("", " " * len(lines[-1]), "")
     assert pipe.getvalue() == ""
+
+
+def test_a_log_is_told_now_and_then_that_work_goes_on() -> None:
+    import io
+    import time
+
+    from dpsql.ui.tell import Progress
+
+    log, closed = io.StringIO(), io.StringIO()
+    with Progress(log, "planning", every=0.05) as told:
+        time.sleep(0.07)
+        told.say("measuring\x1b")
+        time.sleep(0.4)
+    first, *rest = log.getvalue().splitlines()
+    assert first == "planning (0 s so far)"
+    assert rest[0].startswith("measuring\\x1b (0 s")
+    assert 1 <= len(rest) <= 4
+    with Progress(closed, "planning", every=0.05):
+        closed.close()
+        time.sleep(0.1)

@@ -136,6 +136,60 @@ def test_the_report_is_one_page_without_scripts_or_links(
     assert len(rows) == 11
 
 
+def test_a_dry_run_above_the_budget_says_so(dpsql: Run, adult: Path, workload: Path) -> None:
+    done = dpsql("run", workload, "--catalog", adult, "-e", "7", "--dry-run")
+    assert done.status == 5
+    assert "3 statements" in done.out
+    assert "Requested 7, Remaining 3, Difference 4" in done.err
+    gaussian = ["-e", "7", "--delta", "1e-9", "--noise", "gaussian"]
+    assert dpsql("run", workload, "--catalog", adult, *gaussian, "--dry-run").status == 5
+    assert debits(dpsql, adult) == 0
+
+
+def test_the_forecast_names_all_statements_and_columns(dpsql: Run, adult: Path) -> None:
+    counts = [f"SELECT COUNT(*) AS n{i} FROM adult WHERE age = {17 + i}" for i in range(23)]
+    means = "SELECT sex, AVG(age) AS mean_age, COUNT(*) AS n FROM adult GROUP BY sex"
+    Path("many.sql").write_text(";\n".join([*counts, means]))
+    done = dpsql("run", "many.sql", "--catalog", adult, "-e", "1", "--dry-run")
+    assert all(f"n{i}" in done.out for i in range(23))
+    assert "mean_age: its error follows from the answers" in done.out
+    assert "more statements" not in done.out
+
+
+def test_the_least_epsilon_for_an_error_is_found(dpsql: Run, adult: Path, workload: Path) -> None:
+    asked = ["run", workload, "--catalog", adult, "--max-stddev"]
+    done = dpsql(*asked, "20", "--out", "o")
+    assert done.status == 0
+    summary = json.loads(Path("o/summary.json").read_text())
+    assert 0.01 < float(summary["epsilon"]) < 1
+    errors = [e["max"] for s in summary["statements"] for e in s["stddev"].values()]
+    assert 15 < max(errors) <= 20.001
+    assert dpsql(*asked, "none").status == 2
+
+
+def test_a_catalog_may_say_what_a_request_costs(dpsql: Run, adult: Path, workload: Path) -> None:
+    text = adult.read_text()
+    adult.write_text(text.replace("epsilon = 3.0", "epsilon = 3.0\ndefault_epsilon = 0.25"))
+    assert "charged ε 0.25" in dpsql("run", workload, "--catalog", adult).err
+    other = ["-e", "0.5", "-c", "SELECT race, COUNT(*) FROM adult GROUP BY race"]
+    assert "charged ε 0.5" in dpsql(adult, *other).err
+    adult.write_text(text.replace("epsilon = 3.0", "epsilon = 3.0\ndefault_epsilon = 4"))
+    wrong = dpsql(adult, "-c", "SHOW epsilon")
+    assert wrong.status == 2
+    assert "default_epsilon" in wrong.err
+
+
+def test_files_have_errors_unless_they_are_not_wanted(
+    dpsql: Run, adult: Path, workload: Path
+) -> None:
+    common = ["run", workload, "--catalog", adult, "-e", "1"]
+    assert dpsql(*common, "--out", "o").status == 0
+    assert list(read_csv(Path("o/002_sex_people.csv"))[0]) == ["sex", "people", "people_stddev"]
+    assert dpsql(*common, "--out", "p", "--no-stddev").status == 0
+    assert list(read_csv(Path("p/002_sex_people.csv"))[0]) == ["sex", "people"]
+    assert "stddev" not in dpsql(*common).out
+
+
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [

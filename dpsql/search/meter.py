@@ -27,7 +27,7 @@ EIGEN = 3.0
 
 
 @dataclass(slots=True)
-class Tally:
+class WorkDone:
     """What was done, of what may be done; ``is_cut`` where something was left undone for it."""
 
     most: float
@@ -35,13 +35,13 @@ class Tally:
     is_cut: bool = False
 
 
-_meter: ContextVar[Tally | None] = ContextVar("dpsql_meter", default=None)
+_meter: ContextVar[WorkDone | None] = ContextVar("dpsql_meter", default=None)
 
 
 @contextmanager
-def metered(most: float) -> Iterator[Tally]:
+def metered(most: float) -> Iterator[WorkDone]:
     """Count what is done inside, by itself; it counts for what is around it as well."""
-    meter = Tally(most)
+    meter = WorkDone(most)
     token = _meter.set(meter)
     try:
         yield meter

@@ -20,6 +20,8 @@ from dpsql.answer.modelled import draw_rows
 from dpsql.answer.result import Result
 from dpsql.answer.synthetics import find_synthetic
 from dpsql.catalog import Catalog, Table
+from dpsql.catalog.catalog import SERVERS
+from dpsql.catalog.derive import bases_of
 from dpsql.catalog.sought import Key
 from dpsql.engine.asked import explain_workload, read_job
 from dpsql.engine.desk import Desk
@@ -138,22 +140,39 @@ class Engine(Desk):
         Guarantee: all that can be refused is refused before the debit, which is durable before
         noise is drawn; an interrupt waits until what was paid for is stored.
         """
-        doors = Membrane(self, self.ledger, self.vaults)
         price = step.price
-        charge = doors.afford(price)
-        with self.vaults.turn(self.declared), self.vaults.one_snapshot():
+        charge = Membrane(self, self.ledger, self.vaults).afford(price)
+        with self._rows(step) as vaults, vaults.turn(self.declared), vaults.one_snapshot():
+            doors = Membrane(self, self.ledger, vaults)
             step.check(self, doors)
-            with self._paid(price, charge, step.asked) as receipt:
+            with self._paid(price, charge, step.asked, vaults) as receipt:
                 return step.keep(self, step.perform(self, doors, receipt))
 
+    @contextmanager
+    def _rows(self, step: Step[T]) -> Iterator[Vaults]:
+        """The rows for a step: those that are shared, or for a long one rows of its own.
+
+        Rows on servers are shared always: to read them anew, or to keep them twice, costs more.
+        """
+        tables = step.price.tables
+        stored = bases_of(self.declared, tables)
+        if self._is_alone or not step.is_long or any(each.engine in SERVERS for each in stored):
+            yield self.vaults
+            return
+        own = Vaults(self.declared, self.ledger.salt)
+        try:
+            yield own if own.versions(tables) == self.versions(tables) else self.vaults
+        finally:
+            own.close()
+
     def _paid(
-        self, price: Price, charge: Charge, asked: tuple[str, ...]
+        self, price: Price, charge: Charge, asked: tuple[str, ...], vaults: Vaults
     ) -> AbstractContextManager[Receipt]:
         """Open the data, then charge for what follows: a bad source fails before any charge."""
-        opened = {table: self.vaults[table].sources for table in price.tables}
+        opened = {table: vaults[table].sources for table in price.tables}
         self.sources.claim(opened, self.ledger_id)
-        self.vaults.prepare(price.reads)
-        facts = (price.fingerprint, self.versions(price.tables), charge.within)
+        vaults.prepare(price.reads)
+        facts = (price.fingerprint, vaults.versions(price.tables), charge.within)
         return self.charges.paid(self.ledger, charge.cost, *facts, asked)
 
     def status(self) -> Status:

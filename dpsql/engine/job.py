@@ -101,6 +101,11 @@ class Step(ABC, Generic[T]):
         return False
 
     @property
+    def is_long(self) -> bool:
+        """Whether it looks for so long that others should not wait for the rows meanwhile."""
+        return False
+
+    @property
     @abstractmethod
     def asked(self) -> tuple[str, ...]:
         """The statements, as the ledger notes them."""

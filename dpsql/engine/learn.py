@@ -66,6 +66,11 @@ class Learning(Looking[Synthetic]):
     report: Report | None
 
     @property
+    def is_long(self) -> bool:
+        """It may look for minutes."""
+        return True
+
+    @property
     def run(self) -> Run:
         """What the membrane is paid for."""
         classes = {name: np.arange(size) for name, size in self.task.domain.items()}

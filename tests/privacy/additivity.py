@@ -36,6 +36,7 @@ from dpsql.catalog.domain import (
 )
 from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.data_engine import Counts
+from dpsql.privacy.vault.database import find_relation
 from dpsql.privacy.vault.duckdb import FileTable, fetch_rows
 from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.rows import Rows, line_up, load_rows, tally, view
@@ -355,7 +356,10 @@ class Reader:
         with self._base.cursor() as cursor:
             if kind == "duckdb":
                 cursor.execute(f"ATTACH '{paths[0]}' AS source (READ_ONLY)")
-            source = sources.read_schema(cursor, table.source, kind, paths, table.name)
+                relation = find_relation(cursor, paths[0], table.name, "", False)
+                source = sources.read_relation(cursor, table.source, paths, relation)
+            else:
+                source = sources.read_schema(cursor, table.source, kind, paths, table.name)
             batches = fetch_rows(cursor, source, *ask_all(FileTable(source, table.name), table))
             rows = load_rows(batches, table)
             rows = replace(rows, queue=line_up(rows, table, Digest(cursor, SALT)))

@@ -222,8 +222,7 @@ def open_source(
         harden(connection, paths)
         if kind == "duckdb":
             relation = find_relation(connection, paths[0], table, named, is_vouched)
-            columns = _safe(_describe(connection, relation_sql(relation)))
-            return Source(source, kind, paths, columns, relation)
+            return read_relation(connection, source, paths, relation)
         if named:
             unavailable(table, source, "only DuckDB files hold tables of a name")
         return read_schema(connection, source, kind, paths, table)
@@ -362,6 +361,14 @@ def read_schema(
         if columns != headers[paths[0]]:
             unavailable(table, path, f"its columns differ from those of {paths[0]!r}")
     return Source(declared, kind, paths, headers[paths[0]])
+
+
+def read_relation(
+    connection: duckdb.DuckDBPyConnection, declared: str, paths: tuple[str, ...], relation: Relation
+) -> Source:
+    """Read the schema of a table of the attached database file."""
+    columns = _safe(_describe(connection, relation_sql(relation)))
+    return Source(declared, "duckdb", paths, columns, relation)
 
 
 def stored_types(

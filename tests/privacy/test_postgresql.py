@@ -96,7 +96,7 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
     "blanks": (postgresql_sql, "_text", lambda column: f"rtrim(CAST({column} AS text))"),
     "collation": (postgresql_sql, "_text", lambda column: f"lower(CAST({column} AS text))"),
     "no second digest": (PostgresDialect, "md5", lambda self, texts: f"md5({texts[-1]}::text)"),
-    "rows for units": (group_sql.GroupSql, "_sums", lambda self: ["COUNT(*)"] * len(self.powers)),
+    "rows for units": (group_sql.GroupSql, "_each_once", lambda self, known: known),
 }
 
 

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 import tempfile
+import time
 import uuid
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,6 +83,37 @@ def server(folder: Path) -> Iterator[Server]:
         yield from _database(re.sub(r"://postgres:@/", "://postgres@/", started.get_uri()))
     finally:
         started.cleanup()
+
+
+@contextmanager
+def standby(primary: Server) -> Iterator[Server]:
+    """Start a replica on this machine that follows a server and can only be read."""
+    binaries = Path(primary.ask("SELECT setting FROM pg_config WHERE name = 'BINDIR'"))
+    owner = Path(primary.ask("SHOW data_directory")).owner()
+    folder = Path(tempfile.mkdtemp(prefix="dpsql-standby-"))
+    shutil.chown(folder, owner)
+    data = folder / "data"
+
+    def run(program: str, *args: str) -> None:
+        command = [f"{binaries / program}", "-D", f"{data}", *args]
+        as_owner = owner if os.getuid() == 0 else None
+        null = subprocess.DEVNULL
+        subprocess.run(
+            command, check=True, timeout=120, user=as_owner, cwd="/", stdout=null, stderr=null
+        )
+
+    try:
+        run("pg_basebackup", "-d", primary.address, "-R", "-X", "stream", "-c", "fast")
+        run("pg_ctl", "-w", "-o", f"-h '' -k {folder}", "-l", f"{folder}/log", "start")
+        found = Server(primary.at(host=f"{folder}"))
+        written = primary.ask("SELECT pg_current_wal_lsn()")
+        while not found.ask(f"SELECT pg_last_wal_replay_lsn() >= '{written}'::pg_lsn"):
+            time.sleep(0.05)
+        yield found
+    finally:
+        with suppress(subprocess.SubprocessError):
+            run("pg_ctl", "-w", "-m", "immediate", "stop")
+        shutil.rmtree(folder)
 
 
 def _database(address: str) -> Iterator[Server]:

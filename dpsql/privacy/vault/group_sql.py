@@ -202,12 +202,16 @@ class GroupSql:
         sums = self._sums()
         names = ", ".join(f"{each} AS n{n}" for n, each in enumerate(sums))
         known = f"SELECT {place} AS id, t.* FROM ({rows}) AS t{joins}{d.fence}"
+        if self.units:
+            known = self._each_once(known)
         return f"SELECT id, {names} FROM ({known}) AS t WHERE id IS NOT NULL GROUP BY id"
 
+    def _each_once(self, known: str) -> str:
+        """Write every unit of a cell once: grouping is faster than counting what is different."""
+        return f"SELECT id, u FROM ({known}) AS t WHERE id IS NOT NULL GROUP BY id, u"
+
     def _sums(self) -> list[str]:
-        if self.units:
-            return ["COUNT(DISTINCT u)"]
-        return [_sum_of(power) for power in self.powers]
+        return ["COUNT(*)"] if self.units else [_sum_of(power) for power in self.powers]
 
     def fold(self, rows: Iterable[tuple[int, ...]]) -> Counts:
         """Return the vector of a covering set from the groups of it, in Python integers.

@@ -16,10 +16,13 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark import StorageLevel
+from pyspark import RDD, StorageLevel
 from pyspark.errors import PySparkException
+from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField
 
 from dpsql.catalog.catalog import Table
@@ -29,8 +32,6 @@ from dpsql.privacy.vault.spark_session import session_for, told
 from dpsql.privacy.vault.spark_sql import DIALECT, family_of
 
 FORMATS = ("parquet", "orc", "delta")
-BATCH = 1 << 16
-"""Rows that are made arrays of together."""
 PADDED = "__CHAR_VARCHAR_TYPE_STRING"
 """Where a schema notes that a text is padded with blanks."""
 
@@ -85,16 +86,13 @@ class SparkTable:
 
     def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
         sent = SentRows.of(self.schema, asked, unit)
-        rows = session_for(self.declared).sql(sent.select).toLocalIterator()
-        while some := list(itertools.islice(rows, BATCH)):
-            yield sent.batch(some)
+        for columns in _fetched(session_for(self.declared), sent.select):
+            yield sent.batch(columns)
 
     def texts(self, column: str) -> Iterator[npt.NDArray[np.object_]]:
         select = f"SELECT CAST({DIALECT.identifier(column)} AS string) FROM {self.schema.relation}"
-        rows = session_for(self.declared).sql(select).toLocalIterator()
-        while some := list(itertools.islice(rows, BATCH)):
-            found = np.array([text for (text,) in some], dtype=object)
-            yield np.ma.array(found, mask=[text is None for (text,) in some])
+        for (texts,) in _fetched(session_for(self.declared), select):
+            yield np.ma.array(_filled(texts, ""), mask=_flags(texts.is_null()))
 
     def open_counter(self) -> SparkCounter:
         return SparkCounter(self, session_for(self.declared))
@@ -205,31 +203,53 @@ class SentRows:
         select = f"SELECT {', '.join(listed) or 'true'} FROM {schema.relation} AS t"
         return cls(select, plain, owners, unit is not None)
 
-    def batch(self, rows: Sequence[Any]) -> Batch:
-        """Return some rows as arrays."""
-        found = [*zip(*rows, strict=True)]
+    def batch(self, found: Sequence[pa.Array]) -> Batch:
+        """Return the columns of some rows as arrays."""
+        rows = len(found[0])
         pairs = zip(found[::2], found[1::2], self.asked, strict=False)
         columns = [_values(values, missing, each) for values, missing, each in pairs]
         owned: list[tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]] = []
         first = 2 * len(columns)
         for i, kind in enumerate(self.owners):
             values, known = found[first + 2 * i : first + 2 * i + 2]
-            nothing = "" if kind is object else 0
-            filled = [nothing if each is None else each for each in values]
-            owned.append((np.array(filled, dtype=kind), np.array(known, dtype=np.bool_)))
+            filled: npt.NDArray[Any] = _filled(values, "" if kind is object else 0).astype(kind)
+            owned.append((filled, _flags(known)))
         if not self.by_unit:
-            return Batch(len(rows), columns, keys=owned)
+            return Batch(rows, columns, keys=owned)
         *keys, (units, has_unit) = owned
-        return Batch(len(rows), columns, units, has_unit, keys)
+        return Batch(rows, columns, units, has_unit, keys)
 
 
-def _values(values: Sequence[Any], missing: Sequence[bool], asked: Asked) -> Values64:
+def _values(values: pa.Array, missing: pa.Array, asked: Asked) -> Values64:
     """Values, missing ones, and those that are unknown: NULL whatever is stored."""
     kind: type[np.float64 | np.int64] = np.float64 if asked.form == "number" else np.int64
-    is_missing = np.array(missing, dtype=np.bool_)
-    is_null = np.array([each is None for each in values], dtype=np.bool_)
-    numbers: Any = np.array([0 if each is None else each for each in values], dtype=kind)
-    return Values64(numbers, is_missing, is_null & ~is_missing)
+    is_missing = _flags(missing)
+    numbers: Any = _filled(values, 0).astype(kind)
+    return Values64(numbers, is_missing, _flags(values.is_null()) & ~is_missing)
+
+
+def _filled(values: pa.Array, nothing: str | int) -> npt.NDArray[Any]:
+    found: npt.NDArray[Any] = values.fill_null(nothing).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _flags(values: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.array(values.to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def _fetched(session: SparkSession, select: str) -> Iterator[list[pa.Array]]:
+    """Yield the rows of a SELECT as columns, a few thousand at a time, one share after the other.
+
+    ``toArrow`` would hold all of them here.
+    """
+    frame = session.sql(select)
+    schema = to_arrow_schema(frame.schema, timezone="UTC")
+    batches = frame._jdf.toArrowBatchRdd().toJavaRDD()
+    rdd: RDD[bytes] = RDD(batches, session.sparkContext, NoOpSerializer())
+    for each in rdd.toLocalIterator():
+        found = pa.ipc.read_record_batch(pa.py_buffer(each), schema)
+        if found.num_rows:
+            yield found.columns
 
 
 def _detached(session: SparkSession, frame: DataFrame) -> DataFrame:

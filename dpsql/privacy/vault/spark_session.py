@@ -43,6 +43,8 @@ SETTINGS = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.subexpressionElimination.skipForShortcutExpr": "true",
     "spark.sql.runSQLOnFiles": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
 """What is set, and checked: whatever the cluster or the session that is found says of it.
 

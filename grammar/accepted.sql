@@ -390,6 +390,32 @@ SELECT COUNT(*) // 7 AS weeks, COUNT(*) % 7 AS days, ROUND(COUNT(*) / 7, 1) AS r
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_stddev = 20) COUNT(*) FROM t;
 -- everything
 
+SELECT DATE_TRUNC(d, MONTH) AS k, IFF(c, 'yes', 'no') AS s, COUNT(*) FROM t GROUP BY k, s;
+-- c: 2x3 Dense; d: 6x6 Identity
+
+SELECT DATE_DIFF(d, DATE '2024-01-01', MONTH) AS k, DATEADD(day, -1, DATE_TRUNC(d, YEAR)) AS y, COUNT(*) FROM t GROUP BY k, y;
+-- d: 6x6 Identity
+
+SELECT FORMAT_DATE('%Y-%m', d) AS k, DECODE(b, 'x', 1, 'y', 2, 3) AS s, COUNT(*) FROM t GROUP BY k, s;
+-- b: 3x6 Dense; d: 6x6 Identity
+
+SELECT ZEROIFNULL(NULLIFZERO(e)) AS k, SAFE_CAST(a AS INT64) AS s, NVL2(b, 1, 2) AS z, COUNT(*) FROM t GROUP BY k, s, z;
+-- a: 8x8 Identity; b: 2x6 Dense; e: 7x8 Dense
+
+SELECT b, ANY_VALUE(b) AS same, DIV0(SUM(a), COUNT(*)) AS r, RATIO_TO_REPORT(COUNT(*)) OVER () AS share FROM t GROUP BY b;
+-- b: 6x6 Identity
+-- a: 1x8 Dense; b: 6x6 Identity
+-- b: 6x6 Dense
+
+SELECT TOP 2 b, APPROX_PERCENTILE(a, 0.5) AS m, VAR(a) AS v FROM t GROUP BY b ORDER BY b;
+-- a: 8x8 Prefix; b: 6x6 Identity
+-- a: 1x8 Dense; b: 6x6 Identity
+-- b: 6x6 Identity
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_rows_contributed = 1, group_selection_strategy = LAPLACE_THRESHOLD) b, COUNT(*) FROM t GROUP BY b;
+-- b: 6x6 Identity
+
+
 --- public rows
 
 SELECT name, COUNT(*) AS k FROM bands JOIN t ON a BETWEEN lo AND hi GROUP BY name;

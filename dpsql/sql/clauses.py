@@ -147,7 +147,7 @@ SPREADS = {"var_pop", "var_samp", "variance", "stddev", "stddev_pop", "stddev_sa
 SUMS = {"sum", "avg", "mean", "favg", "fsum", "kahan_sum", *SPREADS}
 RANKS = {
     *("median", "quantile", "quantile_cont", "quantile_disc", "percentile_cont", "percentile_disc"),
-    *("approx_quantile", "approx_quantiles"),
+    *("approx_quantile", "approx_quantiles", "approx_percentile"),
 }
 
 

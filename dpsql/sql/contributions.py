@@ -1,8 +1,9 @@
 """Clauses of other dialects about what a privacy unit adds: told apart from what the catalog says.
 
-``max_groups_contributed``, ``privacy_unit_column``, ``min_privacy_units_per_group`` and
-``group_selection_strategy`` as in ZetaSQL and BigQuery. What the catalog declares already is
-accepted; what would need other bounds than the declared ones is refused, with what to declare.
+``max_groups_contributed``, ``max_rows_contributed``, ``privacy_unit_column``,
+``min_privacy_units_per_group`` and ``group_selection_strategy`` as in ZetaSQL and BigQuery. What
+the catalog declares already is accepted; what would need other bounds than the declared ones is
+refused, with what to declare.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class Contributions:
 
     fragment: Fragment
     most_groups: int | None
+    most_rows: int | None
     unit: str | None
     least_units: int | None
     selection: str | None
@@ -34,6 +36,7 @@ class Contributions:
         return cls(
             fragment,
             read_own(options, "max_groups_contributed"),
+            read_own(options, "max_rows_contributed"),
             read_own(options, "privacy_unit_column"),
             read_own(options, "min_privacy_units_per_group"),
             read_own(options, "group_selection_strategy"),
@@ -51,13 +54,17 @@ class Contributions:
                 f"the privacy unit of {name} is {told}",
                 "leave the option out: the catalog says whose a row is, by privacy_unit",
             )
-        if self.most_groups is not None and self.most_groups < unit.max_rows:
-            self.refuse(
-                "max_groups_contributed",
-                f"a privacy unit of {name} has up to {unit.max_rows} rows, in as many groups",
-                f"declare privacy_unit = {{ column = ..., max_rows = {self.most_groups} }}, "
-                f"or ask for max_groups_contributed = {unit.max_rows}",
-            )
+        for option, most, where in (
+            ("max_groups_contributed", self.most_groups, "rows, in as many groups"),
+            ("max_rows_contributed", self.most_rows, "rows"),
+        ):
+            if most is not None and most < unit.max_rows:
+                self.refuse(
+                    option,
+                    f"a privacy unit of {name} has up to {unit.max_rows} {where}",
+                    f"declare privacy_unit = {{ column = ..., max_rows = {most} }}, "
+                    f"or ask for {option} = {unit.max_rows}",
+                )
 
     def filtered(self, tree: exp.Expr, catalog: Catalog) -> exp.Expr:
         """A statement with the groups left out that have too few privacy units.

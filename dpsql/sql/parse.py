@@ -20,6 +20,8 @@ from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.clauses import Clips, Cut, Options, take_clips, take_options
 from dpsql.sql.constants import constants_of
 from dpsql.sql.lexemes import MAX_NUMBER, Fragment, Lexeme, is_dotted, lex, split_statements
+from dpsql.sql.other_dialects import Written
+from dpsql.sql.other_syntax import respelled, take_top
 from dpsql.sql.own import parse_set, parse_show
 from dpsql.sql.sugar import plain
 from dpsql.sql.synthetic import (
@@ -274,8 +276,9 @@ def _refuse(fragment: Fragment, lexemes: list[Lexeme], what: str, instead: str) 
 def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = False) -> Statement:
     text, options = take_options(fragment, lexemes)
     text, clips = take_clips(fragment, text, lexemes)
+    text, top = take_top(respelled(text, lexemes), lexemes)
     try:
-        trees = sqlglot.parse(text, read="duckdb")
+        trees = sqlglot.parse(text, read=Written)
     except SqlglotError as error:
         raise _parse_error(fragment, lexemes, error) from None
     except (RecursionError, ValueError, MemoryError, IndexError, TypeError, AttributeError):
@@ -288,6 +291,11 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         _refuse(fragment, lexemes, type(tree).__name__.upper(), "SELECT ... FROM table")
     _check_depth(tree)
+    if top is not None:
+        if not isinstance(tree, exp.Select) or tree.args.get("limit") or tree.args.get("offset"):
+            what, hint = "TOP beside LIMIT or a set operation", "LIMIT at the end of all of it"
+            raise ProgrammingError("E_PARSE", what, hint=hint, span=fragment.whole())
+        tree.set("limit", exp.Limit(expression=exp.Literal.number(top)))
     return Statement(
         "select",
         fragment,

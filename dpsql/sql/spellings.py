@@ -6,12 +6,15 @@ import re
 
 from sqlglot import exp
 
+from dpsql.sql.other_dialects import read_function
+
 _PARTS = ("weekday", "yearweek", "century", "decade", "millennium", "era", "isoyear", "julian")
 """Parts of a date that are functions by their own name."""
 _AGGREGATES = {
     *("mean", "favg", "fsum", "kahan_sum", "sumkahan", "sum_no_overflow", "geomean"),
     *("geometric_mean", "sem", "weighted_avg", "wavg", "product", "entropy", "mad", "histogram"),
     *("histogram_exact", "kurtosis_pop", "bitstring_agg", "reservoir_quantile", "arbitrary"),
+    *("var", "approx_percentile"),
 }
 """Aggregate functions that the parser knows as none."""
 _TYPES = {"FLOAT64": "DOUBLE", "BYTEINT": "TINYINT"}
@@ -49,7 +52,15 @@ def respell(node: exp.Expr) -> exp.Expr | None:
     "STRFTIME(t, '%Y-%m')"
     """
     if isinstance(node, exp.Anonymous):
-        return _named(str(node.this).lower(), list(node.expressions))
+        name, arguments = str(node.this).lower(), list(node.expressions)
+        return _named(name, arguments) or read_function(name, arguments)
+    if isinstance(node, exp.Window):
+        return _share(node)
+    if isinstance(node, exp.Extract) and node.name.upper() == "ISOWEEK":
+        return exp.Extract(this=exp.Var(this="WEEK"), expression=node.expression)
+    if isinstance(node, exp.Nvl2):
+        test = exp.Not(this=exp.Is(this=exp.paren(node.this), expression=exp.null()))
+        return exp.If(this=test, true=node.args["true"], false=node.args.get("false"))
     if isinstance(node, exp.ToChar):
         return _formatted(exp.TimeToStr, node.this, node.args.get("format"))
     if isinstance(node, exp.WidthBucket):
@@ -83,6 +94,19 @@ def _named(name: str, arguments: list[exp.Expr]) -> exp.Expr | None:
     return None
 
 
+def _share(node: exp.Window) -> exp.Expr | None:
+    """RATIO_TO_REPORT, a value over the sum of all values of its partition."""
+    called = node.this
+    if not isinstance(called, exp.Anonymous) or str(called.this).lower() != "ratio_to_report":
+        return None
+    if len(called.expressions) != 1 or node.args.get("order") or node.args.get("spec"):
+        return None
+    (of,) = called.expressions
+    window = node.copy()
+    window.set("this", exp.Sum(this=of.copy()))
+    return exp.paren(exp.Div(this=exp.paren(of), expression=window), copy=False)
+
+
 def _aggregate(name: str, arguments: list[exp.Expr]) -> exp.Expr:
     """An aggregate function that the parser has no name for, by those that it has."""
     match name, arguments:
@@ -92,6 +116,10 @@ def _aggregate(name: str, arguments: list[exp.Expr]) -> exp.Expr:
             return exp.Sum(this=of)
         case (("geomean" | "geometric_mean"), [of]):
             return exp.Exp(this=exp.Avg(this=exp.Ln(this=of)))
+        case "var", [of]:
+            return exp.Variance(this=of)
+        case "approx_percentile", [of, share]:
+            return exp.ApproxQuantile(this=of, quantile=share)
         case "sem", [of]:
             root = exp.Sqrt(this=exp.Count(this=of.copy(), big_int=True))
             return exp.paren(exp.Div(this=exp.StddevPop(this=of), expression=root), copy=False)

@@ -38,7 +38,31 @@ def plain(tree: exp.Query) -> exp.Query:
         _name_joined(node)
         if node.args.get("distinct") is not None and is_distinct(node):
             node.set("distinct", None)
+        _name_keys(node)
     return tree
+
+
+def _name_keys(node: exp.Select) -> None:
+    """Write ANY_VALUE, MIN and MAX of a key of GROUP BY as that key, of which a group has one."""
+    group = node.args.get("group")
+    listed = [] if group is None else group.expressions
+    if group is None or any(v for name, v in group.args.items() if name != "expressions"):
+        return
+    keys = {_key(each, node.expressions) for each in listed}
+    for item in [*node.expressions, *filter(None, [node.args.get("having")])]:
+        for called in list(item.find_all(exp.AnyValue, exp.Min, exp.Max)):
+            outer = called.parent if isinstance(called.parent, exp.IgnoreNulls) else called
+            plain = not called.expressions and called.find_ancestor(exp.Select) is node
+            if plain and called.this in keys and not isinstance(outer.parent, exp.Window):
+                outer.replace(called.this.copy())
+
+
+def _key(node: exp.Expr, items: list[exp.Expr]) -> exp.Expr:
+    """What a key of GROUP BY stands for: a select item by its position or alias, or itself."""
+    if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
+        place = int(node.name) - 1
+        return items[place].unalias() if 0 <= place < len(items) else node
+    return node
 
 
 def _name_joined(node: exp.Select) -> None:

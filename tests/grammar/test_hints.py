@@ -239,6 +239,7 @@ RULES: list[tuple[str, Follow]] = [
     ),
     (r"SELECT COUNT\(\*\) FROM \.\.\., with GROUP BY for one count per value", always(COUNTED)),
     (r"constants need no engine; SELECT COUNT\(\*\) FROM table", always("SELECT COUNT(*) FROM t")),
+    (r"LIMIT at the end of all of it", always("SELECT a, COUNT(*) FROM t GROUP BY a LIMIT 2")),
     (r"quote texts by '", always("SELECT COUNT(*) FROM t WHERE b = 'x'")),
     (r"a quote within a text is written twice", always("SELECT COUNT(*) FROM t WHERE b = 'it''s'")),
     (

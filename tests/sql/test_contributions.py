@@ -38,7 +38,8 @@ def visits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
     ("option", "what"),
     [
         ("privacy_unit_column = ward", "the privacy unit of visits is who"),
-        ("group_selection_strategy = LAPLACE_THRESHOLD", "public_groups"),
+        ("group_selection_strategy = PRIVATE_GROUPS", "public_groups"),
+        ("max_rows_contributed = 2", "up to 3 rows"),
         ("min_privacy_units_per_group = 0", "a whole number from 1"),
     ],
 )
@@ -54,7 +55,7 @@ def test_what_the_catalog_does_not_say_is_refused_uncharged(
 
 def test_what_the_catalog_says_changes_nothing(visits: Connection) -> None:
     said = "max_groups_contributed = 3, privacy_unit_column = WHO"
-    said += ", group_selection_strategy = PUBLIC_GROUPS"
+    said += ", max_rows_contributed = 3, group_selection_strategy = LAPLACE_THRESHOLD"
     found = visits.execute(CLAUSE.format(said, "COUNT(*)")).fetchall()
     assert found == [(60.0,)]
 

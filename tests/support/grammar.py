@@ -308,6 +308,7 @@ WORDS = {
     "TEXT": ("'x'", "'y'", "'year'"),
     "NUMBER": ("0", "1", "2", "3", "0.5", "10"),
     "ROW_COUNT": ("1", "1000"),
+    "QUOTED_UNIT": ("'day'", "'month'"),
 }
 
 

@@ -76,7 +76,7 @@ What `dpsql` and `dpsql.dbapi` offer (PEP 249), from their docstrings.
 
 ```{eval-rst}
 .. autofunction:: dpsql.dbapi.connection.connect
-.. autofunction:: dpsql.dbapi.connection.draft_catalog
+.. autofunction:: dpsql.dbapi.drafting.draft_catalog
 .. autoclass:: dpsql.dbapi.connection.Connection
    :members:
 .. autoclass:: dpsql.dbapi.cursor.Cursor

@@ -28,6 +28,8 @@ HEAD = """\
 epsilon = 1.0        # for everything ever released from this catalog
 delta   = 1e-9       # 0 = pure differential privacy
 """
+VOUCHED = """\
+A view: by view = true you vouch that each of its rows follows from rows of its own privacy unit."""
 UNREAD = {
     "nested": "a list, struct or map",
     "unreadable": "stored in a type of which some values cannot be read",

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
         Result,
         adopt_ledger,
         connect,
-        draft_catalog,
         find_entry,
         inspect,
         migrate_ledger,
@@ -50,9 +49,14 @@ if TYPE_CHECKING:
         split_script,
         verify_ledger,
     )
+    from dpsql.dbapi.drafting import draft_catalog
 
 
 def __getattr__(name: str) -> object:
+    if name == "draft_catalog":
+        from dpsql.dbapi.drafting import draft_catalog  # as below
+
+        return draft_catalog
     if name in __all__:
         from dpsql.dbapi import connection  # `import dpsql` and `--help` need nothing heavy
 

@@ -12,10 +12,6 @@ from typing import TypeVar
 from dpsql.answer.result import Result
 from dpsql.answer.synthetics import Synthetic, find_synthetic
 from dpsql.catalog import Catalog
-from dpsql.catalog.catalog import SERVERS, Table, Unit
-from dpsql.catalog.draft import DraftedTable, draft
-from dpsql.catalog.read_domain import Place
-from dpsql.catalog.read_source import read_source
 from dpsql.dbapi.cursor import Cursor, Parameters, check_text, parse_script, refuse_unknown
 from dpsql.dbapi.exceptions import Exceptions
 from dpsql.dbapi.foresee import Foreseen, foresee
@@ -35,14 +31,11 @@ from dpsql.engine.faults import told
 from dpsql.engine.granted import NOTHING, Granted, grant, grant_here
 from dpsql.engine.terms import Terms
 from dpsql.errors import (
-    CatalogError,
     DataError,
-    DataUnavailable,
     InterfaceError,
     LedgerError,
     ProgrammingError,
     Span,
-    UsageError,
 )
 from dpsql.interrupts import check
 from dpsql.privacy.accounting import parse_delta_text, parse_epsilon_text
@@ -58,7 +51,7 @@ from dpsql.privacy.curator import (
 )
 from dpsql.privacy.ledger import Entry as LedgerEntry
 from dpsql.privacy.ledger import Status as BudgetStatus
-from dpsql.privacy.vaults import describe_data, describe_server, refuse_unreadable
+from dpsql.privacy.vaults import refuse_unreadable
 from dpsql.settings import SETTINGS
 from dpsql.sql.lexemes import split_script as _split_script
 from dpsql.sql.marks import bind_parameters
@@ -75,7 +68,6 @@ __all__ = [
     "Result",
     "adopt_ledger",
     "connect",
-    "draft_catalog",
     "find_entry",
     "inspect",
     "migrate_ledger",
@@ -158,44 +150,6 @@ def split_script(text: str) -> tuple[list[str], str]:
     """The complete statements of a script and the unfinished rest."""
     fragments, rest = _split_script(text)
     return [fragment.body for fragment in fragments], rest
-
-
-def draft_catalog(
-    *data: str | os.PathLike[str], folder: str | os.PathLike[str] = ".", **options: str
-) -> str:
-    """Draft a TOML catalog for tables of data from their column names and types only.
-
-    ``data`` are files, folders of files, database files with all of their tables, or of a table of
-    a server its engine and name, as in postgresql:public.visits; ``options`` are those of its
-    source, such as dsn_env. The catalog is meant for ``folder``.
-    Raises: UsageError (E_DATA, E_POLICY) for what cannot be read as data.
-    """
-    found: list[DraftedTable] = []
-    for each in map(str, data):
-        engine, _, name = each.partition(":")
-        if engine in SERVERS:
-            found.append(_describe_server({"engine": engine, **options, "table": name}))
-        else:
-            found += _describe_data(each, Path(folder))
-    return draft(found)
-
-
-def _describe_data(path: str, folder: Path) -> list[DraftedTable]:
-    try:
-        found = describe_data(path)
-    except DataUnavailable as error:
-        remedy = error.hint or "give Parquet, CSV, TSV or DuckDB files, or a folder of them"
-        raise UsageError(error.code, error.message, hint=remedy) from None
-    return [each.seen_from(folder) for each in found]
-
-
-def _describe_server(source: dict[str, str]) -> DraftedTable:
-    try:
-        named, options = read_source(Place(Path("catalog")), source, False)
-        columns = describe_server(Table(source["table"], named, Unit(), {}, options=options))
-    except (DataUnavailable, CatalogError) as error:
-        raise UsageError(error.code, error.message, hint=error.hint) from None
-    return DraftedTable(source["table"].split(".")[-1], source, columns)
 
 
 class Connection(Exceptions):

@@ -15,6 +15,7 @@ from dpsql.catalog.derive import bases_of
 from dpsql.catalog.draft import DraftedTable
 from dpsql.errors import InternalError, ProgrammingError
 from dpsql.plan.plan import Plan
+from dpsql.privacy.vault.data_engine import unavailable
 from dpsql.privacy.vault.held import one_snapshot
 from dpsql.privacy.vault.rows import fits
 from dpsql.privacy.vault.stored_rows import find_engine
@@ -139,6 +140,17 @@ def describe_server(table: Table) -> list[tuple[str, str]]:
     Raises: DataUnavailable.
     """
     return list(find_engine(table).open(table).columns)
+
+
+def list_server(schema: Table) -> list[tuple[str, bool]]:
+    """The tables of a schema of a server, as (name, whether it is a view).
+
+    Raises: DataUnavailable, also for an engine that does not list tables.
+    """
+    engine = find_engine(schema)
+    if not hasattr(engine, "tables"):
+        unavailable(schema.name, schema.source, "its engine does not list tables")
+    return [(str(name), bool(is_view)) for name, is_view in engine.tables(schema)]
 
 
 def describe_data(path: str) -> list[DraftedTable]:

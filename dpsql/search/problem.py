@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -15,6 +14,7 @@ from dpsql.algebra.blocks import Dense, Identity, IdentityTotal
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Array, Floats, Operator
+from dpsql.search.masks import axes_of, cells_of, names_of
 from dpsql.search.p_inverse import AppliedGram, LeanInverse
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Workload
@@ -25,12 +25,6 @@ PLANNED = 1 << 12
 """Most cells of an attribute for which matrices of cells by cells are formed and searched over.
 
 Twice as many took minutes, to gain an eighth over structured rows.
-"""
-
-KEPT = 1 << 15
-"""Sets of attributes whose names and sizes are kept: searches ask for the same ones time and again.
-
-On 286 three-way tables, working them out anew each time took a fifth of planning.
 """
 
 TRIVIAL = (Identity, IdentityTotal)
@@ -367,35 +361,20 @@ class Problem:
 
     def axes(self, mask: int) -> tuple[int, ...]:
         """Return the positions of the attributes of a mask, in domain order."""
-        return _axes(self.d, mask)
+        return axes_of(self.d, mask)
 
     def attributes(self, mask: int) -> tuple[str, ...]:
         """Return the attributes of a mask in domain order."""
-        return _picked(self.names, mask)
+        return names_of(self.names, mask)
 
     def cells(self, mask: int) -> int:
         """Return the size of the extended tensor over a mask: prod (n_i + 1)."""
-        return _cells(self.sizes, mask)
+        return cells_of(self.sizes, mask)
 
     @property
     def full(self) -> int:
         """Return the mask of all active attributes."""
         return (1 << self.d) - 1
-
-
-@lru_cache(KEPT)
-def _axes(d: int, mask: int) -> tuple[int, ...]:
-    return tuple(i for i in range(d) if mask >> (d - 1 - i) & 1)
-
-
-@lru_cache(KEPT)
-def _picked(names: tuple[str, ...], mask: int) -> tuple[str, ...]:
-    return tuple(names[i] for i in _axes(len(names), mask))
-
-
-@lru_cache(KEPT)
-def _cells(sizes: tuple[int, ...], mask: int) -> int:
-    return math.prod(sizes[i] + 1 for i in _axes(len(sizes), mask))
 
 
 def _subsets(bits: list[int]) -> list[int]:

@@ -184,7 +184,7 @@ def init(data: tuple[str, ...], output: str | None, force: bool, given: tuple[st
     DATA are Parquet, CSV, TSV and DuckDB files, folders of such files, or tables of a server:
     postgresql:public.visits --with dsn_env=CLINIC_DSN. All tables of a DuckDB file are drafted.
     """
-    from dpsql.dbapi.connection import draft_catalog
+    from dpsql.dbapi.drafting import draft_catalog
 
     options = {key: value for key, _, value in (each.partition("=") for each in given)}
     if output is None:

@@ -10,7 +10,7 @@ import pytest
 
 import dpsql
 from dpsql.catalog.draft import DraftedTable, draft
-from dpsql.dbapi.connection import draft_catalog
+from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import CatalogError, UsageError
 
 

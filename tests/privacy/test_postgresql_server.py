@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.checking import chosen_tables, examine
-from dpsql.dbapi.connection import draft_catalog
+from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import Error, UsageError
 from dpsql.privacy.inspect import Figures
 from dpsql.privacy.vault import postgresql, versions
@@ -387,6 +388,13 @@ def test_a_catalog_is_drafted_and_checked(clinic: Server, tmp_path: Path) -> Non
     assert (found.kind, found.rows, found.units) == ("postgresql", 301, 31)
     with pytest.raises(UsageError, match="no such table"):
         draft_catalog("postgresql:clinic.none", dsn_env="CLINIC_DSN")
+    clinic.run("CREATE VIEW clinic.few AS SELECT * FROM clinic.visits WHERE age < 9")
+    tables = tomllib.loads(draft_catalog("postgresql:clinic.*", dsn_env="CLINIC_DSN"))["table"]
+    assert {"few", "visits"} <= tables.keys()
+    assert (tables["few"]["source"]["view"], "view" in tables["visits"]["source"]) == (True, False)
+    clinic.run("DROP VIEW clinic.few")
+    with pytest.raises(UsageError, match="no table"):
+        draft_catalog("postgresql:nowhere.*", dsn_env="CLINIC_DSN")
 
 
 def test_a_session_that_died_between_requests_is_opened_again(

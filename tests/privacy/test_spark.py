@@ -20,7 +20,7 @@ import dpsql
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, Values
 from dpsql.dbapi.checking import chosen_tables, examine
-from dpsql.dbapi.connection import draft_catalog
+from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import Error
 from dpsql.privacy.inspect import Figures
 from dpsql.privacy.vault.vault import open_vault
@@ -348,6 +348,7 @@ def test_where_spark_must_run_a_test_that_cannot_fails(monkeypatch: pytest.Monke
 def test_a_catalog_is_drafted_and_checked(clinic: Path, tmp_path: Path) -> None:
     text = draft_catalog("spark:clinic.visits", master=MASTER)
     assert f'engine = "spark", master = "{MASTER}", table = "clinic.visits"' in text
+    assert "[table.visits]" in draft_catalog("spark:clinic.*", master=MASTER)
     assert SECRET not in text
     (found,) = examine(chosen_tables(catalog(tmp_path), None))
     assert isinstance(found, Figures)

@@ -18,7 +18,7 @@ import pytest
 
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values, count_periods
-from dpsql.dbapi.connection import draft_catalog
+from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import DataUnavailable, InternalError
 from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.described import describe_data

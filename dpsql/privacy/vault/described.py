@@ -10,7 +10,7 @@ from pathlib import Path
 
 import duckdb
 
-from dpsql.catalog.draft import DraftedTable
+from dpsql.catalog.draft import VOUCHED, DraftedTable
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.data_engine import unavailable
 from dpsql.privacy.vault.database import Relation, list_relations
@@ -102,9 +102,6 @@ def _describe_relations(path: str, relations: list[Relation]) -> Iterator[Drafte
         remark = ""
         if relation.is_view:
             said["view"] = True
-            remark = (
-                "A view: by view = true you vouch that each of its rows follows from rows of its"
-                " own privacy unit."
-            )
+            remark = VOUCHED
         is_plain = relation.schema == "main" and not relation.is_view
         yield DraftedTable(relation.name, path if is_plain else said, columns, remark=remark)

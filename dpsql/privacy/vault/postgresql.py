@@ -72,6 +72,12 @@ down(oid) AS (
 SELECT n.nspname, c.relname FROM (SELECT oid FROM up UNION SELECT oid FROM down) AS r
 JOIN pg_class AS c ON c.oid = r.oid JOIN pg_namespace AS n ON n.oid = c.relnamespace ORDER BY 1, 2
 """
+LISTED = """
+SELECT c.relname, c.relkind IN ('v', 'm', 'f') FROM pg_class AS c
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
+  AND has_any_column_privilege(c.oid, 'SELECT') ORDER BY 1
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +104,11 @@ class PostgresEngine:
     def open(self, table: Table) -> PostgresTable:
         address = address_of(table)
         return PostgresTable(table, address, told(table, lambda: _describe(table, address)))
+
+    def tables(self, schema: Table) -> list[tuple[str, bool]]:
+        """The tables of a schema that the role may read, by name, and whether each is a view."""
+        address = address_of(schema)
+        return told(schema, lambda: _list(schema.option("table") or "", address))
 
 
 ENGINE = PostgresEngine()
@@ -180,6 +191,12 @@ def _describe(table: Table, address: str) -> Described:
     )
     _check_rights(table, found)
     return found
+
+
+def _list(schema: str, address: str) -> list[tuple[str, bool]]:
+    with held(("postgresql", address), lambda: session(address)) as connection:
+        found = connection.execute(LISTED, [schema]).fetchall()
+    return [(f"{schema}.{name}", is_view) for name, is_view in found]
 
 
 _HINT = "check `table` in the catalog, as schema.table, and the rights of the role"

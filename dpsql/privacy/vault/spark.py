@@ -57,6 +57,14 @@ class SparkEngine:
         session = session_for(table)
         return SparkTable(table, told(table, lambda: _describe(table, session)))
 
+    def tables(self, schema: Table) -> list[tuple[str, bool]]:
+        """The tables of a database of the session, by name, and whether each is a view."""
+        name = schema.option("table") or ""
+        session = session_for(schema)
+        found = told(schema, lambda: session.catalog.listTables(name))
+        listed = [each for each in found if not each.isTemporary]
+        return [(f"{name}.{each.name}", each.tableType == "VIEW") for each in listed]
+
 
 ENGINE = SparkEngine()
 

@@ -1,0 +1,67 @@
+"""Draft a catalog for data that no catalog declares yet."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from dpsql.catalog.catalog import SERVERS, Table, Unit
+from dpsql.catalog.draft import VOUCHED, DraftedTable, draft
+from dpsql.catalog.read_domain import Place
+from dpsql.catalog.read_source import read_source
+from dpsql.errors import CatalogError, DataUnavailable, UsageError
+from dpsql.privacy.vaults import describe_data, describe_server, list_server
+
+
+def draft_catalog(
+    *data: str | os.PathLike[str], folder: str | os.PathLike[str] = ".", **options: str
+) -> str:
+    """Draft a TOML catalog for tables of data from their column names and types only.
+
+    ``data`` are files, folders of files, database files with all of their tables, or of a table of
+    a server its engine and name, as in postgresql:public.visits, or postgresql:public.* for all
+    of a schema; ``options`` are those of its source, such as dsn_env. The catalog is meant for
+    ``folder``. Raises: UsageError (E_DATA, E_POLICY) for what cannot be read as data.
+    """
+    found: list[DraftedTable] = []
+    for each in map(str, data):
+        engine, _, name = each.partition(":")
+        if engine in SERVERS:
+            found += _describe_server({"engine": engine, **options, "table": name})
+        else:
+            found += _describe_data(each, Path(folder))
+    return draft(found)
+
+
+def _describe_data(path: str, folder: Path) -> list[DraftedTable]:
+    try:
+        found = describe_data(path)
+    except DataUnavailable as error:
+        remedy = error.hint or "give Parquet, CSV, TSV or DuckDB files, or a folder of them"
+        raise UsageError(error.code, error.message, hint=remedy) from None
+    return [each.seen_from(folder) for each in found]
+
+
+def _describe_server(source: dict[str, str]) -> list[DraftedTable]:
+    """The tables that are named: one, or with "schema.*" all of a schema."""
+    schema, _, name = source["table"].rpartition(".")
+    try:
+        if name != "*":
+            return [_describe_one(source)]
+        of_schema = {**source, "table": schema}
+        named, options = read_source(Place(Path("catalog")), of_schema, False)
+        listed = list_server(Table(schema, named, Unit(), {}, options=options))
+        if not listed:
+            what = f"the schema {schema!r} has no table that can be read"
+            raise UsageError("E_DATA", what, hint="check its name, and the rights of the role")
+        return [_describe_one({**source, "table": each}, is_view) for each, is_view in listed]
+    except (DataUnavailable, CatalogError) as error:
+        raise UsageError(error.code, error.message, hint=error.hint) from None
+
+
+def _describe_one(source: dict[str, str], is_view: bool = False) -> DraftedTable:
+    said: dict[str, str | bool] = {**source, **({"view": True} if is_view else {})}
+    named, options = read_source(Place(Path("catalog")), said, False)
+    columns = describe_server(Table(source["table"], named, Unit(), {}, options=options))
+    name, remark = source["table"].split(".")[-1], VOUCHED if is_view else ""
+    return DraftedTable(name, said, columns, remark=remark)

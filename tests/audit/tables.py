@@ -164,7 +164,10 @@ def shapes(place: Path) -> None:
 
 def _shape(connection: Connection, sql: str) -> Any:
     result = connection.execute(sql).result
-    keys = [[v for v in row if not isinstance(v, float)] for row in result.rows]
+    keys = [
+        [v for v, errors in zip(row, result.stddev, strict=True) if errors is None]
+        for row in result.rows
+    ]
     return result.columns, result.types, keys, result.stddev, result.notes, str(result.cost)
 
 
@@ -204,4 +207,9 @@ def statement(place: Path, sql: str, by_unit: bool = False, runs: int = 300) -> 
 
 
 def _numbers(connection: Connection, sql: str) -> list[float]:
-    return [v for row in connection.execute(sql).fetchall() for v in row if isinstance(v, float)]
+    """The noisy numbers of a statement, whole or not."""
+    result = connection.execute(sql).result
+    noisy = [errors is not None for errors in result.stddev]
+    found = [float(v) for row in result.rows for v, is_ in zip(row, noisy, strict=True) if is_]
+    assert found
+    return found

@@ -55,7 +55,7 @@ def errors(connection: Connection, script: str, epsilon: Fraction | None = None)
 def test_weight_decides_which_statement_gets_the_accuracy(adult: Connection) -> None:
     script = (
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(weight = {}) sex, COUNT(*) AS n FROM adult "
-        "GROUP BY sex; SELECT age, COUNT(*) AS n FROM adult GROUP BY age"
+        "GROUP BY sex; SELECT race, COUNT(*) AS n FROM adult GROUP BY race"
     )
     found = [errors(adult, script.format(weight)) for weight in ("0.05", "1", "20")]
     first, second = zip(*found, strict=True)

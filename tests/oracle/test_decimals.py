@@ -119,7 +119,7 @@ def expected(naive: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]
 
 
 def near(one: Any, two: Any) -> bool:
-    if isinstance(one, float) or isinstance(two, float):
+    if isinstance(one, float | int) and isinstance(two, float | int | Decimal):
         return bool(one == pytest.approx(float(two), rel=2e-3, abs=0.01))
     return bool(one == two)
 

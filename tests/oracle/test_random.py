@@ -21,7 +21,7 @@ from tests.support.statements import Measured, Statement, statements
 
 pytestmark = pytest.mark.slow
 
-TABLES = int(os.environ.get("ORACLE_TABLES", "5"))
+TABLES = int(os.environ.get("ORACLE_TABLES", "3"))
 REFUSED = {"E_TOO_LARGE", "E_PREDICATE"}
 
 

@@ -49,7 +49,7 @@ GROUPS = "SELECT a, COUNT(*) AS n FROM t GROUP BY a"
 SUMS = "SELECT b, COUNT(*) AS n, SUM(x) AS s FROM t GROUP BY b"
 RANGES = (
     "SELECT "
-    + ", ".join(f"COUNT(*) FILTER (WHERE a < {10 * i}) AS n{i}" for i in range(1, 31))
+    + ", ".join(f"COUNT(*) FILTER (WHERE a < {30 * i}) AS n{i}" for i in range(1, 11))
     + " FROM t"
 )
 SOUND = """

@@ -69,16 +69,16 @@ def test_kills_lose_budget_at_most(tmp_path: Path) -> None:
     )
 
 
-def test_a_budget_of_300_grants_is_spent_exactly_under_kills(tmp_path: Path) -> None:
-    counted = run(tmp_path, 60.0, (0.01, 0.06), 300)
+def test_a_budget_of_150_grants_is_spent_exactly_under_kills(tmp_path: Path) -> None:
+    counted = run(tmp_path, 60.0, (0.01, 0.06), 150)
     assert counted["crashes"] == 0
     assert counted["finished"] == 4
-    ledger = opened(tmp_path, 300)
+    ledger = opened(tmp_path, 150)
     status = ledger.verify()
-    assert status.entries == 300
+    assert status.entries == 150
     assert status.remaining_epsilon == 0
     released = noted(tmp_path)
-    assert len(set(released)) == len(released) <= 300
+    assert len(set(released)) == len(released) <= 150
     with pytest.raises(BudgetExceeded):
         ledger.debit(laplace_cost(ledger.policy, Fraction(1, 10**6)), "p", "v")
 

@@ -72,7 +72,9 @@ def numbers(connection: Connection, sql: str) -> list[tuple[float, float]]:
     for column, errors in zip(zip(*result.rows, strict=True), result.stddev, strict=True):
         known = [0.0 if each is None else each for each in errors or [None] * len(column)]
         pairs = zip(column, known, strict=True)
-        found += [(value, error) for value, error in pairs if isinstance(value, float)]
+        noisy = errors is not None
+        numbers = ((v, e) for v, e in pairs if noisy or isinstance(v, float))
+        found += [(float(v), error) for v, error in numbers if v is not None]
     return found
 
 

@@ -96,7 +96,7 @@ class FileEngine:
         A table with a declared column, or a privacy unit, that can make it unreadable is refused.
         Raises: DataUnavailable (E_DATA).
         """
-        with connect() as connection:
+        with connect(threads=1) as connection:
             named, vouched = table.option("table") or "", table.option("view") is not None
             source = open_source(connection, table.source, table.name, named, vouched)
             if source.kind == "parquet":

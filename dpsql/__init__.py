@@ -72,6 +72,10 @@ def __getattr__(name: str) -> object:
         from dpsql.dbapi.connection import connect  # `import dpsql` and `--help` need nothing heavy
 
         return connect
+    if name == "load_ipython_extension":
+        from dpsql.integrations.magic import load  # %load_ext dpsql, where IPython is imported
+
+        return load
     if name in _TYPES:
         from dpsql.dbapi import types  # `import dpsql` and `--help` need nothing heavy
 

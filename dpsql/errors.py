@@ -7,6 +7,7 @@ of the SQL text and the catalog only; nothing here ever holds a value read from 
 
 from __future__ import annotations
 
+import traceback
 import unicodedata
 from dataclasses import dataclass
 from fractions import Fraction
@@ -136,6 +137,10 @@ class Error(Exception):
             parts.append(f"hint: {self.hint}")
         return "\n".join(parts)
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows: the message alone, since calls inside dpsql say nothing more."""
+        return f"{type(self).__name__}: {self}".splitlines()
+
 
 class InterfaceError(Error):
     """Misuse of the Python interface (PEP 249), such as a closed cursor."""
@@ -163,6 +168,10 @@ class InternalError(DatabaseError):
     """A failure inside the membrane, whose text is constant, or a defect of dpsql (PEP 249)."""
 
     exit_code = 3
+
+    def _render_traceback_(self) -> list[str]:
+        """All of the calls: whoever reports a defect needs them."""
+        return "".join(traceback.format_exception(self)).splitlines()
 
 
 class ProgrammingError(DatabaseError):
@@ -245,6 +254,10 @@ class Interrupted(KeyboardInterrupt):
             outcome = f"epsilon {gone}{part} is lost: it was charged, and nothing came of it yet"
         self.message = f"interrupted: {outcome}"
         super().__init__(f"{self.message} [{self.code}]")
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows."""
+        return [str(self)]
 
 
 def is_interrupt(error: BaseException) -> bool:

@@ -202,9 +202,6 @@ MODELS = ("auto", "mwem", "marginals", "mixture", "pgm", "rap")
 RECONSTRUCTIONS = ("gls", "nonnegative", "pgm", "mbi")
 """How answers follow from what was measured; all of it is free of budget."""
 
-PARAMSTYLES = ("qmark", "named", "numeric", "format", "pyformat")
-"""How parameters are marked: ``?``, ``:name``, ``:1``, ``%s``, ``%(name)s``."""
-
 CLIPS = (
     *("none", "svt", "svt-ratio", "recursive", "quantile", "approx-bounds"),
     *("sure", "eb", "r2t"),
@@ -233,6 +230,8 @@ _POSITIVE = Kind(_read_positive, "a positive number: {} = 2")
 _CLIP = Kind(_read_clip, f"one of {', '.join(_quoted(CLIPS))}, or a number above 0", known=CLIPS)
 _WHOLE = Kind(_read_whole, "a whole number from 1: {} = 10")
 _TEXT = Kind(lambda text, given: text)
+_SHOWN = _words("off", "on", "text")
+_STYLES = _words("qmark", "named", "numeric", "format", "pyformat")
 
 
 def _own(name: str, help: str, kind: Kind, default: float | None = None) -> Setting:
@@ -374,13 +373,8 @@ _ALL = (
         _TEXT,
         command_line=CommandLine("DIR", "Whose files SQL may name; default: here."),
     ),
-    Setting(
-        "paramstyle",
-        "how parameters are marked in SQL, as PEP 249 names it",
-        Taker.CONNECT,
-        _words(*PARAMSTYLES),
-        PARAMSTYLES[0],
-    ),
+    Setting("show_stddev", "errors in rows, as columns or text", Taker.CONNECT, _SHOWN, "off"),
+    Setting("paramstyle", "marks of parameters, as in PEP 249", Taker.CONNECT, _STYLES, "qmark"),
 )
 
 SETTINGS = {each.name: each for each in _ALL}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
+from dpsql.answer.dataframes import frame_columns
 from dpsql.answer.digits import column_texts
 from dpsql.answer.numbers import Numbers
 from dpsql.errors import printable
@@ -34,6 +36,36 @@ class Texts:
             return self.cells
         pairs = zip(self.cells, self.errors, strict=True)
         return tuple(f"{cell} {mark} {error}" if error else cell for cell, error in pairs)
+
+
+N = TypeVar("N", bound=Numbers)
+
+
+def errors_as_columns(result: N) -> N:
+    """The result with a column of standard errors after every noisy one."""
+    found = frame_columns(result, True)
+    rows = zip(*(each.values for each in found), strict=True) if found else ()
+    return replace(
+        result,
+        columns=tuple(each.name for each in found),
+        types=tuple(each.kind for each in found),
+        rows=tuple(rows),
+        stddev=(None,) * len(found),
+        whole=(),
+    )
+
+
+def errors_as_text(result: N) -> N:
+    """The result with standard errors beside the numbers, which are text then."""
+    texts = list(texts_of(result, range(len(result.rows))))
+    noisy = [each is not None for each in result.stddev]
+    columns = [
+        text.joined("\u00b1") if noisy[j] else [row[j] for row in result.rows]
+        for j, text in enumerate(texts)
+    ]
+    types = ("text" if n else kind for n, kind in zip(noisy, result.types, strict=True))
+    rows = tuple(zip(*columns, strict=True))
+    return replace(result, types=tuple(types), rows=rows, stddev=(None,) * len(noisy), whole=())
 
 
 def shown_rows(count: int) -> list[int | None]:
@@ -128,10 +160,25 @@ def _cell(tag: str, inner: str, right: bool) -> str:
     return f'<{tag} style="text-align:{"right" if right else "left"}">{inner}</{tag}>'
 
 
-def facts_html(rows: Iterable[tuple[str, str]]) -> str:
-    """Labels and what is said under each as a table of HTML; all text is escaped."""
-    body = "".join(
-        f"<tr>{_cell('th', html.escape(label), False)}{_cell('td', html.escape(text), False)}</tr>"
-        for label, text in rows
-    )
-    return f"<table><tbody>{body}</tbody></table>"
+class Facts:
+    """Labels and what is said under each: the one place that writes them."""
+
+    __slots__ = ()
+
+    def rows(self) -> tuple[tuple[str, str], ...]:
+        """The labels and texts."""
+        raise NotImplementedError
+
+    def lines(self) -> tuple[str, ...]:
+        """The facts as text."""
+        return tuple(f"{label:<12}{text}" for label, text in self.rows())
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        cells = [[html.escape(each) for each in row] for row in self.rows()]
+        body = (f"<tr>{_cell('th', a, False)}{_cell('td', b, False)}</tr>" for a, b in cells)
+        return f"<table><tbody>{''.join(body)}</tbody></table>"

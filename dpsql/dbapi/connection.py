@@ -37,6 +37,7 @@ from dpsql.errors import (
     ProgrammingError,
     Span,
 )
+from dpsql.integrations.notebook import progress
 from dpsql.interrupts import check
 from dpsql.privacy.accounting import parse_delta_text, parse_epsilon_text
 from dpsql.privacy.curator import (
@@ -87,6 +88,7 @@ def connect(
     noise: str | None = None,
     analyst: str | None = None,
     files: str | os.PathLike[str] | None = None,
+    show_stddev: str = "off",
     paramstyle: str = "qmark",
     **unknown: object,
 ) -> Connection:
@@ -96,8 +98,10 @@ def connect(
     ``noise`` is "laplace", "gaussian", "auto" or the name of an installed law. All three can be
     changed by SET. ``analyst`` says whose budget requests are charged to as well, where the catalog
     declares analysts. ``files`` is the one folder whose files SQL may name, for workloads and drawn
-    rows; by default there is none. ``paramstyle`` says how parameters are marked in SQL, one of
-    PEP 249: "qmark" (``?``, and ``:name`` for a mapping), "named", "numeric", "format", "pyformat".
+    rows; by default there is none. ``show_stddev`` gives rows that are fetched a column of standard
+    errors after every noisy one ("on"), or these beside the numbers ("text"). ``paramstyle`` says
+    how parameters are marked in SQL, one of PEP 249: "qmark" (``?``, and ``:name`` for a mapping),
+    "named", "numeric", "format", "pyformat".
     Raises: CatalogError, LedgerError, DataError (E_EPSILON, E_DELTA, E_SETTING, E_ANALYST);
     UsageError (E_FILES) for a folder in which sources, the catalog or its anchor lie;
     DataUnavailable (E_DATA) for a table of which one stored value could stop every statement.
@@ -106,6 +110,7 @@ def connect(
     """
     refuse_unknown(unknown)
     style = SETTINGS["paramstyle"].read(str(paramstyle))
+    shown = SETTINGS["show_stddev"].read(str(show_stddev))
     options = {"epsilon": epsilon, "delta": delta, "noise": noise}
     loaded = open_catalog(catalog)
     given = {name: value for name, value in options.items() if value is not None}
@@ -113,7 +118,8 @@ def connect(
     found = find_analyst(loaded, analyst)
     granted = grant(files, loaded, anchor_folder(loaded))
     connection = Connection(loaded, terms, found, granted)
-    connection.paramstyle = style
+    connection.paramstyle, connection.show_stddev = style, shown
+    connection.report = progress()
     return connection
 
 
@@ -172,6 +178,7 @@ class Connection(Exceptions):
         self.terms = terms
         self.collected: list[Statement] | None = None
         self.paramstyle = "qmark"
+        self.show_stddev = "off"
         self.report: Callable[[str], None] | None = None
         self._engine: Engine | None = Engine(
             catalog, anchor_folder(catalog), analyst, granted, shared

@@ -8,10 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpsql.answer.discovered import find_named
+from dpsql.answer.display import errors_as_columns, errors_as_text
 from dpsql.answer.modelled import check_target, write_rows
 from dpsql.answer.result import Result, listing, message
 from dpsql.dbapi.fetching import Fetching
 from dpsql.dbapi.foresee import constants
+from dpsql.dbapi.reflect import asked_columns
 from dpsql.dbapi.script import (
     about_created,
     changes_domains,
@@ -70,6 +72,12 @@ class Cursor(Fetching):
         super().__init__()
         self.connection = connection
 
+    def _show(self, result: Result) -> Result:
+        how = self.connection.show_stddev
+        if how == "off":
+            return result
+        return errors_as_text(result) if how == "text" else errors_as_columns(result)
+
     def execute(self, sql: str, parameters: Parameters = (), **options: object) -> Cursor:
         """Execute one statement; its parameters are bound as literals before planning.
 
@@ -98,7 +106,8 @@ class Cursor(Fetching):
                 hint="executescript() answers several statements as one workload",
                 span=fragments[1].whole(),
             )
-        return self._run(parse(fragments[0]), terms)
+        asked = asked_columns(self.connection.known, fragments[0].body)
+        return self._run(parse(fragments[0]), terms) if asked is None else [asked]
 
     def executescript(self, sql: str) -> Cursor:
         """Answer all SELECTs of a script as one workload with one charge; see ``nextset``.

@@ -28,10 +28,16 @@ class Fetching:
         self._position = 0
         self._row = 0
         self._closed = False
+        self._shown: Result | None = None
 
     def _finish(self, results: Sequence[Result]) -> None:
         self._results = list(results)
         self._position = self._row = 0
+        self._shown = None
+
+    def _show(self, result: Result) -> Result:
+        """The result as its rows are fetched."""
+        return result
 
     @property
     def result(self) -> Result:
@@ -51,7 +57,8 @@ class Fetching:
         """PEP 249 column descriptions: name and type code, then five times None."""
         if not self._results or not self.result.columns:
             return None
-        pairs = zip(self.result.columns, self.result.types, strict=True)
+        shown = self._fetched
+        pairs = zip(shown.columns, shown.types, strict=True)
         return [(name, kind, None, None, None, None, None) for name, kind in pairs]
 
     @property
@@ -76,6 +83,7 @@ class Fetching:
             return None
         self._position += 1
         self._row = 0
+        self._shown = None
         return True
 
     def fetchone(self) -> tuple[Any, ...] | None:
@@ -97,11 +105,16 @@ class Fetching:
     @property
     def _rows(self) -> tuple[tuple[Any, ...], ...]:
         """The rows of the current result. Raises: InterfaceError (E_NO_RESULT, E_CLOSED)."""
-        result = self.result
-        if not result.columns:
+        if not self.result.columns:
             what = "the last statement has no rows to fetch"
             raise InterfaceError("E_NO_RESULT", what, hint="a SELECT, SHOW or DESCRIBE has")
-        return result.rows
+        return self._fetched.rows
+
+    @property
+    def _fetched(self) -> Result:
+        if self._shown is None:
+            self._shown = self._show(self.result)
+        return self._shown
 
     def scroll(self, value: int, mode: str = "relative") -> None:
         """Move to another row of the current result, by so many or to an index from 0.

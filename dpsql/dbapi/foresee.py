@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from dpsql.answer.assemble import assemble_results
 from dpsql.answer.result import Result
+from dpsql.dbapi.reflect import asked_columns
 from dpsql.engine.desk import Desk
 from dpsql.engine.terms import Terms, form_request
 from dpsql.errors import ProgrammingError
@@ -32,6 +33,11 @@ def foresee(desk: Desk, text: str) -> tuple[Foreseen, ...]:
     fragments = split_statements(text)
     if len(fragments) != 1:
         raise ProgrammingError("E_PARSE", "one statement can be described at a time")
+    asked = asked_columns(desk.known, fragments[0].body)
+    if asked is not None:
+        return tuple(
+            Foreseen(*each, False) for each in zip(asked.columns, asked.types, strict=True)
+        )
     statement = parse(fragments[0])
     if statement.kind == "constant":
         said = constants(statement)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.answer.display import facts_html
+from dpsql.answer.display import Facts
 from dpsql.catalog import Table
 from dpsql.errors import decimal_text
 from dpsql.plan.baselines import plain_variance
@@ -70,8 +70,8 @@ class StatementForecast:
         return [_spread(*each) + _beside(plain) for each, plain in pairs]
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+@dataclass(frozen=True, slots=True, repr=False)
+class Explanation(Facts):
     """The forecast of a workload.
 
     ``rmse`` is the expected root mean squared error over all answers; ``comparisons`` are the
@@ -174,12 +174,6 @@ class Explanation:
             return f"{self.bound:.4g} {BOUND}"
         percent = max(0.01, math.ceil(above * 1e4) / 100)
         return f"within {percent:g} % of the best any strategy of this kind can do"
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
-
-    def _repr_html_(self) -> str:
-        return facts_html(self.rows())
 
 
 def _plural(count: int, what: str) -> str:

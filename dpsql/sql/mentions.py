@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
+
+_ALL_COLUMNS = re.compile(r"\s*SELECT\s+\*\s+FROM\b", re.IGNORECASE)
+_NEVER = ("1=0", "0=1", "FALSE", "1=2", "(1=0)", "1<>1", "0<>0")
 
 COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ)
 
@@ -29,6 +33,43 @@ def tables_of(sql: str) -> list[tuple[str, ...]] | None:
             if isinstance(table.this, exp.Identifier) and not is_own:
                 found.append(parts)
     return found
+
+
+def columns_named(sql: str) -> list[str]:
+    """The names of the columns of a query; ``*`` for all of a table, nothing if unreadable.
+
+    >>> columns_named("SELECT *, a.b, count(*) AS n FROM a")
+    ['*', 'b', 'n']
+    """
+    trees = _parse(sql) or []
+    selects = [tree.selects for tree in trees if isinstance(tree, exp.Query)]
+    return ["*" if each.is_star else each.alias_or_name for each in selects[0]] if selects else []
+
+
+def asked_for_no_rows(sql: str) -> tuple[str, ...] | None:
+    """The table of a query for its columns alone: all of it, of which by its text no row is left.
+
+    >>> asked_for_no_rows('SELECT * FROM "a" WHERE 1 = 0'), asked_for_no_rows("SELECT * FROM a")
+    (('a',), None)
+    """
+    if not _ALL_COLUMNS.match(sql):
+        return None
+    trees = _parse(sql) or []
+    tree = trees[0] if len(trees) == 1 else None
+    if not isinstance(tree, exp.Select) or len(tree.selects) != 1 or not tree.is_star:
+        return None
+    table = tree.args["from_"].this if tree.args.get("from_") else None
+    rest = {key for key, value in tree.args.items() if value}
+    where, limit = tree.args.get("where"), tree.args.get("limit")
+    never = where is not None and where.this.sql().upper().replace(" ", "") in _NEVER
+    none = limit is not None and limit.expression.sql() == "0"
+    known = rest <= {"kind", "expressions", "from_", "where", "limit"} and (never or where is None)
+    if not isinstance(table, exp.Table) or not known or not (never or none):
+        return None
+    plain = not any(table.args.get(key) for key in ("joins", "pivots", "sample", "laterals"))
+    plain = plain and not table.alias_column_names
+    named = isinstance(table.this, exp.Identifier)
+    return tuple(part.name for part in table.parts) if plain and named else None
 
 
 def parameters_of(sql: str) -> dict[int, tuple[str, str]]:

@@ -14,7 +14,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.settings import PARAMSTYLES
+from dpsql.settings import SETTINGS
 
 TROUBLE = "thi%s :may ca%(u)se? troub:1e"
 SAMPLES = dbapi20.DatabaseAPI20Test.samples
@@ -193,7 +193,7 @@ def test_a_closed_cursor_takes_nothing(connection: Connection) -> None:
     assert connection.budget.entries == 0
 
 
-@pytest.mark.parametrize("style", PARAMSTYLES)
+@pytest.mark.parametrize("style", SETTINGS["paramstyle"].kind.known)
 def test_a_connection_has_its_own_style_of_parameters(shop: Path, style: str) -> None:
     mark = {"qmark": "?", "numeric": ":1", "format": "%s", "named": ":x", "pyformat": "%(x)s"}
     quoted = TROUBLE.replace("%", "%%") if "format" in style else TROUBLE

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dpsql.errors import Error, InterfaceError, ProgrammingError
-from dpsql.settings import PARAMSTYLES
+from dpsql.settings import SETTINGS
 from dpsql.sql.marks import bind_parameters
 
 TEXTS = "'a ? :x %s' || \"b ? $x %s\" -- ? :x %s\n/* ? */"
@@ -38,7 +38,7 @@ def test_marks_become_literals(style: str, text: str, given: Any, bound: str) ->
     assert bind_parameters(text, given, style) == bound
 
 
-@pytest.mark.parametrize("style", PARAMSTYLES)
+@pytest.mark.parametrize("style", SETTINGS["paramstyle"].kind.known)
 def test_quotes_and_comments_hold_no_marks(style: str) -> None:
     assert bind_parameters(TEXTS, (), style) == TEXTS
     with pytest.raises(Error):

@@ -160,8 +160,8 @@ def _cell(tag: str, inner: str, right: bool) -> str:
     return f'<{tag} style="text-align:{"right" if right else "left"}">{inner}</{tag}>'
 
 
-class Facts:
-    """Labels and what is said under each: the one place that writes them."""
+class LabelledFacts:
+    """Labels and what is said under each, as text and as a table of HTML."""
 
     __slots__ = ()
 
@@ -169,12 +169,8 @@ class Facts:
         """The labels and texts."""
         raise NotImplementedError
 
-    def lines(self) -> tuple[str, ...]:
-        """The facts as text."""
-        return tuple(f"{label:<12}{text}" for label, text in self.rows())
-
     def __str__(self) -> str:
-        return "\n".join(self.lines())
+        return "\n".join(f"{label:<12}{text}" for label, text in self.rows())
 
     __repr__ = __str__
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.answer.display import Facts
+from dpsql.answer.display import LabelledFacts
 from dpsql.catalog import Table
 from dpsql.errors import decimal_text
 from dpsql.plan.baselines import plain_variance
@@ -71,7 +71,7 @@ class StatementForecast:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Explanation(Facts):
+class Explanation(LabelledFacts):
     """The forecast of a workload.
 
     ``rmse`` is the expected root mean squared error over all answers; ``comparisons`` are the

@@ -648,6 +648,9 @@ CREATE DOMAIN products FROM t (a) OPTIONS (epsilon = 0.3, noise = gaussian, delt
 CREATE DOMAIN IF NOT EXISTS products FROM t (a);
 -- no query
 
+CREATE DOMAIN pairs FROM t (a, b) OPTIONS (epsilon = 0.3);
+-- no query
+
 CREATE BOUNDS "prices" FROM t (d) OPTIONS (epsilon = 0.3);
 -- no query
 

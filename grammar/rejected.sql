@@ -774,8 +774,8 @@ CREATE DOMAIN products FROM t a;
 -- E_PARSE at line 1, column 31: not understood near 'a'
 -- hint: CREATE DOMAIN d FROM t (c) OPTIONS (epsilon = 0.3)
 
-CREATE DOMAIN products FROM t (a, b);
--- E_PARSE at line 1, column 33: not understood near ','
+CREATE DOMAIN products FROM t (a, 7);
+-- E_PARSE at line 1, column 35: not understood near '7'
 -- hint: CREATE DOMAIN d FROM t (c) OPTIONS (epsilon = 0.3)
 
 DROP DOMAIN;

@@ -15,6 +15,7 @@ from typing import Any
 
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Periods, Values, count_periods
+from dpsql.catalog.joint_keys import joint_column, joint_columns, parts_of
 from dpsql.catalog.origins import named, origins_of
 from dpsql.catalog.read_domain import MAX_CELLS
 from dpsql.catalog.sought import Key, tell_apart
@@ -48,7 +49,8 @@ class Discovered:
     ``what`` is DOMAIN or BOUNDS, which are None where none stood out. ``table`` and ``column`` are
     case-folded. ``epsilon`` is as it was charged, ``delta`` the chance
     with which it may not hold. ``facts`` are what EXPLAIN said, ``data`` the digest of the version
-    of the data; ``receipt`` is (ledger, seq, head). ``counted`` are the counts that came with keys.
+    of the data; ``receipt`` is (ledger, seq, head). ``counted`` are the counts that came with keys;
+    ``joint`` says that keys are of several columns together.
     """
 
     what: str
@@ -65,6 +67,12 @@ class Discovered:
     facts: tuple[tuple[str, str], ...] = ()
     dropped: bool = False
     counted: CountedKeys | None = None
+    joint: bool = False
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The columns that it was found of."""
+        return tuple(self.column.split(", ")) if self.joint else (self.column,)
 
     @property
     def head(self) -> str:
@@ -110,13 +118,14 @@ def room_of(column: Column) -> int:
 
 def sought_in(table: Table, found: Mapping[str, Discovered]) -> list[Discovered]:
     """Those of a table that are not dropped, of columns that the catalog itself leaves open."""
-    return [
-        each
-        for each in current(found, table.name.casefold())
-        for column in [table.columns.get(each.column)]
-        if column is not None and column.sought is not None
-        if column.sought.statement.endswith(each.what)
-    ]
+    return [each for each in current(found, table.name.casefold()) if _is_sought(table, each)]
+
+
+def _is_sought(table: Table, found: Discovered) -> bool:
+    """Whether the catalog leaves open what was found."""
+    columns = [table.columns.get(part) for part in found.parts]
+    sought = [None if column is None else column.sought for column in columns]
+    return all(each is not None and each.statement.endswith(found.what) for each in sought)
 
 
 def current(found: Mapping[str, Discovered], table: str) -> list[Discovered]:
@@ -128,9 +137,15 @@ def declare_all(table: Table, found: Iterable[Discovered]) -> Table:
     """A table of the catalog with what was found of its columns."""
     columns = dict(table.columns)
     for each in found:
-        if each.table == table.name.casefold() and each.column in columns:
-            columns[each.column] = each.declare(table.columns[each.column])
+        if each.table == table.name.casefold() and set(each.parts) <= columns.keys():
+            columns[each.column] = each.declare(_undeclared(table, each.parts))
     return table if columns == table.columns else replace(table, columns=columns)
+
+
+def _undeclared(table: Table, parts: tuple[str, ...]) -> Column:
+    """The column that something was found of, or that of several together."""
+    found = [table.columns[part] for part in parts]
+    return found[0] if len(found) == 1 else joint_column(found)
 
 
 def with_one_key(tables: Mapping[str, Table], bounds: bool = False) -> dict[str, Table]:
@@ -168,6 +183,18 @@ def sought_by(compiled: Compiled) -> tuple[tuple[str, str], ...]:
         if not select.table.synthetic and _is_of_keys(_stored(select.table, table).columns[name])
     }
     return tuple(sorted(found))
+
+
+def unfound(
+    sought: Iterable[tuple[str, str]], tables: Mapping[str, Table]
+) -> tuple[tuple[str, str], ...]:
+    """Those of stored columns whose keys were found neither alone nor with others of them."""
+    places = set(sought)
+    for name in {table for table, _ in places}:
+        for column in joint_columns(tables[name]).values():
+            parts = {(name, part) for _, part in parts_of(column)}
+            places -= parts if parts <= set(sought) else set()
+    return tuple(sorted(p for p in places if not tables[p[0]].columns[p[1]].released))
 
 
 def _stored(table: Table, name: str) -> Table:
@@ -212,6 +239,7 @@ def encode_found(found: Discovered) -> bytes:
         "receipt": found.receipt,
         "facts": found.facts,
         "dropped": found.dropped,
+        **({"joint": True} if found.joint else {}),
         **({} if found.counted is None else {"counted": _facts_of(found.counted)}),
     }
     return json.dumps(facts).encode()
@@ -246,6 +274,7 @@ def decode_found(body: bytes) -> Discovered:
         tuple((name, text) for name, text in facts["facts"]),
         bool(facts["dropped"]),
         _read_counted(facts["counted"]) if "counted" in facts else None,
+        bool(facts.get("joint")),
     )
 
 

@@ -7,6 +7,7 @@ import difflib
 
 from dpsql.catalog.catalog import Catalog, Column, Table
 from dpsql.catalog.domain import Bins, BoundedBins, DecimalRange, IntegerRange, Periods, Spans
+from dpsql.catalog.joint_keys import describe_joint, parts_of
 from dpsql.errors import ProgrammingError, decimal_text, printable
 
 
@@ -51,6 +52,8 @@ def describe_values(column: Column, most: int = 6) -> str:
     >>> describe_values(Column("age", "integer", IntegerRange(17, 90), null=True))
     '17 to 90, or NULL'
     """
+    if parts_of(column):
+        return describe_joint(column)
     match column.domain:
         case IntegerRange(lo, hi):
             text = f"{lo} to {hi}"

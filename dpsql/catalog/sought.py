@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Key = str | int | dt.date
+SEPARATOR = "\x1f"
+"""Between the parts of a key of several columns: a control character, which no key has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +18,19 @@ class Sought:
     """What a column is declared to lack: its keys, or its bounds.
 
     At most ``max_keys`` different keys of a privacy unit count; ``by`` is the period of a date.
+    ``parts`` are the columns that keys are found of together, each with its type and its name,
+    case-folded; none for one column.
     """
 
     what: Literal["keys", "bounds"]
     max_keys: int = 1
     by: str = "day"
+    parts: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that keys are found of together."""
+        return tuple(name for _, name in self.parts)
 
     @property
     def statement(self) -> str:
@@ -45,4 +55,7 @@ def tell_apart(keys: Iterable[Key], label: object, room: int) -> tuple[Key, ...]
 
 
 def _fold(key: object) -> object:
-    return unicodedata.normalize("NFC", key).strip() if isinstance(key, str) else key
+    if not isinstance(key, str):
+        return key
+    parts = unicodedata.normalize("NFC", key).split(SEPARATOR)
+    return SEPARATOR.join(part.strip() for part in parts)

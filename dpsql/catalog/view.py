@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from dpsql.catalog.catalog import SERVERS, Column, Table
 from dpsql.catalog.domain import BoundedBins
+from dpsql.catalog.joint_keys import parts_of
 from dpsql.errors import printable
 
 MOST_NAMED = 4
@@ -18,8 +19,11 @@ def leaves_out(table: Table, column: Column) -> bool:
     """Whether some value of a column puts its row outside the declared view.
 
     A column with cells takes every row if it has one for all other values and one for NULL, one
-    with bounds if it has NULL and its source holds nothing but numbers.
+    with bounds if it has NULL and its source holds nothing but numbers. One of several columns has
+    one cell for all that is not listed.
     """
+    if parts_of(column):
+        return False
     if column.bounds is not None or isinstance(column.domain, BoundedBins):
         is_numbers = bool(table.source) and table.engine in (None, *SERVERS)
         is_numbers = is_numbers and not table.source.lower().endswith(TEXTS)

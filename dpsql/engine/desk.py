@@ -10,7 +10,14 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from dpsql.answer.discovered import Discovered, declare_all, sought_by, sought_in, with_one_key
+from dpsql.answer.discovered import (
+    Discovered,
+    declare_all,
+    sought_by,
+    sought_in,
+    unfound,
+    with_one_key,
+)
 from dpsql.answer.store import Store
 from dpsql.answer.synthetics import Synthetic
 from dpsql.catalog import Catalog, Table
@@ -183,7 +190,7 @@ class Desk(ABC):
             what, hint = "there are no keys yet to compare with", "CREATE DOMAIN first"
             raise NotSupportedError(NO_SUCH_KEY, what, hint=hint, span=error.span) from None
         sought = sought_by(provisional)
-        if all(self.declared.tables[t].columns[c].released for t, c in sought):
+        if not unfound(sought, self.declared.tables):
             provisional = compile_statement(
                 reparse(statement.fragment.body), self.compiler, self._public_rows
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NoReturn
@@ -16,7 +16,9 @@ from dpsql.answer.discovered import Discovered, current
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result, listing
 from dpsql.answer.store import Shelf
 from dpsql.catalog import Column, Table
+from dpsql.catalog.catalog import SERVERS
 from dpsql.catalog.domain import Bins
+from dpsql.catalog.joint_keys import MOST_PARTS, joint_column, parts_of
 from dpsql.catalog.sought import Key
 from dpsql.engine.desk import Desk
 from dpsql.engine.explain import Explanation, Row
@@ -59,8 +61,8 @@ class Finding(Job[Discovered]):
         return desk.store.domains
 
     def key(self, desk: Desk) -> str:
-        """The column: whoever else seeks its values is awaited."""
-        return f"{self.search.what} {self._place[0]} {self._place[1]}"
+        """One for all: who else finds anything is awaited, for its column and its name."""
+        return "found"
 
     def find(self, desk: Desk) -> None:
         """Nothing: what was found of the column is not found again.
@@ -96,6 +98,7 @@ class Finding(Job[Discovered]):
             desk.versions([self._place[0]]),
             receipt,
             self.facts()[1:],
+            joint=bool(parts_of(self.column)),
         )
 
     @property
@@ -258,9 +261,10 @@ def check_free(
 
 def found_before(desk: Desk, search: Search) -> Discovered | None:
     """What CREATE ... IF NOT EXISTS has nothing to add to; None for another CREATE."""
-    place = (search.table.casefold(), search.column.casefold(), search.what)
+    parts = {name.casefold() for name in search.columns}
+    place = (search.table.casefold(), parts, search.what)
     known = [each for each in desk.found.values() if not each.dropped and search.lenient]
-    return next((e for e in known if (e.table, e.column, e.what) == place), None)
+    return next((e for e in known if (e.table, {*e.parts}, e.what) == place), None)
 
 
 def plan_search(desk: Desk, search: Search, terms: Terms) -> FindingKeys | FindingBounds:
@@ -315,11 +319,31 @@ def _find_column(desk: Desk, search: Search) -> tuple[Table, Column]:
         names = ", ".join(t.name for t in desk.catalog.tables.values() if not t.public)
         what = f"there is no private table {printable(search.table)!r} in the catalog"
         _refuse("E_UNKNOWN_TABLE", what, f"tables: {names}")
-    column = table.columns.get(search.column.casefold())
-    what = "keys" if search.what == "DOMAIN" else "bounds"
+    columns = [_find_part(table, name, search.what) for name in search.columns]
+    return table, columns[0] if len(columns) == 1 else _together(table, columns)
+
+
+def _together(table: Table, columns: Sequence[Column]) -> Column:
+    """The column that several make together, of which keys are found at once."""
+    names = {column.name.casefold() for column in columns}
+    if len(names) < len(columns) or len(columns) > MOST_PARTS:
+        what = f"keys of {len(columns)} columns together"
+        _refuse("E_DOMAIN", what, f"two or {MOST_PARTS} different columns")
+    if any(column.type not in ("text", "integer") for column in columns):
+        _refuse("E_DOMAIN", "keys of several columns are texts and integers", "a domain of its own")
+    if table.engine in SERVERS:
+        what = "keys of several columns are found in files"
+        _refuse("E_DOMAIN", what, "one domain for each column")
+    order = list(table.columns.values())
+    return joint_column(sorted(columns, key=order.index))
+
+
+def _find_part(table: Table, name: str, wanted: str) -> Column:
+    column = table.columns.get(name.casefold())
+    what = "keys" if wanted == "DOMAIN" else "bounds"
     entry = "domain" if what == "keys" else "bounds"
     if column is None:
-        what = f"there is no column {printable(search.column)!r} in table {table.name}"
+        what = f"there is no column {printable(name)!r} in table {table.name}"
         _refuse(
             "E_UNKNOWN_COLUMN",
             what,
@@ -331,7 +355,7 @@ def _find_column(desk: Desk, search: Search) -> tuple[Table, Column]:
             f"column {column.name} is not declared as one whose {what} are to be found",
             f'{column.name} = {{ type = "{column.type}", {entry} = "discover" }} in the catalog',
         )
-    return table, column
+    return column
 
 
 def _refuse(code: str, what: str, hint: str) -> NoReturn:

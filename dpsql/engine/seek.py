@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpsql.answer.discovered import Discovered
+from dpsql.answer.discovered import Discovered, unfound
 from dpsql.answer.result import Result
 from dpsql.engine.desk import Desk
 from dpsql.engine.discover import Finding, plan_search
@@ -111,9 +111,7 @@ def plan_seeking(desk: Desk, workload: Sequence[Compiled], terms: Terms) -> Seek
     epsilon = require_epsilon(terms)
     part = Fraction(units_down(SHARE * epsilon), UNITS)
     rest = terms.having(epsilon=epsilon - part)
-    missing = sorted(
-        {place for item in asked for place in item.seeks if not _is_found(desk, place)}
-    )
+    missing = sorted({p for item in asked for p in unfound(item.seeks, desk.declared.tables)})
     in_one = counts_keys(workload, terms)
     if not missing:
         counted = find_counted(desk, asked[0].seeks[0], terms) if in_one else None
@@ -123,7 +121,7 @@ def plan_seeking(desk: Desk, workload: Sequence[Compiled], terms: Terms) -> Seek
         raise NotSupportedError(
             "E_SETTING",
             f"keys of several columns in one request are not supported: {names}",
-            hint="CREATE DOMAIN for each, then the statement",
+            hint="CREATE DOMAIN for each, or one for all of them, then the statement",
         )
     search = _search(desk, *missing[0], asked)
     if in_one:
@@ -135,10 +133,6 @@ def plan_seeking(desk: Desk, workload: Sequence[Compiled], terms: Terms) -> Seek
 
 def _paid(found: Discovered) -> str:
     return f"epsilon {decimal_text(found.epsilon)}, entry {found.receipt[1]} of the ledger"
-
-
-def _is_found(desk: Desk, place: tuple[str, str]) -> bool:
-    return bool(desk.declared.tables[place[0]].columns[place[1]].released)
 
 
 def _search(desk: Desk, table: str, column: str, asked: Sequence[Compiled]) -> Search:

@@ -15,6 +15,7 @@ from dpsql.sql.compiled import Compiled
 from dpsql.sql.contributions import Contributions
 from dpsql.sql.distinct_keys import grouped
 from dpsql.sql.expressions import refuse_rows
+from dpsql.sql.keys_together import together
 from dpsql.sql.language import locate
 from dpsql.sql.parse import FORM, Statement
 from dpsql.sql.per_unit import refuse_units
@@ -33,7 +34,7 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     assert statement.tree is not None
     tree = unqualified(statement.tree, compiler.catalog)
     tree = write_out_pivots(tree, compiler.catalog, lambda node: locate(node, statement.fragment))
-    tree = grouped(tree, compiler.catalog)
+    tree = together(grouped(tree, compiler.catalog), compiler.catalog)
     contributions = Contributions.read(statement.fragment, statement.options)
     compiled = _compiled(
         statement, contributions.filtered(tree, compiler.catalog), compiler, public

@@ -18,7 +18,8 @@ WORDS = ("domain", "bounds")
 class Search:
     """A domain, or bounds, to find for a column of a private table; ``text`` is the statement.
 
-    It is ``lenient`` with IF NOT EXISTS: nothing is found where the column has some already.
+    ``more`` are further columns, whose keys are found together with those of the first. It is
+    ``lenient`` with IF NOT EXISTS: nothing is found where the column has some already.
     """
 
     what: str
@@ -28,10 +29,16 @@ class Search:
     options: tuple[tuple[str, str], ...]
     text: str
     lenient: bool = False
+    more: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it is about."""
+        return (self.column, *self.more)
 
 
 def parse_search(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Search:
-    """Read CREATE DOMAIN [IF NOT EXISTS] d FROM t (c) [OPTIONS (...)], or CREATE BOUNDS.
+    """Read CREATE DOMAIN [IF NOT EXISTS] d FROM t (c, ...) [OPTIONS (...)], or CREATE BOUNDS.
 
     Raises: ProgrammingError (E_PARSE, E_SETTING); NotSupportedError (E_SETTING).
     """
@@ -40,6 +47,12 @@ def parse_search(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Search:
     if lenient:
         lexemes = [*lexemes[:2], *lexemes[5:]]
         words = [*words[:2], *words[5:]]
+    more = []
+    while what == "DOMAIN" and words[7:8] == [","] and len(words) > 9:
+        if lexemes[8].kind not in ("word", "quoted"):
+            _refuse(fragment, lexemes, 8, what)
+        more.append(lexemes[8].name)
+        lexemes, words = [*lexemes[:7], *lexemes[9:]], [*words[:7], *words[9:]]
     form = ("create", words[1], None, "from", None, "(", None, ")")
     for place, wanted in enumerate(form):
         if place >= len(words) or wanted not in (None, words[place]):
@@ -53,7 +66,8 @@ def parse_search(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Search:
         options = read_options(fragment, lexemes[10:], Taker.FIND)
         _check(fragment, lexemes[10:], options)
     names = (lexemes[2].name, lexemes[4].name, lexemes[6].name)
-    return Search(what, *names, tuple(options.items()), fragment.body, lenient)
+    given = tuple(options.items())
+    return Search(what, *names, given, fragment.body, lenient, tuple(more))
 
 
 def parse_forget(fragment: Fragment, lexemes: Sequence[Lexeme]) -> tuple[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from functools import cache
@@ -233,7 +235,11 @@ def test_explain_is_free_and_guesses_no_number_of_keys(shop: Connection) -> None
         ("CREATE DOMAIN d FROM sales (nothing)", "E_UNKNOWN_COLUMN"),
         ("CREATE DOMAIN d FROM nothing (product)", "E_UNKNOWN_TABLE"),
         ("CREATE DOMAIN d FROM sales product", "E_PARSE"),
-        ("CREATE DOMAIN d FROM sales (product, code)", "E_PARSE"),
+        ("CREATE DOMAIN d FROM sales (product, 7)", "E_PARSE"),
+        ("CREATE DOMAIN d FROM sales (product, sex)", "E_DOMAIN"),
+        ("CREATE DOMAIN d FROM sales (product, day)", "E_DOMAIN"),
+        ("CREATE DOMAIN d FROM sales (product, product)", "E_DOMAIN"),
+        ("CREATE BOUNDS d FROM sales (price, price)", "E_PARSE"),
         ("CREATE DOMAIN 'd' FROM sales (product)", "E_PARSE"),
         ('CREATE DOMAIN "a b" FROM sales (product)', "E_STATEMENT"),
         ("CREATE DOMAIN d FROM sales (product) OPTIONS (epsilon = 1, colour = 2)", "E_SETTING"),
@@ -273,6 +279,9 @@ def test_where_nothing_stands_out_the_column_stays_as_it_was(shop: Connection) -
         ask(shop, CREATE)
         assert dict(ask(shop, ASK).rows).keys() == {"other", None}
         assert "nothing stood out" in ask(shop, "CREATE DOMAIN days FROM sales (day)").notes[0]
+        ask(shop, "CREATE DOMAIN codes FROM sales (code)")
+        codes = ask(shop, "SELECT code, COUNT(*) FROM sales GROUP BY code").rows
+        assert [row[0] for row in codes] == [-1]
     refused(shop, "SELECT day, COUNT(*) FROM sales GROUP BY day", "E_DOMAIN", "DROP DOMAIN")
 
 
@@ -501,3 +510,39 @@ def test_a_domain_that_the_catalog_declares_later_is_the_catalogs(tmp_path: Path
         assert dict(ask(connection, by).rows) == expected
         ask(connection, "DROP DOMAIN products")
         assert dict(ask(connection, by).rows) == expected
+
+
+CHILD = """
+import dpsql
+with dpsql.connect({path!r}, epsilon=1) as connection:
+    print("ready", flush=True)
+    try:
+        connection.execute("CREATE DOMAIN products FROM sales (code)")
+    except dpsql.Error as error:
+        print(error.code, connection.budget.remaining_epsilon)
+"""
+
+
+def test_two_processes_do_not_give_two_domains_one_name(tmp_path: Path) -> None:
+    """The second waits until the first has stored its domain, and is refused before it pays."""
+    catalog = sell(tmp_path)
+    code = CHILD.format(path=str(catalog))
+    child: list[subprocess.Popen[str]] = []
+
+    def choose(asked: Any, pairs: Any) -> tuple[str, ...]:
+        other = subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=tmp_path
+        )
+        child.append(other)
+        assert other.stdout is not None
+        assert other.stdout.readline() == "ready\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            other.wait(0.3)
+        return ("salt", "tea")
+
+    with dpsql.connect(catalog, epsilon=1) as connection:
+        with mock.patch("dpsql.privacy.find._choose", side_effect=choose):
+            ask(connection, CREATE)
+        told, _ = child[0].communicate(timeout=60)
+        assert told.split() == ["E_STATEMENT", "59"]
+        assert len(ask(connection, "SHOW domains").rows) == 1

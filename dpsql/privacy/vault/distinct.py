@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,8 +19,10 @@ import pandas as pd
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import floor_period
+from dpsql.catalog.joint_keys import join_key
 from dpsql.catalog.read_domain import MAX_BOUND
-from dpsql.catalog.sought import Key
+from dpsql.catalog.sought import Key, Sought
+from dpsql.privacy.vault.combined import join_codes, split_codes
 from dpsql.privacy.vault.data_engine import Asked, Counts, Flags, Form, StoredTable, Values64
 from dpsql.privacy.vault.encode import EPOCH
 from dpsql.privacy.vault.owners import Digest, Owners, UnitNumbers
@@ -69,17 +71,25 @@ def is_key(text: object) -> bool:
 
 
 def find_pairs(
-    stored: StoredTable, column: Column, name: str, owners: Owners | None, rows: int, digest: Digest
+    stored: StoredTable,
+    sought: Sought,
+    columns: Sequence[tuple[Column, str]],
+    owners: Owners | None,
+    rows: int,
+    digest: Digest,
 ) -> Pairs:
-    """Return the keys of all units in a column, ``name`` in its source; rows are units by default.
+    """Return the keys of all units in a column, or in several together; rows are units by default.
+
+    Each of ``columns`` comes with its name in the source.
 
     Guarantee: the pairs of a unit are a function of the salt and of its own rows, and it has at
     most ``max_keys``; ties in the order are as rare as equal 64-bit digests.
     """
-    codes, keys = _number(column, _values(stored, column, name))
-    if len(codes) != rows:
+    parts = [_number(column, _values(stored, column, name)) for column, name in columns]
+    if any(len(codes) != rows for codes, _ in parts):
         raise ValueError("the rows are not those that were loaded")
-    return _pairs(column, codes, keys, owners, digest)
+    codes, keys = parts[0] if len(parts) == 1 else _combined(parts)
+    return _pairs(sought, codes, keys, owners, digest)
 
 
 def read_pairs(
@@ -97,22 +107,34 @@ def read_pairs(
             units.add(batch.units, batch.owned)
         found += [(values, known, ~known) for values, known in batch.keys]
         found += [_with_flags(each) for each in batch.columns]
+    assert column.sought is not None
     codes, keys = _number(column, found)
-    return _pairs(column, codes, keys, None if unit is None else units.owners(), digest)
+    return _pairs(column.sought, codes, keys, None if unit is None else units.owners(), digest)
+
+
+def _combined(parts: Sequence[tuple[Counts, tuple[Key, ...]]]) -> tuple[Counts, tuple[Key, ...]]:
+    """Number the combinations that rows have of keys of several columns; a part missing is none."""
+    sizes = [len(keys) for _, keys in parts]
+    places, known = join_codes([codes for codes, _ in parts], sizes)
+    numbers, codes = np.unique(places[known], return_inverse=True)
+    found = np.full(len(places), NO_KEY)
+    found[known] = codes
+    columns = split_codes(numbers, sizes)
+    names = [[parts[i][1][each] for each in column] for i, column in enumerate(columns)]
+    return found, tuple(join_key(each) for each in zip(*names, strict=True))
 
 
 def _pairs(
-    column: Column, codes: Counts, keys: tuple[Key, ...], owners: Owners | None, digest: Digest
+    sought: Sought, codes: Counts, keys: tuple[Key, ...], owners: Owners | None, digest: Digest
 ) -> Pairs:
     """Return the pairs of units and keys, of rows that have a key each or none."""
-    assert column.sought is not None
     rows = len(codes)
     if owners is None:
         every = np.stack([np.arange(rows, dtype=np.int64), codes], axis=1)
     else:
         units = owners.units[owners.owned].astype(np.int64)
         every = np.unique(np.stack([units, codes[owners.owned]], axis=1), axis=0)
-    pairs = _bounded(every[every[:, 1] >= 0], keys, owners, column.sought.max_keys, digest)
+    pairs = _bounded(every[every[:, 1] >= 0], keys, owners, sought.max_keys, digest)
     return _that_count(keys, pairs, every)
 
 

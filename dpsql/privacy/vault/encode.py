@@ -147,6 +147,8 @@ def _find_listed(numbers: Counts, listed: Sequence[int]) -> Counts:
     >>> _find_listed(np.array([0, 100, 7]), (100, 0)).tolist()
     [1, 0, -1]
     """
+    if not listed:
+        return np.full(len(numbers), -1)
     order = np.argsort(np.array(listed, dtype=np.int64), kind="stable")
     ordered = np.array(listed, dtype=np.int64)[order]
     place = np.minimum(np.searchsorted(ordered, numbers), len(listed) - 1)

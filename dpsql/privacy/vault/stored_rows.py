@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dpsql.catalog.catalog import SERVERS, Column, Table
+from dpsql.catalog.joint_keys import apart, hidden_name, joint_columns, of_column, parts_of
+from dpsql.privacy.vault.combined import encode_joint
 from dpsql.privacy.vault.data_engine import (
     NESTED,
     Asked,
@@ -68,8 +70,7 @@ class StoredRows:
 
     def read(self, columns: frozenset[str]) -> Rows:
         chosen = {key: each for key, each in self.table.columns.items() if key in columns}
-        table = replace(self.table, columns=chosen)
-        return load_rows(_batches(self.stored, table), table, PileRoom(self.table.option("spill")))
+        return _read(self.stored, self.table, replace(self.table, columns=chosen))
 
 
 def find_engine(table: Table) -> DataEngine:
@@ -92,7 +93,7 @@ def open_table(table: Table) -> StoredTable:
     if folder is not None and not (os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)):
         problem = f"spill = {folder!r} is no folder in which files can be made"
         unavailable(table.name, table.source, problem)
-    for column in table.columns.values():
+    for column in apart(table).columns.values():
         _check_type(table, column, _family(table, stored, column.name), stored.untyped)
     named = {"privacy unit": [table.unit.column] if table.unit.column else [], "key": table.keys}
     for what, names in named.items():
@@ -137,8 +138,19 @@ def _check_alike(
 
 def read_rows(stored: StoredTable, table: Table, salt: str) -> Rows:
     """Read, encode and line up all rows of a table."""
-    room = PileRoom(table.option("spill"))
-    return lined_up(load_rows(_batches(stored, table), table, room), table, salt)
+    return lined_up(_read(stored, table, table), table, salt)
+
+
+def _read(stored: StoredTable, table: Table, chosen: Table) -> Rows:
+    """Read and encode the chosen columns; those of several together follow from their parts."""
+    joint = joint_columns(chosen)
+    split = {key: each for key, each in apart(table).columns.items() if of_column(key, chosen)}
+    parts = replace(table, columns=split)
+    rows = load_rows(_batches(stored, parts), parts, PileRoom(table.option("spill")))
+    for key, column in joint.items():
+        cells = [rows.codes.pop(hidden_name(key, part)) for _, part in parts_of(column)]
+        rows.codes[key] = encode_joint(column, cells)
+    return rows
 
 
 def lined_up(rows: Rows, table: Table, salt: str) -> Rows:
@@ -151,7 +163,7 @@ def lined_up(rows: Rows, table: Table, salt: str) -> Rows:
 
 def ask_all(stored: StoredTable, table: Table) -> tuple[list[Asked], str | None]:
     """Return what is asked of every row: declared columns, keys and the unit, and nothing else."""
-    columns = declared(table).values()
+    columns = declared(apart(table)).values()
     found = [stored.columns[position(table, stored, each.name)] for each in columns]
     asked = [ask(each, *known) for each, known in zip(columns, found, strict=True)]
     keys = [stored.columns[position(table, stored, name)][0] for name in table.keys]

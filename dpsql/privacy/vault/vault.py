@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from dpsql.catalog.catalog import SERVERS, Column, Table, Unit
+from dpsql.catalog.joint_keys import sought_column, stored_parts
 from dpsql.catalog.sought import Sought
 from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import InternalError, ProgrammingError, is_interrupt
@@ -204,7 +205,7 @@ class TableVault:
         return sealed(lambda: self._tally(resolutions, units))
 
     def pairs(self, column: str, sought: Sought) -> Pairs:
-        found = self._table.columns.get(column.casefold())
+        found = sought_column(self._table, column, sought)
         by_unit = self._table.unit.through is None and isinstance(self._reader, StoredRows)
         if found is None or found.sought != sought or sought.what != "keys" or not by_unit:
             raise ProgrammingError("E_WORKLOAD", "the keys of this column are not to be found")
@@ -236,16 +237,18 @@ class TableVault:
     def _pairs(self, column: Column) -> Pairs:
         if self._fingerprint() != self.data_version:
             raise ValueError
-        stored = self.stored
-        name = stored.columns[position(self._table, stored, column.name)][0]
+        stored, parts = self.stored, stored_parts(self._table, column)
+        names = [stored.columns[position(self._table, stored, each.name)][0] for each in parts]
         with connect() as connection:
             digest = Digest(connection, self._salt)
             if self._table.engine in SERVERS:
                 unit = ask_all(stored, self._table)[1]
-                return read_pairs(stored, column, name, unit, digest)
+                return read_pairs(stored, column, names[0], unit, digest)
             assert self._rows is not None
+            assert column.sought is not None
             known = (self._rows.owners, self._rows.count)
-            return find_pairs(stored, column, name, *known, digest)
+            wanted = list(zip(parts, names, strict=True))
+            return find_pairs(stored, column.sought, wanted, *known, digest)
 
     def _view(self, columns: frozenset[str]) -> Flags:
         """Return which rows are in the declared view of some columns, worked out once."""

@@ -96,18 +96,22 @@ def _load(server: Server, queries: int) -> None:
     for clients in (1, 8, 50):
         times: list[float] = []
 
-        def work(times: list[float] = times) -> None:
+        together = threading.Barrier(clients + 1)
+
+        def work(times: list[float] = times, together: threading.Barrier = together) -> None:
             with psycopg.connect(_dsn(server), autocommit=True) as wire:
                 wire.execute("SET epsilon = 0.1")
+                together.wait()
                 for number in range(queries):
                     start = time.perf_counter()
                     wire.execute(_sql(number))
                     times.append(time.perf_counter() - start)
 
         threads = [threading.Thread(target=work) for _ in range(clients)]
-        start = time.perf_counter()
         for thread in threads:
             thread.start()
+        together.wait()
+        start = time.perf_counter()
         for thread in threads:
             thread.join()
         rate = len(times) / (time.perf_counter() - start)

@@ -268,6 +268,10 @@ class Store:
         self.tables = SyntheticTables(models, "synthetic", encode_synthetic, decode_synthetic)
         self.domains = Domains(models, "domain", encode_found, decode_found)
 
+    def state(self) -> bytes:
+        """What changes when anything is stored."""
+        return self.releases.file.state() + b"|" + self.tables.file.state()
+
 
 _NOTED = """
 CREATE TABLE IF NOT EXISTS measured (

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from dpsql.catalog import Catalog
 from dpsql.dbapi.connection import Connection, open_catalog
+from dpsql.dbapi.repeats import Repeats
 from dpsql.engine.engine import Engine
 from dpsql.engine.terms import Terms
-from dpsql.privacy.curator import anchor_folder, find_analyst
+from dpsql.privacy.curator import anchor_folder, find_analyst, ledger_files
 
 
 class Site:
@@ -22,6 +23,7 @@ class Site:
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
         self.engine = Engine(catalog, anchor_folder(catalog))
+        self.repeats = Repeats(ledger_files(catalog))
 
     def connect(self, analyst: str | None = None) -> Connection:
         """A connection of an analyst, with settings of its own and no folder of files.

@@ -17,6 +17,7 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.derive import bases_of
 from dpsql.errors import CatalogError, DataError, LedgerError, decimal_text, printable
 from dpsql.privacy.accounting import Policy
+from dpsql.privacy.claims import anchor_path
 from dpsql.privacy.ledger import Entry, Ledger, Status
 
 LONGEST_NOTE = 500
@@ -109,6 +110,12 @@ def largest_request(
 def ledger_file(catalog: Catalog) -> Path:
     """Where the ledger of a catalog lies."""
     return catalog.path.with_suffix(".ledger")
+
+
+def ledger_files(catalog: Catalog) -> tuple[Path, Path]:
+    """The ledger of a catalog, and its anchor."""
+    real = Path(os.path.realpath(ledger_file(catalog)))
+    return real, anchor_path(Path(os.path.realpath(anchor_folder(catalog))), real)
 
 
 def anchor_folder(catalog: Catalog) -> Path:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from dpsql.answer.result import Result
-from dpsql.dbapi.connection import Connection
+from dpsql.dbapi.connection import Connection, Cursor
 from dpsql.dbapi.site import Site
 from dpsql.errors import DataUnavailable
 from dpsql.interrupts import Cancellation
@@ -86,18 +86,31 @@ class Caller:
         self, text: str, many: bool, milliseconds: int = 0, wish: Cancellation | None = None
     ) -> list[Result]:
         """The results of a statement, or of ``many`` as a script. Raises: Error; Interrupted."""
+        ask = self._script if many else self._statement
+        return self.within(lambda: ask(text), milliseconds, wish)
 
-        def ask() -> list[Result]:
-            connection = self.connection
-            cursor = connection.executescript(text) if many else connection.execute(text)
-            found = [cursor.result]
-            while cursor.nextset():
-                found.append(cursor.result)
-            return found
+    def _statement(self, text: str) -> list[Result]:
+        repeats, connection = self._site.repeats, self.connection
+        key = repeats.key(connection, text)
+        known = repeats.find(connection, key)
+        if known is not None:
+            return [known]
+        found = _all_of(connection.execute(text))
+        if len(found) == 1 and key == repeats.key(connection, text):
+            repeats.keep(key, found[0])
+        return found
 
-        return self.within(ask, milliseconds, wish)
+    def _script(self, text: str) -> list[Result]:
+        return _all_of(self.connection.executescript(text))
 
     def close(self) -> None:
         """Close the connection."""
         if self._connection is not None:
             self._connection.close()
+
+
+def _all_of(cursor: Cursor) -> list[Result]:
+    found = [cursor.result]
+    while cursor.nextset():
+        found.append(cursor.result)
+    return found

@@ -1,0 +1,88 @@
+"""Repetitions: what a site has answered for free already is not worked out again."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpsql.answer.result import Result
+from dpsql.errors import DataUnavailable
+from dpsql.sql.today import today
+
+if TYPE_CHECKING:
+    from dpsql.dbapi.connection import Connection
+
+MOST_KEPT_ANSWERS = 1000
+MOST_VALUES_KEPT = 20_000
+"""Numbers of one answer that is kept: larger ones are asked for less often, and fill the memory."""
+
+
+class Repeats:
+    """Free answers to single statements, by all that they follow from.
+
+    That is the text, the day, the terms of the session, what is stored, and the version of the
+    data: an answer that is found here is the one that would be worked out.
+    ``ledger`` are the files of the ledger, which has to be there and sound for every answer.
+    Guarantee: only what was free is kept, so that nothing is released by it.
+    """
+
+    def __init__(self, ledger: tuple[Path, ...]) -> None:
+        self._ledger = ledger
+        self._sound: list[tuple[int, ...]] = []
+        self._kept: OrderedDict[Hashable, Result] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def key(self, connection: Connection, text: str) -> Hashable | None:
+        """What an answer follows from; None where it may follow from more."""
+        engine = connection.engine
+        tables = engine.declared.tables
+        elsewhere = any(t.public or t.engine is not None for t in tables.values())
+        if connection.collected is not None or elsewhere:
+            return None
+        try:
+            versions = engine.versions(tables)
+        except DataUnavailable:
+            return None
+        asked = (text, today(), repr(connection.terms), connection.analyst)
+        return *asked, engine.store.state(), versions
+
+    def find(self, connection: Connection, key: Hashable | None) -> Result | None:
+        """An answer that was free before. Raises: LedgerError, as without it."""
+        if key is None:
+            return None
+        with self._lock:
+            found = self._kept.get(key)
+            if found is not None:
+                self._kept.move_to_end(key)
+        if found is not None:
+            self._check(connection)
+        return found
+
+    def _check(self, connection: Connection) -> None:
+        """Refuse where the ledger is missing or damaged; it is read if its files were touched.
+
+        Raises: LedgerError.
+        """
+        try:
+            facts = [os.stat(path) for path in self._ledger]
+            now = [(s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for s in facts]
+        except OSError:
+            now = []
+        if not now or now != self._sound:
+            connection.engine.status()
+            self._sound = [*now]
+
+    def keep(self, key: Hashable | None, result: Result) -> None:
+        """Keep an answer if it was free."""
+        is_answer = result.kind == "answer" and result.receipt is not None
+        is_free = is_answer and result.cost is not None and result.cost.free
+        if key is None or not is_free or len(result.rows) * len(result.columns) > MOST_VALUES_KEPT:
+            return
+        with self._lock:
+            self._kept[key] = result
+            if len(self._kept) > MOST_KEPT_ANSWERS:
+                self._kept.popitem(last=False)

@@ -1,0 +1,144 @@
+"""Repetitions that are not worked out again: the same answer, and only as long as it is."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dpsql.answer.result import Result
+from dpsql.dbapi.connection import Connection
+from dpsql.dbapi.site import Site, open_site
+from dpsql.errors import LedgerError, ProgrammingError
+from dpsql.server.caller import Caller
+
+COUNT = "SELECT kind, COUNT(*) AS n FROM t GROUP BY kind"
+
+
+@pytest.fixture
+def site(catalog: Path) -> Iterator[Site]:
+    found = open_site(catalog)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.fixture
+def executed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements that were worked out."""
+    found: list[str] = []
+    execute = Connection.execute
+
+    def watch(self: Connection, sql: str) -> object:
+        found.append(sql)
+        return execute(self, sql)
+
+    monkeypatch.setattr(Connection, "execute", watch)
+    return found
+
+
+def ask(caller: Caller, sql: str) -> Result:
+    (found,) = caller.run(sql, False)
+    return found
+
+
+@pytest.fixture
+def ana(site: Site) -> Iterator[Caller]:
+    caller = Caller(site, "ana")
+    ask(caller, "SET epsilon = 0.01")
+    yield caller
+    caller.close()
+
+
+def test_what_is_free_is_worked_out_once(site: Site, ana: Caller, executed: list[str]) -> None:
+    paid, free = ask(ana, COUNT), ask(ana, COUNT)
+    assert paid.cost is not None
+    assert not paid.cost.free
+    assert free.cost is not None
+    assert free.cost.free
+    worked = len(executed)
+    assert ask(ana, COUNT) is free
+    other = Caller(site, "ana")
+    ask(other, "SET epsilon = 0.01")
+    assert ask(other, COUNT) is free
+    assert executed[worked:] == ["SET epsilon = 0.01"]
+    assert free.rows == paid.rows
+    other.close()
+
+
+def test_whatever_it_follows_from_makes_it_another(
+    site: Site, ana: Caller, executed: list[str], catalog: Path
+) -> None:
+    def is_worked_out(caller: Caller = ana, sql: str = COUNT) -> bool:
+        before = len(executed)
+        ask(caller, sql)
+        return len(executed) > before
+
+    ask(ana, COUNT)
+    ask(ana, COUNT)
+    assert not is_worked_out()
+    assert is_worked_out(sql=COUNT + " ORDER BY 1")
+    bo = Caller(site, "bo")
+    ask(bo, "SET epsilon = 0.01")
+    assert is_worked_out(bo)
+    ask(ana, "SET reuse = 'always'")
+    assert is_worked_out()
+    assert not is_worked_out()
+    ask(ana, "SET fresh = on")
+    assert is_worked_out()
+    assert is_worked_out()  # and paid for, every time
+    ask(ana, "SET fresh = off")
+    assert is_worked_out()  # what was stored meanwhile may answer it better
+    data = catalog.with_name("t.parquet")
+    os.utime(data, (1, 1))
+    site.engine.reopen()
+    assert is_worked_out()
+    bo.close()
+
+
+def test_what_is_no_answer_is_worked_out_every_time(ana: Caller, executed: list[str]) -> None:
+    for sql in ("SHOW budget", f"EXPLAIN {COUNT}", "SHOW noise", "BEGIN WORKLOAD", COUNT):
+        executed.clear()
+        for _ in range(3):
+            with contextlib.suppress(ProgrammingError):  # it is open
+                ask(ana, sql)
+        assert len(executed) == 3, sql
+
+
+def test_every_setting_and_the_day_are_part_of_it(
+    site: Site, ana: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = ana.connection
+    found = {site.repeats.key(connection, COUNT)}
+    values = {"epsilon": "0.5", "noise": "gaussian", "reuse": "always", "fresh": "on"}
+    for name, value in values.items():
+        connection.set(name, value)
+        found.add(site.repeats.key(connection, COUNT))
+    monkeypatch.setattr("dpsql.dbapi.repeats.today", lambda: dt.date(2031, 1, 1))
+    found.add(site.repeats.key(connection, COUNT))
+    assert len(found) == 6
+
+
+def test_a_ledger_that_is_gone_or_damaged_answers_nothing(
+    site: Site, ana: Caller, catalog: Path
+) -> None:
+    for _ in range(3):
+        ask(ana, COUNT)
+    ledger = catalog.with_suffix(".ledger")
+    ledger.rename(catalog.with_suffix(".gone"))
+    with pytest.raises(LedgerError):
+        ask(ana, COUNT)
+    catalog.with_suffix(".gone").rename(ledger)
+    assert ask(ana, COUNT).cost is not None
+    for path in site.repeats._ledger:
+        before = path.read_bytes()
+        path.write_bytes(before[:-40] + bytes(40))
+        with pytest.raises(LedgerError):
+            ask(ana, COUNT)
+        path.write_bytes(before)
+        assert ask(ana, COUNT).cost is not None

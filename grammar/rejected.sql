@@ -303,9 +303,9 @@ SELECT COUNT(*) FROM (SELECT NTILE(3) OVER (PARTITION BY person_id) AS n FROM vi
 -- E_WINDOW at line 1, column 30: this window over private rows is not supported
 -- hint: ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, COUNT and SUM of columns work
 
-SELECT COUNT(*) FROM (SELECT LAG(ward, 2) OVER (PARTITION BY person_id) AS n FROM visits) AS v;
--- E_WINDOW at line 1, column 30: LAG and LEAD by more than one row, or with a default, is not supported
--- hint: LAG(day)
+SELECT COUNT(*) FROM (SELECT LAG(ward, 20) OVER (PARTITION BY person_id) AS n FROM visits) AS v;
+-- E_WINDOW at line 1, column 30: LAG and LEAD by 13 rows or more, or with a default, is not supported
+-- hint: LAG(day), LAG(day, 2)
 
 SELECT COUNT(*) FROM (SELECT SUM(ward) OVER (PARTITION BY person_id) AS n FROM visits) AS v;
 -- E_WINDOW at line 1, column 30: a sum of ward is not supported

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from dpsql.sql.lists import write_out_lists
+from dpsql.sql.named_windows import write_out_windows
 from dpsql.sql.series import write_out_series
 from dpsql.sql.spellings import respell
 
@@ -25,6 +26,7 @@ def plain(tree: exp.Query) -> exp.Query:
     >>> plain(parse_one("SELECT a FROM t WHERE (a, b) = (1, 2) FETCH FIRST ROW ONLY")).sql()
     'SELECT a FROM t WHERE (a IS NOT DISTINCT FROM 1 AND b IS NOT DISTINCT FROM 2) LIMIT 1'
     """
+    write_out_windows(tree)
     write_out_lists(tree)
     write_out_series(tree)
     for node in list(tree.walk(bfs=False)):

@@ -36,6 +36,8 @@ _PLACES: dict[type[exp.Expr], Running] = {
     exp.DenseRank: "dense_rank",
 }
 _TAKEN = (exp.Lag, exp.Lead, exp.FirstValue, exp.Min, exp.Max)
+MOST_STEPS = 13
+"""Rows that LAG and LEAD go, and one more: each is a column of its own. A year of months works."""
 _UP_TO_HERE = ("UNBOUNDED", "PRECEDING", "CURRENT ROW", "")
 _WHOLE = ("UNBOUNDED", "PRECEDING", "UNBOUNDED", "FOLLOWING")
 
@@ -184,11 +186,20 @@ class UnitWindows:
             return self.add("first_value", shape, replace(over, order=order), name)
         if isinstance(called, exp.FirstValue):
             return self.add("first_value", shape, over, name)
-        extra, offset = called.args.get("default"), called.args.get("offset")
-        if extra is not None or (offset is not None and offset.name != "1"):
-            self.refuse(called, "LAG and LEAD by more than one row, or with a default,", "LAG(day)")
         back = over.reversed() if isinstance(called, exp.Lead) else over
-        return self.add("previous", shape, back, name)
+        found = self.add("previous", shape, back, name)
+        for _ in range(1, self.steps(called)):
+            found = self.add("previous", shape, back, found.name.casefold())
+        return found
+
+    def steps(self, called: exp.Expr) -> int:
+        """How many rows LAG and LEAD go: each one looks at what the row before looked at."""
+        offset = called.args.get("offset")
+        number = offset.name if isinstance(offset, exp.Literal) else "1" if offset is None else ""
+        if called.args.get("default") is not None or number not in map(str, range(1, MOST_STEPS)):
+            what = f"LAG and LEAD by {MOST_STEPS} rows or more, or with a default,"
+            self.refuse(called, what, "LAG(day), LAG(day, 2)")
+        return int(number)
 
     def column(self, called: exp.Expr) -> Column:
         """The column that a window is of."""

@@ -160,7 +160,8 @@ RULES: list[tuple[str, Follow]] = [
         always(f"{BY_UNIT.format('ROW_NUMBER() OVER (PARTITION BY person_id ORDER BY cost)')}"),
     ),
     (
-        r"columns (of numbers and dates )?with a domain work|LAG\(day\)|numbers with bounds",
+        r"columns (of numbers and dates )?with a domain work|LAG\(day\), LAG\(day, 2\)"
+        "|numbers with bounds",
         always(
             BY_UNIT.format("LAG(ward) OVER (PARTITION BY person_id ORDER BY cost)"),
             BY_UNIT.format("SUM(cost) OVER (PARTITION BY person_id, ward)"),

@@ -127,10 +127,16 @@ def draw_window(draw: random.Random) -> str:
     kinds += [f"{f} {o}" for f in ("COUNT(*)", "COUNT(age)", "SUM(age)") for o in (over, ties)]
     kinds += [f"{f}(age) OVER (PARTITION BY {part})" for f in ("MIN", "MAX", "SUM", "COUNT")]
     kinds += [f"{c} - LAG({c}) {over}" for c in ("age", "day")]
+    kinds += [f"{f}(age, {draw.randrange(2, 5)}) {over}" for f in ("LAG", "LEAD")]
     items = [f"{kind} AS w{i}" for i, kind in enumerate(draw.sample(kinds, 2))]
     where = draw.choice(["", " WHERE age > 2", " WHERE ward <> 'b' AND age IS NOT NULL"])
     late = draw.choice(["", "", f" QUALIFY ROW_NUMBER() {over} <= {draw.randrange(1, 4)}"])
-    inner = f"SELECT who, ward, {', '.join(items)} FROM visits{where}{late}"
+    listed = ", ".join(items)
+    named = ""
+    if draw.random() < 0.3:
+        listed, late = (each.replace(over, "OVER w") for each in (listed, late))
+        named = f" WINDOW w AS ({over.removeprefix('OVER (')}"
+    inner = f"SELECT who, ward, {listed} FROM visits{where}{named}{late}"
     by = draw.choice(["w0", "w1", "w0, ward", "w1, ward"])
     test = draw.choice(["", " WHERE w0 IS NOT NULL", " WHERE w0 IS NULL OR ward = 'a'"])
     what = draw.choice(["COUNT(*)", "COUNT(DISTINCT who)"])

@@ -200,7 +200,7 @@ def test_a_person_counts_once(world: World) -> None:
                 "ROW_NUMBER() OVER (PARTITION BY who ORDER BY age + month(day))",
                 "ROW_NUMBER() OVER (PARTITION BY who, cost)",
                 "ROW_NUMBER() OVER nowhere",
-                "LAG(age, 2) OVER (PARTITION BY who ORDER BY day)",
+                "LAG(age, 20) OVER (PARTITION BY who ORDER BY day)",
                 "LAG(age, 1, 0) OVER (PARTITION BY who ORDER BY day)",
                 "LAG(cost * 2) OVER (PARTITION BY who ORDER BY day)",
                 "SUM(ward) OVER (PARTITION BY who)",

@@ -87,7 +87,7 @@ class Cursor(Fetching):
         Raises: ProgrammingError, NotSupportedError, BudgetExceeded, OperationalError; InternalError
         for a defect of dpsql, which says what was charged.
         """
-        self._check_open()
+        self._start()
         terms = self._terms_with(options)
         if len(check_text(sql)) > MAX_STATEMENT:
             raise ProgrammingError("E_TOO_LARGE", f"a statement of over {MAX_STATEMENT} characters")
@@ -116,7 +116,7 @@ class Cursor(Fetching):
         of them runs. BEGIN WORKLOAD and RUN WORKLOAD may enclose the script; while a workload is
         open, the SELECTs of a script are added to it. Raises: as ``execute``.
         """
-        self._check_open()
+        self._start()
         check_text(sql)
         self.connection.told(lambda: self._finish(self._execute_script(sql)), sql)
         return self

@@ -30,6 +30,11 @@ class Fetching:
         self._closed = False
         self._shown: Result | None = None
 
+    def _start(self) -> None:
+        """Forget the results: nobody takes those of a statement for those of a refused one."""
+        self._check_open()
+        self._finish(())
+
     def _finish(self, results: Sequence[Result]) -> None:
         self._results = list(results)
         self._position = self._row = 0

@@ -133,6 +133,18 @@ def test_one_row(connection: Connection) -> None:
     assert (cursor.fetchone(), cursor.fetchone()) == (("XXXX",), None)
 
 
+def test_a_refused_statement_leaves_no_rows_of_the_one_before(connection: Connection) -> None:
+    cursor = connection.cursor()
+    refused = ("SELECT nope FROM people", "SELECT COUNT(*) FROM people WHERE sex = ?")
+    for wrong in refused:
+        cursor.execute("SELECT name FROM dbapi20test_booze")
+        with pytest.raises(dpsql.ProgrammingError):
+            cursor.execute(wrong)
+        with pytest.raises(dpsql.InterfaceError, match="E_NO_RESULT"):
+            cursor.df()
+        assert cursor.description is None
+
+
 def test_counts(connection: Connection) -> None:
     cursor = connection.cursor()
     assert (cursor.rowcount, cursor.rownumber) == (-1, None)

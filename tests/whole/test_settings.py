@@ -13,7 +13,8 @@ import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.plan.setting_kinds import Kind
 from dpsql.settings import SETTINGS, Setting, Taker, shown, taken_by
-from dpsql.ui.complete import Vocabulary, complete_sql
+from dpsql.ui.complete import complete_sql
+from dpsql.ui.vocabulary import Vocabulary
 
 ROOT = Path(__file__).parents[2]
 CATALOG = """
@@ -118,5 +119,5 @@ def test_a_new_option_is_one_entry(monkeypatch: pytest.MonkeyPatch, people: Conn
     assert "colour" in shown()
     words = Vocabulary()
     assert [c.text for c in complete_sql("SET col", words)] == ["colour"]
-    assert [c.text for c in complete_sql("SHOW col", words)] == ["colour"]
+    assert [c.text for c in complete_sql("SHOW colo", words)] == ["colour"]
     assert [c.text for c in complete_sql("SET colour = ", words)] == ["'plain'", "'fancy'"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -222,3 +223,18 @@ def test_a_closed_connection_is_replaced(engine: sa.Engine) -> None:
         assert caught.value.connection_invalidated
     with engine.connect() as connection:
         assert connection.execute(sa.text("SHOW tables")).scalar() == "people"
+
+
+def test_threads_share_an_engine(catalog: Path) -> None:
+    registry.register("dpsql", "dpsql.integrations.alchemy", "DpsqlDialect")
+    url = f"dpsql:///{catalog}?epsilon=1&analyst=ana&mechanism=identity"
+    engine = sa.create_engine(url)
+    sql = "SELECT site, COUNT(*) AS n FROM people WHERE age < {} GROUP BY site"
+
+    def ask(place: int) -> int:
+        return len(pd.read_sql(sql.format(place), engine))
+
+    with ThreadPoolExecutor(3) as pool:
+        assert [*pool.map(ask, range(2, 6))] == [4] * 4
+    assert ask(7) == 4
+    engine.dispose()

@@ -51,9 +51,8 @@ def _rewrite(select: exp.Select, source: exp.Table, table: Table) -> None:
 
 def _columns(select: exp.Select) -> list[exp.Column]:
     """The columns that a SELECT mentions itself."""
-    inner = [query for query in select.find_all(exp.Query) if query is not select]
-    apart = {id(column) for query in inner for column in query.find_all(exp.Column)}
-    return [column for column in select.find_all(exp.Column) if id(column) not in apart]
+    found = select.find_all(exp.Column)
+    return [column for column in found if column.find_ancestor(exp.Select) is select]
 
 
 def _part(key: str, place: int, kind: str) -> exp.Expr:

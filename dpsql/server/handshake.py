@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import ssl
 import struct
@@ -36,6 +37,8 @@ PATIENCE = 60.0
 """Seconds that a client may take until it has signed in, as in PostgreSQL."""
 MOST_FAILURES = 3
 """Wrong passwords of one name within a minute, after which even a right one is refused."""
+MOST_NAMES = 10_000
+"""Names whose wrong passwords are remembered, so that a flood of names fills no memory."""
 VERSION = "16.0"
 """The version of PostgreSQL whose protocol and catalogs clients should expect."""
 ENCODINGS = frozenset({"utf8", "unicode", "'utf8'", "'utf-8'", "utf-8", "sql_ascii"})
@@ -76,8 +79,10 @@ class Failures:
     def note(self, name: str) -> None:
         """Note one more."""
         with self._lock:
-            if len(self._times) > 10_000:
-                self._times.clear()
+            if len(self._times) > MOST_NAMES:  # other names do not make this one be forgotten
+                closed = (each for each in self._times if len(self._recent(each)) >= MOST_FAILURES)
+                kept = itertools.islice(closed, MOST_NAMES // 2)
+                self._times = {each: self._times[each] for each in kept}
             self._times[name] = [*self._recent(name), self.clock()]
 
     def _recent(self, name: str) -> list[float]:

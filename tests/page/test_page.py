@@ -106,6 +106,16 @@ def test_tries_are_few_and_shared_with_the_wire(folder: Path) -> None:
     assert entrance.sign_in("ana", PASSWORD) is not None
 
 
+def test_a_flood_of_names_does_not_reopen_one() -> None:
+    failures = Failures(lambda: 5.0)
+    for _ in range(3):
+        failures.note("ana")
+    for number in range(25_000):
+        failures.note(f"nobody{number}")
+    assert failures.is_closed("ana")
+    assert len(failures._times) <= 10_001
+
+
 def test_a_script_is_one_charge_and_a_repetition_is_free(ana: Knocker) -> None:
     told = ana.run(f"{COUNT}; SELECT COUNT(*) AS all_of_them FROM t", "0.02")
     first, second = told["results"]

@@ -20,7 +20,7 @@ test: $(VENV)/.test
 	$(TESTS)
 
 test-fast: $(VENV)/.test
-	$(TESTS) -m 'not jax and not slow' --ignore tests/audit --ignore tests/hostile --ignore tests/plugins
+	$(TESTS) -m 'not jax and not slow'
 
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import shutil
 import signal
 from collections.abc import Iterator
@@ -15,8 +16,28 @@ import pytest
 import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.sealed import Sealed
+from tests.support.costs import Costs, slow_files
 
 DEMO = Path(__file__).parent.parent / "demo_data"
+SLOW = slow_files()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Count what tests cost, where that is asked for: see ``tests/support/costs.py``."""
+    if "COSTS" in os.environ:
+        config.pluginmanager.register(Costs())
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import slow files where no slow test is wanted."""
+    return True if collection_path in SLOW and "not slow" in config.option.markexpr else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of slow files."""
+    for item in items:
+        if item.path in SLOW:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -27,8 +27,7 @@ def tell_partners(node: exp.Select, members: Mapping[str, MemberTable], names: N
         if member is None or column.find_ancestor(exp.Query) is not node:
             continue
         if member.exists is None:
-            if isinstance(column.parent, exp.Count) and member.is_owner(column.name):
-                column.replace(exp.Star())
+            _tell_owner(column, member)
             continue
         keys = {key.casefold() for key in member.table.keys}
         if not member.is_unit(column.name) and column.name.casefold() not in keys:
@@ -46,6 +45,16 @@ def tell_partners(node: exp.Select, members: Mapping[str, MemberTable], names: N
         elif isinstance(parent, exp.Count):
             case = exp.Case(ifs=[exp.If(this=partner, true=exp.Literal.number(1))])
             column.replace(case)
+
+
+def _tell_owner(column: exp.Column, member: MemberTable) -> None:
+    """Say what is asked of what a row belongs to its unit by, in a table that all rows have."""
+    is_owner, parent = member.is_owner(column.name), column.parent
+    if isinstance(parent, exp.Count) and is_owner:
+        column.replace(exp.Star())
+    is_null = isinstance(parent, exp.Is) and isinstance(parent.expression, exp.Null)
+    if parent is not None and is_null and (is_owner or member.is_unit(column.name)):
+        parent.replace(exp.false())
 
 
 def _count_partners(

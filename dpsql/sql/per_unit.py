@@ -40,7 +40,7 @@ from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.parse import Statement
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import Field, PrivateRows, column_of
-from dpsql.sql.scope import conjuncts
+from dpsql.sql.scope import conjuncts, remedy
 
 MOST_WHOLE = 10_000
 """Cells that a sum of whole numbers gets at most; a wider one is a measure with bounds."""
@@ -240,11 +240,22 @@ class UnitRows:
         if kind in _DISTINCT.values() and not has_single_values(column):
             hint = "DISTINCT sums need a column that lists its values"
             self.refuse(node, "a sum of different values of a column with bins", hint)
+        self.check_bounds(inner, column)
         key = column.name.casefold()
         span = self.flat.locate(node)
         shape = clipped_to(self.declared(kind, column), self.clip(node), span)
         found = self.add(kind, shape, key, where)
         return exp.Coalesce(this=found, expressions=[exp.Literal.number(0)]) if filled else found
+
+    def check_bounds(self, node: exp.Expr, column: Column) -> None:
+        """Refuse to sum up a column that is declared with neither a domain nor bounds."""
+        if column.domain is None and column.bounds is None:
+            raise ProgrammingError(
+                "E_NO_BOUNDS",
+                f"column {column.name} has no bounds: one row could change its sum by anything",
+                hint=remedy(self.table, column, summed=True),
+                span=self.flat.locate(node),
+            )
 
     def clip(self, node: exp.Expr) -> tuple[float, float] | None:
         return clip_of(node, self.statement.clips, self.statement.fragment)

@@ -111,7 +111,11 @@ class PrivateJoin:
                 f"a join of {printable(table.name)}, each row of which is a privacy unit,",
                 "declare whose rows they are: privacy_unit with a column, and [unit.NAME]",
             )
-        return JoinedPart(relation_of(table), (member,), member.alias, table.unit.max_rows)
+        part = JoinedPart(relation_of(table), (member,), member.alias, table.unit.max_rows)
+        joins = [each.join for each, _ in self.found if each.join is not None]
+        if any(join.side in ("RIGHT", "FULL") for join in joins):  # its rows may be left out later
+            part = filtered(part, (), self.names, self.as_test)
+        return part
 
     def join(
         self, whole: JoinedPart, part: JoinedPart, element: Element, loose: list[exp.Expr]

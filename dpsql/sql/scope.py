@@ -149,14 +149,14 @@ class Scope:
                 raise ProgrammingError(
                     "E_NO_BOUNDS",
                     f"column {column.name} has no bounds: one row could change its sum by anything",
-                    hint=_remedy(self.table, column, summed),
+                    hint=remedy(self.table, column, summed),
                     span=self.locate(reference),
                 )
             reason = "is a measure with bounds" if column.bounds else "has no declared domain"
             raise ProgrammingError(
                 "E_DOMAIN",
                 f"column {column.name} {reason}: it cannot be used in a predicate or GROUP BY",
-                hint=_remedy(self.table, column),
+                hint=remedy(self.table, column),
                 span=self.locate(reference),
             )
         return column
@@ -386,7 +386,7 @@ def _extract(scope: Scope, node: exp.Expr, parts: list[Expression]) -> None:
     node.replace(exp.column(f"x{parts.index(found)}"))
 
 
-def _remedy(table: Table, column: Column, summed: bool = False) -> str:
+def remedy(table: Table, column: Column, summed: bool = False) -> str:
     """What a column without a domain, or without bounds, needs."""
     sought, names = column.sought, f"{printable(table.name)} ({printable(column.name)})"
     if sought is None or (sought.what == "bounds") != summed:

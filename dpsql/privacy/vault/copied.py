@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.privacy.vault.data_engine import Values64
+from dpsql.privacy.vault.data_engine import Counts, Values64
 
 SIGNATURE = b"PGCOPY\n\xff\r\n\0"
 HEADER = len(SIGNATURE) + 8
@@ -43,7 +43,8 @@ class CopyLayout:
         Raises: ValueError for anything but the declared layout; UnicodeDecodeError.
         """
         rest, is_first = b"", True
-        for data in _joined(blocks):
+        for data, sizes in _joined(blocks):
+            starts = np.cumsum([len(rest), *sizes])
             rest += data
             if is_first:
                 if len(rest) < HEADER:
@@ -51,29 +52,62 @@ class CopyLayout:
                 if not rest.startswith(SIGNATURE) or rest[len(SIGNATURE) : HEADER] != bytes(8):
                     raise ValueError("not a binary copy")
                 rest, is_first = rest[HEADER:], False
-            fixed, texts, used = self._split(rest)
+                starts = np.maximum(starts - HEADER, 0)
+            fixed, texts, used = self._split(rest, starts)
             rest = rest[used:]
             if len(fixed):
                 yield fixed, texts
         if is_first or rest != b"\xff\xff":
             raise ValueError("a copy that breaks off")
 
-    def _split(self, data: bytes) -> tuple[Any, list[list[str]], int]:
-        """Return the whole rows at the start of some bytes, and how many bytes they take."""
+    def _split(self, data: bytes, blocks: Counts) -> tuple[Any, list[list[str]], int]:
+        """Return the whole rows at the start of some bytes, and how many bytes they take.
+
+        ``blocks`` is where blocks start, and the end: servers send each row in one of its own.
+        """
         dtype = self.dtype
         texts: list[list[str]] = [[] for _ in range(self.texts)]
         if not self.texts:
             rows = np.frombuffer(data, dtype, len(data) // dtype.itemsize)
             return self._checked(rows), texts, rows.nbytes
+        ends = self._ends(data, blocks)
+        if ends is not None:
+            return self._cut(data, blocks[:-1], ends)
         starts, position, width = [], 0, dtype.itemsize
         while (end := self._take(data, position + width, texts)) is not None:
             starts.append(position)
             position = end
         for each in texts:
             del each[len(starts) :]
+        return self._fixed(data, np.array(starts, dtype=np.int64)), texts, position
+
+    def _fixed(self, data: bytes, starts: Counts) -> Any:
+        """Return what rows that start there have before their texts."""
+        places = starts[:, np.newaxis] + np.arange(self.dtype.itemsize)
+        return self._checked(np.frombuffer(data, np.uint8)[places].view(self.dtype).reshape(-1))
+
+    def _ends(self, data: bytes, blocks: Counts) -> list[Counts] | None:
+        """Return where the texts of all rows end, column by column; None if blocks are no rows."""
+        at, ends = blocks[:-1] + self.dtype.itemsize, []
         bytes_of = np.frombuffer(data, np.uint8)
-        places = np.array(starts, dtype=np.int64)[:, np.newaxis] + np.arange(width)
-        return self._checked(bytes_of[places].view(dtype).reshape(-1)), texts, position
+        for _ in range(self.texts):
+            if not len(at) or (at < blocks[:-1]).any() or (at + 4 > blocks[1:]).any():
+                return None
+            size = bytes_of[at[:, np.newaxis] + np.arange(4)].view(">i4").reshape(-1)
+            at = at + 4 + size
+            ends.append(at)
+        return ends if blocks[0] == 0 and np.array_equal(at, blocks[1:]) else None
+
+    def _cut(
+        self, data: bytes, starts: Counts, ends: Sequence[Counts]
+    ) -> tuple[Any, list[list[str]], int]:
+        """Return rows whose ends are known; a text of PostgreSQL has no NUL."""
+        texts, first = [], starts + self.dtype.itemsize + 4
+        for each in ends:
+            pairs = zip(first.tolist(), each.tolist(), strict=True)
+            texts.append(b"\0".join([data[one:two] for one, two in pairs]).decode().split("\0"))
+            first = each + 4
+        return self._fixed(data, starts), texts, len(data)
 
     def _take(self, data: bytes, position: int, texts: list[list[str]]) -> int | None:
         """Take the texts of one row; None where the bytes end before."""
@@ -97,16 +131,16 @@ class CopyLayout:
         return rows
 
 
-def _joined(blocks: Iterable[bytes | memoryview]) -> Iterator[bytes]:
-    """Put small pieces together."""
+def _joined(blocks: Iterable[bytes | memoryview]) -> Iterator[tuple[bytes, list[int]]]:
+    """Put small pieces together, and say how long each was."""
     waiting, size = [], 0
     for block in blocks:
         waiting.append(block)
         size += len(block)
         if size >= BLOCK:
-            yield b"".join(waiting)
+            yield b"".join(waiting), [*map(len, waiting)]
             waiting, size = [], 0
-    yield b"".join(waiting)
+    yield b"".join(waiting), [*map(len, waiting)]
 
 
 def whole_values(numbers: npt.NDArray[Any]) -> Values64:

@@ -10,6 +10,8 @@ Guarantee: whether a row is kept depends on the salt and on the rows of its own 
 from __future__ import annotations
 
 import hashlib
+import itertools
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +45,7 @@ class UnitNumbers:
 
     def __init__(self, room: PileRoom) -> None:
         self._room = room
-        self._texts: dict[str, int] = {}
+        self._texts: defaultdict[str, int] = defaultdict(itertools.count().__next__)
         self._is_text = False
         self._units: Pile = room.pile()
         self._owned: Pile = room.pile()
@@ -68,9 +70,7 @@ class UnitNumbers:
 
     def _number(self, texts: npt.NDArray[Any], owned: Flags) -> tuple[Codes, Flags]:
         codes, names = pd.factorize(texts)
-        known = self._texts
-        found = (known.setdefault(name, len(known)) for name in names)
-        numbers = np.fromiter(found, np.uint32, len(names))
+        numbers = np.fromiter(map(self._texts.__getitem__, names), np.uint32, len(names))
         return np.append(numbers, np.uint32(0))[codes], owned & (codes >= 0)
 
     def owners(self) -> Owners:
@@ -245,7 +245,13 @@ def keys_of(salt: str, owners: Owners, crowded: Flags) -> Codes:
     ``crowded`` and the keys have shape (units,).
     """
     keys = np.zeros(len(owners.names), dtype=np.uint64)
-    for unit in np.flatnonzero(crowded):
-        text = f"{salt}|{owners.names[unit]}".encode("utf-8", "surrogatepass")  # no name may raise
-        keys[unit] = int(hashlib.md5(text, usedforsecurity=False).hexdigest()[:KEY], 16)
+    plain = hashlib.md5(f"{salt}|".encode(), usedforsecurity=False)
+
+    def first_bytes(name: object) -> bytes:
+        digest = plain.copy()
+        digest.update(f"{name}".encode("utf-8", "surrogatepass"))  # no name may raise
+        return digest.digest()[: KEY // 2]
+
+    digests = b"".join(map(first_bytes, owners.names[crowded].tolist()))
+    keys[crowded] = np.frombuffer(digests, dtype=">u8")
     return keys

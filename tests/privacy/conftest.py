@@ -9,6 +9,7 @@ import pytest
 
 from tests.privacy.place import Place
 from tests.support.postgres import Server, server, short_folder
+from tests.support.spark import small_spark
 
 
 @pytest.fixture
@@ -29,3 +30,10 @@ def database(started: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
     """That database, which catalogs reach by CLINIC_DSN."""
     monkeypatch.setenv("CLINIC_DSN", started.address)
     return started
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One Spark for all tests of a worker: a start takes 10 seconds of a core."""
+    with small_spark(tmp_path_factory.mktemp("spark")):
+        yield

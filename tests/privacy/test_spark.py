@@ -21,23 +21,18 @@ from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, Values
 from dpsql.dbapi.checking import chosen_tables, examine
 from dpsql.dbapi.drafting import draft_catalog
-from dpsql.errors import Error
+from dpsql.errors import DataUnavailable, Error
 from dpsql.privacy.inspect import Figures
 from dpsql.privacy.vault.vault import open_vault
 from dpsql.workload.cells import AnyResolution, Cells, cells_of
-from tests.privacy.additivity import KINDS, arrow
+from tests.privacy.additivity import DATES, KINDS, arrow
 from tests.privacy.covering import draw_sets, draw_table
 from tests.support.seam import zero_noise
-from tests.support.spark import MASTER, require_spark, small_spark
+from tests.support.spark import MASTER, require_spark
 
 SALT = b"0123456789abcdef"
+pytestmark = pytest.mark.usefixtures("spark")
 TABLES = int(os.environ.get("SPARK_TABLES", "3"))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with small_spark(tmp_path_factory.mktemp("spark")):
-        yield
 
 
 def in_spark(path: Path, unit: Unit, columns: dict[str, Column], read: str = "push") -> Table:
@@ -367,3 +362,15 @@ def test_a_context_that_stopped_between_requests_is_started_again(
         context.stop()
         assert dict(connection.execute(UNITS).result.rows)["A"] > 0
         assert connection.budget.entries == 2
+
+
+def test_times_in_milliseconds_are_refused_by_what_files_say(tmp_path: Path) -> None:
+    columns = {"t": replace(next(iter(DATES.values())), name="t")}
+    for unit, refuses in (("ms", True), ("us", False)):
+        path = tmp_path / f"{unit}.parquet"
+        pq.write_table(pa.table({"t": pa.array([1, 2], pa.timestamp(unit))}), path)
+        if refuses:
+            with pytest.raises(DataUnavailable, match="milliseconds"):
+                open_vault(in_spark(path, Unit(), columns), SALT)
+        else:
+            open_vault(in_spark(path, Unit(), columns), SALT).close()

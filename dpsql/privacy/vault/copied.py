@@ -37,7 +37,9 @@ class CopyLayout:
             fields += [(f"length{i}", ">i4"), (f"v{i}", SENT_AS[kind])]
         return np.dtype(fields)
 
-    def read(self, blocks: Iterable[bytes | memoryview]) -> Iterator[tuple[Any, list[list[str]]]]:
+    def read(
+        self, blocks: Iterable[bytes | bytearray | memoryview]
+    ) -> Iterator[tuple[Any, list[list[str]]]]:
         """Yield rows as arrays with a field per column, and the texts of every text column.
 
         Raises: ValueError for anything but the declared layout; UnicodeDecodeError.
@@ -131,7 +133,7 @@ class CopyLayout:
         return rows
 
 
-def _joined(blocks: Iterable[bytes | memoryview]) -> Iterator[tuple[bytes, list[int]]]:
+def _joined(blocks: Iterable[bytes | bytearray | memoryview]) -> Iterator[tuple[bytes, list[int]]]:
     """Put small pieces together, and say how long each was."""
     waiting, size = [], 0
     for block in blocks:

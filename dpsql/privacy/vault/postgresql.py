@@ -32,6 +32,7 @@ from dpsql.privacy.vault.postgresql_session import (
     OLDEST,
     address_of,
     connected,
+    rows_sent,
     session,
     told,
 )
@@ -144,7 +145,7 @@ class PostgresTable:
             cursor = stack.enter_context(connection.cursor())
             statement = f"COPY ({copy.select}) TO STDOUT (FORMAT BINARY)"
             blocks = stack.enter_context(cursor.copy(statement.encode()))
-            for fixed, texts in copy.layout.read(blocks):
+            for fixed, texts in copy.layout.read(rows_sent(blocks, connection)):
                 yield copy.batch(fixed, texts)
 
     def texts(self, column: str) -> Iterator[npt.NDArray[np.object_]]:

@@ -55,7 +55,9 @@ class SparkEngine:
 
     def open(self, table: Table) -> SparkTable:
         session = session_for(table)
-        return SparkTable(table, told(table, lambda: _describe(table, session)))
+        schema = told(table, lambda: _describe(table, session))
+        told(table, lambda: _refuse_millis(table, session, schema))
+        return SparkTable(table, schema)
 
     def tables(self, schema: Table) -> list[tuple[str, bool]]:
         """The tables of a database of the session, by name, and whether each is a view."""
@@ -127,6 +129,39 @@ def _describe(table: Table, session: SparkSession) -> SparkSchema:
     elif not _exists(session, place):
         unavailable(table.name, table.source, "the files of the table have gone")
     return SparkSchema(relation, _place(place), _files(frame), _types(frame))
+
+
+def _refuse_millis(table: Table, session: SparkSession, schema: SparkSchema) -> None:
+    """Refuse times in milliseconds of foreign Parquet files: Spark fails for those far away.
+
+    One row would make the table unreadable. What files say of their columns is read, no value is.
+    """
+    named = {each.name.casefold() for each in table.columns.values()} | {
+        name.casefold() for name in (*table.keys, table.unit.column or "")
+    }
+    times = [
+        name
+        for name, stored in schema.types
+        if name.casefold() in named and family_of(stored) == "timestamp"
+    ]
+    if not times or table.option("path") is None or table.option("format") not in (None, "parquet"):
+        return
+    jvm: Any = session.sparkContext._jvm
+    conf = session._jsparkSession.sessionState().newHadoopConf()
+    for file in session.table(schema.relation).inputFiles():
+        path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(file))
+        source = jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(path, conf)
+        reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(source)
+        try:
+            said = reader.getFooter().getFileMetaData().getSchema().toString()
+        finally:
+            reader.close()
+        for name in times:
+            if f" {name} (TIMESTAMP(MILLIS," in said:
+                problem = f"column {name!r} holds times in milliseconds, some of which Spark "
+                problem += "cannot read"
+                hint = "write the files anew with microseconds"
+                unavailable(table.name, table.source, problem, hint)
 
 
 def _relation_of_files(table: Table, path: str) -> str:

@@ -24,7 +24,7 @@ from dpsql.catalog import Catalog, Table
 from dpsql.engine.charges import Charges
 from dpsql.engine.faults import told
 from dpsql.engine.granted import NOTHING, Granted
-from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.errors import Error, NotSupportedError, ProgrammingError
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request, make_plan
 from dpsql.privacy.curator import nested_budgets
@@ -185,7 +185,7 @@ class Desk(ABC):
         try:
             provisional = compile_statement(statement, compiler, self._public_rows)
         except ProgrammingError as error:
-            if error.code != NO_SUCH_KEY:
+            if error.code != NO_SUCH_KEY or self._is_listed(statement, error):
                 raise
             what, hint = "there are no keys yet to compare with", "CREATE DOMAIN first"
             raise NotSupportedError(NO_SUCH_KEY, what, hint=hint, span=error.span) from None
@@ -196,6 +196,14 @@ class Desk(ABC):
             )
         chance = dict(statement.options).get("discovery_delta")
         return replace(provisional, seeks=sought, chance=chance)
+
+    def _is_listed(self, statement: Statement, error: ProgrammingError) -> bool:
+        """Whether a text is none of the keys that the catalog lists: the same is said without."""
+        try:
+            compile_statement(statement, self.compiler, self._public_rows)
+        except Error as known:
+            return known.code == error.code and known.span == error.span
+        return False
 
     def _supposing(self, tables: dict[str, Table]) -> Catalog:
         """The catalog with other tables, of which what statements derive is not remembered."""

@@ -400,6 +400,8 @@ def test_keys_of_one_request_are_refused_before_anything_is_found(shop: Connecti
     refused(shop, PRIVATE.replace("'private'", "'all'"), "E_SETTING")
     where = PRIVATE.replace("WHERE", "WHERE product = 'tea' AND")
     refused(shop, where, "E_NOT_IN_DOMAIN", "CREATE DOMAIN first")
+    where = PRIVATE.replace("WHERE", "WHERE sex = 'x' AND")
+    refused(shop, where, "E_NOT_IN_DOMAIN", "'f', 'm'")
     refused(shop, PRIVATE.replace("AS n", "AS n, SUM(price)"), "E_NO_BOUNDS")
 
 

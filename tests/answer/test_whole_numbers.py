@@ -82,7 +82,7 @@ def test_columns_are_integers_only_where_every_draw_of_the_noise_is_one(people: 
     people.execute("SET epsilon = 0.1")
     people.execute("SET reuse = never")
     for turn in range(30):
-        people.execute(f"SET mechanism = '{('identity', 'auto')[turn % 5 == 0]}'")
+        people.execute(f"SET mechanism = '{('identity', 'auto')[turn % 10 == 0]}'")
         sql = statement(draw)
         try:
             result, raw = answers(people, sql)

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpsql.errors import ProgrammingError
 from dpsql.plan.baselines import plain_variance
-from dpsql.plan.chosen import Chosen, by_error, emphasised, least_error, worst_of
+from dpsql.plan.chosen import WORTHWHILE, Chosen, by_error, emphasised, least_error, worst_of
 from dpsql.search.cache import cached_choice
 from dpsql.search.itself import measure_queries
 from dpsql.search.meter import may_go_on
@@ -58,6 +58,9 @@ DOUBTFUL = 3.0
 
 SIMPLER = {1: ("identity", "union"), 2: ("union", "marginals", "symmetric")}
 """Families that are weighed anew by themselves where another one has not come near."""
+
+FEW = ("few queries", "workload")
+"""Methods of which other weights are planned as quickly: no other family comes near them."""
 
 SUMMED = ("identity", "kron", "marginals")
 """Families that are compared where answers are sums of products, whose errors do not add up."""
@@ -112,7 +115,8 @@ class Chooser:
         within = [chosen for chosen in found if worst_of(chosen, limits) <= 1]
         if best not in within:
             for start in sorted(found, key=self._ease(best))[:TRIED]:
-                if start.error >= min(self.than, least_error(within)) or not may_go_on():
+                enough = min(self.than, least_error(within)) / (1 + WORTHWHILE)
+                if start.error >= enough or not may_go_on():
                     continue
                 near = self.weighed(start, limits)
                 settled = start.strategy.kind == "separate"  # shares are all that was searched for
@@ -385,7 +389,8 @@ class Chooser:
             family = "kron" if start.strategy.method == "kron" else None
             anew = self.shared(start, emphasis, reach)
             return anew or self.select(start.layout, emphasis, family)
-        if self.mechanism == "auto" and len(start.layout.workload.domain) > 1:
+        is_joint = start.strategy.method not in FEW
+        if self.mechanism == "auto" and is_joint and len(start.layout.workload.domain) > 1:
             workload = emphasised(start.layout, emphasis)
             family = "symmetric" if start.strategy.kind == "symmetric" else "residual"
             closed = cached_choice(workload, self.noise, family, self.effort)

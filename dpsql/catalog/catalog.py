@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from dpsql.catalog.domain import Bins, Domain, Value
 from dpsql.catalog.sought import Sought
@@ -211,6 +212,7 @@ class Catalog:
     are the epsilons of the people who may ask, by case-folded name: empty when anyone may.
     ``views`` are SELECTs by case-folded name, in declared order. ``derived`` are tables that
     statements make of relations, by case-folded name; they are found, and never listed.
+    ``scratch`` is the part of the budget that drafts may spend, None where there are none.
     """
 
     path: Path
@@ -221,6 +223,7 @@ class Catalog:
     analysts: dict[str, Fraction] = field(default_factory=dict)
     views: dict[str, View] = field(default_factory=dict)
     derived: dict[str, Table] = field(default_factory=dict, compare=False, repr=False)
+    scratch: Fraction | None = None
 
     @classmethod
     def load(cls, path: str | Path) -> Catalog:
@@ -244,6 +247,8 @@ class Catalog:
         }
         if self.budget.discovery_delta:
             facts["discovery_delta"] = str(self.budget.discovery_delta)
+        if self.scratch is not None:
+            facts["scratch"] = str(self.scratch)
         if self.analysts:
             facts["analysts"] = {name: str(epsilon) for name, epsilon in self.analysts.items()}
         if self.views:
@@ -252,6 +257,24 @@ class Catalog:
                 for key, view in self.views.items()
             }
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    def parts(self) -> dict[str, str]:
+        """A short hash of each part that the guarantee depends on, by what it is called.
+
+        Budgets are none of them: a ledger has their values.
+        """
+        found: dict[str, object] = {}
+        for table in self.tables.values():
+            source, column, rows, public, columns, *rest = _facts(table, self.path)
+            found[f"table {table.name}"] = [source, column, rows, public, *rest]
+            pairs = zip(table.columns.values(), columns, strict=True)
+            found |= {f"column {table.name}.{each.name}": fact for each, fact in pairs}
+        found |= {f"view {view.name}": _facts_of_view(view) for view in self.views.values()}
+        return {name: _short_hash(fact) for name, fact in found.items()}
+
+
+def _short_hash(fact: object) -> str:
+    return hashlib.sha256(json.dumps(fact).encode()).hexdigest()[:16]
 
 
 def _facts_of_view(view: View) -> list[object]:
@@ -270,10 +293,10 @@ def _facts_of_column(column: Column) -> list[object]:
     ]
 
 
-def _facts(table: Table, catalog: Path) -> list[object]:
+def _facts(table: Table, catalog: Path) -> list[Any]:
     columns = [*map(_facts_of_column, table.columns.values())]
     source = table.source if table.engine else os.path.relpath(table.source, catalog.parent)
-    facts: list[object] = [source, table.unit.column, table.unit.max_rows, table.public, columns]
+    facts: list[Any] = [source, table.unit.column, table.unit.max_rows, table.public, columns]
     facts += ["complete"] if table.complete else []
     within = [each for each in table.options if each[0] != "spill" and not table.engine]
     facts += [["within", *within]] if within else []

@@ -73,7 +73,9 @@ def read_catalog(path: Path) -> Catalog:
         raw = tomllib.loads(text, parse_float=_decimal)
     except (RecursionError, ValueError) as error:
         place.fail(f"not valid TOML: {error}", "see https://toml.io for the syntax")
-    place.check_keys(raw, ("analyst", "budget", "ledger", "noise", "table", "unit", "view"))
+    place.check_keys(
+        raw, ("analyst", "budget", "ledger", "noise", "scratch", "table", "unit", "view")
+    )
     tables = _section(place, raw, "table")
     if not tables:
         place.fail("declares no table", 'add a section such as [table.people] with source = "..."')
@@ -85,6 +87,7 @@ def read_catalog(path: Path) -> Catalog:
         _read_backend(place, raw),
         _read_anchors(place, raw),
         _read_analysts(place, raw, whole),
+        scratch=_read_scratch(place, raw, whole),
     )
     units = read_unit_names(place, _section(place, raw, "unit"))
     for name, body in tables.items():
@@ -271,6 +274,13 @@ def _read_analysts(place: Place, raw: Mapping[str, Any], whole: Budget) -> dict[
             place.fail(f"analyst {name!r} is not a section", f"write [analyst.{name}]")
         analysts[key] = _read_epsilon(place, f"[analyst.{name}]", body, whole)
     return analysts
+
+
+def _read_scratch(place: Place, raw: Mapping[str, Any], whole: Budget) -> Fraction | None:
+    """Read the part of the budget that drafts may spend."""
+    if "scratch" not in raw:
+        return None
+    return _read_epsilon(place, "[scratch]", _section(place, raw, "scratch"), whole)
 
 
 def _read_table_budget(place: Place, body: Mapping[str, Any], whole: Budget) -> Fraction | None:

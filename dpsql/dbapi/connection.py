@@ -31,7 +31,6 @@ from dpsql.engine.faults import told
 from dpsql.engine.granted import NOTHING, Granted, grant, grant_here
 from dpsql.engine.terms import Terms
 from dpsql.errors import (
-    DataError,
     InterfaceError,
     LedgerError,
     ProgrammingError,
@@ -213,7 +212,7 @@ class Connection(Exceptions):
     @property
     def askable(self) -> tuple[Fraction, Fraction]:
         """The largest epsilon of one more request here, on any table, and what it was at first."""
-        return largest_request(self.catalog, self.budget, self.analyst)
+        return largest_request(self.catalog, self.budget, self.analyst, self.engine.scratch)
 
     @property
     def workload(self) -> int | None:
@@ -278,14 +277,6 @@ class Connection(Exceptions):
     def foresee_workload(self) -> Explanation:
         """The forecast of the open workload: free. Raises: ProgrammingError (E_STATEMENT)."""
         return self.engine.explain(*gathered(self.engine, self.collected, self.terms))
-
-    def demand(self, max_stddev: str | None) -> None:
-        """Have every statement that does not say otherwise keep to an error (max_stddev).
-
-        Raises: DataError (E_SETTING).
-        """
-        own = SETTINGS["max_stddev"]
-        self.engine.demanded = None if max_stddev is None else own.read(max_stddev, error=DataError)
 
     def describe(self, sql: str) -> tuple[Foreseen, ...]:
         """The columns that a SELECT would return, which is not asked.

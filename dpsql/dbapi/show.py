@@ -16,7 +16,7 @@ from dpsql.engine.engine import Engine
 from dpsql.engine.terms import Terms
 from dpsql.errors import DataUnavailable, ProgrammingError, decimal_text, printable
 from dpsql.privacy.chain import budget_text
-from dpsql.privacy.curator import analyst_name, nested_name
+from dpsql.privacy.curator import SCRATCH, analyst_name, nested_name
 from dpsql.privacy.ledger import Entry, Status
 from dpsql.privacy.status import Nested
 from dpsql.settings import SETTINGS
@@ -63,6 +63,8 @@ def show(engine: Engine, terms: Terms, what: str, sql: str) -> Result:
             inner = status.nested.get(nested_name(key))
             if inner is not None:
                 rows += _nested_rows(table.name, inner, status.total_delta > 0)
+        if SCRATCH in status.nested:
+            rows += _nested_rows("scratch drafts", status.nested[SCRATCH], status.total_delta > 0)
         for key in [engine.analyst] if engine.analyst else engine.catalog.analysts:
             inner = status.nested[analyst_name(key)]
             rows += _nested_rows(f"analyst {key}", inner, status.total_delta > 0)

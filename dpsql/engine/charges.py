@@ -11,6 +11,7 @@ from typing import TypeVar
 from dpsql.errors import Interrupted
 from dpsql.interrupts import Held, Watched, check
 from dpsql.privacy.accounting import Cost
+from dpsql.privacy.chain import Cause
 from dpsql.privacy.ledger import Ledger, Receipt
 
 T = TypeVar("T")
@@ -20,13 +21,15 @@ T = TypeVar("T")
 class Charges:
     """How many charges were begun and made, their epsilon, and how much of it is stored for.
 
-    Stored is what came of a charge: a release, a threshold or a model.
+    Stored is what came of a charge: a release, a threshold or a model. ``source`` names the file
+    that the statements came from, if any.
     """
 
     begun: int = 0
     made: int = 0
     epsilon: Fraction = Fraction(0)
     stored: Fraction = Fraction(0)
+    source: str = ""
 
     @contextmanager
     def paid(
@@ -49,7 +52,7 @@ class Charges:
         with Held():
             check()
             self.begun += 1
-            receipt = ledger.debit(cost, fingerprint, version, within, asked)
+            receipt = ledger.debit(cost, fingerprint, version, within, Cause(asked, self.source))
             charged = receipt.epsilon
             self.made += 1
             self.epsilon += charged

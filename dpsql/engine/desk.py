@@ -27,7 +27,7 @@ from dpsql.engine.granted import NOTHING, Granted
 from dpsql.errors import Error, NotSupportedError, ProgrammingError
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request, make_plan
-from dpsql.privacy.curator import nested_budgets
+from dpsql.privacy.curator import SCRATCH, nested_budgets
 from dpsql.privacy.status import Status
 from dpsql.sealed import Sealed
 from dpsql.sql.clauses import Cut, read_own, read_truncation
@@ -61,6 +61,7 @@ class Desk(ABC):
         self.granted = granted
         self.charges = Charges()
         self.demanded: float | None = None
+        self.scratch = False
         self.store = Store(catalog.path)
         self.models: dict[str, Synthetic] = {}
         self.found: dict[str, Discovered] = {}
@@ -265,7 +266,8 @@ class Desk(ABC):
 
     def within(self, tables: Iterable[str]) -> tuple[str, ...]:
         """The budgets that a request on tables is charged to, each in full, beside the whole."""
-        return nested_budgets(self.catalog, tables, self.analyst)
+        names = nested_budgets(self.catalog, tables, self.analyst)
+        return (*names, SCRATCH) if self.scratch else names
 
     def remaining(self, tables: Iterable[str]) -> Fraction:
         """The largest epsilon that one more request on tables may ask for."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,7 +35,7 @@ from dpsql.engine.turns import turn
 from dpsql.learn.task import Report
 from dpsql.plan.plan import Plan
 from dpsql.privacy.claims import Sources
-from dpsql.privacy.curator import Preset, ledger_file, user_folder
+from dpsql.privacy.curator import ledger_file, open_ledger, user_folder
 from dpsql.privacy.discovery import CountedDiscovery, Discovery, KeyCounts
 from dpsql.privacy.filter import Run
 from dpsql.privacy.find import count_keys, find_keys
@@ -46,6 +47,8 @@ from dpsql.sql.compiled import Compiled
 from dpsql.sql.synthetic import Materialisation
 
 T = TypeVar("T")
+
+DRAFT = "scratch: a draft, not for publication"
 
 
 class Engine(Desk):
@@ -62,12 +65,9 @@ class Engine(Desk):
         granted: Granted = NOTHING,
         shared: Engine | None = None,
     ) -> None:
-        preset = Preset.of(catalog)
         ledger = Path(os.path.realpath(ledger_file(catalog)))
         self.sources = Sources(catalog, (anchors, user_folder()), ledger, stored_in)
-        self.ledger = Ledger.open_or_create(
-            ledger_file(catalog), anchors, preset.policy, preset.policy_hash, preset.nested
-        )
+        self.ledger = open_ledger(catalog, anchors)
         self.ledger_id = self.ledger.ledger_id
         self._is_alone = shared is None
         self.vaults: Vaults = Vaults(catalog, self.ledger.salt) if shared is None else shared.vaults
@@ -115,7 +115,13 @@ class Engine(Desk):
         job = job.decided(self)
         found, free = self.settle(job)
         after = job.following(self, found, free)
-        return job.results(self, found, free) if after is None else self.run(after)
+        return self._marked(job.results(self, found, free)) if after is None else self.run(after)
+
+    def _marked(self, results: tuple[Result, ...]) -> tuple[Result, ...]:
+        """Results, each with a note that it is a draft where this is for drafts."""
+        if not self.scratch:
+            return results
+        return tuple(replace(each, notes=(*each.notes, DRAFT)) for each in results)
 
     def settle(self, step: Step[T]) -> tuple[T, bool]:
         """What a step ends with, and whether that was published: whoever does the same is awaited.

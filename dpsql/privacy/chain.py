@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from dpsql.errors import BudgetExceeded, DataError
 from dpsql.privacy.accounting import Cost, Policy
@@ -34,6 +34,16 @@ def budget_text(name: str) -> str:
     ('the total', 'table adult')
     """
     return name.replace(":", " ", 1) or "the total"
+
+
+class Cause(NamedTuple):
+    """What a debit is for: statements, and the name of the file that they came from, if any."""
+
+    statements: Sequence[str] = ()
+    source: str = ""
+
+
+NO_SQL = Cause()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +82,21 @@ class Entry:
         return "" if self.statements is None else str(self._asked["sql"])
 
     @property
+    def source(self) -> str:
+        """The name of the file that a debit was asked from; empty where there was none."""
+        return "" if self.statements is None else str(self._asked.get("source", ""))
+
+    @property
+    def digest_of_sql(self) -> str:
+        """A SHA-256 of all of the SQL, its first half, where the entry has only its beginning."""
+        return "" if self.statements is None else str(self._asked.get("digest", ""))
+
+    @property
+    def note(self) -> str:
+        """What a curator noted beside an act."""
+        return "" if self.kind == "debit" else str(self._asked.get("note", ""))
+
+    @property
     def delta(self) -> Fraction:
         """The chance with which keys that a debit released may break its promise; mostly 0."""
         asked = self._asked if self.kind == "debit" and self.detail else {}
@@ -104,6 +129,8 @@ class BudgetTerms:
 
     budgets: Mapping[str, Policy]
     policy_hash: str
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """Short hashes of what the catalog declares, by name; none in older ledgers."""
     policy: Policy = field(init=False, repr=False, compare=False)
     """The budget that every debit is charged to."""
 
@@ -122,6 +149,7 @@ class BudgetTerms:
             "ledger_id": ledger_id,
             "note": note,
             "policy_hash": self.policy_hash,
+            **({"parts": dict(self.parts)} if self.parts else {}),
         }
         return json.dumps(detail, separators=(",", ":"))
 
@@ -131,6 +159,7 @@ def terms_for(
     policy_hash: str,
     nested: Mapping[str, Fraction],
     known: Mapping[str, Policy] | None = None,
+    parts: Mapping[str, str] | None = None,
 ) -> BudgetTerms:
     """Return terms at the total delta, keeping the orders of budgets that ever existed."""
     known = known or {}
@@ -141,7 +170,7 @@ def terms_for(
         )
         for name, epsilon in totals.items()
     }
-    return BudgetTerms(budgets, policy_hash)
+    return BudgetTerms(budgets, policy_hash, parts or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +199,7 @@ class State:
         if entry.seq != self.seq + 1 or entry.hash != entry.digest(self.head):
             raise tampered("an entry does not follow from the one before")
         if entry.kind != "debit":
-            ledger_id, terms = _read_terms(entry)
+            ledger_id, terms = read_terms(entry)
             if ledger_id != self.ledger_id:
                 raise tampered("an entry belongs to another ledger")
             if any(terms.budgets[n].alpha != self.known[n].alpha for n in self._old(terms)):
@@ -245,7 +274,7 @@ def debit_entry(
     plan_hash: str,
     data_version: str,
     within: tuple[str, ...],
-    asked: Sequence[str] = (),
+    asked: Cause = NO_SQL,
 ) -> Entry:
     """Return a debit that is not yet linked to the entry before."""
     return Entry(
@@ -267,15 +296,18 @@ def debit_entry(
     )
 
 
-def _asked_for(statements: Sequence[str], delta: Fraction) -> str:
+def _asked_for(asked: Cause, delta: Fraction) -> str:
     """What a debit keeps of the statements that it is charged for, and its delta above 0."""
-    if not statements and not delta:
+    if not asked.statements and not delta:
         return ""
-    text = ";\n".join(statements)
+    text = ";\n".join(asked.statements)
     shown = (
         text if len(text) <= LONGEST_SQL else text[: LONGEST_SQL - 1] + "\N{HORIZONTAL ELLIPSIS}"
     )
-    kept: dict[str, object] = {"statements": len(statements), "sql": shown}
+    kept: dict[str, object] = {"statements": len(asked.statements), "sql": shown}
+    kept |= {"source": asked.source} if asked.source else {}
+    if shown != text:
+        kept["digest"] = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     kept |= {"delta": str(delta)} if delta else {}
     return json.dumps(kept, separators=(",", ":"))
 
@@ -305,7 +337,7 @@ def first_state(entry: Entry) -> State:
     """Return the state after the entry that created a ledger. Raises: LedgerError."""
     if entry.seq != 0 or entry.kind != "created" or entry.hash != entry.digest(""):
         raise tampered("the first entry is not a creation")
-    ledger_id, terms = _read_terms(entry)
+    ledger_id, terms = read_terms(entry)
     spent = {name: Spent() for name in terms.budgets}
     return State(ledger_id, terms, terms.budgets, spent, 0, entry.hash, 0)
 
@@ -333,11 +365,13 @@ def read_cost(entry: Entry) -> Cost:
         raise tampered("the cost of an entry cannot be read") from None
 
 
-def _read_terms(entry: Entry) -> tuple[str, BudgetTerms]:
+def read_terms(entry: Entry) -> tuple[str, BudgetTerms]:
+    """The ledger and the terms that a curator's entry names. Raises: LedgerError."""
     try:
         detail = json.loads(entry.detail)
         budgets = {str(name): _read_policy(*found) for name, found in detail["budgets"].items()}
-        return str(detail["ledger_id"]), BudgetTerms(budgets, str(detail["policy_hash"]))
+        parts = {str(name): str(part) for name, part in detail.get("parts", {}).items()}
+        return str(detail["ledger_id"]), BudgetTerms(budgets, str(detail["policy_hash"]), parts)
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, DataError):
         raise tampered("the terms of an entry cannot be read") from None
 

@@ -17,8 +17,11 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.derive import bases_of
 from dpsql.errors import CatalogError, DataError, LedgerError, decimal_text, printable
 from dpsql.privacy.accounting import Policy
+from dpsql.privacy.chain import BudgetTerms, terms_for
 from dpsql.privacy.claims import anchor_path
+from dpsql.privacy.history import changed_between
 from dpsql.privacy.ledger import Entry, Ledger, Status
+from dpsql.privacy.refusals import policy_changed
 
 LONGEST_NOTE = 500
 """Characters of the curator's reason for an act; it is kept for ever."""
@@ -29,11 +32,15 @@ _EPSILON = re.compile(r"^(\s*epsilon\s*=\s*)([^#\s]+)(\s*(?:#.*)?\s*)$")
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """What a ledger is created for: the whole budget, those inside it, and their catalog."""
+    """What a ledger is created for: the whole budget, those inside it, and their catalog.
+
+    ``parts`` are short hashes of what the catalog declares, by name.
+    """
 
     policy: Policy
     policy_hash: str
     nested: dict[str, Fraction]
+    parts: dict[str, str]
 
     @classmethod
     def of(cls, catalog: Catalog) -> Preset:
@@ -46,7 +53,17 @@ class Preset:
             if table.budget is not None
         }
         nested |= {analyst_name(key): epsilon for key, epsilon in catalog.analysts.items()}
-        return cls(policy, catalog.policy_hash(), nested)
+        nested |= {} if catalog.scratch is None else {SCRATCH: catalog.scratch}
+        return cls(policy, catalog.policy_hash(), nested, catalog.parts())
+
+    @property
+    def terms(self) -> BudgetTerms:
+        """What a ledger would go by that was created now."""
+        return terms_for(self.policy, self.policy_hash, self.nested, parts=self.parts)
+
+
+SCRATCH = "scratch:drafts"
+"""The name in the ledger of the part of the budget that drafts may spend."""
 
 
 def nested_name(table: str) -> str:
@@ -91,13 +108,14 @@ def nested_budgets(catalog: Catalog, tables: Iterable[str], analyst: str | None)
 
 
 def largest_request(
-    catalog: Catalog, status: Status, analyst: str | None
+    catalog: Catalog, status: Status, analyst: str | None, scratch: bool = False
 ) -> tuple[Fraction, Fraction]:
     """The largest epsilon of one more request of an analyst on any private table, and its total.
 
     Without ``analyst``, budgets of analysts are left out.
     """
     own = [] if analyst is None else [analyst_name(analyst)]
+    own += [SCRATCH] if scratch else []
     found = []
     for key, table in catalog.tables.items():
         if not table.public:
@@ -261,11 +279,60 @@ def _uneditable(catalog: Catalog) -> CatalogError:
     )
 
 
+def open_ledger(catalog: Catalog, anchors: Path, create: bool = True) -> Ledger:
+    """Open the ledger of a catalog; create it where none is or was, unless it must be there.
+
+    Raises: DataError; LedgerError, with E_POLICY_CHANGED and what has changed.
+    """
+    preset, file = Preset.of(catalog), ledger_file(catalog)
+    facts = (file, anchors, preset.policy, preset.policy_hash)
+    try:
+        if not create:
+            return Ledger.open(*facts)
+        return Ledger.open_or_create(*facts, preset.nested, preset.parts)
+    except LedgerError as error:
+        if error.code != "E_POLICY_CHANGED":
+            raise
+        in_force = Ledger.terms_in_force(file, anchors)
+        raise policy_changed(changed_between(in_force, preset.terms)) from None
+
+
 def _open(catalog: Catalog) -> Ledger:
-    preset = Preset.of(catalog)
-    return Ledger.open(
-        ledger_file(catalog), anchor_folder(catalog), preset.policy, preset.policy_hash
-    )
+    return open_ledger(catalog, anchor_folder(catalog), create=False)
+
+
+def follow_draft(catalog: Catalog) -> str:
+    """Log that a draft of the catalog is in force now; say what changed, nothing if nothing did.
+
+    A draft may change columns and views, and add tables. Budgets, units, sources and what is public
+    stay: opening the ledger then refuses them. Raises: CatalogError (E_POLICY) where the catalog
+    has no budget for drafts; LedgerError.
+    Guarantee: no budget changes, and what was spent stays spent.
+    """
+    if catalog.scratch is None:
+        what = f"{printable(catalog.path.name)}: the catalog declares no budget for drafts"
+        raise CatalogError("E_POLICY", what, hint="add [scratch] with epsilon = 0.5, a part of all")
+    if not ledger_file(catalog).exists():
+        return ""
+    in_force = Ledger.terms_in_force(ledger_file(catalog), anchor_folder(catalog))
+    wanted = Preset.of(catalog).terms
+    if in_force.policy_hash == wanted.policy_hash or not _is_draft(in_force, wanted):
+        return ""
+    change = changed_between(in_force, wanted)
+    _migrate(catalog, f"draft: {change}"[:LONGEST_NOTE])
+    return change
+
+
+def _is_draft(before: BudgetTerms, after: BudgetTerms) -> bool:
+    """Whether a catalog differs in columns, views and new tables alone."""
+    totals = [
+        {name: (p.epsilon, p.delta, p.discovery) for name, p in terms.budgets.items()}
+        for terms in (before, after)
+    ]
+    if totals[0] != totals[1] or not before.parts:
+        return False
+    tables = [name for name in before.parts if name.startswith("table ")]
+    return all(after.parts.get(name) == before.parts[name] for name in tables)
 
 
 def _migrate(catalog: Catalog, note: str) -> Status:
@@ -277,6 +344,7 @@ def _migrate(catalog: Catalog, note: str) -> Status:
         preset.policy_hash,
         preset.nested,
         _plain(note),
+        preset.parts,
     )
     return ledger.status()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
@@ -20,8 +20,10 @@ from dpsql.files import exclusive, make_folder, on_network_disk
 from dpsql.privacy import ledger_file
 from dpsql.privacy.accounting import Cost, Policy
 from dpsql.privacy.chain import (
+    NO_SQL,
     WHOLE,
     BudgetTerms,
+    Cause,
     Entry,
     State,
     curator_entry,
@@ -37,8 +39,10 @@ from dpsql.privacy.refusals import (
     changed_meanwhile,
     check_names,
     check_request,
+    existing,
     foreign,
     missing,
+    policy_changed,
     rolled_back,
     tampered,
     unchangeable,
@@ -74,13 +78,14 @@ class Ledger:
         policy: Policy,
         policy_hash: str,
         nested: Mapping[str, Fraction] | None = None,
+        parts: Mapping[str, str] | None = None,
     ) -> Ledger:
         """Create a ledger where none is or was; ``nested`` names smaller budgets inside it.
 
-        Raises: LedgerError E_LEDGER_EXISTS, E_LEDGER_IO.
+        ``parts`` are hashes of what is declared. Raises: LedgerError E_LEDGER_EXISTS, E_LEDGER_IO.
         """
         ledger = cls._at(path, anchor_dir)
-        terms = terms_for(policy, policy_hash, nested or {})
+        terms = terms_for(policy, policy_hash, nested or {}, parts=parts)
         check_names(policy_hash, *(nested or {}))
         try:
             ledger._path.parent.mkdir(parents=True, exist_ok=True)
@@ -107,11 +112,7 @@ class Ledger:
         terms = state.terms
         totals = [(each.epsilon, each.delta, each.discovery) for each in (terms.policy, policy)]
         if terms.policy_hash != policy_hash or totals[0] != totals[1]:
-            raise LedgerError(
-                "E_POLICY_CHANGED",
-                "the catalog is not the one this ledger was created for",
-                hint="undo the change, or let the curator run: dpsql ledger migrate",
-            )
+            raise policy_changed()
         ledger._policy_hash = policy_hash
         return ledger
 
@@ -123,6 +124,7 @@ class Ledger:
         policy: Policy,
         policy_hash: str,
         nested: Mapping[str, Fraction] | None = None,
+        parts: Mapping[str, str] | None = None,
     ) -> Ledger:
         """Open a ledger; create it only when neither it nor an anchor for its path exists.
 
@@ -131,7 +133,7 @@ class Ledger:
         ledger = cls._at(path, anchor_dir)
         if not ledger._path.exists() and not ledger._anchor.exists():
             try:
-                return cls.create(path, anchor_dir, policy, policy_hash, nested)
+                return cls.create(path, anchor_dir, policy, policy_hash, nested, parts)
             except LedgerError as error:
                 if error.code != "E_LEDGER_EXISTS":
                     raise
@@ -156,6 +158,7 @@ class Ledger:
         policy_hash: str,
         nested: Mapping[str, Fraction] | None = None,
         note: str = "",
+        parts: Mapping[str, str] | None = None,
     ) -> Ledger:
         """Log that the curator changed the catalog or the budget, and open the ledger under it.
 
@@ -170,7 +173,7 @@ class Ledger:
             if (old.policy.delta == 0) != (policy.delta == 0):
                 raise unchangeable("a ledger cannot change between delta = 0 and delta > 0")
             budgets = ledger.nested if nested is None else nested
-            terms = terms_for(policy, policy_hash, budgets, state.known)
+            terms = terms_for(policy, policy_hash, budgets, state.known, parts)
             if any(not state.spent_in(name).within(p) for name, p in terms.budgets.items()):
                 raise unchangeable("more than a new budget has been spent already")
             if state.discovered > policy.discovery:
@@ -202,7 +205,7 @@ class Ledger:
         plan_hash: str,
         data_version: str,
         within: tuple[str, ...] = (),
-        asked: Sequence[str] = (),
+        asked: Cause = NO_SQL,
     ) -> Receipt:
         """Charge a cost for good and return the receipt, after both are on disk.
 
@@ -339,11 +342,7 @@ class Ledger:
     def _create(self, terms: BudgetTerms) -> None:
         journal = Path(f"{self._path}-journal")
         if any(os.path.lexists(p) for p in (self._path, self._anchor, journal)):
-            raise LedgerError(
-                "E_LEDGER_EXISTS",
-                "there is, or was, a ledger at this path",
-                hint="open it, or restore it if only its anchor is left",
-            )
+            raise existing()
         salt = os.urandom(32)
         first = curator_entry(0, "created", terms.to_json(id_of(salt), "")).seal("")
         state = first_state(first)

@@ -25,6 +25,24 @@ def unchangeable(why: str) -> LedgerError:
     return LedgerError("E_POLICY_CHANGED", f"the ledger cannot follow this change: {why}")
 
 
+def policy_changed(what: str = "") -> LedgerError:
+    """Return the error for a catalog that is not the one in force, with what has changed."""
+    return LedgerError(
+        "E_POLICY_CHANGED",
+        f"the catalog is not the one this ledger was created for{what and ': '}{what}",
+        hint="undo the change, or let the curator run: dpsql ledger migrate",
+    )
+
+
+def existing() -> LedgerError:
+    """Return the error for a place that a ledger has, or had."""
+    return LedgerError(
+        "E_LEDGER_EXISTS",
+        "there is, or was, a ledger at this path",
+        hint="open it, or restore it if only its anchor is left",
+    )
+
+
 def changed_meanwhile() -> LedgerError:
     """Return the error for a debit under a catalog that is no longer in force."""
     return LedgerError(

@@ -5,6 +5,7 @@ The ledger is imported by what reads it, so that ``dpsql --help`` does not wait 
 
 from __future__ import annotations
 
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +14,11 @@ import click
 
 from dpsql.errors import printable
 from dpsql.ui.connect import LARGEST_EPSILON, WIDE, blaming_options
-from dpsql.ui.grid import Grid, floor_text
-from dpsql.ui.tell import tell
+from dpsql.ui.grid import floor_text
+from dpsql.ui.tell import describe_error, tell
 
 if TYPE_CHECKING:
-    from dpsql.dbapi.connection import BudgetStatus, Connection
+    from dpsql.dbapi.connection import BudgetStatus
 
 EPILOG = """\b
 Acts of the curator (dpsql ledger ACT --help):
@@ -31,9 +32,8 @@ Each is logged in the ledger for good; what was spent stays spent.
 """
 
 
-def budget_lines(connection: Connection, unicode: bool = True) -> list[str]:
+def status_lines(budget: BudgetStatus, unicode: bool = True) -> list[str]:
     """Describe the budget: total, remaining, what a Gaussian request may still ask, requests."""
-    budget = connection.budget
     total = f"total      ε {floor_text(budget.total_epsilon)}"
     if budget.total_delta:
         total += f", δ {floor_text(budget.total_delta)}"
@@ -50,42 +50,6 @@ def budget_lines(connection: Connection, unicode: bool = True) -> list[str]:
     return lines
 
 
-def ledger_grid(connection: Connection) -> Grid:
-    """List ledger entries, oldest first."""
-    from dpsql.dbapi.show import charged, one_line
-
-    names = (
-        "seq",
-        "time",
-        "kind",
-        "noise",
-        "epsilon",
-        "rho",
-        "state",
-        "plan",
-        "charged also to",
-        "statements",
-        "sql",
-    )
-    rows: list[tuple[object, ...]] = [
-        (
-            e.seq,
-            e.at,
-            e.kind,
-            e.noise,
-            e.epsilon,
-            e.rho,
-            e.state,
-            e.plan_hash[:12],
-            charged(e.within),
-            e.statements,
-            one_line(e.sql),
-        )
-        for e in connection.entries()
-    ]
-    return Grid.exact(names, ("integer", *("text",) * 8, "integer", "text"), rows)
-
-
 def gauge(remaining: Fraction, total: Fraction, width: int = 20, unicode: bool = True) -> str:
     """Draw how much of a budget is left.
 
@@ -99,19 +63,51 @@ def gauge(remaining: Fraction, total: Fraction, width: int = 20, unicode: bool =
 
 @click.command(context_settings=WIDE, epilog=EPILOG)
 @click.argument("catalog")
+@click.option("--analyst", metavar="NAME", help="Only what was charged to an analyst.")
+@click.option(
+    "--by", "period", type=click.Choice(["day", "month"]), help="Sums instead of entries."
+)
 @click.option("--format", "--mode", "format_", metavar="FORMAT", help="How entries are written.")
-def show(catalog: str, format_: str | None) -> int:
-    """Show the budget of CATALOG (stderr) and every charge (stdout)."""
-    from dpsql.dbapi import connection as dbapi
-    from dpsql.ui.session import Session, choose_format
+@click.option("--html", "page", metavar="FILE", help="Write a page with a burn-down instead.")
+@click.option("--force", is_flag=True, help="Replace an existing page.")
+def show(
+    catalog: str,
+    analyst: str | None,
+    period: str | None,
+    format_: str | None,
+    page: str | None,
+    force: bool,
+) -> int:
+    """Show the budget of CATALOG (stderr) and every charge (stdout).
 
-    session = Session(dbapi.inspect(catalog), Path(catalog).stem, choose_format(format_))
-    try:
-        for line in budget_lines(session.connection):
+    The ledger can be read whatever has become of its catalog; what is wrong is told, and is the
+    exit status.
+    """
+    from dpsql.dbapi.past import read_past
+    from dpsql.ui.entries import brief_grid, full_grid, of_analyst, summed_grid
+    from dpsql.ui.session import choose_format, write_grid
+    from dpsql.ui.streams import OutputFile
+
+    chosen = choose_format(format_)
+    past = read_past(catalog)
+    found = past.moments if analyst is None else of_analyst(past.moments, analyst)
+    budget = "" if analyst is None else f"analyst:{analyst.casefold()}"
+    if past.status is not None:
+        for line in status_lines(past.status):
             tell(line)
-        session.write(ledger_grid(session.connection))
-    finally:
-        session.close()
+    if page is not None:
+        from dpsql.ui.burn_down import burn_down_page
+
+        with OutputFile(Path(page), force) as target:
+            target.commit(burn_down_page(f"Ledger of {Path(catalog).name}", found, budget))
+        tell(f"page in {printable(page)}")
+    elif period is not None:
+        write_grid(summed_grid(found, period, budget), chosen)
+    else:
+        write_grid(brief_grid(found) if chosen == "box" else full_grid(found), chosen)
+    if past.problem is not None:
+        tell(describe_error(past.problem, sys.stderr))
+        return past.problem.exit_code
     return 0
 
 
@@ -126,7 +122,11 @@ def verify(catalog: str, receipt: str | None) -> int:
     tell_status("verified", status)
     if receipt is not None:
         entry = dbapi.find_entry(catalog, receipt.strip().lower())
-        paid = f"ε {entry.epsilon}, {entry.noise} noise, " if entry.noise else ""
+        paid = (
+            f"ε {floor_text(Fraction(entry.epsilon), 12)}, {entry.noise} noise, "
+            if entry.noise
+            else ""
+        )
         tell(f"receipt: entry {entry.seq}, {entry.kind}, {paid}{entry.at}")
     return 0
 

@@ -18,7 +18,15 @@ from dpsql import __version__
 from dpsql.errors import Error, Interrupted, printable
 from dpsql.ui.budget import ACTS, show
 from dpsql.ui.check import check
-from dpsql.ui.connect import WIDE, blaming_options, open_connection, sit, with_settings
+from dpsql.ui.connect import (
+    WIDE,
+    blaming_options,
+    open_connection,
+    refuse_draft,
+    scratch_option,
+    sit,
+    with_settings,
+)
 from dpsql.ui.serve import USER_ACTS, serve
 from dpsql.ui.tell import describe_error, tell
 
@@ -63,6 +71,7 @@ class OrderedCommand(click.Command):
 )
 @click.option("-init", "--init", "init", metavar="FILE", help="Run a file before anything else.")
 @with_settings(whole=False)
+@scratch_option
 @click.option("--format", "--mode", "format_", metavar="FORMAT", help="How results are written.")
 @click.option("--stddev", is_flag=True, help="Add error columns to csv, tsv, json and files.")
 @click.version_option(__version__, message="dpsql %(version)s")
@@ -76,6 +85,7 @@ def query(
     init: str | None,
     format_: str | None,
     stddev: bool,
+    scratch: bool,
     **options: str | None,
 ) -> int:
     """Differentially private SQL over the tables of CATALOG.
@@ -94,16 +104,19 @@ def query(
     for name in ctx.meta["dpsql.order"]:
         if remaining.get(name):
             value = remaining[name].pop(0)
-            texts.append(value if name == "commands" else read_text(value))
+            is_file = name != "commands"
+            source = Path(value).name if is_file and value != "-" else ""
+            texts.append((read_text(value) if is_file else value, source))
     if not texts and not sys.stdin.isatty():
-        texts.append(read_text("-"))
+        texts.append((read_text("-"), ""))
     first = None if init is None else read_text(init)
-    connection = open_connection(catalog, options)
-    session = Session(connection, Path(catalog).stem, chosen, stddev=stddev)
+    connection = open_connection(catalog, options, scratch)
+    name = f"{Path(catalog).stem}{' (scratch)' * scratch}"
+    session = Session(connection, name, chosen, stddev=stddev, scratch=scratch)
     return sit(connection, lambda: _run_texts(session, first, texts), session.close)
 
 
-def _run_texts(session: Session, first: str | None, texts: list[str]) -> int:
+def _run_texts(session: Session, first: str | None, texts: list[tuple[str, str]]) -> int:
     from dpsql.ui.commands import run_text
     from dpsql.ui.session import Quit
 
@@ -112,8 +125,8 @@ def _run_texts(session: Session, first: str | None, texts: list[str]) -> int:
             run_text(session, first)
         if not texts:
             return _run_prompt(session)
-        for text in texts:
-            run_text(session, text)
+        for text, source in texts:
+            run_text(session, text, source)
     except Quit:
         pass
     return session.exit_code
@@ -130,6 +143,7 @@ def _run_prompt(session: Session) -> int:
 @click.argument("file")
 @click.option("--catalog", metavar="CATALOG", required=True, help="The catalog.")
 @with_settings(whole=True)
+@scratch_option
 @click.option("--out", metavar="DIR", help="Write one file per statement and a summary here.")
 @click.option("--force", is_flag=True, help="Replace existing output.")
 @click.option("--dry-run", is_flag=True, help="Stop at the forecast; nothing is charged.")
@@ -151,6 +165,7 @@ def run(
     stddev: bool | None,
     max_stddev: str | None,
     report: str | None,
+    scratch: bool,
     **options: str | None,
 ) -> int:
     """Answer all statements of FILE as one workload with one charge."""
@@ -165,7 +180,9 @@ def run(
         force=force,
         dry_run=dry_run,
     )
-    connection = open_connection(catalog, options)
+    if out is not None or report is not None:
+        refuse_draft(scratch, force or dry_run)
+    connection = open_connection(catalog, options, scratch)
     with blaming_options():
         sit(connection, lambda: _run_demanding(connection, max_stddev, order), connection.close)
     return OK
@@ -203,9 +220,10 @@ def init(data: tuple[str, ...], output: str | None, force: bool, given: tuple[st
 
 
 def _run_demanding(connection: Connection, max_stddev: str | None, order: Order) -> None:
+    from dpsql.dbapi.manner import demand
     from dpsql.ui.run import run_batch
 
-    connection.demand(max_stddev)
+    demand(connection.engine, max_stddev)
     run_batch(connection, order)
 
 

@@ -31,21 +31,26 @@ def run_command(session: Session, line: str) -> None:
     find_command(word).action(session, argument.strip())
 
 
-def run_text(session: Session, text: str) -> None:
+def run_text(session: Session, text: str, source: str = "") -> None:
     """Run a whole text: commands on lines of their own, and between them SQL.
 
-    The statements of each stretch of SQL are answered together, as one workload.
+    The statements of each stretch of SQL are answered together, as one workload. ``source`` is the
+    name of the file that the text is from, which the ledger keeps.
 
     Raises: dpsql.Error at the first failure when ``bail`` is set.
     """
     if session.depth == MAX_DEPTH:
         raise UsageError("E_INPUT", f"files read each other more than {MAX_DEPTH} deep")
+    from dpsql.dbapi.manner import ask_from  # the engine: a second
+
     session.depth += 1
+    before = ask_from(session.connection.engine, source)
     try:
         for piece in split_input(text):
             run_piece(session, piece, session.run_script)
     finally:
         session.depth -= 1
+        ask_from(session.connection.engine, before)
 
 
 def run_piece(session: Session, piece: str, run: Callable[[str], None]) -> None:
@@ -90,7 +95,7 @@ def read_file(session: Session, argument: str) -> None:
     words = split_words(argument)
     if len(words) != 1:
         raise UsageError("E_COMMAND", ".read takes one file")
-    run_text(session, read_text(os.path.expanduser(words[0])))
+    run_text(session, read_text(os.path.expanduser(words[0])), os.path.basename(words[0]))
 
 
 @command(".timer", "[on|off]", ("\\timing",), on_or_off)

@@ -11,6 +11,7 @@ import click
 
 from dpsql.errors import DataError, UsageError
 from dpsql.settings import SETTINGS, Taker, taken_by
+from dpsql.ui.tell import tell
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection
@@ -34,6 +35,18 @@ def setting_option(name: str, help: str = "") -> Callable[[C], C]:
     )
 
 
+scratch_option = click.option(
+    "--scratch", is_flag=True, help="Drafts, within the budget of [scratch]."
+)
+
+
+def refuse_draft(scratch: bool, force: bool) -> None:
+    """Refuse to write drafts into a file, unless it is forced. Raises: UsageError (E_OUTPUT)."""
+    if scratch and not force:
+        what = "results of scratch mode are drafts, and are not written into files"
+        raise UsageError("E_OUTPUT", what, hint="--force writes them all the same")
+
+
 def with_settings(whole: bool) -> Callable[[C], C]:
     """Give a command the options of ``open_connection``, for a file as a whole or each request."""
 
@@ -47,7 +60,9 @@ def with_settings(whole: bool) -> Callable[[C], C]:
     return decorate
 
 
-def open_connection(catalog: str, options: Mapping[str, str | None]) -> Connection:
+def open_connection(
+    catalog: str, options: Mapping[str, str | None], scratch: bool = False
+) -> Connection:
     """Connect with options as the user wrote them; without ``files`` SQL may use those here.
 
     Raises: UsageError for a malformed option; other errors of ``dpsql.connect``; Interrupted.
@@ -59,8 +74,10 @@ def open_connection(catalog: str, options: Mapping[str, str | None]) -> Connecti
 
         given = {name: text for name, text in options.items() if text is not None}
         taken = {n: _argument(n, given.pop(n)) for n in taken_by(Taker.CONNECT) if n in given}
-        connection = dbapi.connect(catalog, **taken)
-        if "files" not in taken:
+        connection = (
+            _connect_scratch(catalog, taken) if scratch else dbapi.connect(catalog, **taken)
+        )
+        if "files" not in taken and not scratch:  # SQL writes no file of a draft unasked
             connection.grant_here()
         for name, text in given.items():
             connection.set(name, text)
@@ -68,6 +85,14 @@ def open_connection(catalog: str, options: Mapping[str, str | None]) -> Connecti
 
     with blaming_options():
         return interruptible(connect, Charges())
+
+
+def _connect_scratch(catalog: str, options: Mapping[str, Any]) -> Connection:
+    from dpsql.dbapi.scratch import connect_scratch
+
+    connection, change = connect_scratch(catalog, **options)
+    tell(f"scratch: in force now, and logged: {change}" if change else "scratch: drafts only")
+    return connection
 
 
 def _argument(name: str, text: str) -> Any:

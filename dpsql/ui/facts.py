@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 from dpsql.catalog.describe import describe_values, find_column
 from dpsql.errors import ProgrammingError, UsageError, printable
-from dpsql.ui.budget import budget_lines, ledger_grid
+from dpsql.ui.budget import status_lines
 from dpsql.ui.command import COMMANDS, command, command_called, split_words
+from dpsql.ui.entries import brief_grid, full_grid
 from dpsql.ui.grid import Grid, plain
 from dpsql.ui.session import Session
 from dpsql.ui.tell import speaks_unicode, tell
@@ -79,11 +80,14 @@ def _text(value: object) -> str:
 @command(".budget")
 def show_budget(session: Session, argument: str) -> None:
     """Show the total and remaining budget."""
-    for line in budget_lines(session.connection, speaks_unicode(sys.stderr)):
+    for line in status_lines(session.connection.budget, speaks_unicode(sys.stderr)):
         tell(line)
 
 
 @command(".ledger")
 def show_ledger(session: Session, argument: str) -> None:
     """List what was charged, oldest first."""
-    session.write(ledger_grid(session.connection))
+    from dpsql.dbapi.past import history_of  # the engine: a second
+
+    found = history_of(session.connection.entries())
+    session.write(brief_grid(found) if session.format == "box" else full_grid(found))

@@ -7,6 +7,7 @@ from pathlib import Path
 from dpsql.errors import ProgrammingError, UsageError, printable
 from dpsql.files import open_output
 from dpsql.ui.command import command, on_or_off, paths, read_limit, read_switch, split_words
+from dpsql.ui.connect import refuse_draft
 from dpsql.ui.formats import FORMATS, find_format
 from dpsql.ui.pager import pager_command
 from dpsql.ui.session import Session
@@ -40,6 +41,7 @@ def set_output(session: Session, argument: str) -> None:
     names = [word for word in words if word != "--force"]
     if len(names) > 1:
         raise UsageError("E_COMMAND", ".output takes one file")
+    refuse_draft(session.scratch and bool(names), force)
     session.close_sink()
     session.binary_results = 0
     if names:
@@ -63,6 +65,7 @@ def set_once(session: Session, argument: str) -> None:
     names = [word for word in words if word != "--force"]
     if len(names) > 1:
         raise UsageError("E_COMMAND", ".once takes one file")
+    refuse_draft(session.scratch and bool(names), "--force" in words)
     session.drop_once()
     if names:
         session.once = OutputFile(Path(names[0]).expanduser(), "--force" in words)

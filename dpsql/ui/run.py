@@ -57,7 +57,10 @@ def run_batch(connection: Connection, order: Order) -> None:
     Raises: dpsql.Error.
     """
     chosen = _choose_format(order)
+    from dpsql.dbapi.manner import ask_from  # the engine: a second
+
     text = read_text(order.file)
+    ask_from(connection.engine, "" if order.file == "-" else Path(order.file).name)
     with contextlib.ExitStack() as stack:
         out = report = None
         if order.out is not None:

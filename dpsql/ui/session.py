@@ -64,6 +64,7 @@ class Session:
     shown: Grid | None = None
     typed: str = ""
     draft: str = ""
+    scratch: bool = False
 
     def report(self, error: Error) -> None:
         """Show an error and remember its exit status."""
@@ -243,6 +244,17 @@ def list_results(cursor: Cursor) -> list[Result]:
     while cursor.nextset():
         results.append(cursor.result)
     return results
+
+
+def write_grid(grid: Grid, name: str) -> None:
+    """Write a grid to stdout in a format, all of its rows; a terminal gets it in its width."""
+    style = stdout_style(False)
+    data = encode(grid, name, style)
+    if FORMATS[name].encode is not None:
+        sys.stdout.buffer.write(data)
+    else:
+        sys.stdout.write(data.decode())
+    sys.stdout.flush()
 
 
 def choose_format(name: str | None) -> str:

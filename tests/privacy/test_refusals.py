@@ -13,7 +13,7 @@ import dpsql
 from dpsql.dbapi.connection import Connection, verify_ledger
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.privacy.accounting import Cost, Policy, gaussian_cost, laplace_cost, rho_for
-from dpsql.privacy.chain import LONGEST_SQL, WHOLE, State
+from dpsql.privacy.chain import LONGEST_SQL, WHOLE, Cause, State
 from tests.privacy.place import PURE, Place
 
 pytestmark = pytest.mark.slow
@@ -180,7 +180,7 @@ def test_long_and_strange_texts_are_bounded(place: Place) -> None:
     texts = ["x" * 5000, "a\x00b\ud800\u2028\n'\"\x1b", "\N{GRINNING FACE}" * 3000]
     for text in texts:
         cost = laplace_cost(ledger.policy, Fraction(1, 10))
-        ledger.debit(cost, "plan", "data", asked=[text])
+        ledger.debit(cost, "plan", "data", asked=Cause([text]))
     found = place.open(PURE).entries()[1:]
     assert all(len(entry.sql) <= LONGEST_SQL for entry in found)
     assert found[1].sql == texts[1]
@@ -202,7 +202,7 @@ def test_an_old_ledger_without_sql_is_read(place: Place) -> None:
 def test_sql_that_is_changed_afterwards_is_found(place: Place) -> None:
     ledger = place.create(PURE)
     cost = laplace_cost(ledger.policy, Fraction(1, 10))
-    ledger.debit(cost, "plan", "data", asked=["SELECT 1"])
+    ledger.debit(cost, "plan", "data", asked=Cause(["SELECT 1"]))
     place.sql("UPDATE entry SET detail = replace(detail, '1', '2') WHERE seq = 1")
     with pytest.raises(LedgerError) as caught:
         place.open(PURE)

@@ -11,6 +11,7 @@ import pytest
 
 from dpsql.errors import BudgetExceeded, DataError, LedgerError
 from dpsql.privacy.accounting import Cost, Policy, cost_of, gaussian_cost, laplace_cost
+from dpsql.privacy.chain import Cause
 from dpsql.privacy.ledger import Ledger
 from tests.privacy.place import POLICY, TENTH, Place, refused, spend
 
@@ -25,7 +26,7 @@ def here(tmp_path: Path) -> Place:
 
 def keys(ledger: Ledger, delta: Fraction = PART, epsilon: Fraction = TENTH) -> Cost:
     cost = cost_of(ledger.policy, "laplace", epsilon, None, delta)
-    ledger.debit(cost, "plan", "data-1", (), ["CREATE DOMAIN d FROM t (c)"])
+    ledger.debit(cost, "plan", "data-1", (), Cause(["CREATE DOMAIN d FROM t (c)"]))
     return cost
 
 
@@ -73,7 +74,7 @@ def test_a_part_that_is_none_is_refused(part: Fraction) -> None:
 def test_entries_of_old_ledgers_read_as_before(here: Place) -> None:
     """Neither terms nor debits without a delta say anything of one, so that hashes are the same."""
     ledger = here.create(POLICY)
-    spend(ledger, asked=["SELECT 1"])
+    spend(ledger, asked=Cause(["SELECT 1"]))
     created, debit = ledger.entries()
     assert all(len(terms) == 3 for terms in json.loads(created.detail)["budgets"].values())
     assert json.loads(debit.detail) == {"statements": 1, "sql": "SELECT 1"}

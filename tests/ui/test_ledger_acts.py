@@ -48,7 +48,7 @@ def test_a_receipt_is_found_in_the_ledger(dpsql: Run, adult: Path) -> None:
     receipt = json.loads(Path("o/summary.json").read_text())["receipt"]
     done = dpsql("ledger", "verify", adult, "--receipt", receipt["head"])
     assert done.status == 0
-    assert f"entry {receipt['seq']}, debit, ε 1/2" in done.err
+    assert f"entry {receipt['seq']}, debit, ε 0.5" in done.err
     forged = dpsql("ledger", "verify", adult, "--receipt", "0" * 64)
     assert forged.status == 3
     assert "[E_RECEIPT]" in forged.err

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from dpsql.catalog.catalog import SERVERS, Column, Table
 from dpsql.catalog.domain import BoundedBins
-from dpsql.catalog.joint_keys import parts_of
 from dpsql.errors import printable
 
 MOST_NAMED = 4
@@ -22,7 +21,7 @@ def leaves_out(table: Table, column: Column) -> bool:
     with bounds if it has NULL and its source holds nothing but numbers. One of several columns has
     one cell for all that is not listed.
     """
-    if parts_of(column):
+    if column.sought is not None and column.sought.parts:
         return False
     if column.bounds is not None or isinstance(column.domain, BoundedBins):
         is_numbers = bool(table.source) and table.engine in (None, *SERVERS)

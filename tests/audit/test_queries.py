@@ -99,7 +99,7 @@ def test_a_plan_that_understates_what_blocks_cost_together_is_refused(
 def test_a_plan_that_forgets_rows_of_a_unit_is_refused(
     noise: Noise, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Part, "_multiplier", lambda self, block: 1)
+    monkeypatch.setattr(Part, "_multiplier", lambda self, block, unit: 1)
     with pytest.raises(InternalError, match="costs more than was paid"):
         empty(plan_of(noise, 3)).measured()
 

@@ -41,7 +41,10 @@ ROUNDED_BITS, ROUNDED_CELLS = 22, 4096
 
 ALWAYS = 1 << 10
 """Most cells for which they are tried though queries are half as many or more: beyond, their
-inverse takes seconds, and each cell by itself was better in all cases that were looked at."""
+inverse takes seconds. With q >= n / 2 sets of w cells on average, some cell is in s >= w / 2 of
+them: noise on each query has 2 s^2 (Laplace) where each cell by itself gives 2 w, never more, since
+sets that share no cells are cells themselves. Gaussian noise has s against w, so up to half is
+left to the other families here; one workload was looked at."""
 
 UNEVEN = 1 << 12
 """How much larger one of these rows may be than another: beyond, small ones drown."""

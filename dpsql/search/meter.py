@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 SELECTION = 1.5e11
 """Products of numbers that the choice of one strategy takes at most, for effort 1: ten to twenty
-seconds on an ordinary core. Of the published workloads only two take half of it."""
+seconds on an ordinary core. The largest published workloads that were tried take half of it."""
 
 PLANNING = 2e11
 """The same of all strategies that are tried for one table; one choice may exceed it."""

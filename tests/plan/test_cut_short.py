@@ -15,7 +15,7 @@ from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Workload
 
 LITTLE = 3e6
-"""Products of numbers: what most of the random workloads would exceed."""
+"""Products of numbers: far fewer than the searches of the cases below would like to do."""
 
 STARTS = 5e8
 """The same of the first starts of a search over weights: a twentieth of a second."""

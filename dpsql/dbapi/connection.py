@@ -29,6 +29,7 @@ from dpsql.engine.engine import Engine
 from dpsql.engine.explain import Explanation
 from dpsql.engine.faults import told
 from dpsql.engine.granted import NOTHING, Granted, grant, grant_here
+from dpsql.engine.outlook import looking_ahead
 from dpsql.engine.terms import Terms
 from dpsql.errors import (
     InterfaceError,
@@ -303,7 +304,8 @@ class Connection(Exceptions):
             check()  # an interrupt that a library has swallowed comes late, and is not lost
             return found
 
-        return interruptible(run, charges)
+        with looking_ahead(self.report):
+            return interruptible(run, charges)
 
     def interruptible(self, work: Callable[[], T]) -> T:
         """Run ``work``, statements and what is done with their results; Ctrl-C says what they cost.

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Protocol
 
 SELECTION = 1.5e11
 """Products of numbers that the choice of one strategy takes at most, for effort 1: ten to twenty
@@ -35,27 +36,54 @@ class WorkDone:
     is_cut: bool = False
 
 
+class Listener(Protocol):
+    """What hears of work while it is done, and decides nothing."""
+
+    def begin(self, most: float) -> None: ...
+    def add(self, amount: float) -> None: ...
+    def end(self) -> None: ...
+
+
 _meter: ContextVar[WorkDone | None] = ContextVar("dpsql_meter", default=None)
+_listener: ContextVar[Listener | None] = ContextVar("dpsql_listener", default=None)
+
+
+@contextmanager
+def heard(listener: Listener) -> Iterator[None]:
+    """Let a listener hear of the work inside."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
 
 
 @contextmanager
 def metered(most: float) -> Iterator[WorkDone]:
     """Count what is done inside, by itself; it counts for what is around it as well."""
-    meter = WorkDone(most)
+    meter, around, listener = WorkDone(most), _meter.get(), _listener.get()
     token = _meter.set(meter)
+    if listener is not None and around is None:
+        listener.begin(most)
     try:
         yield meter
     finally:
         _meter.reset(token)
-        spend(meter.done, meter.is_cut)
+        if around is not None:
+            around.done += meter.done
+            around.is_cut |= meter.is_cut
+        elif listener is not None:
+            listener.end()
 
 
 def spend(amount: float, is_cut: bool = False) -> None:
     """Count some work, of something that may have been cut short itself."""
-    meter = _meter.get()
+    meter, listener = _meter.get(), _listener.get()
     if meter is not None:
         meter.done += amount
         meter.is_cut |= is_cut
+    if meter is not None and listener is not None:
+        listener.add(amount)
 
 
 def left() -> float:

@@ -69,7 +69,8 @@ def run_batch(connection: Connection, order: Order) -> None:
             report = stack.enter_context(OutputFile(order.report, order.force))
         from dpsql.dbapi.afford import refuse_over_budget  # the engine: a second
 
-        with Progress(sys.stderr, "planning"):
+        with Progress(sys.stderr, "planning") as progress:
+            connection.report = progress.say
             forecast = connection.explain(text)
         _check_stdout(order, chosen, forecast)
         if order.dry_run:

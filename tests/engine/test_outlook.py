@@ -1,0 +1,35 @@
+"""What is told of planning while one waits."""
+
+from __future__ import annotations
+
+from dpsql.dbapi.connection import Connection
+from dpsql.engine.outlook import Outlook
+from dpsql.search.meter import heard, metered, spend
+
+
+def test_the_rest_of_the_limit_takes_as_long_as_what_was_done() -> None:
+    said: list[str] = []
+    now = iter(range(0, 100, 2))
+    with heard(Outlook(said.append, lambda: float(next(now)))), metered(100.0) as outer:
+        spend(20.0)
+        with metered(50.0):
+            spend(30.0)
+        assert outer.done == 50.0
+    assert said == ["planning, at most 9 s more", "planning, at most 5 s more", "measuring"]
+
+
+def test_what_is_short_is_not_told() -> None:
+    said: list[str] = []
+    with heard(Outlook(said.append, lambda: 0.0)):
+        with metered(100.0):
+            spend(20.0)
+        spend(5.0)
+    assert said == []
+
+
+def test_a_connection_hears_of_its_own_planning_alone(adult: Connection) -> None:
+    said: list[str] = []
+    adult.report = said.append
+    adult.explain("SELECT sex, COUNT(*) FROM adult GROUP BY sex")
+    adult.report = None
+    assert all(line.startswith(("planning", "measuring")) for line in said)

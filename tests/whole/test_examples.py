@@ -115,3 +115,20 @@ def test_command_lines_are_understood() -> None:
                     pytest.fail(f"{page.name}: dpsql {line}: {error.format_message()}")
                 seen += 1
     assert seen > 20
+
+
+def test_the_statements_about_keys_run(tmp_path: Path) -> None:
+    duckdb.sql(
+        "COPY (SELECT ['tea', 'cake', 'nut'][1 + i % 3] AS product, i % 90 / 10.0 AS price,"
+        " ['north', 'south'][1 + i % 2] AS region"
+        f" FROM range(3000) r(i)) TO '{tmp_path / 'sales.parquet'}'"
+    )
+    (text,) = blocks(DOCS / "keys.md", "toml")
+    table = '[table.sales]\nsource = "sales.parquet"\nprivacy_unit = "row"\n\n[table.sales.column]'
+    (tmp_path / "sales.toml").write_text(
+        text.replace("epsilon = 3.0", "epsilon = 50").replace("[table.sales.column]", table)
+    )
+    with dpsql.connect(tmp_path / "sales.toml", epsilon=5, delta=1e-10) as connection:
+        for block in blocks(DOCS / "keys.md", "sql"):
+            for fragment in split_statements(block):
+                assert connection.execute(fragment.body).result is not None

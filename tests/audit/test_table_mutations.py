@@ -187,10 +187,12 @@ def test_rows_dropped_by_a_condition_in_sql(
 ) -> None:
     optimised(monkeypatch)
 
-    def select(self: Source, connection: Any, listed: Sequence[str], *_: Any) -> Iterator[Any]:
+    def select(
+        self: Source, connection: Any, listed: Sequence[str], wanted: Sequence[int], *_: Any
+    ) -> Iterator[Any]:
         doubles = [name for name, stored in self.columns if stored == "DOUBLE"]
         kept = " AND ".join(f"NOT isnan({name})" for name in doubles) or "TRUE"
-        chosen = f"SELECT {', '.join(listed)} FROM {sources.parquet_sql('replace')} AS t"
+        chosen = f"SELECT {', '.join(listed)} FROM {self._parquet_rows(connection, wanted)}"
         yield connection.execute(f"{chosen} WHERE {kept}", [list(self.paths)])
 
     monkeypatch.setattr(Source, "select", select)

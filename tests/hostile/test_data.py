@@ -13,6 +13,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import inspect
+from dpsql.privacy.vault import risky
 from dpsql.privacy.vault.vault import TableVault
 from tests.hostile.conftest import own_copy
 from tests.support.seam import zero_noise
@@ -163,11 +164,23 @@ def test_infinite_dates_are_no_dates(tmp_path: Path) -> None:
     assert [row[1] for row in rows] == [1.0, 0.0]
 
 
-@pytest.mark.parametrize("moment", [10**7, 2**62])
-def test_a_column_that_one_value_can_make_unreadable_is_refused_at_connect(
+@pytest.mark.parametrize("moment", [10**7, 2**62, -(2**63)])
+def test_a_time_in_milliseconds_that_no_clock_shows_is_a_row_outside(
     moment: int, tmp_path: Path
 ) -> None:
+    days = pa.array([0, 5, moment, 86_400_000], pa.int64()).cast(pa.timestamp("ms"))
+    pq.write_table(pa.table({"day": days}), tmp_path / "t.parquet", version="1.0")
+    day = 'day = { type = "date", domain = ["1970-01-01", "1970-01-02"] }\n'
+    rows = answers(write_catalog(tmp_path, day), "SELECT day, COUNT(*) FROM t GROUP BY day")
+    assert [row[1] for row in rows] == [2.0 + (moment == 10**7), 1.0]
+
+
+@pytest.mark.parametrize("moment", [10**7, 2**62])
+def test_a_column_that_one_value_can_make_unreadable_is_refused_at_connect(
+    moment: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By its type, whatever it holds; no row is loaded, no vault opened and nothing written."""
+    monkeypatch.setattr(risky, "find_spec", lambda name: None)  # what reads them is missing
     days = pa.array([0, moment], pa.int64()).cast(pa.timestamp("ms"))
     pq.write_table(pa.table({"day": days}), tmp_path / "t.parquet")
     day = 'day = { type = "date", domain = ["1970-01-01", "1970-01-09"] }'

@@ -149,19 +149,34 @@ KINDS = {
     "date": Kind(pa.date32(), "DATE", DAYS, DATES | CLOCKS),
     "micros": Kind(pa.timestamp("us"), "TIMESTAMP", _instants(DAY), DATES | CLOCKS),
     "zoned": Kind(pa.timestamp("us", "UTC"), "TIMESTAMPTZ", _instants(DAY), DATES | CLOCKS),
+    "millis": Kind(pa.timestamp("ms"), "", _instants(DAY // 1000), DATES | CLOCKS),
+    "zoned millis": Kind(pa.timestamp("ms", "UTC"), "", _instants(DAY // 1000), DATES | CLOCKS),
     "nanos": Kind(pa.timestamp("ns"), "TIMESTAMP_NS", _instants(DAY * 1000), DATES | CLOCKS),
     "zoned nanos": Kind(
         pa.timestamp("ns", "UTC"), "TIMESTAMPTZ_NS", _instants(DAY * 1000), DATES | CLOCKS
     ),
     "seconds": Kind(pa.timestamp("s"), "TIMESTAMP_S", _instants(86_400), DATES | CLOCKS),
 }
-UNITS = ("text", "dictionary", "big", "double", "date", "micros", "decimal", "boolean", "huge")
+UNITS = (
+    "text",
+    "dictionary",
+    "big",
+    "double",
+    "date",
+    "micros",
+    "millis",
+    "decimal",
+    "boolean",
+    "huge",
+)
 
 
 TAME = [0.5, 2.5, 3.0, 7.0, 1, 2, 10, NEW_YEAR, NEW_YEAR + 59, b"A", b"B", True, False]
 PARQUET = ("duckdb", "pyarrow", "polars", "spark")
 WRITERS = (*PARQUET, "database", "csv")
-ONLY = {"huge": ("duckdb", "database"), "seconds": ("database",)}
+ONLY = {"huge": ("duckdb", "database"), "seconds": ("database",)} | dict.fromkeys(
+    ("millis", "zoned millis"), ("pyarrow", "polars", "spark")
+)
 """Kinds that not everybody can write."""
 
 

@@ -352,11 +352,6 @@ def test_text_that_is_not_utf8_is_no_declared_value(dictionary: bool, tmp_path: 
 
 
 UNREADABLE = {
-    "milliseconds": pa.array([1, 2], pa.timestamp("ms")),
-    "zoned": pa.array([1, 2], pa.timestamp("ms", "UTC")),
-    "beyond": pa.array([1, 2**62], pa.int64()).cast(pa.timestamp("ms")),
-    "before": pa.array([-(2**62), 2], pa.int64()).cast(pa.timestamp("ms")),
-    "seconds": pa.array([1, 2], pa.timestamp("s")),
     "time": pa.array([1, 2], pa.time64("us")),
     "time in milliseconds": pa.array([1, 2], pa.time32("ms")),
 }
@@ -369,14 +364,10 @@ def test_a_type_of_which_some_values_cannot_be_read_is_refused_before_anyone_can
 ) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"DAY": UNREADABLE[kind], "age": [17, 18]}), path)
-    texts = set()
-    for table in (table_of(path, AGE, unit=Unit("day", 1)), table_of(path, DAY)):
-        if "time" in kind and table.columns.keys() == {"day"}:
-            continue  # times of day serve no column, and so are refused by their family
-        with pytest.raises(DataUnavailable) as error:
-            refuse_unreadable([table])
-        texts |= {f"{error.value}", f"{refused(table)}"}
-    (text,) = texts
+    table = table_of(path, AGE, unit=Unit("day", 1))
+    with pytest.raises(DataUnavailable) as error:
+        refuse_unreadable([table])
+    (text,) = {f"{error.value}", f"{refused(table)}"}
     assert "some values cannot be read" in text
     assert "DAY" not in text
     refuse_unreadable([table_of(path, AGE)])

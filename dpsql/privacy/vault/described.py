@@ -13,17 +13,11 @@ import duckdb
 from dpsql.catalog.draft import VOUCHED, DraftedTable
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.data_engine import unavailable
+from dpsql.privacy.vault.data_files import find_files, is_data_file
 from dpsql.privacy.vault.database import Relation, list_relations
+from dpsql.privacy.vault.footers import PLAIN, UNREADABLE
 from dpsql.privacy.vault.lines import other_delimiter
-from dpsql.privacy.vault.risky import risky_columns
-from dpsql.privacy.vault.source import (
-    Source,
-    connect,
-    family,
-    find_files,
-    is_data_file,
-    open_source,
-)
+from dpsql.privacy.vault.source import Source, connect, family, open_source
 
 
 def describe_data(path: str) -> list[DraftedTable]:
@@ -57,8 +51,11 @@ def _describe_folder(path: str) -> list[DraftedTable]:
 def _describe_file(path: str) -> DraftedTable:
     with connect() as connection:
         source = open_source(connection, path, Path(path).name)
-        risky = risky_columns(connection, source) if source.kind == "parquet" else set()
-    columns = [(name, "unreadable" if name in risky else family(t)) for name, t in source.columns]
+    stored = source.stored or [PLAIN] * len(source.columns)
+    columns = [
+        (name, "unreadable" if how == UNREADABLE else family(each))
+        for (name, each), how in zip(source.columns, stored, strict=True)
+    ]
     name = Path(path).name.split(".")[0]
     return DraftedTable(name, path, columns, source.kind == "csv", _remark(source))
 

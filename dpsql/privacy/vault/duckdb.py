@@ -100,7 +100,7 @@ class FileEngine:
             named, vouched = table.option("table") or "", table.option("view") is not None
             source = open_source(connection, table.source, table.name, named, vouched)
             if source.kind == "parquet":
-                refuse_risky(connection, source, table)
+                refuse_risky(source, table)
         return FileTable(source, table.name, named, vouched)
 
 

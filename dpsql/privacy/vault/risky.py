@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
+from importlib.util import find_spec
 
 import duckdb
 
 from dpsql.catalog.catalog import Table
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.data_engine import find, unavailable
-from dpsql.privacy.vault.source import (
-    Source,
-    connect,
-    find_files,
-    harden,
-    is_parquet,
-    read_schema,
-)
-
-# DuckDB has no way to fetch timestamps in milliseconds, times of day and decimals of any length as
-# they are stored, so a value beyond what it can hold would make every statement fail. What is
-# stored in such a way is a fact of the schema: it is refused before anything can be asked.
-RISKY = (
-    "converted_type = 'TIMESTAMP_MILLIS' OR contains(logical_type, 'MILLIS=M') "
-    "OR duckdb_type LIKE 'TIME%' AND duckdb_type NOT LIKE 'TIMESTAMP%' "
-    "OR converted_type = 'DECIMAL' AND type = 'BYTE_ARRAY'"
-)
-SCHEMA = f"SELECT name, COALESCE(num_children, 0), COALESCE({RISKY}, FALSE) FROM parquet_schema(?)"
+from dpsql.privacy.vault.data_files import find_files, is_parquet
+from dpsql.privacy.vault.footers import MILLIS, UNREADABLE
+from dpsql.privacy.vault.source import Source, connect, harden, read_schema
 
 
 def refuse_unreadable(tables: Iterable[Table]) -> None:
@@ -47,46 +33,28 @@ def refuse_unreadable(tables: Iterable[Table]) -> None:
         for table, paths in files:
             try:
                 source = read_schema(connection, table.source, "parquet", paths, table.name)
-                risky = risky_columns(connection, source)
             except (DataUnavailable, OSError, duckdb.Error):
                 continue
-            _refuse(risky, source, table)
+            refuse_risky(source, table)
 
 
-def refuse_risky(connection: duckdb.DuckDBPyConnection, source: Source, table: Table) -> None:
-    """Refuse an open Parquet source with a declared column that can make it unreadable.
+def refuse_risky(source: Source, table: Table) -> None:
+    """Refuse a Parquet source with a declared column that can make it unreadable here.
 
+    What is stored in such a way is a fact of the schema: values make no difference.
     Raises: DataUnavailable (E_DATA).
     """
-    _refuse(risky_columns(connection, source), source, table)
-
-
-def _refuse(risky: set[str], source: Source, table: Table) -> None:
     declared = [column.name for column in table.columns.values()]
     names = [*declared, *table.keys, *([table.unit.column] if table.unit.column else [])]
-    found = {find(source.columns, name) for name in names} - {None}
-    if any(name in risky for i, (name, _) in enumerate(source.columns) if i in found):
+    places = {find(source.columns, name) for name in names} - {None}
+    stored = {how for i, how in enumerate(source.stored) if i in places}
+    if UNREADABLE in stored:
         problem = "a column is stored in a type of which some values cannot be read"
         hint = (
             "write timestamps in microseconds, decimals in a fixed length and times of day as text"
         )
         unavailable(table.name, table.source, problem, hint)
-
-
-def risky_columns(connection: duckdb.DuckDBPyConnection, source: Source) -> set[str]:
-    """Return the names of columns that are stored in such a way, from the schema alone."""
-    schemas = (connection.execute(SCHEMA, [path]).fetchall() for path in source.paths)
-    return {name for schema in schemas for name, risky in _columns(schema) if risky}
-
-
-def _columns(schema: list[tuple[str, int, bool]]) -> Iterator[tuple[str, bool]]:
-    """Name the columns of a schema, which lists the fields of each below it; first comes its root.
-
-    >>> list(_columns([("root", 2, False), ("s", 1, False), ("x", 0, True), ("x", 0, False)]))
-    [('s', False), ('x', False)]
-    """
-    below = 0
-    for name, children, risky in schema[1:]:
-        if not below:
-            yield name, risky
-        below += children - bool(below)
+    if MILLIS in stored and find_spec("pyarrow") is None:  # asks without importing it
+        problem = "timestamps in milliseconds are read by the package pyarrow, which is missing"
+        hint = "pip install 'dpsql[arrow]', or write timestamps in microseconds"
+        unavailable(table.name, table.source, problem, hint)

@@ -7,20 +7,21 @@ read here beyond the header line of a CSV file.
 from __future__ import annotations
 
 import csv
-import glob
 import os
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import duckdb
 import pandas as pd
 
 from dpsql.errors import DataUnavailable, InternalError
 from dpsql.privacy.vault.data_engine import NESTED, unavailable
+from dpsql.privacy.vault.data_files import find_files, match_files
 from dpsql.privacy.vault.database import Relation, find_relation
+from dpsql.privacy.vault.footers import MILLIS, stored_as
 from dpsql.privacy.vault.lines import read_fields, read_header
+from dpsql.privacy.vault.millis import read_millis
 
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": False,
@@ -76,20 +77,12 @@ def family(duckdb_type: str) -> str:
     return next((key for key, names in STORED_AS.items() if name in names), NESTED)
 
 
-KINDS = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".csv.gz": "csv",
-    ".tsv": "csv",
-    ".tsv.gz": "csv",
-    ".duckdb": "duckdb",
-    ".db": "duckdb",
-}
 DATABASE_FILES = ("", ".wal", ".wal.recovery", ".wal.checkpoint")
 PARQUET = "hive_partitioning = false, can_have_nan = true"
 BLOCK = "lines"
 """The name under which the lines of CSV files are offered to DuckDB."""
+BESIDE = "beside"
+"""The name under which columns that DuckDB cannot read as they are stored are offered to it."""
 LOCKED = (
     "allowed_paths",
     "lock_configuration",
@@ -106,7 +99,7 @@ class Source:
     """The files of a table, one kind, and the (name, DuckDB type) of their columns.
 
     The columns of CSV files are all text and are called f0, f1, ... in SQL. Types never list
-    values.
+    values. ``stored`` says of Parquet files what :mod:`footers` says of each column.
     """
 
     declared: str
@@ -114,6 +107,7 @@ class Source:
     paths: tuple[str, ...]
     columns: tuple[tuple[str, str], ...]
     relation: Relation | None = None
+    stored: tuple[str, ...] = ()
 
     @property
     def table(self) -> str:
@@ -151,13 +145,22 @@ class Source:
             yield from self._select_lines(connection, chosen, wanted)
         elif self.relation is not None:
             yield connection.execute(f"{chosen} {relation_sql(self.relation)} AS t")
-        elif not texts:
-            yield connection.execute(f"{chosen} {parquet_sql('replace')} AS t", [list(self.paths)])
         else:
-            listing = ", ".join(dict.fromkeys(texts))
-            second = f"(SELECT {listing} FROM {parquet_sql('ignore')}) AS k"
-            joined = f"{chosen} {parquet_sql('replace')} AS t POSITIONAL JOIN {second}"
-            yield connection.execute(joined, [list(self.paths), list(self.paths)])
+            rows, parameters = self._parquet_rows(connection, wanted), [list(self.paths)]
+            if texts:
+                second = f"(SELECT {', '.join(dict.fromkeys(texts))} FROM {parquet_sql('ignore')})"
+                rows, parameters = f"{rows} POSITIONAL JOIN {second} AS k", parameters * 2
+            yield connection.execute(f"{chosen} {rows}", parameters)
+
+    def _parquet_rows(self, connection: duckdb.DuckDBPyConnection, wanted: Sequence[int]) -> str:
+        """Name the rows of Parquet files t; instants in milliseconds are put beside the others."""
+        instants = [i for i in wanted if self.stored[i] == MILLIS]
+        if not instants:
+            return f"{parquet_sql('replace')} AS t"
+        connection.register(BESIDE, read_millis(self.paths, [self.columns[i] for i in instants]))
+        listed = [f"{'m' if i in instants else 'p'}.{self._quoted(i)}" for i in wanted]
+        both = f"{parquet_sql('replace')} AS p POSITIONAL JOIN {BESIDE} AS m"
+        return f"(SELECT {', '.join(listed)} FROM {both}) AS t"
 
     def _select_lines(
         self, connection: duckdb.DuckDBPyConnection, chosen: str, wanted: Sequence[int]
@@ -176,7 +179,7 @@ class Source:
 
     def found(self) -> tuple[str, ...]:
         """The files that are declared and there by now, with the logs of database files."""
-        paths = _match(self.declared)
+        paths = match_files(self.declared)
         return paths + tuple(path + ".wal" for path in paths if os.path.exists(path + ".wal"))
 
 
@@ -233,28 +236,6 @@ def open_source(
     except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error, duckdb.Error):
         problem = f"not a readable {kind} file, or locked by another process"
     unavailable(table, source, problem)
-
-
-def find_files(source: str, table: str) -> tuple[str, tuple[str, ...]]:
-    """Return the kind of the files of ``source`` and their real paths; none is opened.
-
-    Raises: DataUnavailable (E_DATA), naming table and source.
-    """
-    paths = _find_paths(source, table)
-    kinds = {_kind(path) for path in paths}
-    if len(kinds) != 1 or None in kinds or (kinds == {"duckdb"} and len(paths) > 1):
-        unavailable(table, source, "not Parquet, CSV, compressed CSV or one DuckDB file")
-    return kinds.pop() or "", paths
-
-
-def is_data_file(name: str) -> bool:
-    """Say whether a file can be read as data, by its name."""
-    return _kind(name) is not None
-
-
-def is_parquet(source: str) -> bool:
-    """Say whether files match ``source`` and all are Parquet, by their names."""
-    return {_kind(path) for path in _match(source)} == {"parquet"}
 
 
 def parquet_sql(utf8: str = "strict") -> str:
@@ -324,27 +305,6 @@ def harden(connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...]) -> Non
         raise InternalError("E_INTERNAL", "the connection to the data could not be locked")
 
 
-def _match(source: str) -> tuple[str, ...]:
-    found = [source] if os.path.exists(source) else sorted(glob.glob(source, recursive=True))
-    return tuple(dict.fromkeys(os.path.realpath(path) for path in found))
-
-
-def _find_paths(source: str, table: str) -> tuple[str, ...]:
-    paths = _match(source)
-    if not paths:
-        unavailable(table, source, "there is no such file", "check `source` in the catalog")
-    if not all(os.path.isfile(path) for path in paths):
-        unavailable(table, source, "not a file", 'for a folder of files write "folder/*.parquet"')
-    if not all(os.access(path, os.R_OK) for path in paths):
-        unavailable(table, source, "permission denied")
-    return paths
-
-
-def _kind(path: str) -> str | None:
-    suffixes = [suffix.lower() for suffix in Path(path).suffixes[-2:]]
-    return KINDS.get("".join(suffixes)) or KINDS.get(suffixes[-1] if suffixes else "")
-
-
 def read_schema(
     connection: duckdb.DuckDBPyConnection,
     declared: str,
@@ -360,7 +320,9 @@ def read_schema(
     for path, columns in headers.items():
         if columns != headers[paths[0]]:
             unavailable(table, path, f"its columns differ from those of {paths[0]!r}")
-    return Source(declared, kind, paths, headers[paths[0]])
+    columns = headers[paths[0]]
+    stored = stored_as(connection, paths, columns) if kind == "parquet" else ()
+    return Source(declared, kind, paths, columns, stored=stored)
 
 
 def read_relation(

@@ -1,0 +1,64 @@
+"""The files that match a declared source, by their names alone: none is opened."""
+
+from __future__ import annotations
+
+import glob
+import os
+from pathlib import Path
+
+from dpsql.privacy.vault.data_engine import unavailable
+
+KINDS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".csv.gz": "csv",
+    ".tsv": "csv",
+    ".tsv.gz": "csv",
+    ".duckdb": "duckdb",
+    ".db": "duckdb",
+}
+
+
+def match_files(source: str) -> tuple[str, ...]:
+    """Return the real paths of what a source names, each once."""
+    found = [source] if os.path.exists(source) else sorted(glob.glob(source, recursive=True))
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in found))
+
+
+def find_files(source: str, table: str) -> tuple[str, tuple[str, ...]]:
+    """Return the kind of the files of ``source`` and their real paths; none is opened.
+
+    Raises: DataUnavailable (E_DATA), naming table and source.
+    """
+    paths = _find_paths(source, table)
+    kinds = {_kind(path) for path in paths}
+    if len(kinds) != 1 or None in kinds or (kinds == {"duckdb"} and len(paths) > 1):
+        unavailable(table, source, "not Parquet, CSV, compressed CSV or one DuckDB file")
+    return kinds.pop() or "", paths
+
+
+def is_data_file(name: str) -> bool:
+    """Say whether a file can be read as data, by its name."""
+    return _kind(name) is not None
+
+
+def is_parquet(source: str) -> bool:
+    """Say whether files match ``source`` and all are Parquet, by their names."""
+    return {_kind(path) for path in match_files(source)} == {"parquet"}
+
+
+def _find_paths(source: str, table: str) -> tuple[str, ...]:
+    paths = match_files(source)
+    if not paths:
+        unavailable(table, source, "there is no such file", "check `source` in the catalog")
+    if not all(os.path.isfile(path) for path in paths):
+        unavailable(table, source, "not a file", 'for a folder of files write "folder/*.parquet"')
+    if not all(os.access(path, os.R_OK) for path in paths):
+        unavailable(table, source, "permission denied")
+    return paths
+
+
+def _kind(path: str) -> str | None:
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes[-2:]]
+    return KINDS.get("".join(suffixes)) or KINDS.get(suffixes[-1] if suffixes else "")

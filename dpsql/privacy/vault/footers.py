@@ -1,0 +1,76 @@
+"""What the footers of Parquet files say of how columns are stored; no row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import duckdb
+
+MILLIS = "millis"
+"""Instants that DuckDB multiplies while it reads, so that one out of range stops all others."""
+MICROS = "micros"
+"""Instants that pyarrow and DuckDB read alike."""
+UNREADABLE = "unreadable"
+"""A type of which one value can stop all others, whoever reads it."""
+PLAIN = ""
+
+IN_MILLIS = "converted_type = 'TIMESTAMP_MILLIS' OR contains(logical_type, 'MILLIS=M')"
+CLOCK = "duckdb_type LIKE 'TIMESTAMP%'"
+# DuckDB has no way to fetch times of day and decimals of any length as they are stored.
+RISKY = (
+    f"{IN_MILLIS} OR duckdb_type LIKE 'TIME%' AND NOT {CLOCK} "
+    "OR converted_type = 'DECIMAL' AND type = 'BYTE_ARRAY'"
+)
+SCHEMA = f"""
+SELECT name, COALESCE(num_children, 0),
+    CASE WHEN type = 'INT64' AND {CLOCK} AND ({IN_MILLIS}) THEN '{MILLIS}'
+        WHEN {RISKY} THEN '{UNREADABLE}'
+        WHEN type = 'INT64' AND duckdb_type IN ('TIMESTAMP', 'TIMESTAMP WITH TIME ZONE')
+            THEN '{MICROS}'
+        ELSE '{PLAIN}' END
+FROM parquet_schema(?)"""
+
+
+def stored_as(
+    connection: duckdb.DuckDBPyConnection, paths: Sequence[str], columns: Sequence[tuple[str, str]]
+) -> tuple[str, ...]:
+    """Return how each column of Parquet files is stored: MILLIS, UNREADABLE or PLAIN.
+
+    ``columns`` are their names and types, as DuckDB describes them.
+    """
+    schemas = [connection.execute(SCHEMA, [path]).fetchall() for path in paths]
+    fields = [list(top_fields(schema)) for schema in schemas]
+    return tuple(
+        _together([(each, i) for each in fields], name) for i, (name, _) in enumerate(columns)
+    )
+
+
+def _together(places: Sequence[tuple[list[tuple[str, str]], int]], name: str) -> str:
+    """Return how a column is stored in all files; ``places`` are their fields and its position."""
+    found = {fields[i][1] for fields, i in places}
+    if UNREADABLE in found or not found - {PLAIN, MICROS}:
+        return UNREADABLE if UNREADABLE in found else PLAIN
+    is_named = all(_is_alone(fields, i, name) for fields, i in places)
+    return MILLIS if is_named and PLAIN not in found else UNREADABLE
+
+
+def _is_alone(fields: list[tuple[str, str]], place: int, name: str) -> bool:
+    """Say whether a column has its own name, and no path that pyarrow takes for that of another."""
+    others = [other for i, (other, _) in enumerate(fields) if i != place]
+    paths = [(f"{other}.", f"{name}.") for other in others]
+    return fields[place][0] == name and not any(
+        one.startswith(two) or two.startswith(one) for one, two in paths
+    )
+
+
+def top_fields(schema: Sequence[tuple[str, int, str]]) -> Iterator[tuple[str, str]]:
+    """Name the columns of a schema, which lists the fields of each below it; first comes its root.
+
+    >>> list(top_fields([("root", 2, ""), ("s", 1, ""), ("x", 0, "millis"), ("x", 0, "")]))
+    [('s', ''), ('x', '')]
+    """
+    below = 0
+    for name, children, stored in schema[1:]:
+        if not below:
+            yield name, stored
+        below += children - bool(below)

@@ -149,7 +149,7 @@ KINDS = {
     "date": Kind(pa.date32(), "DATE", DAYS, DATES | CLOCKS),
     "micros": Kind(pa.timestamp("us"), "TIMESTAMP", _instants(DAY), DATES | CLOCKS),
     "zoned": Kind(pa.timestamp("us", "UTC"), "TIMESTAMPTZ", _instants(DAY), DATES | CLOCKS),
-    "millis": Kind(pa.timestamp("ms"), "", _instants(DAY // 1000), DATES | CLOCKS),
+    "millis": Kind(pa.timestamp("ms"), "TIMESTAMP_MS", _instants(DAY // 1000), DATES | CLOCKS),
     "zoned millis": Kind(pa.timestamp("ms", "UTC"), "", _instants(DAY // 1000), DATES | CLOCKS),
     "nanos": Kind(pa.timestamp("ns"), "TIMESTAMP_NS", _instants(DAY * 1000), DATES | CLOCKS),
     "zoned nanos": Kind(
@@ -174,9 +174,12 @@ UNITS = (
 TAME = [0.5, 2.5, 3.0, 7.0, 1, 2, 10, NEW_YEAR, NEW_YEAR + 59, b"A", b"B", True, False]
 PARQUET = ("duckdb", "pyarrow", "polars", "spark")
 WRITERS = (*PARQUET, "database", "csv")
-ONLY = {"huge": ("duckdb", "database"), "seconds": ("database",)} | dict.fromkeys(
-    ("millis", "zoned millis"), ("pyarrow", "polars", "spark")
-)
+ONLY = {
+    "huge": ("duckdb", "database"),
+    "seconds": ("database",),
+    "millis": ("pyarrow", "polars", "spark", "database"),
+    "zoned millis": ("pyarrow", "polars", "spark"),
+}
 """Kinds that not everybody can write."""
 
 

@@ -1,17 +1,21 @@
 """The server beside the library, in one run: ``python -m benchmarks.server [QUERIES]``.
 
 Prints the median time of a warm query that is paid for and of one that is free, over the wire and
-in the library, and the free queries per second of 1, 8 and 50 clients at once.
+in the library; the free queries per second of one library, and of 1, 8 and 50 clients at once,
+which are threads of a process of their own; and what idle connections hold.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import statistics
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -37,6 +41,9 @@ kind = { type = "text", domain = ["a", "b", "c", "d"] }
 size = { type = "integer", domain = [0, 99] }
 """
 ROWS = 100_000
+IDLE = 190
+KEPT: list[object] = []
+"""Connections that are left open."""
 
 
 def main(queries: int = 40) -> None:
@@ -56,7 +63,9 @@ def main(queries: int = 40) -> None:
         threading.Thread(target=server.serve, daemon=True).start()
         try:
             _compare(server, queries)
-            _load(server, queries)
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as others:
+                _load(server, queries, others)
+                _idle(server, others)
         finally:
             server.close()
 
@@ -91,43 +100,71 @@ def _compare(server: Server, queries: int) -> None:
     library.close()
 
 
-def _load(server: Server, queries: int) -> None:
+def _load(server: Server, queries: int, others: ProcessPoolExecutor) -> None:
     print(f"\n{'clients at once':24}{'free/s':>10}{'median ms':>12}{'99 % ms':>10}")
+    with_library = server.site.connect()
+    with_library.set("epsilon", "0.1")
+    times = [_timed(partial(with_library.execute, _sql(k % queries))) for k in range(queries * 9)]
+    _told("one library", len(times) / sum(times), times)
+    with_library.close()
     for clients in (1, 8, 50):
-        times: list[float] = []
+        seconds, times = others.submit(ask, _dsn(server), clients, queries).result()
+        _told(str(clients), len(times) / seconds, times)
 
-        together = threading.Barrier(clients + 1)
 
-        def work(times: list[float] = times, together: threading.Barrier = together) -> None:
-            with psycopg.connect(_dsn(server), autocommit=True) as wire:
-                wire.execute("SET epsilon = 0.1")
-                together.wait()
-                for number in range(queries):
-                    start = time.perf_counter()
-                    wire.execute(_sql(number))
-                    times.append(time.perf_counter() - start)
+def _told(name: str, rate: float, times: list[float]) -> None:
+    ordered = sorted(times)
+    last = ordered[int(len(ordered) * 0.99) - 1]
+    middle = statistics.median(times)
+    print(f"{name:<24}{rate:10.1f}{middle * 1e3:12.1f}{last * 1e3:10.1f}")
 
-        threads = [threading.Thread(target=work) for _ in range(clients)]
-        for thread in threads:
-            thread.start()
-        together.wait()
-        start = time.perf_counter()
-        for thread in threads:
-            thread.join()
-        rate = len(times) / (time.perf_counter() - start)
-        ordered = sorted(times)
-        last = ordered[int(len(ordered) * 0.99) - 1]
-        middle = statistics.median(times)
-        print(f"{clients:<24}{rate:10.1f}{middle * 1e3:12.1f}{last * 1e3:10.1f}")
+
+def ask(dsn: str, clients: int, queries: int) -> tuple[float, list[float]]:
+    """Ask as many clients at once; return the seconds that all took, and those of every query."""
+    times: list[float] = []
+    together = threading.Barrier(clients + 1)
+
+    def work() -> None:
+        with psycopg.connect(dsn, autocommit=True) as wire:
+            wire.execute("SET epsilon = 0.1")
+            together.wait()
+            for number in range(queries):
+                times.append(_timed(partial(wire.execute, _sql(number))))
+
+    threads = [threading.Thread(target=work) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    together.wait()
+    start = time.perf_counter()
+    for thread in threads:
+        thread.join()
+    return time.perf_counter() - start, times
+
+
+def _idle(server: Server, others: ProcessPoolExecutor) -> None:
+    before = _held()
+    others.submit(connect, _dsn(server), IDLE).result()
+    print(f"\n{IDLE} idle connections hold {(_held() - before) / 2**20:.0f} MiB")
+
+
+def connect(dsn: str, count: int) -> None:
+    """Open connections, and leave them open as long as the process goes on."""
+    KEPT.extend(psycopg.connect(dsn) for _ in range(count))
+
+
+def _held() -> int:
+    """The bytes of memory that this process holds."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def _timed(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
 
 
 def _median(work: Callable[[int], object], numbers: range) -> float:
-    times = []
-    for number in numbers:
-        start = time.perf_counter()
-        work(number)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+    return statistics.median(_timed(partial(work, number)) for number in numbers)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ _REFUSED = {
     "laterals": ("E_JOIN", "LATERAL"),
     "sample": ("E_SAMPLE", "sampling"),
     "distinct": ("E_AGGREGATE", "SELECT DISTINCT"),
-    "windows": ("E_WINDOW", "WINDOW"),
+    "windows": ("E_WINDOW", "a window that is named twice"),
     "pivots": ("E_STATEMENT", "PIVOT"),
 }
 

@@ -29,7 +29,7 @@ _ROWS_ONLY = {
     "distinct": ("E_AGGREGATE", "DISTINCT on rows"),
     "qualify": ("E_WINDOW", "QUALIFY on rows"),
     "sample": ("E_SAMPLE", "sampling"),
-    "windows": ("E_WINDOW", "WINDOW on rows"),
+    "windows": ("E_WINDOW", "a window that is named twice"),
     "laterals": ("E_JOIN", "LATERAL"),
     "pivots": ("E_STATEMENT", "PIVOT"),
 }

@@ -25,6 +25,7 @@ from dpsql.sql.tables import traits_of
 from dpsql.sql.whole import is_whole
 
 _CLAUSES = CLAUSES | {"distinct", "with_"}
+_REFUSED = {"windows": ("E_WINDOW", "a window that is named twice")}
 _OPERATIONS: dict[type[exp.Expr], str] = {
     exp.Union: "TRUE",
     exp.Intersect: "bool_or(b = 0) AND bool_or(b = 1)",
@@ -63,7 +64,8 @@ class Layers:
         """
         for key, value in self.select.args.items():
             if value and key not in _CLAUSES:
-                self.rows.refuse(value, "E_STATEMENT", key.strip("_").upper())
+                code, what = _REFUSED.get(key, ("E_STATEMENT", key.strip("_").upper()))
+                self.rows.refuse(value, code, what)
         source = Joins(self.rows).join()
         rows = source.rows
         where = self.rows.test("where")

@@ -258,7 +258,7 @@ def test_budgets_of_tables_and_analysts(tmp_path: Path) -> None:
          "E_WORKLOAD"),
         ("FROM people OPTIONS (epsilon = 1) FOR ()", "E_PARSE"),
         ("FROM people OPTIONS (epsilon = 1) FOR (;)", "E_PARSE"),
-        ("FROM people OPTIONS (epsilon = 1) FOR (SELECT 1)", "E_NO_TABLE"),
+        ("FROM people OPTIONS (epsilon = 1) FOR (SELECT 1)", "E_STATEMENT"),
         ("FROM people OPTIONS (epsilon = 1) FOR (EXPLAIN SELECT COUNT(*) FROM people)",
          "E_STATEMENT"),
         ("FROM people OPTIONS (epsilon = 1) FOR (SHOW budget)", "E_STATEMENT"),

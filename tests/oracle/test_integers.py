@@ -123,11 +123,11 @@ def test_a_plain_count_is_an_integer_everywhere(world: World) -> None:
     connection = world[0]
     with connection.execute("SELECT a, b, c, COUNT(*) AS n FROM t GROUP BY a, b, c") as cursor:
         result = cursor.result
-    assert all(row[3].is_integer() for row in result.rows)
+    assert all(type(row[3]) is int for row in result.rows)
     above = connection.execute("SELECT a, SUM(COUNT(*)) OVER (ORDER BY a) FROM t GROUP BY a")
-    assert all(row[1].is_integer() for row in above)
+    assert all(type(row[1]) is int for row in above)
     lines = encode(Grid.of(result), "csv", Style()).decode().splitlines()[1:]
-    assert all(line.endswith(".0") for line in lines)
+    assert not any("." in line.rpartition(",")[2] for line in lines)
     assert result.types[3] == "number"
 
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 TESTS = Path(__file__).parents[1]
-LIMIT = 2.0
-"""Seconds of CPU: all files below it take about a minute and a half together, on one core."""
+LIMIT = 1.5
+"""Seconds of CPU: all files below it take about 80 together."""
 
 
 def slow_files() -> frozenset[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -160,14 +161,14 @@ def _cell(tag: str, inner: str, right: bool) -> str:
     return f'<{tag} style="text-align:{"right" if right else "left"}">{inner}</{tag}>'
 
 
-class LabelledFacts:
+class LabelledFacts(ABC):
     """Labels and what is said under each, as text and as a table of HTML."""
 
     __slots__ = ()
 
+    @abstractmethod
     def rows(self) -> tuple[tuple[str, str], ...]:
         """The labels and texts."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         return "\n".join(f"{label:<12}{text}" for label, text in self.rows())

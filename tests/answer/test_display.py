@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterator
 from fractions import Fraction
 from html.parser import HTMLParser
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,7 @@ def test_messages_and_cursors_show_themselves(adult: Connection) -> None:
     assert "n ± " in "".join(Balanced(forecast._repr_html_()).cells)
 
 
-pyplot = pytest.importorskip("matplotlib.pyplot")
+pyplot: Any = import_module("matplotlib.pyplot")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -15,7 +16,7 @@ from dpsql.engine.explain import Explanation
 from dpsql.errors import InternalError, Interrupted
 from dpsql.integrations import notebook
 
-interactiveshell = pytest.importorskip("IPython.core.interactiveshell")
+interactiveshell: Any = import_module("IPython.core.interactiveshell")
 CATALOG = """
 [budget]
 epsilon = 5.0

@@ -39,9 +39,14 @@ class WorkDone:
 class Listener(Protocol):
     """What hears of work while it is done, and decides nothing."""
 
-    def begin(self, most: float) -> None: ...
-    def add(self, amount: float) -> None: ...
-    def end(self) -> None: ...
+    def begin(self, most: float) -> None:
+        """Planning begins, which may do so many products of numbers."""
+
+    def add(self, amount: float) -> None:
+        """So many more are done."""
+
+    def end(self) -> None:
+        """It has ended, or failed."""
 
 
 _meter: ContextVar[WorkDone | None] = ContextVar("dpsql_meter", default=None)

@@ -16,7 +16,7 @@ def test_what_grows_faster_than_asked_is_flagged(
         return Taken(size, 1e-3 * size**power, 100 + 1e-3 * size)
 
     monkeypatch.setattr(growth, "alone", alone)
-    assert growth.report("cells", is_large=False) == flagged
+    assert growth.report("cells", is_quick=True) == flagged
     shown = capsys.readouterr().out
     assert f"exponent of time: {power:.2f}" in shown
     assert ("ABOVE" in shown) == bool(flagged)

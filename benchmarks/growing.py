@@ -1,0 +1,162 @@
+"""What can grow, part by part: the files that are written for a size, and what is asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import numpy as np
+
+from benchmarks import floor
+from dpsql.dbapi.connection import Connection
+
+BUDGET = "[budget]\nepsilon = 100000\ndelta = 1e-4\nmax_epsilon_per_request = 1000\n"
+TABLE = BUDGET + '\n[table.t]\nsource = "t.parquet"\nprivacy_unit = {unit}\n\n[table.t.column]\n'
+PERSON = '{ column = "person", max_rows = 3 }'
+ROWS_OF_PERSON = 4
+"""On average, so that most persons have more rows than they may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growing:
+    """What grows: its sizes, the least first, those that ``--quick`` leaves out, and the work.
+
+    ``why`` says why an exponent may be above that of a straight line, where one is.
+    """
+
+    sizes: tuple[int, ...]
+    long: tuple[int, ...]
+    prepare: Callable[[Path, int], None]
+    work: Callable[[Connection, int], object]
+    why: str = ""
+
+
+def _write(folder: Path, columns: str, rows: int, selected: str, unit: str = '"row"') -> None:
+    (folder / "c.toml").write_text(TABLE.format(unit=unit) + columns)
+    with duckdb.connect() as scribe:
+        scribe.execute("SET enable_progress_bar = false")
+        scribe.execute(f"COPY (SELECT {selected} FROM range({rows}) r(i)) TO '{folder}/t.parquet'")
+
+
+def _of_adult(folder: Path, _: int) -> None:
+    text = (floor.DEMO / "adult.toml").read_text(encoding="utf-8")
+    (folder / "c.toml").write_text(text.replace("epsilon = 100.0", "epsilon = 100000.0"))
+    (folder / "adult.parquet").write_bytes((floor.DEMO / "adult.parquet").read_bytes())
+
+
+def _with_cells(folder: Path, size: int) -> None:
+    declared = f'k = {{ type = "integer", domain = [0, {size - 1}] }}\n'
+    _write(folder, declared, 100_000, f"(hash(i) % {size})::INT AS k")
+
+
+def _with_columns(folder: Path, size: int) -> None:
+    names = [f"c{j}" for j in range(size)]
+    declared = "".join(f'{name} = {{ type = "integer", domain = [0, 9] }}\n' for name in names)
+    _write(folder, declared, 10_000, ", ".join(f"(i + {j}) % 10 AS c{j}" for j in range(size)))
+
+
+def _with_bins(folder: Path, size: int) -> None:
+    declared = f'v = {{ type = "number", domain = [0, 1000], bins = {size} }}\n'
+    _write(folder, declared, 10_000, "(hash(i) % 1000)::DOUBLE AS v")
+
+
+def _with_years(folder: Path, size: int) -> None:
+    last = 2000 + size - 1
+    declared = (
+        f'seen = {{ type = "timestamp", by = "hour", domain = ["2000-01-01", "{last}-12-31"] }}\n'
+    )
+    _write(folder, declared, 1000, "TIMESTAMP '2000-01-01' + to_hours(i::INT) AS seen")
+
+
+def _ten_columns(folder: Path, size: int, unit: str = '"row"') -> None:
+    sizes = (100, 10, 2, 12, 5, 50, 366, 1000, 20)
+    names = [f"c{j}" for j in range(len(sizes))]
+    declared = "".join(
+        f'{name} = {{ type = "integer", domain = [0, {n - 1}] }}\n'
+        for name, n in zip(names, sizes, strict=True)
+    )
+    declared += 'cost = { type = "number", bounds = [0, 1000] }\n'
+    drawn = [f"(hash(i + {j}) % {n})::INT AS c{j}" for j, n in enumerate(sizes)]
+    drawn += ["(hash(i + 9) % 100000) / 100.0 AS cost"]
+    if unit == PERSON:
+        drawn += [f"'p' || (hash(i + 10) % {max(1, size // ROWS_OF_PERSON)}) AS person"]
+    _write(folder, declared, size, ", ".join(drawn), unit)
+
+
+def _persons(folder: Path, size: int) -> None:
+    _ten_columns(folder, size, PERSON)
+
+
+def _statement(rng: np.random.Generator) -> str:
+    names = rng.choice(list(floor.DOMAINS), size=int(rng.integers(1, 4)), replace=False)
+    where = " AND ".join(floor.condition(rng, str(name)) for name in names)
+    return f"SELECT COUNT(*) FROM adult WHERE {where}"
+
+
+def _batch(connection: Connection, size: int) -> None:
+    rng = np.random.default_rng(0)
+    connection.executescript(";\n".join(_statement(rng) for _ in range(size))).close()
+
+
+def _session(connection: Connection, size: int) -> None:
+    """One analyst's statements, each by itself: counts, tables, and every tenth asked again."""
+    rng = np.random.default_rng(1)
+    pool = [name for name in floor.DOMAINS if name not in floor.NUMBERS]
+    asked: list[str] = []
+    for place in range(size):
+        if place % 10 == 9:
+            sql = asked[int(rng.integers(len(asked)))]
+        elif place % 2:
+            keys = ", ".join(map(str, rng.choice(pool, size=2, replace=False)))
+            sql = f"SELECT {keys}, COUNT(*) FROM adult WHERE age >= {17 + place % 70} GROUP BY ALL"
+        else:
+            sql = _statement(rng)
+        asked.append(sql)
+        connection.execute(sql).fetchall()
+
+
+def _answered(sql: str) -> Callable[[Connection, int], object]:
+    return lambda connection, _: connection.execute(sql).fetchall()
+
+
+def _planned(sql: str) -> Callable[[Connection, int], object]:
+    return lambda connection, _: connection.explain(sql)
+
+
+TIMES = ";".join(
+    f"SELECT {part}(seen) AS x, COUNT(*) FROM t GROUP BY x"
+    for part in ("hour", "dayofweek", "month")
+)
+TABLE_OF_TWO = _answered("SELECT c0, c2, COUNT(*) FROM t GROUP BY c0, c2")
+
+PARTS = {
+    "statements": Growing((10, 100, 1000), (10_000, 20_000), _of_adult, _batch),
+    "session": Growing((25, 50, 100), (200,), _of_adult, _session),
+    "cells": Growing(
+        (10, 1000, 100_000),
+        (1_000_000,),
+        _with_cells,
+        _answered("SELECT k, COUNT(*) FROM t GROUP BY k"),
+    ),
+    "running": Growing(
+        (100, 1000, 10_000),
+        (100_000, 1_000_000),
+        _with_cells,
+        _answered("SELECT k, SUM(COUNT(*)) OVER (ORDER BY k) FROM t GROUP BY k"),
+    ),
+    "bins": Growing((10, 100), (1000,), _with_bins, _planned("SELECT SUM(v), AVG(v) FROM t")),
+    "columns": Growing(
+        (5, 60, 1000),
+        (),
+        _with_columns,
+        _answered("SELECT c0, c2, COUNT(*) FROM t GROUP BY c0, c2"),
+    ),
+    "rows": Growing((100_000, 1_000_000), (10_000_000, 100_000_000), _ten_columns, TABLE_OF_TWO),
+    "persons": Growing((100_000, 1_000_000), (10_000_000,), _persons, TABLE_OF_TWO),
+    "times": Growing((1, 4, 16), (64,), _with_years, _planned(TIMES)),
+}
+"""By name: statements of a batch and of a session, values of a column, asked in groups, running
+totals, and bins with sums; columns; rows of ten columns, of their own and of persons with too many;
+years of hours, asked by hour, weekday and month."""

@@ -73,6 +73,12 @@ SELECT ward, COUNT(*) AS k FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY perso
 SELECT n, COUNT(*) AS k FROM (SELECT ward, COUNT(*) OVER (PARTITION BY person_id) AS n FROM visits QUALIFY n > 1) AS v GROUP BY n;
 -- running_count: 2x3 Dense
 
+SELECT n, COUNT(*) AS k FROM (SELECT COUNT(*) OVER (PARTITION BY person_id ORDER BY cost ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS n FROM visits) AS v GROUP BY n;
+-- running_count: 2x2 Identity
+
+SELECT latest, COUNT(*) AS k FROM (SELECT LAST_VALUE(ward) OVER (PARTITION BY person_id ORDER BY cost) AS latest FROM visits) AS v GROUP BY latest;
+-- last_value(ward): 4x4 Identity
+
 SELECT before, COUNT(*) AS k FROM (SELECT LAG(ward) OVER (PARTITION BY person_id ORDER BY cost) AS before FROM visits) AS v GROUP BY before;
 -- previous(ward): 4x4 Identity
 

@@ -301,7 +301,7 @@ SELECT COUNT(*) FROM (SELECT ROW_NUMBER() OVER (PARTITION BY person_id ORDER BY 
 
 SELECT COUNT(*) FROM (SELECT NTILE(3) OVER (PARTITION BY person_id) AS n FROM visits) AS v;
 -- E_WINDOW at line 1, column 30: this window over private rows is not supported
--- hint: ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, COUNT and SUM of columns work
+-- hint: ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, LAST_VALUE, COUNT, SUM, AVG, MIN and MAX of columns work
 
 SELECT COUNT(*) FROM (SELECT LAG(ward, 20) OVER (PARTITION BY person_id) AS n FROM visits) AS v;
 -- E_WINDOW at line 1, column 30: LAG and LEAD by 13 rows or more, or with a default, is not supported
@@ -311,9 +311,13 @@ SELECT COUNT(*) FROM (SELECT SUM(ward) OVER (PARTITION BY person_id) AS n FROM v
 -- E_WINDOW at line 1, column 30: a sum of ward is not supported
 -- hint: numbers with bounds
 
-SELECT COUNT(*) FROM (SELECT COUNT(*) OVER (PARTITION BY person_id ROWS 1 PRECEDING) AS n FROM visits) AS v;
+SELECT COUNT(*) FROM (SELECT COUNT(*) OVER (PARTITION BY person_id ORDER BY cost GROUPS 1 PRECEDING) AS n FROM visits) AS v;
 -- E_WINDOW at line 1, column 30: this frame over private rows is not supported
--- hint: ROWS UNBOUNDED PRECEDING
+-- hint: ROWS BETWEEN 2 PRECEDING AND CURRENT ROW, RANGE BETWEEN 6 PRECEDING AND CURRENT ROW work
+
+SELECT COUNT(*) FROM (SELECT COUNT(*) OVER (PARTITION BY person_id ORDER BY cost RANGE 1 PRECEDING) AS n FROM visits) AS v;
+-- E_WINDOW at line 1, column 30: this frame over private rows is not supported
+-- hint: a frame by RANGE is in the order of one column of whole numbers or days
 
 SELECT COUNT(*) FROM (SELECT COUNT(*) OVER (PARTITION BY person_id, notes) AS n FROM visits) AS v;
 -- E_WINDOW at line 1, column 69: this partition of private rows is not supported

@@ -21,6 +21,7 @@ from dpsql.catalog.unit_local import (
     Among,
     AnyOf,
     FilterRows,
+    FramedRows,
     HasValue,
     InOrder,
     JoinRows,
@@ -38,6 +39,13 @@ from dpsql.errors import ProgrammingError, printable
 
 MOST_COLUMNS = 1_000
 """Columns of a relation: each is an array of numbers as long as its rows."""
+TAKEN = ("previous", "first_value", "last_value", "running_least", "running_greatest")
+"""Windows with the value of some other row."""
+FRAMED = (
+    *("running_count", "running_sum", "running_mean", "running_least", "running_greatest"),
+    *("first_value", "last_value"),
+)
+"""Windows that may be over some rows around each row."""
 MOST_CELLS = 1 << 22
 """Combinations of cells that one condition lists, a byte each."""
 CELLS = "<i4"
@@ -297,20 +305,36 @@ def _of_window(window: WindowRows, inner: Header) -> Header:
         case "running_count":
             if window.of is not None:
                 _column(inner.columns, window.of)
-        case "running_sum":
+        case "running_sum" | "running_mean":
             _check_summed(inner.columns, window.of)
-        case "previous" | "first_value":
-            _check_taken(window.column, _column(inner.columns, window.of or ""))
+        case "running_least" | "running_greatest":
+            _check_orders(inner.columns, (window.of or "",))
         case "since_previous":
             source = _column(inner.columns, window.of or "")
             days = isinstance(source.domain, Periods) and source.domain.unit in ("day", "week")
             if not days and not is_summed(source):
                 _refuse(f"a difference of {printable(source.name)!r}", "numbers and days work")
-    if window.kind not in ("previous", "first_value"):
+    if window.kind in TAKEN:
+        _check_taken(window.column, _column(inner.columns, window.of or ""))
+    else:
         _check_number(window.column)
+    if isinstance(window, FramedRows):
+        _check_frame(window, inner)
     columns = dict(inner.columns)
     _add(columns, window.column)
     return replace(inner, columns=columns)
+
+
+def _check_frame(window: FramedRows, inner: Header) -> None:
+    if window.kind not in FRAMED:
+        _refuse(f"{window.kind} over some rows around", "sums and counts have a frame")
+    if window.by_value:
+        columns = [_with_cells(inner.columns, each.column) for each in window.order]
+        is_one = len(columns) == 1 and columns[0].size <= MOST_CELLS
+        reach = max(abs(window.first or 0), abs(window.last or 0))
+        if not is_one or not are_comparable(columns[0], columns[0]) or reach > MOST_CELLS:
+            hint = "order by one column of whole numbers or days"
+            _refuse("a frame by value in this order", hint)
 
 
 def _of_map(mapped: MapRows, inner: Header) -> Header:

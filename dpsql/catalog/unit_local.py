@@ -13,7 +13,8 @@ reaches into the rows of another unit. Whoever adds a node keeps that true.
 - ``FilterRows``: the rows for which a condition on their cells holds.
 - ``PerUnit``: one row for each unit, or for each unit and combination of the columns ``by``, with
   columns that sum up its rows. Without such columns it is DISTINCT. EXISTS is a join to it.
-- ``WindowRows``: a column more, worked out in an order of the unit's rows.
+- ``WindowRows``: a column more, worked out in an order of the unit's rows; ``FramedRows`` is one
+  that sees some rows around each row.
 - ``MapRows``: a column more, whose cell follows from the cells of other columns of the same row.
 - ``UnionRows``: the rows of several relations with the same columns.
 - ``PickColumns``: columns by other names; the rest is left out.
@@ -57,9 +58,13 @@ Running = Literal[
     "dense_rank",
     "running_count",
     "running_sum",
+    "running_mean",
+    "running_least",
+    "running_greatest",
     "previous",
     "since_previous",
     "first_value",
+    "last_value",
 ]
 
 
@@ -201,6 +206,20 @@ class WindowRows:
     by: tuple[str, ...] = ()
     of: str | None = None
     row_by_row: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FramedRows(WindowRows):
+    """A window over some rows around each row: from ``first`` to ``last`` places after it.
+
+    Both are inclusive and may be below zero; None goes to the end of the group. With ``by_value``
+    they are distances from the row's value in the order instead, which is of one column of whole
+    numbers or days; rows without a value have each other around them.
+    """
+
+    first: int | None = None
+    last: int | None = 0
+    by_value: bool = False
 
 
 @dataclass(frozen=True, slots=True)

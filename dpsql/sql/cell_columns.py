@@ -56,6 +56,11 @@ class FlatColumns:
             self.made[inner.copy()] = found
         return self.made[inner].column
 
+    def all(self) -> dict[str, Column]:
+        """The columns of the table and those that are made, by case-folded name."""
+        made = {each.column.name.casefold(): each.column for each in self.made.values()}
+        return {**self.table.columns, **made}
+
     def known(self, node: exp.Expr) -> Column | None:
         """The column that was made of an expression."""
         found = self.made.get(node.unnest()) if self.made else None

@@ -7,6 +7,7 @@ SQL, a window sees the rows that the WHERE beside it leaves.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import NoReturn
@@ -16,8 +17,8 @@ from sqlglot import exp
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import IntegerRange, Periods, Spans
-from dpsql.catalog.header import is_ordered, is_summed, taken_from
-from dpsql.catalog.unit_local import FilterRows, RowOrder, Running, WindowRows
+from dpsql.catalog.header import FRAMED, are_comparable, is_ordered, is_summed, taken_from
+from dpsql.catalog.unit_local import FilterRows, FramedRows, RowOrder, Running, WindowRows
 from dpsql.errors import printable
 from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.cell_tests import as_test
@@ -29,17 +30,29 @@ from dpsql.sql.products import Compiler
 from dpsql.sql.relations import PrivateRows, column_of
 from dpsql.sql.scope import conjuncts
 
-WORKS = "ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, COUNT and SUM of columns work"
+WORKS = (
+    "ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, LAST_VALUE, COUNT, SUM, AVG, MIN and "
+    "MAX of columns work"
+)
 _PLACES: dict[type[exp.Expr], Running] = {
     exp.RowNumber: "row_number",
     exp.Rank: "rank",
     exp.DenseRank: "dense_rank",
 }
-_TAKEN = (exp.Lag, exp.Lead, exp.FirstValue, exp.Min, exp.Max)
+_TAKEN = (exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.Min, exp.Max)
+_RUNNING: dict[type[exp.Expr], Running] = {
+    exp.FirstValue: "first_value",
+    exp.LastValue: "last_value",
+    exp.Min: "running_least",
+    exp.Max: "running_greatest",
+}
 MOST_STEPS = 13
 """Rows that LAG and LEAD go, and one more: each is a column of its own. A year of months works."""
-_UP_TO_HERE = ("UNBOUNDED", "PRECEDING", "CURRENT ROW", "")
-_WHOLE = ("UNBOUNDED", "PRECEDING", "UNBOUNDED", "FOLLOWING")
+_FRAMES = "ROWS BETWEEN 2 PRECEDING AND CURRENT ROW, RANGE BETWEEN 6 PRECEDING AND CURRENT ROW work"
+
+
+_DAYS = ("DAY", "DAYS")
+MOST_DIGITS = 7
 
 
 def has_windows(select: exp.Select) -> bool:
@@ -49,12 +62,41 @@ def has_windows(select: exp.Select) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class _Around:
+    """The rows from ``first`` to ``last`` places, or distances, after each row; None is all."""
+
+    first: int | None
+    last: int | None
+    by_value: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        return self.first is None and self.last is None
+
+    @property
+    def has_own(self) -> bool:
+        """Whether each row is among those around it."""
+        return (self.first or 0) <= 0 <= (self.last or 0)
+
+    @property
+    def most(self) -> float:
+        """How many rows there are around a row."""
+        is_open = self.first is None or self.last is None or self.by_value
+        return math.inf if is_open else max(0, (self.last or 0) - (self.first or 0) + 1)
+
+
+@dataclass(frozen=True, slots=True)
 class _Over:
     """What a window is over: its partition but for the unit, its order, its frame."""
 
     by: tuple[str, ...]
     order: tuple[RowOrder, ...]
-    row_by_row: bool
+    row_by_row: bool = False
+    around: _Around | None = None
+
+    def in_any_order(self) -> _Over:
+        """The same rows where all of a group are seen from each."""
+        return _Over(self.by, ()) if self.around is not None and self.around.is_whole else self
 
     def reversed(self) -> _Over:
         """The same rows from the last one to the first."""
@@ -161,31 +203,41 @@ class UnitWindows:
         place = _PLACES.get(type(called))
         if place is not None:
             return self.add(place, Column("", "integer", IntegerRange(1, most)), over)
+        around = over.around
+        most = most if around is None else int(min(most, max(around.most, 1)))
         if isinstance(called, exp.Count) and isinstance(called.this, exp.Star | exp.Literal):
-            return self.add("running_count", Column("", "integer", IntegerRange(1, most)), over)
-        if not isinstance(called, (exp.Count, exp.Sum, *_TAKEN)):
+            has_own = around is None or around.has_own
+            counted = Column("", "integer", IntegerRange(int(has_own), most))
+            return self.add("running_count", counted, over.in_any_order())
+        if not isinstance(called, (exp.Count, exp.Sum, exp.Avg, *_TAKEN)):
             self.refuse(node, "this window over private rows")
         column = self.column(called)
         name = column.name.casefold()
         if isinstance(called, exp.Count):
             counted = Column("", "integer", IntegerRange(0, most))
-            return self.add("running_count", counted, over, name)
-        if isinstance(called, exp.Sum):
+            return self.add("running_count", counted, over.in_any_order(), name)
+        if isinstance(called, exp.Sum | exp.Avg):
             if not is_summed(column):
                 self.refuse(node, f"a sum of {printable(column.name)}", "numbers with bounds")
-            return self.add("running_sum", summed_column(column, most), over, name)
+            if isinstance(called, exp.Avg):
+                shape = summed_column(column, 1, "mean")
+                return self.add("running_mean", shape, over.in_any_order(), name)
+            return self.add("running_sum", summed_column(column, most), over.in_any_order(), name)
         return self.taken(called, column, over)
 
     def taken(self, called: exp.Expr, column: Column, over: _Over) -> exp.Expr:
         """The value of another row."""
         name, shape = column.name.casefold(), taken_from(column, "")
+        kind = _RUNNING.get(type(called))
         if isinstance(called, exp.Min | exp.Max):
-            if over.order or not is_ordered(column):
+            if not is_ordered(column):
                 self.refuse(called, "this window over private rows")
-            order = (RowOrder(name, isinstance(called, exp.Max)),)
-            return self.add("first_value", shape, replace(over, order=order), name)
-        if isinstance(called, exp.FirstValue):
-            return self.add("first_value", shape, over, name)
+            whole = over.in_any_order()
+            if not whole.order:
+                order = (RowOrder(name, isinstance(called, exp.Max)),)
+                return self.add("first_value", shape, replace(whole, order=order), name)
+        if kind is not None:
+            return self.add(kind, shape, over, name)
         back = over.reversed() if isinstance(called, exp.Lead) else over
         found = self.add("previous", shape, back, name)
         for _ in range(1, self.steps(called)):
@@ -230,7 +282,7 @@ class UnitWindows:
         listed = [] if order is None else order.expressions
         ordered = [self.ordered(each) for each in listed]
         ways = tuple(each for each in ordered if each is not None)
-        return self.framed(node, _Over(by, ways, False))
+        return self.framed(node, _Over(by, ways))
 
     def key(self, part: exp.Expr) -> str:
         column = self.declared(part)
@@ -251,36 +303,66 @@ class UnitWindows:
         return RowOrder(column.name.casefold(), bool(node.args.get("desc")), first)
 
     def framed(self, node: exp.Expr, over: _Over) -> _Over:
-        """The frame: from the first row to this one, or all rows."""
+        """The frame: from the first row to this one, or some rows around it."""
         spec = node.args.get("spec")
         if spec is None:
             return over
-        ends = tuple(
-            str(spec.args.get(name) or "").upper()
-            for name in ("start", "start_side", "end", "end_side")
-        )
-        if ends == _WHOLE:
-            return replace(over, order=())
-        if ends not in (_UP_TO_HERE, (*_UP_TO_HERE[:2], "", "")) or spec.args.get("exclude"):
-            self.refuse(node, "this frame over private rows", "ROWS UNBOUNDED PRECEDING")
-        return replace(over, row_by_row=str(spec.args.get("kind")).upper() == "ROWS")
+        kind = str(spec.args.get("kind")).upper()
+        first = self.end(node, spec, "start", "PRECEDING")
+        last = self.end(node, spec, "end", "FOLLOWING")
+        if kind not in ("ROWS", "RANGE") or spec.args.get("exclude"):
+            self.refuse(node, "this frame over private rows", _FRAMES)
+        if (first, last) == (None, 0):
+            return replace(over, row_by_row=kind == "ROWS")
+        around = _Around(first, last, kind == "RANGE" and (first, last) != (None, None))
+        if around.by_value and not self.has_distances(over):
+            hint = "a frame by RANGE is in the order of one column of whole numbers or days"
+            self.refuse(node, "this frame over private rows", hint)
+        return replace(over, around=around)
+
+    def end(self, node: exp.Expr, spec: exp.Expr, name: str, outwards: str) -> int | None:
+        """One end of a frame in rows, or in days or whole numbers, after each row; None for all."""
+        given, side = spec.args.get(name), str(spec.args.get(f"{name}_side") or "").upper()
+        inner = given.this if isinstance(given, exp.Interval) else given
+        if isinstance(given, exp.Interval) and str(given.args.get("unit")).upper() not in _DAYS:
+            inner = None
+        if (
+            isinstance(inner, exp.Literal)
+            and inner.name.isdigit()
+            and len(inner.name) < MOST_DIGITS
+        ):
+            return int(inner.name) * (-1 if side == "PRECEDING" else 1)
+        word = str(given or "CURRENT ROW").upper()
+        if word == "UNBOUNDED" and side == outwards:
+            return None
+        if word != "CURRENT ROW":
+            self.refuse(node, "this frame over private rows", _FRAMES)
+        return 0
+
+    def has_distances(self, over: _Over) -> bool:
+        """Whether rows are in the order of one column of whole numbers or days."""
+        columns = self.columns.all()
+        found = [columns[each.column] for each in over.order]
+        return len(found) == 1 and are_comparable(found[0], found[0])
 
     def add(self, kind: Running, shape: Column, over: _Over, of: str | None = None) -> exp.Expr:
         """The column of a window, which is added unless it is there."""
+        around = over.around
+        if around is not None and kind not in FRAMED:
+            over, around = replace(over, around=None), None
         facts = (kind, shape, over, of)
         if facts not in self.found:
             told = kind if of is None else f"{kind}({self.columns.told(of)})"
             taken = [each.column.name for each in self.found.values()]
             name = self.columns.fresh(told, taken)
-            self.found[facts] = WindowRows(
-                relation_of(self.table),
-                replace(shape, name=name),
-                kind,
-                over.order,
-                over.by,
-                of,
-                over.row_by_row,
-            )
+            column, rows = replace(shape, name=name), relation_of(self.table)
+            if around is None:
+                by_row = over.row_by_row
+                window = WindowRows(rows, column, kind, over.order, over.by, of, by_row)
+            else:
+                ends = around.first, around.last, around.by_value
+                window = FramedRows(rows, column, kind, over.order, over.by, of, False, *ends)
+            self.found[facts] = window
         return column_of(self.found[facts].column.name, self.flat.rows.source.alias_or_name)
 
 

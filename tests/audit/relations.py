@@ -15,7 +15,10 @@ from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins, IntegerRange
 from dpsql.catalog.header import (
     CELLS,
+    FRAMED,
+    TAKEN,
     Header,
+    are_comparable,
     has_single_values,
     is_ordered,
     is_summed,
@@ -27,6 +30,7 @@ from dpsql.catalog.unit_local import (
     Among,
     AnyOf,
     FilterRows,
+    FramedRows,
     HasValue,
     InOrder,
     JoinRows,
@@ -43,13 +47,14 @@ from dpsql.catalog.unit_local import (
     UnitLocal,
     WindowRows,
 )
-from tests.support.clinic import TABLES, WARD
+from tests.support.clinic import COST, TABLES, WARD
 
 PATIENTS, VISITS, LINES = Scan("patients"), Scan("visits"), Scan("lines")
 N = Column("n", "integer", IntegerRange(0, 3))
 SPENT = Column("spent", "number", None, (Fraction(0), Fraction(20)), null=True)
 KEY = (("visit_id", "visit_id"),)
 IN_A = Among(("ward",), bytes([1, 0, 0]))
+DEAREST = taken_from(COST, "dearest")
 GAP = Column("gap", "integer", IntegerRange(0, 9), null=True)
 AGE_OF_DAY = Column("years", "integer", IntegerRange(0, 4))
 MAPPED = np.array([k % 6 for k in range(11)], CELLS).tobytes()
@@ -87,6 +92,13 @@ SOUND: dict[str, UnitLocal] = {
         )
     ),
     "since the last": WindowRows(VISITS, GAP, "since_previous", (RowOrder("day"),), of="day"),
+    "the last two": FramedRows(VISITS, N, "running_count", (RowOrder("day"),), first=-1, last=0),
+    "three days": FramedRows(
+        VISITS, SPENT, "running_sum", (RowOrder("day"),), (), "cost", False, -2, 0, True
+    ),
+    "dearest of three": FramedRows(
+        VISITS, DEAREST, "running_greatest", (RowOrder("day"),), (), "cost", False, -1, 1
+    ),
     "first visits": FilterRows(
         WindowRows(VISITS, N, "row_number", (RowOrder("day"),)), Among(("n",), bytes([0, 1, 0, 0]))
     ),
@@ -213,14 +225,20 @@ def _window(draw: random.Random, rows: UnitLocal, header: Header) -> UnitLocal:
     cells = _cells(header)
     by = tuple(draw.sample(cells, min(len(cells), draw.choice([0, 0, 1]))))
     one = draw.random() < 0.3
-    kind = draw.choice(get_args(Running))
-    if kind in ("previous", "first_value"):
-        of = draw.choice(sorted(header.columns))
-        return WindowRows(rows, taken_from(header.columns[of], name), kind, order, by, of)
-    if kind in ("running_sum", "since_previous"):
-        if summed:
-            return WindowRows(rows, binned(name), kind, order, by, draw.choice(summed), one)
-        kind = "row_number"
-    number = replace(N, name=name, null=True)
-    counted = draw.choice([None, *sorted(header.columns)]) if kind == "running_count" else None
-    return WindowRows(rows, number, kind, order, by, counted, one)
+    kind, of = draw.choice(get_args(Running)), None
+    column = replace(N, name=name, null=True)
+    if kind in TAKEN:
+        of = draw.choice(ordered if kind.startswith("running") else sorted(header.columns))
+        column = taken_from(header.columns[of], name)
+    elif kind in ("running_sum", "running_mean", "since_previous"):
+        kind = kind if summed else "row_number"
+        column, of = (binned(name), draw.choice(summed)) if summed else (column, None)
+    elif kind == "running_count":
+        of = draw.choice([None, *sorted(header.columns)])
+    if kind not in FRAMED or draw.random() < 0.4:
+        return WindowRows(rows, column, kind, order, by, of, one)
+    first, last = (draw.choice([None, -2, -1, 0, 1, 2]) for _ in range(2))
+    days = [each for each in cells if are_comparable(header.columns[each], header.columns[each])]
+    by_value = bool(days) and draw.random() < 0.5
+    order = (RowOrder(draw.choice(days), one),) if by_value else order
+    return FramedRows(rows, column, kind, order, by, of, False, first, last, by_value)

@@ -197,6 +197,9 @@ FAULTS: list[tuple[Fault, UnitLocal, int]] = [
     (bound_first, SOUND["union of tables"], 3),
     (over_all_units, SOUND["since the last"], 3),
     (over_all_units, SOUND["first visits"], 1),
+    (over_all_units, SOUND["the last two"], 3),
+    (over_all_units, SOUND["three days"], 3),
+    (over_all_units, SOUND["dearest of three"], 3),
     (join_everything, SOUND["without"], 1),
 ]
 

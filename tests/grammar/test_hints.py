@@ -177,15 +177,24 @@ RULES: list[tuple[str, Follow]] = [
                     "DENSE_RANK()",
                     "LEAD(ward)",
                     "FIRST_VALUE(ward)",
+                    "LAST_VALUE(ward)",
                     "COUNT(ward)",
+                    "AVG(cost)",
+                    "MAX(cost)",
                 ]
             )
         ),
     ),
     (
-        r"ROWS UNBOUNDED PRECEDING",
-        always(BY_UNIT.format("COUNT(*) OVER (PARTITION BY person_id ROWS UNBOUNDED PRECEDING)")),
+        r"ROWS BETWEEN 2 PRECEDING AND CURRENT ROW, RANGE BETWEEN 6 .*",
+        always(
+            BY_UNIT.format(
+                "COUNT(*) OVER (PARTITION BY person_id ORDER BY cost "
+                "ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)"
+            )
+        ),
     ),
+    (r"a frame by RANGE is in the order of one column of .*", nothing),
     (
         r"list the columns, the privacy unit among them; or UNION ALL",
         always(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -128,6 +129,7 @@ def draw_window(draw: random.Random) -> str:
     kinds += [f"{f}(age) OVER (PARTITION BY {part})" for f in ("MIN", "MAX", "SUM", "COUNT")]
     kinds += [f"{c} - LAG({c}) {over}" for c in ("age", "day")]
     kinds += [f"{f}(age, {draw.randrange(2, 5)}) {over}" for f in ("LAG", "LEAD")]
+    kinds += [draw_framed(draw, part, way) for _ in range(12)]
     items = [f"{kind} AS w{i}" for i, kind in enumerate(draw.sample(kinds, 2))]
     where = draw.choice(["", " WHERE age > 2", " WHERE ward <> 'b' AND age IS NOT NULL"])
     late = draw.choice(["", "", f" QUALIFY ROW_NUMBER() {over} <= {draw.randrange(1, 4)}"])
@@ -141,6 +143,25 @@ def draw_window(draw: random.Random) -> str:
     test = draw.choice(["", " WHERE w0 IS NOT NULL", " WHERE w0 IS NULL OR ward = 'a'"])
     what = draw.choice(["COUNT(*)", "COUNT(DISTINCT who)"])
     return f"SELECT {by}, {what} FROM ({inner}) AS v{test} GROUP BY {by}"
+
+
+def draw_framed(draw: random.Random, part: str, way: str) -> str:
+    """A window over some rows around each row."""
+    ends = ["UNBOUNDED PRECEDING", "3 PRECEDING", "1 PRECEDING", "CURRENT ROW", "1 FOLLOWING"]
+    ends += ["4 FOLLOWING", "UNBOUNDED FOLLOWING"]
+    place = draw.randrange(6)
+    first, last = ends[place], draw.choice(ends[max(place, 1) :])
+    kind = draw.choice(["ROWS", "ROWS", "RANGE"])
+    order = draw.choice(["age", "day"]) if kind == "RANGE" else "day"
+    if order == "day" and kind == "RANGE":
+        first, last = (
+            re.sub(r"(\d)", lambda n: f"INTERVAL {5 * int(n[0])} DAY", end) for end in (first, last)
+        )
+    functions = ["COUNT(*)", "COUNT(age)", "SUM(age)", "MIN(age)", "MAX(day)"]
+    if kind == "ROWS":
+        functions += ["FIRST_VALUE(ward)", "LAST_VALUE(age)"]
+    over = f"PARTITION BY {part} ORDER BY {order}{way} {kind} BETWEEN {first} AND {last}"
+    return f"{draw.choice(functions)} OVER ({over})"
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -204,9 +225,14 @@ def test_a_person_counts_once(world: World) -> None:
                 "LAG(age, 1, 0) OVER (PARTITION BY who ORDER BY day)",
                 "LAG(cost * 2) OVER (PARTITION BY who ORDER BY day)",
                 "SUM(ward) OVER (PARTITION BY who)",
-                "MIN(age) OVER (PARTITION BY who ORDER BY day)",
+                "MIN(ward) OVER (PARTITION BY who ORDER BY day)",
                 "NTILE(3) OVER (PARTITION BY who)",
-                "COUNT(*) OVER (PARTITION BY who ORDER BY day ROWS 1 PRECEDING)",
+                "COUNT(*) OVER (PARTITION BY who ORDER BY day GROUPS 1 PRECEDING)",
+                "COUNT(*) OVER (PARTITION BY who ORDER BY day, age RANGE 1 PRECEDING)",
+                "SUM(age) OVER (PARTITION BY who ORDER BY day ROWS 1.5 PRECEDING)",
+                "COUNT(*) OVER (PARTITION BY who ORDER BY day RANGE INTERVAL 1 MONTH PRECEDING)",
+                "COUNT(*) OVER (PARTITION BY who ORDER BY day"
+                " ROWS BETWEEN 2 PRECEDING AND CURRENT ROW EXCLUDE CURRENT ROW)",
                 "COUNT(*) FILTER (WHERE age > 1) OVER (PARTITION BY who)",
             )
         ],

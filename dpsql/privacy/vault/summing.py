@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpsql.catalog.catalog import Column
-from dpsql.catalog.header import taken_from
-from dpsql.catalog.unit_local import PerUnit, Summary, WindowRows
+from dpsql.catalog.header import TAKEN, taken_from
+from dpsql.catalog.unit_local import FramedRows, PerUnit, Summary, WindowRows
 from dpsql.privacy.vault.data_engine import Counts, Flags, Floats
 from dpsql.privacy.vault.frame import Frame, Lane, absent, holds, lane_of
 from dpsql.privacy.vault.people import People, dense
@@ -163,56 +163,142 @@ def add_window(window: WindowRows, rows: Frame, people: People) -> Frame:
     """Return all rows with a column more."""
     ids, _ = _parts(rows, window.by)
     order, ties = _in_order(window, rows, ids, people)
-    place = np.arange(rows.count)
-    is_first = np.diff(ids[order], prepend=-1) != 0
-    start = np.maximum.accumulate(np.where(is_first, place, 0))
+    places = Places.of(ids[order], ties)
     lane = (
-        _taken(window, rows, order, is_first, start)
-        if window.kind in ("previous", "first_value")
-        else _numbered(window, rows, order, ties, start)
+        _taken(window, rows, order, places)
+        if window.kind in TAKEN
+        else _numbered(window, rows, order, places)
     )
     lanes = {**rows.lanes, window.column.name.casefold(): lane}
     return Frame(rows.units, lanes, rows.keys)
 
 
-def _taken(window: WindowRows, rows: Frame, order: Counts, is_first: Flags, start: Counts) -> Lane:
-    """Return the value of another row of the group: the one before, or its first."""
-    found = np.full(rows.count, -1)
-    if window.kind == "previous":
-        found[order[1:]] = np.where(is_first[1:], -1, order[:-1])
-    else:
-        found[order] = order[start]
-    return _at(rows.lanes[window.of or ""], found, window.column.name)
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where rows stand that are lined up group by group: arrays of places, (rows,) each.
+
+    ``start`` and ``stop`` are the first and last row of a row's group, ``first`` and ``last`` those
+    of the rows that the order does not tell from it, ``ties`` what these share.
+    """
+
+    place: Counts
+    start: Counts
+    stop: Counts
+    first: Counts
+    last: Counts
+    ties: Counts
+
+    @classmethod
+    def of(cls, groups: Counts, ties: Counts) -> Places:
+        """The places of rows, given their groups and what peers share."""
+        start, stop = _ends(np.diff(groups, prepend=-1) != 0)
+        return cls(
+            np.arange(len(groups)), start, stop, *_ends(np.diff(ties, prepend=-1) != 0), ties
+        )
+
+    def around(self, window: WindowRows, rows: Frame, order: Counts) -> tuple[Counts, Counts]:
+        """The first and the last row that a window sees from each, in this order unless none."""
+        if not isinstance(window, FramedRows):
+            return self.start, self.place if window.row_by_row else self.last
+        if window.by_value:
+            low, high = self.by_value(window, rows, order)
+        else:
+            low = self.start if window.first is None else self.place + window.first
+            high = self.stop if window.last is None else self.place + window.last
+        low = np.minimum(np.maximum(low, self.start), self.stop + 1)
+        return low, np.maximum(np.minimum(high, self.stop), low - 1)
+
+    def by_value(self, window: FramedRows, rows: Frame, order: Counts) -> tuple[Counts, Counts]:
+        """The rows of a group whose value is not too far from each one's."""
+        (by,) = window.order
+        lane = rows.lanes[by.column]
+        found, is_known = lane.values()
+        known, values = is_known[order], np.where(is_known, found, 0)[order].astype(np.int64)
+        values = -values if by.descends else values
+        reach = max(abs(window.first or 0), abs(window.last or 0))
+        span = 2 * (int(np.abs(values).max(initial=0)) + reach) + 2
+        there = np.flatnonzero(known)
+        keys = self.start[there] * span + values[there]
+        low, high = self.first.copy(), self.last.copy()
+        if window.first is None:
+            low = self.start
+        else:
+            low[there] = np.append(there, len(order))[np.searchsorted(keys, keys + window.first)]
+        if window.last is None:
+            high = self.stop
+        else:
+            up_to = np.searchsorted(keys, keys + window.last, side="right") - 1
+            high[there] = np.append(there, -1)[up_to]
+        return low, high
 
 
-def _numbered(window: WindowRows, rows: Frame, order: Counts, ties: Counts, start: Counts) -> Lane:
-    """Return a number that is worked out from the rows of a group up to each row."""
-    place, known = np.arange(rows.count), np.ones(rows.count, dtype=np.bool_)
-    first = np.flatnonzero(np.diff(ties, prepend=-1))
-    last = np.append(first[1:], rows.count) - 1
-    peers = place if window.row_by_row else last[ties]
+def _ends(changes: Flags) -> tuple[Counts, Counts]:
+    """The first and the last row of every run of rows, given where runs begin."""
+    first = np.flatnonzero(changes)
+    last = np.append(first[1:], len(changes)) - 1
+    run = np.cumsum(changes) - 1
+    return (first[run], last[run]) if len(changes) else (first, first)
+
+
+def _taken(window: WindowRows, rows: Frame, order: Counts, places: Places) -> Lane:
+    """Return the value of another row of the group, NULL where there is none."""
+    found, lane = np.full(rows.count, -1), rows.lanes[window.of or ""]
+    low, high = places.around(window, rows, order)
+    match window.kind:
+        case "previous":
+            is_first = places.place == places.start
+            found[order[1:]] = np.where(is_first[1:], -1, order[:-1])
+        case "first_value" | "last_value":
+            chosen = low if window.kind == "first_value" else high
+            seen = np.append(order, -1)
+            found[order] = np.where(low <= high, seen[chosen], -1)
+        case _:
+            found[order] = _least(lane, window.kind == "running_greatest", order, low, high)
+    return _at(lane, found, window.column.name)
+
+
+def _least(lane: Lane, is_greatest: bool, order: Counts, low: Counts, high: Counts) -> Counts:
+    """Return the row with the least, or greatest, value between two places; -1 without any."""
+    values, known = lane.values()
+    ranked = np.lexsort((*lane.content(), -values if is_greatest else values))
+    level = np.where(known, _inverse(ranked), len(order))[order]
+    found, width, size = np.full(len(order), len(order)), high - low + 1, 1
+    while (width >= size).any():
+        fits = (width >= size) & (width < 2 * size)
+        found[fits] = np.minimum(level[low[fits]], level[high[fits] - size + 1])
+        level, size = np.minimum(level[:-size], level[size:]), 2 * size
+    return np.asarray(np.append(ranked, -1)[found])
+
+
+def _numbered(window: WindowRows, rows: Frame, order: Counts, places: Places) -> Lane:
+    """Return a number that is worked out from rows of a group around each row."""
+    place, known = places.place, np.ones(rows.count, dtype=np.bool_)
     match window.kind:
         case "row_number":
-            numbers = (place - start + 1).astype(np.float64)
+            numbers = (place - places.start + 1).astype(np.float64)
         case "rank":
-            numbers = (first[ties] - start + 1).astype(np.float64)
+            numbers = (places.first - places.start + 1).astype(np.float64)
         case "dense_rank":
-            numbers = (ties - ties[start] + 1).astype(np.float64)
+            numbers = (places.ties - places.ties[places.start] + 1).astype(np.float64)
         case "running_count":
-            numbers = _counted(window.of, rows, order, start, peers)
-        case "running_sum":
-            numbers, known = _running(rows.lanes[window.of or ""], order, start, peers)
+            numbers = _counted(window.of, rows, order, *places.around(window, rows, order))
+        case "running_sum" | "running_mean":
+            lane, around = rows.lanes[window.of or ""], places.around(window, rows, order)
+            numbers, times = _running(lane, order, *around)
+            known = times > 0
+            if window.kind == "running_mean":
+                numbers = numbers / np.maximum(times, 1)
         case _:
-            numbers, known = _since(rows.lanes[window.of or ""], order, place == start)
+            numbers, known = _since(rows.lanes[window.of or ""], order, place == places.start)
     back = _inverse(order)
     return lane_of(window.column, numbers[back], known[back])
 
 
-def _counted(of: str | None, rows: Frame, order: Counts, start: Counts, peers: Counts) -> Floats:
-    """Count rows, or known values, from the start of a group to the last peer of a row."""
+def _counted(of: str | None, rows: Frame, order: Counts, low: Counts, high: Counts) -> Floats:
+    """Count rows, or known values, between two places."""
     known = np.ones(rows.count, dtype=np.bool_) if of is None else rows.lanes[of].has_value()
     times = np.append(0, np.cumsum(known[order]))
-    return np.asarray(times[peers + 1] - times[start], dtype=np.float64)
+    return np.asarray(times[high + 1] - times[low], dtype=np.float64)
 
 
 def _inverse(order: Counts) -> Counts:
@@ -246,15 +332,15 @@ def _in_order(
     return order, ties
 
 
-def _running(lane: Lane, order: Counts, start: Counts, peers: Counts) -> tuple[Floats, Flags]:
-    """Add up known values from the start of a group to the last peer of a row."""
+def _running(lane: Lane, order: Counts, low: Counts, high: Counts) -> tuple[Floats, Counts]:
+    """Add up known values between two places; also how many there are."""
     values, known = lane.values()
     grid = Grain.of(lane.column)
     with np.errstate(over="ignore"):  # differences are right however often the total wraps round
         steps = np.append(0, np.cumsum(np.where(known, grid.steps(values), 0)[order]))
-        total = steps[peers + 1] - steps[start]
+        total = steps[high + 1] - steps[low]
     times = np.append(0, np.cumsum(known[order]))
-    return grid.numbers(total), times[peers + 1] > times[start]
+    return grid.numbers(total), times[high + 1] - times[low]
 
 
 def _since(lane: Lane, order: Counts, is_first: Flags) -> tuple[Floats, Flags]:

@@ -83,7 +83,7 @@ What `dpsql` and `dpsql.dbapi` offer (PEP 249), from their docstrings.
    :members:
 .. autoclass:: dpsql.answer.result.Result
    :members:
-.. autoclass:: dpsql.engine.explain.Explanation
+.. autoclass:: dpsql.engine.explanation.Explanation
    :members:
 
 Errors

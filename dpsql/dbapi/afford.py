@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpsql.engine.explain import Explanation
+from dpsql.engine.explanation import Explanation
 from dpsql.errors import BudgetExceeded
 from dpsql.privacy.status import Status
 from dpsql.strategy.noise_law import law

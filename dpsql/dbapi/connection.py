@@ -26,7 +26,7 @@ from dpsql.dbapi.script import (
 from dpsql.engine.charges import Charges, interruptible
 from dpsql.engine.discover import found_before
 from dpsql.engine.engine import Engine
-from dpsql.engine.explain import Explanation
+from dpsql.engine.explanation import Explanation
 from dpsql.engine.faults import told
 from dpsql.engine.granted import NOTHING, Granted, grant, grant_here
 from dpsql.engine.outlook import looking_ahead

@@ -26,7 +26,7 @@ from dpsql.dbapi.script import (
 )
 from dpsql.dbapi.show import describe, show
 from dpsql.engine.discover import forget, found_before, plan_search
-from dpsql.engine.explain import Explanation
+from dpsql.engine.explanation import Explanation
 from dpsql.engine.learn import plan_table
 from dpsql.engine.terms import Terms
 from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError

@@ -11,7 +11,7 @@ from dpsql.answer.synthetics import check_name, find_synthetic
 from dpsql.engine.asked import explain_workload
 from dpsql.engine.desk import Desk
 from dpsql.engine.discover import Finding, found_before, plan_search
-from dpsql.engine.explain import Explanation, Row
+from dpsql.engine.explanation import Explanation, Row
 from dpsql.engine.learn import LearningTable, plan_table
 from dpsql.engine.terms import Terms
 from dpsql.errors import ProgrammingError, decimal_text

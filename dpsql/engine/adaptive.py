@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from dpsql.answer.modelled import read_candidates
 from dpsql.catalog import Table
-from dpsql.engine.explain import Explanation
+from dpsql.engine.explanation import Explanation
 from dpsql.errors import DataError, Error, NotSupportedError, ProgrammingError
 from dpsql.learn.candidates import attributes_of
 from dpsql.learn.choose import Metric

@@ -13,7 +13,8 @@ from dpsql.answer.store import Shelf
 from dpsql.engine.clip import find_clipped, given_levels, plan_clipping
 from dpsql.engine.cut import chooses, plan_cutting, read_level
 from dpsql.engine.desk import Desk
-from dpsql.engine.explain import Explanation, explain
+from dpsql.engine.explain import explain
+from dpsql.engine.explanation import Explanation
 from dpsql.engine.job import Doors, Job, Price
 from dpsql.engine.learn import plan_workload
 from dpsql.engine.matrix import Asking

@@ -17,7 +17,8 @@ from dpsql.answer.shell import Filled, build_result
 from dpsql.answer.store import Shelf
 from dpsql.catalog import Table
 from dpsql.engine.desk import Desk
-from dpsql.engine.explain import Explanation, Row, StatementForecast, advise_clip
+from dpsql.engine.explain import advise_clip
+from dpsql.engine.explanation import ColumnForecast, Explanation, Row, StatementForecast
 from dpsql.engine.job import Looking, Price, price_of_run
 from dpsql.engine.terms import Terms, require_epsilon
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError, decimal_text
@@ -171,9 +172,8 @@ class Clipping(Looking[ClippedSums]):
         name = self.item.columns[-1]
         single = not self.summed.is_batch
         shown = single and self.rule.method not in UNKNOWN
-        statement = StatementForecast(
-            self.item.text, self.item.rows, self.item.columns, ((name, rmse, rmse),) * shown
-        )
+        errors = (ColumnForecast(name, rmse, rmse),) * shown
+        statement = StatementForecast(self.item.text, self.item.rows, self.item.columns, errors)
         method = "one clipped sum" if single else f"{self.algorithm} on {self._bins()}"
         return Explanation(
             (statement,),

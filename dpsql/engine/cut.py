@@ -24,7 +24,7 @@ from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins
 from dpsql.engine.clip import BIAS, contradict, describe_choice, make_rule
 from dpsql.engine.desk import Desk
-from dpsql.engine.explain import Explanation, Row
+from dpsql.engine.explanation import Explanation, Row
 from dpsql.engine.job import Doors, Looking, Price, price_of_plan, price_of_run
 from dpsql.engine.matrix import Asking
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError

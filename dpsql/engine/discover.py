@@ -21,7 +21,7 @@ from dpsql.catalog.domain import Bins
 from dpsql.catalog.joint_keys import MOST_PARTS, joint_column, parts_of
 from dpsql.catalog.sought import Key
 from dpsql.engine.desk import Desk
-from dpsql.engine.explain import Explanation, Row
+from dpsql.engine.explanation import Explanation, Row
 from dpsql.engine.job import Doors, Job, Price, price_of_run
 from dpsql.engine.terms import Terms, require_epsilon
 from dpsql.errors import DataError, ProgrammingError, decimal_text, printable

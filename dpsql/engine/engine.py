@@ -26,7 +26,7 @@ from dpsql.catalog.derive import bases_of
 from dpsql.catalog.sought import Key
 from dpsql.engine.asked import explain_workload, read_job
 from dpsql.engine.desk import Desk
-from dpsql.engine.explain import Explanation
+from dpsql.engine.explanation import Explanation
 from dpsql.engine.granted import NOTHING, Granted
 from dpsql.engine.job import Charge, Job, Price, Step
 from dpsql.engine.seek import plan_seeking

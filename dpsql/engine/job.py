@@ -19,7 +19,7 @@ from dpsql.answer.result import Result
 from dpsql.answer.store import Shelf
 from dpsql.catalog.sought import Key
 from dpsql.engine.desk import Desk
-from dpsql.engine.explain import Explanation
+from dpsql.engine.explanation import Explanation
 from dpsql.errors import DataUnavailable
 from dpsql.plan.plan import Plan
 from dpsql.privacy.accounting import Cost, Policy, cost_of

@@ -22,7 +22,7 @@ from dpsql.catalog.catalog import SERVERS
 from dpsql.catalog.unit_local import DerivedTable
 from dpsql.engine.desk import Desk
 from dpsql.engine.discover import Finding, FindingKeys
-from dpsql.engine.explain import Explanation, Row
+from dpsql.engine.explanation import Explanation, Row
 from dpsql.engine.job import Doors
 from dpsql.engine.terms import Terms
 from dpsql.errors import DataUnavailable, decimal_text

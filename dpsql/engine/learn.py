@@ -20,7 +20,8 @@ from dpsql.catalog.view import left_out
 from dpsql.engine.adaptive import form_task, matrix_rmse, quietest, read_workload
 from dpsql.engine.clip import given_levels
 from dpsql.engine.desk import Desk
-from dpsql.engine.explain import Explanation, Row, explain_learned
+from dpsql.engine.explain import explain_learned
+from dpsql.engine.explanation import Explanation, Row
 from dpsql.engine.granted import OF_A_CREATION, unquoted, workload_of
 from dpsql.engine.job import Looking, Price, price_of_run
 from dpsql.engine.terms import Terms

@@ -19,7 +19,8 @@ from dpsql.answer.store import Shelf
 from dpsql.engine.adaptive import advise
 from dpsql.engine.clip import given_levels
 from dpsql.engine.desk import Desk
-from dpsql.engine.explain import Explanation, Row, explain
+from dpsql.engine.explain import explain
+from dpsql.engine.explanation import Explanation, Row
 from dpsql.engine.job import Doors, Job, Price, Step, price_of_plan
 from dpsql.errors import DataUnavailable, NotSupportedError, ProgrammingError, decimal_text
 from dpsql.plan.goal import worst_ratio

@@ -16,7 +16,7 @@ from dpsql.answer.discovered import Discovered, unfound
 from dpsql.answer.result import Result
 from dpsql.engine.desk import Desk
 from dpsql.engine.discover import Finding, plan_search
-from dpsql.engine.explain import Explanation
+from dpsql.engine.explanation import Explanation
 from dpsql.engine.job import Doors
 from dpsql.engine.key_counts import (
     CountingKeys,

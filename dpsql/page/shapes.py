@@ -79,8 +79,14 @@ def shape_forecast(found: Explanation) -> Shape:
                 "sql": " ".join(each.sql.split()),
                 "rows": each.rows,
                 "stddev": [
-                    {"column": name, "mean": shape_value(mean), "largest": shape_value(largest)}
-                    for name, mean, largest in each.stddev
+                    {
+                        "column": column.name,
+                        "mean": shape_value(column.rmse),
+                        "largest": shape_value(column.largest),
+                        "plain": shape_value(column.plain),
+                        "lower": shape_value(column.lower),
+                    }
+                    for column in each.errors
                 ],
                 "derived": list(each.derived),
             }

@@ -24,6 +24,22 @@ MAX_CSV = 4 << 20
 MAX_CHARTS = 4
 """Charts of one statement."""
 
+ERRORS = (
+    "statement",
+    "column",
+    "expected ±",
+    "largest ±",
+    "plain noise ±",
+    "times smaller",
+    "at least ±",
+)
+ABOUT_ERRORS = (
+    '<p class="small">Each in the unit of its column, as root mean square over its rows. Plain '
+    "noise is noise on every number by itself; at least is what no strategy could go below, were "
+    "the column asked alone with the whole budget.</p>"
+)
+"""The table of expected errors: its columns, and what they mean."""
+
 CSS = """
 :root{color-scheme:light dark;--ink:#1b1f24;--soft:#5c6773;--rule:#dde2e8;--back:#fff;
 --code:#f5f7f9;--blue:#2f6fb3;--bar:#7aa7d9;--red:#b4532a;
@@ -127,18 +143,19 @@ def _forecast(batch: BatchReport) -> str:
 
 
 def _errors(batch: BatchReport) -> str:
-    """Every column with its expected error, in its own unit, against plain noise."""
+    """Every column with its expected error, in its own unit, against plain noise and the bound."""
     rows: list[tuple[object, ...]] = []
     for number, statement in enumerate(batch.forecast.statements, start=1):
-        plain = statement.plain or (None,) * len(statement.stddev)
-        for (name, mean, largest), alone in zip(statement.stddev, plain, strict=True):
-            ratio = "" if alone is None or not mean else f"{alone / mean:.3g}"
-            beside = "" if alone is None else short(alone)
-            rows.append((number, name, short(mean), short(largest), beside, ratio))
-        rows += [(number, name, "with its answer", "", "", "") for name in statement.derived]
-    names = ("statement", "column", "mean ±", "largest ±", "plain noise ±", "times smaller")
-    grid = Grid.exact(names, ("integer", "text", *["number"] * 4), rows)
-    return f'<div class="wide">{render_html(grid, Style())}</div>' if rows else ""
+        for each in statement.errors:
+            ratio = "" if each.plain is None or not each.rmse else f"{each.plain / each.rmse:.3g}"
+            beside = "" if each.plain is None else short(each.plain)
+            least = "not known" if each.lower is None else short(each.lower)
+            errors = (short(each.rmse), short(each.largest), beside, ratio, least)
+            rows.append((number, each.name, *errors))
+        rows += [(number, name, "with its answer", "", "", "", "") for name in statement.derived]
+    grid = Grid.exact(ERRORS, ("integer", "text", *["number"] * 5), rows)
+    table = f'<div class="wide">{render_html(grid, Style())}</div>{ABOUT_ERRORS}'
+    return table if rows else ""
 
 
 def _counted(batch: BatchReport) -> str:

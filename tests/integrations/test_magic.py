@@ -12,7 +12,7 @@ import pytest
 
 import dpsql
 from dpsql.answer.result import Result
-from dpsql.engine.explain import Explanation
+from dpsql.engine.explanation import Explanation
 from dpsql.errors import InternalError, Interrupted
 from dpsql.integrations import notebook
 

@@ -167,7 +167,7 @@ def test_a_table_is_used_end_to_end(stored: Path, site: Path) -> None:
     for path in (sqlite_catalog(stored, roomy), catalog(stored, "f", "visits.parquet", roomy)):
         with zero_noise(), dpsql.connect(path, epsilon=1) as connection:
             for sql in STATEMENTS:
-                assert connection.explain(sql).statements[0].stddev
+                assert connection.explain(sql).statements[0].errors
             assert connection.budget.entries == 0
             answers.append([connection.execute(sql).result for sql in STATEMENTS])
             assert connection.budget.entries == len(STATEMENTS)

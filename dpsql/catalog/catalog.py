@@ -298,7 +298,8 @@ def _facts(table: Table, catalog: Path) -> list[Any]:
     source = table.source if table.engine else os.path.relpath(table.source, catalog.parent)
     facts: list[Any] = [source, table.unit.column, table.unit.max_rows, table.public, columns]
     facts += ["complete"] if table.complete else []
-    within = [each for each in table.options if each[0] != "spill" and not table.engine]
+    free = ("spill", "version")
+    within = [each for each in table.options if each[0] not in free and not table.engine]
     facts += [["within", *within]] if within else []
     ways = [*table.references, *([table.unit.through] if table.unit.through else [])]
     facts += [["unit", table.unit.name]] if table.unit.name else []

@@ -47,7 +47,7 @@ class DraftedTable:
     """
 
     name: str
-    source: str | Mapping[str, str | bool]
+    source: str | Mapping[str, str | int]
     columns: Sequence[tuple[str, str]]
     untyped: bool = False
     remark: str = ""
@@ -56,10 +56,12 @@ class DraftedTable:
         """The same with its file as a catalog in a folder would name it."""
         if isinstance(self.source, str):
             return replace(self, source=_relative(self.source, folder))
-        file = self.source.get("file")
-        if not isinstance(file, str):
-            return self
-        return replace(self, source={**self.source, "file": _relative(file, folder)})
+        here = {
+            key: _relative(path, folder)
+            for key, path in self.source.items()
+            if key in ("file", "delta") and isinstance(path, str)
+        }
+        return replace(self, source={**self.source, **here})
 
 
 def draft(tables: Sequence[DraftedTable]) -> str:
@@ -149,7 +151,7 @@ def _line(column: str, family: str, width: int) -> str:
     return f"{_key(column):<{width}} = {_facts(family)}"
 
 
-def _toml(source: str | bool | Mapping[str, str | bool]) -> str:
+def _toml(source: str | int | Mapping[str, str | int]) -> str:
     if isinstance(source, Mapping):
         return f"{{ {', '.join(f'{key} = {_toml(value)}' for key, value in source.items())} }}"
     return json.dumps(source, ensure_ascii=False).replace("\x7f", "\\u007f")

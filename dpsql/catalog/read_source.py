@@ -26,6 +26,7 @@ SECRET = re.compile(r"dsn|uri|url|password|passwd|secret|token|user|connection",
 EXAMPLE = 'source = { engine = "postgresql", dsn_env = "CLINIC_DSN", table = "public.visits" }'
 
 STORED = 'source = { file = "shop.duckdb", table = "sales.orders" }'
+DELTA = 'source = { delta = "warehouse/visits", version = 3 }'
 
 Source = tuple[str, tuple[tuple[str, str], ...]]
 """What a source is called, and what else is said of it."""
@@ -35,6 +36,8 @@ def read_source(place: Place, given: Any, public: bool) -> Source:
     """Read ``source``. Raises: CatalogError (E_POLICY)."""
     if isinstance(given, dict) and "file" in given:
         return _read_stored(place, given, public)
+    if isinstance(given, dict) and "delta" in given:
+        return _read_delta(place, given, public)
     if isinstance(given, dict):
         return _read_server(place, given, public)
     if not isinstance(given, str) or not given or "\0" in given:
@@ -61,6 +64,20 @@ def _read_stored(place: Place, given: Mapping[str, Any], public: bool) -> Source
     if "table" not in said:
         place.fail("source names no table of the file", STORED)
     return read_source(place, given["file"], public)[0], tuple(sorted(said.items()))
+
+
+def _read_delta(place: Place, given: Mapping[str, Any], public: bool) -> Source:
+    """Read which version of which Delta table it is: the newest would follow the data."""
+    place.check_keys(given, ("delta", "version"))
+    folder, version = given["delta"], given.get("version")
+    if public:
+        place.fail("is public, and its source is a Delta table", "public tables are files")
+    if not isinstance(folder, str) or engine_of(folder) is not None:
+        place.fail(f"source has delta = {show(folder)}", DELTA)
+    if type(version) is not int or version < 0:
+        place.fail("source states no version of the Delta table", DELTA)
+    options = (("format", "delta"), ("version", str(version)))
+    return read_source(place, folder, public)[0], options
 
 
 def read_spill(place: Place, given: Any, public: bool) -> tuple[tuple[str, str], ...]:

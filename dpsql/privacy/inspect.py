@@ -6,6 +6,7 @@ no connection and no function of the package that analysts are given leads here.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -73,7 +74,7 @@ def inspect_source(table: Table) -> tuple[str, int, dict[str, str]]:
     Raises: DataUnavailable where it does not open, or where types do not fit the catalog.
     """
     stored = find_engine(table).open(table) if table.public else open_table(_plain(table))
-    return stored.kind, len(stored.paths), dict(stored.columns)
+    return stored.kind, _files(stored), dict(stored.columns)
 
 
 def inspect_rows(table: Table) -> Figures:
@@ -85,6 +86,11 @@ def inspect_rows(table: Table) -> Figures:
     with one_snapshot():
         stored = open_table(table)
         return sealed(lambda: _count(table, stored))
+
+
+def _files(stored: StoredTable) -> int:
+    """The number of files, or of tables of a server: not of the folders that are charged."""
+    return sum(not os.path.isdir(path) for path in stored.paths)
 
 
 def _plain(table: Table) -> Table:
@@ -117,7 +123,7 @@ def _count(table: Table, stored: StoredTable) -> Figures:
         unit=table.unit.column,
         max_rows=limit,
         kind=stored.kind,
-        files=len(stored.paths),
+        files=_files(stored),
         rows=rows.count,
         unowned=int((~owned).sum()),
         units=int((of_units > 0).sum()),

@@ -21,6 +21,7 @@ FORBIDDEN = {
     "duckdb": ("dpsql.privacy.vault",),
     "psycopg": ("dpsql.privacy.vault",),
     "pyspark": ("dpsql.privacy.vault",),
+    "deltalake": ("dpsql.privacy.vault",),
     "sqlglot": ("dpsql.sql",),
     "scipy.optimize": ("dpsql.search",),
     "dpsql.privacy.vault.vault": ("dpsql.privacy.vault",),

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from dpsql.privacy.vault.data_engine import unavailable
+from dpsql.privacy.vault.delta import is_delta
 
 KINDS = {
     ".parquet": "parquet",
@@ -52,6 +53,9 @@ def _find_paths(source: str, table: str) -> tuple[str, ...]:
     paths = match_files(source)
     if not paths:
         unavailable(table, source, "there is no such file", "check `source` in the catalog")
+    if not os.path.exists(source) and any(is_delta(os.path.dirname(path)) for path in paths):
+        problem = "these are files of a Delta table, some of which hold rows that were deleted"
+        unavailable(table, source, problem, 'source = { delta = "folder", version = 3 }')
     if not all(os.path.isfile(path) for path in paths):
         unavailable(table, source, "not a file", 'for a folder of files write "folder/*.parquet"')
     if not all(os.access(path, os.R_OK) for path in paths):

@@ -15,6 +15,7 @@ from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.data_engine import unavailable
 from dpsql.privacy.vault.data_files import find_files, is_data_file
 from dpsql.privacy.vault.database import Relation, list_relations
+from dpsql.privacy.vault.delta import is_delta, newest_version
 from dpsql.privacy.vault.footers import PLAIN, UNREADABLE
 from dpsql.privacy.vault.lines import other_delimiter
 from dpsql.privacy.vault.source import Source, connect, family, open_source
@@ -25,6 +26,8 @@ def describe_data(path: str) -> list[DraftedTable]:
 
     Files of a folder that have the same columns are one table. Raises: DataUnavailable (E_DATA).
     """
+    if is_delta(path):
+        return [_describe_delta(path)]
     if os.path.isdir(path):
         return _describe_folder(path)
     kind, paths = find_files(path, Path(path).name)
@@ -48,16 +51,27 @@ def _describe_folder(path: str) -> list[DraftedTable]:
     return found
 
 
+def _describe_delta(path: str) -> DraftedTable:
+    name, version = Path(path).resolve().name, newest_version(path)
+    with connect() as connection:
+        source = open_source(connection, path, name, version=str(version))
+    return DraftedTable(name, {"delta": path, "version": version}, _columns(source))
+
+
 def _describe_file(path: str) -> DraftedTable:
     with connect() as connection:
         source = open_source(connection, path, Path(path).name)
+    name = Path(path).name.split(".")[0]
+    return DraftedTable(name, path, _columns(source), source.kind == "csv", _remark(source))
+
+
+def _columns(source: Source) -> list[tuple[str, str]]:
+    """The columns of files, with what hinders reading them in place of their family."""
     stored = source.stored or [PLAIN] * len(source.columns)
-    columns = [
+    return [
         (name, "unreadable" if how == UNREADABLE else family(each))
         for (name, each), how in zip(source.columns, stored, strict=True)
     ]
-    name = Path(path).name.split(".")[0]
-    return DraftedTable(name, path, columns, source.kind == "csv", _remark(source))
 
 
 def _remark(source: Source) -> str:

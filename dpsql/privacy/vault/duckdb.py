@@ -8,6 +8,7 @@ cannot be converted is ``UNKNOWN``.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,7 +28,7 @@ from dpsql.privacy.vault.data_engine import (
     find,
     fingerprint,
 )
-from dpsql.privacy.vault.risky import refuse_risky
+from dpsql.privacy.vault.risky import refuse_apart, refuse_risky
 from dpsql.privacy.vault.source import (
     SHORT,
     Source,
@@ -98,10 +99,12 @@ class FileEngine:
         """
         with connect(threads=1) as connection:
             named, vouched = table.option("table") or "", table.option("view") is not None
-            source = open_source(connection, table.source, table.name, named, vouched)
+            version = table.option("version")
+            source = open_source(connection, table.source, table.name, named, vouched, version)
             if source.kind == "parquet":
                 refuse_risky(source, table)
-        return FileTable(source, table.name, named, vouched)
+            refuse_apart(source, table)
+        return FileTable(source, table.name, named, vouched, version)
 
 
 FILES = FileEngine()
@@ -115,6 +118,7 @@ class FileTable:
     name: str
     named: str = ""
     is_vouched: bool = False
+    version: str | None = None
     columns: tuple[tuple[str, str], ...] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -123,11 +127,12 @@ class FileTable:
 
     @property
     def kind(self) -> str:
-        return self.source.kind
+        return "delta" if self.source.is_delta else self.source.kind
 
     @property
     def paths(self) -> tuple[str, ...]:
-        return self.source.paths
+        folder = (os.path.realpath(self.source.declared),) if self.source.is_delta else ()
+        return (*folder, *self.source.paths)
 
     @property
     def table(self) -> str:
@@ -154,7 +159,7 @@ class FileTable:
                 yield np.ma.asarray(result.fetchnumpy()["v"])
 
     def _reopen(self, connection: duckdb.DuckDBPyConnection) -> None:
-        source = self.source.declared, self.name, self.named, self.is_vouched
+        source = self.source.declared, self.name, self.named, self.is_vouched, self.version
         if open_source(connection, *source) != self.source:
             raise ValueError("the files are no longer those that were opened")
 

@@ -44,9 +44,7 @@ def refuse_risky(source: Source, table: Table) -> None:
     What is stored in such a way is a fact of the schema: values make no difference.
     Raises: DataUnavailable (E_DATA).
     """
-    declared = [column.name for column in table.columns.values()]
-    names = [*declared, *table.keys, *([table.unit.column] if table.unit.column else [])]
-    places = {find(source.columns, name) for name in names} - {None}
+    places = {find(source.columns, name) for name in _read_of(table)} - {None}
     stored = {how for i, how in enumerate(source.stored) if i in places}
     if UNREADABLE in stored:
         problem = "a column is stored in a type of which some values cannot be read"
@@ -58,3 +56,21 @@ def refuse_risky(source: Source, table: Table) -> None:
         problem = "timestamps in milliseconds are read by the package pyarrow, which is missing"
         hint = "pip install 'dpsql[arrow]', or write timestamps in microseconds"
         unavailable(table.name, table.source, problem, hint)
+
+
+def refuse_apart(source: Source, table: Table) -> None:
+    """Refuse columns of a Delta table by which it is partitioned: its files lack them.
+
+    Raises: DataUnavailable (E_DATA).
+    """
+    for name in source.apart or ():
+        if name.casefold() in map(str.casefold, _read_of(table)):
+            problem = f"the Delta table is partitioned by {name!r}, which is in none of its files"
+            hint = "leave the column out, write the rows without partitions, or read it in Spark"
+            unavailable(table.name, table.source, problem, hint)
+
+
+def _read_of(table: Table) -> list[str]:
+    """The columns that are read of a table."""
+    declared = [column.name for column in table.columns.values()]
+    return [*declared, *table.keys, *([table.unit.column] if table.unit.column else [])]

@@ -10,7 +10,7 @@ import csv
 import os
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import duckdb
 import pandas as pd
@@ -19,6 +19,7 @@ from dpsql.errors import DataUnavailable, InternalError
 from dpsql.privacy.vault.data_engine import NESTED, unavailable
 from dpsql.privacy.vault.data_files import find_files, match_files
 from dpsql.privacy.vault.database import Relation, find_relation
+from dpsql.privacy.vault.delta import find_delta
 from dpsql.privacy.vault.footers import MILLIS, stored_as
 from dpsql.privacy.vault.lines import read_fields, read_header
 from dpsql.privacy.vault.millis import read_millis
@@ -99,7 +100,8 @@ class Source:
     """The files of a table, one kind, and the (name, DuckDB type) of their columns.
 
     The columns of CSV files are all text and are called f0, f1, ... in SQL. Types never list
-    values. ``stored`` says of Parquet files what :mod:`footers` says of each column.
+    values. ``stored`` says of Parquet files what :mod:`footers` says of each column. Of a Delta
+    table they are the files of one version, and ``apart`` has the columns that are in none.
     """
 
     declared: str
@@ -108,6 +110,12 @@ class Source:
     columns: tuple[tuple[str, str], ...]
     relation: Relation | None = None
     stored: tuple[str, ...] = ()
+    apart: frozenset[str] | None = None
+
+    @property
+    def is_delta(self) -> bool:
+        """Whether they are files of a Delta table."""
+        return self.apart is not None
 
     @property
     def table(self) -> str:
@@ -179,7 +187,7 @@ class Source:
 
     def found(self) -> tuple[str, ...]:
         """The files that are declared and there by now, with the logs of database files."""
-        paths = match_files(self.declared)
+        paths = self.paths if self.is_delta else match_files(self.declared)
         return paths + tuple(path + ".wal" for path in paths if os.path.exists(path + ".wal"))
 
 
@@ -212,13 +220,18 @@ def open_source(
     table: str,
     named: str = "",
     is_vouched: bool = False,
+    version: str | None = None,
 ) -> Source:
     """Find the files of ``source``, read their schema and allow the connection nothing else.
 
-    ``named`` is the table or view of a database file that is meant, a view if it is vouched for.
-    Raises: DataUnavailable (E_DATA), naming table and source.
+    ``named`` is the table or view of a database file that is meant, a view if it is vouched for;
+    ``version`` is that of a Delta table. Raises: DataUnavailable (E_DATA), naming table and source.
     """
-    kind, paths = find_files(source, table)
+    apart = None
+    if version is None:
+        kind, paths = find_files(source, table)
+    else:
+        kind, (paths, apart) = "parquet", find_delta(source, version, table)
     try:
         if kind == "duckdb":
             connection.execute(f"ATTACH {literal(paths[0])} AS source (READ_ONLY)")
@@ -228,7 +241,7 @@ def open_source(
             return read_relation(connection, source, paths, relation)
         if named:
             unavailable(table, source, "only DuckDB files hold tables of a name")
-        return read_schema(connection, source, kind, paths, table)
+        return replace(read_schema(connection, source, kind, paths, table), apart=apart)
     except DataUnavailable:
         raise
     except PermissionError:

@@ -28,7 +28,7 @@ from dpsql.privacy.vault.servers import find_server
 from dpsql.privacy.vault.source import connect
 from dpsql.privacy.vault.versions import stated_version
 
-COLUMNAR = ("parquet", "duckdb")
+COLUMNAR = ("parquet", "delta", "duckdb")
 """Kinds of files of which some columns are read without the others."""
 WIDE = 64
 """Columns from which on a table in such files is read column by column, as they are asked for."""

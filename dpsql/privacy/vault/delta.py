@@ -1,0 +1,76 @@
+"""Delta tables in folders: which Parquet files are a version of one, as its log says.
+
+The log is read, no row is. Files that hold rows which the version has deleted are refused by what
+the table declares of itself, and not by whether there are any.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from typing import Any
+
+from dpsql.privacy.vault.data_engine import unavailable
+
+LOG = "_delta_log"
+"""The folder within that of a table which makes it one of Delta."""
+READ = {"timestampNtz", "vacuumProtocolCheck", "v2Checkpoint", "variantType", "variantType-preview"}
+"""Features of a table with which the rows of a version are all rows of its files, as stored."""
+
+
+def is_delta(folder: str) -> bool:
+    """Say whether a folder is that of a Delta table."""
+    return os.path.isdir(os.path.join(folder, LOG))
+
+
+def find_delta(folder: str, version: str, table: str) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Return the real paths of the files of a version, and the columns that are not in them.
+
+    Raises: DataUnavailable (E_DATA), naming table and folder.
+    """
+    if find_spec("deltalake") is None:  # asks without importing it
+        problem = "Delta tables are read by the package deltalake, which is missing"
+        unavailable(table, folder, problem, "pip install 'dpsql[delta]'")
+    if not is_delta(folder):
+        unavailable(table, folder, "no Delta table is there", f"a folder that holds {LOG}")
+    found = _open(folder, version, table)
+    _refuse_features(found, folder, table)
+    paths = sorted(os.path.realpath(path) for path in found.file_uris())
+    if not all(os.path.isfile(path) for path in paths):
+        hint = "a later version, whose files are still there"
+        unavailable(table, folder, f"files of version {version} have gone", hint)
+    if not paths:
+        unavailable(table, folder, f"version {version} has no file, and none says what it holds")
+    return tuple(paths), frozenset(found.metadata().partition_columns)
+
+
+def newest_version(folder: str) -> int:
+    """Return the number of the last version, for a draft. Raises: DataUnavailable."""
+    return int(_open(folder, None, os.path.basename(folder)).version())
+
+
+def _open(folder: str, version: str | None, table: str) -> Any:
+    # only for Delta tables: it is an extra, and takes a quarter of a second
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        number = None if version is None else int(version)
+        return DeltaTable(folder, version=number)
+    except (DeltaError, OSError, ValueError):
+        pass  # what it says may hold values, which are in the log as statistics
+    problem = f"it has no version {version}, or its log cannot be read"
+    unavailable(table, folder, problem, "check `version` in the catalog")
+
+
+def _refuse_features(found: Any, folder: str, table: str) -> None:
+    """Refuse a version whose files say something else than its rows."""
+    mapping = found.metadata().configuration.get("delta.columnMapping.mode", "none")
+    features = {*(found.protocol().reader_features or ())} - READ
+    if mapping == "none":
+        features.discard("columnMapping")
+    if not features and mapping == "none":
+        return
+    named = ", ".join(sorted(features)) or "columnMapping"
+    hint = "drop the feature, write the rows to a table without it, or read it in Spark"
+    unavailable(table, folder, f"the Delta table has {named}, which files alone do not show", hint)

@@ -1,0 +1,243 @@
+"""Versions of Delta tables, as another writer leaves them: rows that were deleted do not count."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+import dpsql
+from dpsql.catalog.catalog import Catalog, Column, Table, Unit
+from dpsql.catalog.domain import IntegerRange, Values
+from dpsql.dbapi.checking import chosen_tables, examine
+from dpsql.dbapi.drafting import draft_catalog
+from dpsql.errors import Error
+from dpsql.privacy.inspect import Figures
+from dpsql.privacy.vault.vault import open_vault
+from dpsql.workload.cells import cells_of
+from tests.support.seam import zero_noise
+
+SALT = b"0123456789abcdef"
+Row = tuple[str, str, int]
+COLUMNS = {
+    "ward": Column("ward", "text", Values(("A", "B")), other="other"),
+    "age": Column("age", "integer", IntegerRange(0, 9)),
+}
+
+
+def rows_of(chosen: random.Random, count: int) -> list[Row]:
+    return [
+        (f"p{chosen.randrange(5)}", chosen.choice("ABC"), chosen.randrange(10))
+        for _ in range(count)
+    ]
+
+
+def arrow(rows: list[Row]) -> pa.Table:
+    names = ("who", "ward", "age")
+    return pa.table({name: [row[i] for row in rows] for i, name in enumerate(names)})
+
+
+def change(folder: Path, rows: list[Row], chosen: random.Random) -> list[Row]:
+    """Let the writer do something, and say which rows there are afterwards."""
+    what = chosen.choice(["append", "append", "overwrite", "delete", "update", "optimize"])
+    if what in ("append", "overwrite"):
+        more = rows_of(chosen, chosen.randint(1, 9))
+        if what == "append":
+            write_deltalake(folder, arrow(more), mode="append")
+        else:
+            write_deltalake(folder, arrow(more), mode="overwrite")
+        return [*rows, *more] if what == "append" else more
+    age = chosen.randrange(10)
+    if what == "delete":
+        DeltaTable(folder).delete(f"age = {age}")
+        return [row for row in rows if row[2] != age]
+    if what == "update":
+        DeltaTable(folder).update({"ward": "'B'"}, predicate=f"age = {age}")
+        return [(row[0], "B", age) if row[2] == age else row for row in rows]
+    DeltaTable(folder).optimize.compact()
+    return rows
+
+
+def written(folder: Path, seed: int, changes: int) -> dict[int, list[Row]]:
+    """Write a table, and return the rows of every version."""
+    chosen = random.Random(seed)
+    rows = rows_of(chosen, 20)
+    write_deltalake(folder, arrow(rows))
+    found = {0: rows}
+    for _ in range(changes):
+        rows = change(folder, rows, chosen)
+        found[DeltaTable(folder).version()] = rows
+    return found
+
+
+def in_delta(folder: Path, version: int, unit: Unit) -> Table:
+    options = (("format", "delta"), ("version", str(version)))
+    return Table("t", str(folder), unit, COLUMNS, options=options)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_every_version_is_read_as_it_was(seed: int, tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    for version, rows in written(folder, seed, 4).items():
+        if not rows:
+            continue
+        plain = tmp_path / f"{version}.parquet"
+        pq.write_table(arrow(rows), plain)
+        for unit in (Unit(), Unit("who", 2)):
+            vaults = [
+                open_vault(each, SALT)
+                for each in (
+                    in_delta(folder, version, unit),
+                    Table("t", str(plain), unit, COLUMNS),
+                )
+            ]
+            for asked in ([], [cells_of("ward", np.arange(3))], [cells_of("age", np.arange(10))]):
+                one, two = (vault.tally(asked, bool(unit.column)) for vault in vaults)
+                np.testing.assert_array_equal(one, two, err_msg=f"{version} {unit} {asked}")
+            for vault in vaults:
+                vault.close()
+
+
+CATALOG = """
+[budget]
+epsilon = 100
+[table.visits]
+source = {source}
+privacy_unit = {{ column = "who", max_rows = 50 }}
+[table.visits.column]
+ward = {{ type = "text", domain = ["A", "B"], other = true }}
+"""
+COUNT = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
+ROWS: list[Row] = [(f"p{i % 7}", "ABC"[i % 3], i % 10) for i in range(30)]
+
+
+def catalog(folder: Path, said: str) -> Path:
+    path = folder / "visits.toml"
+    path.write_text(CATALOG.format(source=said), encoding="utf-8")
+    return path
+
+
+def refused(work: Callable[[], object]) -> Error:
+    with pytest.raises(Error) as caught:
+        work()
+    assert caught.value.__cause__ is None
+    return caught.value
+
+
+def test_a_session_counts_one_version_and_pays_for_the_next(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", arrow(ROWS))
+    first = catalog(tmp_path, '{ delta = "t", version = 0 }')
+    with zero_noise(), dpsql.connect(first, epsilon=1) as connection:
+        assert dict(connection.execute(COUNT).result.rows) == {"A": 10, "B": 10, "other": 10}
+        DeltaTable(tmp_path / "t").delete("ward = 'A'")
+        again = connection.execute(COUNT).result
+        assert again.cost is not None
+        assert again.cost.free
+    policy = Catalog.load(first).policy_hash()
+    later = catalog(tmp_path, '{ delta = "t", version = 1 }')
+    assert Catalog.load(later).policy_hash() == policy
+    with zero_noise(), dpsql.connect(later, epsilon=1) as connection:
+        assert dict(connection.execute(COUNT).result.rows) == {"A": 0, "B": 10, "other": 10}
+        assert connection.budget.entries == 2
+    (tmp_path / "two").mkdir()
+    other = catalog(tmp_path / "two", '{ delta = "../t", version = 1 }')
+    with dpsql.connect(other, epsilon=1) as connection:
+        assert refused(lambda: connection.execute(COUNT)).code == "E_LEDGER_MISMATCH"
+    (tmp_path / "three").mkdir()
+    plain = catalog(tmp_path / "three", f'"{DeltaTable(tmp_path / "t").file_uris()[0]}"')
+    with dpsql.connect(plain, epsilon=1) as connection:
+        assert refused(lambda: connection.execute(COUNT)).code == "E_LEDGER_MISMATCH"
+
+
+def with_vectors(folder: Path) -> None:
+    write_deltalake(folder, arrow(ROWS), configuration={"delta.enableDeletionVectors": "true"})
+
+
+def partitioned(folder: Path) -> None:
+    write_deltalake(folder, arrow(ROWS), partition_by=["ward"])
+
+
+def vacuumed(folder: Path) -> None:
+    write_deltalake(folder, arrow(ROWS))
+    write_deltalake(folder, arrow(ROWS), mode="overwrite")
+    options: dict[str, Any] = {"retention_hours": 0, "enforce_retention_duration": False}
+    DeltaTable(folder).vacuum(dry_run=False, **options)
+
+
+def without_log(folder: Path) -> None:
+    write_deltalake(folder, arrow(ROWS))
+    shutil.rmtree(folder / "_delta_log")
+
+
+def evolved(folder: Path) -> None:
+    write_deltalake(folder, arrow(ROWS))
+    more = arrow(ROWS).append_column("new", pa.array(range(len(ROWS))))
+    write_deltalake(folder, more, mode="append", schema_mode="merge")
+
+
+def later(folder: Path) -> None:
+    write_deltalake(folder, arrow(ROWS))
+
+
+REFUSED: dict[str, tuple[Callable[[Path], None], str, str]] = {
+    "deletion vectors": (with_vectors, '{ delta = "t", version = 0 }', "deletionVectors"),
+    "a partition": (partitioned, '{ delta = "t", version = 0 }', "partitioned by 'ward'"),
+    "files gone": (vacuumed, '{ delta = "t", version = 0 }', "have gone"),
+    "no log": (without_log, '{ delta = "t", version = 0 }', "no Delta table"),
+    "other columns": (evolved, '{ delta = "t", version = 1 }', "columns differ"),
+    "no such version": (later, '{ delta = "t", version = 7 }', "no version 7"),
+    "all files": (later, '"t/*.parquet"', "files of a Delta table"),
+}
+
+
+@pytest.mark.parametrize("which", REFUSED)
+def test_what_files_do_not_show_is_refused(which: str, tmp_path: Path) -> None:
+    write, said, why = REFUSED[which]
+    write(tmp_path / "t")
+    with dpsql.connect(catalog(tmp_path, said), epsilon=1) as connection:
+        assert connection.explain(COUNT).statements
+        error = refused(lambda: connection.execute(COUNT))
+        assert (error.code, why in f"{error}") == ("E_DATA", True), f"{error}"
+        assert connection.budget.entries == 0
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{ delta = "t" }',
+        '{ delta = "t", version = "3" }',
+        '{ delta = "t", version = true }',
+        '{ delta = "s3://bucket/t", version = 3 }',
+        '{ delta = "t", version = 3, table = "x" }',
+    ],
+)
+def test_a_version_is_stated(said: str, tmp_path: Path) -> None:
+    assert refused(lambda: Catalog.load(catalog(tmp_path, said))).code == "E_POLICY"
+
+
+def test_a_catalog_is_drafted_and_checked(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", arrow(ROWS))
+    DeltaTable(tmp_path / "t").delete("ward = 'A'")
+    text = draft_catalog(str(tmp_path / "t"), folder=tmp_path)
+    assert 'source = { delta = "t", version = 1 }' in text
+    (found,) = examine(chosen_tables(catalog(tmp_path, '{ delta = "t", version = 1 }'), None))
+    assert isinstance(found, Figures)
+    assert (found.kind, found.rows, found.units, found.files) == ("delta", 20, 7, 1)
+
+
+def test_without_the_package_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpsql.privacy.vault import delta
+
+    write_deltalake(tmp_path / "t", arrow(ROWS))
+    monkeypatch.setattr(delta, "find_spec", lambda name: None)
+    with dpsql.connect(catalog(tmp_path, '{ delta = "t", version = 0 }'), epsilon=1) as connection:
+        error = refused(lambda: connection.execute(COUNT))
+        assert (error.code, "dpsql[delta]" in f"{error.hint}") == ("E_DATA", True)

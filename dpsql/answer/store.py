@@ -268,6 +268,11 @@ class Store:
         self.tables = SyntheticTables(models, "synthetic", encode_synthetic, decode_synthetic)
         self.domains = Domains(models, "domain", encode_found, decode_found)
 
+    @property
+    def paths(self) -> tuple[Path, Path]:
+        """The two files."""
+        return self.releases.file.path, self.tables.file.path
+
     def state(self) -> bytes:
         """What changes when anything is stored."""
         return self.releases.file.state() + b"|" + self.tables.file.state()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Hashable
 from pathlib import Path
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection
 
 MOST_KEPT_ANSWERS = 1000
+SETTLED = 100_000_000
+"""Nanoseconds after which a file is not touched again at the time that it already tells."""
 MOST_VALUES_KEPT = 20_000
 """Numbers of one answer that is kept: larger ones are asked for less often, and fill the memory."""
 
@@ -32,7 +35,7 @@ class Repeats:
 
     def __init__(self, ledger: tuple[Path, ...]) -> None:
         self._ledger = ledger
-        self._sound: list[tuple[int, ...]] = []
+        self._sound: list[tuple[int, ...] | None] = []
         self._kept: OrderedDict[Hashable, Result] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -49,6 +52,22 @@ class Repeats:
             return None
         asked = (text, today(), repr(connection.terms), connection.analyst)
         return *asked, engine.store.state(), versions
+
+    def stamp(self, connection: Connection) -> Hashable | None:
+        """What is the same as long as nothing is stored, charged or read anew.
+
+        It is looked at without waiting for anybody. None where that cannot be said: while rows are
+        of a past period, and just after a file was touched.
+        """
+        found: list[tuple[int, ...] | None] = []
+        settled = time.time_ns() - SETTLED
+        for path in (*self._ledger, *connection.engine.store.paths):
+            touched = _touched(path)
+            if touched is not None and max(touched[2:]) > settled:
+                return None
+            found.append(touched)
+        standing = connection.engine.standing
+        return None if standing is None or None in found[:2] else (standing, today(), *found)
 
     def find(self, connection: Connection, key: Hashable | None) -> Result | None:
         """An answer that was free before. Raises: LedgerError, as without it."""
@@ -67,14 +86,10 @@ class Repeats:
 
         Raises: LedgerError.
         """
-        try:
-            facts = [os.stat(path) for path in self._ledger]
-            now = [(s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for s in facts]
-        except OSError:
-            now = []
-        if not now or now != self._sound:
+        now = [_touched(path) for path in self._ledger]
+        if None in now or now != self._sound:
             connection.engine.status()
-            self._sound = [*now]
+            self._sound = now
 
     def keep(self, key: Hashable | None, result: Result) -> None:
         """Keep an answer if it was free."""
@@ -86,3 +101,12 @@ class Repeats:
             self._kept[key] = result
             if len(self._kept) > MOST_KEPT_ANSWERS:
                 self._kept.popitem(last=False)
+
+
+def _touched(path: Path) -> tuple[int, ...] | None:
+    """Which file it is and when it was written to last; None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -217,6 +217,11 @@ class Engine(Desk):
         table = self.known.tables[synthetic.name.casefold()]
         return draw_rows(synthetic.model, table, wanted.rows, np.random.default_rng())
 
+    @property
+    def standing(self) -> int | None:
+        """Which rows are counted: another number for others, None where they are of the past."""
+        return self.vaults.standing
+
     def reopen(self) -> None:
         """Let go of the rows: the next statement reads them as they are by then."""
         with self.vaults.turn(self.declared):

@@ -38,6 +38,16 @@ class Vaults:
         self._open: dict[str, TableVault] = {}
         self._turn = threading.RLock()
         self._within = 0
+        self._closings = 0
+
+    @property
+    def standing(self) -> int | None:
+        """What is another number once rows were let go of; None where they are of a past period.
+
+        It is looked at without waiting for a turn.
+        """
+        stale = any(vault.is_stale for vault in list(self._open.values()))
+        return None if stale else self._closings
 
     @contextmanager
     def turn(self, catalog: Catalog) -> Iterator[None]:
@@ -129,6 +139,7 @@ class Vaults:
 
     def close(self) -> None:
         """Close every vault."""
+        self._closings += 1
         for vault in self._open.values():
             vault.close()
         self._open.clear()

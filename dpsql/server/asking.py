@@ -6,7 +6,7 @@ What comes back is a ``Reply``: a table or none, a tag, and notices.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dpsql.answer.result import Result, listing
@@ -14,8 +14,9 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.describe import describe_table
 from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.site import Site
+from dpsql.engine.terms import Terms
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
-from dpsql.server.caller import Caller
+from dpsql.server.caller import Caller, Repeated
 from dpsql.server.messages import Head, Told
 from dpsql.server.returned import ResultTable, Returned, heads_of
 from dpsql.server.route import Errand, blank_but, route
@@ -54,7 +55,10 @@ class Asker:
     ) -> None:
         self._caller = Caller(site, analyst, ticks)
         self._twin = twin
-        self._last: Result | None = None
+        self.last_charge = "nothing was asked"
+        self._site = site
+        self._ticks = ticks or Ticks()
+        self._told: tuple[Terms, str] | None = None
         self.settings = {"show_stddev": "off", "statement_timeout": "0"}
         self.cancel = self._caller.cancel
         self.close = self._caller.close
@@ -122,7 +126,7 @@ class Asker:
     def _reply(self, errand: Errand, result: Result, seen: set[str]) -> Reply:
         notices = tuple(_notices(result, seen))
         if result.cost is not None:
-            self._last = result
+            self.last_charge = charge_of(result)
         if result.columns:
             counted = errand.tag in ("SELECT", RUN)
             tag = "SELECT" if counted else errand.tag
@@ -131,12 +135,36 @@ class Asker:
             notices = (*notices, Told("NOTICE", "00000", result.message))
         return Reply(errand.tag, None, notices)
 
+    @property
+    def repeated(self) -> Repeated | None:
+        """What was asked last, if it was found among repetitions."""
+        return self._caller.repeated
+
+    def forget_repeated(self) -> None:
+        """Forget what was asked last."""
+        self._caller.repeated = None
+
+    def stamp(self) -> Hashable | None:
+        """As long as what a free answer is right; None where none is given at once.
+
+        Whoever is told at ticks, or collects a workload, is told nothing at once.
+        """
+        if self._ticks.period or not self._caller.is_open or self.connection.collected is not None:
+            return None
+        return self._site.repeats.stamp(self.connection)
+
+    @property
+    def manner(self) -> Hashable:
+        """Who asks, on what terms, and how it is told."""
+        terms, analyst = self.connection.terms, self.connection.analyst
+        if self._told is None or self._told[0] is not terms:
+            self._told = terms, repr(terms)
+        return self._told[1], analyst, self.shows_errors
+
     def show(self, errand: Errand) -> Reply:
         """SHOW of what the session itself keeps."""
-        if errand.name == "last_charge":
-            told = "nothing was asked" if self._last is None else charge_of(self._last)
-        else:
-            told = self.settings[errand.name]
+        is_charge = errand.name == "last_charge"
+        told = self.last_charge if is_charge else self.settings[errand.name]
         return Reply("SHOW", ResultTable(listing((errand.name,), [(told,)], "")))
 
     def set(self, errand: Errand) -> Reply:

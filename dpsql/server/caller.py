@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from dpsql.answer.result import Result
@@ -16,10 +17,19 @@ from dpsql.server.ticks import Ticks
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """An answer that was free before, and the stamp as long as which it is right."""
+
+    result: Result
+    stamp: Hashable
+
+
 class Caller:
     """One analyst's connection, opened by the first statement; one thread at a time uses it.
 
-    What it comes back with, and what ends it before that, waits for a tick.
+    What it comes back with, and what ends it before that, waits for a tick. ``repeated`` is what
+    it was asked last, if that was found among repetitions.
     """
 
     def __init__(self, site: Site, analyst: str | None, ticks: Ticks | None = None) -> None:
@@ -28,6 +38,7 @@ class Caller:
         self._analyst = analyst
         self._connection: Connection | None = None
         self._cancellation: Cancellation | None = None
+        self.repeated: Repeated | None = None
         self._lock = threading.Lock()
 
     @property
@@ -86,14 +97,17 @@ class Caller:
         self, text: str, many: bool, milliseconds: int = 0, wish: Cancellation | None = None
     ) -> list[Result]:
         """The results of a statement, or of ``many`` as a script. Raises: Error; Interrupted."""
+        self.repeated = None
         ask = self._script if many else self._statement
         return self.within(lambda: ask(text), milliseconds, wish)
 
     def _statement(self, text: str) -> list[Result]:
         repeats, connection = self._site.repeats, self.connection
+        stamp = repeats.stamp(connection)  # before: what changes meanwhile makes it another
         key = repeats.key(connection, text)
         known = repeats.find(connection, key)
         if known is not None:
+            self.repeated = None if stamp is None else Repeated(known, stamp)
             return [known]
         found = _all_of(connection.execute(text))
         if len(found) == 1 and key == repeats.key(connection, text):

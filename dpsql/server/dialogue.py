@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 
 from dpsql.errors import Error, Interrupted
 from dpsql.server.asking import Asker, Reply
+from dpsql.server.bursts import LONGEST_TOLD, Burst, Echo, Remembered, first_burst
 from dpsql.server.clerk import Clerk
+from dpsql.server.lobby import Lobby
 from dpsql.server.messages import (
     EMPTY_QUERY,
     Fields,
@@ -19,6 +21,7 @@ from dpsql.server.messages import (
 )
 from dpsql.server.metrics import Meter
 from dpsql.server.portals import Portals
+from dpsql.server.route import Errand
 from dpsql.server.sqlstates import DEFECT, tell, tell_cancelled
 from dpsql.server.twin import TwinError
 from dpsql.server.values import BadValue
@@ -27,32 +30,102 @@ from dpsql.sql.lexemes import split_statements
 
 MOST_BYTES = 4 << 20
 """Bytes of one message: the longest script, and its parameters."""
+LAST = len(ready(b"I"))
+"""Bytes of the last message of an answer, which tells the state of the session."""
 
 
 class Dialogue:
     """Serves one client until it leaves."""
 
-    def __init__(self, wire: Wire, asker: Asker, meter: Meter | None = None) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        asker: Asker,
+        meter: Meter | None = None,
+        lobby: Lobby | None = None,
+        remembered: Remembered | None = None,
+    ) -> None:
         self._meter = meter or Meter()
         self._wire = wire
         self._asker = asker
+        self._lobby = lobby
+        self._remembered = remembered or Remembered()
         self._clerk = Clerk(wire, asker)
         self._portals = Portals(wire, self._clerk)
         self._skipping = False
+        self._failed = False
+        self._only: Errand | None = None
 
     def run(self) -> None:
         """Answer message after message. Raises: Hangup."""
         self._wire.write(ready(self._clerk.state))
         while True:
             self._wire.flush()
+            if self._lobby is not None:
+                self._lobby.wait(self._wire, self._repeat)
+            told = self._repeat()
+            if told is not None:
+                self._wire.write(told)
+                continue
+            burst = first_burst(self._wire.come)
             try:
-                found = read_message(self._wire, MOST_BYTES)
+                if burst is not None:
+                    self._serve_burst(burst)
+                elif not self._serve_next():
+                    return
             except ProtocolError as error:  # where the next message begins is not known
                 self._clerk.tell(Told("FATAL", error.state, str(error)))
                 return
-            if found.kind == b"X":
-                return
+
+    def _serve_next(self) -> bool:
+        """Serve one message; say whether the client stays."""
+        found = read_message(self._wire, MOST_BYTES)
+        if found.kind != b"X":
             self._serve(found)
+        return found.kind != b"X"
+
+    # Bursts: what was told for the same bytes before is told again.
+
+    def _key(self, burst: Burst) -> Hashable | None:
+        """What the answer to a burst follows from, beside the stamp."""
+        if self._skipping or self._clerk.state == b"E" or self._portals.is_full:
+            return None
+        bound = None if b"P" in burst.form else self._portals.prepared(burst.bound)
+        if bound is None and burst.form in (b"BDES", b"BES"):
+            return None
+        asked = None if bound is None else (bound.text, bound.oids)
+        return burst.data, asked, self._asker.manner
+
+    def _repeat(self) -> bytes | None:
+        """What the first burst that has come is told, if it is known; it waits for nobody."""
+        burst, stamp = first_burst(self._wire.come), self._asker.stamp()
+        key = None if burst is None or stamp is None else self._key(burst)
+        echo = None if key is None else self._remembered.find(key)
+        if burst is None or echo is None or echo.stamp != stamp:
+            return None
+        del self._wire.come[: len(burst.data)]
+        self._meter.serve()
+        self._asker.last_charge = echo.charge
+        if burst.form != b"Q":
+            self._portals.repeat(echo.parsed)
+        return echo.told + ready(self._clerk.state)
+
+    def _serve_burst(self, burst: Burst) -> None:
+        """Serve the messages of a burst, and remember what was told if it was free before."""
+        self._failed, self._only = False, None
+        self._asker.forget_repeated()
+        with self._wire.copied() as told:
+            for _ in burst.form:
+                self._serve_next()
+        repeated = self._asker.repeated
+        if repeated is None or self._failed or len(told) >= LONGEST_TOLD:
+            return
+        prepared = None if burst.form == b"Q" else self._portals.prepared(burst.bound)
+        errand, key = self._only if prepared is None else prepared.errand, self._key(burst)
+        if errand is not None and errand.tag == "SELECT" and key is not None:
+            parsed = prepared if b"P" in burst.form else None
+            facts = repeated.stamp, self._asker.last_charge, parsed
+            self._remembered.keep(key, Echo(bytes(told[:-LAST]), *facts))
 
     def _serve(self, found: Message) -> None:
         if found.kind == b"S":
@@ -93,6 +166,7 @@ class Dialogue:
             RecursionError,
         ):
             told = Told("ERROR", DEFECT, "a defect of the server; nothing more is known")
+        self._failed = True
         self._clerk.tell(told)
         self._meter.refuse(told.state)
         if self._clerk.state == b"T":
@@ -107,6 +181,7 @@ class Dialogue:
         fields.end()
         self._portals.text = text
         errands = [self._asker.route(fragment) for fragment in split_statements(text)]
+        self._only = errands[0] if len(errands) == 1 else None
         if not errands:
             self._wire.write(EMPTY_QUERY)
         asked = [errand for errand in errands if errand.kind == "ask"]

@@ -64,6 +64,21 @@ class Portals:
         self._portals: dict[str, Portal] = {}
         self.text = ""
 
+    def prepared(self, name: str) -> Prepared | None:
+        """A prepared statement."""
+        return self._prepared.get(name)
+
+    def repeat(self, parsed: Prepared | None) -> None:
+        """Be as after a statement of the portal without a name, which ``parsed`` was parsed for."""
+        if parsed is not None:
+            self._prepared[""] = parsed
+        self.synchronise()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether one statement more may be refused."""
+        return max(len(self._prepared), len(self._portals)) >= MOST_KEPT
+
     def synchronise(self) -> None:
         """Forget the portal without a name, as the end of a transaction does."""
         self._portals.pop("", None)

@@ -17,8 +17,10 @@ from pathlib import Path
 from dpsql.dbapi.site import Site
 from dpsql.errors import Error, UsageError, printable
 from dpsql.server.asking import Asker
+from dpsql.server.bursts import Remembered
 from dpsql.server.dialogue import Dialogue
 from dpsql.server.handshake import Door, Failures, Refusal
+from dpsql.server.lobby import Lobby
 from dpsql.server.messages import Hangup, ProtocolError, Told
 from dpsql.server.metrics import Meter
 from dpsql.server.sqlstates import tell
@@ -138,6 +140,7 @@ class Server:
             self.binding,
         )
         self._socket = self.address.listen()
+        self._lobby, self._remembered = Lobby(), Remembered()
 
     @property
     def port(self) -> int:
@@ -211,7 +214,7 @@ class Server:
             self._askers[key] = asker
         log.info("user=%s in", guest.user)
         try:
-            Dialogue(wire, asker, self.meter).run()
+            Dialogue(wire, asker, self.meter, self._lobby, self._remembered).run()
         finally:
             with self._lock:
                 del self._askers[key]
@@ -241,6 +244,7 @@ class Server:
         for thread in threads:  # what they have open is closed while Python still runs
             if thread.is_alive():
                 thread.join(max(0.0, end - time.monotonic()))
+        self._lobby.close()
         self.site.close()
         if self.twin is not None:
             self.twin.close()

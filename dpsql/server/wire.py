@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+from collections.abc import Iterator
 
 from dpsql.server.messages import Hangup
 
@@ -21,6 +22,7 @@ class Wire:
         self._socket = connection
         self._in = bytearray()
         self._out = bytearray()
+        self._copy: bytearray | None = None
 
     def expect(self, seconds: float | None) -> None:
         """Wait for what is read next at most so long; None for as long as it takes."""
@@ -50,9 +52,57 @@ class Wire:
         """Whether it is under TLS."""
         return isinstance(self._socket, ssl.SSLSocket)
 
+    @property
+    def come(self) -> bytearray:
+        """The bytes that have come and that nobody has read."""
+        return self._in
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether bytes wait to be sent."""
+        return bool(self._out)
+
+    def fileno(self) -> int:
+        """The number of the socket, by which it is waited for."""
+        return self._socket.fileno()
+
+    def gather(self) -> None:
+        """Take what has come by now. Raises: Hangup."""
+        try:
+            while found := self._socket.recv(PIECE):
+                self._in += found
+                if not (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()):
+                    return
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return
+        except OSError:
+            raise Hangup from None
+        raise Hangup
+
+    def offer(self, data: bytes) -> None:
+        """Send what can be sent by now; a flush sends the rest. Raises: Hangup."""
+        try:
+            sent = self._socket.send(data)
+        except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            sent = 0
+        except OSError:
+            raise Hangup from None
+        self._out += data[sent:]
+
+    @contextlib.contextmanager
+    def copied(self) -> Iterator[bytearray]:
+        """A copy of what is written meanwhile."""
+        self._copy = found = bytearray()
+        try:
+            yield found
+        finally:
+            self._copy = None
+
     def write(self, data: bytes) -> None:
         """Send bytes, with the next flush at the latest. Raises: Hangup."""
         self._out += data
+        if self._copy is not None and len(self._copy) < PIECE:
+            self._copy += data
         if len(self._out) >= PIECE:
             self.flush()
 

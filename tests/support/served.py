@@ -116,13 +116,13 @@ class Client:
         self.socket.sendall(kind + struct.pack("!i", len(body) + 4) + body)
 
     def read(self, count: int) -> bytes:
-        found = b""
+        found = bytearray()
         while len(found) < count:
             piece = self.socket.recv(count - len(found))
             if not piece:
-                raise EOFError(found)
+                raise EOFError(bytes(found))
             found += piece
-        return found
+        return bytes(found)
 
     def message(self) -> tuple[bytes, bytes]:
         kind = self.read(1)

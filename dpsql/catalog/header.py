@@ -26,6 +26,7 @@ from dpsql.catalog.unit_local import (
     InOrder,
     JoinRows,
     MapRows,
+    MeetRows,
     PerUnit,
     PickColumns,
     Scan,
@@ -85,6 +86,12 @@ def _read(relation: UnitLocal, tables: Mapping[str, Table]) -> Header:
             return _of_table(tables[table])
         case JoinRows():
             return _of_join(relation, tables)
+        case MeetRows(left):
+            pairs, found = _read(relation.pairs(), tables), _read(left, tables)
+            check_test(relation.where, pairs.columns)
+            columns = dict(found.columns)
+            _add(columns, partner_column(relation))
+            return replace(found, columns=columns)
         case FilterRows(rows, where):
             found = _read(rows, tables)
             check_test(where, found.columns)
@@ -144,8 +151,8 @@ def joined_column(join: JoinRows, column: Column) -> Column:
     return replace(column, name=f"{join.name}.{column.name}", null=null)
 
 
-def partner_column(join: JoinRows) -> Column:
-    """The column that says whether a row of an outer join has a partner."""
+def partner_column(join: JoinRows | MeetRows) -> Column:
+    """The column that says whether a row of an outer join has a partner, or goes with a row."""
     return Column(join.partner_of, "boolean", Values((False, True)))
 
 

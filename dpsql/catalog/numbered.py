@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from dpsql.catalog.catalog import Column
-from dpsql.catalog.unit_local import FilterRows, JoinRows, UnitLocal, WindowRows
+from dpsql.catalog.unit_local import FilterRows, JoinRows, MeetRows, UnitLocal, WindowRows
 
 
 def rows_of_number(relation: UnitLocal, name: str, columns: Mapping[str, Column]) -> int | None:
@@ -20,6 +20,8 @@ def rows_of_number(relation: UnitLocal, name: str, columns: Mapping[str, Column]
             if relation.kind != "row_number":
                 return None
             return math.prod(columns[each].size + 1 for each in relation.by)
+        case MeetRows(left) if name != relation.partner_of.casefold():
+            return rows_of_number(left, name, columns)
         case JoinRows(left, one=True) if not relation.name.casefold().startswith(f"{name}."):
             return rows_of_number(left, name, columns)
         case WindowRows(rows) | FilterRows(rows):

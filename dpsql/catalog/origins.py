@@ -11,6 +11,7 @@ from dpsql.catalog.unit_local import (
     FilterRows,
     JoinRows,
     MapRows,
+    MeetRows,
     PerUnit,
     PickColumns,
     Scan,
@@ -50,6 +51,10 @@ def trace(relation: UnitLocal, tables: Mapping[str, Table]) -> Ancestry:
             return Ancestry({name: frozenset({(table, name)}) for name in names}, frozenset())
         case JoinRows():
             return _of_join(relation, tables)
+        case MeetRows(left, where=where):
+            pairs = trace(relation.pairs(), tables)
+            read = pairs.read | pairs.of(columns_of_test(where))
+            return replace(trace(left, tables), read=read)
         case FilterRows(rows, where):
             found = trace(rows, tables)
             return replace(found, read=found.read | found.of(columns_of_test(where)))

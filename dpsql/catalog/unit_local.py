@@ -10,6 +10,8 @@ reaches into the rows of another unit. Whoever adds a node keeps that true.
   the left has at most one partner: a *lookup* adds columns and no rows. With ``outer``, rows on the
   left without a partner stay; the columns of the right are NULL in them, and a column of truth
   values, named by ``partner_of``, says whether there is one.
+- ``MeetRows``: a column more that says whether a row has a partner among rows of its unit for
+  which a condition on both holds. It adds no rows.
 - ``FilterRows``: the rows for which a condition on their cells holds.
 - ``PerUnit``: one row for each unit, or for each unit and combination of the columns ``by``, with
   columns that sum up its rows. Without such columns it is DISTINCT. EXISTS is a join to it.
@@ -165,6 +167,30 @@ class JoinRows:
 
 
 @dataclass(frozen=True, slots=True)
+class MeetRows:
+    """All rows on the left, and whether some row of the same unit on the right goes with them.
+
+    Both agree in the keys ``on``, and ``where`` holds for them side by side, with columns called as
+    those of a join. A column of truth values, named by ``partner_of``, says so.
+    """
+
+    left: UnitLocal
+    right: UnitLocal
+    name: str
+    on: tuple[tuple[str, str], ...]
+    where: Test
+
+    @property
+    def partner_of(self) -> str:
+        """The name of the column that says whether there is such a row."""
+        return f"{self.name}{EXISTS}"
+
+    def pairs(self) -> JoinRows:
+        """The rows of both sides side by side."""
+        return JoinRows(self.left, self.right, self.name, self.on)
+
+
+@dataclass(frozen=True, slots=True)
 class FilterRows:
     """The rows for which a condition holds."""
 
@@ -255,7 +281,15 @@ class PickColumns:
 
 
 UnitLocal: TypeAlias = (
-    Scan | JoinRows | FilterRows | PerUnit | WindowRows | MapRows | UnionRows | PickColumns
+    Scan
+    | JoinRows
+    | MeetRows
+    | FilterRows
+    | PerUnit
+    | WindowRows
+    | MapRows
+    | UnionRows
+    | PickColumns
 )
 
 
@@ -284,7 +318,7 @@ def children(relation: UnitLocal) -> tuple[UnitLocal, ...]:
     match relation:
         case Scan():
             return ()
-        case JoinRows(left, right):
+        case JoinRows(left, right) | MeetRows(left, right):
             return left, right
         case UnionRows(parts):
             return parts

@@ -19,7 +19,16 @@ from dpsql.catalog.derive import bases_of
 from dpsql.catalog.header import read_header
 from dpsql.catalog.origins import named
 from dpsql.catalog.read_units import key_pairs
-from dpsql.catalog.unit_local import DerivedTable, FilterRows, JoinRows, PerUnit, scanned
+from dpsql.catalog.unit_local import (
+    DerivedTable,
+    FilterRows,
+    JoinRows,
+    MeetRows,
+    PerUnit,
+    Test,
+    UnitLocal,
+    scanned,
+)
 from dpsql.errors import Error, printable
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.inline import Flat
@@ -31,6 +40,7 @@ from dpsql.sql.products import Compiler
 from dpsql.sql.relations import PrivateRows, Relation, column_of, read_from
 from dpsql.sql.scope import conjuncts
 
+_PAIR = "pair"
 _WORKS = "unit IN (SELECT unit FROM ...), or EXISTS with an equality of units or declared keys"
 
 
@@ -38,13 +48,16 @@ _WORKS = "unit IN (SELECT unit FROM ...), or EXISTS with an equality of units or
 class _Asked:
     """A condition on a row: it has, or has not, a partner in a sub-query.
 
-    ``own`` are the columns of the row that meet those of the sub-query, in their order.
+    ``own`` are the columns of the row that meet those of the sub-query, in their order. ``mixed``
+    are conditions on both, about the ``inner`` columns that the sub-query has after those.
     """
 
     node: exp.Expr
     query: exp.Query
     is_in: bool
     own: tuple[exp.Column, ...]
+    mixed: tuple[exp.Expr, ...] = ()
+    inner: tuple[exp.Column, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +97,7 @@ class SemiJoins:
             return False
         table = table_under(self.flat, self.compiler)
         other = self.compiler.catalog.find(found.source.name.casefold())
-        if len(found.fields) != len(asked.own) or found.joins:
+        if len(found.fields) != len(asked.own) + len(asked.inner) or found.joins:
             self.refuse(asked)
         keys = self.keys(asked, table, found, other)
         self.flat.rows = self.joined(asked, table, found, other, keys)
@@ -98,7 +111,7 @@ class SemiJoins:
     ) -> tuple[tuple[str, str], ...]:
         """The pairs of keys but for the unit's, with which rows meet anyway."""
         keys: list[tuple[str, str]] = []
-        for own, inner in zip(asked.own, found.fields, strict=True):
+        for own, inner in zip(asked.own, found.fields, strict=False):
             value, theirs = self.flat.names.find(own), inner.value.unnest()
             if value is None or is_unit(value, table) != is_unit(theirs, other):
                 self.refuse(asked)
@@ -127,8 +140,15 @@ class SemiJoins:
         left, number = relation_of(table), 1
         while f"in {number} exists" in table.columns:
             number += 1
-        right = right if keys else PerUnit(right)
-        node = JoinRows(left, right, f"in {number}", keys, outer=True, one=True)
+        name = f"in {number}"
+        node: JoinRows | MeetRows
+        if asked.mixed:
+            node = MeetRows(
+                left, right, name, keys, self.pairs(asked, left, right, name, keys, found)
+            )
+        else:
+            right = right if keys else PerUnit(right)
+            node = JoinRows(left, right, name, keys, outer=True, one=True)
         label = table.name.split(" #")[0]
         place = self.flat.locate(asked.node)
         wider = table_of(self.compiler.catalog, node, label, table.unit.max_rows, place)
@@ -138,6 +158,48 @@ class SemiJoins:
         self.flat.where.append(test)
         source = named_source(wider.name, alias)
         return replace(self.flat.rows, source=source, plain=False)
+
+    def pairs(
+        self,
+        asked: _Asked,
+        left: UnitLocal,
+        right: UnitLocal,
+        name: str,
+        keys: tuple[tuple[str, str], ...],
+        found: PrivateRows,
+    ) -> Test:
+        """The conditions on rows of both sides, side by side, as a test on their cells."""
+        table = table_under(self.flat, self.compiler)
+        place, catalog = self.flat.locate(asked.node), self.compiler.catalog
+        joined = JoinRows(left, right, name, keys)
+        pairs = table_of(catalog, joined, table.title, table.unit.max_rows, place)
+        values = {
+            column: each.value
+            for column, each in zip(asked.inner, found.fields[len(asked.own) :], strict=True)
+        }
+
+        def beside(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Column):
+                return node
+            if node in values:
+                return (
+                    values[node]
+                    .copy()
+                    .transform(
+                        lambda n: _renamed(n, f"{name}.{n.name}", _PAIR) if _is_column(n) else n
+                    )
+                )
+            value = self.flat.names.find(node)
+            if value is None:
+                self.flat.names.refuse_column(node)
+            return value.copy().transform(
+                lambda n: _renamed(n, n.name, _PAIR) if _is_column(n) else n
+            )
+
+        tests = [test.copy().transform(beside) for test in asked.mixed]
+        return as_test(
+            named_source(pairs.name, _PAIR), tests, self.statement.fragment, self.compiler
+        )
 
     def read(self, test: exp.Expr) -> _Asked | None:
         """The sub-query of a condition over units; None for other conditions."""
@@ -150,9 +212,7 @@ class SemiJoins:
             if isinstance(query, exp.Query) and self.is_own(own):
                 return _Asked(node, query, is_in, (own,))
         if isinstance(node, exp.Exists) and isinstance(node.this.unnest(), exp.Select):
-            query, own = self.uncorrelated(node.this.unnest())
-            self.check_correlation(query)
-            return _Asked(node, query, is_in, own) if own else None
+            return self.exists(node, node.this.unnest(), is_in)
         return None
 
     def is_own(self, node: exp.Expr) -> bool:
@@ -172,19 +232,33 @@ class SemiJoins:
         header = read_header(relation, named(bases_of(catalog, scanned(relation))))
         return isinstance(value, exp.Column) and value.name.casefold() in header.keys
 
-    def uncorrelated(self, query: exp.Select) -> tuple[exp.Select, tuple[exp.Column, ...]]:
-        """A sub-query of EXISTS by itself: it selects what it compares with the rows around."""
+    def exists(self, node: exp.Expr, query: exp.Select, is_in: bool) -> _Asked | None:
+        """EXISTS as a sub-query by itself: it selects what it compares with the rows around."""
         where = query.args.get("where")
         tests = [] if where is None else conjuncts(where.this)
         inside = self.inside(query)
         met = [(test, self.compared(test.unnest(), inside)) for test in tests]
         pairs = [pair for _, pair in met if pair is not None]
-        rest = [exp.paren(test.copy(), copy=False) for test, pair in met if pair is None]
+        rest = [test for test, pair in met if pair is None]
+        mixed = [test for test in rest if self.is_mixed(test, inside)]
+        columns = [c for test in mixed for c in test.find_all(exp.Column) if _is_within(c, inside)]
+        inner = tuple(dict.fromkeys(columns))
+        own = [exp.paren(test.copy(), copy=False) for test in rest if test not in mixed]
         copy = query.copy()
-        copy.set("expressions", [inner.copy() for inner, _ in pairs])
+        copy.set("expressions", [each.copy() for each in (*(one for one, _ in pairs), *inner)])
         copy.set("distinct", None)
-        copy.set("where", exp.Where(this=exp.and_(*rest, copy=False)) if rest else None)
-        return copy, tuple(own for _, own in pairs)
+        copy.set("where", exp.Where(this=exp.and_(*own, copy=False)) if own else None)
+        self.check_correlation(copy)
+        if not pairs:
+            return None
+        return _Asked(node, copy, is_in, tuple(own for _, own in pairs), tuple(mixed), inner)
+
+    def is_mixed(self, test: exp.Expr, inside: dict[str, set[str]]) -> bool:
+        """Whether a condition of a sub-query is about columns within and around it."""
+        if test.find(exp.Query):
+            return False
+        sides = {_is_within(column, inside) for column in test.find_all(exp.Column)}
+        return sides == {True, False}
 
     def check_correlation(self, query: exp.Select) -> None:
         """Refuse a sub-query that compares something else with the rows around it."""
@@ -230,6 +304,17 @@ def _is_within(column: exp.Column, inside: dict[str, set[str]]) -> bool:
     if column.table:
         return column.table.casefold() in inside
     return any(column.name.casefold() in names for names in inside.values())
+
+
+def _is_column(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Column)
+
+
+def _renamed(node: exp.Expr, name: str, alias: str) -> exp.Column:
+    """A column by another name, where it stands."""
+    column = column_of(name, alias)
+    column.meta.update(node.meta)
+    return column
 
 
 def is_declared(table: Table, other: Table, keys: Sequence[tuple[str, str]]) -> bool:

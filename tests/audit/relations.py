@@ -35,6 +35,7 @@ from dpsql.catalog.unit_local import (
     InOrder,
     JoinRows,
     MapRows,
+    MeetRows,
     PerUnit,
     PickColumns,
     RowOrder,
@@ -83,6 +84,11 @@ SOUND: dict[str, UnitLocal] = {
         "v",
         one=True,
     ),
+    "came again": MeetRows(VISITS, VISITS, "w", (), InOrder("day", "<", "w.day")),
+    "another kind": FilterRows(
+        MeetRows(LINES, LINES, "w", KEY, Among(("kind", "w.kind"), bytes([0, 1, 1, 0]))),
+        Among(("w exists",), b"\0\1"),
+    ),
     "window": WindowRows(VISITS, N, "row_number", (RowOrder("day"),)),
     "union": UnionRows((VISITS, FilterRows(VISITS, IN_A))),
     "union of tables": UnionRows(
@@ -118,9 +124,14 @@ def draw_relation(draw: random.Random, depth: int) -> UnitLocal:
         return draw.choice([PATIENTS, VISITS, LINES])
     rows = draw_relation(draw, depth - 1)
     header = read_header(rows, TABLES)
-    match draw.choice([*("join", "filter", "groups", "window", "union", "map") * 2, "pick"]):
+    kinds = ("join", "filter", "groups", "window", "union", "map", "meet")
+    match draw.choice([*kinds * 2, "pick"]):
         case "join":
             return _join(draw, rows, header, depth)
+        case "meet":
+            found = _join(draw, rows, header, depth)
+            test = _test(draw, read_header(replace(found, outer=False), TABLES), 1)
+            return MeetRows(found.left, found.right, found.name, found.on, test)
         case "filter":
             return FilterRows(rows, _test(draw, header, 2))
         case "groups":
@@ -137,7 +148,7 @@ def draw_relation(draw: random.Random, depth: int) -> UnitLocal:
             return PickColumns(rows, tuple((f"{name} {depth}", name) for name in [*names, *keys]))
 
 
-def _join(draw: random.Random, rows: UnitLocal, header: Header, depth: int) -> UnitLocal:
+def _join(draw: random.Random, rows: UnitLocal, header: Header, depth: int) -> JoinRows:
     other = draw_relation(draw, draw.randrange(depth))
     keys = read_header(other, TABLES).keys
     on: Sequence[tuple[str, str]] = []

@@ -199,6 +199,8 @@ FAULTS: list[tuple[Fault, UnitLocal, int]] = [
     (over_all_units, SOUND["first visits"], 1),
     (over_all_units, SOUND["the last two"], 3),
     (over_all_units, SOUND["three days"], 3),
+    (join_everything, SOUND["came again"], 3),
+    (join_everything, SOUND["another kind"], 3),
     (over_all_units, SOUND["dearest of three"], 3),
     (join_everything, SOUND["without"], 1),
 ]

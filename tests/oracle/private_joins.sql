@@ -85,3 +85,10 @@ SELECT w.ward, SUM(v.cost * floor) AS n FROM wards w LEFT JOIN visits v ON v.war
 SELECT COUNT(visit_id) AS n FROM lines;
 SELECT COUNT(patient_id) AS n FROM visits;
 SELECT ward, COUNT(l.visit_id) AS n, COUNT(v.patient_id) AS m FROM lines l JOIN visits v ON l.visit_id = v.visit_id GROUP BY ward;
+SELECT ward, COUNT(*) AS n FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient_id = v.patient_id AND w.day > v.day) GROUP BY ward;
+SELECT COUNT(*) AS n FROM visits v WHERE NOT EXISTS (SELECT * FROM visits w WHERE w.patient_id = v.patient_id AND w.ward <> v.ward);
+SELECT drug, COUNT(*) AS n FROM lines l WHERE EXISTS (SELECT 1 FROM lines k WHERE k.visit_id = l.visit_id AND k.drug <> l.drug) GROUP BY drug;
+SELECT drug, COUNT(*) AS n FROM lines l JOIN visits v USING (visit_id) WHERE ward = 'a' AND NOT EXISTS (SELECT 1 FROM lines k WHERE k.visit_id = l.visit_id AND k.dose < l.dose AND k.drug = 'x') GROUP BY drug;
+SELECT COUNT(*) AS n FROM visits v WHERE EXISTS (SELECT 1 FROM bills b WHERE b.who = v.patient_id AND (b.amount = v.day OR (b.amount > 7 AND v.ward = 'b')));
+SELECT sex, COUNT(*) AS n FROM patients p WHERE EXISTS (SELECT 1 FROM bills b WHERE b.who = p.patient_id AND b.amount * 2 > p.age) AND NOT EXISTS (SELECT 1 FROM visits v WHERE v.patient_id = p.patient_id AND v.day = p.age) GROUP BY sex;
+SELECT COUNT(*) AS n FROM (SELECT patient_id, day + 1 AS d, ward FROM visits) v WHERE EXISTS (SELECT 1 FROM (SELECT patient_id, day AS x, ward FROM visits WHERE ward <> 'c') w WHERE w.patient_id = v.patient_id AND v.d = w.x);

@@ -153,7 +153,6 @@ where s_suppkey = ps_suppkey and ps_partkey = l_partkey and ps_suppkey = l_suppk
 order by s_name;
 
 -- Q21
--- refused: E_SUBQUERY other lines of an order, by another supplier: no equality
 select s_name, count(*) as numwait
 from supplier, lineitem l1, orders, nation
 where s_suppkey = l1.l_suppkey and o_orderkey = l1.l_orderkey and o_orderstatus = 'F'

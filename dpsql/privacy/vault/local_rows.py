@@ -17,6 +17,7 @@ from dpsql.catalog.unit_local import (
     FilterRows,
     JoinRows,
     MapRows,
+    MeetRows,
     PerUnit,
     PickColumns,
     Scan,
@@ -26,7 +27,7 @@ from dpsql.catalog.unit_local import (
 )
 from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.frame import Frame, Key, Lane, holds, map_cells
-from dpsql.privacy.vault.matching import join_rows, label
+from dpsql.privacy.vault.matching import join_rows, label, meet_rows
 from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.people import NOBODY, People, number_together
 from dpsql.privacy.vault.rows import Rows, declared
@@ -94,6 +95,8 @@ def evaluate(relation: UnitLocal, stock: Stock) -> Frame:
         case JoinRows(left, right):
             sides = evaluate(left, stock), evaluate(right, stock)
             return join_rows(relation, *sides, stock.people)
+        case MeetRows(left, right):
+            return meet_rows(relation, evaluate(left, stock), evaluate(right, stock), stock.people)
         case FilterRows(rows, where):
             frame = evaluate(rows, stock)
             return frame.take(np.flatnonzero(holds(where, frame)))

@@ -13,9 +13,9 @@ import pandas as pd
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.header import joined_column, partner_column
-from dpsql.catalog.unit_local import MOST_OF_UNIT, JoinRows
+from dpsql.catalog.unit_local import MOST_OF_UNIT, JoinRows, MeetRows, columns_of_test
 from dpsql.privacy.vault.data_engine import Counts, Flags
-from dpsql.privacy.vault.frame import Frame, Key, Lane, absent
+from dpsql.privacy.vault.frame import Frame, Key, Lane, absent, holds
 from dpsql.privacy.vault.people import NOBODY, People, dense
 
 
@@ -39,6 +39,25 @@ def join_rows(join: JoinRows, left: Frame, right: Frame, people: People) -> Fram
     for name, key in right.keys.items():
         keys[f"{join.name.casefold()}.{name}"] = _key_beside(key, partner)
     return Frame(kept.units, lanes, keys)
+
+
+def meet_rows(meet: MeetRows, left: Frame, right: Frame, people: People) -> Frame:
+    """Return all rows on the left with a column that says whether a row on the right meets them.
+
+    Of a unit with more than MOST_OF_UNIT pairs those are looked at that a join would make.
+    """
+    (own, other), count = _groups(meet.on, left, right, people)
+    rows, partner = _pairs(own, other, count, left, right, False, people)
+    wanted = columns_of_test(meet.where)
+    lanes = {name: lane.take(rows) for name, lane in left.lanes.items() if name in wanted}
+    for name, lane in right.lanes.items():
+        beside = f"{meet.name.casefold()}.{name}"
+        if beside in wanted:
+            lanes[beside] = lane.take(partner)
+    found = np.zeros(left.count, dtype=np.uint8)
+    found[rows[holds(meet.where, Frame(left.units[rows], lanes, {}))]] = 1
+    column = Lane(partner_column(meet), found)
+    return Frame(left.units, {**left.lanes, meet.partner_of.casefold(): column}, left.keys)
 
 
 def _beside(lane: Lane, column: Column, partner: Counts) -> Lane:

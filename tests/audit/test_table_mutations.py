@@ -224,15 +224,18 @@ def test_rows_of_a_unit_chosen_among_all_rows(
 
 
 def test_the_hash_of_duckdb_chooses_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = sources.connect()
+
     def hashed(self: Digest, keys: Codes, content: Sequence[Codes]) -> Codes:
         columns = {"key": keys} | {f"c{i}": each for i, each in enumerate(content)}
-        self.connection.register("content", pd.DataFrame(columns))
+        connection.register("content", pd.DataFrame(columns))
         sql = f"SELECT hash($1, {', '.join(columns)}) AS digest FROM content"
-        found = self.connection.execute(sql, [self.salt]).fetchnumpy()["digest"]
+        found = connection.execute(sql, [self.salt]).fetchnumpy()["digest"]
         return np.asarray(found, dtype=np.uint64)
 
     monkeypatch.setattr(Digest, "of_rows", hashed)
-    caught(even_choice)
+    with connection:
+        caught(even_choice)
 
 
 def test_rows_of_a_result_that_depend_on_data(

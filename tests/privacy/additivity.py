@@ -380,7 +380,7 @@ class Reader:
                 source = sources.read_schema(cursor, table.source, kind, paths, table.name)
             batches = fetch_rows(cursor, source, *ask_all(FileTable(source, table.name), table))
             rows = load_rows(batches, table)
-            rows = replace(rows, queue=line_up(rows, table, Digest(cursor, SALT)))
+            rows = replace(rows, queue=line_up(rows, table, Digest(SALT)))
             if kind == "duckdb":
                 cursor.execute("DETACH source")
         return _tallies(rows, table)

@@ -5,14 +5,13 @@ Rows are in memory: an audit takes thousands of tables.
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -215,20 +214,4 @@ def encoded(seed: int, gone: int | None) -> Clinic:
     return Clinic.of(data if gone is None else without(data, gone))
 
 
-@dataclass(frozen=True, slots=True)
-class PlainDigest:
-    """The digests of the vault, worked out row by row: quicker for few rows."""
-
-    salt: str
-
-    def of_rows(self, keys: Any, content: Sequence[Any]) -> Any:
-        """See ``dpsql.privacy.vault.owners.Digest``."""
-        texts = [
-            "|".join([self.salt, f"{key:016x}", *map(str, values)])
-            for key, *values in zip(*(each.tolist() for each in (keys, *content)), strict=True)
-        ]
-        found = [int(hashlib.md5(text.encode()).hexdigest()[:16], 16) for text in texts]
-        return np.array(found, dtype=np.uint64)
-
-
-DIGEST = cast("Digest", PlainDigest(SALT))
+DIGEST = Digest(SALT)

@@ -28,7 +28,9 @@ from dpsql.privacy.vault.data_engine import (
     find,
     fingerprint,
 )
+from dpsql.privacy.vault.data_files import find_files, is_parquet
 from dpsql.privacy.vault.risky import refuse_apart, refuse_risky
+from dpsql.privacy.vault.schemas import known_source
 from dpsql.privacy.vault.source import (
     SHORT,
     Source,
@@ -97,13 +99,20 @@ class FileEngine:
         A table with a declared column, or a privacy unit, that can make it unreadable is refused.
         Raises: DataUnavailable (E_DATA).
         """
-        with connect(threads=1) as connection:
-            named, vouched = table.option("table") or "", table.option("view") is not None
-            version = table.option("version")
-            source = open_source(connection, table.source, table.name, named, vouched, version)
-            if source.kind == "parquet":
-                refuse_risky(source, table)
-            refuse_apart(source, table)
+        named, vouched = table.option("table") or "", table.option("view") is not None
+        version = table.option("version")
+
+        def read() -> Source:
+            with connect(threads=1) as connection:
+                return open_source(connection, table.source, table.name, named, vouched, version)
+
+        if named or vouched or version is not None or not is_parquet(table.source):
+            source = read()
+        else:
+            source = known_source(table.source, find_files(table.source, table.name)[1], read)
+        if source.kind == "parquet":
+            refuse_risky(source, table)
+        refuse_apart(source, table)
         return FileTable(source, table.name, named, vouched, version)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import partial
 from importlib.util import find_spec
 
 import duckdb
@@ -13,6 +14,7 @@ from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.data_engine import find, unavailable
 from dpsql.privacy.vault.data_files import find_files, is_parquet
 from dpsql.privacy.vault.footers import MILLIS, UNREADABLE
+from dpsql.privacy.vault.schemas import known_source
 from dpsql.privacy.vault.source import Source, connect, harden, read_schema
 
 
@@ -26,13 +28,19 @@ def refuse_unreadable(tables: Iterable[Table]) -> None:
         if not table.public and is_parquet(table.source):
             with suppress(DataUnavailable):
                 files.append((table, find_files(table.source, table.name)[1]))
-    if not files:
-        return
-    with connect(threads=1) as connection:
-        harden(connection, tuple(path for _, paths in files for path in paths))
+    with ExitStack() as opened:
+        connection: duckdb.DuckDBPyConnection | None = None
+
+        def read(table: Table, paths: tuple[str, ...]) -> Source:
+            nonlocal connection
+            if connection is None:
+                connection = opened.enter_context(connect(threads=1))
+                harden(connection, tuple(path for _, each in files for path in each))
+            return read_schema(connection, table.source, "parquet", paths, table.name)
+
         for table, paths in files:
             try:
-                source = read_schema(connection, table.source, "parquet", paths, table.name)
+                source = known_source(table.source, paths, partial(read, table, paths))
             except (DataUnavailable, OSError, duckdb.Error):
                 continue
             refuse_risky(source, table)

@@ -25,7 +25,6 @@ from dpsql.privacy.vault.pile import PileRoom
 from dpsql.privacy.vault.plugged import find_plugged
 from dpsql.privacy.vault.rows import Rows, ask, declared, line_up, load_rows
 from dpsql.privacy.vault.servers import find_server
-from dpsql.privacy.vault.source import connect
 from dpsql.privacy.vault.versions import stated_version
 
 COLUMNAR = ("parquet", "delta", "duckdb")
@@ -157,8 +156,7 @@ def lined_up(rows: Rows, table: Table, salt: str) -> Rows:
     """Return rows with the order in which those of a unit with too many are kept."""
     if rows.owners is None:
         return rows
-    with connect() as connection:
-        return replace(rows, queue=line_up(rows, table, Digest(connection, salt)))
+    return replace(rows, queue=line_up(rows, table, Digest(salt)))
 
 
 def ask_all(stored: StoredTable, table: Table) -> tuple[list[Asked], str | None]:

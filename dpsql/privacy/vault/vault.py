@@ -20,7 +20,6 @@ from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.pile import why_not
 from dpsql.privacy.vault.pushed import PushedCodes, counted_in_place
 from dpsql.privacy.vault.rows import Rows, declared, fits, tally, view
-from dpsql.privacy.vault.source import connect
 from dpsql.privacy.vault.stored_rows import (
     StoredRows,
     ask_all,
@@ -239,16 +238,15 @@ class TableVault:
             raise ValueError
         stored, parts = self.stored, stored_parts(self._table, column)
         names = [stored.columns[position(self._table, stored, each.name)][0] for each in parts]
-        with connect() as connection:
-            digest = Digest(connection, self._salt)
-            if self._table.engine in SERVERS:
-                unit = ask_all(stored, self._table)[1]
-                return read_pairs(stored, column, names[0], unit, digest)
-            assert self._rows is not None
-            assert column.sought is not None
-            known = (self._rows.owners, self._rows.count)
-            wanted = list(zip(parts, names, strict=True))
-            return find_pairs(stored, column.sought, wanted, *known, digest)
+        digest = Digest(self._salt)
+        if self._table.engine in SERVERS:
+            unit = ask_all(stored, self._table)[1]
+            return read_pairs(stored, column, names[0], unit, digest)
+        assert self._rows is not None
+        assert column.sought is not None
+        known = (self._rows.owners, self._rows.count)
+        wanted = list(zip(parts, names, strict=True))
+        return find_pairs(stored, column.sought, wanted, *known, digest)
 
     def _view(self, columns: frozenset[str]) -> Flags:
         """Return which rows are in the declared view of some columns, worked out once."""
@@ -331,9 +329,8 @@ class RelatedRows:
     def read(self, columns: frozenset[str]) -> Rows:
         tables = self.table.bases
         rows = {t.name.casefold(): b.rows() for t, b in zip(tables, self.bases, strict=True)}
-        with connect() as connection:
-            stock = take_stock(tables, rows, Digest(connection, self.salt))
-            return rows_of(self.table, self.table.relation, stock)
+        stock = take_stock(tables, rows, Digest(self.salt))
+        return rows_of(self.table, self.table.relation, stock)
 
 
 def _stated(table: Table) -> list[str | None]:

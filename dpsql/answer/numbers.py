@@ -9,6 +9,9 @@ from typing import Any
 from dpsql.errors import decimal_text
 from dpsql.strategy.noise_law import law
 
+DRAFT = "scratch: a draft, not for publication"
+"""The note of every answer in scratch mode."""
+
 
 @dataclass(frozen=True, slots=True)
 class CostInfo:
@@ -61,6 +64,11 @@ class Numbers:
     biased: bool = False
     standing: tuple[str, ...] = ()
     whole: tuple[bool, ...] = ()
+
+    @property
+    def is_draft(self) -> bool:
+        """Whether it was asked in scratch mode."""
+        return DRAFT in self.notes
 
     @property
     def value_types(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.answer.modelled import draw_rows
+from dpsql.answer.numbers import DRAFT
 from dpsql.answer.result import Result
 from dpsql.answer.synthetics import find_synthetic
 from dpsql.catalog import Catalog, Table
@@ -47,8 +48,6 @@ from dpsql.sql.compiled import Compiled
 from dpsql.sql.synthetic import Materialisation
 
 T = TypeVar("T")
-
-DRAFT = "scratch: a draft, not for publication"
 
 
 class Engine(Desk):

@@ -17,6 +17,9 @@ from dpsql.errors import cell_width, printable, text_width
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Result
 
+MARK = "scratch"
+"""The last column of drafts, in every format."""
+
 
 def floor_text(value: Fraction, digits: int = 4) -> str:
     """Write a budget amount with at most ``digits`` significant digits, rounded down.
@@ -58,8 +61,17 @@ class Grid:
 
     @classmethod
     def of(cls, result: Result) -> Grid:
-        """Take what a format needs from a result."""
-        return cls(result.columns, result.value_types, result.rows, result.stddev)
+        """Take what a format needs from a result; every row of a draft says that it is one."""
+        grid = cls(result.columns, result.value_types, result.rows, result.stddev)
+        return grid.marked() if result.is_draft and grid.columns else grid
+
+    def marked(self) -> Grid:
+        """Return the grid of a draft: with a last column that says so, whatever becomes of rows."""
+        name = MARK
+        while name in self.columns:
+            name += "_"
+        rows = tuple((*row, "draft") for row in self.rows)
+        return Grid((*self.columns, name), (*self.types, "text"), rows, (*self.stddev, None))
 
     @classmethod
     def exact(

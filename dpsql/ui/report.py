@@ -15,9 +15,16 @@ if TYPE_CHECKING:
     from dpsql.answer.result import ReceiptInfo
     from dpsql.catalog.catalog import Table
     from dpsql.dbapi.connection import Explanation, Result
+    from dpsql.engine.explanation import ColumnForecast
 
 MAX_NAME = 40
 """Characters of the name of a file: folders of results stay readable."""
+
+ERRORS = (
+    *("statement", "column", "expected ±", "largest ±"),
+    *("plain noise ±", "times smaller", "at least ±"),
+)
+"""Expected errors; "at least" is what no strategy could go below for a column alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,11 @@ class BatchReport:
     remaining: str
     day: str
     protected: tuple[str, ...]
+
+    @property
+    def is_draft(self) -> bool:
+        """Whether the answers were asked in scratch mode."""
+        return any(answer.result.is_draft for answer in self.answers)
 
     @property
     def receipt(self) -> ReceiptInfo | None:
@@ -80,6 +92,7 @@ def summary_json(batch: BatchReport) -> bytes:
     facts = {
         "workload": batch.workload,
         "catalog": batch.catalog,
+        "draft": batch.is_draft,
         "date": batch.day,
         "protects": list(batch.protected),
         "epsilon": floor_text(forecast.epsilon, 17),
@@ -88,6 +101,11 @@ def summary_json(batch: BatchReport) -> bytes:
         "method": forecast.method,
         "free": forecast.free,
         "forecast_rmse": json_value(forecast.rmse),
+        "expected_errors": [
+            _expected(number, column)
+            for number, statement in enumerate(forecast.statements, start=1)
+            for column in statement.errors
+        ],
         "comparisons": {
             comparison_label(name): json_value(rmse) for name, rmse in forecast.comparisons
         },
@@ -96,6 +114,17 @@ def summary_json(batch: BatchReport) -> bytes:
         "statements": [_statement(answer) for answer in batch.answers],
     }
     return (json.dumps(facts, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _expected(number: int, column: ColumnForecast) -> dict[str, object]:
+    return {
+        "statement": number,
+        "column": column.name,
+        "rmse": json_value(column.rmse),
+        "largest": json_value(column.largest),
+        "plain_noise": json_value(column.plain),
+        "lower_bound": json_value(column.lower),
+    }
 
 
 def _receipt(batch: BatchReport) -> dict[str, object] | None:
@@ -124,7 +153,10 @@ def summary_markdown(batch: BatchReport) -> bytes:
     forecast = batch.forecast
     lines = [f"# {printable(batch.workload)}", ""]
     lines += [f"- {name}: {printable(fact)}" for name, fact in batch_facts(batch)]
-    lines += ["", "## Forecast", "", render_markdown(comparison_grid(forecast), Style())]
+    lines += ["", "## Forecast", ""]
+    if not forecast.mixed:
+        lines.append(render_markdown(comparison_grid(forecast), Style()))
+    lines += [render_markdown(errors_grid(forecast), Style())]
     lines += ["## Statements", "", render_markdown(_statements_grid(batch), Style())]
     lines += notes_lines(batch)
     return "\n".join(lines).encode()
@@ -136,6 +168,7 @@ def batch_facts(batch: BatchReport) -> list[tuple[str, str]]:
     cost = f"ε {floor_text(forecast.epsilon, 12)}"
     cost += f", δ {floor_text(forecast.delta)}" if forecast.delta else ", δ 0"
     facts = [
+        *([("draft", "asked in scratch mode: not for publication")] if batch.is_draft else []),
         ("date", batch.day),
         ("catalog", f"{batch.catalog}, {len(batch.answers)} statements"),
         *(("protects", each) for each in batch.protected),
@@ -169,6 +202,26 @@ def comparison_grid(forecast: Explanation) -> Grid:
     rows: list[tuple[object, ...]] = [("this plan", short(forecast.rmse))]
     rows += [(comparison_label(name), short(rmse)) for name, rmse in forecast.comparisons]
     return Grid.exact(("method", "expected RMSE"), ("text", "number"), rows)
+
+
+def errors_grid(forecast: Explanation) -> Grid:
+    """Every column with its expected error, in its own unit, against plain noise and the bound."""
+    rows: list[tuple[object, ...]] = []
+    for number, statement in enumerate(forecast.statements, start=1):
+        rows += [(number, each.name, *_errors(each)) for each in statement.errors]
+        rows += [(number, name, "with its answer", *[""] * 4) for name in statement.derived]
+    return Grid.exact(ERRORS, ("integer", "text", *["number"] * 5), rows)
+
+
+def _errors(column: ColumnForecast) -> tuple[str, ...]:
+    plain, lower = column.plain, column.lower
+    return (
+        short(column.rmse),
+        short(column.largest),
+        "" if plain is None else short(plain),
+        "" if plain is None or not column.rmse else f"{plain / column.rmse:.3g}",
+        "not known" if lower is None else short(lower),
+    )
 
 
 def comparison_label(name: str) -> str:

@@ -14,7 +14,13 @@ from dpsql.errors import printable
 from dpsql.ui.drawing import draw_column, draw_ratios
 from dpsql.ui.formats import encode, render_html
 from dpsql.ui.grid import Grid, short
-from dpsql.ui.report import BatchAnswer, BatchReport, batch_facts, comparison_label
+from dpsql.ui.report import (
+    BatchAnswer,
+    BatchReport,
+    batch_facts,
+    comparison_label,
+    errors_grid,
+)
 from dpsql.ui.style import Style
 
 MAX_ROWS = 1000
@@ -24,21 +30,12 @@ MAX_CSV = 4 << 20
 MAX_CHARTS = 4
 """Charts of one statement."""
 
-ERRORS = (
-    "statement",
-    "column",
-    "expected ±",
-    "largest ±",
-    "plain noise ±",
-    "times smaller",
-    "at least ±",
-)
 ABOUT_ERRORS = (
     '<p class="small">Each in the unit of its column, as root mean square over its rows. Plain '
     "noise is noise on every number by itself; at least is what no strategy could go below, were "
     "the column asked alone with the whole budget.</p>"
 )
-"""The table of expected errors: its columns, and what they mean."""
+"""What the table of expected errors means."""
 
 CSS = """
 :root{color-scheme:light dark;--ink:#1b1f24;--soft:#5c6773;--rule:#dde2e8;--back:#fff;
@@ -143,19 +140,10 @@ def _forecast(batch: BatchReport) -> str:
 
 
 def _errors(batch: BatchReport) -> str:
-    """Every column with its expected error, in its own unit, against plain noise and the bound."""
-    rows: list[tuple[object, ...]] = []
-    for number, statement in enumerate(batch.forecast.statements, start=1):
-        for each in statement.errors:
-            ratio = "" if each.plain is None or not each.rmse else f"{each.plain / each.rmse:.3g}"
-            beside = "" if each.plain is None else short(each.plain)
-            least = "not known" if each.lower is None else short(each.lower)
-            errors = (short(each.rmse), short(each.largest), beside, ratio, least)
-            rows.append((number, each.name, *errors))
-        rows += [(number, name, "with its answer", "", "", "", "") for name in statement.derived]
-    grid = Grid.exact(ERRORS, ("integer", "text", *["number"] * 5), rows)
+    """The table of expected errors, and what it means."""
+    grid = errors_grid(batch.forecast)
     table = f'<div class="wide">{render_html(grid, Style())}</div>{ABOUT_ERRORS}'
-    return table if rows else ""
+    return table if grid.rows else ""
 
 
 def _counted(batch: BatchReport) -> str:
@@ -201,7 +189,8 @@ def _csv(answer: BatchAnswer, grid: Grid) -> str:
     if len(data) > MAX_CSV:
         return ""
     inside = base64.b64encode(data).decode()
+    name = f"{answer.name}{'.draft' * answer.result.is_draft}.csv"
     return (
-        f'<p class="small"><a class="csv" download="{answer.name}.csv" '
+        f'<p class="small"><a class="csv" download="{name}" '
         f'href="data:text/csv;base64,{inside}">CSV with standard errors</a></p>'
     )

@@ -136,7 +136,8 @@ def _gather(
         if result.kind != "answer" or not result.columns:
             continue
         name = name_answer(len(answers) + 1, result)
-        answers.append(BatchAnswer(name, f"{name}.{extension}" if order.out else None, result))
+        file = f"{name}{'.draft' * result.is_draft}.{extension}"
+        answers.append(BatchAnswer(name, file if order.out else None, result))
     return BatchReport(
         workload=Path(order.file).name,
         catalog=connection.catalog.path.name,

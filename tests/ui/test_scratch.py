@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import parquet
 
+from dpsql.answer.numbers import DRAFT
+from dpsql.answer.result import Result
 from dpsql.dbapi.connection import connect, verify_ledger
 from dpsql.dbapi.scratch import connect_scratch
 from dpsql.errors import BudgetExceeded, CatalogError, LedgerError
+from dpsql.ui.formats import FORMATS, Style, encode
+from dpsql.ui.grid import Grid
 
 Run = Callable[..., Any]
 
@@ -105,7 +113,27 @@ def test_drafts_are_kept_out_of_files_unless_forced(dpsql: Run, drafts: Path) ->
     assert not Path("n.csv").exists()
     assert dpsql(*run, "--out", "o", "--force").status == 0
     assert "scratch: a draft" in Path("o/summary.md").read_text()
+    assert json.loads(Path("o/summary.json").read_text())["draft"] is True
+    assert "draft" in Path("o/001_sex_n.draft.csv").read_text()
     assert dpsql("--scratch", drafts, stdin=f".output n.csv --force\n{BY_SEX};\n").status in (0, 1)
+
+
+def test_every_row_of_a_draft_says_so_in_every_format() -> None:
+    result = Result(("sex", "n"), ("text", "number"), (("f", 1.5),), (None, (1.0,)), "")
+    draft = replace(result, notes=(DRAFT,))
+    assert Grid.of(result).columns == ("sex", "n")
+    for name in FORMATS:
+        data = encode(Grid.of(draft), name, Style(stddev=True))
+        if name == "parquet":
+            data = parquet.read_table(io.BytesIO(data)).to_pandas().to_csv().encode()
+        assert b"scratch" in data, name
+        assert b"draft" in data, name
+    assert encode(Grid.of(draft), "csv", Style(stddev=True)).decode().splitlines() == [
+        "sex,n,n_stddev,scratch",
+        "f,1.5,1.0,draft",
+    ]
+    named = replace(draft, columns=("scratch", "n"))
+    assert Grid.of(named).columns == ("scratch", "n", "scratch_")
 
 
 def test_a_catalog_without_a_budget_for_drafts_has_no_scratch_mode(dpsql: Run, adult: Path) -> None:

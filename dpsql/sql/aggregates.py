@@ -253,7 +253,7 @@ class Aggregates:
         column = columns[0]
         if not isinstance(value.unnest(), exp.Column):
             for tree in self.scope.written_out(value):
-                check_edges(column, tree, self.scope.locate, self.scope.same)
+                check_edges(column, tree, self.scope.locate, self.scope.evaluator.is_same)
         if not 0 <= quantile <= 1:
             raise ProgrammingError(
                 "E_LITERAL",

@@ -22,7 +22,6 @@ from dpsql.sql.over_cells import CellExpressions
 from dpsql.sql.query import Condition, Query
 from dpsql.sql.relations import PublicRows
 from dpsql.sql.scope import Scope, condition
-from dpsql.sql.steady import Same
 
 _WORKS = "one private table with WHERE, GROUP BY, HAVING, ORDER BY and LIMIT works"
 
@@ -63,21 +62,21 @@ def bind(
     clips: Clips | None = None,
     known: dict[Hashable, Condition] | None = None,
     cut: Cut | None = None,
-    same: Same | None = None,
+    evaluator: Evaluator | None = None,
 ) -> Query:
     """Bind names and types of a SELECT over one private table; refuse what is not understood.
 
     ``clips`` are the contribution bounds of aggregates, by where they stand in the text, ``cut``
     says where a column is clipped in all of them;
-    ``known`` keeps conditions for the statements that follow, ``same`` asks for values at the ends
-    of cells.
+    ``known`` keeps conditions for the statements that follow, ``evaluator`` works out what is
+    public.
     Raises: ProgrammingError or NotSupportedError with a stable code, a caret and a hint.
     """
     try:
         _check_clauses(tree, lambda node: locate(node, fragment))
         names = JoinReader(tree, fragment, catalog, public)
-        asked = Evaluator().is_same if same is None else same
-        scope = names.scope(clips or {}, cut, {} if known is None else known, asked)
+        kept = {} if known is None else known
+        scope = names.scope(clips or {}, cut, kept, evaluator or Evaluator())
         return _bind(tree, scope)
     except RecursionError:
         raise ProgrammingError("E_TOO_COMPLEX", "the statement is nested too deeply") from None

@@ -111,7 +111,7 @@ def as_mapped(
     count = exp.alias_(exp.Count(this=exp.Star()), "n")
     select = exp.Select(expressions=[key, count], from_=exp.From(this=source.copy()))
     select.set("group", exp.Group(expressions=[exp.Literal.number(1)]))
-    query = bind(select, fragment, compiler.catalog, same=compiler.evaluator.is_same)
+    query = bind(select, fragment, compiler.catalog, evaluator=compiler.evaluator)
     (found,) = query.keys
     table = compiler.catalog.find(query.table)
     kind, values = Pieces(compiler.evaluator, query, table).values(found)

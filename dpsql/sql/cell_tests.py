@@ -38,7 +38,7 @@ def as_test(
     count = exp.alias_(exp.Count(this=exp.Star()), "n")
     select = exp.Select(expressions=[count], from_=exp.From(this=source.copy()))
     select.set("where", exp.Where(this=tests))
-    query = bind(select, fragment, compiler.catalog, same=compiler.evaluator.is_same)
+    query = bind(select, fragment, compiler.catalog, evaluator=compiler.evaluator)
     pieces = Pieces(compiler.evaluator, query, compiler.catalog.find(query.table))
     pieces.prepare()
     masks = pieces.masks(query.where)

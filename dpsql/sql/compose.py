@@ -51,8 +51,10 @@ def _compiled(
     fragment = statement.fragment
     if isinstance(tree, exp.Select) and _is_flat(tree, compiler, statement):
         clips, known = statement.clips, compiler.known
-        same = compiler.evaluator.is_same
-        query = bind(tree, fragment, compiler.catalog, public, clips, known, statement.cut, same)
+        evaluator = compiler.evaluator
+        query = bind(
+            tree, fragment, compiler.catalog, public, clips, known, statement.cut, evaluator
+        )
         return Compiled(fragment.body, (compiler.compile(query),))
     try:
         return _compose(Shape(statement, compiler, public), tree)

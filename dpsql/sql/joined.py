@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import math
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import NoReturn
@@ -20,9 +19,12 @@ from dpsql.catalog.domain import Bins, Periods
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sql.clauses import Clips, Cut
 from dpsql.sql.edges import check_edges, is_of_days
+from dpsql.sql.evaluate import Evaluator
 from dpsql.sql.language import check_scalar, locate, refuse
 from dpsql.sql.lexemes import Fragment
+from dpsql.sql.listed_rows import combinations
 from dpsql.sql.names import Names, names_of
+from dpsql.sql.public_rows import Joined
 from dpsql.sql.query import Condition, Coupled, Link, Listing, Lookup
 from dpsql.sql.relations import (
     Element,
@@ -35,12 +37,9 @@ from dpsql.sql.relations import (
     read_literal,
     rows_of,
 )
-from dpsql.sql.scope import Joined, Scope, condition, conjuncts
+from dpsql.sql.scope import Scope, condition, conjuncts
 from dpsql.sql.series import not_written_out
-from dpsql.sql.steady import Same
 
-MAX_LISTED = 10_000
-"""Most public rows that are joined to several columns: each is a count by itself."""
 _INSTEAD = "JOIN public_table ON private_column = public_column, or BETWEEN two public columns"
 _VALUE = exp.column("v")
 """A private column in an expression over it."""
@@ -67,7 +66,7 @@ class JoinReader:
         self.listed: set[int] = set()
 
     def scope(
-        self, clips: Clips, cut: Cut | None, known: dict[Hashable, Condition], same: Same
+        self, clips: Clips, cut: Cut | None, known: dict[Hashable, Condition], evaluator: Evaluator
     ) -> Scope:
         """What the names stand for; conditions that join public rows are noted with those.
 
@@ -86,7 +85,7 @@ class JoinReader:
         own = tuple(Field(name, _VALUE, hidden) for name, hidden in names_of(table))
         names.sources.append((alias, own))
         public = tuple(self.joined)
-        scope = Scope(self.fragment, table, alias, names, public, clips, cut, known, same)
+        scope = Scope(self.fragment, table, alias, names, public, clips, cut, known, evaluator)
         where = self.fit(scope)
         fitted = tuple(map(self.fitted, range(len(self.joined))))
         return replace(scope, joined=fitted, where=tuple(where))
@@ -284,18 +283,8 @@ def joined_listing(scope: Scope) -> Listing | None:
     listed = [each for each in scope.joined if each.listed]
     if not listed:
         return None
-    span, count = listed[0].span, math.prod(len(each.values[0]) for each in listed)
-    if count > MAX_LISTED:
-        raise ProgrammingError(
-            "E_TOO_LARGE",
-            f"{count:,} combinations of public rows are joined to several columns",
-            hint=f"at most {MAX_LISTED:,}: every one is a count of its own",
-            span=span,
-        )
+    span, rows = listed[0].span, combinations(scope, listed)
     types = tuple(kind for each in listed for kind in each.types)
-    rows = [
-        tuple(itertools.chain(*each)) for each in itertools.product(*(e.rows() for e in listed))
-    ]
     keep = any(each.keep for each in listed)
     tests = tuple(condition(scope, test) for each in listed for test in each.tests)
     if keep:
@@ -347,7 +336,7 @@ def _link(scope: Scope, column: Column, joined: Joined, used: set[tuple[int, int
             for tree in (
                 () if is_of_days(column, test, scope.find_public) else scope.written_out(test)
             ):
-                check_edges(column, tree, scope.locate, scope.same)
+                check_edges(column, tree, scope.locate, scope.evaluator.is_same)
     on = " AND ".join(f"({scope.render(test)})" for test in joined.tests) or "TRUE"
     rows = tuple(joined.rows(kept))
     name = hashlib.sha256(repr(rows).encode()).hexdigest()

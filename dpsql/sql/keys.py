@@ -149,7 +149,9 @@ class Keys:
                 span=self.scope.locate(node),
             )
         for tree in self.scope.written_out(node):
-            check_edges(column, tree, self.scope.locate, self.scope.same, grouping=True)
+            check_edges(
+                column, tree, self.scope.locate, self.scope.evaluator.is_same, grouping=True
+            )
         return self.scope.expression(column, node)
 
     def ranges(self, node: exp.Expr) -> Expression:

@@ -156,7 +156,7 @@ class CellExpressions(Expressions):
             for part in node.walk():
                 part.meta[STEADY] = True
             column = self.scope.table.columns[names.pop()]
-            check_edges(column, node, self.locate, self.scope.same, grouping=True)
+            check_edges(column, node, self.locate, self.scope.evaluator.is_same, grouping=True)
 
     def divided(self, node: exp.Div) -> exp.Expr:
         """A ratio with a noisy count that is not positive is NULL: no error, no wild sign."""

@@ -7,7 +7,7 @@ columns, and what couples those.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -18,42 +18,15 @@ from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.sql.admitted import PARTIAL
 from dpsql.sql.clauses import Clips, Cut, clip_of
 from dpsql.sql.edges import check_edges, check_literals, is_of_days, undeclared
+from dpsql.sql.evaluate import Evaluator
 from dpsql.sql.growth import check_growth
 from dpsql.sql.language import check_scalar, locate, refuse
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.names import Names, unknown_table
+from dpsql.sql.public_rows import Joined
 from dpsql.sql.query import Condition, Coupled, Expression
 from dpsql.sql.relations import as_literal, suggest
-from dpsql.sql.steady import Same
 from dpsql.sql.whole import INTEGERS
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Joined:
-    """Public rows in FROM: their column names and types, and the private column they fit.
-
-    ``values`` are those of every column. ``keep`` says that private rows without a match stay;
-    ``tests`` are what joins them. In SQL the columns are ``p0``, ``p1``, ... from ``first`` on, or
-    ``r0``, ``r1``, ... of rows that are ``listed``: they fit several columns.
-    """
-
-    alias: str
-    names: tuple[str, ...]
-    types: tuple[str, ...]
-    values: tuple[Sequence[Any], ...]
-    keep: bool
-    span: Span
-    carrier: str | None = None
-    tests: tuple[exp.Expr, ...] = ()
-    listed: bool = False
-    first: int = 0
-
-    def rows(self, columns: Sequence[int] | None = None) -> list[tuple[Any, ...]]:
-        """The rows, of some of the columns or of all."""
-        chosen = range(len(self.values)) if columns is None else columns
-        if not chosen:
-            return [()] * len(self.values[0])
-        return list(zip(*(self.values[k] for k in chosen), strict=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +36,7 @@ class Scope:
     ``where`` are its conditions but for those that join public rows. ``clips`` are the contribution
     bounds of aggregates, by where they stand in the text, ``cut`` says where a column is clipped
     in all of them. ``known`` are conditions that were bound before, by table, alias and tree;
-    ``same`` asks for values at the ends of cells.
+    ``evaluator`` works out what is public.
     """
 
     fragment: Fragment
@@ -74,7 +47,7 @@ class Scope:
     clips: Clips
     cut: Cut | None
     known: dict[Hashable, Condition]
-    same: Same
+    evaluator: Evaluator
     where: tuple[exp.Expr, ...] = ()
 
     def clip_of(self, node: exp.Expr) -> tuple[float, float] | None:
@@ -351,7 +324,7 @@ def _check_test(scope: Scope, column: Column | None, node: exp.Expr) -> None:
     if column is not None:
         check_literals(column, node, scope.locate, scope.is_public)
         for tree in () if is_of_days(column, node, scope.find_public) else scope.written_out(node):
-            check_edges(column, tree, scope.locate, scope.same)
+            check_edges(column, tree, scope.locate, scope.evaluator.is_same)
 
 
 def _coupled(scope: Scope, node: exp.Expr) -> Coupled:
@@ -379,7 +352,7 @@ def _extract(scope: Scope, node: exp.Expr, parts: list[Expression]) -> None:
         _check_test(scope, column, node)
     elif column is not None:
         for tree in scope.written_out(node):
-            check_edges(column, tree, scope.locate, scope.same)
+            check_edges(column, tree, scope.locate, scope.evaluator.is_same)
     found = scope.expression(column, node)
     if found not in parts:
         parts.append(found)

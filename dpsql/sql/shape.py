@@ -324,7 +324,10 @@ class Shape:
     def leaf(self, tree: exp.Select, node: exp.Expr) -> Leaf:
         statement = self.statement
         clips, cut = statement.clips, statement.cut
-        query = bind(tree, statement.fragment, self.catalog, self.tables.public, clips, cut=cut)
+        public, evaluator = self.tables.public, self.compiler.evaluator
+        query = bind(
+            tree, statement.fragment, self.catalog, public, clips, cut=cut, evaluator=evaluator
+        )
         return Leaf(query, node)
 
     def source(self, element: Element, relation: Relation | Absorbed) -> FlatSource:

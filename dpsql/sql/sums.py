@@ -207,7 +207,7 @@ class _Amounts:
         bare = isinstance(node, exp.Column) and not self.scope.is_public(node)
         if not bare:
             for tree in self.scope.written_out(node):
-                check_edges(column, tree, self.scope.locate, self.scope.same)
+                check_edges(column, tree, self.scope.locate, self.scope.evaluator.is_same)
         if column.type not in ("integer", "number", "decimal", "boolean") and bare:
             raise NotSupportedError(
                 "E_EXPR_IN_AGG",

@@ -1,0 +1,79 @@
+"""Public rows that are joined to several private columns: the combinations of them that meet.
+
+Rows of several public tables are joined with each other first, by all conditions that are about
+them alone: what no private row could be beside is no count of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from dpsql.errors import ProgrammingError
+from dpsql.sealed import EvaluationError
+from dpsql.sql.public_rows import Joined
+from dpsql.sql.scope import Scope
+
+MAX_LISTED = 10_000
+"""Most public rows that are joined to several columns: each is a count by itself."""
+
+
+def combinations(scope: Scope, listed: Sequence[Joined]) -> list[tuple[Any, ...]]:
+    """The values of public rows, every combination of those of several tables.
+
+    Raises: ProgrammingError (E_TOO_LARGE).
+    """
+    rows = [each.rows() for each in listed]
+    count = math.prod(map(len, rows))
+    found = None if any(each.keep for each in listed) else _meeting(scope, listed)
+    count = count if found is None else found[0]
+    if count > MAX_LISTED:
+        raise ProgrammingError(
+            "E_TOO_LARGE",
+            f"{count:,} combinations of public rows are joined to several columns",
+            hint=f"at most {MAX_LISTED:,}: every one is a count of its own",
+            span=listed[0].span,
+        )
+    if found is None:
+        return [tuple(itertools.chain(*each)) for each in itertools.product(*rows)]
+    return [
+        tuple(itertools.chain(*(own[place] for own, place in zip(rows, places, strict=True))))
+        for places in found[1]
+    ]
+
+
+def _meeting(scope: Scope, listed: Sequence[Joined]) -> tuple[int, list[tuple[int, ...]]] | None:
+    """How many combinations meet all conditions about public rows alone, and which, in order.
+
+    None where there are no such conditions, or they fail on some combination.
+    """
+    tests = [test for test in scope.where if _is_of_rows(scope, test)]
+    if not tests:
+        return None
+    sealed = scope.evaluator.sealed
+    for number, each in enumerate(listed):
+        columns: dict[str, tuple[str, Sequence[Any]]] = {
+            f"r{each.first + k}": (kind, values)
+            for k, (kind, values) in enumerate(zip(each.types, each.values, strict=True))
+        }
+        sealed.fill(f"listed{number}", {"i": ("BIGINT", range(len(each.values[0]))), **columns})
+    names = [f"listed{number}" for number in range(len(listed))]
+    where = " AND ".join(f"({scope.render(test)})" for test in tests)
+    places = ", ".join(f"{name}.i" for name in names)
+    body = f"FROM {', '.join(names)} WHERE {where}"
+    try:
+        ((count,),) = sealed.run(f"SELECT count(*) {body}")
+        few = [] if count > MAX_LISTED else sealed.run(f"SELECT {places} {body} ORDER BY ALL")
+    except EvaluationError:
+        return None
+    return count, few
+
+
+def _is_of_rows(scope: Scope, test: exp.Expr) -> bool:
+    """Whether a condition is about listed public rows and nothing else."""
+    found = [scope.find_public(each) for each in test.find_all(exp.Column)]
+    return bool(found) and all(each is not None and each[0].listed for each in found)

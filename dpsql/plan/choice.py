@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpsql.errors import ProgrammingError
-from dpsql.plan.baselines import plain_variance
-from dpsql.plan.chosen import WORTHWHILE, Chosen, by_error, emphasised, least_error, worst_of
+from dpsql.plan.chosen import (
+    WORTHWHILE,
+    Chosen,
+    by_error,
+    emphasised,
+    least_error,
+    total_error,
+    worst_of,
+)
+from dpsql.plan.limits import find_limits, plain_error
 from dpsql.search.cache import cached_choice
 from dpsql.search.itself import measure_queries
 from dpsql.search.meter import may_go_on
@@ -28,12 +36,6 @@ from dpsql.workload.target import Target, mean_variances
 
 if TYPE_CHECKING:
     from dpsql.search.shares import Reach
-
-CAP = 1.1
-"""Largest standard error of an answer, root mean square, as a multiple of plain noise's.
-
-Of the published demonstrations it binds in one, which was at 1.34 (decision 40).
-"""
 
 FEW_ROWS, FEW_CELLS = 256, 256
 """Most rows, or cells, of a workload on one attribute of all columns that is searched over."""
@@ -95,6 +97,7 @@ class Chooser:
     """What choosing depends on; ``apart`` keeps to marginals, for a model to be fitted to.
 
     A layout with a larger error ``than`` this is not kept within the limits: there is a better one.
+    ``own`` is the budget for one row, where limits are to be those of plain noise as it is drawn.
     """
 
     target: Target
@@ -103,15 +106,22 @@ class Chooser:
     effort: float
     apart: bool = False
     than: float = math.inf
+    own: float | None = None
 
     def best(self) -> Chosen:
         """Return the least total error that keeps every answer within the cap."""
-        found = self.selected()
-        found += self.others()
+        return min(self.within(self.selected()), key=by_error)
+
+    def within(self, selected: Sequence[Chosen]) -> list[Chosen]:
+        """Return what keeps every answer within the cap, or the least error where nothing does.
+
+        ``selected`` are the best strategies of every layout.
+        """
+        found = [*selected, *self.others()]
         if len(self.target.asked) == 1:
-            return min([*found, *self.queries(found)], key=by_error)
+            return [*found, *self.queries(found)]
         best = min(found, key=by_error)
-        limits = self.limits()
+        limits = find_limits(self.target, self.noise, self.own)
         within = [chosen for chosen in found if worst_of(chosen, limits) <= 1]
         if best not in within:
             for start in sorted(found, key=self._ease(best))[:TRIED]:
@@ -124,12 +134,12 @@ class Chooser:
                     near += self.weighed(start, limits, "far")
                 within += near
             if any(each.strategy.method == "residual" for each in within):
-                return min(within, key=by_error)
+                return within
             within += self.simpler(limits, within, best)
-        if least_error(within) > self.plain() / self.doubtful:
+        if least_error(within) > plain_error(self.target, self.noise) / self.doubtful:
             within += [each for each in self.queries(within) if worst_of(each, limits) <= 1]
         within += [each for each in self.in_threes() if worst_of(each, limits) <= 1]
-        return min(within, key=by_error, default=best)
+        return within or [best]
 
     def selected(self) -> list[Chosen]:
         """Return the best strategy of every layout, of the first at least."""
@@ -153,7 +163,9 @@ class Chooser:
         are_sums = any(len(r) > 1 for layout in layouts for r in layout.products.values())
         if self.mechanism != "auto" or not are_sums or layouts[0].workload.rows > FEW_ROWS:
             return []
-        return self.by_name(SUMMED, than=self.plain() if self.is_plain else math.inf)
+        return self.by_name(
+            SUMMED, than=plain_error(self.target, self.noise) if self.is_plain else math.inf
+        )
 
     def by_name(
         self, names: Iterable[str], enough: float = 0.0, than: float = math.inf
@@ -186,18 +198,11 @@ class Chooser:
         enough = best.error * (DEAR if norm == 1 else 1 + SLACK)
         if least_error(known) <= enough:
             return []
-        than = min(least_error(known), self.plain() if self.is_plain else math.inf)
+        than = min(
+            least_error(known), plain_error(self.target, self.noise) if self.is_plain else math.inf
+        )
         found = self.by_name(SIMPLER[norm], enough, than)
         return [each for each in found if worst_of(each, limits) <= 1]
-
-    def plain(self) -> float:
-        """Return the total error of plain noise at a unit budget."""
-        rows, asked = self.target.layouts[0].rows, self.target.asked
-        sensitivity = self.target.plain(self.noise)
-        return sum(
-            each.weight**2 * rows[place] * plain_variance(sensitivity, each.weight, self.noise)
-            for place, each in asked.items()
-        )
 
     @property
     def is_plain(self) -> bool:
@@ -243,14 +248,6 @@ class Chooser:
         is_small = cells <= FEW_CELLS or together.workload.rows <= FEW_ROWS
         return (*self.target.layouts, together) if is_small else self.target.layouts
 
-    def limits(self) -> dict[Place, float]:
-        """The largest mean variance of every answer, at a unit budget."""
-        sensitivity = self.target.plain(self.noise)
-        return {
-            place: CAP**2 * plain_variance(sensitivity, asked.weight, self.noise)
-            for place, asked in self.target.asked.items()
-        }
-
     def select(
         self,
         layout: Layout,
@@ -261,14 +258,14 @@ class Chooser:
         workload = layout.workload if emphasis is None else emphasised(layout, emphasis)
         effort = self.effort if emphasis is None else self.effort * LESS
         chosen = cached_choice(workload, self.noise, family or self.mechanism, effort)
-        return self.rated(layout, chosen.strategy, chosen.lower if emphasis is None else 0.0)
+        rated = self.rated(layout, chosen.strategy, chosen.lower if emphasis is None else 0.0)
+        return replace(rated, coarse=chosen.coarse) if emphasis is None else rated
 
     def rated(self, layout: Layout, strategy: Strategy, lower: float) -> Chosen:
         """Return a strategy with its errors."""
         forecast = strategy.forecast(strategy.unit_variances())
         means = mean_variances(forecast, layout.products)
-        asked, rows = self.target.asked, layout.rows
-        error = sum(asked[p].weight ** 2 * rows[p] * mean for p, mean in means.items())
+        error = total_error(self.target, layout, means)
         return Chosen(layout, strategy, 0.0 if layout.padded else lower, means, error)
 
     def weighed(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dpsql.search.select import CERTIFIED
 from dpsql.strategy.base import Strategy
 from dpsql.workload.layout import Layout, Place
+from dpsql.workload.target import Target
 from dpsql.workload.workload import Product, Workload
 
 WORTHWHILE = 2e-3
@@ -20,7 +21,8 @@ class Chosen:
     """A layout of a target with a strategy.
 
     ``means`` are the mean variances of the rows of every answer at a unit budget, ``error`` the
-    weighted total, ``lower`` a certified bound on it, 0 where none is known.
+    weighted total, ``lower`` a certified bound on it, 0 where none is known. ``coarse`` are other
+    strategies of the layout that may be better where noise is not fine beside whole numbers.
     """
 
     layout: Layout
@@ -28,11 +30,18 @@ class Chosen:
     lower: float
     means: Mapping[Place, float]
     error: float
+    coarse: tuple[Strategy, ...] = ()
 
     @property
     def is_optimal(self) -> bool:
         """Whether no strategy of the layout can have an error that is noticeably less."""
         return self.error <= self.lower * (1 + CERTIFIED)
+
+
+def total_error(target: Target, layout: Layout, means: Mapping[Place, float]) -> float:
+    """The weighted total error of all rows of a target, from the mean variances of its answers."""
+    asked, rows = target.asked, layout.rows
+    return sum(asked[p].weight ** 2 * rows[p] * mean for p, mean in means.items())
 
 
 def by_error(chosen: Chosen) -> float:

@@ -13,16 +13,16 @@ from dpsql.errors import DataError, NotSupportedError, ProgrammingError
 from dpsql.plan.aims import aimed
 from dpsql.plan.choice import Chooser
 from dpsql.plan.chosen import Chosen
+from dpsql.plan.drawn import best_drawn, used
 from dpsql.plan.memory import check_memory, forecast_memory
 from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.privacy.accounting import rho_for
 from dpsql.search.meter import PLANNING, metered
 from dpsql.settings import FIXED, LEARNED
-from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, admitted, law, needs_delta
 from dpsql.strategy.product import assemble
-from dpsql.workload.cells import Resolution, unit_reach
+from dpsql.workload.cells import unit_reach
 from dpsql.workload.layout import Layout, Place
 from dpsql.workload.target import (
     Readings,
@@ -259,14 +259,15 @@ def rescaled(request: Request, planned: Planned) -> Planned:
 def _plan_with(request: Request, noise: Noise) -> Planned:
     rho = None if law(noise).is_pure else request.rho
     with metered(PLANNING * max(1.0, float(request.effort)) * len(request.targets)) as meter:
-        found = [_choose(request, target, noise) for target in request.targets]
+        amount = (request.epsilon if rho is None else rho) / max(1, len(request.targets))
+        found = [_choose(request, target, noise, amount) for target in request.targets]
     errors = [chosen.error for chosen in found]
     amounts = split_amount(request.epsilon if rho is None else rho, errors, noise)
     parts = tuple(
         Part(
             target.table.name.casefold(),
             chosen.strategy,
-            _used(chosen.layout, chosen.strategy),
+            used(chosen.layout, chosen.strategy),
             amount,
             target.rows_per_unit,
             chosen.lower,
@@ -279,15 +280,21 @@ def _plan_with(request: Request, noise: Noise) -> Planned:
     return Planned(plan, tuple(chosen.layout for chosen in found), meter.is_cut)
 
 
-def _choose(request: Request, target: Target, noise: Noise) -> Chosen:
-    """The layout and the strategy with the least expected error."""
+def _choose(request: Request, target: Target, noise: Noise, amount: Fraction) -> Chosen:
+    """The layout and the strategy with the least expected error, at about this budget.
+
+    Where errors are aimed at, the budget is still looked for, and plans do not depend on it.
+    """
     if target.units:
         return _count_units(target, noise)
     mechanism = FIXED.get(request.mechanism, request.mechanism)
     modelled = any(request.method_of(item) in ("pgm", "mbi") for item in request.statements)
     chooser = Chooser(target, noise, mechanism, float(request.effort), modelled)
     aims = {place: aim for place, aim in request.aims.items() if place in target.asked}
-    best = aimed(chooser, aims) if aims else chooser.best()
+    if aims:
+        best = aimed(chooser, aims)
+    else:
+        best = chooser.best() if request.aims else best_drawn(chooser, amount)
     if not fits(best.strategy, best.layout.resolutions):
         best = chooser.select(target.spread_out)
     return replace(best, error=best.error * target.rows_per_unit**2)
@@ -302,11 +309,6 @@ def _count_units(target: Target, noise: Noise) -> Chosen:
     reach = unit_reach([resolutions[name] for name in names], target.rows_per_unit)
     error = strategy.unit_error(workload) * (law(noise).squared(reach))
     return Chosen(layout, strategy, 0.0, {}, error)
-
-
-def _used(layout: Layout, strategy: Strategy) -> Mapping[str, Resolution]:
-    used = {name for block in strategy.blocks for name in block.attributes}
-    return {name: each for name, each in layout.resolutions.items() if name in used}
 
 
 def expected_error(request: Request, planned: Planned) -> float:

@@ -19,7 +19,7 @@ from itertools import chain, combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.blocks import AllRange, Columns, Identity, IdentityTotal, Prefix, Total
+from dpsql.algebra.blocks import AllRange, Columns, Dense, Identity, IdentityTotal, Prefix, Total
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.kron import outer_sum
 from dpsql.algebra.operator import Array, Floats, Operator
@@ -168,6 +168,32 @@ def svd_bound(workload: Workload) -> float:
     if math.prod(union.sizes) <= SPECTRUM_LIMIT:
         return union.dense_bound()
     return max(union.single_bound(), 0.0 if axes is None else union.basis_bound(axes))
+
+
+def cells_bound(workload: Workload) -> float:
+    """Return the error of counting every cell where no query adds any up, else 0.
+
+    No strategy of unit columns knows one cell better, since one of them is all that tells of it.
+
+    >>> cells_bound(Workload({"a": 3}, [{"a": np.diag([1, 2, 3])}, {"a": "identity"}]))
+    17.0
+    """
+    used = [i for i, factors in enumerate(workload.factors) if factors]
+    operators = [op for i in used for op in workload.factors[i]]
+    if not used or (workload.index[:, used] < 0).any() or not all(map(_adds_nothing, operators)):
+        return 0.0
+    each = np.asarray(workload.weights2, dtype=np.float64)
+    for i in used:
+        traces = np.array([op.frobenius2() for op in workload.factors[i]])
+        each = each * traces[workload.index[:, i]]
+    return float(each.sum())
+
+
+def _adds_nothing(op: Operator) -> bool:
+    """Say whether every row of a factor is a multiple of one cell."""
+    if isinstance(op, Dense):
+        return int(np.count_nonzero(op.matrix, axis=1).max()) <= 1
+    return isinstance(op, Identity) or (isinstance(op, Groups) and op.alone)
 
 
 def is_cheap(workload: Workload) -> bool:

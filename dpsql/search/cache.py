@@ -28,7 +28,7 @@ from dpsql.strategy.base import decode_strategy
 from dpsql.strategy.noise_law import LAPLACE, Noise
 from dpsql.workload.workload import Workload
 
-SCHEMA = 19
+SCHEMA = 20
 """Part of every key; a change of the templates or of the file layout raises it."""
 
 WORTH_SECONDS = 0.05
@@ -112,10 +112,11 @@ def write(path: Path, found: Selection) -> None:
 
     facts = {
         **found.strategy.encode(keep),
+        "coarse": [each.encode(keep) for each in found.coarse],
         "lower": found.lower,
         "work": found.work,
         "is_cut": found.is_cut,
-        "fingerprint": found.strategy.fingerprint(),
+        "fingerprint": fingerprint(found),
     }
     text = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
     with contextlib.suppress(OSError):
@@ -139,12 +140,17 @@ def read(path: Path, workload: Workload, noise: Noise) -> Selection | None:
             facts = json.loads(stored["facts"].tobytes())
             arrays = {key: stored[key] for key in stored.files if key != "facts"}
         strategy, lower = decode_strategy(facts, arrays), float(facts["lower"])
+        coarse = tuple(decode_strategy(each, arrays) for each in facts["coarse"])
         known, work, is_cut = facts["fingerprint"], float(facts["work"]), bool(facts["is_cut"])
     except Exception:
         # A cache may hold anything at all: whatever cannot be read is planned again.
         return None
-    if strategy.noise != noise or list(strategy.domain.items()) != list(workload.domain.items()):
-        return None
-    if strategy.fingerprint() != known:
-        return None
-    return Selection(strategy, lower, work, is_cut)
+    found = Selection(strategy, lower, coarse, work, is_cut)
+    domain = list(workload.domain.items())
+    fit = all(s.noise == noise and list(s.domain.items()) == domain for s in (strategy, *coarse))
+    return found if fit and fingerprint(found) == known else None
+
+
+def fingerprint(found: Selection) -> list[str]:
+    """Return the digests of all strategies of a selection."""
+    return [each.fingerprint() for each in (found.strategy, *found.coarse)]

@@ -13,14 +13,15 @@ from dpsql.algebra.integer_rows import Matrix
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Integers
 from dpsql.errors import ProgrammingError
-from dpsql.search.bounds import svd_bound
+from dpsql.search.bounds import cells_bound, svd_bound
+from dpsql.search.coarse import Contest, is_coarse
 from dpsql.search.itself import workload_rows
 from dpsql.search.meter import SELECTION, may_go_on, metered
 from dpsql.search.problem import Problem
 from dpsql.settings import FAMILIES
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import LAPLACE, Noise, is_law, law
-from dpsql.strategy.product import ProductStrategy
+from dpsql.strategy.product import ProductStrategy, assemble
 from dpsql.strategy.product_block import ProductBlock
 from dpsql.strategy.quantise import bits_for, column_norm, quantise
 from dpsql.workload.workload import Product, Workload
@@ -39,6 +40,9 @@ SHARED = 0.75
 
 LEAST = 0.25
 """Effort below which a search may do as much as for this."""
+
+COARSE_CELLS = 1 << 16
+"""Most cells of all attributes together that are counted one by one where noise is coarse."""
 
 LONG = 1 << 6
 """Entries above this are roundings of real-valued rows rather than small integers."""
@@ -79,11 +83,13 @@ class Selection:
     """A strategy, and a lower bound on the unit error of every strategy for the same noise.
 
     ``lower`` is certified, and 0 where selection needed no bound. ``work`` is what the search took,
-    in products of numbers; ``is_cut`` says that it ended since it may not take more.
+    in products of numbers; ``is_cut`` says that it ended since it may not take more. ``coarse`` are
+    strategies that may have less error where noise is not fine beside whole numbers.
     """
 
     strategy: Strategy
     lower: float = 0.0
+    coarse: tuple[Strategy, ...] = ()
     work: float = 0.0
     is_cut: bool = False
 
@@ -132,29 +138,30 @@ def _choose(workload: Workload, noise: Noise, mechanism: str, effort: float) -> 
     if mechanism == "separate":
         return _separate(workload, noise)
     with metered(SHARED * SELECTION * max(effort, LEAST)):
-        strategy, lower = _best_product(workload, noise, mechanism, effort)
-    chosen = Selection(strategy, lower)
+        chosen, strategy = _best_product(workload, noise, mechanism, effort)
     if mechanism == "auto" and law(noise).norm == 2:
-        chosen = _with_symmetric(workload, strategy, lower, effort)
+        chosen = _with_symmetric(workload, strategy, chosen, effort)
     return _with_separate(workload, chosen) if mechanism == "auto" else chosen
 
 
 def _best_product(
     workload: Workload, noise: Noise, mechanism: str, effort: float
-) -> tuple[ProductStrategy, float]:
-    """Return the best union of Kronecker products and a lower bound on any strategy."""
+) -> tuple[Selection, ProductStrategy]:
+    """Return the best union of Kronecker products, with a lower bound on any strategy."""
     problem = Problem(workload, noise)
     if workload.pinned and problem.d > 1:
-        return _with_pinned(workload, noise, mechanism, effort), 0.0
+        pinned = _with_pinned(workload, noise, mechanism, effort)
+        return Selection(pinned), pinned
     check_sizes(problem)
     if problem.d == 0 or not _asks(problem):
-        return _least(problem), 0.0
+        return Selection(_least(problem)), _least(problem)
     known = len(problem.components.weights2) == 1 or all(f.trivial for f in problem.factors)
-    bound = svd_bound(workload) if known else 0.0
-    best, least = None, math.inf
+    bound = max(cells_bound(workload), svd_bound(workload) if known else 0.0)
+    best, least, contest = None, math.inf, Contest(workload)
     for strategy, lower in candidates(problem, mechanism, effort):
         bound = max(bound, lower)
         error = strategy.unit_error(workload)
+        contest.enter(strategy, error)
         if error < least:
             best, least = strategy, error
         if mechanism in ("auto", "hdmm") and least <= bound * (1 + CERTIFIED):
@@ -166,7 +173,10 @@ def _best_product(
             f"mechanism {mechanism!r} does not fit this workload",
             "use mechanism 'auto'",
         )
-    return best, bound
+    if mechanism == "auto" and problem.d > 1 and problem.cells(problem.full) <= COARSE_CELLS:
+        cells = assemble(workload.domain, {}, {problem.names: 1.0}, noise, "identity")
+        contest.enter(cells, cells.unit_error(workload))
+    return Selection(best, bound, contest.winners(best)), best
 
 
 def _symmetric(workload: Workload, noise: Noise, effort: float) -> Selection:
@@ -186,22 +196,23 @@ def _symmetric(workload: Workload, noise: Noise, effort: float) -> Selection:
 
 
 def _with_symmetric(
-    workload: Workload, product: ProductStrategy, lower: float, effort: float
+    workload: Workload, product: ProductStrategy, chosen: Selection, effort: float
 ) -> Selection:
     """Return the symmetric optimum where it gains enough, else the product with its bound."""
     if sum(map(bool, workload.factors)) < 2:
-        return Selection(product, lower)
+        return chosen
     error = product.unit_error(workload)
-    if error <= lower * (1 + WORTHWHILE) or not may_go_on():
-        return Selection(product, lower)
+    if error <= chosen.lower * (1 + WORTHWHILE) or not may_go_on():
+        return chosen
     from dpsql.search.interchange import symmetric_optimum  # searches that most requests do without
 
     found = symmetric_optimum(workload, effort)
     if found is None:
-        return Selection(product, lower)
+        return chosen
     symmetric = replace(found.strategy, noise=product.noise)
     gains = symmetric.unit_error(workload) * (1 + WORTHWHILE) < error
-    return Selection(symmetric if gains else product, max(lower, found.lower))
+    lower = max(chosen.lower, found.lower)
+    return replace(chosen, strategy=symmetric if gains else product, lower=lower)
 
 
 def _separate(workload: Workload, noise: Noise) -> Selection:
@@ -227,7 +238,8 @@ def _with_separate(workload: Workload, chosen: Selection) -> Selection:
     found = separate_strategy(workload, chosen.strategy.noise, than=error)
     if found is None or found.unit_error(workload) * (1 + WORTHWHILE) >= error:
         return chosen
-    return Selection(found, chosen.lower)
+    coarse = (chosen.strategy,) if is_coarse(chosen.strategy) else ()
+    return replace(chosen, strategy=found, coarse=(*coarse, *chosen.coarse))
 
 
 def candidates(
@@ -303,12 +315,12 @@ def _with_pinned(
     """Plan pinned attributes on their own and resolve them in every block of the rest."""
     domain, pinned = workload.domain, workload.pinned
     rest = Workload(domain, [_without(p, pinned) for p in workload.products])
-    base, _ = _best_product(rest, noise, mechanism, effort)
+    _, base = _best_product(rest, noise, mechanism, effort)
     full: dict[str, Matrix] = dict(base.full)
     for name in sorted(pinned):
         asked = [({name: p.factors[name]}, p.weight) for p in workload.products]
         one = Workload({name: domain[name]}, asked, pinned=[name])
-        alone, _ = _best_product(one, noise, "auto", effort)
+        _, alone = _best_product(one, noise, "auto", effort)
         full[name] = alone.full[name]
     order = list(domain)
     blocks = tuple(

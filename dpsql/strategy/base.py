@@ -259,9 +259,12 @@ class Strategy(ABC):
         pairs = zip(self.sensitivities(), self.blocks, strict=True)
         return [squared(float(Fraction(cost) / block.share)) for cost, block in pairs]
 
-    def unit_error(self, workload: Workload) -> float:
-        """Return the weighted total variance of a workload at noise ||A|| per unit budget."""
-        forecast = self.forecast(self.unit_variances())
+    def unit_error(self, workload: Workload, variances: Sequence[float] | None = None) -> float:
+        """Return the weighted total variance of a workload at noise ||A|| per unit budget.
+
+        ``variances`` are other ones of a number of each block.
+        """
+        forecast = self.forecast(variances or self.unit_variances())
         single: list[tuple[Product, float]] = []
         several: list[tuple[Product, float]] = []
         for row, weight2 in zip(workload.index.tolist(), workload.weights2.tolist(), strict=True):
@@ -272,8 +275,8 @@ class Strategy(ABC):
             }
             product = Product(factors)
             (single if product.rows == 1 else several).append((product, weight2))
-        variances = forecast.variances([p for p, _ in single]) if single else []
-        total = sum(w * float(v[0]) for (_, w), v in zip(single, variances, strict=True))
+        found = forecast.variances([p for p, _ in single]) if single else []
+        total = sum(w * float(v[0]) for (_, w), v in zip(single, found, strict=True))
         return total + sum(w * forecast.total(p) for p, w in several)
 
     def rmse(self, workload: Workload, epsilon: float = 1.0, delta: float = 1e-6) -> float:

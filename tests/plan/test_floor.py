@@ -18,6 +18,7 @@ from dpsql.dbapi.cursor import parse_script
 from dpsql.plan.baselines import plain_sensitivity
 from dpsql.plan.choice import Chooser
 from dpsql.plan.chosen import least_error, worst_of
+from dpsql.plan.limits import find_limits
 from dpsql.plan.request import Request, make_plan
 from dpsql.search.emphasis import residual_emphasis
 from dpsql.search.few import Few, few_candidates, gaussian_optimum, read_few
@@ -280,7 +281,7 @@ def test_blocks_of_their_own_keep_the_limits_by_their_shares(adult: Connection) 
     compiled = adult.engine.compile(parse_script(floor.make_case(83).script))
     (target,) = Request(compiled, Fraction(1), Fraction(1, 10**9), "gaussian").targets
     chooser = Chooser(target, "gaussian", "auto", 1.0)
-    start, limits = chooser.select(target.layouts[-1]), chooser.limits()
+    start, limits = chooser.select(target.layouts[-1]), find_limits(target, "gaussian")
     assert start.strategy.kind == "separate"
     assert worst_of(start, limits) > 1.4
     near = chooser.weighed(start, limits)

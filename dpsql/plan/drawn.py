@@ -1,0 +1,71 @@
+"""The last choice among plans: by the variance of the noise that would be drawn.
+
+Searches compare errors in the limit of fine noise, so that what they find serves every budget.
+Noise on whole numbers has less variance where its scale is not large beside one, so that small
+integers may be better than what would be best in the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+from dpsql.plan.choice import Chooser
+from dpsql.plan.chosen import Chosen, by_error, total_error, worst_of
+from dpsql.plan.limits import find_limits
+from dpsql.plan.plan import Part
+from dpsql.search.coarse import FINE, drawn_part
+from dpsql.strategy.base import Strategy
+from dpsql.strategy.noise_law import law
+from dpsql.workload.cells import Resolution
+from dpsql.workload.layout import Layout
+from dpsql.workload.target import Target, fits, mean_variances
+
+
+def best_drawn(chooser: Chooser, amount: Fraction) -> Chosen:
+    """Return the plan of one table with the least error at about this budget.
+
+    ``amount`` is an epsilon or a rho; the errors that are returned are those in the limit.
+    """
+    target = chooser.target
+    own = float(amount / Fraction(target.rows_per_unit) ** law(chooser.noise).norm)
+    chooser = replace(chooser, own=own)
+    selected = chooser.selected()
+    found = chooser.within(selected)
+    best = min(found, key=by_error)
+    if not any(is_coarse(each, own) for each in (best, *found, *_coarse_of(selected))):
+        return best
+    found += [*selected, *_coarse_of(selected), *chooser.queries()]
+    found = [each for each in found if fits(each.strategy, each.layout.resolutions)]
+    limits = find_limits(target, chooser.noise, own) if len(target.asked) > 1 else {}
+    pairs = [(drawn(target, each, amount), each) for each in found]
+    within = [pair for pair in pairs if not limits or worst_of(pair[0], limits) <= 1]
+    return min(within, key=lambda pair: by_error(pair[0]), default=(best, best))[1]
+
+
+def is_coarse(chosen: Chosen, own: float) -> bool:
+    """Say whether the noise of some block is coarse at a budget for one row."""
+    return min(drawn_part(chosen.strategy, own)) < FINE
+
+
+def _coarse_of(found: Iterable[Chosen]) -> list[Chosen]:
+    """Return what may be better where noise is coarse."""
+    return [replace(each, strategy=other) for each in found for other in each.coarse]
+
+
+def drawn(target: Target, chosen: Chosen, amount: Fraction) -> Chosen:
+    """Return the same with the errors of the noise that is drawn, for a unit budget."""
+    noise = law(chosen.strategy.noise)
+    layout, rows = chosen.layout, target.rows_per_unit
+    part = Part("", chosen.strategy, used(layout, chosen.strategy), amount, rows)
+    limit = noise.unit_variance(float(amount)) * rows**2
+    means = mean_variances(part.forecast, layout.products)
+    means = {place: mean / limit for place, mean in means.items()}
+    return replace(chosen, means=means, error=total_error(target, layout, means))
+
+
+def used(layout: Layout, strategy: Strategy) -> Mapping[str, Resolution]:
+    """Return the resolutions of the attributes that a strategy measures."""
+    names = {name for block in strategy.blocks for name in block.attributes}
+    return {name: each for name, each in layout.resolutions.items() if name in names}

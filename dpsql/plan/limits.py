@@ -1,0 +1,51 @@
+"""The errors that no answer of a plan may exceed: little more than those of plain noise."""
+
+from __future__ import annotations
+
+import math
+
+from dpsql.plan.baselines import plain_variance
+from dpsql.plan.chosen import total_error
+from dpsql.strategy.noise_law import Noise, law
+from dpsql.workload.layout import Place
+from dpsql.workload.target import Target
+
+CAP = 1.1
+"""Largest standard error of an answer, root mean square, as a multiple of plain noise's.
+
+Of the published demonstrations it binds in one, which was at 1.34 (decision 40).
+"""
+
+COARSE = 0.9
+"""Part of its limit below which the variance of plain noise is told from it: scales below one."""
+
+
+def find_limits(target: Target, noise: Noise, own: float | None = None) -> dict[Place, float]:
+    """Return the largest mean variance of every answer, at a unit budget.
+
+    ``own`` is the budget for one row, where limits are to be those of plain noise as it is drawn.
+    """
+    sensitivity = target.plain(noise)
+    variances = {
+        place: plain_variance(sensitivity, asked.weight, noise)
+        for place, asked in target.asked.items()
+    }
+    return {p: CAP**2 * v * _drawn(v, noise, own) for p, v in variances.items()}
+
+
+def plain_error(target: Target, noise: Noise) -> float:
+    """Return the total error of plain noise at a unit budget."""
+    sensitivity = target.plain(noise)
+    means = {p: plain_variance(sensitivity, e.weight, noise) for p, e in target.asked.items()}
+    return total_error(target, target.layouts[0], means)
+
+
+def _drawn(variance: float, noise: Noise, own: float | None) -> float:
+    """Return which part of its limit a variance is for noise on whole numbers, one if most."""
+    if own is None:
+        return 1.0
+    chosen = law(noise)
+    size = math.sqrt(variance) if chosen.norm == 1 else variance
+    scale = float(chosen.rate) * size / own
+    part = chosen.variance(scale) / (chosen.unit_variance(own) * variance)
+    return part if part < COARSE else 1.0

@@ -136,7 +136,7 @@ def polars_frame(result: Numbers, stddev: bool = False) -> polars.DataFrame:
     """The rows as a data frame of polars. Raises: NotSupportedError (E_PACKAGE)."""
     pl = needed("polars", "a frame of polars", "polars")
     kinds = {"integer": pl.Int64, "number": pl.Float64, "text": pl.String, "date": pl.Date}
-    kinds |= {"timestamp": pl.Datetime("us"), "boolean": pl.Boolean}
+    kinds |= {"timestamp": pl.Datetime("us"), "time": pl.Time, "boolean": pl.Boolean}
     columns = frame_columns(result, stddev)
     found: polars.DataFrame = pl.DataFrame(
         [pl.Series(c.name, _numbers(c), dtype=kinds.get(c.dtype)) for c in columns]
@@ -152,6 +152,7 @@ def arrow_table(columns: Iterable[FrameColumn], facts: dict[str, Any] | None = N
     pa = needed("pyarrow", "an Arrow table", "arrow")
     kinds = {"integer": pa.int64(), "number": pa.float64(), "text": pa.string()}
     kinds |= {"date": pa.date32(), "timestamp": pa.timestamp("us"), "boolean": pa.bool_()}
+    kinds["time"] = pa.time64("us")
     listed = list(columns)
     arrays = [pa.array(_numbers(each), type=kinds.get(each.dtype)) for each in listed]
     table = pa.Table.from_arrays(arrays, names=[each.name for each in listed])

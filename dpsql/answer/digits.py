@@ -44,7 +44,7 @@ def plain(value: object) -> str:
     match value:
         case bool():
             return "true" if value else "false"
-        case dt.date():
+        case dt.date() | dt.time():
             return value.isoformat()
         case list():
             return f"[{', '.join('NULL' if each is None else plain(each) for each in value)}]"

@@ -17,7 +17,7 @@ from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Periods, Values, count_periods
 from dpsql.catalog.joint_keys import joint_column, joint_columns, parts_of
 from dpsql.catalog.origins import named, origins_of
-from dpsql.catalog.read_domain import MAX_CELLS
+from dpsql.catalog.read_calendar import MAX_CELLS
 from dpsql.catalog.sought import Key, tell_apart
 from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import LedgerError, ProgrammingError, decimal_text, printable

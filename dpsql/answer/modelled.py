@@ -8,6 +8,7 @@ import io
 import itertools
 import math
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -188,12 +189,16 @@ def _values(column: Column, cells: NDArray[np.int64], rng: np.random.Generator) 
         drawn = numbers.astype(np.int64) if column.type == "integer" else numbers
         values = [d if i else v for d, i, v in zip(drawn.tolist(), inside, values, strict=True)]
     if isinstance(domain, Periods) and (domain.unit != "day" or isinstance(domain, Spans)):
-        tick = dt.timedelta(seconds=1) if column.type == "timestamp" else dt.timedelta(days=1)
-        ends = [domain.begin(k + 1) for k in range(domain.count)]
+        of_clock = column.type in ("timestamp", "time")
+        tick = dt.timedelta(seconds=1) if of_clock else dt.timedelta(days=1)
+        begins = [domain.begin(k) for k in range(domain.count + 1)]
+        ticks = [(two - one) // tick for one, two in pairwise(begins)]
         values = [
-            v if c >= domain.count else v + int(rng.random() * ((ends[c] - v) // tick)) * tick
+            v if c >= domain.count else begins[c] + int(rng.random() * ticks[c]) * tick
             for v, c in zip(values, cells.tolist(), strict=True)
         ]
+    if column.type == "time":
+        values = [v.time() if isinstance(v, dt.datetime) else v for v in values]
     return values
 
 

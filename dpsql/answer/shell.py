@@ -26,6 +26,7 @@ _TYPES = {
     "VARCHAR": "text",
     "DATE": "date",
     "TIMESTAMP": "timestamp",
+    "TIME": "time",
     "DOUBLE": "number",
     "FLOAT": "number",
 }

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import difflib
 
 from dpsql.catalog.catalog import Catalog, Column, Table
-from dpsql.catalog.domain import Bins, BoundedBins, DecimalRange, IntegerRange, Periods, Spans
+from dpsql.catalog.domain import (
+    Bins,
+    BoundedBins,
+    DecimalRange,
+    IntegerRange,
+    Periods,
+    Spans,
+    Times,
+)
 from dpsql.catalog.joint_keys import describe_joint, parts_of
 from dpsql.errors import ProgrammingError, decimal_text, printable
 
@@ -46,6 +53,11 @@ def _nearest(name: str, known: list[str], what: str) -> str:
     return f"did you mean {near[0]}?" if near else f"{what}: {', '.join(known)}"
 
 
+def _shown(periods: Periods) -> object:
+    """Where periods begin, as it is written."""
+    return periods.representatives[0] if isinstance(periods, Times) else periods.start
+
+
 def describe_values(column: Column, most: int = 6) -> str:
     """The declared domain or bounds of a column.
 
@@ -62,10 +74,10 @@ def describe_values(column: Column, most: int = 6) -> str:
         case Bins(edges):
             text = f"{decimal_text(edges[0])} to {decimal_text(edges[-1])} in {len(edges) - 1} bins"
             text += ", clipped to them" if isinstance(column.domain, BoundedBins) else ""
-        case Periods(start, unit, count) as periods:
+        case Periods(_, unit, count) as periods:
             long = f" of {periods.length} {unit}s" if periods.length > 1 else ""
-            text = f"{count} {'periods' if long else f'{unit}s'}{long} from {start}"
-            if isinstance(periods, Spans) and isinstance(start, dt.datetime):
+            text = f"{count} {'periods' if long else f'{unit}s'}{long} from {_shown(periods)}"
+            if column.type == "timestamp" and isinstance(periods, Spans):
                 text += f" ({periods.zone})"
         case None if column.bounds is not None:
             text = f"measure, clipped to {' to '.join(map(decimal_text, column.bounds))}"

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-Value = str | int | float | bool | Decimal | dt.date | None
+Value = str | int | float | bool | Decimal | dt.date | dt.time | None
 
+MIDNIGHT = dt.datetime(1970, 1, 1)
 PERIODS = ("day", "week", "month", "quarter", "year")
 CLOCK = ("second", "minute", "hour")
 SECONDS = {
@@ -146,7 +147,7 @@ class Periods:
         return 1
 
     @property
-    def representatives(self) -> tuple[dt.date, ...]:
+    def representatives(self) -> tuple[dt.date | dt.time, ...]:
         return tuple(self.begin(k) for k in range(self.count))
 
     @property
@@ -177,6 +178,25 @@ class Spans(Periods):
     def length(self) -> int:
         """How many units one period has."""
         return self.every
+
+
+@dataclass(frozen=True, slots=True)
+class Times(Spans):
+    """Consecutive spans of a clock within one day, which is the first of 1970.
+
+    The representative of a span is the time of day at which it begins.
+
+    >>> Times(dt.datetime(1970, 1, 1, 8), "minute", 2, 30).representatives
+    (datetime.time(8, 0), datetime.time(8, 30))
+    """
+
+    @property
+    def representatives(self) -> tuple[dt.time, ...]:
+        return tuple(dt.datetime.time(self.begin(k)) for k in range(self.count))
+
+    def begin(self, k: int) -> dt.datetime:
+        """When span k begins; the one after the last may begin with the day that follows."""
+        return MIDNIGHT + (self.start - MIDNIGHT) + k * self.every * SECONDS[self.unit]
 
 
 Domain = IntegerRange | DecimalRange | Values | Bins | Periods
@@ -235,9 +255,10 @@ def end_of_bin(bins: Bins, k: int, *, whole: bool) -> int | float:
     return float(high) if is_last else math.nextafter(float(high), -math.inf)
 
 
-def end_of_period(periods: Periods, k: int) -> dt.date:
+def end_of_period(periods: Periods, k: int) -> dt.date | dt.time:
     """Return the last day of period k, or the last microsecond of a clock."""
     end = periods.begin(k + 1)
     if isinstance(end, dt.datetime):
-        return end - dt.timedelta(microseconds=1)
+        last = end - dt.timedelta(microseconds=1)
+        return last.time() if isinstance(periods, Times) else last
     return end - dt.timedelta(days=1)

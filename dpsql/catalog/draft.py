@@ -173,6 +173,8 @@ def _facts(kind: str) -> str:
             return '{ type = "boolean", domain = [false, true] }'
         case "timestamp":
             return '{ type = "timestamp" } # domain = ["2024-01-01", "2024-12-31"], by = "hour"'
+        case "time":
+            return '{ type = "time" } # domain = ["08:00", "18:00"], by = "15 minutes"'
         case "date":
             return '{ type = "date" } # domain = ["2020-01-01", "2024-12-31"], by = "month"'
     return '{ type = "text" } # domain = ["a", "b"], or domain_file = "values.txt"'

@@ -11,14 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from dpsql.catalog.catalog import Budget, Catalog, Column, Table, Unit, View
-from dpsql.catalog.read_domain import (
-    MAX_CELLS,
-    Place,
-    read_domain,
-    read_other,
-    read_pair,
-    show,
-)
+from dpsql.catalog.read_calendar import MAX_CELLS
+from dpsql.catalog.read_domain import read_domain, read_other
+from dpsql.catalog.read_place import Place, read_pair, show
 from dpsql.catalog.read_sought import is_sought, read_sought
 from dpsql.catalog.read_source import read_source, read_spill
 from dpsql.catalog.read_units import (
@@ -32,7 +27,7 @@ from dpsql.catalog.read_units import (
 from dpsql.errors import Error, decimal_text, printable
 from dpsql.privacy.amounts import parse_delta, parse_epsilon
 
-TYPES = ("integer", "number", "decimal", "text", "date", "timestamp", "boolean")
+TYPES = ("integer", "number", "decimal", "text", "date", "timestamp", "time", "boolean")
 COLUMN_KEYS = (
     *("type", "domain", "domain_file", "bins", "step", "bounds", "bounds_are", "by", "zone"),
     *("other", "null", "max_keys"),

@@ -2,108 +2,47 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import difflib
 import math
-import re
 import unicodedata
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, NoReturn
-from zoneinfo import ZoneInfo
+from typing import Any
 
 from dpsql.catalog.domain import (
-    CLOCK,
-    PERIODS,
-    SECONDS,
     Bins,
     BoundedBins,
     DecimalRange,
     Domain,
     IntegerRange,
     Periods,
-    Spans,
     Value,
     Values,
-    count_periods,
-    floor_period,
 )
-from dpsql.errors import CatalogError, printable
+from dpsql.catalog.read_calendar import (
+    MAX_CELLS,
+    read_other_day,
+    read_periods,
+    read_spans,
+    read_times,
+    read_zone,
+)
+from dpsql.catalog.read_place import MAX_BOUND, Place, read_number, read_pair, show
 
-MAX_CELLS = 1_000_000
-"""Cells of one column, whose values are kept: 40 MB of integers, 80 MB of short texts."""
 MAX_BINS = 100_000
 """Bins of one column, each with an edge that is an exact fraction."""
-MAX_BOUND = 2**53
-"""Up to here every integer is a float, so that exact values and those of DuckDB agree."""
-_BY = re.compile(r"(?:([1-9]\d{0,6}) )?([a-z]+?)s?")
 MOST_DIGITS = 15
 """Digits of a decimal number: a double tells all of so many apart."""
-MAX_PLACES = 30
-"""Decimal places of a number, so that 1e-1000000 becomes no fraction of a million digits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where in a catalog something stands; knows how to complain about it."""
-
-    path: Path
-    table: str | None = None
-    column: str | None = None
-
-    def fail(self, problem: str, remedy: str, code: str = "E_POLICY") -> NoReturn:
-        """Raise the CatalogError that names this place, the problem and the remedy."""
-        parts = [printable(self.path.name)]
-        parts += [f"table {self.table!r}"] if self.table is not None else []
-        parts += [f"column {self.column!r}"] if self.column is not None else []
-        raise CatalogError(code, f"{', '.join(parts)}: {problem}", hint=remedy)
-
-    def check_keys(self, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
-        """Refuse keys that are not known: a typo must never mean a default."""
-        for key in given:
-            if key not in known:
-                near = difflib.get_close_matches(key, known, n=1)
-                remedy = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
-                self.fail(f"unknown key {key!r}", remedy)
-
-
-def read_pair(place: Place, key: str, given: Any) -> tuple[Fraction, Fraction]:
-    """Read ``[lowest, highest]``."""
-    if not isinstance(given, list) or len(given) != 2:
-        place.fail(f"{key} = {show(given)}", f"write {key} = [lowest, highest]")
-    lo, hi = (read_number(place, key, value) for value in given)
-    return lo, hi
-
-
-def read_number(place: Place, key: str, value: Any) -> Fraction:
-    """Read a finite number of at most 2^53 exactly; TOML knows inf and nan."""
-    usable = isinstance(value, int | Decimal) and not isinstance(value, bool)
-    if not usable or (isinstance(value, Decimal) and not value.is_finite()):
-        place.fail(f"{key}: {show(value)} is not a finite number", f"{key} = [0, 100]")
-    if isinstance(value, Decimal) and value and not -MAX_PLACES <= value.adjusted() <= MAX_PLACES:
-        place.fail(f"{key}: {show(value)} is not usable", f"at most {MAX_PLACES} decimal places")
-    exact = Fraction(value) if value else Fraction(0)
-    if abs(exact) > MAX_BOUND:
-        place.fail(f"{key}: {show(value)} is too large", "at most 2^53 in absolute value")
-    return exact
-
-
-def show(value: Any) -> str:
-    """Write a value for a message, cut short."""
-    text = str(value) if isinstance(value, Decimal) else repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def read_domain(place: Place, kind: str, facts: Mapping[str, Any]) -> Domain | None:
     """Read ``domain``, ``domain_file``, ``bins`` and ``by``; None when nothing is declared."""
     if "domain" in facts and "domain_file" in facts:
         place.fail("domain and domain_file exclude each other", "keep one of them")
-    if "by" in facts and kind not in ("date", "timestamp"):
-        place.fail("`by` belongs to dates and timestamps", 'bins = 100, or type = "date"')
+    if "by" in facts and kind not in ("date", "timestamp", "time"):
+        remedy = 'bins = 100, or type = "date"'
+        place.fail("`by` belongs to dates, timestamps and times of day", remedy)
     if "zone" in facts and kind != "timestamp":
         place.fail("`zone` belongs to timestamps", 'type = "timestamp"')
     for key in ("bins", "step"):
@@ -140,12 +79,14 @@ def read_domain(place: Place, kind: str, facts: Mapping[str, Any]) -> Domain | N
                 place.fail(f"domain = {show(given)}", "domain = [false, true]")
             return Values(tuple(given))
         case "date":
-            return _read_periods(place, given, facts.get("by", "day"))
+            return read_periods(place, given, facts.get("by", "day"))
         case "decimal":
             return _read_decimals(place, given, facts.get("step"))
         case "timestamp":
-            zone = _read_zone(place, facts.get("zone", "UTC"))
-            return _read_spans(place, given, facts.get("by", "hour"), zone)
+            zone = read_zone(place, facts.get("zone", "UTC"))
+            return read_spans(place, given, facts.get("by", "hour"), zone)
+        case "time":
+            return read_times(place, given, facts.get("by", "hour"))
         case _:
             place.fail(
                 "a number column needs bins or bounds",
@@ -274,91 +215,12 @@ def _read_lines(place: Place, file: Any) -> list[str]:
     return lines
 
 
-def _read_periods(place: Place, given: list[Any], by: Any) -> Periods:
-    every, unit = _read_by(place, by, PERIODS)
-    days = [_read_day(place, value) for value in given]
-    if len(days) != 2 or days[0] > days[1]:
-        place.fail(f"domain = {show(given)}", 'domain = ["2020-01-01", "2024-12-31"]')
-    _check_end(place, given, days[1])
-    start = floor_period(days[0], unit)
-    count = count_periods(days[0], days[1], unit, every)
-    return Periods(start, unit, count) if every == 1 else Spans(start, unit, count, every)
-
-
-def _read_spans(place: Place, given: list[Any], by: Any, zone: str) -> Spans:
-    """Read the periods of a clock; a last day without a time of day is a whole day."""
-    every, unit = _read_by(place, by, (*CLOCK, *PERIODS))
-    ends = [_read_instant(place, value, i) for i, value in enumerate(given)]
-    if len(ends) != 2 or ends[0] > ends[1]:
-        place.fail(f"domain = {show(given)}", 'domain = ["2024-01-01", "2024-12-31"]')
-    _check_end(place, given, ends[1])
-    if unit in CLOCK and dt.timedelta(days=1) % (every * SECONDS[unit]):
-        place.fail(f"by = {show(by)}", "so many as divide a day, such as 15 minutes or 6 hours")
-    count = count_periods(ends[0], ends[1], unit, every)
-    if count > MAX_CELLS:
-        place.fail(f"domain has {count} cells", "a coarser `by`")
-    return Spans(floor_period(ends[0], unit, every), unit, count, every, zone)
-
-
-def _check_end(place: Place, given: list[Any], last: dt.date) -> None:
-    if last.year == dt.MAXYEAR:
-        place.fail(f"domain = {show(given)} ends too late", "the calendar ends with 9998-12-31")
-
-
-def _read_by(place: Place, given: Any, units: Sequence[str]) -> tuple[int, str]:
-    """Read a unit of time, or a number of them."""
-    found = _BY.fullmatch(given) if isinstance(given, str) else None
-    every, unit = (int(found[1] or 1), found[2]) if found else (0, "")
-    if unit not in units or not 1 <= every <= MAX_CELLS:
-        place.fail(f"by = {show(given)}", f"one of {', '.join(units)}, or such as '2 {units[1]}s'")
-    return every, unit
-
-
-def _read_zone(place: Place, given: Any) -> str:
-    try:
-        return ZoneInfo(given).key
-    except (AttributeError, KeyError, OSError, TypeError, ValueError):
-        place.fail(f"zone = {show(given)}", 'a zone by name, zone = "Europe/Berlin"')
-
-
-def _read_day(place: Place, value: Any) -> dt.date:
-    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
-        return value
-    try:
-        return dt.date.fromisoformat(value)
-    except (TypeError, ValueError):
-        place.fail(f"domain: {show(value)} is not a date", '"2020-01-01"')
-
-
-def _read_instant(place: Place, value: Any, is_last: int) -> dt.datetime:
-    """Read a date and a time of day; a day alone is its first instant, or its last one."""
-    try:
-        found = dt.datetime.fromisoformat(value) if isinstance(value, str) else value
-        if isinstance(value, str) and len(value) == len("2024-01-01"):
-            found = found.date()
-        if not isinstance(found, dt.datetime):
-            found = dt.datetime.combine(found, dt.time.max if is_last else dt.time.min)
-    except (TypeError, ValueError):
-        place.fail(f"domain: {show(value)} is not a date and time", '"2024-01-31T18:00"')
-    if found.tzinfo is not None:
-        place.fail(f"domain: {show(value)} has a zone", 'zone = "Europe/Berlin" says where it is')
-    return found
-
-
-def _read_other_day(place: Place, domain: Periods, given: Any) -> dt.date:
-    """Read the day that stands for every day that is not declared: the last of all, if true."""
-    day = dt.date.max if given is True else _read_day(place, given)
-    if domain.start <= day < domain.end:
-        place.fail(f"other = {show(given)} is also a domain value", 'a day outside, "9999-12-31"')
-    return day
-
-
 def read_other(place: Place, kind: str, domain: Domain | None, given: Any) -> Value:
     """Read the label of the cell for all other values; None when there is none."""
     if given is False:
         return None
     if kind == "date" and isinstance(domain, Periods):
-        return _read_other_day(place, domain, given)
+        return read_other_day(place, domain, given)
     if kind not in ("text", "integer") or isinstance(domain, Bins) or domain is None:
         remedy = "other belongs to text, integer and date domains"
         place.fail("`other` needs a list of values", remedy)

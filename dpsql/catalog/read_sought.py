@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpsql.catalog.domain import PERIODS, Value, Values
-from dpsql.catalog.read_domain import Place, read_other, show
+from dpsql.catalog.read_domain import read_other
+from dpsql.catalog.read_place import Place, show
 from dpsql.catalog.sought import Sought
 
 DISCOVER = "discover"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpsql.catalog.catalog import SERVERS, engine_of
-from dpsql.catalog.read_domain import Place, show
+from dpsql.catalog.read_place import Place, show
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     "postgresql": ("dsn_env", "service", "view"),

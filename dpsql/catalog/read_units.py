@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpsql.catalog.catalog import SERVERS, Reference, Table, Unit
-from dpsql.catalog.read_domain import Place, show
+from dpsql.catalog.read_place import Place, show
 from dpsql.catalog.unit_local import DerivedTable, Scan
 from dpsql.errors import printable
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dpsql.catalog.catalog import SERVERS, Table, Unit
 from dpsql.catalog.draft import VOUCHED, DraftedTable, draft
-from dpsql.catalog.read_domain import Place
+from dpsql.catalog.read_place import Place
 from dpsql.catalog.read_source import read_source
 from dpsql.errors import CatalogError, DataUnavailable, UsageError
 from dpsql.privacy.vaults import describe_data, describe_server, list_server

@@ -28,6 +28,7 @@ TYPES: dict[str, type[types.TypeEngine[Any]]] = {
     "text": types.Text,
     "date": types.Date,
     "timestamp": types.DateTime,
+    "time": types.Time,
     "boolean": types.Boolean,
 }
 """By the types of a catalog; any other is ``NullType``."""

@@ -174,6 +174,7 @@ TYPES = {
     exp.DType.DATE,
     exp.DType.TIMESTAMP,
     exp.DType.TIMESTAMPNTZ,
+    exp.DType.TIME,
 }
 
 RANDOM = {

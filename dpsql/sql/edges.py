@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from dpsql.catalog import Column
-from dpsql.catalog.domain import Bins, Periods, Spans, Values
+from dpsql.catalog.domain import Bins, Periods, Spans, Times, Values
 from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.language import Locate
 from dpsql.sql.relations import PUBLIC
@@ -259,8 +259,9 @@ def _refuse(
 
 def _periods_hint(column: Column, domain: Periods) -> str:
     """Between which cells cuts may fall, and what works."""
-    if domain.length > 1:
-        every = f"{domain.length} {domain.unit}s, from {domain.start} on"
+    if domain.length > 1 or isinstance(domain, Times):
+        long = f"{domain.length} {domain.unit}s" if domain.length > 1 else domain.unit
+        every = f"{long}, from {domain.representatives[0]} on"
         return f"cuts must fall between the cells of {column.name}: every {every}"
     if domain.unit in _COARSER:
         works = " or ".join(f"date_trunc('{u}', {column.name})" for u in _COARSER[domain.unit])

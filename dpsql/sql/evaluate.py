@@ -44,6 +44,7 @@ _SQL_TYPES = {
     "text": "VARCHAR",
     "date": "DATE",
     "timestamp": "TIMESTAMP",
+    "time": "TIME",
     "boolean": "BOOLEAN",
 }
 

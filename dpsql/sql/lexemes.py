@@ -173,6 +173,8 @@ def render_literal(value: object) -> str:
             return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
         case dt.date():
             return f"DATE '{value.isoformat()}'"
+        case dt.time() if value.tzinfo is None:
+            return f"TIME '{value.isoformat()}'"
     plain = _plain(value)
     if type(plain) is not type(value):
         return render_literal(plain)

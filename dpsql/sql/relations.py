@@ -298,9 +298,10 @@ def as_literal(value: Any) -> exp.Expr | None:
         text = exp.Literal.string(value)
         text.meta[PUBLIC] = True
         return text
-    if isinstance(value, dt.date):
+    if isinstance(value, dt.date | dt.time):
         instant = isinstance(value, dt.datetime)
         kind = exp.DType.TIMESTAMP if instant else exp.DType.DATE
+        kind = exp.DType.TIME if isinstance(value, dt.time) else kind
         text = exp.Literal.string(str(value))
         return exp.Cast(this=text, to=exp.DataType(this=kind))
     return None
@@ -318,10 +319,11 @@ def as_values(rows: Sequence[Sequence[Any]], names: Sequence[str], alias: str) -
     )
 
 
-_TIMES: dict[object, type[dt.date]] = {
+_TIMES: dict[object, type[dt.date] | type[dt.time]] = {
     exp.DType.DATE: dt.date,
     exp.DType.TIMESTAMP: dt.datetime,
     exp.DType.TIMESTAMPNTZ: dt.datetime,
+    exp.DType.TIME: dt.time,
 }
 
 
@@ -359,6 +361,7 @@ def common_type(values: Sequence[Any]) -> str:
         ({int, float}, "DOUBLE"),
         ({dt.date}, "DATE"),
         ({dt.datetime}, "TIMESTAMP"),
+        ({dt.time}, "TIME"),
     ):
         if known and known <= kinds:
             return name

@@ -74,6 +74,10 @@ _FORMATS = {
 }
 """What a letter of strftime shows, no finer; of any other letter it may be all."""
 
+_WRAPPING = (exp.Add, exp.Sub, exp.DateAdd, exp.DateBin)
+"""What goes past midnight back to the beginning of the day."""
+_MICROS = {"hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000}
+
 _ORDER = ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "microsecond")
 
 
@@ -120,6 +124,11 @@ class Steadiness:
             self.is_settled(node.this)
         elif (part := part_of(node)) is not None:
             self.part(node, *part)
+        elif self.column.type == "time" and _is_wrapping(node):
+            if not self.same(self.column, _sql(node)):
+                self.refuse(node)
+        elif self.column.type == "time" and _is_time(node):
+            return self.is_settled(node.this)
         elif is_steady(node) and len(moving := list(_moving(node))) == 1:
             return self.is_settled(moving[0])
         else:
@@ -145,9 +154,29 @@ class Steadiness:
         """Check a part of a calendar or clock, by its argument cut off at that part."""
         if not self.is_settled(argument):
             whole = _sql(argument)
-            text = whole if unit == "microsecond" else f"date_trunc('{unit}', {whole})"
+            text = whole if unit == "microsecond" else self.cut_off(whole, unit)
             if not self.same(self.column, text):
                 self.refuse(node)
+
+    def cut_off(self, whole: str, unit: str) -> str:
+        """What is cut off at a unit, as SQL; a time of day in so many units since midnight."""
+        if self.column.type == "time" and unit in _MICROS:
+            return f"epoch_us({whole}) // {_MICROS[unit]}"
+        return f"date_trunc('{unit}', {whole})"
+
+
+def _is_wrapping(node: exp.Expr) -> bool:
+    """Whether a time of day itself is moved, which may go past midnight.
+
+    A cell is shorter than a day: moved, it has one value only if both of its ends have.
+    """
+    parts = [part.unnest() for part in node.iter_expressions()]
+    return isinstance(node, _WRAPPING) and any(isinstance(part, exp.Column) for part in parts)
+
+
+def _is_time(node: exp.Expr) -> bool:
+    """Whether a value is cast to a time of day."""
+    return isinstance(node, exp.Cast) and node.to.this is exp.DType.TIME
 
 
 def is_steady(node: exp.Expr) -> bool:

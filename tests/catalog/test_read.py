@@ -18,6 +18,7 @@ from dpsql.catalog.domain import (
     IntegerRange,
     Periods,
     Spans,
+    Times,
     Values,
 )
 from dpsql.errors import CatalogError
@@ -187,6 +188,17 @@ COLUMNS: list[tuple[str, str]] = [
     ('type = "date", domain = ["2020-01-01", "2020-01-02"], by = "hour"', "by = 'hour'"),
     ('type = "date", domain = ["9000-01-01", "9999-12-31"], by = "year"', "too late"),
     ('type = "date", by = "day"', "without a domain"),
+    ('type = "time", domain = ["18:00", "08:00"]', "18:00"),
+    ('type = "time", domain = ["08:00"]', "08:00"),
+    ('type = "time", domain = ["08:00", "25:00"]', "'25:00' is not a time of day"),
+    ('type = "time", domain = ["08:00", 9]', "9 is not a time of day"),
+    ('type = "time", domain = ["08:00", "09:00+01:00"]', "has a zone"),
+    ('type = "time", domain = ["08:00", "18:00"], by = "day"', "by = 'day'"),
+    ('type = "time", domain = ["08:00", "18:00"], by = "7 minutes"', "by = '7 minutes'"),
+    ('type = "time", domain = ["08:00", "18:00"], by = "24 hours"', "by = '24 hours'"),
+    ('type = "time", domain = ["08:00", "18:00"], zone = "UTC"', "`zone` belongs to timestamps"),
+    ('type = "time", domain = ["08:00", "18:00"], other = true', "`other`"),
+    ('type = "time", domain = ["24:00", "24:00"]', "24:00"),
 ]
 
 
@@ -389,6 +401,16 @@ ACCEPTED: list[tuple[str, object, tuple[Any, ...]]] = [
         'type = "timestamp", domain = ["2024-02-10", "2024-12-31"], by = "6 months", null = true',
         Spans(dt.datetime(2024, 2, 1), "month", 2, 6),
         (dt.datetime(2024, 2, 1), dt.datetime(2024, 8, 1), None),
+    ),
+    (
+        'type = "time", domain = ["08:10", 09:00:00], by = "30 minutes", null = true',
+        Times(dt.datetime(1970, 1, 1, 8), "minute", 3, 30),
+        (dt.time(8), dt.time(8, 30), dt.time(9), None),
+    ),
+    (
+        'type = "time", domain = ["00:00", "24:00"], by = "12 hours"',
+        Times(dt.datetime(1970, 1, 1), "hour", 2, 12),
+        (dt.time(0), dt.time(12)),
     ),
     (
         'type = "decimal", domain = [0, 1], step = 0.25, null = true',

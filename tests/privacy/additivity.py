@@ -32,6 +32,7 @@ from dpsql.catalog.domain import (
     IntegerRange,
     Periods,
     Spans,
+    Times,
     Values,
 )
 from dpsql.privacy.vault import source as sources
@@ -103,6 +104,12 @@ CLOCKS = {
         *(("week", 2, 2, "America/New_York"), ("month", 3, 5, "Asia/Kathmandu")),
     )
 }
+TIMES = {
+    f"{every} {unit}s": Column(
+        "c", "time", Times(dt.datetime(1970, 1, 1, hour), unit, count, every), None, every == 1
+    )
+    for hour, unit, count, every in ((0, "hour", 24, 1), (8, "minute", 40, 15))
+}
 WORDS = {
     "text": Column("c", "text", Values(("A", "\u00e9", "?"))),
     "text other": Column("c", "text", Values(("B", "", "A")), other="Z"),
@@ -132,6 +139,12 @@ def _instants(per_day: int) -> list[Any]:
     return [None, *(each for each in [*near, *extreme] if abs(each) <= 2**63 - 1)]
 
 
+def _times(of_second: int) -> list[Any]:
+    day, end = 86_400 * of_second, 2**31 if of_second == 1000 else 2**63
+    ordinary = [hour * 3600 * of_second for hour in (0, 8, 9, 18)]
+    return [None, *ordinary, ordinary[1] - 1, day - 1, day, day + 1, -1, end - 1, -end]
+
+
 KINDS = {
     "double": Kind(pa.float64(), "DOUBLE", FLOATS, NUMBERS),
     "float": Kind(pa.float32(), "FLOAT", FLOATS, NUMBERS),
@@ -155,6 +168,9 @@ KINDS = {
     "zoned nanos": Kind(
         pa.timestamp("ns", "UTC"), "TIMESTAMPTZ_NS", _instants(DAY * 1000), DATES | CLOCKS
     ),
+    "times": Kind(pa.time64("us"), "TIME", _times(10**6), TIMES),
+    "times in millis": Kind(pa.time32("ms"), "TIME", _times(10**3), TIMES),
+    "times in nanos": Kind(pa.time64("ns"), "TIME_NS", _times(10**9), TIMES),
     "seconds": Kind(pa.timestamp("s"), "TIMESTAMP_S", _instants(86_400), DATES | CLOCKS),
 }
 UNITS = (
@@ -179,6 +195,9 @@ ONLY = {
     "seconds": ("database",),
     "millis": ("pyarrow", "polars", "spark", "database"),
     "zoned millis": ("pyarrow", "polars", "spark"),
+    "times": ("pyarrow", "spark", "database"),
+    "times in millis": ("pyarrow", "spark"),
+    "times in nanos": ("pyarrow", "spark"),
 }
 """Kinds that not everybody can write."""
 
@@ -258,8 +277,10 @@ def arrow(kind: Kind, values: Sequence[Any], is_utf8: bool) -> pa.Array:
         return pa.array(numbers, stored, np.array([v is None for v in values], dtype=bool))
     if pa.types.is_date(stored):
         return pa.array(values, pa.int32()).view(stored)
-    if pa.types.is_timestamp(stored):
+    if pa.types.is_timestamp(stored) or pa.types.is_time64(stored):
         return pa.array(values, pa.int64()).view(stored)
+    if pa.types.is_time32(stored):
+        return pa.array(values, pa.int32()).view(stored)
     if pa.types.is_decimal(stored):
         return pa.array([None if v is None else Decimal(v) for v in values], stored)
     if not pa.types.is_boolean(stored) and not pa.types.is_integer(stored):

@@ -20,7 +20,7 @@ from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange, Values
 from dpsql.privacy.vault.rows import fits
 from dpsql.privacy.vault.source import quote
 from dpsql.workload.cells import AnyResolution, Cells, Nodes, Steps, Unions, cells_of
-from tests.privacy.additivity import CLOCKS, DATES, FLAGS, NUMBERS, WORDS
+from tests.privacy.additivity import CLOCKS, DATES, FLAGS, NUMBERS, TIMES, WORDS
 from tests.support.tables import insert
 
 Row = tuple[str | None, ...]
@@ -39,6 +39,7 @@ CLOCK = [
     *[f"{day}{time}" for day in DAYS[:9] for time in ("", " 23:59:59.999999", " 12:30:00")],
     *["2024-03-31 01:00:00", "2024-10-27 00:30:00", "infinity", "-infinity"],
 ]
+HOURS = ["00:00", "08:00", "08:14:59.999999", "18:00", "23:59:59.999999", "24:00"]
 TEXTS = [
     *["", "A", "B", "a", "A ", " A", "?", "\u00e9", "e\u0301", "nan", "1", "A" * 300, "'", '"'],
     *["\\", "\\x41", "A\\", "$$", "\U0001f600", "\t", "%s", "NULL", "\u00df", "ss"],
@@ -80,6 +81,7 @@ STORED = {
     "date": Stored("date", "DATE", DAYS, DATES | CLOCKS),
     "timestamp": Stored("timestamp", "TIMESTAMP", CLOCK, DATES | CLOCKS),
     "timestamptz": Stored("timestamptz", "TIMESTAMPTZ", CLOCK, DATES | CLOCKS),
+    "time": Stored("time", "TIME", HOURS, TIMES),
 }
 UNITS = ("text", "int8", "int2", "float8", "numeric", "bool", "date", "timestamp", "timestamptz")
 

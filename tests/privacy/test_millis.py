@@ -169,7 +169,7 @@ def test_a_planted_conversion_is_found(
 def test_a_planted_reading_by_duckdb_stops_all_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "MILLIS", "never")
+    monkeypatch.setattr(sources, "BESIDES", ())
     agree(tmp_path / "ordinary", ORDINARY, "pyarrow 1.0", None)
     with pytest.raises(duckdb.ConversionException):
         agree(tmp_path / "extreme", [*ORDINARY, FITS + 1], "pyarrow 1.0", None)

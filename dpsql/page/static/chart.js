@@ -5,7 +5,7 @@ import { plain, short, spread, told } from "./numbers.js";
 
 const MOST_LYING = 60;
 const MOST_STANDING = 400;
-const ORDERED = ["date", "timestamp", "integer", "number"];
+const ORDERED = ["date", "timestamp", "time", "integer", "number"];
 
 // Which columns can be drawn, by number; none where nothing noisy came back or there is too much.
 export function drawable(result) {

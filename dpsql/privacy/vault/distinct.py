@@ -20,7 +20,7 @@ import pandas as pd
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import floor_period
 from dpsql.catalog.joint_keys import join_key
-from dpsql.catalog.read_domain import MAX_BOUND
+from dpsql.catalog.read_place import MAX_BOUND
 from dpsql.catalog.sought import Key, Sought
 from dpsql.privacy.vault.combined import join_codes, split_codes
 from dpsql.privacy.vault.data_engine import Asked, Counts, Flags, Form, StoredTable, Values64

@@ -271,6 +271,8 @@ def fetch_column(asked: Asked, raw: str, stored: str, index: int) -> Fetch:
         case "clock":
             shown, per_micro = _clock(raw, stored, asked.zone)
             return Fetch(whole_sql(raw, shown), True, per_day=per_micro)
+        case "time":
+            return Fetch(whole_sql(raw, f"TRY(epoch_us(TRY_CAST({raw} AS TIME)))"), True)
         case "whole":
             return Fetch(whole_sql(raw, f"TRY_CAST({raw} AS BIGINT)"), True)
     number = f"TRY_CAST({raw} AS DOUBLE)"

@@ -8,6 +8,10 @@ import duckdb
 
 MILLIS = "millis"
 """Instants that DuckDB multiplies while it reads, so that one out of range stops all others."""
+TIMES = "times"
+"""Times of day, of which DuckDB refuses what is out of range, and all others with it."""
+BESIDES = (MILLIS, TIMES)
+"""What pyarrow reads beside DuckDB."""
 MICROS = "micros"
 """Instants that pyarrow and DuckDB read alike."""
 UNREADABLE = "unreadable"
@@ -16,7 +20,7 @@ PLAIN = ""
 
 IN_MILLIS = "converted_type = 'TIMESTAMP_MILLIS' OR contains(logical_type, 'MILLIS=M')"
 CLOCK = "duckdb_type LIKE 'TIMESTAMP%'"
-# DuckDB has no way to fetch times of day and decimals of any length as they are stored.
+# Nobody fetches decimals of any length, and times of day in other types, as they are stored.
 RISKY = (
     f"{IN_MILLIS} OR duckdb_type LIKE 'TIME%' AND NOT {CLOCK} "
     "OR converted_type = 'DECIMAL' AND type = 'BYTE_ARRAY'"
@@ -24,6 +28,7 @@ RISKY = (
 SCHEMA = f"""
 SELECT name, COALESCE(num_children, 0),
     CASE WHEN type = 'INT64' AND {CLOCK} AND ({IN_MILLIS}) THEN '{MILLIS}'
+        WHEN type IN ('INT32', 'INT64') AND duckdb_type IN ('TIME', 'TIME_NS') THEN '{TIMES}'
         WHEN {RISKY} THEN '{UNREADABLE}'
         WHEN type = 'INT64' AND duckdb_type IN ('TIMESTAMP', 'TIMESTAMP WITH TIME ZONE')
             THEN '{MICROS}'
@@ -34,7 +39,7 @@ FROM parquet_schema(?)"""
 def stored_as(
     connection: duckdb.DuckDBPyConnection, paths: Sequence[str], columns: Sequence[tuple[str, str]]
 ) -> tuple[str, ...]:
-    """Return how each column of Parquet files is stored: MILLIS, UNREADABLE or PLAIN.
+    """Return how each column of Parquet files is stored: MILLIS, TIMES, UNREADABLE or PLAIN.
 
     ``columns`` are their names and types, as DuckDB describes them.
     """
@@ -50,8 +55,12 @@ def _together(places: Sequence[tuple[list[tuple[str, str]], int]], name: str) ->
     found = {fields[i][1] for fields, i in places}
     if UNREADABLE in found or not found - {PLAIN, MICROS}:
         return UNREADABLE if UNREADABLE in found else PLAIN
+    if TIMES in found and len(found) > 1:
+        return UNREADABLE
     is_named = all(_is_alone(fields, i, name) for fields, i in places)
-    return MILLIS if is_named and PLAIN not in found else UNREADABLE
+    if not is_named or PLAIN in found:
+        return UNREADABLE
+    return TIMES if TIMES in found else MILLIS
 
 
 def _is_alone(fields: list[tuple[str, str]], place: int, name: str) -> bool:

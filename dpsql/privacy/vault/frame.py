@@ -111,7 +111,7 @@ class Lane:
                 found = lower[codes] + places * np.diff(lower)[codes]
                 return np.rint(found) if self.column.type == "integer" else found, known
             case Periods() as periods:
-                days = [_day(each) for each in periods.representatives]
+                days = [_day(periods.begin(k)) for k in range(periods.count)]
                 return np.array(days)[codes], known
             case Values(listed) if self.column.type != "text":
                 return np.array([float(each) for each in listed])[codes], known

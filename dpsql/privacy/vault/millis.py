@@ -1,4 +1,4 @@
-"""Parquet timestamps in milliseconds, read by pyarrow as they are stored, given in microseconds.
+"""Parquet instants in milliseconds and times of day, read by pyarrow as stored, in microseconds.
 
 Guarantee: every function of values is elementwise, and none raises for any of the 2^64 that a
 column can hold.
@@ -16,6 +16,8 @@ from dpsql.privacy.vault.data_engine import Counts
 INFINITE = (1 << 63) - 1
 """The microseconds that DuckDB takes for an infinite instant, which no column and no unit has."""
 PER_UNIT = {"ms": 1000, "us": 1}
+MIDNIGHT = 86_400_000_000
+"""The microseconds that stand for a time of day that is none: where the day ends."""
 ROWS = 1 << 16
 """Rows that are read at once."""
 
@@ -24,12 +26,11 @@ def read_millis(paths: Sequence[str], columns: Sequence[tuple[str, str]]) -> Any
     """Return a reader of Arrow batches with all rows of some instants, in stored order.
 
     ``columns`` are their names and DuckDB types. Raises: ValueError for other than instants in
-    milliseconds or microseconds.
+    milliseconds or microseconds and times of day.
     """
     import pyarrow as pa  # pyarrow is optional
 
-    types = [pa.timestamp("us", "UTC" if stored != "TIMESTAMP" else None) for _, stored in columns]
-    schema = pa.schema([(name, each) for (name, _), each in zip(columns, types, strict=True)])
+    schema = pa.schema([(name, _wanted(stored)) for name, stored in columns])
     return pa.RecordBatchReader.from_batches(schema, _batches(paths, schema))
 
 
@@ -46,6 +47,29 @@ def in_micros(stored: Counts, per_unit: int) -> Counts:
     return np.where(fits, np.where(fits, stored, 0) * per_unit, INFINITE)
 
 
+def of_day(stored: Counts, unit: str) -> Counts:
+    """Return microseconds since midnight (rows,) of stored times of day (rows,).
+
+    What lies outside the day is where it ends, which no column and no unit has.
+
+    >>> of_day(np.array([0, 86_399_999, 86_400_000, -1, 2**62]), "ms").tolist()
+    [0, 86399999000, 86400000000, 86400000000, 86400000000]
+    """
+    of_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    fits = (stored >= 0) & (stored < 86_400 * of_second)
+    micros = np.where(fits, stored, 0) * 10**6 // of_second if unit != "ns" else stored // 1000
+    return np.where(fits, micros, MIDNIGHT)
+
+
+def _wanted(stored: str) -> Any:
+    """The Arrow type in which DuckDB is handed a column of one of its types."""
+    import pyarrow as pa  # pyarrow is optional
+
+    if stored.startswith("TIMESTAMP"):
+        return pa.timestamp("us", "UTC" if stored != "TIMESTAMP" else None)
+    return pa.time64("us")
+
+
 def _batches(paths: Sequence[str], schema: Any) -> Iterator[Any]:
     import pyarrow as pa  # pyarrow is optional
     from pyarrow import parquet
@@ -60,9 +84,14 @@ def _batches(paths: Sequence[str], schema: Any) -> Iterator[Any]:
 def _read(stored: Any, wanted: Any) -> Any:
     import pyarrow as pa  # pyarrow is optional
 
-    if not pa.types.is_timestamp(stored.type) or stored.type.unit not in PER_UNIT:
-        raise ValueError("not an instant in milliseconds")
     missing = stored.is_null().to_numpy(zero_copy_only=False)
-    numbers = stored.view(pa.int64()).fill_null(0).to_numpy()
-    micros = in_micros(numbers, PER_UNIT[stored.type.unit])
+    if pa.types.is_time(stored.type) and pa.types.is_time(wanted):
+        width = pa.int32() if pa.types.is_time32(stored.type) else pa.int64()
+        numbers = stored.view(width).fill_null(0).to_numpy().astype(np.int64)
+        micros = of_day(numbers, stored.type.unit)
+    elif pa.types.is_timestamp(stored.type) and stored.type.unit in PER_UNIT:
+        numbers = stored.view(pa.int64()).fill_null(0).to_numpy()
+        micros = in_micros(numbers, PER_UNIT[stored.type.unit])
+    else:
+        raise ValueError("neither an instant in milliseconds nor a time of day")
     return pa.array(micros, pa.int64(), mask=missing).view(wanted)

@@ -40,7 +40,8 @@ from dpsql.privacy.vault.postgresql_sql import DIALECT, family_of
 from dpsql.privacy.vault.source import quote
 
 TABLES, VIEWS = ("r", "p"), ("v", "m", "f")
-SENT = {"place": "int4", "boolean": "int4", "day": "int4", "whole": "int8", "clock": "int8"}
+SENT = {"place": "int4", "boolean": "int4", "day": "int4", "whole": "int8"}
+SENT |= {"clock": "int8", "time": "int8"}
 """The types in which whole numbers of a form are sent."""
 
 FACTS = """

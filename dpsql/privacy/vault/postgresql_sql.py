@@ -21,7 +21,8 @@ STORED_IN = {
     "text": ("text", "varchar", "bpchar", "citext", "name", "enum"),
     "date": ("date",),
     "timestamp": ("timestamp", "timestamptz"),
-    "other": ("uuid", "bytea", "time", "timetz"),
+    "time": ("time",),
+    "other": ("uuid", "bytea", "timetz"),
 }
 FEW = 16
 """Steps up to which a tree of CASE is as fast as a search in an array."""
@@ -68,6 +69,9 @@ class PostgresDialect(Dialect):
                 return FetchedSql(_days(column, stored), missing)
             case "clock":
                 return FetchedSql(_micros(column, stored, asked.zone), missing)
+            case "time":
+                found = f"CAST(extract(epoch FROM {column}) * 1000000 AS bigint)"
+                return FetchedSql(found, missing)
         if family_of(stored) == "integer":
             return FetchedSql(f"CAST({column} AS float8)", missing)
         kind = "numeric" if family_of(stored) == "decimal" else "float8"

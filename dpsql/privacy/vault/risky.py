@@ -13,7 +13,7 @@ from dpsql.catalog.catalog import Table
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.data_engine import find, unavailable
 from dpsql.privacy.vault.data_files import find_files, is_parquet
-from dpsql.privacy.vault.footers import MILLIS, UNREADABLE
+from dpsql.privacy.vault.footers import BESIDES, TIMES, UNREADABLE
 from dpsql.privacy.vault.schemas import known_source
 from dpsql.privacy.vault.source import Source, connect, harden, read_schema
 
@@ -52,17 +52,17 @@ def refuse_risky(source: Source, table: Table) -> None:
     What is stored in such a way is a fact of the schema: values make no difference.
     Raises: DataUnavailable (E_DATA).
     """
-    places = {find(source.columns, name) for name in _read_of(table)} - {None}
-    stored = {how for i, how in enumerate(source.stored) if i in places}
-    if UNREADABLE in stored:
+    if UNREADABLE in _ways(source, _read_of(table)) or TIMES in _ways(source, _keys_of(table)):
         problem = "a column is stored in a type of which some values cannot be read"
         hint = (
-            "write timestamps in microseconds, decimals in a fixed length and times of day as text"
+            "write timestamps in microseconds and decimals in a fixed length; times of day"
+            " without a zone, and as text where they tell units or keys"
         )
         unavailable(table.name, table.source, problem, hint)
-    if MILLIS in stored and find_spec("pyarrow") is None:  # asks without importing it
-        problem = "timestamps in milliseconds are read by the package pyarrow, which is missing"
-        hint = "pip install 'dpsql[arrow]', or write timestamps in microseconds"
+    beside = _ways(source, _read_of(table)) & set(BESIDES)
+    if beside and find_spec("pyarrow") is None:  # asks without importing it
+        problem = "times of day and milliseconds are read by the package pyarrow, which is missing"
+        hint = "pip install 'dpsql[arrow]', or write timestamps in microseconds, times as text"
         unavailable(table.name, table.source, problem, hint)
 
 
@@ -80,5 +80,15 @@ def refuse_apart(source: Source, table: Table) -> None:
 
 def _read_of(table: Table) -> list[str]:
     """The columns that are read of a table."""
-    declared = [column.name for column in table.columns.values()]
-    return [*declared, *table.keys, *([table.unit.column] if table.unit.column else [])]
+    return [*(column.name for column in table.columns.values()), *_keys_of(table)]
+
+
+def _keys_of(table: Table) -> list[str]:
+    """The columns that tell a table's units and keys."""
+    return [*table.keys, *([table.unit.column] if table.unit.column else [])]
+
+
+def _ways(source: Source, names: Iterable[str]) -> set[str]:
+    """How the columns of some names are stored."""
+    places = {find(source.columns, name) for name in names} - {None}
+    return {how for i, how in enumerate(source.stored) if i in places}

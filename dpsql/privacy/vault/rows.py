@@ -131,6 +131,8 @@ def ask(column: Column, name: str, family: str) -> Asked:
         return Asked(name, "place", tuple(map(str, column.domain.values)))
     if column.type == "date":
         return Asked(name, "day")
+    if column.type == "time":
+        return Asked(name, "time")
     if isinstance(column.domain, Spans):
         return Asked(name, "clock", zone=column.domain.zone)
     if column.type == "boolean" and family != "integer":

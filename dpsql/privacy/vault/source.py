@@ -20,7 +20,7 @@ from dpsql.privacy.vault.data_engine import NESTED, unavailable
 from dpsql.privacy.vault.data_files import find_files, match_files
 from dpsql.privacy.vault.database import Relation, find_relation
 from dpsql.privacy.vault.delta import find_delta
-from dpsql.privacy.vault.footers import MILLIS, stored_as
+from dpsql.privacy.vault.footers import BESIDES, stored_as
 from dpsql.privacy.vault.lines import read_fields, read_header
 from dpsql.privacy.vault.millis import read_millis
 
@@ -49,7 +49,8 @@ STORED_AS = {
         *("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"),
         *("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS"),
     ),
-    "other": ("UUID", "BLOB", "TIME", "BIT", "BIGNUM"),
+    "time": ("TIME", "TIME_NS"),
+    "other": ("UUID", "BLOB", "BIT", "BIGNUM"),
 }
 SHORT = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 """Integers that fit 64 bits with a sign."""
@@ -161,8 +162,8 @@ class Source:
             yield connection.execute(f"{chosen} {rows}", parameters)
 
     def _parquet_rows(self, connection: duckdb.DuckDBPyConnection, wanted: Sequence[int]) -> str:
-        """Name the rows of Parquet files t; instants in milliseconds are put beside the others."""
-        instants = [i for i in wanted if self.stored[i] == MILLIS]
+        """Name the rows of Parquet files t; what DuckDB cannot fetch is put beside the others."""
+        instants = [i for i in wanted if self.stored[i] in BESIDES]
         if not instants:
             return f"{parquet_sql('replace')} AS t"
         connection.register(BESIDE, read_millis(self.paths, [self.columns[i] for i in instants]))

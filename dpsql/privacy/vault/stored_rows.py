@@ -40,6 +40,7 @@ ACCEPTED = {
     "boolean": ("boolean", "integer"),
     "date": ("date", "timestamp"),
     "timestamp": ("timestamp", "date"),
+    "time": ("time",),
 }
 """The families of stored types that serve a column, by its declared type."""
 

@@ -76,5 +76,8 @@ class Contest:
 
     def winners(self, but: ProductStrategy) -> tuple[ProductStrategy, ...]:
         """Return those that are best at some budget, but for the best one for fine noise."""
-        found = {id(each): each for each in self.best if each is not None and each is not but}
-        return tuple(found.values())
+        found: list[ProductStrategy] = []
+        for each in self.best:
+            if each is not None and all(each is not known for known in (but, *found)):
+                found.append(each)
+        return tuple(found)

@@ -30,7 +30,7 @@ from dpsql.privacy.vault import tally as nodes
 from dpsql.privacy.vault.data_engine import Asked, Codes, Flags, Floats, Values64
 from dpsql.privacy.vault.duckdb import Fetch
 from dpsql.privacy.vault.owners import Digest, Queue
-from dpsql.privacy.vault.source import Source
+from dpsql.privacy.vault.source import RowQuery, Source
 from dpsql.privacy.vault.tally import Chunk
 from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload.cells import Nodes
@@ -193,7 +193,7 @@ def test_rows_dropped_by_a_condition_in_sql(
         doubles = [name for name, stored in self.columns if stored == "DOUBLE"]
         kept = " AND ".join(f"NOT isnan({name})" for name in doubles) or "TRUE"
         chosen = f"SELECT {', '.join(listed)} FROM {self._parquet_rows(connection, wanted)}"
-        yield connection.execute(f"{chosen} WHERE {kept}", [list(self.paths)])
+        yield RowQuery(connection, f"{chosen} WHERE {kept}", (list(self.paths),))
 
     monkeypatch.setattr(Source, "select", select)
     rows = [seed for seed in range(200) if seed % 3]

@@ -99,7 +99,7 @@ def test_memory_does_not_grow_with_the_rows(
 ) -> None:
     table, peaks, found = large(tmp_path / "t.parquet"), [], []
     monkeypatch.setattr(owners, "STRIDE", 10_000)
-    monkeypatch.setattr("dpsql.privacy.vault.duckdb.VECTORS", 4)
+    monkeypatch.setattr("dpsql.privacy.vault.duckdb.ROWS", 8192)
     for each in (table, spilled(table, folder)):
         vault = open_vault(each, SALT)
         tracemalloc.start()

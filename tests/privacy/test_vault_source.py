@@ -295,8 +295,8 @@ def test_a_locked_connection_reaches_nothing_else(attempt: str, tmp_path: Path) 
     other = parquet(tmp_path / "other.parquet", "SELECT 18 AS age")
     with connect() as connection:
         source = open_source(connection, str(path), "people")
-        (result,) = source.select(connection, ["age"], [0])
-        assert result.fetchall() == [(17,)]
+        (found,) = source.select(connection, ["age"], [0])
+        assert found.run().fetchall() == [(17,)]
         with pytest.raises(duckdb.Error):
             connection.execute(attempt.format(other=other, new=tmp_path / "new")).fetchall()
     assert not (tmp_path / "new").exists()

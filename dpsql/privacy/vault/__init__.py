@@ -7,7 +7,8 @@
 - counter: engines that count where the rows are; dialect: the leaves of their SQL; code_sql: codes
   of rows; group_sql: one covering set; pushed: what a vault lets a server keep and count
 - held: one snapshot for a request; versions: of tables that change while they are read
-- duckdb: the engine of files; source: files, their schema and the locked DuckDB; lines: CSV
+- duckdb: the engine of files; source: files, their schema and the locked DuckDB; arrow_stream: what
+  it hands over, as arrays; lines: CSV
 - encode: fetched numbers to cells; rows: the rows of a table, and their view; tally: what they add
 - distinct: which privacy units have which keys of a column that nobody listed
 - vault: the vault over any engine

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import floor_period
@@ -176,6 +175,8 @@ def _numbers(salt: str, places: Counts, names: Any) -> npt.NDArray[np.uint64]:
 
 def _number(column: Column, parts: Iterable[Part]) -> tuple[Counts, tuple[Key, ...]]:
     """Number the keys of all rows: their places among the sorted keys, and two for none."""
+    import pandas as pd  # takes longer than a first answer about rows
+
     known: dict[Key | None, int] = {}
     codes = [np.zeros(0, dtype=np.int64)]
     for values, is_known, is_missing in parts:

@@ -9,7 +9,7 @@ cannot be converted is ``UNKNOWN``.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog.catalog import Table
+from dpsql.privacy.vault.arrow_stream import Fetched, read_stream
 from dpsql.privacy.vault.data_engine import (
     VERSION,
     Asked,
@@ -33,6 +34,7 @@ from dpsql.privacy.vault.risky import refuse_apart, refuse_risky
 from dpsql.privacy.vault.schemas import known_source
 from dpsql.privacy.vault.source import (
     SHORT,
+    RowQuery,
     Source,
     connect,
     create_enum,
@@ -41,8 +43,11 @@ from dpsql.privacy.vault.source import (
     open_source,
 )
 
-VECTORS = 32
-"""How many vectors of 2,048 rows of up to 64 columns are fetched at once: 64 MiB."""
+ROWS = 1 << 16
+"""How many rows of up to COLUMNS columns are handed over at once: 64 MiB."""
+COLUMNS = 64
+"""More are fetched as frames, of which one can say how long they are."""
+VECTOR = 2048
 MISSING = -(1 << 63)
 UNKNOWN = MISSING + 1
 """A value that is no number, no date or no listed text. Declared numbers are far from both."""
@@ -164,8 +169,8 @@ class FileTable:
             self._reopen(connection)
             place = _position(self.source, column)
             listed = [f"TRY_CAST({self.source.column_sql(place)} AS VARCHAR) AS v"]
-            for result in self.source.select(connection, listed, [place]):
-                yield np.ma.asarray(result.fetchnumpy()["v"])
+            for found in self.source.select(connection, listed, [place]):
+                yield np.ma.asarray(found.run().fetchnumpy()["v"])
 
     def _reopen(self, connection: duckdb.DuckDBPyConnection) -> None:
         source = self.source.declared, self.name, self.named, self.is_vouched, self.version
@@ -190,12 +195,12 @@ def fetch_rows(
     owner = None if unit is None else _position(source, unit)
     identity = None if owner is None else _identity(source, owner)
     wanted = tuple(dict.fromkeys([*places, *([] if owner is None else [owner])]))
-    vectors = max(1, VECTORS * 64 // max(64, len(fetches)))
     keys = [place for each, place in zip(asked, places, strict=True) if each.form == "key"]
     valid = [*keys, *([] if owner is None else [owner])]
-    for result in source.select(connection, _listed(fetches, identity), wanted, valid):
-        for chunk in _chunks(result, vectors):
-            yield _batch(fetches, identity, chunk)
+    for found in source.select(connection, _listed(fetches, identity), wanted, valid):
+        many = len(fetches) > COLUMNS
+        for some in _frames(found, len(fetches)) if many else read_stream(found.stream(), ROWS):
+            yield _batch(fetches, identity, some)
 
 
 def _listed(fetches: Sequence[Fetch], identity: UnitIdentity | None) -> list[str]:
@@ -207,20 +212,17 @@ def _listed(fetches: Sequence[Fetch], identity: UnitIdentity | None) -> list[str
     return listed or ["0 AS v"]
 
 
-def _chunks(
-    result: duckdb.DuckDBPyConnection, vectors: int
-) -> Iterator[Mapping[str, npt.NDArray[Any]]]:
-    """Yield the rows of a result, a few at a time; the last chunk has none."""
+def _frames(found: RowQuery, columns: int) -> Iterator[Fetched]:
+    """Yield all rows of very many columns, a few at a time; the last batch is empty."""
+    result, vectors = found.run(), max(1, ROWS * COLUMNS // columns // VECTOR)
     while True:
-        chunk = result.fetch_df_chunk(vectors)
-        yield {str(name): chunk[name].to_numpy() for name in chunk.columns}
-        if chunk.empty:
+        frame = result.fetch_df_chunk(vectors)
+        yield {str(name): frame[name].to_numpy() for name in frame.columns}
+        if frame.empty:
             return
 
 
-def _batch(
-    fetches: Sequence[Fetch], identity: UnitIdentity | None, chunk: Mapping[str, npt.NDArray[Any]]
-) -> Batch:
+def _batch(fetches: Sequence[Fetch], identity: UnitIdentity | None, chunk: Fetched) -> Batch:
     rows = len(next(iter(chunk.values())))
     pairs = [(each, chunk[f"v{i}"], chunk.get(f"s{i}")) for i, each in enumerate(fetches)]
     columns = [each.read(value, state) for each, value, state in pairs if each.key is None]

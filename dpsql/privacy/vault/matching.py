@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.header import joined_column, partner_column
@@ -173,6 +172,8 @@ def label(rows: Frame, own: Sequence[Key], owners: Frame, their: Sequence[Key]) 
     known = np.flatnonzero(theirs >= 0)
     is_single = int(np.bincount(theirs[known]).max(initial=0)) <= 1
     pairs = owners.units[known] * count + theirs[known]
+    import pandas as pd  # takes longer than a first answer about rows
+
     first = known if is_single else known[~pd.Series(pairs).duplicated().to_numpy()]
     referring = np.flatnonzero(groups >= 0)
     times = np.bincount(groups[referring], minlength=count)

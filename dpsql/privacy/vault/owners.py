@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 from duckdb import DuckDBPyConnection
 
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags, Floats
@@ -70,6 +69,8 @@ class UnitNumbers:
         self._owned.add(owned)
 
     def _number(self, texts: npt.NDArray[Any], owned: Flags) -> tuple[Codes, Flags]:
+        import pandas as pd  # takes longer than a first answer about rows
+
         codes, names = pd.factorize(texts)
         numbers = np.fromiter(map(self._texts.__getitem__, names), np.uint32, len(names))
         return np.append(numbers, np.uint32(0))[codes], owned & (codes >= 0)
@@ -215,7 +216,7 @@ class Digest:
         columns |= {f"c{i}": each.astype(np.int64) for i, each in enumerate(content)}
         listed = ", ".join(["$1", "lpad(lower(to_hex(key)), 16, '0')", *list(columns)[2:]])
         digests = np.zeros(len(keys), dtype=np.uint64)
-        connection.register("content", pd.DataFrame(columns))
+        connection.register("content", columns)
         sql = f"SELECT place, md5_number_upper(concat_ws('|', {listed})) AS digest FROM content"
         found = connection.execute(sql, [self.salt]).fetchnumpy()
         connection.unregister("content")

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from dpsql.privacy.vault.data_engine import Counts, Flags
 from dpsql.privacy.vault.frame import Frame
@@ -59,6 +58,8 @@ def number_together(owners: Sequence[Owners], digest: Digest) -> tuple[People, l
     names = [each.names for each in owners]
     if len({each.dtype for each in names}) > 1:
         names = [each.astype(str).astype(object) for each in names]
+    import pandas as pd  # takes longer than a first answer about rows
+
     numbers, known = pd.factorize(np.concatenate([*names, names[0][:0]]))
     starts = np.cumsum([0, *map(len, names)])
     found = []
@@ -86,6 +87,8 @@ def dense(*columns: Sequence[tuple[Counts, Flags]]) -> tuple[list[Counts], int]:
     """
     sizes = [len(table[0][0]) for table in columns]
     known = np.concatenate([np.logical_and.reduce([flag for _, flag in each]) for each in columns])
+    import pandas as pd  # takes longer than a first answer about rows
+
     ids = np.zeros(0, dtype=np.int64)
     for parts in zip(*([number for number, _ in each] for each in columns), strict=True):
         codes, found = pd.factorize(np.concatenate(parts))

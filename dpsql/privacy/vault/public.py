@@ -100,8 +100,9 @@ def _select(
     """Return all rows of some columns; of none, as many empty rows."""
     rows: list[tuple[Any, ...]] = []
     listed = [f"TRY_CAST({source.column_sql(i)} AS {types[i]}) AS p{i}" for i in places]
-    for result in source.select(connection, listed or ["count(*)"], places):
-        rows += result.fetchall() if listed else [()] * result.fetchall()[0][0]
+    for found in source.select(connection, listed or ["count(*)"], places):
+        values = found.run().fetchall()
+        rows += values if listed else [()] * values[0][0]
     return rows
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.domain import Bins, Spans, Values
@@ -106,6 +105,8 @@ def number_keys(values: npt.NDArray[Any], known: Flags) -> tuple[Counts, Flags]:
     [7, 0]
     """
     if values.dtype == np.object_:
+        import pandas as pd  # takes longer than a first answer about rows
+
         hashed = pd.util.hash_array(np.where(known, values, ""))
         return hashed.view(np.int64), known
     if values.dtype == np.float64:

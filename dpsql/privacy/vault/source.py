@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import duckdb
-import pandas as pd
 
 from dpsql.errors import DataUnavailable, InternalError
 from dpsql.privacy.vault.data_engine import NESTED, unavailable
@@ -97,6 +96,23 @@ LOCKED = (
 
 
 @dataclass(frozen=True, slots=True)
+class RowQuery:
+    """One SELECT from all rows, with its parameters, for a connection to run."""
+
+    connection: duckdb.DuckDBPyConnection
+    sql: str
+    parameters: tuple[Sequence[str], ...] = ()
+
+    def run(self) -> duckdb.DuckDBPyConnection:
+        """Run it and return the connection, which holds what is found."""
+        return self.connection.execute(self.sql, list(self.parameters))
+
+    def stream(self) -> object:
+        """Run it and return what is found as an Arrow stream in a capsule."""
+        return self.connection.sql(self.sql, params=list(self.parameters)).__arrow_c_stream__()
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """The files of a table, one kind, and the (name, DuckDB type) of their columns.
 
@@ -141,8 +157,8 @@ class Source:
         listed: Sequence[str],
         wanted: Sequence[int],
         valid: Sequence[int] = (),
-    ) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Select expressions from all rows, in stored order; each result is to be read at once.
+    ) -> Iterator[RowQuery]:
+        """Select expressions from all rows, in stored order; each is to be read at once.
 
         ``wanted`` are the columns that they need. ``valid`` are those whose
         :meth:`valid_sql` they use: bytes that are not UTF-8 are read as "?", and left out from a
@@ -153,13 +169,13 @@ class Source:
         if self.kind == "csv":
             yield from self._select_lines(connection, chosen, wanted)
         elif self.relation is not None:
-            yield connection.execute(f"{chosen} {relation_sql(self.relation)} AS t")
+            yield RowQuery(connection, f"{chosen} {relation_sql(self.relation)} AS t")
         else:
             rows, parameters = self._parquet_rows(connection, wanted), [list(self.paths)]
             if texts:
                 second = f"(SELECT {', '.join(dict.fromkeys(texts))} FROM {parquet_sql('ignore')})"
                 rows, parameters = f"{rows} POSITIONAL JOIN {second} AS k", parameters * 2
-            yield connection.execute(f"{chosen} {rows}", parameters)
+            yield RowQuery(connection, f"{chosen} {rows}", tuple(parameters))
 
     def _parquet_rows(self, connection: duckdb.DuckDBPyConnection, wanted: Sequence[int]) -> str:
         """Name the rows of Parquet files t; what DuckDB cannot fetch is put beside the others."""
@@ -173,15 +189,15 @@ class Source:
 
     def _select_lines(
         self, connection: duckdb.DuckDBPyConnection, chosen: str, wanted: Sequence[int]
-    ) -> Iterator[duckdb.DuckDBPyConnection]:
+    ) -> Iterator[RowQuery]:
+        wanted = wanted or [0]  # so that there are as many rows
         names = [f"f{i}" for i in wanted]
         fields = ", ".join(f"nullif(CAST({name} AS VARCHAR), '') AS {name}" for name in names)
-        sql = f"{chosen} (SELECT {', '.join(filter(None, ['row', fields]))} FROM {BLOCK}) AS t"
+        sql = f"{chosen} (SELECT {fields} FROM {BLOCK}) AS t"
         for path in self.paths:
             for block in read_fields(path, len(self.columns), wanted):
-                rows = pd.DataFrame(dict(zip(names, block, strict=True)), dtype=object)
-                connection.register(BLOCK, rows.assign(row=0))
-                yield connection.execute(sql)
+                connection.register(BLOCK, dict(zip(names, block, strict=True)))
+                yield RowQuery(connection, sql)
 
     def _quoted(self, position: int) -> str:
         return f'"f{position}"' if self.kind == "csv" else quote(self.columns[position][0])

@@ -1,0 +1,177 @@
+"""Results of DuckDB as arrays of numpy, a few rows at a time, through Arrow's C interface.
+
+The interface is three C structures. Reading numbers, flags and texts from them needs neither
+pyarrow nor pandas, whose imports take longer than a first answer.
+Source: Apache Arrow, "The Arrow C data interface", "The Arrow C stream interface" and "The Arrow
+PyCapsule interface".
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Iterator
+from ctypes import CFUNCTYPE, POINTER, byref, c_char_p, c_int, c_int64, c_void_p
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Fetched = dict[str, npt.NDArray[Any]]
+"""Some rows of every column."""
+DTYPES = {"l": np.int64, "i": np.int32, "C": np.uint8, "g": np.float64}
+"""What numbers are called in a schema."""
+FLAGS, TEXTS = "b", {"u": np.int32, "U": np.int64}
+"""What flags and texts are called there; texts with the type of their ends."""
+EMPTY = {**DTYPES, FLAGS: np.bool_}
+"""The types of all but texts."""
+
+
+class ArrowSchema(ctypes.Structure):
+    """What a column is called and how it is stored."""
+
+
+class ArrowArray(ctypes.Structure):
+    """The values of a column."""
+
+
+class ArrowStream(ctypes.Structure):
+    """What hands over a schema, and one batch of columns after another."""
+
+
+ArrowSchema._fields_ = [
+    ("format", c_char_p),
+    ("name", c_char_p),
+    ("metadata", c_char_p),
+    ("flags", c_int64),
+    ("n_children", c_int64),
+    ("children", POINTER(POINTER(ArrowSchema))),
+    ("dictionary", POINTER(ArrowSchema)),
+    ("release", CFUNCTYPE(None, POINTER(ArrowSchema))),
+    ("private_data", c_void_p),
+]
+ArrowArray._fields_ = [
+    ("length", c_int64),
+    ("null_count", c_int64),
+    ("offset", c_int64),
+    ("n_buffers", c_int64),
+    ("n_children", c_int64),
+    ("buffers", POINTER(c_void_p)),
+    ("children", POINTER(POINTER(ArrowArray))),
+    ("dictionary", POINTER(ArrowArray)),
+    ("release", CFUNCTYPE(None, POINTER(ArrowArray))),
+    ("private_data", c_void_p),
+]
+ArrowStream._fields_ = [
+    ("get_schema", CFUNCTYPE(c_int, POINTER(ArrowStream), POINTER(ArrowSchema))),
+    ("get_next", CFUNCTYPE(c_int, POINTER(ArrowStream), POINTER(ArrowArray))),
+    ("get_last_error", CFUNCTYPE(c_char_p, POINTER(ArrowStream))),
+    ("release", CFUNCTYPE(None, POINTER(ArrowStream))),
+    ("private_data", c_void_p),
+]
+
+
+def read_stream(capsule: object, rows: int) -> Iterator[Fetched]:
+    """Yield copies of all rows of a stream, at most ``rows`` at a time; the last batch is empty.
+
+    A missing double is NaN, another missing value zero, False or no text.
+    Raises: ValueError for columns of other types; OSError where the producer fails.
+    """
+    stream = _open(capsule)
+    formats = _read_schema(stream)
+    while True:
+        batch = ArrowArray()
+        _check(stream.get_next(byref(stream), byref(batch)))
+        if not batch.release:
+            break
+        try:
+            for start in range(0, batch.length, rows):
+                yield _read_batch(batch, formats, start, min(start + rows, batch.length))
+        finally:
+            batch.release(byref(batch))
+    yield {name: np.zeros(0, EMPTY.get(each, object)) for name, each in formats.items()}
+
+
+def _open(capsule: object) -> ArrowStream:
+    """Return the stream in a capsule, which frees it in the end."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = c_void_p, [ctypes.py_object, c_char_p]
+    return ArrowStream.from_address(pointer(capsule, b"arrow_array_stream"))
+
+
+def _read_schema(stream: ArrowStream) -> dict[str, str]:
+    """Return how each column is stored, by name."""
+    schema = ArrowSchema()
+    _check(stream.get_schema(byref(stream), byref(schema)))
+    columns = [schema.children[i].contents for i in range(schema.n_children)]
+    found = {each.name.decode(): each.format.decode() for each in columns}
+    schema.release(byref(schema))
+    if len(found) < len(columns) or not {*found.values()} <= {*DTYPES, FLAGS, *TEXTS}:
+        raise ValueError("these columns are not read from a stream")
+    return found
+
+
+def _check(error: int) -> None:
+    if error:
+        raise OSError(error, "the stream has failed")
+
+
+def _read_batch(batch: ArrowArray, formats: dict[str, str], start: int, stop: int) -> Fetched:
+    return {
+        name: _read_column(batch.children[i].contents, each, batch.offset + start, stop - start)
+        for i, (name, each) in enumerate(formats.items())
+    }
+
+
+def _read_column(column: ArrowArray, form: str, start: int, rows: int) -> npt.NDArray[Any]:
+    """Copy some rows of a column, the buffers of which are: what is there, and the values."""
+    start += column.offset
+    missing = None
+    if column.null_count and column.buffers[0]:
+        missing = ~_bits(column.buffers[0], start, rows)
+    if form in TEXTS:
+        ends = _numbers(column.buffers[1], TEXTS[form], start, rows + 1)
+        return _texts(ends, column.buffers[2], missing)
+    values = (
+        _bits(column.buffers[1], start, rows)
+        if form == FLAGS
+        else _numbers(column.buffers[1], DTYPES[form], start, rows)
+    )
+    if missing is not None:
+        values[missing] = np.nan if form == "g" else 0
+    return values
+
+
+def _numbers(address: Any, dtype: type, start: int, count: int) -> npt.NDArray[Any]:
+    size = np.dtype(dtype).itemsize
+    return np.frombuffer(_bytes(address, start * size, count * size), dtype).copy()
+
+
+def _bits(address: Any, start: int, count: int) -> npt.NDArray[np.bool_]:
+    first = start // 8
+    packed = np.frombuffer(_bytes(address, first, (start + count + 7) // 8 - first), np.uint8)
+    bits = np.unpackbits(packed, bitorder="little")[start - first * 8 :][:count]
+    return bits.astype(np.bool_)
+
+
+def _texts(
+    ends: npt.NDArray[Any], address: Any, missing: npt.NDArray[np.bool_] | None
+) -> npt.NDArray[np.object_]:
+    """Return texts, which lie one after another; bytes that are not UTF-8 stay apart."""
+    first = int(ends[0])
+    data = bytes(_bytes(address, first, int(ends[-1]) - first))
+    places = (ends - first).tolist()
+    pairs = itertools.pairwise(places)
+    texts = np.empty(len(ends) - 1, dtype=object)
+    if data.isascii():
+        text = data.decode()
+        texts[:] = [text[a:b] for a, b in pairs]
+    else:
+        texts[:] = [data[a:b].decode(errors="surrogateescape") for a, b in pairs]
+    if missing is not None:
+        texts[missing] = ""
+    return texts
+
+
+def _bytes(address: Any, start: int, count: int) -> Any:
+    return (ctypes.c_char * count).from_address(address + start) if count else b""

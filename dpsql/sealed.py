@@ -6,6 +6,7 @@ It cannot reach files, the network, Python variables or extensions.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 
 import duckdb
 
-from dpsql.errors import ProgrammingError, is_interrupt
+from dpsql.errors import InternalError, ProgrammingError, is_interrupt
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": False,
@@ -32,14 +33,27 @@ class EvaluationError(Exception):
     """DuckDB could not evaluate an expression; the text is DuckDB's own, about public values."""
 
 
+def hush(connection: duckdb.DuckDBPyConnection) -> None:
+    """Draw no progress bar: it tells how many rows there are.
+
+    In a Jupyter kernel without ipywidgets DuckDB has none, and refuses to be told so.
+    Raises: InternalError if there is one afterwards.
+    """
+    with contextlib.suppress(duckdb.InvalidInputException):
+        connection.execute("SET enable_progress_bar = false")
+    found = connection.execute("SELECT current_setting('enable_progress_bar')").fetchall()
+    if found != [(False,)]:
+        raise InternalError("E_INTERNAL", "the progress bar could not be switched off")
+
+
 class Sealed:
     """One sealed connection; not thread safe."""
 
     def __init__(self) -> None:
         self._connection = duckdb.connect(":memory:", config=_CONFIG)
+        hush(self._connection)
         for setting in (
             "SET temp_directory = ''",
-            "SET enable_progress_bar = false",
             # What TRY() holds would be computed outside of it, and fail there, if it stood twice.
             "SET disabled_optimizers = 'in_clause,common_subexpressions'",
             "SET enable_external_access = false",

@@ -123,6 +123,12 @@ def test_progress_is_a_line_that_changes(shell: Any) -> None:
     with mock.patch("IPython.display.display") as shown:
         tell("round 1")
         tell("round 2")
-    assert shown.call_args.args == ({"text/plain": "round 1"},)
-    shown.return_value.update.assert_called_once_with({"text/plain": "round 2"}, raw=True)
+        assert len(shell.events.callbacks["post_run_cell"]) == 1
+        shell.events.trigger("post_run_cell", None)
+        tell("round 3")
+        shell.events.trigger("post_run_cell", None)
+    assert [call.args[0]["text/plain"] for call in shown.call_args_list] == ["round 1", "round 3"]
+    updates = [call.args[0]["text/plain"] for call in shown.return_value.update.call_args_list]
+    assert updates == ["round 2", "", ""]
+    assert shell.events.callbacks["post_run_cell"] == []
     del shell.kernel

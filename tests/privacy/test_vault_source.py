@@ -8,6 +8,7 @@ import os
 import random
 from fractions import Fraction
 from pathlib import Path
+from unittest import mock
 
 import duckdb
 import numpy as np
@@ -25,6 +26,7 @@ from dpsql.privacy.vault.described import describe_data
 from dpsql.privacy.vault.risky import refuse_unreadable
 from dpsql.privacy.vault.source import connect, is_switched_off, open_source
 from dpsql.privacy.vault.vault import TableVault, open_vault, sealed
+from dpsql.sealed import hush
 
 SALT = b"0123456789abcdef"
 AGE = Column("age", "integer", IntegerRange(17, 19), null=True)
@@ -398,6 +400,19 @@ def test_nothing_reads_statistics(tmp_path: Path) -> None:
         sql = f"{asked} FROM read_parquet(?)"
         assert connection.execute(sql, [str(path)]).fetchall() == [(1000, 1000)]
         assert is_switched_off(connection)
+
+
+def test_a_bar_that_stays_is_refused() -> None:
+    """Where it cannot be switched off, as in a kernel without ipywidgets, it must be off."""
+    for shown in (False, True):
+        connection = mock.Mock()
+        found = mock.Mock(**{"fetchall.return_value": [(shown,)]})
+        connection.execute.side_effect = [duckdb.InvalidInputException("no ipywidgets"), found]
+        if shown:
+            with pytest.raises(InternalError, match="progress bar"):
+                hush(connection)
+        else:
+            hush(connection)
 
 
 def test_nobody_is_told_how_far_a_reading_is() -> None:

@@ -22,6 +22,7 @@ from dpsql.privacy.vault.delta import find_delta
 from dpsql.privacy.vault.footers import BESIDES, stored_as
 from dpsql.privacy.vault.lines import read_fields, read_header
 from dpsql.privacy.vault.millis import read_millis
+from dpsql.sealed import hush
 
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": False,
@@ -286,7 +287,7 @@ def connect(threads: int | None = None) -> duckdb.DuckDBPyConnection:
     if threads is not None:
         config["threads"] = threads
     connection = duckdb.connect(config=config)
-    connection.execute("SET enable_progress_bar = false")  # it tells how many rows there are
+    hush(connection)
     switch_off(connection)
     if not is_switched_off(connection):
         raise InternalError("E_INTERNAL", "the optimiser could not be switched off")

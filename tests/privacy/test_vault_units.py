@@ -16,6 +16,7 @@ from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange, Values
 from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.data_engine import Counts
+from dpsql.privacy.vault.owners import in_order
 from dpsql.privacy.vault.vault import open_vault
 from tests.privacy.evenness import even_choice
 from tests.support.tables import insert
@@ -124,3 +125,16 @@ def test_neighbouring_tables_differ_by_at_most_c_rows_when_a_unit_changes(tmp_pa
 
 def test_rows_of_a_unit_are_kept_evenly_over_salts() -> None:
     even_choice()
+
+
+@pytest.mark.parametrize(("units", "digests", "ties"), [(1, 1, 2), (7, 5, 1), (300, 2**63, 1)])
+def test_rows_are_lined_up_as_all_numbers_together_say(units: int, digests: int, ties: int) -> None:
+    rng = np.random.default_rng(units)
+    whose = rng.integers(9, 9 + units, 2000).astype(np.uint32)
+    drawn = rng.integers(0, digests, 2000).astype(np.uint64)
+    values = [np.where(rng.random(2000) < 0.2, np.nan, rng.integers(0, 3, 2000) / 1)] * ties
+    expected = np.lexsort((*reversed(values), drawn, whose))
+    np.testing.assert_array_equal(in_order(whose, drawn, values), expected)
+    low = drawn & np.uint64(1)  # digests that differ in their last bit alone are still in order
+    expected = np.lexsort((*reversed(values), low, whose))
+    np.testing.assert_array_equal(in_order(whose, low, values), expected)

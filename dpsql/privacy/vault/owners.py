@@ -24,6 +24,10 @@ from dpsql.privacy.vault.data_engine import Codes, Counts, Flags, Floats
 from dpsql.privacy.vault.pile import Pile, PileRoom
 from dpsql.privacy.vault.source import connect
 
+Ties = Sequence[Floats]
+Content = Callable[[Counts], tuple[Sequence[Codes | Counts], Ties]]
+"""For some rows, whole numbers that decide their order, and what does where these are the same."""
+
 STRIDE = 1 << 22
 """Rows that are numbered, sorted and counted together; a unit with more stays together."""
 
@@ -147,6 +151,8 @@ KEY = 16
 """Hexadecimal digits of a unit's own digest that go into the digests of its rows."""
 DIGESTS = 1 << 18
 """Rows whose digests are worked out together."""
+CONTENTS = 1 << 20
+"""Rows whose contents are held together."""
 FEW = 1 << 13
 """Rows whose digests are worked out one by one, in 15 ms: DuckDB takes as long to start."""
 
@@ -155,8 +161,8 @@ FEW = 1 << 13
 class Queue:
     """The rows of all units that have more than they may keep, unit by unit, first come first."""
 
-    rows: Counts
-    units: Counts
+    rows: Codes | Counts
+    units: Codes | Counts
     max_rows: int
 
     def bound(self, inside: Flags) -> Flags:
@@ -170,7 +176,7 @@ class Queue:
             waiting = inside[self.rows[some]]
             rows, units = self.rows[some][waiting], self.units[some][waiting]
             place = np.arange(len(rows))
-            is_first = np.diff(units, prepend=-1) != 0
+            is_first = np.append(True, units[1:] != units[:-1])[: len(units)]
             place -= np.maximum.accumulate(np.where(is_first, place, 0))
             inside[rows[place >= self.max_rows]] = False
         return inside
@@ -191,7 +197,7 @@ class Digest:
 
     salt: str
 
-    def of_rows(self, keys: Codes, content: Sequence[Counts]) -> Codes:
+    def of_rows(self, keys: Codes, content: Sequence[Codes | Counts]) -> Codes:
         """Return the first 16 digits of md5(salt | key | content), as numbers."""
         if len(keys) <= FEW:
             return self._one_by_one(keys, content)
@@ -203,17 +209,17 @@ class Digest:
                 digests[some] = self._by_duckdb(connection, keys[some], parts)
         return digests
 
-    def _one_by_one(self, keys: Codes, content: Sequence[Counts]) -> Codes:
+    def _one_by_one(self, keys: Codes, content: Sequence[Codes | Counts]) -> Codes:
         rows = zip(*(each.tolist() for each in (keys, *content)), strict=True)
         texts = ("|".join([self.salt, f"{key:016x}", *map(str, of)]) for key, *of in rows)
         digests = (hashlib.md5(text.encode(), usedforsecurity=False).digest() for text in texts)
         return np.frombuffer(b"".join(each[:8] for each in digests), ">u8").astype(np.uint64)
 
     def _by_duckdb(
-        self, connection: DuckDBPyConnection, keys: Codes, content: Sequence[Counts]
+        self, connection: DuckDBPyConnection, keys: Codes, content: Sequence[Codes | Counts]
     ) -> Codes:
-        columns = {"place": np.arange(len(keys)), "key": keys}
-        columns |= {f"c{i}": each.astype(np.int64) for i, each in enumerate(content)}
+        columns: dict[str, Codes | Counts] = {"place": np.arange(len(keys)), "key": keys}
+        columns |= {f"c{i}": each for i, each in enumerate(content)}
         listed = ", ".join(["$1", "lpad(lower(to_hex(key)), 16, '0')", *list(columns)[2:]])
         digests = np.zeros(len(keys), dtype=np.uint64)
         connection.register("content", columns)
@@ -228,7 +234,7 @@ def queue_up(
     digest: Digest,
     owners: Owners,
     max_rows: int,
-    content: Callable[[Counts], tuple[Sequence[Counts], Sequence[Floats]]],
+    content: Content,
     room: PileRoom,
 ) -> Queue:
     """Return the rows of units with more than ``max_rows``, in the order in which they are kept.
@@ -241,17 +247,54 @@ def queue_up(
     keys = keys_of(digest.salt, owners, crowded)
     waiting = owners.owned & crowded[owners.units] if size else owners.owned
     piles = room.pile(), room.pile()
-    for pile in piles:
-        pile.add(np.zeros(0, dtype=np.int64))
+    places = np.uint32 if len(owners.units) <= 1 << 32 else np.int64
+    piles[0].add(np.zeros(0, dtype=places))
+    piles[1].add(np.zeros(0, dtype=owners.units.dtype))
     for rows in unit_by_unit(owners.units, waiting, size):
-        units = owners.units[rows].astype(np.int64)
-        whole, ties = content(rows)
-        digests = digest.of_rows(keys[units], whole)
-        order = np.lexsort((*reversed(ties), digests, units))
-        for pile, found in zip(piles, (rows, units), strict=True):
-            pile.add(found[order])
+        units = owners.units[rows]
+        digests, ties = _hashed(digest, keys[units], rows, content)
+        order = in_order(units, digests, ties)
+        piles[0].add(rows[order].astype(places))
+        piles[1].add(units[order])
     ordered, theirs = (pile.array() for pile in piles)
     return Queue(ordered, theirs, max_rows)
+
+
+def _hashed(digest: Digest, keys: Codes, rows: Counts, content: Content) -> tuple[Codes, Ties]:
+    """Return the digests of some rows, and what decides where they are the same."""
+    digests, ties = [np.zeros(0, dtype=np.uint64)], [content(rows[:0])[1]]
+    for start in range(0, len(rows), CONTENTS):
+        some = slice(start, start + CONTENTS)
+        whole, values = content(rows[some])
+        digests.append(digest.of_rows(keys[some], whole))
+        ties.append(values)
+    return np.concatenate(digests), [np.concatenate(each) for each in zip(*ties, strict=True)]
+
+
+def in_order(units: Codes, digests: Codes, ties: Ties) -> Counts:
+    """Return the order of rows by unit, by digest, by what decides ties, and then by place.
+
+    Units and the first bits of digests are sorted as one number, which takes a fifth of the time;
+    rows whose numbers are the same are then sorted by all that there is.
+
+    >>> digests = np.array([9, 3, 9, 3], dtype=np.uint64)
+    >>> units = np.array([1, 0, 0, 0], dtype=np.uint32)
+    >>> in_order(units, digests, [np.array([0.0, 2.0, 0.0, 1.0])]).tolist()
+    [3, 1, 2, 0]
+    """
+    if not len(units):
+        return np.zeros(0, dtype=np.int64)
+    numbers = (units - units.min()).astype(np.uint64)
+    bits = np.uint64(int(numbers.max()).bit_length())
+    numbers <<= np.uint64(64) - bits
+    numbers |= digests >> bits
+    order = np.argsort(numbers)
+    same = np.diff(numbers[order]) == 0
+    places = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    some = np.sort(order[places])
+    keys = [each[some] for each in (*reversed(ties), digests, numbers)]
+    order[places] = some[np.lexsort(keys)]
+    return order
 
 
 def keys_of(salt: str, owners: Owners, crowded: Flags) -> Codes:

@@ -194,11 +194,11 @@ def line_up(rows: Rows, table: Table, digest: Digest) -> Queue | None:
     if rows.owners is None:
         return None
 
-    def content(some: Counts) -> tuple[list[Counts], list[Floats]]:
+    def content(some: Counts) -> tuple[list[Codes | Counts], list[Floats]]:
         whole = [each[some] for each in (*rows.codes.values(), *rows.places.values())]
         values = {key: each[some] for key, each in rows.numbers.items()}
         steps = [find_steps(each, table.columns[key]) for key, each in values.items()]
-        return [*(each.astype(np.int64) for each in whole), *steps], list(values.values())
+        return [*whole, *steps], list(values.values())
 
     return queue_up(digest, rows.owners, table.unit.max_rows, content, rows.room)
 

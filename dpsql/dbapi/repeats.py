@@ -35,6 +35,7 @@ class Repeats:
 
     def __init__(self, ledger: tuple[Path, ...]) -> None:
         self._ledger = ledger
+        self._mark = object()
         self._sound: list[tuple[int, ...] | None] = []
         self._kept: OrderedDict[Hashable, Result] = OrderedDict()
         self._lock = threading.Lock()
@@ -67,7 +68,11 @@ class Repeats:
                 return None
             found.append(touched)
         standing = connection.engine.standing
-        return None if standing is None or None in found[:2] else (standing, today(), *found)
+        return (
+            None
+            if standing is None or None in found[:2]
+            else (self._mark, standing, today(), *found)
+        )
 
     def find(self, connection: Connection, key: Hashable | None) -> Result | None:
         """An answer that was free before. Raises: LedgerError, as without it."""

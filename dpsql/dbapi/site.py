@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import replace
 
 from dpsql.catalog import Catalog
@@ -10,6 +11,7 @@ from dpsql.dbapi.connection import Connection, open_catalog
 from dpsql.dbapi.repeats import Repeats
 from dpsql.engine.engine import Engine
 from dpsql.engine.terms import Terms
+from dpsql.errors import LedgerError
 from dpsql.privacy.curator import anchor_folder, find_analyst, ledger_files
 
 
@@ -24,19 +26,47 @@ class Site:
         self.catalog = catalog
         self.engine = Engine(catalog, anchor_folder(catalog))
         self.repeats = Repeats(ledger_files(catalog))
+        self._past: list[Engine] = []
+        self._lock = threading.Lock()
 
     def connect(self, analyst: str | None = None) -> Connection:
         """A connection of an analyst, with settings of its own and no folder of files.
 
-        Raises: DataError (E_ANALYST), LedgerError.
+        Raises: CatalogError, DataError (E_ANALYST), LedgerError.
         """
+        return self.admit(analyst)[0]
+
+    def admit(self, analyst: str | None) -> tuple[Connection, Repeats]:
+        """A connection, and the repetitions of the catalog that it is on. Raises: as ``connect``.
+
+        The catalog is read anew where a curator has changed it; who is connected connects again.
+        """
+        with self._lock:
+            try:
+                return self._connect(analyst), self.repeats
+            except LedgerError as error:
+                if error.code != "E_POLICY_CHANGED":
+                    raise
+            self._renew()
+            return self._connect(analyst), self.repeats
+
+    def _connect(self, analyst: str | None) -> Connection:
         catalog = replace(self.catalog, derived={})
         terms = Terms.of(catalog)
         return Connection(catalog, terms, find_analyst(catalog, analyst), shared=self.engine)
 
+    def _renew(self) -> None:
+        """Read the catalog anew; rows that others count stay open. Raises: as ``connect``."""
+        catalog = open_catalog(self.catalog.path)
+        engine = Engine(catalog, anchor_folder(catalog))
+        self._past.append(self.engine)
+        self.catalog, self.engine = catalog, engine
+        self.repeats = Repeats(ledger_files(catalog))
+
     def close(self) -> None:
         """Close the ledger and let go of the rows."""
-        self.engine.close()
+        for engine in (*self._past, self.engine):
+            engine.close()
 
 
 def open_site(catalog: str | os.PathLike[str]) -> Site:

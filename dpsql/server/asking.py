@@ -56,7 +56,6 @@ class Asker:
         self._caller = Caller(site, analyst, ticks)
         self._twin = twin
         self.last_charge = "nothing was asked"
-        self._site = site
         self._ticks = ticks or Ticks()
         self._told: tuple[Terms, str] | None = None
         self.settings = {"show_stddev": "off", "statement_timeout": "0"}
@@ -151,7 +150,7 @@ class Asker:
         """
         if self._ticks.period or not self._caller.is_open or self.connection.collected is not None:
             return None
-        return self._site.repeats.stamp(self.connection)
+        return self._caller.repeats.stamp(self.connection)
 
     @property
     def manner(self) -> Hashable:

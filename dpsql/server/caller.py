@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from dpsql.answer.result import Result
 from dpsql.dbapi.connection import Connection, Cursor
+from dpsql.dbapi.repeats import Repeats
 from dpsql.dbapi.site import Site
 from dpsql.errors import DataUnavailable
 from dpsql.interrupts import Cancellation
@@ -37,6 +38,7 @@ class Caller:
         self._site = site
         self._analyst = analyst
         self._connection: Connection | None = None
+        self._repeats: Repeats
         self._cancellation: Cancellation | None = None
         self.repeated: Repeated | None = None
         self._lock = threading.Lock()
@@ -45,8 +47,14 @@ class Caller:
     def connection(self) -> Connection:
         """The connection. Raises: LedgerError, DataError."""
         if self._connection is None:
-            self._connection = self._site.connect(self._analyst)
+            self._connection, self._repeats = self._site.admit(self._analyst)
         return self._connection
+
+    @property
+    def repeats(self) -> Repeats:
+        """The repetitions that it has a part in. Raises: as ``connection``."""
+        _ = self.connection
+        return self._repeats
 
     @property
     def is_open(self) -> bool:
@@ -83,8 +91,9 @@ class Caller:
                     timer.start()
                 mine.check()
                 return work()
-            except DataUnavailable:
-                self._site.engine.reopen()  # the data have changed: read anew by the next statement
+            except DataUnavailable:  # the data have changed: the next statement reads them anew
+                if self._connection is not None:
+                    self._connection.engine.reopen()
                 raise
             finally:
                 if timer is not None:
@@ -102,7 +111,7 @@ class Caller:
         return self.within(lambda: ask(text), milliseconds, wish)
 
     def _statement(self, text: str) -> list[Result]:
-        repeats, connection = self._site.repeats, self.connection
+        repeats, connection = self.repeats, self.connection
         stamp = repeats.stamp(connection)  # before: what changes meanwhile makes it another
         key = repeats.key(connection, text)
         known = repeats.find(connection, key)

@@ -7,7 +7,9 @@ import subprocess
 from collections.abc import Iterator
 from importlib.metadata import files
 from pathlib import Path
+from urllib.parse import quote
 
+import adbc_driver_postgresql.dbapi as adbc
 import asyncpg
 import pandas as pd
 import pg8000.native
@@ -109,6 +111,33 @@ def test_pg8000(server: Server) -> None:
     found = connection.run("SELECT size, COUNT(*) FROM t WHERE kind = :k GROUP BY size", k="it's")
     assert len(found) == 10
     connection.close()
+
+
+def test_adbc(server: Server) -> None:
+    uri = f"postgresql://ana:{quote(PASSWORD)}@127.0.0.1:{server.port}/clinic"
+    with adbc.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute("SET epsilon = 0.1")
+        cursor.execute(COUNT)
+        found = cursor.fetch_arrow_table()
+        assert found["kind"].to_pylist() == KINDS
+        assert [str(each) for each in found.schema.types] == ["string", "double"]
+        sql = "SELECT size, day, COUNT(*) FROM t WHERE kind = $1 AND size < $2 GROUP BY size, day"
+        cursor.execute(sql, ("it's", 2))
+        found = cursor.fetch_arrow_table()
+        assert [str(each) for each in found.schema.types] == ["int64", "date32[day]", "double"]
+        assert found.num_rows == 6
+        assert connection.adbc_get_table_schema("t").names == ["kind", "size", "day", "cost"]
+        known = connection.adbc_get_objects(depth="tables", table_name_filter="t").read_all()
+        tables = [
+            table["table_name"]
+            for database in known.to_pylist()
+            for schema in database["catalog_db_schemas"] or ()
+            for table in schema["db_schema_tables"] or ()
+        ]
+        assert tables == ["t"]
+        with pytest.raises(adbc.ProgrammingError) as refused:
+            cursor.execute("SELECT nope FROM t")
+        assert refused.value.sqlstate == "42703"
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg2", "pg8000"])

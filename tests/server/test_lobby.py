@@ -18,8 +18,8 @@ import psycopg
 import pytest
 
 import dpsql
-from dpsql.dbapi.connection import raise_budget
-from dpsql.dbapi.site import Site
+from dpsql.dbapi.connection import Connection, raise_budget
+from dpsql.dbapi.repeats import Repeats
 from dpsql.server.asking import Asker
 from dpsql.server.bursts import Remembered, first_burst
 from dpsql.server.server import Server
@@ -39,7 +39,8 @@ SHAPED = "SELECT COUNT(*) FROM t WHERE kind = $1 AND size < $2"
 SETTINGS = (
     *("SET epsilon = 0.01", "SET epsilon = 0.02", "SET noise = gaussian", "SET noise = laplace"),
     *("SET reuse = always", "SET reuse = exact", "SET show_stddev = on", "SET show_stddev = off"),
-    *("BEGIN", "COMMIT", "ROLLBACK", "SELECT nope FROM t", "BEGIN WORKLOAD", "CANCEL WORKLOAD"),
+    *("BEGIN", "COMMIT", "ROLLBACK", "ROLLBACK", "SELECT nope FROM t"),
+    *("BEGIN WORKLOAD", "CANCEL WORKLOAD", "CANCEL WORKLOAD"),
     *("SHOW epsilon", "SELECT COUNT(*) FROM t; SELECT COUNT(*) FROM t", ""),
 )
 Back = list[tuple[bytes, bytes]]
@@ -74,6 +75,10 @@ class Pair:
     plain: Client
     name: str
     parsed: set[str] = field(default_factory=set)
+
+    def close(self) -> None:
+        for client in (self.quick, self.plain):
+            client.socket.close()
 
     def both(self, ask: Callable[[Client], Back]) -> tuple[Back, Back]:
         return ask(self.quick), ask(self.plain)
@@ -112,22 +117,43 @@ def _any(rng: random.Random, pair: Pair) -> Callable[[Client], Back]:
 class World:
     """What may change between two statements."""
 
-    def __init__(self, catalog: Path, sites: list[Site], patch: pytest.MonkeyPatch) -> None:
-        self.catalog, self.sites, self.patch = catalog, sites, patch
+    def __init__(
+        self, catalog: Path, servers: tuple[Server, Server], patch: pytest.MonkeyPatch
+    ) -> None:
+        self.catalog, self.servers, self.patch = catalog, servers, patch
         self.budget, self.days = 100, 0
+        self.pairs = [self._pair(name) for name in ("ana", "ana", "Bo")]
+
+    def _pair(self, name: str) -> Pair:
+        clients = [Client(each.port, name) for each in self.servers]
+        for client in clients:
+            client.start()
+            client.ask("SET epsilon = 0.01")
+        return Pair(clients[0], clients[1], name)
 
     def turn(self, rng: random.Random) -> None:
-        """Let something happen, or nothing."""
-        rng.choice((self._wait, self._wait, self._wait, self._raise, self._elsewhere, self._data))()
-        if rng.random() < 0.05:
-            self._tomorrow()
+        """Let something happen."""
+        acts = (self._elsewhere, self._data, self._tomorrow, self._again, self._raise)
+        rng.choices(acts, (4, 3, 1, 3, 2))[0]()
 
-    def _wait(self) -> None:
-        time.sleep(0.015)
+    def close(self) -> None:
+        """End the sessions."""
+        for pair in self.pairs:
+            pair.close()
+
+    def _again(self) -> None:
+        """A session ends, and another begins."""
+        self.pairs[0].close()
+        self.pairs.append(self._pair(self.pairs.pop(0).name))
 
     def _raise(self) -> None:
+        """The curator raises the budget: whoever is here and pays has to connect again."""
         self.budget += 1
         raise_budget(self.catalog, Fraction(self.budget))
+        for pair in self.pairs:
+            _compare(pair, _say(SELECTS[0]), "raised")
+        for _ in self.pairs:
+            self._again()
 
     def _elsewhere(self) -> None:
         """Another process asks the same at a better price, which may answer later what is asked."""
@@ -137,8 +163,8 @@ class World:
     def _data(self) -> None:
         self.patch.undo()
         os.utime(self.catalog.with_name("t.parquet"))
-        for site in self.sites:
-            site.engine.reopen()
+        for server in self.servers:
+            server.site.engine.reopen()
 
     def _tomorrow(self) -> None:
         self.days += 1
@@ -167,7 +193,14 @@ def two(catalog: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Server
     with ExitStack() as stack:
         quick = stack.enter_context(served(catalog))
         plain = stack.enter_context(served(catalog))
-        monkeypatch.setattr(plain.site.repeats, "key", lambda *_: None)
+        admit = plain.site.admit
+
+        def forgetful(analyst: str | None) -> tuple[Connection, Repeats]:
+            connection, repeats = admit(analyst)
+            monkeypatch.setattr(repeats, "key", lambda *_: None)
+            return connection, repeats
+
+        monkeypatch.setattr(plain.site, "admit", forgetful)
         yield quick, plain
 
 
@@ -178,23 +211,24 @@ def test_sequences_are_answered_as_without_it(
     rng = random.Random(20261123 + seed)
     quick, plain = two
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
-        world = World(catalog, [each.site for each in two], patch)
-        pairs = []
-        for name in ("ana", "ana", "Bo"):
-            clients = [stack.enter_context(Client(each.port, name)) for each in (quick, plain)]
-            for client in clients:
-                client.start()
-                client.ask("SET epsilon = 0.01")
-            pairs.append(Pair(clients[0], clients[1], name))
+        world = World(catalog, two, patch)
+        stack.callback(world.close)
         for step in range(STEPS):
-            pair = rng.choice(pairs)
+            pair = rng.choice(world.pairs)
             ask = _any(rng, pair)
-            for _ in range(rng.choice((1, 1, 2, 5))):
+            for _ in range(rng.choice((0, 0, 2, 4))):
                 _compare(pair, ask, f"seed {seed}, step {step}")
-            if rng.random() < 0.3:
+                time.sleep(0.012)
+            _compare(pair, ask, f"seed {seed}, step {step}")
+            if rng.random() < 0.15:
                 world.turn(rng)
-        _compare(pairs[0], _say("SHOW budget"), "the end")
-    assert len(found) > 5
+        for pair in world.pairs:
+            for sql in ("ROLLBACK", "CANCEL WORKLOAD", "SHOW budget"):
+                _compare(pair, _say(sql), "the end")
+        for _ in range(5):
+            _compare(world.pairs[0], _say(SELECTS[0]), "the end")
+            time.sleep(0.012)
+    assert found
     assert len(quick.site.engine.entries()) == len(plain.site.engine.entries())
 
 

@@ -6,12 +6,13 @@ import contextlib
 import datetime as dt
 import os
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from dpsql.answer.result import Result
-from dpsql.dbapi.connection import Connection
+from dpsql.dbapi.connection import Connection, raise_budget
 from dpsql.dbapi.site import Site, open_site
 from dpsql.errors import LedgerError, ProgrammingError
 from dpsql.server.caller import Caller
@@ -142,3 +143,17 @@ def test_a_ledger_that_is_gone_or_damaged_answers_nothing(
             ask(ana, COUNT)
         path.write_bytes(before)
         assert ask(ana, COUNT).cost is not None
+
+
+def test_who_connects_again_has_the_budget_of_by_then(
+    site: Site, ana: Caller, catalog: Path
+) -> None:
+    raise_budget(catalog, Fraction(200))
+    with pytest.raises(LedgerError, match="connect again"):
+        ask(ana, "SELECT COUNT(*) FROM t")
+    again = Caller(site, "ana")
+    ask(again, "SET epsilon = 0.01")
+    assert len(ask(again, COUNT).rows) == 3
+    assert again.connection.budget.total_epsilon == 200
+    assert again.repeats is not ana.repeats
+    again.close()

@@ -48,6 +48,7 @@ _LARGEST_ORDER = 2**40
 """Where the search for the best order ends."""
 
 
+@lru_cache(maxsize=4096)
 def conversion(order: int, delta: Fraction) -> Fraction:
     """Return an upper bound of c such that (order, tau)-RDP gives (tau + c, delta)-DP.
 
@@ -60,6 +61,7 @@ def conversion(order: int, delta: Fraction) -> Fraction:
     return top / (order - 1) + _PAD
 
 
+@lru_cache(maxsize=1024)
 def best_order(epsilon: Fraction, delta: Fraction) -> int:
     """Return the integer order at which the most zCDP fits into (epsilon, delta).
 
@@ -72,6 +74,7 @@ def best_order(epsilon: Fraction, delta: Fraction) -> int:
     return _peak(lambda order: (epsilon - conversion(order, delta)) / order)
 
 
+@lru_cache(maxsize=1024)
 def order_for_rho(rho: Fraction, delta: Fraction) -> int:
     """Return the integer order whose conversion of rho-zCDP at delta is the smallest."""
     return _peak(lambda order: -(order * rho + conversion(order, delta)))

@@ -44,6 +44,7 @@ fuzz: $(VENV)/.test
 		tests/hostile/test_interrupts.py tests/privacy/test_additivity.py \
 		tests/privacy/test_views.py tests/privacy/test_torture.py tests/whole/test_sequences.py \
 		tests/privacy/test_postgresql.py tests/privacy/test_spark.py
+	$(BIN)/python -m tests.privacy.executors
 
 docs: $(VENV)/.test
 	$(BIN)/python docs/make.py

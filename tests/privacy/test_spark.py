@@ -364,8 +364,26 @@ def test_a_context_that_stopped_between_requests_is_started_again(
         assert connection.budget.entries == 2
 
 
+def test_without_delta_it_is_said_what_to_add(clinic: Path, tmp_path: Path) -> None:
+    path = catalog(tmp_path, f'path = "{clinic}", format = "delta"')
+    with dpsql.connect(path, epsilon=1) as connection:
+        error = refused(lambda: connection.execute(COUNT))
+        assert (error.code, "no reader of its format" in f"{error}") == ("E_DATA", True)
+        assert "io.delta" in f"{error.hint}"
+        assert connection.budget.entries == 0
+
+
 def test_times_in_milliseconds_are_refused_by_what_files_say(tmp_path: Path) -> None:
     columns = {"t": replace(next(iter(DATES.values())), name="t")}
+    stored = tmp_path / "stored"
+    stored.mkdir()
+    pq.write_table(pa.table({"t": pa.array([1], pa.timestamp("ms"))}), stored / "a.parquet")
+    run(f"CREATE TABLE millis (t timestamp_ntz) USING parquet LOCATION '{stored}'")
+    options = {"engine": "spark", "master": MASTER, "table": "default.millis", "version": "1"}
+    listed = tuple(sorted(options.items()))
+    with pytest.raises(DataUnavailable, match="milliseconds"):
+        open_vault(Table("t", "spark://default.millis", Unit(), columns, options=listed), SALT)
+    run("DROP TABLE millis")
     for unit, refuses in (("ms", True), ("us", False)):
         path = tmp_path / f"{unit}.parquet"
         pq.write_table(pa.table({"t": pa.array([1, 2], pa.timestamp(unit))}), path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,12 +37,12 @@ def require_spark() -> None:
 
 
 @contextmanager
-def small_spark(folder: Path) -> Iterator[None]:
+def small_spark(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[None]:
     """Let the engine start Spark with what a small machine is set to, and stop it in the end."""
     require_spark()
     from pyspark import SparkContext
 
-    lines = {**DEFAULTS, "spark.sql.warehouse.dir": f"{folder}/warehouse"}
+    lines = {**DEFAULTS, "spark.sql.warehouse.dir": f"{folder}/warehouse", **(settings or {})}
     (folder / "spark-defaults.conf").write_text(
         "".join(f"{name} {value}\n" for name, value in lines.items()), encoding="utf-8"
     )

@@ -17,8 +17,6 @@ from dpsql.privacy.vault.data_engine import Counts, Values64
 
 SIGNATURE = b"PGCOPY\n\xff\r\n\0"
 HEADER = len(SIGNATURE) + 8
-BLOCK = 1 << 20
-"""Bytes that are read as arrays together."""
 SENT_AS = {"int4": ">i4", "int8": ">i8", "float8": ">f8", "bool": ">i1"}
 
 
@@ -38,16 +36,17 @@ class CopyLayout:
         return np.dtype(fields)
 
     def read(
-        self, blocks: Iterable[bytes | bytearray | memoryview]
+        self, sent: Iterable[Sequence[bytes | bytearray | memoryview]]
     ) -> Iterator[tuple[Any, list[list[str]]]]:
         """Yield rows as arrays with a field per column, and the texts of every text column.
 
+        ``sent`` are blocks of bytes, those that become arrays together.
         Raises: ValueError for anything but the declared layout; UnicodeDecodeError.
         """
         rest, is_first = b"", True
-        for data, sizes in _joined(blocks):
-            starts = np.cumsum([len(rest), *sizes])
-            rest += data
+        for blocks in sent:
+            starts = np.cumsum([len(rest), *map(len, blocks)])
+            rest += b"".join(blocks)
             if is_first:
                 if len(rest) < HEADER:
                     continue
@@ -131,18 +130,6 @@ class CopyLayout:
         if wrong.any():
             raise ValueError("rows of another form")
         return rows
-
-
-def _joined(blocks: Iterable[bytes | bytearray | memoryview]) -> Iterator[tuple[bytes, list[int]]]:
-    """Put small pieces together, and say how long each was."""
-    waiting, size = [], 0
-    for block in blocks:
-        waiting.append(block)
-        size += len(block)
-        if size >= BLOCK:
-            yield b"".join(waiting), [*map(len, waiting)]
-            waiting, size = [], 0
-    yield b"".join(waiting), [*map(len, waiting)]
 
 
 def whole_values(numbers: npt.NDArray[Any]) -> Values64:

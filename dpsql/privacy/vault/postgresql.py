@@ -157,7 +157,7 @@ class PostgresTable:
             cursor = stack.enter_context(connection.cursor())
             statement = f"COPY ({select}) TO STDOUT (FORMAT BINARY)"
             blocks = stack.enter_context(cursor.copy(statement.encode()))
-            for fixed, (texts,) in CopyLayout(["bool"], 1).read(blocks):
+            for fixed, (texts,) in CopyLayout(["bool"], 1).read(rows_sent(blocks, connection)):
                 yield np.ma.array(np.array(texts, dtype=object), mask=fixed["v0"] != 0)
 
     def open_counter(self) -> PostgresCounter:

@@ -22,6 +22,8 @@ OLDEST = 140_000
 """The version from which on infinities of numeric and exact epochs are known."""
 PATIENCE = 10
 """Seconds to wait for a server that does not answer, where its address names no others."""
+BLOCK = 1 << 20
+"""Bytes of rows that are taken together."""
 SETTINGS = {
     "statement_timeout": "0",
     "TimeZone": "UTC",
@@ -113,23 +115,29 @@ def connected(address: str) -> Iterator[Connection]:
         connection.close()
 
 
-def rows_sent(copy: psycopg.Copy, connection: Connection) -> Iterator[Buffer]:
-    """Yield what COPY sends, row by row; those that have come are taken without a wait for each.
+def rows_sent(copy: psycopg.Copy, connection: Connection) -> Iterator[list[Buffer]]:
+    """Yield what COPY sends, some thousand rows at a time.
 
-    That takes a third of the driver's time. Raises: psycopg.Error.
+    Rows that have come are taken without a wait for each, and in one loop: that takes a quarter of
+    the driver's time. Raises: psycopg.Error.
     """
     driver = connection.pgconn
-    while True:
-        size, row = driver.get_copy_data(1)
-        if size < 0:
-            while (result := driver.get_result()) is not None:
-                if result.status != psycopg.pq.ExecStatus.COMMAND_OK:
-                    raise psycopg.OperationalError
-            return
-        sent = row if size else copy.read()
-        if not sent:
-            return
-        yield sent
+    take, is_open = driver.get_copy_data, True
+    while is_open:
+        rows: list[Buffer] = []
+        total = 0
+        while total < BLOCK:
+            size, come = take(1)
+            row = come if size else copy.read()
+            is_open = size >= 0 and len(row) > 0
+            if not is_open:
+                break
+            total += len(row)
+            rows.append(row)
+        yield rows
+    while (result := driver.get_result()) is not None:
+        if result.status != psycopg.pq.ExecStatus.COMMAND_OK:
+            raise psycopg.OperationalError
 
 
 def _value(connection: Connection, statement: sql.Composed) -> object:

@@ -40,12 +40,16 @@ _kept = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class SparkSchema:
-    """What Spark says of a table: how it is written after FROM, its place, files and columns."""
+    """What Spark says of a table: how it is written after FROM, its place, files and columns.
+
+    ``is_parquet`` says that files of Parquet hold its rows.
+    """
 
     relation: str
     place: str
     files: tuple[str, ...]
     types: tuple[tuple[str, str], ...]
+    is_parquet: bool
 
 
 class SparkEngine:
@@ -113,8 +117,11 @@ def _describe(table: Table, session: SparkSession) -> SparkSchema:
     path = table.option("path")
     if path is not None:
         relation = _relation_of_files(table, path)
+        kind = table.option("format") or "parquet"
+        if kind == "delta":
+            session.read.format(kind).load(path)  # says whether this Spark has Delta
         frame = session.table(relation)
-        return SparkSchema(relation, _place(path), _files(frame), _types(frame))
+        return SparkSchema(relation, _place(path), _files(frame), _types(frame), kind != "orc")
     names = (table.option("table") or "").split(".")
     relation = ".".join(map(DIALECT.identifier, names))
     found = session.catalog.getTable(relation)
@@ -123,16 +130,17 @@ def _describe(table: Table, session: SparkSession) -> SparkSchema:
         unavailable(table.name, table.source, problem)
     full = [found.catalog or "", *(found.namespace or []), found.name]
     frame = session.table(relation)
-    place = _location(session, relation)
+    details = _details(session, relation)
+    place, is_parquet = details.get("Location"), _is_parquet(details)
     if place is None:
         place = f"spark://{'.'.join(full)}"
     elif not _exists(session, place):
         unavailable(table.name, table.source, "the files of the table have gone")
-    return SparkSchema(relation, _place(place), _files(frame), _types(frame))
+    return SparkSchema(relation, _place(place), _files(frame), _types(frame), is_parquet)
 
 
 def _refuse_millis(table: Table, session: SparkSession, schema: SparkSchema) -> None:
-    """Refuse times in milliseconds of foreign Parquet files: Spark fails for those far away.
+    """Refuse times in milliseconds that others wrote to Parquet: Spark fails for those far away.
 
     One row would make the table unreadable. What files say of their columns is read, no value is.
     """
@@ -144,7 +152,7 @@ def _refuse_millis(table: Table, session: SparkSession, schema: SparkSchema) -> 
         for name, stored in schema.types
         if name.casefold() in named and family_of(stored) == "timestamp"
     ]
-    if not times or table.option("path") is None or table.option("format") not in (None, "parquet"):
+    if not times or not schema.is_parquet:
         return
     jvm: Any = session.sparkContext._jvm
     conf = session._jsparkSession.sessionState().newHadoopConf()
@@ -175,13 +183,22 @@ def _relation_of_files(table: Table, path: str) -> str:
     return f"{kind}.{DIALECT.identifier(path)}"
 
 
-def _location(session: SparkSession, relation: str) -> str | None:
-    """Where a table is stored, as its details, which come after its columns, say."""
+def _is_parquet(details: dict[str, str]) -> bool:
+    """Whether files of Parquet hold the rows of a table, as far as its details say.
+
+    >>> _is_parquet({"Provider": "delta"}), _is_parquet({"Provider": "orc"})
+    (True, False)
+    """
+    stored = f"{details.get('Provider')} {details.get('Serde Library')}".casefold()
+    return "parquet" in stored or "delta" in stored
+
+
+def _details(session: SparkSession, relation: str) -> dict[str, str]:
+    """What Spark says of a table after its columns: where it is stored, and in which format."""
     rows = session.sql(f"DESCRIBE TABLE EXTENDED {relation}").collect()
     pairs = [(row[0], row[1]) for row in rows]
     starts = [i for i, (name, _) in enumerate(pairs) if name.startswith("# Detailed")]
-    details = dict(pairs[starts[-1] :]) if starts else {}
-    return details.get("Location")
+    return dict(pairs[starts[-1] :]) if starts else {}
 
 
 def _exists(session: SparkSession, uri: str) -> bool:

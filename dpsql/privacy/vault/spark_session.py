@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -60,9 +60,16 @@ TOLD = {
     "PATH_NOT_FOUND": "there is no such file",
     "UNABLE_TO_INFER_SCHEMA": "there is no file of this format",
     "COLUMN_ALREADY_EXISTS": "names of columns differ in upper and lower case alone",
+    "DATA_SOURCE_NOT_FOUND": "this Spark has no reader of its format",
     "JAVA_GATEWAY_EXITED": "Spark does not start: it needs Java 17, and a master",
 }
 """What is told of a failure before any row is read, by the condition of its error."""
+HINTS = {
+    "DATA_SOURCE_NOT_FOUND": "add its package to spark.jars.packages in spark-defaults.conf, such "
+    "as io.delta:delta-spark_2.13 with its spark.sql.extensions, or read a version of a Delta "
+    'table by source = { delta = "folder", version = 3 }',
+}
+"""What would work instead, by the condition, where another attempt would not."""
 
 _starting = threading.Lock()
 
@@ -164,7 +171,18 @@ def told(table: Table, work: Callable[[], T]) -> T:
         return work()
     except PySparkException as error:
         condition = (error.getCondition() or "").partition(".")[0]
+    except Py4JJavaError as error:
+        condition = _condition(error.java_exception)
     except (Py4JError, OSError, ValueError):
         condition = ""
     problem = TOLD.get(condition, "Spark does not describe it; details are withheld")
-    unavailable(table.name, table.source, problem, "`dpsql check CATALOG` tries it again")
+    hint = HINTS.get(condition, "`dpsql check CATALOG` tries it again")
+    unavailable(table.name, table.source, problem, hint)
+
+
+def _condition(java: Any) -> str:
+    """The condition of an exception of Java, where it has one."""
+    try:
+        return str(java.getCondition())
+    except (Py4JError, OSError):
+        return ""

@@ -207,7 +207,7 @@ def test_a_session_that_dies_before_the_debit_charges_nothing(
                     return batch(self, fixed, texts)
 
                 patched.setattr(postgresql.Copy, "batch", dying)
-                patched.setattr("dpsql.privacy.vault.copied.BLOCK", 64)
+                patched.setattr("dpsql.privacy.vault.postgresql_session.BLOCK", 64)
             else:
                 keep = postgresql.PostgresCounter.keep
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.operator import (
     Array,
     Columns,
@@ -235,6 +236,12 @@ class Prefix(Operator):
         return self.column_l1()
 
 
+REMEMBERED = 1 << 24
+"""Numbers of the Gram matrices of explicit rows that are remembered, 128 MiB."""
+
+_grams: Keepsakes[Floats] = Keepsakes(REMEMBERED)
+
+
 @dataclass(frozen=True, eq=False)
 class Dense(Operator):
     """Explicit rows, stored as int64 when all entries are integers.
@@ -273,8 +280,13 @@ class Dense(Operator):
         return multiply_slabs(self.matrix, slabs)
 
     def gram(self) -> Floats:
+        return _grams.of(self, self.n**2, self._multiplied)
+
+    def _multiplied(self) -> Floats:
         matrix = self.matrix.astype(np.float64)
-        return matrix.T @ matrix
+        gram: Floats = matrix.T @ matrix
+        gram.setflags(write=False)
+        return gram
 
     def dense(self) -> Array:
         return self.matrix.copy()

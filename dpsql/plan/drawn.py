@@ -7,19 +7,20 @@ integers may be better than what would be best in the limit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
 from dpsql.plan.choice import Chooser
 from dpsql.plan.chosen import Chosen, by_error, total_error, worst_of
-from dpsql.plan.limits import find_limits
+from dpsql.plan.limits import CAP, find_limits
 from dpsql.plan.plan import Part
 from dpsql.search.coarse import FINE, drawn_part
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import law
 from dpsql.workload.cells import Resolution
-from dpsql.workload.layout import Layout
+from dpsql.workload.layout import Layout, Place
 from dpsql.workload.target import Target, fits, mean_variances
 
 
@@ -36,12 +37,25 @@ def best_drawn(chooser: Chooser, amount: Fraction) -> Chosen:
     best = min(found, key=by_error)
     if not any(is_coarse(each, own) for each in (best, *found, *_coarse_of(selected))):
         return best
-    found += [*selected, *_coarse_of(selected), *chooser.queries()]
-    found = [each for each in found if fits(each.strategy, each.layout.resolutions)]
-    limits = find_limits(target, chooser.noise, own) if len(target.asked) > 1 else {}
-    pairs = [(drawn(target, each, amount), each) for each in found]
-    within = [pair for pair in pairs if not limits or worst_of(pair[0], limits) <= 1]
-    return min(within, key=lambda pair: by_error(pair[0]), default=(best, best))[1]
+    found += [*selected, *_coarse_of(selected)]
+    limits = find_limits(target, chooser.noise, own)
+    rated = [pair for each in found if (pair := _rated(target, each, amount, limits)) is not None]
+    plain = total_error(target, target.layouts[0], limits) / CAP**2
+    if min((pair[0].error for pair in rated), default=math.inf) > plain / chooser.doubtful:
+        pairs = [_rated(target, each, amount, limits) for each in chooser.queries()]
+        rated += [pair for pair in pairs if pair is not None]
+    return min(rated, key=lambda pair: by_error(pair[0]), default=(best, best))[1]
+
+
+def _rated(
+    target: Target, chosen: Chosen, amount: Fraction, limits: Mapping[Place, float]
+) -> tuple[Chosen, Chosen] | None:
+    """Return a plan with its errors as drawn, and as it was; None where it is not allowed."""
+    if not fits(chosen.strategy, chosen.layout.resolutions):
+        return None
+    found = drawn(target, chosen, amount)
+    is_within = len(target.asked) == 1 or worst_of(found, limits) <= 1
+    return (found, chosen) if is_within else None
 
 
 def is_coarse(chosen: Chosen, own: float) -> bool:

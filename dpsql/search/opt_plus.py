@@ -15,7 +15,7 @@ import numpy as np
 
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Floats, Integers
-from dpsql.search.bounds import operator_bound
+from dpsql.search.bounds import cells_bound, operator_bound
 from dpsql.search.few import read_few
 from dpsql.search.gaussian import kron_strategy
 from dpsql.search.joint import realise
@@ -24,7 +24,7 @@ from dpsql.search.opt_kron import search_kron
 from dpsql.search.problem import Problem
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, law
-from dpsql.strategy.product import shares
+from dpsql.strategy.product import assemble, shares
 from dpsql.strategy.separate import SeparateBlock, SeparateStrategy, tells_apart
 from dpsql.workload.coarsen import coarsen
 from dpsql.workload.workload import Product, Workload
@@ -160,7 +160,9 @@ def _plan(group: Workload, noise: Noise) -> Fitted | None:
     problem = Problem(merged, noise)
     if problem.cells(problem.full) > MOST_CELLS or max(problem.sizes) > MOST_CLASSES:
         return None
-    if law(noise).norm == 1:
+    if cells_bound(merged):
+        strategy = assemble(merged.domain, {}, {problem.names: 1.0}, noise, "identity")
+    elif law(noise).norm == 1:
         family, found = search_kron(problem, restarts=0)
         strategy = realise(problem, family, found.union, "kron")
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Identity, Prefix
 from dpsql.algebra.groups import Groups
+from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.operator import Columns, Floats, Integers, Operator
 from dpsql.algebra.ranges import AllRange, Ranges
 from dpsql.strategy.quantise import (
@@ -23,10 +24,10 @@ from dpsql.strategy.quantise import (
 
 Indices: TypeAlias = NDArray[np.int64]
 
-REMEMBERED_FROM = 1024
-"""From this domain size on, the constants of the latest matrix are remembered.
+REMEMBERED = 1 << 22
+"""Numbers of the constants of matrices that are remembered, 32 MiB, or those of the latest.
 
-A plan is forecast, then solved with the same matrix, and inverting takes the cube of its size.
+Plans are compared, forecast, then solved with one matrix; inverting takes the cube of its size.
 """
 
 STRUCTURED_FROM = 512
@@ -63,7 +64,8 @@ WHOLE_NUMBERS = 1 << 26
 APART = (Identity, Groups)
 """Operators whose columns have one entry at most."""
 
-_latest: dict[int, Axis] = {}
+_latest: Keepsakes[Axis] = Keepsakes(REMEMBERED)
+_latest_residual: Keepsakes[Axis] = Keepsakes(REMEMBERED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,21 +263,19 @@ def intervals_of(operator: Operator) -> tuple[Indices, Indices] | None:
 def full_axis(size: int, rows: Integers | None, mixed: bool) -> Axis:
     """Return the constants of an attribute measured with full rows.
 
-    Those of the latest large matrix are remembered for as long as the matrix is in use.
+    Those of the latest matrices are remembered for as long as these are in use.
     """
     if rows is None:
         return _identity_axis(size)
-    if size < REMEMBERED_FROM or mixed:
+    if mixed:
         return _full_axis(size, rows, mixed)
-    # By identity: the matrix is read-only, and the entry goes when it does, before its id is used
-    # again. What is found is held here, since another thread may clear the cache meanwhile.
-    found = _latest.get(id(rows))
-    if found is None:
-        _latest.clear()
-        # Without its rows: a cache that held them would keep itself in use.
-        found = _latest[id(rows)] = replace(_full_axis(size, rows, mixed), rows=None)
-        weakref.finalize(rows, _latest.pop, id(rows), None)
-    return replace(found, rows=rows)
+    return _remembered(_latest, rows, lambda: _full_axis(size, rows, mixed))
+
+
+def _remembered(latest: Keepsakes[Axis], rows: Integers, find: Callable[[], Axis]) -> Axis:
+    """Return constants without their rows, which a cache would keep in use, and with them again."""
+    count = 2 * min(rows.shape) * rows.shape[1]
+    return replace(latest.of(rows, count, lambda: replace(find(), rows=None)), rows=rows)
 
 
 def _full_axis(size: int, rows: Integers, mixed: bool) -> Axis:
@@ -316,6 +316,10 @@ def residual_axis(size: int, rows: Integers | None) -> Axis:
     """
     if rows is None:
         return _identity_axis(size)
+    return _remembered(_latest_residual, rows, lambda: _residual_axis(size, rows))
+
+
+def _residual_axis(size: int, rows: Integers) -> Axis:
     B = rows.astype(np.float64)
     left, singular, right = np.linalg.svd(B, full_matrices=True)
     rank = int((singular > RANK * singular[0]).sum())

@@ -9,7 +9,7 @@ by itself, and a product is answered by the block that knows it best.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.kron import kron_apply
 from dpsql.algebra.operator import Floats
-from dpsql.strategy.agreement import Matrices, Partitions, agreement
+from dpsql.strategy.agreed_tables import agreed_tables, key_of
+from dpsql.strategy.agreement import Matrices
 from dpsql.strategy.base import Estimate, Forecast, check_variances
 from dpsql.strategy.separate_table import BlockTable
 from dpsql.workload.workload import Product
@@ -43,29 +44,16 @@ class SeparateForecast(Forecast):
     ) -> None:
         self.noise = check_variances(variances, len(blocks))
         self.domain = domain
-        partitions = Partitions(domain, blocks)
-        parts, self.sides = agreement(domain, partitions)
-        self.tables = [
-            BlockTable(b, matrices, partitions, parts) for b, matrices in enumerate(blocks)
-        ]
-        self.count = len(self.sides[0].put(np.zeros(self.tables[0].count)))
-        self._homes: dict[tuple[object, ...], int] = {}
-
-    @cached_property
-    def spreads(self) -> list[Floats]:
-        """Return per block its part of H, at unit noise, shape (conditions, conditions)."""
-        return [
-            self._scattered(b, table.between(table.inverses)) for b, table in enumerate(self.tables)
-        ]
-
-    def _scattered(self, b: int, between: Floats) -> Floats:
-        return self.sides[b].put(self.sides[b].put(between).T)
+        self.agreed = agreed_tables(domain, blocks)
+        self.tables, self.sides = self.agreed.tables, self.agreed.sides
+        self.count = self.agreed.count
+        self._homes: dict[Hashable, int] = {}
 
     @cached_property
     def inverse(self) -> Floats:
         """Return H^+."""
         H = np.zeros((self.count, self.count))
-        for v, each in zip(self.noise, self.spreads, strict=True):
+        for v, each in zip(self.noise, self.agreed.spreads, strict=True):
             H += v * each
         scale = 1 / np.sqrt(np.diag(H))
         values, vectors = np.linalg.eigh(scale[:, np.newaxis] * H * scale)
@@ -75,7 +63,7 @@ class SeparateForecast(Forecast):
 
     def home(self, product: Product) -> int:
         """Return the block that answers a product best by itself; -1 where none answers it."""
-        key = tuple((name, operator.key) for name, operator in product.factors.items())
+        key = key_of(product)
         if key not in self._homes:
             able = [b for b, table in enumerate(self.tables) if _answers(table, product)]
             self._homes[key] = min(able, key=lambda b: self._alone(b, product), default=-1)
@@ -87,16 +75,11 @@ class SeparateForecast(Forecast):
 
     def _alone(self, b: int, product: Product) -> float:
         """Return the sum of the variances of all rows of a product from one block alone."""
-        grams, inverses = self.tables[b].grams_of(product.factors), self.tables[b].inverses
-        pairs = zip(grams, inverses, strict=True)
-        return self.noise[b] * math.prod(float(np.vdot(G, K)) for G, K in pairs)
+        return self.noise[b] * self.agreed.alone(b, product)
 
     def _gram(self, b: int, product: Product) -> Floats:
         """Return the sum of g g' over all rows of a product."""
-        grams, inverses = self.tables[b].grams_of(product.factors), self.tables[b].inverses
-        pairs = zip(grams, inverses, strict=True)
-        between = self.tables[b].between([K @ G @ K for G, K in pairs])
-        return self.noise[b] ** 2 * self._scattered(b, between)
+        return self.noise[b] ** 2 * self.agreed.gram(b, product)
 
     def _conditional(self, b: int, queries: Iterable[Floats], paired: bool = False) -> Floats:
         """Return g = C K q per query, shape (conditions, queries)."""
@@ -129,7 +112,7 @@ class SeparateForecast(Forecast):
             gram += g
             out[b] += weight2 * self._alone(b, product) - 2 * float(np.vdot(self.inverse, g))
         middle = self.inverse @ gram @ self.inverse
-        for b, (v, spread) in enumerate(zip(self.noise, self.spreads, strict=True)):
+        for b, (v, spread) in enumerate(zip(self.noise, self.agreed.spreads, strict=True)):
             out[b] += v * float(np.vdot(middle, spread))
         return out
 

@@ -184,11 +184,16 @@ class BlockTable:
     def grams_of(self, factors: Mapping[str, Operator]) -> list[Floats]:
         """Return the Gram of every factor of a product over classes, of ones where it sums."""
         return [
-            np.asarray(factors[name].gram())[np.ix_(places, places)]
-            if name in factors
-            else np.ones((n, n))
+            _chosen(factors[name].gram(), places) if name in factors else np.ones((n, n))
             for name, n, places in zip(self.names, self.sizes, self.places, strict=True)
         ]
+
+
+def _chosen(gram: Floats, places: NDArray[np.intp]) -> Floats:
+    """Return the part of a Gram matrix at some cells; all of it where they are all."""
+    if np.array_equal(places, np.arange(len(gram))):
+        return gram
+    return np.asarray(gram[np.ix_(places, places)])
 
 
 def _inverse_gram(rows: Floats) -> Floats:

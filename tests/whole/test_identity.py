@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parents[2] / "dpsql"
 
 ALLOWED = {
     "engine/faults.py": "failures met on one walk, all held by the first",
-    "strategy/axis.py": "one read-only matrix; the entry goes with it",
+    "algebra/keepsakes.py": "read-only objects; an entry knows its own, and goes with it",
     "plan/baselines.py": "operators that the layout holds",
     "search/itself.py": "operators that the workload holds",
     "search/joint.py": "parameters are shared by being one array; the union holds them",

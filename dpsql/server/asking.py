@@ -6,7 +6,7 @@ What comes back is a ``Reply``: a table or none, a tag, and notices.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dpsql.answer.result import Result, listing
@@ -19,11 +19,12 @@ from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.server.caller import Caller, Repeated
 from dpsql.server.messages import Head, Told
 from dpsql.server.returned import ResultTable, Returned, heads_of
-from dpsql.server.route import Errand, blank_but, route
+from dpsql.server.route import KEPT, Errand, blank_but, route
 from dpsql.server.ticks import Ticks
 from dpsql.server.twin import Declared, Twin
+from dpsql.settings import Taker, taken_by
 from dpsql.sql.constants import is_constant
-from dpsql.sql.lexemes import Fragment
+from dpsql.sql.lexemes import Fragment, render_literal, split_statements
 from dpsql.sql.qualified import find_key
 
 FREE_FORMS = ("EXPLAIN", "SHOW", "DESCRIBE", "DESC")
@@ -183,6 +184,17 @@ class Asker:
         elif name == "statement_timeout":
             self.settings[name] = str(_milliseconds(value))
         return Reply(errand.tag)
+
+    def begin(self, settings: Mapping[str, str]) -> None:
+        """Set what a client begins with, as far as dpsql has such settings. Raises: Error."""
+        for name in (settings.keys() & {*taken_by(Taker.SET), *KEPT}) - {"last_charge"}:
+            text = f"SET {name} = {render_literal(settings[name])}"
+            (fragment,) = split_statements(text)
+            errand = self.route(fragment)
+            if errand.kind == "set":
+                self.set(errand)
+            else:
+                self.ask(text, [errand])
 
     def columns(self, errand: Errand, text: str) -> tuple[tuple[Head, ...] | None, Reply | None]:
         """The columns of a statement that is not asked yet, and its reply where that is free.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import secrets
 import ssl
 import struct
@@ -52,6 +53,10 @@ class Refusal(Exception):
         self.told = Told("FATAL", state, text, hint=hint)
 
 
+SETTING = re.compile(r"(?:^|\s)(?:-c\s*|--)([\w-]+)=((?:\\.|[^\s\\])*)")
+"""A setting in the options of a startup message, blanks in its value behind a backslash."""
+
+
 @dataclass(frozen=True, slots=True)
 class Guest:
     """Who has signed in: the name, the analyst that is charged, and what the client said."""
@@ -61,6 +66,14 @@ class Guest:
     options: dict[str, str]
     process: int
     secret: int
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings to begin with: of the startup message, and ``-c name=value`` of options."""
+        found = {name: text for name, text in self.options.items() if name != "options"}
+        for name, text in SETTING.findall(self.options.get("options", "")):
+            found[name.replace("-", "_")] = re.sub(r"\\(.)", r"\1", text)
+        return found
 
 
 @dataclass

@@ -214,6 +214,7 @@ class Server:
             self._askers[key] = asker
         log.info("user=%s in", guest.user)
         try:
+            asker.begin(guest.settings)
             Dialogue(wire, asker, self.meter, self._lobby, self._remembered).run()
         finally:
             with self._lock:

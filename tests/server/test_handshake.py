@@ -70,6 +70,22 @@ def test_what_a_session_is_told_of_itself(client: Client) -> None:
     assert client.parameters["TimeZone"] == "UTC"
 
 
+def test_a_session_begins_with_the_settings_of_its_options(site: Server) -> None:
+    """What drivers send for ``options`` in a URL, and for parameters of the server."""
+    with Client(site.port) as client:
+        begun = client.start(options="-c epsilon=0.25 --show-stddev=on -csearch_path=a\\ b")
+        assert begun[-1][0] == b"Z"
+        assert any(b"0.25" in body for kind, body in client.ask("SHOW epsilon") if kind == b"D")
+        asked = client.ask("SELECT kind, COUNT(*) AS n FROM t GROUP BY kind")
+        assert any(b"n__stddev" in body for kind, body in asked if kind == b"T")
+    with Client(site.port) as client:
+        client.start(epsilon="0.5", application_name="tool")
+        assert any(b"0.5" in body for kind, body in client.ask("SHOW epsilon") if kind == b"D")
+    with Client(site.port) as client:
+        (error,) = told(client.start(options="-c epsilon=frog"))
+        assert error["M"].startswith("epsilon")
+
+
 @pytest.mark.parametrize(
     ("options", "state"),
     [({"client_encoding": "LATIN1"}, "22023"), ({"replication": "database"}, "0A000")],

@@ -1,4 +1,4 @@
-"""OPTIONS (keys = 'private'): the keys of a column are found first, then the statement is answered.
+"""OPTIONS (keys = 'private'): the keys that a statement lacks are found first, then it is answered.
 
 The keys get a fixed part of epsilon, so that what either step costs is public. They are stored
 before the answers are charged, and stay found whatever becomes of these. Where counts of the keys
@@ -116,14 +116,14 @@ def plan_seeking(desk: Desk, workload: Sequence[Compiled], terms: Terms) -> Seek
     if not missing:
         counted = find_counted(desk, asked[0].seeks[0], terms) if in_one else None
         return Seeking(tuple(workload), None, terms, rest, counted)
-    if len(missing) > 1:
+    if len(missing) > 1 and not _go_together(missing, asked):
         names = " and ".join(f"{table} ({column})" for table, column in missing)
         raise NotSupportedError(
             "E_SETTING",
             f"keys of several columns in one request are not supported: {names}",
             hint="CREATE DOMAIN for each, or one for all of them, then the statement",
         )
-    search = _search(desk, *missing[0], asked)
+    search = _search(desk, missing, asked)
     if in_one:
         both = plan_search(desk, search, terms)
         return Seeking(tuple(workload), counting(both), terms, rest)
@@ -135,13 +135,26 @@ def _paid(found: Discovered) -> str:
     return f"epsilon {decimal_text(found.epsilon)}, entry {found.receipt[1]} of the ledger"
 
 
-def _search(desk: Desk, table: str, column: str, asked: Sequence[Compiled]) -> Search:
+def _go_together(missing: Sequence[tuple[str, str]], asked: Sequence[Compiled]) -> bool:
+    """Whether keys of several columns are wanted in combination: by every statement, of one table.
+
+    A SELECT that mentions all of them is about the combinations that are found in one release.
+    """
+    tables = {table for table, _ in missing}
+    return len(tables) == 1 and all({*missing} <= {*item.seeks} for item in asked)
+
+
+def _search(desk: Desk, missing: Sequence[tuple[str, str]], asked: Sequence[Compiled]) -> Search:
     """The domain to find, under a name of its own."""
+    (table, column), *more = missing
     taken = {each.name.casefold() for each in desk.found.values() if not each.dropped}
-    name = re.sub(r"\W", "_", f"{table}_{column}")[:50]
+    columns = "_".join(name for _, name in missing)
+    name = re.sub(r"\W", "_", f"{table}_{columns}")[:50]
     name = name if name.isidentifier() else f"d_{name}"
     names = [name, *(f"{name}_{i}" for i in range(2, len(taken) + 3))]
     parts = {item.chance for item in asked if item.chance is not None}
     options = () if not parts else (("discovery_delta", str(min(parts))),)
     free = next(each for each in names if each not in taken)
-    return Search("DOMAIN", free, table, column, options, ";\n".join(i.text for i in asked))
+    text = ";\n".join(item.text for item in asked)
+    further = tuple(name for _, name in more)
+    return Search("DOMAIN", free, table, column, options, text, more=further)

@@ -392,9 +392,28 @@ def test_keys_are_found_and_asked_in_one_request_for_a_half_each(shop: Connectio
     assert not ask(shop, PRIVATE, epsilon=4).cost.free  # type: ignore[union-attr]
 
 
+def test_combinations_are_found_and_asked_in_one_request(shop: Connection) -> None:
+    both = private("SELECT product, code, COUNT(*) AS n FROM sales GROUP BY product, code")
+    assert any("epsilon 2 more" in row[0] for row in ask(shop, "EXPLAIN " + both, epsilon=4).rows)
+    first = ask(shop, both, epsilon=4)
+    pairs = {row[:2] for row in first.rows}
+    assert {("tea", code) for code in (7, 9, 11)} <= pairs
+    assert not any("rare" in str(name) for name, _ in pairs)
+    assert any("sales_code_product" in note for note in first.notes)
+    assert ask(shop, both, epsilon=4).cost.free  # type: ignore[union-attr]
+    left = shop.budget
+    alone = private("SELECT product, COUNT(*) AS n FROM sales GROUP BY product")
+    with pytest.raises(dpsql.Error, match="keys of several columns in one request"):
+        shop.executescript(f"{both}; {alone}".replace("code", "day"))
+    refused(shop, private(ASK.replace("product", "product, day")), "E_DOMAIN", "domain of its own")
+    assert shop.budget == left
+    ask(shop, "DROP DOMAIN sales_code_product")
+    assert not ask(shop, both, epsilon=4).cost.free  # type: ignore[union-attr]
+
+
 def test_keys_of_one_request_are_refused_before_anything_is_found(shop: Connection) -> None:
     both = PRIVATE.replace("product", "code, day").replace("code, day, COUNT", "code, day, COUNT")
-    refused(shop, both, "E_SETTING", "CREATE DOMAIN for each")
+    refused(shop, both, "E_DOMAIN", "a domain of its own")
     refused(shop, PRIVATE.replace("'private'", "'private', epsilon = 61"), "E_BUDGET")
     refused(shop, PRIVATE.replace("'private'", "'private', max_stddev = 5"), "E_SETTING")
     refused(shop, PRIVATE.replace("'private'", "'all'"), "E_SETTING")

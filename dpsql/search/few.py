@@ -168,9 +168,11 @@ def gaussian_optimum(few: Few) -> tuple[Floats, float]:
     weights D of the cells, the strategy is Gamma^(-1/4) U' B with B the weighted basis and
     U Gamma U' = B D B'. Its columns converge to unit norm where their cells matter.
     """
-    values, vectors = np.linalg.eigh(few.loss)
+    sizes = np.abs(few.basis).max(axis=1)  # sums of cubes are beside counts: their roots are lost
+    basis = few.basis / sizes[:, np.newaxis]
+    values, vectors = np.linalg.eigh(sizes * few.loss * sizes[:, np.newaxis])
     root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
-    rows = root @ few.basis
+    rows = root @ basis
     n = rows.shape[1]
     D, power, lower, last = np.ones(n), 2.0, 0.0, 0.0
     best, least = np.eye(len(rows)), np.inf
@@ -182,7 +184,7 @@ def gaussian_optimum(few: Few) -> tuple[Floats, float]:
         values, vectors = np.linalg.eigh((rows * D) @ rows.T)
         values = np.maximum(values, SINGULAR * values[-1])
         matrix = (vectors * values**-0.25) @ vectors.T @ root
-        x = np.square(matrix @ few.basis).sum(axis=0)
+        x = np.square(matrix @ basis).sum(axis=0)
         total = float(np.sqrt(values).sum())
         bound = total**2 / float(D.sum())
         lower = max(lower, bound)
@@ -195,7 +197,7 @@ def gaussian_optimum(few: Few) -> tuple[Floats, float]:
         last = bound
         D = np.maximum(D * x**power, 1e-300)
         D *= n / D.sum()
-    return np.asarray(best), lower * (1 - 1e-9)
+    return np.asarray(best / sizes), lower * (1 - 1e-9)
 
 
 def descend(few: Few, start: Floats, effort: float = 1.0) -> Floats:
@@ -254,11 +256,14 @@ def _realise(problem: Problem, few: Few, matrix: Floats) -> Iterator[ProductStra
         yield assemble(domain, {name: rows}, {problem.names: 1.0}, problem.noise, "few queries")
 
 
-def _places(unit: Floats, largest: float) -> int:
-    """Return the binary places of combinations, so that queries of large numbers keep theirs."""
+def _places(unit: Floats, largest: Floats) -> int:
+    """Return the binary places of combinations, so that queries of large numbers keep theirs.
+
+    ``unit`` has shape (rows, rank), ``largest`` (rank,) the largest number of each query.
+    """
     sizes = np.abs(unit).max(axis=0)
     spread = float(np.log2(sizes.max() / max(float(sizes.min()), 2.0**-MOST_PLACES)))
-    left = MOST_PLACES - float(np.log2(np.abs(unit).sum(axis=1).max() * largest))
+    left = MOST_PLACES - float(np.log2((np.abs(unit) @ largest).max()))
     return max(BINARY_PLACES, int(min(BINARY_PLACES + spread, left)))
 
 
@@ -273,12 +278,13 @@ def whole_rows(few: Few, matrix: Floats, noise: Noise) -> Integers | None:
     basis = np.rint(few.basis * scale).astype(np.int64)
     basis //= max(1, int(np.gcd.reduce(basis, axis=None)))
     unit = matrix / np.abs(matrix).max()
-    whole = np.rint(np.ldexp(unit, _places(unit, float(np.abs(basis).max())))).astype(np.int64)
+    largest = np.abs(basis).max(axis=1).astype(np.float64)
+    whole = np.rint(np.ldexp(unit, _places(unit, largest))).astype(np.int64)
     whole = whole[whole.any(axis=1)]
     sizes = np.abs(whole).max(axis=0)
     if not sizes.all() or np.linalg.matrix_rank(whole / sizes) < len(basis):
         return None
-    if float(np.abs(whole).sum(axis=1).max()) * float(np.abs(basis).max()) >= 2.0**53:
+    if float((np.abs(whole) @ largest).max()) >= 2.0**53:
         return None
     rows: Integers = whole @ basis
     rows //= max(1, int(np.gcd.reduce(rows, axis=None)))

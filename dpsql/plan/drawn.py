@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
+from dpsql.errors import ProgrammingError
 from dpsql.plan.choice import Chooser
 from dpsql.plan.chosen import Chosen, by_error, total_error, worst_of
 from dpsql.plan.limits import CAP, find_limits
@@ -53,7 +54,10 @@ def _rated(
     """Return a plan with its errors as drawn, and as it was; None where it is not allowed."""
     if not fits(chosen.strategy, chosen.layout.resolutions):
         return None
-    found = drawn(target, chosen, amount)
+    try:
+        found = drawn(target, chosen, amount)
+    except ProgrammingError:  # one block would drown another, which then seems to tell nothing
+        return None
     is_within = len(target.asked) == 1 or worst_of(found, limits) <= 1
     return (found, chosen) if is_within else None
 

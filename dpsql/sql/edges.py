@@ -286,8 +286,7 @@ def is_of_days(
     column: Column, node: exp.Expr, find_public: Callable[[exp.Column], tuple[Any, int] | None]
 ) -> bool:
     """Whether days are compared with public dates alone, which cut through no day."""
-    periods = column.domain if column.type == "date" else None
-    if not isinstance(periods, Periods) or periods.unit != "day":
+    if column.type != "date" or not is_daily(column):
         return False
     inner = node.unnest()
     parts = list(inner.iter_expressions())

@@ -25,7 +25,7 @@ from tests.support.tables import Tables, World, open_tables
 
 pytestmark = pytest.mark.slow
 
-STATEMENTS = int(os.environ.get("EDGE_STATEMENTS", "120"))
+STATEMENTS = int(os.environ.get("EDGE_STATEMENTS", "60"))
 
 CATALOG = """
 [budget]
@@ -374,3 +374,12 @@ def test_times_of_day_are_refused_and_days_are_not(
     world: World, condition: str, fine: bool
 ) -> None:
     assert accepted(world[0], f"SELECT COUNT(*) FROM t WHERE {condition}") is fine
+
+
+@pytest.mark.parametrize(
+    ("condition", "fine"), [("day = cuts.since", True), ("eight <= cuts.since", False)]
+)
+def test_public_days_cut_through_longer_periods_and_through_no_day(
+    world: World, condition: str, fine: bool
+) -> None:
+    assert accepted(world[0], f"SELECT COUNT(*) FROM t JOIN cuts ON {condition}") is fine

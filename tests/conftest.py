@@ -17,6 +17,7 @@ import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.sealed import Sealed
 from tests.support.costs import Costs, slow_files
+from tests.support.quick import quick_plans
 
 DEMO = Path(__file__).parent.parent / "demo_data"
 SLOW = slow_files()
@@ -80,6 +81,13 @@ def _interrupts_arrive() -> None:
     """Undo that a shell ignores SIGINT for what it runs in the background."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module", name="quick_plans")
+def _quick_plans() -> Iterator[None]:
+    """Plans of little search, for a module that asks what answers are and not how good plans are."""
+    with quick_plans():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-
-from tests.support.quick import quick_plans
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _plans_are_quick() -> Iterator[None]:
-    with quick_plans():
-        yield
+def _plans_are_quick(quick_plans: None) -> None:
+    """All modules here."""

@@ -85,7 +85,7 @@ def _interrupts_arrive() -> None:
 
 @pytest.fixture(scope="module", name="quick_plans")
 def _quick_plans() -> Iterator[None]:
-    """Plans of little search, for a module that asks what answers are and not how good plans are."""
+    """Plans of little search, for modules that ask what answers are, not how good plans are."""
     with quick_plans():
         yield
 

@@ -12,6 +12,7 @@ from unittest import mock
 
 from dpsql.plan import choice
 from dpsql.search import few, hierarchy, joint, opt0
+from dpsql.search.cache import cached_choice
 
 STEPS, STARTS = 6, 2
 EFFORT = 0.0999
@@ -21,13 +22,13 @@ EFFORT = 0.0999
 @contextmanager
 def quick_plans() -> Iterator[None]:
     """Descend in few steps from few starts."""
-    descend, starts, choose = opt0.minimise, opt0._default_restarts, choice.cached_choice
+    descend, starts = opt0.minimise, opt0._default_restarts
 
     def steps(*given: Any, maxiter: int, **more: Any) -> Any:
         return descend(*given, maxiter=min(maxiter, STEPS), **more)
 
     def chosen(workload: Any, noise: Any, mechanism: str, effort: float) -> Any:
-        return choose(workload, noise, mechanism, effort * EFFORT)
+        return cached_choice(workload, noise, mechanism, effort * EFFORT)
 
     with ExitStack() as patched:
         for module in (opt0, few, hierarchy, joint):

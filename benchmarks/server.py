@@ -2,13 +2,17 @@
 
 Prints the median time of a warm query that is paid for and of one that is free, over the wire and
 in the library; the free queries per second of one library, and of 1, 8 and 50 clients at once,
-which are threads of a process of their own; and what idle connections hold.
+which are threads of a process of their own, or pgbench; what pgbench has of PostgreSQL itself, in
+the same minute, over a table of the answers; the CPU time of this process, which serves, per
+query; and what idle connections hold.
 """
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -19,9 +23,12 @@ from functools import partial
 from pathlib import Path
 
 import duckdb
+import pgserver
 import psycopg
+from pgserver.postgres_server import get_server
 
 from dpsql.dbapi.site import open_site
+from dpsql.server.lobby import SWITCHING
 from dpsql.server.server import Address, Server
 from dpsql.server.users import Users
 
@@ -42,6 +49,15 @@ size = { type = "integer", domain = [0, 99] }
 """
 ROWS = 100_000
 IDLE = 190
+PGBENCH = 5
+"""Seconds of pgbench."""
+FIRST = "\\if :new\nSET epsilon = 0.1;\n\\set new 0\n\\endif\n"
+"""What every client of pgbench does once."""
+PGINSTALL = Path(pgserver.__file__).parent / "pginstall"
+TABLE = (
+    "CREATE TABLE t AS SELECT kind, size, 250 AS n "
+    "FROM unnest('{a,b,c,d}'::text[]) kind, generate_series(0, 99) size"
+)
 KEPT: list[object] = []
 """Connections that are left open."""
 
@@ -59,6 +75,7 @@ def main(queries: int = 40) -> None:
         database.close()
         users = Users(folder / "t.users")
         users.put("ana", "secret", new=True)
+        sys.setswitchinterval(SWITCHING)
         server = Server(open_site(folder / "t.toml"), users, Address("127.0.0.1", 0))
         threading.Thread(target=server.serve, daemon=True).start()
         try:
@@ -101,22 +118,68 @@ def _compare(server: Server, queries: int) -> None:
 
 
 def _load(server: Server, queries: int, others: ProcessPoolExecutor) -> None:
-    print(f"\n{'clients at once':24}{'free/s':>10}{'median ms':>12}{'99 % ms':>10}")
+    print(f"\n{'clients at once':24}{'free/s':>10}{'median ms':>12}{'99 % ms':>10}{'CPU ms':>10}")
     with_library = server.site.connect()
     with_library.set("epsilon", "0.1")
+    start = time.process_time()
     times = [_timed(partial(with_library.execute, _sql(k % queries))) for k in range(queries * 9)]
-    _told("one library", len(times) / sum(times), times)
+    _told("one library", len(times) / sum(times), times, time.process_time() - start)
     with_library.close()
     for clients in (1, 8, 50):
         seconds, times = others.submit(ask, _dsn(server), clients, queries).result()
         _told(str(clients), len(times) / seconds, times)
+    _load_in_c(server, queries)
 
 
-def _told(name: str, rate: float, times: list[float]) -> None:
+def _load_in_c(server: Server, queries: int) -> None:
+    """The same with clients that are no Python: pgbench, of dpsql and of PostgreSQL itself."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        asked = _sql(0).replace("size < 1", "size < :k")
+        script = f"{FIRST}\\set k random(1, {queries})\n{asked};\n"
+        (folder / "dpsql.sql").write_text(script)
+        start = time.process_time()
+        times = pgbench(folder / "dpsql.sql", _dsn(server))
+        _told("50 of pgbench", len(times) / PGBENCH, times, time.process_time() - start)
+        postgres = get_server(folder / "postgres")
+        try:
+            postgres.psql(TABLE)
+            script = script.replace("COUNT(*)", "SUM(n)").replace("epsilon", "dpsql.epsilon")
+            (folder / "postgres.sql").write_text(script)
+            times = pgbench(folder / "postgres.sql", postgres.get_uri())
+            _told("  of PostgreSQL", len(times) / PGBENCH, times)
+        finally:
+            postgres.cleanup()
+
+
+def pgbench(script: Path, dsn: str) -> list[float]:
+    """The seconds of every transaction of 50 clients."""
+    log = script.with_suffix(".log")
+    command = [
+        PGINSTALL / "bin" / "pgbench",
+        "-n",
+        "-c",
+        "50",
+        "-D",
+        "new=1",
+        "-T",
+        str(PGBENCH),
+        "-f",
+        script,
+    ]
+    subprocess.run(
+        [*map(str, command), "-l", "--log-prefix", str(log), dsn], check=True, capture_output=True
+    )
+    lines = itertools.chain(*(each.open() for each in log.parent.glob(f"{log.name}.*")))
+    return [int(line.split()[2]) / 1e6 for line in lines]
+
+
+def _told(name: str, rate: float, times: list[float], cpu: float | None = None) -> None:
     ordered = sorted(times)
     last = ordered[int(len(ordered) * 0.99) - 1]
     middle = statistics.median(times)
-    print(f"{name:<24}{rate:10.1f}{middle * 1e3:12.1f}{last * 1e3:10.1f}")
+    each = "" if cpu is None else f"{cpu / len(times) * 1e3:10.2f}"
+    print(f"{name:<24}{rate:10.1f}{middle * 1e3:12.1f}{last * 1e3:10.1f}{each}")
 
 
 def ask(dsn: str, clients: int, queries: int) -> tuple[float, list[float]]:

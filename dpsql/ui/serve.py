@@ -54,6 +54,7 @@ def serve(
     """Serve the tables of CATALOG to analysts over PostgreSQL's protocol."""
     from dpsql.dbapi.site import open_site  # the engine: a second
     from dpsql.server.binding import end_point
+    from dpsql.server.lobby import SWITCHING
     from dpsql.server.metrics import open_metrics
     from dpsql.server.permissions import refuse_open_files
     from dpsql.server.server import Address, Server, read_tls
@@ -88,6 +89,7 @@ def serve(
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, stop)
+    sys.setswitchinterval(SWITCHING)
     page = None
     try:
         if paged is not None:

@@ -371,8 +371,8 @@ def test_forecasts_are_the_errors_of_the_answers(t: Connection) -> None:
     bound = t.explain(sql).rmse
     result: Any = t.execute(sql).result
     (known,) = t.explain(sql).statements
-    assert result.stddev[1][0] == pytest.approx(known.stddev[0][1], rel=1e-6)
-    assert bound == pytest.approx(known.stddev[0][1] * 10_000 / threshold(result), rel=1e-3)
+    assert result.stddev[1][0] == pytest.approx(known.errors[0].rmse, rel=1e-6)
+    assert bound == pytest.approx(known.errors[0].rmse * 10_000 / threshold(result), rel=1e-3)
 
 
 @pytest.mark.parametrize("options", [{"reconstruct": "nonnegative"}, {"weight": 2}])

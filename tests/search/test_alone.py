@@ -19,7 +19,7 @@ from dpsql.search.dual import optimise
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
 from dpsql.workload.layout import Layout, Place
-from tests.support.tables import open_tables
+from tests.support.tables import Tables, open_tables
 
 CATALOG = """
 [budget]
@@ -42,7 +42,7 @@ privacy_unit = "row"
 [table.u.column]
 a = { type = "integer", domain = [0, 11] }
 """
-TABLES = {"t": ("p INTEGER, a INTEGER, g TEXT, v DOUBLE", []), "u": ("a INTEGER", [])}
+TABLES: Tables = {"t": ("p INTEGER, a INTEGER, g TEXT, v DOUBLE", []), "u": ("a INTEGER", [])}
 
 STATEMENTS = (
     "SELECT COUNT(*) AS n FROM t WHERE a BETWEEN 3 AND 5",
@@ -76,7 +76,7 @@ def layouts_of(connection: Connection, *sql: str) -> Iterator[tuple[Layout, Plac
 
 def rows_of(layout: Layout, place: Place) -> Floats:
     """The rows of an answer over all cells."""
-    total = 0.0
+    total: Floats = np.zeros((1, 1))
     for scale, product in layout.products[place]:
         factors = [
             product.factors[name].dense() if name in product.factors else np.ones((1, n))

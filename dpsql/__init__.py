@@ -69,7 +69,11 @@ _TYPES = (
 
 def __getattr__(name: str) -> object:
     if name == "connect":
-        from dpsql.dbapi.connection import connect  # `import dpsql` and `--help` need nothing heavy
+        from dpsql.sql.collector import uncollected
+
+        with uncollected():  # a tenth of the import: modules stay in use
+            # `import dpsql` and `--help` need nothing heavy
+            from dpsql.dbapi.connection import connect
 
         return connect
     if name == "load_ipython_extension":

@@ -7,7 +7,7 @@ cells of a class alike, counts no cell that was left out, and the strategy suppo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TypeAlias
@@ -82,7 +82,7 @@ def _read_off(target: Target, parts: Sequence[Part], taken: set[int]) -> Reading
     for index, part in enumerate(parts):
         if part.table != table or part.units != target.units or index in taken:
             continue
-        if view_of(target.table, part.view) != view:
+        if part.view != view and view_of(target.table, part.view) != view:
             continue
         found = _as_planned(target, part)
         if found is None and not target.units:
@@ -143,7 +143,7 @@ def _map_all(target: Target, part: Part) -> Found | None:
     return tuple(dict.fromkeys([*measured, *others])), found
 
 
-def _map(products: Iterable[Product], part: Part) -> list[Product] | None:
+def _map(products: Sequence[Product], part: Part) -> list[Product] | None:
     """Return products on the merged cells of a part, None when one of them is not supported."""
     known: dict[tuple[object, ...], Operator | None] = {}
     split: dict[tuple[object, ...], dict[str, Operator]] = {}
@@ -152,12 +152,15 @@ def _map(products: Iterable[Product], part: Part) -> list[Product] | None:
     for name, each in cells.items():
         for column in each.columns:
             homes.setdefault(column, []).append(name)
+    all_asked = [
+        {a: f for a, f in product.factors.items() if not isinstance(f, Total)}
+        for product in products
+    ]
+    if not homes.keys() >= {column for asked in all_asked for column in asked}:
+        return None
     left_out = [name for name, each in part.resolutions.items() if each.leaves_out]
     mapped = []
-    for product in products:
-        asked = {a: f for a, f in product.factors.items() if not isinstance(f, Total)}
-        if not asked.keys() <= homes.keys():
-            return None
+    for product, asked in zip(products, all_asked, strict=True):
         names = dict.fromkeys(homes[column][0] for column in asked)
         if not names.keys() >= set(left_out):
             return None

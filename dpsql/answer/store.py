@@ -127,13 +127,15 @@ class Shelf(Generic[T]):
 
     def _add(self, key: str, thing: T, insert: str) -> T:
         body = self._encode(thing)
-        row = (key, body, _digest(key, body))
+        digest = _digest(key, body)
+        row = (key, body, digest)
 
         def store(db: sqlite3.Connection) -> None:
             db.execute(f"{insert} INTO {self.table} VALUES (?, ?, ?)", row)
             self._note(db, key, thing)
 
         self.file.write(store, f"the {self.what} cannot be stored in {{}}; the charge stays")
+        self._remember(digest, thing)
         return thing
 
     def _note(self, db: sqlite3.Connection, key: str, thing: T) -> None:
@@ -147,12 +149,18 @@ class Shelf(Generic[T]):
     def _opened(self, key: str, body: bytes, digest: str) -> T:
         if _digest(key, body) != digest:
             raise ValueError("digest")
-        thing = self._decoded[digest] if digest in self._decoded else self._decode(body)
-        if self.remembered and digest not in self._decoded:
+        if digest not in self._decoded:
+            thing = self._decode(body)
+            self._remember(digest, thing)
+            return thing
+        return self._decoded[digest]
+
+    def _remember(self, digest: str, thing: T) -> None:
+        """Keep what a body holds, up to ``remembered`` of them."""
+        if self.remembered:
             while len(self._decoded) >= self.remembered:
                 del self._decoded[next(iter(self._decoded))]
             self._decoded[digest] = thing
-        return thing
 
 
 Named: TypeAlias = "dict[str, Release]"

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -160,9 +161,9 @@ class Table:
         is_large = (self.row_count_hint or 0) >= PUSHED_FROM
         return SERVERS.get(self.engine) == "push" or (self.engine in SERVERS and is_large)
 
-    def is_told(self, name: str) -> bool:
-        """Whether a column is named where it is said which rows are left out."""
-        return True
+    def told(self, names: Sequence[str]) -> Sequence[str]:
+        """Those of some columns that are named where it is said which rows are left out."""
+        return names
 
     def option(self, name: str) -> str | None:
         """What is said of the source besides its name."""

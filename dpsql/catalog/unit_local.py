@@ -33,7 +33,7 @@ at most ``max_rows`` rows when one unit comes or goes. Cutting is done once, aft
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -308,9 +308,9 @@ class DerivedTable(Table):
         """The name that people read, without the digest that tells relations apart."""
         return self.name.rsplit(" #", 1)[0]
 
-    def is_told(self, name: str) -> bool:
-        """Whether a column may leave rows out: whether there is a partner is known of every row."""
-        return not name.endswith(EXISTS)
+    def told(self, names: Sequence[str]) -> Sequence[str]:
+        """Columns that may leave rows out: whether there is a partner is known of every row."""
+        return [name for name in names if not name.endswith(EXISTS)]
 
 
 def children(relation: UnitLocal) -> tuple[UnitLocal, ...]:

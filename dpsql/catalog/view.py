@@ -54,7 +54,7 @@ severity are left out
     """
     if table.public or table.synthetic:
         return None
-    view = [name for name in view_of(table, columns) if table.is_told(name)]
+    view = table.told(view_of(table, columns))
     where = " where these columns are mentioned" if columns is None else ""
     said = [_of_units(table)] if table.unit.column is not None else []
     if table.complete and view:

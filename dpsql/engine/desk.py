@@ -169,18 +169,21 @@ class Desk(ABC):
             if len(self._compiled) >= REMEMBERED:
                 self._compiled.clear()
                 self.compiler.forget()
+            options = statement.options
+            bound = self._bound(statement)
+            weight, most, how = read_own(options, "weight", "max_stddev", "reconstruct")
             self._compiled[text, cut] = replace(
-                self._bound(statement),
-                weight=read_own(statement.options, "weight"),
-                max_stddev=read_own(statement.options, "max_stddev"),
-                reconstruct=read_own(statement.options, "reconstruct"),
-                truncation=read_truncation(statement.fragment, statement.options),
+                bound,
+                weight=weight,
+                max_stddev=most,
+                reconstruct=how,
+                truncation=read_truncation(statement.fragment, options),
             )
         return self._compiled[text, cut]
 
     def _bound(self, statement: Statement) -> Compiled:
         """A statement, compiled; where it wants keys to be found, as if each column had one."""
-        if read_own(statement.options, "keys") != "private":
+        if read_own(statement.options, "keys") != ["private"]:
             return compile_statement(statement, self.compiler, self._public_rows)
         compiler = Compiler(self._supposing(with_one_key(self.known.tables)))
         try:

@@ -94,7 +94,7 @@ class Engine(Desk):
         if seeking is None:
             return self.run(read_job(self, workload, terms, report))
         if seeking.counted is not None:
-            self.status()  # a ledger that is missing or damaged answers nothing
+            self.ledger.check()  # one that is missing or damaged answers nothing
             return (seeking.counts(self, seeking.counted, free=True),)
         if seeking.first is None:
             return self.run(read_job(self, workload, seeking.rest, report))
@@ -136,7 +136,7 @@ class Engine(Desk):
                 if found is None:
                     return self._pay(step), False
         if step.price.tables:
-            self.status()  # a ledger that is missing or damaged answers nothing, not even for free
+            self.ledger.check()  # one that is missing or damaged answers nothing, not even for free
         return found, True
 
     def _pay(self, step: Step[T]) -> T:
@@ -147,21 +147,24 @@ class Engine(Desk):
         """
         price = step.price
         charge = Membrane(self, self.ledger, self.vaults).afford(price)
-        with self._rows(step) as vaults, vaults.turn(self.declared), vaults.one_snapshot():
+        with (
+            self._rows(step, price.tables) as vaults,
+            vaults.turn(self.declared),
+            vaults.one_snapshot(),
+        ):
             doors = Membrane(self, self.ledger, vaults)
             step.check(self, doors)
             with self._paid(price, charge, step.asked, vaults) as receipt:
                 return step.keep(self, step.perform(self, doors, receipt))
 
     @contextmanager
-    def _rows(self, step: Step[T]) -> Iterator[Vaults]:
+    def _rows(self, step: Step[T], tables: Sequence[str]) -> Iterator[Vaults]:
         """The rows for a step: those that are shared, or for a long one rows of its own.
 
         Rows on servers are shared always: to read them anew, or to keep them twice, costs more.
         """
-        tables = step.price.tables
-        stored = bases_of(self.declared, tables)
-        if self._is_alone or not step.is_long or any(each.engine in SERVERS for each in stored):
+        stored = bases_of(self.declared, tables) if step.is_long and not self._is_alone else ()
+        if not stored or any(each.engine in SERVERS for each in stored):
             yield self.vaults
             return
         own = Vaults(self.declared, self.ledger.salt)

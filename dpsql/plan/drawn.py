@@ -36,6 +36,8 @@ def best_drawn(chooser: Chooser, amount: Fraction) -> Chosen:
     selected = chooser.selected()
     found = chooser.within(selected)
     best = min(found, key=by_error)
+    if best.is_optimal and is_finest(best.strategy):
+        return best
     if not any(is_coarse(each, own) for each in (best, *found, *_coarse_of(selected))):
         return best
     found += [*selected, *_coarse_of(selected)]
@@ -60,6 +62,15 @@ def _rated(
         return None
     is_within = len(target.asked) == 1 or worst_of(found, limits) <= 1
     return (found, chosen) if is_within else None
+
+
+def is_finest(strategy: Strategy) -> bool:
+    """Say whether no noise can have a smaller scale: one block, of the least sensitivity.
+
+    The smaller the scale, the less is the variance beside its limit. A strategy that is optimal in
+    the limit and has noise of the smallest scale is optimal at every budget.
+    """
+    return len(strategy.blocks) == 1 and strategy.sensitivities() == (1,)
 
 
 def is_coarse(chosen: Chosen, own: float) -> bool:

@@ -243,7 +243,7 @@ class Cost:
     def under(self, policy: Policy) -> Cost:
         """Return the cost of the same release where another policy fixes the Renyi order."""
         found = _cost(policy, self.noise, self.is_pure, self.epsilon, self.rho)
-        return replace(found, delta=self.delta)
+        return replace(found, delta=self.delta) if self.delta else found
 
 
 def _positive(amount: object) -> bool:

@@ -93,6 +93,10 @@ class Claim:
     anchors: str = ""
 
 
+Notes = Mapping[Path, Claim | None]
+"""Notes about a source in one folder, with the claims that are there."""
+
+
 def claim_sources(
     folders: Sequence[Path], sources: Iterable[str], ledger: Path, ledger_id: str
 ) -> None:
@@ -105,10 +109,13 @@ def claim_sources(
     wanted = Claim(str(ledger), ledger_id, anchors=os.path.realpath(folders[0]))
     with _locked(folders) as places:
         for source in map(_real, sources):
-            for folder in places:
-                _refuse(folder, source, wanted)
-            for folder in places:
-                _write(folder, source, wanted)
+            found = _find_file(source)
+            noted = {folder: _notes(folder, source, found) for folder in places}
+            for folder, notes in noted.items():
+                _refuse(folder, source, _stamp(found), notes, wanted)
+            claim = replace(wanted, source=source, stamp=_stamp(found))
+            for notes in noted.values():
+                _write(notes, claim)
 
 
 def refuse_claimed(folders: Sequence[Path], sources: Iterable[str]) -> None:
@@ -118,8 +125,10 @@ def refuse_claimed(folders: Sequence[Path], sources: Iterable[str]) -> None:
     """
     with _locked([folder for folder in folders if folder.is_dir()]) as places:
         for source in map(_real, sources):
+            found = _find_file(source)
             for folder in places:
-                _refuse(folder, source, Claim("", ""))
+                notes = _notes(folder, source, found)
+                _refuse(folder, source, _stamp(found), notes, Claim("", ""))
 
 
 def _real(source: str) -> str:
@@ -146,11 +155,9 @@ def _locked(folders: Sequence[Path]) -> Iterator[list[Path]]:
         ) from None
 
 
-def _refuse(folder: Path, source: str, wanted: Claim) -> None:
+def _refuse(folder: Path, source: str, stamp: str, notes: Notes, wanted: Claim) -> None:
     """Refuse a source that another ledger has claimed in a folder."""
-    stamp = _stamp(_find_file(source))
-    for note in _notes(folder, source):
-        claim = _read(note)
+    for note, claim in notes.items():
         if claim is None or claim.ledger_id == wanted.ledger_id or not _is_alive(folder, claim):
             continue
         if note.suffix == ".source" or _is_same_file(claim, source, stamp):
@@ -177,19 +184,18 @@ def _conflict(claim: Claim, wanted: Claim, note: Path) -> tuple[str, str]:
     )
 
 
-def _write(folder: Path, source: str, claim: Claim) -> None:
-    wanted = replace(claim, source=source, stamp=_stamp(_find_file(source)))
-    for note in _notes(folder, source):
-        if _read(note) != wanted:
+def _write(notes: Notes, wanted: Claim) -> None:
+    for note, claim in notes.items():
+        if claim != wanted:
             replace_file(note, (json.dumps(asdict(wanted)) + "\n").encode())
 
 
-def _notes(folder: Path, source: str) -> Iterator[Path]:
-    """The notes about a source, whether or not they are there."""
-    yield folder / f"{_digest(os.fsencode(source))}.source"
-    found = _find_file(source)
+def _notes(folder: Path, source: str, found: os.stat_result | None) -> Notes:
+    """The notes about a source, whether or not they are there, and what they say."""
+    notes = [folder / f"{_digest(os.fsencode(source))}.source"]
     if found is not None:
-        yield folder / f"{_digest(f'{found.st_dev}:{found.st_ino}'.encode())}.inode"
+        notes.append(folder / f"{_digest(f'{found.st_dev}:{found.st_ino}'.encode())}.inode")
+    return {note: _read(note) for note in notes}
 
 
 def _is_same_file(claim: Claim, source: str, stamp: str) -> bool:

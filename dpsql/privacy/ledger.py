@@ -233,8 +233,7 @@ class Ledger:
         with suppress(BudgetExceeded, LedgerError):
             self._admitted(self._known(), cost, within)
             return
-        with self._exclusive() as db:
-            self._admitted(self._catch_up(db), cost, within)
+        self._admitted(self.check(), cost, within)
 
     def _admitted(self, state: State, cost: Cost, within: tuple[str, ...]) -> Cost:
         """Return a cost at the order of the whole budget, where all budgets admit it."""
@@ -263,9 +262,12 @@ class Ledger:
 
     def status(self) -> Status:
         """Return totals, sums and what is still admitted. Raises: LedgerError."""
+        return status_of(self.check())
+
+    def check(self) -> State:
+        """Return what is on disk by now, unless it is missing or damaged. Raises: LedgerError."""
         with self._exclusive() as db:
-            state = self._catch_up(db)
-        return status_of(state)
+            return self._catch_up(db)
 
     def entries(self) -> tuple[Entry, ...]:
         """Return every entry in order, the creation first. Raises: LedgerError."""
@@ -279,8 +281,7 @@ class Ledger:
             if db.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
                 raise tampered("the file is damaged")
             self._state = None
-            state = self._catch_up(db)
-        return status_of(state)
+            return status_of(self._catch_up(db))
 
     @property
     def policy(self) -> Policy:

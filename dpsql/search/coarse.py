@@ -55,11 +55,25 @@ class Contest:
     """Who has the least error at each of some budgets, of the strategies that were seen."""
 
     workload: Workload
-    least: list[float] = field(default_factory=lambda: [math.inf] * len(AMOUNTS))
-    best: list[ProductStrategy | None] = field(default_factory=lambda: [None] * len(AMOUNTS))
+    least: list[float] = field(default_factory=([math.inf] * len(AMOUNTS)).copy)
+    best: dict[int, ProductStrategy] = field(default_factory=dict)
+    waiting: tuple[ProductStrategy, float] | None = None
+    is_open: bool = False
 
     def enter(self, strategy: ProductStrategy, error: float) -> None:
-        """Let a strategy of a known error, for fine noise and a unit budget, take part."""
+        """Let a strategy of a known error, for fine noise and a unit budget, take part.
+
+        The first waits for another one: most requests have a single candidate.
+        """
+        if not self.is_open:
+            self.waiting, self.is_open = (strategy, error), True
+            return
+        if self.waiting is not None:
+            self._compare(*self.waiting)
+            self.waiting = None
+        self._compare(strategy, error)
+
+    def _compare(self, strategy: ProductStrategy, error: float) -> None:
         for place, amount in enumerate(AMOUNTS):
             parts = drawn_part(strategy, amount)
             if min(parts) * error >= self.least[place] * (1 - MARGIN):
@@ -77,7 +91,7 @@ class Contest:
     def winners(self, but: ProductStrategy) -> tuple[ProductStrategy, ...]:
         """Return those that are best at some budget, but for the best one for fine noise."""
         found: list[ProductStrategy] = []
-        for each in self.best:
-            if each is not None and all(each is not known for known in (but, *found)):
+        for _, each in sorted(self.best.items()):
+            if all(each is not known for known in (but, *found)):
                 found.append(each)
         return tuple(found)

@@ -155,8 +155,12 @@ def _best_product(
     check_sizes(problem)
     if problem.d == 0 or not _asks(problem):
         return Selection(_least(problem)), _least(problem)
+    bound = cells_bound(workload)
+    if bound and mechanism in ("auto", "hdmm"):
+        cells = assemble(workload.domain, {}, {problem.names: 1.0}, noise, "identity")
+        return Selection(cells, bound), cells
     known = len(problem.components.weights2) == 1 or all(f.trivial for f in problem.factors)
-    bound = max(cells_bound(workload), svd_bound(workload) if known else 0.0)
+    bound = max(bound, svd_bound(workload) if known else 0.0)
     best, least, contest = None, math.inf, Contest(workload)
     for strategy, lower in candidates(problem, mechanism, effort):
         bound = max(bound, lower)

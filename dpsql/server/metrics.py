@@ -64,7 +64,7 @@ def lines(meter: Meter, sessions: int, site: Site) -> Iterator[str]:
 def is_well(site: Site) -> bool:
     """Whether the ledger takes charges."""
     try:
-        site.engine.status()
+        site.engine.ledger.check()
     except Error:
         return False
     return True

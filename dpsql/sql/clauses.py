@@ -131,13 +131,16 @@ def _option(fragment: Fragment, lexemes: Sequence[Lexeme], known: Sequence[str])
     return name, text
 
 
-def read_own(options: Options, name: str) -> Any:
-    """The value of an option of one statement, or its default.
+def read_own(options: Options, *names: str) -> list[Any]:
+    """The values of some options of one statement, or their defaults.
 
     Raises: ProgrammingError (E_SETTING).
     """
-    text, setting = dict(options).get(name), SETTINGS[name]
-    return setting.default if text is None else setting.read(text)
+    said = dict(options)
+    return [
+        SETTINGS[name].read(said[name]) if name in said else SETTINGS[name].default
+        for name in names
+    ]
 
 
 Clips = dict[int, tuple[float, float]]

@@ -33,25 +33,26 @@ class Contributions:
     @classmethod
     def read(cls, fragment: Fragment, options: Options) -> Contributions:
         """Read the options. Raises: ProgrammingError (E_SETTING)."""
-        return cls(
-            fragment,
-            read_own(options, "max_groups_contributed"),
-            read_own(options, "max_rows_contributed"),
-            read_own(options, "privacy_unit_column"),
-            read_own(options, "min_privacy_units_per_group"),
-            read_own(options, "group_selection_strategy"),
+        said = read_own(
+            options,
+            "max_groups_contributed",
+            "max_rows_contributed",
+            "privacy_unit_column",
+            "min_privacy_units_per_group",
+            "group_selection_strategy",
         )
+        return cls(fragment, *said)
 
     def check(self, table: Table) -> None:
         """Refuse what a table does not declare. Raises: NotSupportedError (E_SETTING)."""
         if table.public or table.synthetic:
             return
-        unit, name = table.unit, printable(table.name)
+        unit = table.unit
         if self.unit is not None and self.unit.casefold() != (unit.column or "").casefold():
             told = "one row" if unit.column is None else printable(unit.column)
             self.refuse(
                 "privacy_unit_column",
-                f"the privacy unit of {name} is {told}",
+                f"the privacy unit of {printable(table.name)} is {told}",
                 "leave the option out: the catalog says whose a row is, by privacy_unit",
             )
         for option, most, where in (
@@ -61,7 +62,7 @@ class Contributions:
             if most is not None and most < unit.max_rows:
                 self.refuse(
                     option,
-                    f"a privacy unit of {name} has up to {unit.max_rows} {where}",
+                    f"a privacy unit of {printable(table.name)} has up to {unit.max_rows} {where}",
                     f"declare privacy_unit = {{ column = ..., max_rows = {most} }}, "
                     f"or ask for {option} = {unit.max_rows}",
                 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from sqlglot import exp
 
@@ -39,6 +40,14 @@ _FORMATS = {
 }
 """What a pattern of TO_CHAR and TO_DATE is to strftime; names are shown as strftime shows them."""
 _TOKEN = re.compile("|".join(sorted(_FORMATS, key=len, reverse=True)) + r"|[^A-Za-z%]|(.)", re.I)
+
+
+def respell_all(nodes: Iterable[exp.Expr]) -> None:
+    """Write every function among the nodes of a tree as DuckDB calls it, in place."""
+    for node in nodes:
+        spelled = respell(node)
+        if spelled is not None:
+            node.replace(spelled)
 
 
 def respell(node: exp.Expr) -> exp.Expr | None:

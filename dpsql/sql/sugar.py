@@ -12,7 +12,7 @@ from sqlglot import exp
 from dpsql.sql.lists import write_out_lists
 from dpsql.sql.named_windows import write_out_windows
 from dpsql.sql.series import write_out_series
-from dpsql.sql.spellings import respell
+from dpsql.sql.spellings import respell_all
 
 _Test = Callable[[exp.Expr, exp.Expr], exp.Expr]
 
@@ -29,13 +29,13 @@ def plain(tree: exp.Query) -> exp.Query:
     write_out_windows(tree)
     write_out_lists(tree)
     write_out_series(tree)
-    for node in list(tree.walk(bfs=False)):
+    nodes = list(tree.walk(bfs=False))
+    for node in nodes:
         if isinstance(node, exp.Tuple):
             _write_out(node)
         elif isinstance(node, exp.Fetch):
             _limit(node)
-        elif (spelled := respell(node)) is not None:
-            node.replace(spelled)
+    respell_all(nodes)
     for node in list(tree.find_all(exp.Select)):
         _name_joined(node)
         if node.args.get("distinct") is not None and is_distinct(node):

@@ -70,13 +70,11 @@ def open_connection(
     from dpsql.engine.charges import Charges, interruptible
 
     def connect() -> Connection:
-        from dpsql.dbapi import connection as dbapi  # a second: here Ctrl-C is told what it cost
+        from dpsql import connect as open_catalog  # slow: here Ctrl-C is told what it cost
 
         given = {name: text for name, text in options.items() if text is not None}
         taken = {n: _argument(n, given.pop(n)) for n in taken_by(Taker.CONNECT) if n in given}
-        connection = (
-            _connect_scratch(catalog, taken) if scratch else dbapi.connect(catalog, **taken)
-        )
+        connection = _connect_scratch(catalog, taken) if scratch else open_catalog(catalog, **taken)
         if "files" not in taken and not scratch:  # SQL writes no file of a draft unasked
             connection.grant_here()
         for name, text in given.items():

@@ -24,6 +24,7 @@ from dpsql.algebra.operator import Array, Floats, Operator
 from dpsql.search import bounds
 from dpsql.search import dual as convex
 from dpsql.search.bounds import common_axis
+from dpsql.search.select import choose
 from dpsql.workload.workload import ProductLike, Workload
 
 LAPLACE, GAUSSIAN = math.sqrt(2), 4.224678889326836
@@ -172,3 +173,23 @@ def test_total_keeps_a_direction_of_its_own() -> None:
     axis = common_axis((Prefix(6), AllRange(6), Total(6)))
     assert axis is not None
     np.testing.assert_allclose(axis.values[2], [1, 0, 0, 0, 0, 0], atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_cells_asked_one_by_one_are_counted(seed: int) -> None:
+    """Nothing is searched for then: one count per cell reaches the bound, at the finest scale."""
+    rng = np.random.default_rng([7, seed])
+    domain = {f"a{i}": int(rng.integers(2, 6)) for i in range(int(rng.integers(1, 4)))}
+    asked: list[ProductLike] = [
+        {
+            name: np.diag(rng.integers(1, 4, size)) if rng.random() < 0.4 else "identity"
+            for name, size in domain.items()
+        }
+        for _ in range(int(rng.integers(1, 4)))
+    ]
+    workload = Workload(domain, asked)
+    bound = bounds.cells_bound(workload)
+    for noise in ("laplace", "gaussian"):
+        found = choose(workload, noise)
+        assert found.strategy.unit_error(workload) == pytest.approx(bound)
+        assert found.strategy.sensitivities() == (1,)

@@ -135,6 +135,7 @@ class TableVault:
         self._lined_up = False
         self._views: dict[frozenset[str], Flags] = {}
         self._reader = _open_reader(table, salt, {} if shared is None else shared)
+        self.sources = self._reader.paths
         self._all = frozenset(declared(table))
         self._apart = self._reader.apart
         self._pushed = _open_pushed(table, self._reader, salt)
@@ -148,11 +149,6 @@ class TableVault:
         Of rows in files alone nothing is stated, at no time.
         """
         return any(self._stated) and self._stated != _stated(self._table)
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The paths of the files that hold the rows."""
-        return self._reader.paths
 
     def check(self) -> None:
         if self._fingerprint() != self.data_version:

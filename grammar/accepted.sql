@@ -76,6 +76,17 @@ SELECT n, COUNT(*) AS k FROM (SELECT ward, COUNT(*) OVER (PARTITION BY person_id
 SELECT n, COUNT(*) AS k FROM (SELECT COUNT(*) OVER (PARTITION BY person_id ORDER BY cost ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS n FROM visits) AS v GROUP BY n;
 -- running_count: 2x2 Identity
 
+SELECT c, COUNT(*) AS k, AVG(n) AS m FROM t WHERE a > (SELECT AVG(a) FROM t) GROUP BY c;
+-- a: 8x8 Dense; c: 3x3 Identity
+-- a: 8x8 Dense; c: 3x3 Identity; n: 0 + 1 v + 0 v^2
+-- a: 1x8 Dense
+-- everything
+
+SELECT COUNT(*) AS k FROM t WHERE a < (SELECT AVG(u.a) FROM t AS u WHERE u.c = t.c);
+-- a: 8x8 Prefix; c: 3x3 Identity
+-- c: 3x3 Identity
+-- a: 1x8 Dense; c: 3x3 Identity
+
 SELECT latest, COUNT(*) AS k FROM (SELECT LAST_VALUE(ward) OVER (PARTITION BY person_id ORDER BY cost) AS latest FROM visits) AS v GROUP BY latest;
 -- last_value(ward): 4x4 Identity
 

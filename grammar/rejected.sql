@@ -482,8 +482,8 @@ PIVOT (SELECT * FROM t) ON b IN ('x') USING COUNT(*);
 
 --- sub-queries and joins
 
-SELECT COUNT(*) FROM t WHERE a > (SELECT AVG(a) FROM t);
--- E_SUBQUERY at line 1, column 42: a sub-query in a condition or an expression over private rows is not supported
+SELECT MEDIAN(a) FROM t WHERE a > (SELECT AVG(a) FROM t);
+-- E_SUBQUERY at line 1, column 43: a sub-query in a condition or an expression over private rows is not supported
 -- hint: ask for its value in a statement of its own, and write the value here
 
 SELECT COUNT(*) FROM t WHERE a IN (SELECT a FROM t);

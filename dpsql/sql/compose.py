@@ -11,8 +11,10 @@ from dpsql.catalog import Table
 from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.bind import bind
 from dpsql.sql.bounded import needs_bounds
+from dpsql.sql.compared import compared
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.contributions import Contributions
+from dpsql.sql.correlated import decorrelated
 from dpsql.sql.distinct_keys import grouped
 from dpsql.sql.expressions import refuse_rows
 from dpsql.sql.keys_together import together
@@ -35,6 +37,7 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     tree = unqualified(statement.tree, compiler.catalog)
     tree = write_out_pivots(tree, compiler.catalog, lambda node: locate(node, statement.fragment))
     tree = together(grouped(tree, compiler.catalog), compiler.catalog)
+    tree = decorrelated(compared(tree, compiler.catalog), compiler.catalog)
     contributions = Contributions.read(statement.fragment, statement.options)
     compiled = _compiled(
         statement, contributions.filtered(tree, compiler.catalog), compiler, public

@@ -106,7 +106,6 @@ where s_suppkey = supplier_no and total_revenue = (select max(total_revenue) fro
 order by s_suppkey;
 
 -- Q17
--- refused: E_SUBQUERY what is compared with is a mean over all customers, for each part
 select sum(l_extendedprice) / 7.0 as avg_yearly
 from lineitem, part
 where p_partkey = l_partkey and p_brand = 'Brand#23' and p_container = 'MED BOX'
@@ -126,7 +125,6 @@ where (p_partkey = l_partkey and p_brand = 'Brand#12' and p_container in ('SM CA
         and l_shipmode in ('AIR', 'AIR REG') and l_shipinstruct = 'DELIVER IN PERSON');
 
 -- Q20
--- refused: E_SUBQUERY it depends on the row around it; the sums are joined below
 select s_name, s_address
 from supplier, nation
 where s_suppkey in (
@@ -166,7 +164,6 @@ group by s_name
 order by numwait desc, s_name;
 
 -- Q22
--- refused: E_SUBQUERY what is compared with is a mean over all customers
 select cntrycode, count(*) as numcust, sum(c_acctbal) as totacctbal
 from (
     select substring(c_phone from 1 for 2) as cntrycode, c_acctbal

@@ -1,0 +1,203 @@
+"""Scalar sub-queries that depend on the row around them by equalities: joined by their keys.
+
+``WHERE n > (SELECT AVG(n) FROM t WHERE t.k = s.k)`` over tables of the shell is a LEFT JOIN with
+``SELECT k, AVG(n) FROM t GROUP BY k``. A group in which less than half a row is counted is taken
+for an empty one, whose aggregate is NULL.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from sqlglot import exp
+
+from dpsql.catalog import Catalog
+from dpsql.sql.expressions import name_of
+from dpsql.sql.names import names_of
+from dpsql.sql.relations import read_from
+from dpsql.sql.scope import conjuncts
+from dpsql.sql.sugar import has_aggregates
+
+Inside: TypeAlias = "dict[str, set[str]]"
+"""The elements of FROM by alias, each with the names of its columns."""
+MOST_GROUPS = 100_000
+"""Groups of a sub-query by all declared keys; of more, those are asked for that are looked at."""
+
+
+def names_within(query: exp.Select, catalog: Catalog) -> Inside | None:
+    """What the names in a sub-query may stand for; None where that is not known by its text."""
+    found: Inside = {}
+    for element in read_from(query):
+        names = _names_of(element.node, catalog)
+        if names is None:
+            return None
+        found[element.alias] = names
+    return found
+
+
+def _names_of(node: exp.Expr, catalog: Catalog) -> set[str] | None:
+    if isinstance(node, exp.Table):
+        table = catalog.tables.get(node.name.casefold())
+        if table is None or node.args.get("db"):
+            return None
+        return {name.casefold() for name, _ in names_of(table)}
+    inner = node.unnest() if isinstance(node, exp.Subquery) else node
+    if not isinstance(inner, exp.Select) or any(item.is_star for item in inner.expressions):
+        return None
+    return {name_of(item).casefold() for item in inner.expressions}
+
+
+def is_within(column: exp.Column, inside: Inside) -> bool:
+    """Whether a name in a sub-query is one of its own tables'."""
+    if column.table:
+        return column.table.casefold() in inside
+    return any(column.name.casefold() in names for names in inside.values())
+
+
+def decorrelated(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
+    """The statement with such sub-queries joined; others are as they were."""
+    if not any(isinstance(node.parent, exp.Binary) for node in tree.find_all(exp.Subquery)):
+        return tree
+    tree = tree.copy()
+    for number, node in enumerate(list(tree.find_all(exp.Subquery))):
+        _join(node, number, catalog)
+    return tree
+
+
+def _join(node: exp.Subquery, number: int, catalog: Catalog) -> None:
+    """Join one sub-query to the SELECT around it, if it is such a one."""
+    query, around = node.this, node.find_ancestor(exp.Select)
+    is_test = isinstance(node.parent, exp.Binary) and node.find_ancestor(exp.Where) is not None
+    if not is_test or not isinstance(query, exp.Select) or around is None:
+        return
+    if len(query.expressions) != 1 or query.args.get("group") or not has_aggregates(query):
+        return
+    inside = names_within(query, catalog)
+    where = query.args.get("where")
+    tests = [] if where is None else conjuncts(where.this)
+    pairs = [] if inside is None else [_pair(test.unnest(), inside) for test in tests]
+    met = [pair for pair in pairs if pair is not None]
+    rest = [test for test, pair in zip(tests, pairs, strict=False) if pair is None]
+    if inside is None or not met or not all(_is_inside(test, inside) for test in rest):
+        return
+    alias = f"looked up {number}"
+    inner = query.copy()
+    value = query.expressions[0].unalias()
+    own = [one for one, _ in met]
+    items = [exp.alias_(each.copy(), f"k{k}") for k, each in enumerate(own)]
+    inner.set("expressions", [*items, exp.alias_(_of_some(value), "v")])
+    inner.set("group", exp.Group(expressions=[each.copy() for each in own]))
+    asked: list[exp.Paren | exp.EQ] = [exp.paren(test.copy(), copy=False) for test in rest]
+    if _groups(query, own, catalog) > MOST_GROUPS:
+        _restrict(inner, met, around, node, asked, catalog)
+    inner.set("where", exp.Where(this=exp.and_(*asked, copy=False)) if asked else None)
+    quoted = exp.to_identifier(alias, quoted=True)
+    on = [exp.EQ(this=_of(f"k{k}", alias), expression=theirs) for k, (_, theirs) in enumerate(met)]
+    join = exp.Join(
+        this=exp.Subquery(this=inner, alias=exp.TableAlias(this=quoted)),
+        side="LEFT",
+        on=exp.and_(*on, copy=True),
+    )
+    around.append("joins", join)
+    found: exp.Expr = _of("v", alias)
+    if _is_count(value):
+        found = exp.Coalesce(this=found, expressions=[value.transform(_none_counted)])
+    node.replace(found)
+
+
+def _of(name: str, alias: str) -> exp.Column:
+    return exp.column(name, exp.to_identifier(alias, quoted=True))
+
+
+def _pair(test: exp.Expr, inside: Inside) -> tuple[exp.Column, exp.Column] | None:
+    """The columns within and around a sub-query that a condition equates."""
+    if not isinstance(test, exp.EQ):
+        return None
+    one, two = test.this.unnest(), test.expression.unnest()
+    if not isinstance(one, exp.Column) or not isinstance(two, exp.Column):
+        return None
+    sides = is_within(one, inside), is_within(two, inside)
+    if sides[0] == sides[1]:
+        return None
+    return (one, two) if sides[0] else (two, one)
+
+
+def _is_inside(test: exp.Expr, inside: Inside) -> bool:
+    return all(is_within(column, inside) for column in test.find_all(exp.Column))
+
+
+def _of_some(value: exp.Expr) -> exp.Expr:
+    """A value that is NULL for a group without rows; a count of none is 0."""
+    if _is_count(value):
+        return value.copy()
+    some = exp.GTE(this=exp.Count(this=exp.Star()), expression=exp.Literal.number("0.5"))
+    return exp.Case(ifs=[exp.If(this=some, true=value.copy())])
+
+
+def _is_count(value: exp.Expr) -> bool:
+    return all(isinstance(each, exp.Count) for each in value.find_all(exp.AggFunc))
+
+
+def _none_counted(node: exp.Expr) -> exp.Expr:
+    return exp.Literal.number(0) if isinstance(node, exp.Count) else node
+
+
+def _groups(query: exp.Select, keys: Sequence[exp.Column], catalog: Catalog) -> int:
+    """How many groups some keys of a sub-query declare."""
+    tables = [catalog.tables.get(node.name.casefold()) for node in query.find_all(exp.Table)]
+    columns = [
+        next(
+            (
+                t.columns[key.name.casefold()]
+                for t in tables
+                if t and key.name.casefold() in t.columns
+            ),
+            None,
+        )
+        for key in keys
+    ]
+    sizes = [each.size for each in columns if each is not None and each.domain is not None]
+    return math.prod(sizes)
+
+
+def _restrict(
+    inner: exp.Select,
+    met: Sequence[tuple[exp.Column, exp.Column]],
+    around: exp.Select,
+    node: exp.Subquery,
+    asked: list[exp.Paren | exp.EQ],
+    catalog: Catalog,
+) -> None:
+    """Ask for the groups that the SELECT around looks at, where that is over one public table."""
+    elements = read_from(around)
+    table = catalog.tables.get(elements[0].node.name.casefold()) if len(elements) == 1 else None
+    if table is None or not table.public:
+        return
+    where = around.args.get("where")
+    tests = [] if where is None else conjuncts(where.this)
+    public = [
+        exp.paren(test.copy(), copy=False)
+        for test in tests
+        if not any(each is node for each in test.walk()) and _is_public(test, catalog)
+    ]
+    keys = [exp.alias_(theirs.copy(), f"l{k}") for k, (_, theirs) in enumerate(met)]
+    listed = exp.Select(
+        expressions=keys, from_=around.args["from_"].copy(), distinct=exp.Distinct()
+    )
+    if public:
+        listed.set("where", exp.Where(this=exp.and_(*public, copy=False)))
+    alias = exp.TableAlias(this=exp.to_identifier("looked at", quoted=True))
+    inner.append("joins", exp.Join(this=exp.Subquery(this=listed, alias=alias)))
+    for k, (own, _) in enumerate(met):
+        asked.append(exp.EQ(this=own.copy(), expression=_of(f"l{k}", "looked at")))
+    keyed = [_of(f"l{k}", "looked at") for k in range(len(met))]
+    inner.set("group", exp.Group(expressions=[each.copy() for each in keyed]))
+    for item, key in zip(inner.expressions, keyed, strict=False):
+        item.set("this", key)
+
+
+def _is_public(test: exp.Expr, catalog: Catalog) -> bool:
+    tables = [catalog.tables.get(node.name.casefold()) for node in test.find_all(exp.Table)]
+    return all(table is not None and table.public for table in tables)

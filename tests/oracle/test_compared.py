@@ -1,0 +1,143 @@
+"""Private rows compared with an aggregate of such rows: random statements beside DuckDB's own."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import dpsql
+from tests.support.seam import zero_noise
+from tests.support.tables import Tables, World, open_tables
+
+CATALOG = """
+[budget]
+epsilon = 100000
+
+[table.t]
+source = "t.parquet"
+privacy_unit = { column = "who", max_rows = 4 }
+
+[table.t.column]
+a = { type = "integer", domain = [0, 9] }
+b = { type = "text", domain = ["x", "y", "z"] }
+d = { type = "date", domain = ["2024-01-01", "2024-01-12"] }
+m = { type = "integer", bounds = [0, 64] }
+w = { type = "integer", bounds = [0, 64], step = 8 }
+
+[table.names]
+source = "names.parquet"
+public = true
+
+[table.names.column]
+b = { type = "text" }
+name = { type = "text" }
+least = { type = "integer" }
+"""
+
+
+GROUPS = "SELECT b, a, COUNT(*) AS n FROM t GROUP BY ALL HAVING n > 1"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    rows = "SELECT i // 4 AS who, i * i % 10 AS a, ['x', 'y', 'z'][i * 7 % 11 % 3 + 1] AS b"
+    rows += ", DATE '2024-01-01' + CAST(i * i % 11 AS INTEGER) AS d, i % 64 AS m, i % 64 AS w"
+    tables: Tables = {
+        "t": f"{rows} FROM range(400) r(i)",
+        "names": (
+            "b VARCHAR, name VARCHAR, least BIGINT",
+            [("x", "ex", 20), ("y", "why", 45), ("q", "queue", 3)],
+        ),
+    }
+    folder = tmp_path_factory.mktemp("compared")
+    with open_tables(folder, CATALOG, tables) as found, zero_noise():
+        found[0].set("mechanism", "identity")
+        yield found
+
+
+def draw_comparison(draw: random.Random) -> str:
+    """A SELECT whose rows are compared with an aggregate of others."""
+    side, inner = draw.choice([("a", "a"), ("a * 2", "2 * a"), ("a", "m / 8")])
+    other = draw.choice(["", " WHERE b <> 'x'", " WHERE u.b = t.b", " WHERE u.d = t.d AND u.a > 1"])
+    # no value is equal to it: noise, however little, would decide
+    aggregate = draw.choice([f"AVG({inner}) + 0.3", "SUM(a) / COUNT(*) - 0.2"])
+    query = f"(SELECT {aggregate} FROM t AS u{other})"
+    sign = draw.choice(["<", "<=", ">", ">=", "<>"])
+    test = f"{side} {sign} {query}" if draw.random() < 0.7 else f"{query} {sign} {side}"
+    rest = draw.choice(["", " AND b IN ('x', 'z')", " AND a > 2"])
+    key = draw.choice(["", "b", "a % 3"])
+    sums = draw.sample(["COUNT(*)", "SUM(m)", "AVG(m)", "COUNT(*) FILTER (WHERE b = 'x')"], 2)
+    items = [*([f"{key} AS k"] if key else []), *(f"{s} AS s{i}" for i, s in enumerate(sums))]
+    source, where = "t", f"{test}{rest}"
+    if draw.random() < 0.3 and "t." not in query:
+        source, where = f"(SELECT a, b, m FROM t WHERE {where}) AS q", ""
+    sql = f"SELECT {', '.join(items)} FROM {source}{f' WHERE {where}' if where else ''}"
+    return f"{sql}{' GROUP BY 1' if key else ''}"
+
+
+def settle(rows: list[tuple[Any, ...]]) -> set[tuple[Any, ...]]:
+    """Rows with numbers rounded as far as measures are on a grid; those of no row are left out."""
+    found = set()
+    for row in rows:
+        values = [v if isinstance(v, str | None) else round(float(v), 1) + 0.0 for v in row]
+        found.add(tuple(v or 0.0 for v in values))
+    return {row for row in found if any(isinstance(v, float) and v for v in row[-2:])}
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_comparisons_are_those_of_the_database(world: World, seed: int) -> None:
+    connection, database = world
+    draw = random.Random(seed)
+    for _ in range(5):
+        sql = draw_comparison(draw)
+        found, known = (settle(each.execute(sql).fetchall()) for each in (connection, database))
+        assert found == known, sql
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT name, n FROM (SELECT b, COUNT(*) AS n FROM t GROUP BY b) g JOIN names USING (b) "
+        "WHERE n > (SELECT AVG(m) FROM t)",
+        "SELECT name FROM names WHERE least < (SELECT AVG(m) FROM t WHERE t.b = names.b)",
+        "SELECT name FROM names n WHERE least > (SELECT COUNT(*) FROM t WHERE t.b = n.b)",
+        "SELECT name FROM names n WHERE 9 * least > (SELECT SUM(a) FROM t WHERE t.b = n.b AND a > 3"
+        ")",
+        "SELECT SUM(m) FROM t, names n WHERE t.b = n.b AND a < (SELECT AVG(a) FROM t u WHERE u.b = "
+        "n.b)",
+        f"SELECT x.b, n FROM ({GROUPS}) x WHERE n > (SELECT AVG(n) FROM ({GROUPS}) y "
+        "WHERE y.b = x.b)",
+        "SELECT n, COUNT(*) FROM (SELECT who, SUM(a) AS n FROM t GROUP BY who) p WHERE n >= "
+        "(SELECT AVG(n) FROM (SELECT who, SUM(a) AS n FROM t GROUP BY who) q) GROUP BY n",
+    ],
+)
+def test_sub_queries_may_depend_on_the_row_around(world: World, sql: str) -> None:
+    connection, database = world
+    found, known = (
+        sorted(tuple(round(v, 1) if isinstance(v, float) else v for v in row) for row in rows)
+        for rows in (connection.execute(sql).fetchall(), database.execute(sql).fetchall())
+    )
+    assert [row for row in found if row[-1] != 0] == known
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT MEDIAN(a) FROM t WHERE a > (SELECT AVG(a) FROM t)",
+        "SELECT COUNT(DISTINCT who) FROM t WHERE a > (SELECT AVG(a) FROM t)",
+        "SELECT COUNT(*) FROM t WHERE w > (SELECT AVG(w) FROM t)",
+        "SELECT COUNT(*) FROM t WHERE a > (SELECT a FROM t)",
+        "SELECT COUNT(*) FROM t WHERE a > (SELECT AVG(a) FROM t) AND a < (SELECT AVG(m) FROM t)",
+        "SELECT COUNT(*) FROM t WHERE a > (SELECT AVG(a) FROM t) OR b = 'x'",
+    ],
+)
+def test_what_cannot_be_compared_is_refused_uncharged(world: World, sql: str) -> None:
+    connection, _ = world
+    before = connection.budget.entries
+    with pytest.raises(dpsql.Error) as caught:
+        connection.execute(sql)
+    assert caught.value.code in ("E_SUBQUERY", "E_AGGREGATE")
+    assert connection.budget.entries == before

@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import duckdb
@@ -28,6 +30,9 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 TIME_LIMIT = 10.0
 """Seconds of one evaluation over public values and noisy tables."""
 
+LOOKS = 0.1
+"""Part of the limit after which it is looked whether anything takes longer."""
+
 
 class EvaluationError(Exception):
     """DuckDB could not evaluate an expression; the text is DuckDB's own, about public values."""
@@ -44,6 +49,48 @@ def hush(connection: duckdb.DuckDBPyConnection) -> None:
     found = connection.execute("SELECT current_setting('enable_progress_bar')").fetchall()
     if found != [(False,)]:
         raise InternalError("E_INTERNAL", "the progress bar could not be switched off")
+
+
+class _Clock:
+    """A thread that interrupts what takes too long, and ends when nothing runs.
+
+    A timer for every evaluation took two thirds of the time of a small one.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: dict[object, tuple[float, Callable[[], None]]] = {}
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def limit(self, owner: object, seconds: float, interrupt: Callable[[], None]) -> Iterator[None]:
+        """Call ``interrupt`` when what an owner does inside takes so long, and never after it."""
+        with self._lock:
+            self._running[owner] = time.monotonic() + seconds, interrupt
+            if self._thread is None or not self._thread.is_alive():  # as after a fork
+                pause = (seconds * LOOKS,)
+                self._thread = threading.Thread(target=self._watch, args=pause, daemon=True)
+                self._thread.start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running.pop(owner, None)
+
+    def _watch(self, pause: float) -> None:
+        while True:
+            time.sleep(pause)
+            with self._lock:
+                now = time.monotonic()
+                late = [owner for owner, (due, _) in self._running.items() if due <= now]
+                for owner in late:
+                    self._running.pop(owner)[1]()
+                if not self._running:
+                    self._thread = None
+                    return
+
+
+_clock = _Clock()
 
 
 class Sealed:
@@ -72,13 +119,11 @@ class Sealed:
         self, sql: str, parameters: Sequence[object] = ()
     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         """Run generated SQL and return the DuckDB types of its columns and its rows."""
-        timer = threading.Timer(TIME_LIMIT, self._connection.interrupt)
-        timer.daemon = True
-        timer.start()
         try:
-            found = self._connection.execute(sql, list(parameters))
-            kinds = tuple(str(column[1]) for column in found.description or ())
-            return kinds, found.fetchall()
+            with _clock.limit(self, TIME_LIMIT, self._connection.interrupt):
+                found = self._connection.execute(sql, list(parameters))
+                kinds = tuple(str(column[1]) for column in found.description or ())
+                return kinds, found.fetchall()
         except duckdb.InterruptException:
             raise ProgrammingError(
                 "E_TOO_COMPLEX", "the expression takes too long to evaluate on the declared domain"
@@ -89,9 +134,6 @@ class Sealed:
             if is_interrupt(error):
                 raise KeyboardInterrupt from None
             raise
-        finally:
-            timer.cancel()
-            timer.join()
 
     def find_error(self, sql: str) -> tuple[str, int] | None:
         """Say what is wrong with the syntax of SQL, and at which character; None when nothing is.

@@ -15,6 +15,7 @@ import numpy as np
 
 from dpsql.algebra.blocks import AllRange, Columns, Prefix
 from dpsql.algebra.operator import Floats, Integers, Operator
+from dpsql.search.gram_parts import cells_of, parts_of
 from dpsql.search.meter import EIGEN, may_go_on, spend
 
 FAST = (Prefix, AllRange)
@@ -25,8 +26,6 @@ LARGE_ABOVE = 2048
 """Above this size the gap to reach is wider and is tested less often."""
 SINGULAR = 1e-13
 """Relative size below which an eigenvalue counts as zero."""
-APART_FROM, MOST_FILLED = 128, 2
-"""Cells from which parts are looked for that no query joins, and of which Grams: half are zeros."""
 FLOOR = 1e-9
 """Least relative weight of a cell whose constraint is slack."""
 FILL_EVERY = 3
@@ -69,7 +68,7 @@ def optimise(
         return ConvexResult(found.matrix[:, gram.index], found.lower, found.upper)
     if not (isinstance(gram, Operator) and gram.n >= TRIDIAGONAL_FROM and isinstance(gram, FAST)):
         gram = gram.gram() if isinstance(gram, Operator) else gram
-        labels = _parts(gram)
+        labels = parts_of(gram)
         if labels is not None:
             return _apart(gram, labels, tol, maxiter)
     n, spectrum = _spectrum(gram)
@@ -108,28 +107,15 @@ def optimise(
     return ConvexResult(best.matrix, min(lower, best.upper), best.upper)
 
 
-def _parts(gram: Floats) -> Integers | None:
-    """Return which part each cell is in, where no query meets cells of two; None for one part."""
-    if len(gram) < APART_FROM or np.count_nonzero(gram) * MOST_FILLED > gram.size:
-        return None
-    from scipy.sparse import csr_array  # scipy: up to .3 s
-    from scipy.sparse.csgraph import connected_components
-
-    count, labels = connected_components(csr_array(gram != 0), directed=False)
-    return np.asarray(labels, dtype=np.int64) if count > 1 else None
-
-
 def _apart(gram: Floats, labels: Integers, tol: float | None, maxiter: int) -> ConvexResult:
     """Return the optimum of every part by itself: together they are that of all.
 
     Signs of all cells of a part change neither the Gram nor the constraints, and the problem is
     convex, so that some optimum has no entry between two parts.
     """
-    order = np.argsort(labels, kind="stable")
-    ends = np.flatnonzero(np.diff(labels[order])) + 1
     rows: list[Floats] = []
     lower = upper = 0.0
-    for cells in np.split(order, ends):
+    for cells in cells_of(labels):
         found = optimise(gram[np.ix_(cells, cells)], tol=tol, maxiter=maxiter)
         part = np.zeros((len(found.matrix), len(gram)))
         part[:, cells] = found.matrix

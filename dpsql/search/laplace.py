@@ -11,6 +11,7 @@ from dpsql.algebra.operator import Floats, Operator
 from dpsql.search import opt0 as p_identity
 from dpsql.search.family import DENSE_LIMIT, Family
 from dpsql.search.few import few_candidates, read_few
+from dpsql.search.gram_parts import learn_parts
 from dpsql.search.joint import (
     Found,
     Objective,
@@ -293,6 +294,10 @@ def single_candidates(problem: Problem, effort: float) -> Iterator[ProductStrate
         share = np.bincount(which[asked], components.weights2[asked], minlength=count)
         gram = factors.gram(share.astype(np.float64)) + components.weights2[~asked].sum()
     family = Family(1, [1], components.masks)
+    learned = None if isinstance(gram, Operator) else learn_parts(gram)
+    if learned is not None:
+        yield realise(problem, family, Union((learned,), np.ones(1)), "opt_0")
+        return
     for init in (None, *starts):
         if init is not None and not may_go_on():
             break

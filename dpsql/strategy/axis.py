@@ -33,6 +33,9 @@ Plans are compared, forecast, then solved with one matrix; inverting takes the c
 STRUCTURED_FROM = 512
 """From this size on, p-Identity rows are inverted in O(p n^2), triangular ones by halves."""
 
+SPARSE = 16
+"""Cells for every pair of numbers of a query that are not zero from which only these are read."""
+
 SPAN_TOLERANCE = 1e-7
 """Relative size below which the part of a query outside the row space counts as zero."""
 
@@ -138,6 +141,9 @@ class Axis:
         scale = Q**2 @ self._cells()
         if self.Kt is None:
             return np.einsum("ij,ij->i", Q, Q) - Q.sum(axis=1) ** 2 / self.size, scale
+        counts = np.count_nonzero(Q, axis=1)
+        if self.size >= STRUCTURED_FROM and int(counts.max()) ** 2 * SPARSE <= self.size:
+            return _few_spread(Q, counts, self.Kt), scale
         return np.einsum("ij,ij->i", Q @ self.Kt, Q), scale
 
     def _grouped_spread(self, operator: Groups) -> tuple[Floats, Floats]:
@@ -207,6 +213,17 @@ class Axis:
         Q = np.asarray(right.dense(), dtype=np.float64)
         centred = P - P.mean(axis=1, keepdims=True) if self.Kt is None else P @ self.Kt
         return (P @ self.u) * (Q @ self.u), np.einsum("ij,ij->i", centred, Q)
+
+
+def _few_spread(Q: Floats, counts: Indices, Kt: Floats) -> Floats:
+    """Return diag(Q Kt Q') of rows with few numbers that are not zero: as many as ``counts``."""
+    row, cell = np.nonzero(Q)
+    place = np.arange(len(row)) - np.repeat(counts.cumsum() - counts, counts)
+    shape = len(Q), int(counts.max())
+    cells, numbers = np.zeros(shape, dtype=np.int64), np.zeros(shape)
+    cells[row, place], numbers[row, place] = cell, Q[row, cell]
+    pairs = Kt[cells[:, :, np.newaxis], cells[:, np.newaxis]]
+    return np.asarray(np.einsum("rij,ri,rj->r", pairs, numbers, numbers))
 
 
 def _labelled(operator: Identity | Groups) -> tuple[Indices, Floats]:
@@ -350,7 +367,7 @@ def _inverse(Q: Floats) -> tuple[Floats, Floats, Floats | None]:
     """Return (K, pseudo-inverse, projector on the row space or None for full rank)."""
     n = Q.shape[1]
     if n >= STRUCTURED_FROM and len(Q) >= n:
-        if len(Q) <= n + n // 4 and is_diagonal(Q[:n]):
+        if len(Q) <= 2 * n and is_diagonal(Q[:n]):
             return *extended_diagonal_inverse(Q), None
         order = triangular_order(Q) if len(Q) == n else None
         if order is not None:

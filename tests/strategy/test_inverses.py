@@ -56,3 +56,17 @@ def test_the_latest_axis_is_remembered_while_in_use(monkeypatch: pytest.MonkeyPa
     del rows, first
     assert len(axis._latest) <= 1
     assert full_axis(3, other, False).rows is other
+
+
+def test_rows_with_few_numbers_have_the_spread_of_dense_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(4)
+    found = full_axis(40, quantise(p_identity.matrix(rng.random((3, 40))), 16, "laplace"), False)
+    rows = np.zeros((7, 40))
+    rows[np.arange(7), rng.integers(0, 40, 7)] = 2
+    rows[:6, 5] = rng.random(6)
+    dense = found._spread(rows)
+    monkeypatch.setattr(axis, "STRUCTURED_FROM", 1)
+    monkeypatch.setattr(axis, "SPARSE", 1)
+    assert found._spread(rows)[0] == pytest.approx(dense[0])

@@ -22,8 +22,6 @@ from dpsql.answer.numbers import DRAFT
 from dpsql.answer.result import Result
 from dpsql.answer.synthetics import find_synthetic
 from dpsql.catalog import Catalog, Table
-from dpsql.catalog.catalog import SERVERS
-from dpsql.catalog.derive import bases_of
 from dpsql.catalog.sought import Key
 from dpsql.engine.asked import explain_workload, read_job
 from dpsql.engine.desk import Desk
@@ -148,7 +146,7 @@ class Engine(Desk):
         price = step.price
         charge = Membrane(self, self.ledger, self.vaults).afford(price)
         with (
-            self._rows(step, price.tables) as vaults,
+            self._rows(step) as vaults,
             vaults.turn(self.declared),
             vaults.one_snapshot(),
         ):
@@ -158,18 +156,19 @@ class Engine(Desk):
                 return step.keep(self, step.perform(self, doors, receipt))
 
     @contextmanager
-    def _rows(self, step: Step[T], tables: Sequence[str]) -> Iterator[Vaults]:
-        """The rows for a step: those that are shared, or for a long one rows of its own.
+    def _rows(self, step: Step[T]) -> Iterator[Vaults]:
+        """The rows for a step: those that are shared, or for a long one the same, of its own.
 
-        Rows on servers are shared always: to read them anew, or to keep them twice, costs more.
+        They are read in turn, once for all. Then it looks at them, and nobody waits.
         """
-        stored = bases_of(self.declared, tables) if step.is_long and not self._is_alone else ()
-        if not stored or any(each.engine in SERVERS for each in stored):
+        if self._is_alone or not step.is_long:
             yield self.vaults
             return
-        own = Vaults(self.declared, self.ledger.salt)
+        with self.vaults.turn(self.declared), self.vaults.one_snapshot():
+            self.vaults.prepare(step.price.reads)
+            own = self.vaults.beside(step.price.tables)
         try:
-            yield own if own.versions(tables) == self.versions(tables) else self.vaults
+            yield own
         finally:
             own.close()
 

@@ -137,6 +137,14 @@ class Vaults:
         facts = [(table, self[table].data_version) for table in tables]
         return hmac.digest(self._salt, repr(("version", facts)).encode(), "sha256").hex()
 
+    def beside(self, tables: Iterable[str]) -> Vaults:
+        """Vaults over the rows that are read by now, for a thread that takes no turns here."""
+        own = Vaults(self._catalog, self._salt)
+        for table in tables:
+            _ = self[table]
+            own._open[table] = self._open[table].beside()
+        return own
+
     def close(self) -> None:
         """Close every vault."""
         self._closings += 1

@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dpsql.dbapi.site import Site, open_site
 from dpsql.errors import DataUnavailable
-from dpsql.learn.task import run_task
+from tests.support.paused import WAIT, Paused
 from tests.support.served import write_served
 
 CREATE = (
     "CREATE SYNTHETIC TABLE s FROM t OPTIONS (epsilon = 1, model = 'mwem', rounds = 1)"
     " FOR (SELECT kind, COUNT(*) FROM t GROUP BY kind)"
 )
-WAIT = 30.0
-
-
-class Paused:
-    """A run of the task that waits, after its looks have begun, until it is told to go on."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.begun, self.go = threading.Event(), threading.Event()
-        run: Callable[..., object] = run_task
-
-        def paused(*given: object) -> object:
-            self.begun.set()
-            assert self.go.wait(WAIT)
-            return run(*given)
-
-        patch.setattr("dpsql.engine.learn.run_task", paused)
 
 
 def _create(site: Site, failed: list[BaseException]) -> None:

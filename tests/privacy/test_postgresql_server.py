@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
 import time
 import tomllib
 from collections.abc import Callable, Iterator
@@ -15,9 +16,11 @@ import pytest
 import dpsql
 from dpsql.dbapi.checking import chosen_tables, examine
 from dpsql.dbapi.drafting import draft_catalog
+from dpsql.dbapi.site import open_site
 from dpsql.errors import Error, UsageError
 from dpsql.privacy.inspect import Figures
 from dpsql.privacy.vault import postgresql, versions
+from tests.support.paused import WAIT, Paused
 from tests.support.postgres import Server
 from tests.support.seam import zero_noise
 
@@ -405,3 +408,43 @@ def test_a_session_that_died_between_requests_is_opened_again(
         kill(clinic)
         assert dict(connection.execute(UNITS).result.rows)["A"] > 0
         assert connection.budget.entries == 2
+
+
+@BOTH
+def test_nobody_waits_for_a_long_run(
+    read: str, clinic: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused, site = Paused(monkeypatch), open_site(catalog(tmp_path, read))
+    options = "OPTIONS (epsilon = 9, model = 'mwem', rounds = 1)"
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            with site.connect() as connection:
+                connection.execute(f"CREATE SYNTHETIC TABLE s FROM visits {options} FOR ({COUNT})")
+        except BaseException as error:
+            failed.append(error)
+
+    runner = threading.Thread(target=run)
+    runner.start()
+    try:
+        assert paused.begun.wait(WAIT), failed
+        with site.connect() as other:
+            other.set("epsilon", "1")
+            done = []
+            asked = threading.Thread(target=lambda: done.append(other.execute(UNITS).fetchall()))
+            asked.start()
+            asked.join(WAIT)
+            assert len(done) == 1
+            site.engine.reopen()  # the rows that it looks at are its own
+            paused.go.set()
+            runner.join(WAIT)
+            assert failed == []
+            states = [each.state for each in other.entries() if each.kind == "debit"]
+            assert states == ["released", "released"]
+            found = dict(other.execute("SELECT ward, COUNT(*) FROM s GROUP BY ward").fetchall())
+            assert found.keys() >= {"A", "B"}
+    finally:
+        paused.go.set()
+        runner.join(WAIT)
+        site.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,11 @@ class Rows:
     def known(self) -> Set[str]:
         """The columns that have been read."""
         return self.codes.keys() | self.numbers.keys()
+
+    def beside(self) -> Rows:
+        """Return the same rows, to which columns may be added that these do not get."""
+        found = replace(self, codes=dict(self.codes), places=dict(self.places))
+        return replace(found, numbers=dict(self.numbers), keys=dict(self.keys))
 
     def add(self, more: Rows) -> None:
         """Add columns of the same rows, in the same order. Raises: ValueError."""

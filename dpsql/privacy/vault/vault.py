@@ -216,6 +216,13 @@ class TableVault:
             raise ProgrammingError("E_WORKLOAD", "the view is of columns that the table lacks")
         return narrower
 
+    def beside(self) -> TableVault:
+        """Return a vault over the rows read by now, with a session of its own."""
+        other = copy.copy(self)
+        other._views, other._rows = {}, self._rows and self._rows.beside()
+        other._pushed = _open_pushed(self._table, self._reader, bytes.fromhex(self._salt))
+        return other
+
     def close(self) -> None:
         self._rows, self._lined_up = None, False
         self._views.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,11 @@ import duckdb
 import numpy as np
 import pytest
 
+from dpsql.catalog.catalog import Table, Unit
+from dpsql.privacy.vault import duckdb as duckdb_engine
 from dpsql.privacy.vault.arrow_stream import Fetched, read_stream
+from dpsql.privacy.vault.data_engine import Asked
+from dpsql.privacy.vault.duckdb import FILES
 from dpsql.privacy.vault.source import RowQuery, connect
 
 ROWS = 140_000
@@ -96,3 +101,34 @@ def test_what_fails_while_it_is_read_is_an_error() -> None:
     with connect() as connection, pytest.raises((OSError, duckdb.Error)):
         for _ in read_stream(RowQuery(connection, sql).stream(), 100_000):
             pass
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_very_many_columns_come_as_frames_with_the_same_values(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / f"t.{kind}"
+    columns = "i AS whole, i / 7 AS number, 't' || (i % 3) AS text, 'ü' || (i % 5) AS who"
+    made = f"SELECT {columns} FROM (SELECT range - 40 AS i FROM range(5000))"
+    duckdb.execute(f"COPY ({made}) TO '{path}'")
+    stored = FILES.open(Table("t", str(path), Unit("who", 1), {}))
+    asked = [Asked("whole", "whole"), Asked("number", "number"), Asked("text", "place", ("t0",))]
+
+    def read() -> list[list[Any]]:
+        batches = [*stored.read(asked, "who")]
+        assert max(each.rows for each in batches) <= duckdb_engine.ROWS
+        values = [
+            np.concatenate(
+                [np.stack([*map(np.asarray, dataclasses.astuple(b.columns[i]))]) for b in batches],
+                1,
+            )
+            for i in range(3)
+        ]
+        units = [str(unit) for each in batches for unit in np.asarray(each.units)]
+        return [*(each.tolist() for each in values), units]
+
+    streamed = read()
+    monkeypatch.setattr(duckdb_engine, "COLUMNS", 1)
+    monkeypatch.setattr(duckdb_engine, "ROWS", 1 << 13)
+    assert repr(read()) == repr(streamed)
+    assert len(streamed[-1]) == 5000

@@ -27,6 +27,7 @@ from dpsql.catalog.unit_local import (
     JoinRows,
     MapRows,
     MeetRows,
+    PerKey,
     PerUnit,
     PickColumns,
     Scan,
@@ -242,6 +243,13 @@ def _of_groups(groups: PerUnit, inner: Header) -> Header:
     for each in groups.columns:
         _check_summary(each, inner)
         _add(columns, each.column)
+    if isinstance(groups, PerKey):
+        stored = frozenset(groups.keys)
+        for lost in sorted(stored - inner.keys):
+            _refuse(
+                f"a row for each {printable(lost)!r}", "declare it in references of the catalog"
+            )
+        return replace(inner, columns=columns, keys=stored)
     most = min(inner.most, math.prod(column.size for column in keys.values()))
     return replace(inner, columns=columns, keys=frozenset(), most=max(1, most))
 

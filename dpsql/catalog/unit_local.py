@@ -15,6 +15,7 @@ reaches into the rows of another unit. Whoever adds a node keeps that true.
 - ``FilterRows``: the rows for which a condition on their cells holds.
 - ``PerUnit``: one row for each unit, or for each unit and combination of the columns ``by``, with
   columns that sum up its rows. Without such columns it is DISTINCT. EXISTS is a join to it.
+  ``PerKey`` is one row for each unit and key.
 - ``WindowRows``: a column more, worked out in an order of the unit's rows; ``FramedRows`` is one
   that sees some rows around each row.
 - ``MapRows``: a column more, whose cell follows from the cells of other columns of the same row.
@@ -205,6 +206,16 @@ class PerUnit:
     rows: UnitLocal
     by: tuple[str, ...] = ()
     columns: tuple[Summary, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PerKey(PerUnit):
+    """One row for each unit and combination of ``keys`` and of cells ``by``: a row per order.
+
+    The same key of another unit is another row.
+    """
+
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ Nothing of it is SQL to the vault: it becomes a unit-local relation over the dec
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -17,12 +18,14 @@ from sqlglot import exp
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import IntegerRange
-from dpsql.catalog.header import has_single_values
+from dpsql.catalog.header import has_single_values, read_header
+from dpsql.catalog.origins import named
 from dpsql.catalog.unit_local import (
     AllOf,
     DerivedTable,
     FilterRows,
     HasValue,
+    PerKey,
     PerUnit,
     Summary,
     Summing,
@@ -87,7 +90,8 @@ def is_per_unit(flat: Flat, select: exp.Select, table: Table) -> bool:
     """Whether a SELECT has one row for each unit and group, by GROUP BY or by DISTINCT."""
     if table.unit.column is None or table.synthetic:
         return False
-    return any(is_unit(flat.resolve(key), table) for key in group_keys(flat, select))
+    keys = [flat.resolve(key) for key in group_keys(flat, select)]
+    return any(is_unit(key, table) or is_stored_key(key, table) for key in keys)
 
 
 def group_keys(flat: Flat, select: exp.Select) -> list[exp.Expr]:
@@ -125,6 +129,19 @@ def is_unit(node: exp.Expr, table: Table) -> bool:
     return isinstance(inner, exp.Column) and inner.name.casefold() == unit
 
 
+def is_stored_key(node: exp.Expr, table: Table) -> bool:
+    """Whether a flat expression is a column that rows are matched by, and that has no domain."""
+    inner = node.unnest()
+    name = inner.name.casefold() if isinstance(inner, exp.Column) else ""
+    column = table.columns.get(name)
+    keys = read_header(relation_of(table), named(_bases(table))).keys if name else ()
+    return name in keys and (column is None or column.domain is None)
+
+
+def _bases(table: Table) -> tuple[Table, ...]:
+    return table.bases if isinstance(table, DerivedTable) else (table,)
+
+
 @dataclass
 class UnitRows:
     """Makes the relation of one such SELECT, and the rows that a SELECT around it sees."""
@@ -135,6 +152,7 @@ class UnitRows:
     compiler: Compiler
     most: int | None = None
     found: dict[tuple[object, ...], Summary] = field(default_factory=dict)
+    keys: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         fragment = self.statement.fragment
@@ -147,7 +165,9 @@ class UnitRows:
         """The rows of a SELECT by privacy unit. Raises: NotSupportedError; ProgrammingError."""
         self.check(select)
         keys = [self.flat.resolve(key).unnest() for key in group_keys(self.flat, select)]
-        by = tuple(self.by(key) for key in keys if not is_unit(key, self.table))
+        keys = [key for key in keys if not is_unit(key, self.table)]
+        self.keys = tuple(k.name.casefold() for k in keys if is_stored_key(k, self.table))
+        by = tuple(self.by(key) for key in keys if not is_stored_key(key, self.table))
         alias = self.flat.rows.source.alias_or_name
         items = [self.value(self.flat.resolve(item.unalias()), by) for item in select.expressions]
         names = [name_of(item) for item in select.expressions]
@@ -174,13 +194,31 @@ class UnitRows:
         tests = self.flat.filters(select)
         if tests:
             relation = FilterRows(relation, self.test(tests))
-        groups = PerUnit(self.columns.over(relation), by, tuple(self.found.values()))
-        label = f"{self.table.name.split(' #')[0]} by {self.table.unit.column}"
+        over, sums = self.columns.over(relation), tuple(self.found.values())
+        groups = PerKey(over, by, sums, self.keys) if self.keys else PerUnit(over, by, sums)
+        label = (
+            f"{self.table.name.split(' #')[0]} by {', '.join(self.keys) or self.table.unit.column}"
+        )
         catalog, span = self.compiler.catalog, self.flat.locate(select)
+        self.most = self.fewest(by)
         table = table_of(catalog, groups, label, None, span)
         if self.most is None or self.most >= table.unit.max_rows:
             return table
         return table_of(catalog, groups, label, self.most, span)
+
+    def fewest(self, by: Sequence[str]) -> int | None:
+        """Rows of a unit: no more than it has of what the keys are declared to refer to."""
+        found = [] if self.most is None else [self.most]
+        catalog, columns = self.compiler.catalog, self.columns.all()
+        wanted = {key.rsplit(".", 1)[-1] for key in self.keys}
+        size = math.prod(columns[name].size for name in by)
+        for base in _bases(self.table) if self.keys else ():
+            ways = [each for each in (base.unit.through, *base.references) if each is not None]
+            for way in ways:
+                if {own.casefold() for own, _ in way.on} >= wanted:
+                    most = catalog.find(way.table).unit.max_rows
+                    found.append((most + (way is not base.unit.through)) * size)  # NULL is a key
+        return min(found, default=None)
 
     def by(self, key: exp.Expr) -> str:
         """A key besides the unit: a column with a domain, or an expression over one."""
@@ -206,7 +244,8 @@ class UnitRows:
         if isinstance(node, exp.Window | exp.Query):
             self.refuse(node, "this", _WORKS)
         if isinstance(node, exp.Column):
-            if not is_unit(node, self.table) and node.name.casefold() not in by:
+            kept = (*by, *self.keys)
+            if not is_unit(node, self.table) and node.name.casefold() not in kept:
                 what = f"column {printable(node.name)} must appear in GROUP BY or in an aggregate"
                 span = self.flat.locate(node)
                 raise ProgrammingError("E_GROUP_BY", what, hint="add it to GROUP BY", span=span)

@@ -36,6 +36,7 @@ from dpsql.catalog.unit_local import (
     JoinRows,
     MapRows,
     MeetRows,
+    PerKey,
     PerUnit,
     PickColumns,
     RowOrder,
@@ -74,6 +75,7 @@ SOUND: dict[str, UnitLocal] = {
     "in order": FilterRows(JoinRows(VISITS, PATIENTS, "p", one=True), InOrder("p.age", "<", "day")),
     "per unit": PerUnit(VISITS, (), (Summary(N, "count"), Summary(SPENT, "sum", "cost"))),
     "distinct": PerUnit(VISITS, ("ward",)),
+    "per key": PerKey(LINES, (), (Summary(N, "count"),), ("visit_id",)),
     "not exists": FilterRows(
         JoinRows(PATIENTS, PerUnit(VISITS, (), (Summary(N, "count"),)), "v", outer=True, one=True),
         Among(("v.n",), bytes([0, 0, 0, 0, 1])),
@@ -193,6 +195,8 @@ def _groups(draw: random.Random, rows: UnitLocal, header: Header) -> UnitLocal:
     columns = tuple(each for each in found if each is not None)
     if not by and not columns:
         columns = (Summary(replace(N, name=f"n{draw.randrange(1000)}"), "count"),)
+    if header.keys and draw.random() < 0.3:
+        return PerKey(rows, by, columns, tuple(draw.sample(sorted(header.keys), 1)))
     return PerUnit(rows, by, columns)
 
 
@@ -236,7 +240,7 @@ def _window(draw: random.Random, rows: UnitLocal, header: Header) -> UnitLocal:
     cells = _cells(header)
     by = tuple(draw.sample(cells, min(len(cells), draw.choice([0, 0, 1]))))
     one = draw.random() < 0.3
-    kind, of = draw.choice(get_args(Running)), None
+    kind, of = draw.choice(get_args(Running) if ordered else ("row_number",)), None
     column = replace(N, name=name, null=True)
     if kind in TAKEN:
         of = draw.choice(ordered if kind.startswith("running") else sorted(header.columns))

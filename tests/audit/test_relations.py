@@ -150,8 +150,8 @@ def over_all_units(patch: pytest.MonkeyPatch) -> None:
     """Group, number and look back over the rows of all units."""
     parts = summing._parts
 
-    def everyone(rows: Frame, by: Sequence[str]) -> Any:
-        return parts(replace(rows, units=np.zeros_like(rows.units)), by)
+    def everyone(rows: Frame, *by: Sequence[str]) -> Any:
+        return parts(replace(rows, units=np.zeros_like(rows.units)), *by)
 
     patch.setattr(summing, "_parts", everyone)
 
@@ -198,6 +198,7 @@ FAULTS: list[tuple[Fault, UnitLocal, int]] = [
     (over_all_units, SOUND["first visits"], 1),
     (over_all_units, SOUND["the last two"], 3),
     (over_all_units, SOUND["three days"], 3),
+    (over_all_units, SOUND["per key"], 3),
     (join_everything, SOUND["came again"], 3),
     (join_everything, SOUND["another kind"], 3),
     (over_all_units, SOUND["dearest of three"], 3),

@@ -92,3 +92,11 @@ SELECT drug, COUNT(*) AS n FROM lines l JOIN visits v USING (visit_id) WHERE war
 SELECT COUNT(*) AS n FROM visits v WHERE EXISTS (SELECT 1 FROM bills b WHERE b.who = v.patient_id AND (b.amount = v.day OR (b.amount > 7 AND v.ward = 'b')));
 SELECT sex, COUNT(*) AS n FROM patients p WHERE EXISTS (SELECT 1 FROM bills b WHERE b.who = p.patient_id AND b.amount * 2 > p.age) AND NOT EXISTS (SELECT 1 FROM visits v WHERE v.patient_id = p.patient_id AND v.day = p.age) GROUP BY sex;
 SELECT COUNT(*) AS n FROM (SELECT patient_id, day + 1 AS d, ward FROM visits) v WHERE EXISTS (SELECT 1 FROM (SELECT patient_id, day AS x, ward FROM visits WHERE ward <> 'c') w WHERE w.patient_id = v.patient_id AND v.d = w.x);
+SELECT n, COUNT(*) AS k FROM (SELECT visit_id, COUNT(*) AS n FROM lines GROUP BY visit_id) AS o GROUP BY n;
+SELECT AVG(s) AS m, COUNT(*) AS k FROM (SELECT visit_id, SUM(dose) AS s FROM lines WHERE drug = 'x' GROUP BY visit_id HAVING COUNT(*) > 1) AS o;
+SELECT COUNT(*) AS n FROM (SELECT DISTINCT visit_id FROM lines WHERE dose > 2) AS o;
+SELECT drug, COUNT(*) AS k, SUM(n) AS s FROM (SELECT visit_id, drug, COUNT(*) AS n FROM lines GROUP BY visit_id, drug) AS o GROUP BY drug;
+SELECT ward, COUNT(*) AS k FROM visits WHERE visit_id IN (SELECT visit_id FROM lines GROUP BY visit_id HAVING SUM(dose) > 6) GROUP BY ward;
+SELECT n, COUNT(*) AS k FROM (SELECT visit, COUNT(*) AS n, MAX(amount) AS a FROM bills GROUP BY visit) AS o WHERE a > 4 GROUP BY n;
+SELECT sex, AVG(n) AS m FROM (SELECT l.visit_id, sex, COUNT(*) AS n FROM lines l JOIN visits v ON l.visit_id = v.visit_id JOIN patients p ON p.patient_id = v.patient_id GROUP BY ALL) AS o GROUP BY sex;
+SELECT k, COUNT(*) AS n FROM (SELECT patient_id, COUNT(*) AS k FROM (SELECT patient_id, visit, SUM(amount) AS a FROM bills JOIN patients p ON p.patient_id = who GROUP BY ALL) AS o GROUP BY patient_id) AS p GROUP BY k;

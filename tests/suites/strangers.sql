@@ -495,7 +495,6 @@ SELECT customer_id, COUNT(*) AS n FROM orders GROUP BY customer_id ORDER BY n DE
 SELECT segment, AVG(n) AS orders_each FROM (SELECT c.customer_id, c.segment, COUNT(o.order_id) AS n FROM customers c LEFT JOIN orders o ON o.customer_id = c.customer_id GROUP BY c.customer_id, c.segment) t GROUP BY segment;
 
 -- analyst 35
--- refused: E_UNKNOWN_COLUMN a row for each order, which is no privacy unit
 SELECT AVG(total) AS mean_basket FROM (SELECT order_id, SUM(quantity) AS total FROM items GROUP BY order_id) t;
 
 -- analyst 36

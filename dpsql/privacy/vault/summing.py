@@ -14,7 +14,7 @@ import numpy as np
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.header import TAKEN, taken_from
-from dpsql.catalog.unit_local import FramedRows, PerUnit, Summary, WindowRows
+from dpsql.catalog.unit_local import FramedRows, PerKey, PerUnit, Summary, WindowRows
 from dpsql.privacy.vault.data_engine import Counts, Flags, Floats
 from dpsql.privacy.vault.frame import Frame, Lane, absent, holds, lane_of
 from dpsql.privacy.vault.people import People, dense
@@ -26,20 +26,24 @@ fit into 63 bits, and what is lost is below what bins and bounds show."""
 
 def sum_up(groups: PerUnit, rows: Frame) -> Frame:
     """Return one row for every unit, or for every unit and combination of cells."""
-    ids, count = _parts(rows, groups.by)
+    keys = groups.keys if isinstance(groups, PerKey) else ()
+    ids, count = _parts(rows, groups.by, keys)
     one = np.zeros(count, dtype=np.int64)
     one[ids] = np.arange(rows.count)
     lanes = {name: rows.lanes[name].take(one).cells() for name in groups.by}
     for each in groups.columns:
         lanes[each.column.name.casefold()] = _summary(each, rows, ids, count)
-    return Frame(rows.units[one], lanes, {})
+    found = {name: (rows.keys[name][0][one], rows.keys[name][1][one]) for name in keys}
+    return Frame(rows.units[one], lanes, found)
 
 
-def _parts(rows: Frame, by: Sequence[str]) -> tuple[Counts, int]:
-    """Number rows by unit and by their cells of some columns."""
+def _parts(rows: Frame, by: Sequence[str], keys: Sequence[str] = ()) -> tuple[Counts, int]:
+    """Number rows by unit and by their cells of some columns; and by keys, of which NULL is one."""
     every = np.ones(rows.count, dtype=np.bool_)
     codes = [rows.lanes[name].codes for name in by]
     columns = [rows.units, *(each.astype(np.int64) for each in codes if each is not None)]
+    for numbers, known in (rows.keys[name] for name in keys):
+        columns += [np.where(known, numbers, 0), known.astype(np.int64)]
     (ids,), count = dense([(each, every) for each in columns])
     return ids, count
 

@@ -17,7 +17,7 @@ from dpsql.plan.choice import Chooser
 from dpsql.plan.chosen import Chosen, by_error, total_error, worst_of
 from dpsql.plan.limits import CAP, find_limits
 from dpsql.plan.plan import Part
-from dpsql.search.coarse import FINE, drawn_part
+from dpsql.search.coarse import AMOUNTS, FINE, drawn_part
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import law
 from dpsql.workload.cells import Resolution
@@ -28,10 +28,13 @@ from dpsql.workload.target import Target, fits, mean_variances
 def best_drawn(chooser: Chooser, amount: Fraction) -> Chosen:
     """Return the plan of one table with the least error at about this budget.
 
-    ``amount`` is an epsilon or a rho; the errors that are returned are those in the limit.
+    ``amount`` is an epsilon or a rho, of which so much counts as AMOUNTS have at most; the errors
+    that are returned are those in the limit.
     """
     target = chooser.target
-    own = float(amount / Fraction(target.rows_per_unit) ** law(chooser.noise).norm)
+    rows = Fraction(target.rows_per_unit) ** law(chooser.noise).norm
+    amount = min(amount, Fraction(AMOUNTS[-1]) * rows)
+    own = float(amount / rows)
     chooser = replace(chooser, own=own)
     selected = chooser.selected()
     found = chooser.within(selected)

@@ -77,7 +77,7 @@ def test_all_tables_and_views_of_a_database_file(tmp_path: Path) -> None:
     ]
     assert list(tables) == ["dear", "orders", "orders_2"]
     assert "column" in tables["orders"]
-    assert tables["orders"]["column"] == {}
+    assert tables["orders"]["column"] == {"hour": {"type": "time"}}
     assert "# tags: a list, struct or map" in text
 
 

@@ -104,7 +104,7 @@ def by_database(path: Path, rows: Rows) -> None:
         connection.execute("CREATE TABLE t AS FROM written")
 
 
-WRITERS = {
+WRITERS: dict[Callable[[Path, Rows], None], str] = {
     by_duckdb: "t.parquet",
     by_pandas: "t.parquet",
     by_pyarrow: "t.parquet",

@@ -18,6 +18,7 @@ from dpsql.dbapi.connection import Connection
 from dpsql.sealed import Sealed
 from tests.support.costs import Costs, slow_files
 from tests.support.quick import quick_plans
+from tests.support.tables import close_scribes
 
 DEMO = Path(__file__).parent.parent / "demo_data"
 SLOW = slow_files()
@@ -74,6 +75,13 @@ def _evaluators_share_an_instance(_nothing_is_left_open: None) -> Iterator[None]
     with mock.patch.object(Sealed, "__init__", connect):
         yield
     kept.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _scribes_end(_nothing_is_left_open: None) -> Iterator[None]:
+    """Files are written by one DuckDB, too."""
+    yield
+    close_scribes()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-import duckdb
 import numpy as np
 
 from dpsql.catalog.catalog import Column, Table, Unit
@@ -21,7 +20,7 @@ from dpsql.privacy.vault.rows import fits
 from dpsql.privacy.vault.source import quote
 from dpsql.workload.cells import AnyResolution, Cells, Nodes, Steps, Unions, cells_of
 from tests.privacy.additivity import CLOCKS, DATES, FLAGS, NUMBERS, TIMES, WORDS
-from tests.support.tables import insert
+from tests.support.tables import insert, scribe
 
 Row = tuple[str | None, ...]
 WHOLE = ["0", "1", "-1", "2", "3", "7", "10", "11", "-128", "127"]
@@ -102,11 +101,11 @@ class Drawn:
     def write(self, path: Path) -> Table:
         """Write the rows to a Parquet file."""
         listed = ", ".join(f"{quote(n)} {STORED[kind].duckdb}" for n, kind in self.stored.items())
-        with duckdb.connect() as scribe:
-            scribe.execute("SET TimeZone = 'UTC'")
-            scribe.execute(f"CREATE TABLE t ({listed})")
-            insert(scribe, "t", self.rows)
-            scribe.execute(f"COPY t TO '{path}' (FORMAT parquet)")
+        with scribe() as writer:
+            writer.execute("SET TimeZone = 'UTC'")
+            writer.execute(f"CREATE TEMP TABLE t ({listed})")
+            insert(writer, "t", self.rows)
+            writer.execute(f"COPY t TO '{path}' (FORMAT parquet)")
         return Table("t", str(path), self.unit, self.columns)
 
 

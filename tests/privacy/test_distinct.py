@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import duckdb
 import numpy as np
 import pytest
 
@@ -25,7 +24,7 @@ from dpsql.privacy.vault import distinct
 from dpsql.privacy.vault.distinct import NO_VALUE, Pairs, _bounded
 from dpsql.privacy.vault.owners import Digest, Owners
 from dpsql.privacy.vault.vault import open_vault
-from tests.support.tables import insert
+from tests.support.tables import insert, scribe
 
 SALT = b"0123456789abcdef"
 HOSTILE = [
@@ -42,8 +41,8 @@ Row = tuple[Any, Any]
 
 
 def write(path: Path, rows: Sequence[Row], kind: str = "VARCHAR", unit: str = "VARCHAR") -> Path:
-    connection = duckdb.connect()
-    connection.execute(f"CREATE TABLE t (who {unit}, k {kind})")
+    connection = scribe()
+    connection.execute(f"CREATE TEMP TABLE t (who {unit}, k {kind})")
     insert(connection, "t", rows)
     connection.execute(f"COPY t TO '{path}' (FORMAT parquet)")
     connection.close()

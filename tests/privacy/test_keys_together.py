@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import duckdb
 import numpy as np
 import pytest
 
@@ -26,6 +25,7 @@ from dpsql.privacy.vault.combined import encode_joint, join_codes, split_codes
 from dpsql.privacy.vault.distinct import Pairs
 from dpsql.privacy.vault.vault import TableVault, open_vault
 from tests.privacy.test_distinct import HOSTILE, PRINTABLE, SALT
+from tests.support.tables import insert, scribe
 
 Row = tuple[Any, Any, Any]
 CODES = (7, -1, 2**40, None)
@@ -39,10 +39,9 @@ def random_rows(seed: int, count: int, units: int = 6) -> list[Row]:
 
 
 def write(path: Path, rows: Sequence[Row]) -> Path:
-    with duckdb.connect() as connection:
-        connection.execute("CREATE TABLE t (who VARCHAR, k VARCHAR, c BIGINT)")
-        if rows:
-            connection.executemany("INSERT INTO t VALUES (?, ?, ?)", list(rows))
+    with scribe() as connection:
+        connection.execute("CREATE TEMP TABLE t (who VARCHAR, k VARCHAR, c BIGINT)")
+        insert(connection, "t", rows)
         connection.execute(f"COPY t TO '{path}' (FORMAT parquet)")
     return path
 

@@ -20,6 +20,7 @@ from dpsql.errors import ProgrammingError
 from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.data_engine import Classes, Counts
 from dpsql.privacy.vault.vault import open_vault
+from tests.support.tables import scribe
 
 SALT = b"0123456789abcdef"
 DAY = dt.date(2024, 1, 1)
@@ -171,10 +172,11 @@ def table_of(names: list[str], source: Path, unit: Unit | None = None) -> Table:
 def write(path: Path, names: list[str], rows: list[Row], owners: list[str] | None = None) -> Path:
     """Write rows of (SQL value, cell) pairs, with a row of NULLs per column to fix the types."""
     types = {name: CASES[name][1] for name in names} | ({"owner": "VARCHAR"} if owners else {})
-    connection = duckdb.connect(str(path) if path.suffix == ".duckdb" else ":memory:")
+    stored = path.suffix == ".duckdb"
+    connection = duckdb.connect(str(path)) if stored else scribe()
     connection.execute("SET TimeZone = 'UTC'")
     listed = ", ".join(f'"{name}" {kind}' for name, kind in types.items())
-    connection.execute(f"CREATE TABLE t ({listed})")
+    connection.execute(f"CREATE {'' if stored else 'TEMP'} TABLE t ({listed})")
     for start in range(0, len(rows), 500):
         part = rows[start : start + 500]
         values = [[value for value, _ in row] for row in part]

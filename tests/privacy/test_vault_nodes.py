@@ -26,6 +26,7 @@ from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.tally import to_grid
 from dpsql.privacy.vault.vault import Vault, open_vault
 from dpsql.workload.cells import Cells, Nodes, Resolution, block_unit, cells_of, grid_for
+from tests.support.tables import scribe
 
 pytestmark = pytest.mark.slow
 
@@ -115,8 +116,11 @@ def store(path: Path, columns: dict[str, str], rows: Sequence[Sequence[str]]) ->
         lines = [",".join(columns), *(",".join(f'"{each}"' for each in row) for row in rows)]
         path.write_text("\n".join(lines).replace('""', "") + "\n", "utf-8")
         return path
-    connection = duckdb.connect(str(path) if path.suffix == ".duckdb" else ":memory:")
-    connection.execute(f"CREATE TABLE t ({', '.join(f'{n} {k}' for n, k in columns.items())})")
+    stored = path.suffix == ".duckdb"
+    connection, kind = (duckdb.connect(str(path)), "") if stored else (scribe(), "TEMP")
+    connection.execute(
+        f"CREATE {kind} TABLE t ({', '.join(f'{n} {k}' for n, k in columns.items())})"
+    )
     listed = (
         ", ".join(f"CAST({v} AS {k})" for v, k in zip(row, columns.values(), strict=True))
         for row in rows

@@ -27,6 +27,7 @@ from dpsql.privacy.vault.risky import refuse_unreadable
 from dpsql.privacy.vault.source import connect, is_switched_off, open_source
 from dpsql.privacy.vault.vault import TableVault, open_vault, sealed
 from dpsql.sealed import hush
+from tests.support.tables import scribe
 
 SALT = b"0123456789abcdef"
 AGE = Column("age", "integer", IntegerRange(17, 19), null=True)
@@ -46,7 +47,7 @@ def count(table: Table) -> Counts:
 
 def parquet(path: Path, sql: str) -> Path:
     target = str(path).replace("'", "''")
-    duckdb.connect().execute(f"COPY ({sql}) TO '{target}' (FORMAT parquet)")
+    scribe().execute(f"COPY ({sql}) TO '{target}' (FORMAT parquet)")
     return path
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import duckdb
 import numpy as np
 import pytest
 
@@ -19,7 +18,7 @@ from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.owners import in_order
 from dpsql.privacy.vault.vault import open_vault
 from tests.privacy.evenness import even_choice
-from tests.support.tables import insert
+from tests.support.tables import insert, scribe
 
 pytestmark = pytest.mark.slow
 
@@ -33,8 +32,8 @@ Row = tuple[Any, int | None, str | None, float | None]
 
 
 def write(path: Path, rows: list[Row], unit_type: str = "VARCHAR") -> Path:
-    connection = duckdb.connect()
-    connection.execute(f"CREATE TABLE t (who {unit_type}, x INTEGER, y VARCHAR, cost DOUBLE)")
+    connection = scribe()
+    connection.execute(f"CREATE TEMP TABLE t (who {unit_type}, x INTEGER, y VARCHAR, cost DOUBLE)")
     insert(connection, "t", rows)
     connection.execute(f"COPY t TO '{path}' (FORMAT parquet)")
     return path

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pytest
 
@@ -21,7 +20,7 @@ from dpsql.privacy.vault.data_engine import Counts, Flags
 from dpsql.privacy.vault.owners import Queue
 from dpsql.privacy.vault.vault import Vault, open_vault
 from dpsql.workload.cells import Nodes, cells_of
-from tests.support.tables import insert
+from tests.support.tables import insert, scribe
 
 pytestmark = pytest.mark.slow
 
@@ -58,8 +57,10 @@ def rows_at_random(rng: random.Random, count: int) -> list[Row]:
 
 
 def store(path: Path, rows: Iterable[Row], unit: Unit) -> Vault:
-    with duckdb.connect() as database:
-        database.execute("CREATE TABLE t (who VARCHAR, x INT, y VARCHAR, z VARCHAR, cost DOUBLE)")
+    with scribe() as database:
+        database.execute(
+            "CREATE TEMP TABLE t (who VARCHAR, x INT, y VARCHAR, z VARCHAR, cost DOUBLE)"
+        )
         insert(database, "t", list(rows))
         database.execute(f"COPY t TO '{path}'")
     return open_vault(Table("t", str(path), unit, COLUMNS), SALT)

@@ -53,15 +53,14 @@ class Charges:
             check()
             self.begun += 1
             receipt = ledger.debit(cost, fingerprint, version, within, Cause(asked, self.source))
-            charged = receipt.epsilon
             self.made += 1
-            self.epsilon += charged
+            self.epsilon += cost.epsilon
             try:
                 yield receipt
             except BaseException:
                 ledger.settle(receipt, "failed")
                 raise
-            self.stored += charged
+            self.stored += cost.epsilon
             ledger.settle(receipt, "released")
 
     def since(self, before: Charges) -> str:

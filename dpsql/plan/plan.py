@@ -107,10 +107,10 @@ class Part:
         scales = [str(scale) for scale in self.scales]
         digest.update(repr((*map(str, facts), scales, self.units, self.view)).encode())
         for name in sorted(self.resolutions):
-            resolution = self.resolutions[name]
-            shapes = [each.shape for each in resolution.arrays()]
-            digest.update(repr((name, resolution.facts, shapes)).encode())
-            for each in resolution.arrays():
+            facts_of, arrays = self.resolutions[name].facts, self.resolutions[name].arrays()
+            shapes = [each.shape for each in arrays]
+            digest.update(repr((name, facts_of, shapes)).encode())
+            for each in arrays:
                 digest.update(np.ascontiguousarray(each, dtype=np.int64).tobytes())
         return digest.hexdigest()
 

@@ -25,7 +25,7 @@ from dpsql.errors import DataUnavailable, Error
 from dpsql.privacy.inspect import Figures
 from dpsql.privacy.vault.vault import open_vault
 from dpsql.workload.cells import AnyResolution, Cells, cells_of
-from tests.privacy.additivity import DATES, KINDS, arrow
+from tests.privacy.additivity import DATES, KINDS, TIMES, arrow
 from tests.privacy.covering import draw_sets, draw_table
 from tests.support.seam import zero_noise
 from tests.support.spark import MASTER, require_spark
@@ -42,7 +42,7 @@ def in_spark(path: Path, unit: Unit, columns: dict[str, Column], read: str = "pu
 
 @pytest.mark.parametrize("seed", range(TABLES))
 def test_vectors_are_those_of_the_same_rows_in_a_file(seed: int, tmp_path: Path) -> None:
-    drawn = draw_table(seed)
+    drawn = draw_table(seed, without="time")
     path = tmp_path / "t.parquet"
     file = open_vault(drawn.write(path), SALT)
     reads = ("push", "stream") if seed % 4 == 0 else ("push",)
@@ -95,6 +95,16 @@ def test_hostile_values_are_read_one_by_one(tmp_path: Path) -> None:
         np.testing.assert_array_equal(other.tally([one]), file.tally([one]), err_msg=name)
     other.close()
     file.close()
+
+
+def test_times_of_day_are_refused_and_hinder_nobody(tmp_path: Path) -> None:
+    rows = pa.table({"t": pa.array([5, 2**62], pa.int64()).view(pa.time64("us")), "w": ["A", "B"]})
+    pq.write_table(rows, tmp_path / "t.parquet")
+    columns = {"w": Column("w", "text", Values(("A", "B")))}
+    agree(tmp_path / "t.parquet", Unit(), columns, [cells_of("w", np.arange(2))])
+    time = {"t": replace(next(iter(TIMES.values())), name="t")}
+    with pytest.raises(DataUnavailable, match="declared time but stored as"):
+        open_vault(in_spark(tmp_path / "t.parquet", Unit(), time), SALT)
 
 
 def test_long_lists_are_searched(tmp_path: Path) -> None:

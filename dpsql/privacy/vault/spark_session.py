@@ -43,13 +43,15 @@ SETTINGS = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.subexpressionElimination.skipForShortcutExpr": "true",
     "spark.sql.runSQLOnFiles": "true",
+    "spark.sql.timeType.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
 """What is set, and checked: whatever the cluster or the session that is found says of it.
 
 Overflows are errors and no other numbers; files that cannot be read are an error and not a smaller
-count; the names of folders do not decide on types; nothing behind a condition is worked out first.
+count; the names of folders do not decide on types; nothing behind a condition is worked out first;
+a time of day that nobody asks for does not make a file unreadable.
 """
 TOLD = {
     "TABLE_OR_VIEW_NOT_FOUND": "there is no such table",

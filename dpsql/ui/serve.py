@@ -90,18 +90,21 @@ def serve(
 
     signal.signal(signal.SIGTERM, stop)
     sys.setswitchinterval(SWITCHING)
-    page = None
+    page, watched = None, None
     try:
         if paged is not None:
             page = _open_page(server, paged, tls_cert, tls_key)
         if metrics is not None:
             at = Address.parse(metrics)
             here = partial(_sessions, server, page)
-            open_metrics(at.host, at.port, server.meter, here, site)
+            watched = open_metrics(at.host, at.port, server.meter, here, site)
         server.serve()
     except KeyboardInterrupt:
         tell("stopped")
     finally:
+        if watched is not None:
+            watched.shutdown()
+            watched.server_close()
         if page is not None:
             page.close()
         server.close()

@@ -149,7 +149,8 @@ def test_who_is_killed_loses_nothing(catalog: Path) -> None:
 def _check(catalog: Path, known: Told, debits: int) -> None:
     """Whatever was told is told again for nothing, by a server as it is started for people."""
     port = _free_port()
-    server = _command(catalog, port)
+    log = catalog.with_suffix(".log")
+    server = _command(catalog, port, log)
     try:
         with Client(port) as client:
             client.start()
@@ -162,6 +163,8 @@ def _check(catalog: Path, known: Told, debits: int) -> None:
     finally:
         server.terminate()
         assert server.wait(60) == 0
+    assert "stopped" in log.read_text()
+    assert "leaked" not in log.read_text()
     found = dpsql.dbapi.connection.verify_ledger(catalog)
     assert found.entries == debits + sum(paid)
     told_of = f"{KILLS} kills, {len(known.in_flight)} statements in flight"
@@ -178,13 +181,11 @@ def _free_port() -> int:
         return port
 
 
-def _command(catalog: Path, port: int) -> subprocess.Popen[bytes]:
+def _command(catalog: Path, port: int, log: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "dpsql", "serve", str(catalog), "--twin", "off"]
-    server = subprocess.Popen(
-        [*command, "--listen", f"127.0.0.1:{port}"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    places = ["--listen", f"127.0.0.1:{port}", "--metrics", f"127.0.0.1:{_free_port()}"]
+    with log.open("wb") as told_here:
+        server = subprocess.Popen([*command, *places], stdout=told_here, stderr=told_here)
     for _ in range(600):
         with suppress(OSError):
             socket.create_connection(("127.0.0.1", port), 1).close()

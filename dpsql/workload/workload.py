@@ -210,10 +210,6 @@ class _ProductReader:
         return operator
 
 
-def _is_one(operator: Operator) -> bool:
-    return operator.shape == (1, 1) and bool(operator.dense()[0, 0] == 1)
-
-
 def _rows_of(name: str, size: int, value: object) -> NDArray[Any]:
     try:
         rows = np.asarray(value)

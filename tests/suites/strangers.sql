@@ -44,7 +44,7 @@ SELECT COUNT(*) FROM (SELECT age, income FROM adult WHERE sex = 'Female') AS t W
 SELECT t.education AS e, AVG(t.age) AS a FROM (SELECT education, age FROM adult) AS t GROUP BY t.education;
 
 -- SmartNoise 15
--- refused: E_AGGREGATE one row decides
+-- beyond: E_AGGREGATE exact extremes: one row decides
 SELECT MIN(age), MAX(age) FROM adult;
 
 -- SmartNoise 16
@@ -231,7 +231,7 @@ SELECT channel, ANY_VALUE(channel) AS c, COUNT(*) AS n FROM orders GROUP BY chan
 SELECT APPROX_COUNT_DISTINCT(customer_id) AS n FROM orders;
 
 -- ZetaSQL 20
--- refused: E_AGGREGATE one row decides
+-- beyond: E_AGGREGATE whether any row is so: one row decides
 SELECT LOGICAL_OR(newsletter) AS any_newsletter FROM customers;
 
 -- ZetaSQL 21
@@ -473,22 +473,22 @@ SELECT KURTOSIS(age) AS k, SKEWNESS(age) AS s FROM adult;
 SELECT ntile, COUNT(*) AS groups, SUM(n) AS people FROM (SELECT age, COUNT(*) AS n, NTILE(4) OVER (ORDER BY age) AS ntile FROM adult WHERE age < 75 GROUP BY age) t GROUP BY ntile;
 
 -- analyst 29
--- refused: E_AGGREGATE rows themselves
+-- beyond: E_AGGREGATE rows as they are
 SELECT STRING_AGG(sex, ',') AS s FROM adult;
 
 -- analyst 30
--- refused: E_NO_AGGREGATE rows themselves
+-- beyond: E_NO_AGGREGATE rows as they are
 SELECT * FROM adult LIMIT 5;
 
 -- analyst 31
--- refused: E_NO_AGGREGATE rows themselves
+-- beyond: E_NO_AGGREGATE rows as they are
 SELECT age, ROW_NUMBER() OVER (PARTITION BY sex ORDER BY age) AS r FROM adult;
 
 -- analyst 32
 SELECT sex, AVG(age) AS a, RANK() OVER (ORDER BY AVG(age) DESC) AS r FROM adult GROUP BY sex;
 
 -- analyst 33
--- refused: E_DOMAIN a row for each privacy unit
+-- beyond: E_DOMAIN rows of single persons
 SELECT customer_id, COUNT(*) AS n FROM orders GROUP BY customer_id ORDER BY n DESC LIMIT 10;
 
 -- analyst 34

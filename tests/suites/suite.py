@@ -26,6 +26,7 @@ from tests.support.tables import World
 
 HERE = Path(__file__).parent
 REFUSED = "refused:"
+BEYOND = "beyond:"
 EXACT = "exact:"
 WITHIN = "within:"
 _PRIVATELY = re.compile(
@@ -40,6 +41,7 @@ class Asked:
 
     ``refused`` is the error that it is known to meet, ``exact`` what DuckDB is asked in its place,
     ``within`` how far its numbers may be off, in proportion: measures are rounded to a grid.
+    ``beyond`` says why no system with differential privacy can answer it, where that is so.
     """
 
     name: str
@@ -47,13 +49,15 @@ class Asked:
     refused: str | None = None
     exact: str | None = None
     within: float = 1e-4
+    beyond: str | None = None
 
 
 def read_suite(path: Path) -> list[Asked]:
     """The statements of a file: blocks between empty lines, comments first, the name before all.
 
     ``-- refused: CODE why`` says that a statement is refused, ``-- exact: SELECT ...`` what DuckDB
-    is asked in its place, ``-- within: 0.01`` how far numbers may be off.
+    is asked in its place, ``-- within: 0.01`` how far numbers may be off. ``-- beyond: CODE why``
+    is refused, and no system with differential privacy can answer it: it asks for rows themselves.
     """
     found = []
     for block in path.read_text(encoding="utf-8").split("\n\n"):
@@ -64,11 +68,12 @@ def read_suite(path: Path) -> list[Asked]:
             continue
         said = {
             key: next((note[len(key) :].strip() for note in notes if note.startswith(key)), None)
-            for key in (REFUSED, EXACT, WITHIN)
+            for key in (REFUSED, EXACT, WITHIN, BEYOND)
         }
         sql = sql.strip().rstrip(";")
         within = float(said[WITHIN] or 1e-4)
-        found.append(Asked(notes[0], sql, said[REFUSED], said[EXACT], within))
+        beyond = said[BEYOND]
+        found.append(Asked(notes[0], sql, said[REFUSED] or beyond, said[EXACT], within, beyond))
     assert len({each.name for each in found}) == len(found)
     return found
 

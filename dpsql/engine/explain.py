@@ -23,9 +23,10 @@ from dpsql.engine.explanation import (
 from dpsql.plan.baselines import plain_variance
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request
-from dpsql.strategy.noise_law import LAPLACE, law
+from dpsql.strategy.noise_law import LAPLACE, Noise, law
+from dpsql.workload.cells import unit_reach
 from dpsql.workload.layout import Place
-from dpsql.workload.target import Readings, reading_variances, view_rows
+from dpsql.workload.target import Readings, Target, reading_variances, view_rows
 from dpsql.workload.workload import Workload
 
 if TYPE_CHECKING:
@@ -175,17 +176,28 @@ def _forecast(
 
 
 def _plain_errors(request: Request, planned: Planned) -> dict[Place, float]:
-    """The standard errors of plain noise on each number; nothing where units are counted."""
+    """The standard errors of plain noise on each number, of all together."""
     noise = planned.plan.noise
     asked = [(place, t) for t in request.targets for place in t.asked]
-    if len(asked) < 2 or any(target.units for target in request.targets):
+    if len(asked) < 2:
         return {}
-    whole = sum(t.plain(noise) * t.rows_per_unit ** law(noise).norm for t in request.targets)
+    whole = sum(_plain_cost(target, noise) for target in request.targets)
     unit = law(noise).unit_variance(float(request.budget(noise)))
     return {
         place: math.sqrt(unit * plain_variance(whole, target.asked[place].weight, noise))
         for place, target in asked
     }
+
+
+def _plain_cost(target: Target, noise: Noise) -> float:
+    """How far one privacy unit moves all numbers of a target, weighted: L1 or squared L2."""
+    power = law(noise).norm
+    if not target.units:
+        return float(target.plain(noise) * target.rows_per_unit**power)
+    (layout,) = target.layouts
+    names = layout.workload.attributes
+    reach = unit_reach([layout.resolutions[name] for name in names], target.rows_per_unit)
+    return float(reach * sum(each.weight**power for each in target.asked.values()))
 
 
 def _lower_errors(request: Request, planned: Planned) -> dict[Place, float]:

@@ -34,7 +34,8 @@ def test_an_axis_is_the_same_on_either_path(shape: str, monkeypatch: pytest.Monk
         rows = quantise(p_identity.matrix(3 * rng.random((4, 40))), 16, "laplace")
     dense = full_axis(40, rows, False)
     monkeypatch.setattr(axis, "STRUCTURED_FROM", 1)
-    fast = full_axis(40, rows.copy(), False)
+    assert isinstance(rows, np.ndarray)
+    fast = full_axis(40, rows.copy(), False)  # the very same would be remembered
     assert dense.Kt is not None
     assert fast.Kt is not None
     assert dense.inverse is not None

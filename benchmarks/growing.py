@@ -146,7 +146,9 @@ PARTS = {
         _with_cells,
         _answered("SELECT k, SUM(COUNT(*)) OVER (ORDER BY k) FROM t GROUP BY k"),
     ),
-    "bins": Growing((10, 100), (1000,), _with_bins, _planned("SELECT SUM(v), AVG(v) FROM t")),
+    "bins": Growing(
+        (10, 100), (1000,), _with_bins, _planned("SELECT v, SUM(v), AVG(v) FROM t GROUP BY v")
+    ),
     "columns": Growing(
         (5, 60, 1000),
         (),

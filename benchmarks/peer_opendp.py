@@ -1,4 +1,7 @@
-"""OpenDP's library as a peer, by its Polars interface with public keys: see ``benchmarks.peer``."""
+"""OpenDP's library as a peer, by its Polars interface with public keys: see ``benchmarks.peer``.
+
+It returns no count below zero, which halves the squared error of a cell that nobody is in.
+"""
 
 from __future__ import annotations
 

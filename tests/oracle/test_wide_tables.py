@@ -118,8 +118,12 @@ def test_too_many_cells_are_refused_at_once(world: World, sql: str) -> None:
     assert connection.budget == before
 
 
-def test_only_what_is_mentioned_is_read(tmp_path: Path) -> None:
-    with opened(tmp_path) as (connection, _):
+@pytest.mark.parametrize("names", [NAMES, ["q3", "q5", "q77"]], ids=["many", "few"])
+def test_only_what_is_mentioned_is_read(tmp_path: Path, names: Sequence[str]) -> None:
+    declared = (line for line in DECLARED.splitlines() if line.split()[0] in names)
+    catalog = HEAD.format("t.parquet", 'privacy_unit = "row"\n[table.t.column]')
+    with open_tables(tmp_path, catalog + "\n".join(declared), DATA) as (connection, _):
+        connection.set("fresh", "on")
         read: list[set[str]] = []
         real = StoredRows.read
 

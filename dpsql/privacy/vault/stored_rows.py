@@ -29,8 +29,6 @@ from dpsql.privacy.vault.versions import stated_version
 
 COLUMNAR = ("parquet", "delta", "duckdb")
 """Kinds of files of which some columns are read without the others."""
-WIDE = 64
-"""Columns from which on a table in such files is read column by column, as they are asked for."""
 
 ACCEPTED = {
     "integer": ("integer", "float", "decimal"),
@@ -66,7 +64,7 @@ class StoredRows:
     def apart(self) -> bool:
         # where units have several rows, what is in all columns says which of them are kept
         columnar = self.table.engine is None and self.stored.kind in COLUMNAR
-        return columnar and self.table.unit.column is None and len(self.table.columns) > WIDE
+        return columnar and self.table.unit.column is None
 
     def read(self, columns: frozenset[str]) -> Rows:
         chosen = {key: each for key, each in self.table.columns.items() if key in columns}

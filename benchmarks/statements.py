@@ -51,9 +51,9 @@ def main(names: list[str]) -> None:
                 beyond[asked.beyond.partition(" ")[2]] += 1
             elif outcome != "equal":
                 reasons[details.splitlines()[0]] += 1
-    for title, found in (("refused:", reasons), ("beyond differential privacy:", beyond)):
+    for title, told in (("refused:", reasons), ("beyond differential privacy:", beyond)):
         print(f"\n{title}")
-        for reason, times in found.most_common():
+        for reason, times in told.most_common():
             print(f"{times:4}  {reason[:110]}")
 
 

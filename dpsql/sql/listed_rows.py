@@ -47,11 +47,12 @@ def combinations(scope: Scope, listed: Sequence[Joined]) -> list[tuple[Any, ...]
 
 
 def _meeting(scope: Scope, listed: Sequence[Joined]) -> tuple[int, list[tuple[int, ...]]] | None:
-    """How many combinations meet all conditions about public rows alone, and which, in order.
+    """How many combinations meet what conditions say of public rows alone, and which, in order.
 
     None where there are no such conditions, or they fail on some combination.
     """
-    tests = [test for test in scope.where if _is_of_rows(scope, test)]
+    implied = [_implied(scope, test) for test in scope.where]
+    tests = [test for test in implied if test is not None]
     if not tests:
         return None
     sealed = scope.evaluator.sealed
@@ -71,6 +72,18 @@ def _meeting(scope: Scope, listed: Sequence[Joined]) -> tuple[int, list[tuple[in
     except EvaluationError:
         return None
     return count, few
+
+
+def _implied(scope: Scope, test: exp.Expr) -> exp.Expr | None:
+    """What a condition says of listed public rows, whatever private row is beside them."""
+    inner = test.unnest()
+    if isinstance(inner, exp.And | exp.Or):
+        parts = [_implied(scope, side) for side in (inner.this, inner.expression)]
+        known = [exp.paren(part.copy(), copy=False) for part in parts if part is not None]
+        if len(known) == 2:
+            return type(inner)(this=known[0], expression=known[1])
+        return known[0] if known and isinstance(inner, exp.And) else None
+    return inner if _is_of_rows(scope, inner) else None
 
 
 def _is_of_rows(scope: Scope, test: exp.Expr) -> bool:

@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
@@ -28,6 +29,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Count what tests cost, where that is asked for: see ``tests/support/costs.py``."""
     if "COSTS" in os.environ:
         config.pluginmanager.register(Costs())
+
+
+def pytest_unconfigure() -> None:
+    """Let go of what strategies of hypothesis refer to: it keeps some, and so all of DuckDB."""
+    for name in [name for name in sys.modules if name.startswith("tests.support.")]:
+        vars(sys.modules[name]).clear()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

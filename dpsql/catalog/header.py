@@ -16,7 +16,9 @@ import numpy as np
 from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
 from dpsql.catalog.unit_local import (
+    FRAMED,
     MOST_OF_UNIT,
+    TAKEN,
     AllOf,
     Among,
     AnyOf,
@@ -41,13 +43,6 @@ from dpsql.errors import ProgrammingError, printable
 
 MOST_COLUMNS = 1_000
 """Columns of a relation: each is an array of numbers as long as its rows."""
-TAKEN = ("previous", "first_value", "last_value", "running_least", "running_greatest")
-"""Windows with the value of some other row."""
-FRAMED = (
-    *("running_count", "running_sum", "running_mean", "running_least", "running_greatest"),
-    *("first_value", "last_value"),
-)
-"""Windows that may be over some rows around each row."""
 MOST_CELLS = 1 << 22
 """Combinations of cells that one condition lists, a byte each."""
 CELLS = "<i4"
@@ -348,8 +343,7 @@ def _check_frame(window: FramedRows, inner: Header) -> None:
         is_one = len(columns) == 1 and columns[0].size <= MOST_CELLS
         reach = max(abs(window.first or 0), abs(window.last or 0))
         if not is_one or not are_comparable(columns[0], columns[0]) or reach > MOST_CELLS:
-            hint = "order by one column of whole numbers or days"
-            _refuse("a frame by value in this order", hint)
+            _refuse("a frame by value in this order", "order by whole numbers or days")
 
 
 def _of_map(mapped: MapRows, inner: Header) -> Header:
@@ -371,9 +365,7 @@ def _of_union(one: Header, other: Header) -> Header:
     if one.columns.keys() != other.columns.keys():
         names = ", ".join(sorted(one.columns.keys() ^ other.columns.keys()))
         _refuse(f"a union of different columns ({printable(names)})", "pick the same ones")
-    columns = {}
-    for key, column in one.columns.items():
-        columns[key] = united_column(column, other.columns[key])
+    columns = {key: united_column(own, other.columns[key]) for key, own in one.columns.items()}
     return replace(one, columns=columns, keys=one.keys & other.keys, most=one.most + other.most)
 
 

@@ -71,6 +71,15 @@ Running = Literal[
 ]
 
 
+TAKEN = ("previous", "first_value", "last_value", "running_least", "running_greatest")
+"""Windows with the value of some other row."""
+FRAMED = (
+    *("running_count", "running_sum", "running_mean", "running_least", "running_greatest"),
+    *("first_value", "last_value"),
+)
+"""Windows that may be over some rows around each row."""
+
+
 @dataclass(frozen=True, slots=True)
 class Among:
     """Whether the cells of some columns are among listed ones.

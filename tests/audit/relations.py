@@ -15,8 +15,6 @@ from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins, IntegerRange
 from dpsql.catalog.header import (
     CELLS,
-    FRAMED,
-    TAKEN,
     Header,
     are_comparable,
     has_single_values,
@@ -26,6 +24,8 @@ from dpsql.catalog.header import (
     taken_from,
 )
 from dpsql.catalog.unit_local import (
+    FRAMED,
+    TAKEN,
     AllOf,
     Among,
     AnyOf,

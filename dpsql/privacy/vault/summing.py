@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpsql.catalog.catalog import Column
-from dpsql.catalog.header import TAKEN, taken_from
-from dpsql.catalog.unit_local import FramedRows, PerKey, PerUnit, Summary, WindowRows
+from dpsql.catalog.header import taken_from
+from dpsql.catalog.unit_local import TAKEN, FramedRows, PerKey, PerUnit, Summary, WindowRows
 from dpsql.privacy.vault.data_engine import Counts, Flags, Floats
 from dpsql.privacy.vault.frame import Frame, Lane, absent, holds, lane_of
 from dpsql.privacy.vault.people import People, dense

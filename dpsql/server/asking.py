@@ -140,6 +140,11 @@ class Asker:
         """What was asked last, if it was found among repetitions."""
         return self._caller.repeated
 
+    @property
+    def is_late(self) -> bool:
+        """Whether what was asked last was ended since it took too long."""
+        return self._caller.is_late
+
     def forget_repeated(self) -> None:
         """Forget what was asked last."""
         self._caller.repeated = None

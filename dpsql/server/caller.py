@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from dpsql.answer.result import Result
@@ -30,7 +31,8 @@ class Caller:
     """One analyst's connection, opened by the first statement; one thread at a time uses it.
 
     What it comes back with, and what ends it before that, waits for a tick. ``repeated`` is what
-    it was asked last, if that was found among repetitions.
+    it was asked last, if that was found among repetitions; ``is_late`` says that it was ended since
+    it took too long.
     """
 
     def __init__(self, site: Site, analyst: str | None, ticks: Ticks | None = None) -> None:
@@ -41,6 +43,7 @@ class Caller:
         self._repeats: Repeats
         self._cancellation: Cancellation | None = None
         self.repeated: Repeated | None = None
+        self.is_late = False
         self._lock = threading.Lock()
 
     @property
@@ -84,7 +87,8 @@ class Caller:
             with self._lock:
                 self._cancellation = mine
             limit = self._ticks.left(milliseconds / 1000)
-            timer = threading.Timer(limit, mine.ask) if milliseconds else None
+            self.is_late = False
+            timer = threading.Timer(limit, partial(self._expire, mine)) if milliseconds else None
             try:
                 if timer is not None:
                     timer.daemon = True
@@ -101,6 +105,10 @@ class Caller:
                 with self._lock:
                     self._cancellation = None
                 self._ticks.wait()
+
+    def _expire(self, wish: Cancellation) -> None:
+        self.is_late = True
+        wish.ask()
 
     def run(
         self, text: str, many: bool, milliseconds: int = 0, wish: Cancellation | None = None

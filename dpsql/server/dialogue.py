@@ -148,9 +148,9 @@ class Dialogue:
             work()
             return True
         except Interrupted as error:
-            told = tell_cancelled(error)
+            told = tell_cancelled(error, self._asker.is_late)
         except KeyboardInterrupt:
-            told = tell_cancelled(Interrupted())
+            told = tell_cancelled(Interrupted(), self._asker.is_late)
         except Error as error:
             told = tell(error, self._portals.text)
         except TwinError as error:

@@ -59,6 +59,7 @@ def tell(error: Error, text: str) -> Told:
     return Told("ERROR", state_of(error), code, detail, error.hint or "", position)
 
 
-def tell_cancelled(error: Interrupted) -> Told:
+def tell_cancelled(error: Interrupted, is_late: bool = False) -> Told:
     """What is sent when a statement was cancelled: what it cost."""
-    return Told("ERROR", CANCELLED, "canceling statement due to user request", str(error))
+    why = "statement timeout" if is_late else "user request"
+    return Told("ERROR", CANCELLED, f"canceling statement due to {why}", str(error))

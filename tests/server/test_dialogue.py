@@ -311,10 +311,12 @@ def test_a_statement_is_cancelled_before_it_is_charged(
             other.socket.sendall(struct.pack("!iiiI", 16, 80877102, process, secret))
         (error,) = told(client.until_ready())
         assert error["C"] == "57014"
+        assert error["M"] == "canceling statement due to user request"
         assert "nothing was charged" in error["D"]
         client.ask("SET statement_timeout = 100")
         (error,) = told(client.ask(COUNT))
         assert error["C"] == "57014"
+        assert error["M"] == "canceling statement due to statement timeout"
         assert entries(server) == 0
 
 

@@ -36,7 +36,7 @@ def drawn_part(strategy: Strategy, amount: float) -> list[float]:
     """Return per block the variance of its noise at a budget, as a part of its limit.
 
     >>> from dpsql.strategy.product import assemble
-    >>> [round(x, 3) for x in drawn_part(assemble({"a": 2}, {}, {("a",): 1.0}, "laplace"), 1.0)]
+    >>> [round(x, 3) for x in drawn_part(assemble({"a": 2}, {}, {("a",): 1.0}, "laplace", ""), 1.0)]
     [0.921]
     """
     noise = law(strategy.noise)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -163,20 +163,22 @@ def test_a_draw_of_very_many_intervals_stands_for_all(monkeypatch: pytest.Monkey
 
 
 PLAN_A_MILLION = """
-import resource, time
+import time
 from dpsql.plan import Workload, select
 start = time.process_time()
 workload = Workload({"a": 1_000_000}, [{"a": "prefix"}])
 strategy = select(workload, "%s")
 forecast = strategy.forecast(strategy.unit_variances())
 assert forecast.variance(workload.products[0]).max() < 3000
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10, time.process_time() - start)
+with open("/proc/self/status") as status:  # what getrusage tells begins with the parent's size
+    (peak,) = [line.split()[1] for line in status if line.startswith("VmHWM")]
+print(int(peak) >> 10, time.process_time() - start)
 """
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells what was held")
 @pytest.mark.parametrize("noise", NOISES)
 def test_a_million_values_are_planned_in_little_memory(noise: Noise) -> None:
     code = PLAN_A_MILLION % noise
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert int(done.stdout.split()[0]) < 1 << 10
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 0
+    assert int(done.stdout.split()[0]) < 1 << 9

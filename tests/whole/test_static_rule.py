@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,10 @@ def outputs_of(connection: Connection, result: Result) -> Sequence[Output | None
     if result.cost is None:
         return [None] * len(result.columns)
     (compiled,) = connection.engine.compile(parse_script(result.sql))
-    return compiled.selects[0].query.shell.outputs
+    outputs = compiled.selects[0].query.shell.outputs
+    if compiled.outer is not None:  # worked out of noisy numbers, as a whole
+        return [replace(outputs[-1], noisy=True, aggregate=None)] * len(result.columns)
+    return outputs
 
 
 def session(folder: Path, which: str) -> Iterator[tuple[str, object]]:

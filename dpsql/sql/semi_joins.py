@@ -29,7 +29,7 @@ from dpsql.catalog.unit_local import (
     UnitLocal,
     scanned,
 )
-from dpsql.errors import Error, printable
+from dpsql.errors import Error, ProgrammingError, printable
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.inline import Flat
 from dpsql.sql.local_tables import named_source, relation_of, table_of
@@ -42,6 +42,10 @@ from dpsql.sql.scope import conjuncts
 
 _PAIR = "pair"
 _WORKS = "unit IN (SELECT unit FROM ...), or EXISTS with an equality of units or declared keys"
+_CUT = "comparing rows by a column whose cells hold many values"
+_CUT_WORKS = (
+    "compare what is the same on whole cells, such as date_trunc of both, or FLOOR(x / width)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +201,15 @@ class SemiJoins:
             )
 
         tests = [test.copy().transform(beside) for test in asked.mixed]
-        return as_test(
-            named_source(pairs.name, _PAIR), tests, self.statement.fragment, self.compiler
-        )
+        source, fragment = named_source(pairs.name, _PAIR), self.statement.fragment
+        for written, compared in zip(asked.mixed, tests, strict=True):
+            try:
+                as_test(source, [compared.copy()], fragment, self.compiler)
+            except ProgrammingError as error:
+                if error.code != "E_BIN_EDGE":
+                    raise
+                self.flat.refuse(written, error.code, _CUT, _CUT_WORKS)
+        return as_test(source, tests, fragment, self.compiler)
 
     def read(self, test: exp.Expr) -> _Asked | None:
         """The sub-query of a condition over units; None for other conditions."""

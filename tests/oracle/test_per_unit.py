@@ -248,6 +248,20 @@ def test_what_is_not_of_one_unit_is_refused_uncharged(world: World, sql: str, co
     assert connection.budget.entries == before
 
 
+def test_rows_are_not_compared_within_cells(tmp_path: Path) -> None:
+    months = CATALOG.replace('"2024-02-29"],', '"2024-02-29"], by = "month",')
+    tables: Tables = {"visits": ("who BIGINT, ward VARCHAR, age BIGINT, cost DOUBLE, day DATE", [])}
+    later = "SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM visits x WHERE x.who = v.who"
+    with open_tables(tmp_path, months, tables) as (connection, _):
+        with pytest.raises(dpsql.Error) as caught:
+            connection.explain(f"{later} AND x.age > v.age AND x.day > v.day)")
+        assert (caught.value.code, "cells hold many" in str(caught.value)) == ("E_BIN_EDGE", True)
+        span = caught.value.span
+        assert span is not None
+        assert span.text[span.start : span.end] == "x.day > v.day"
+        connection.explain(f"{later} AND date_trunc('year', x.day) = date_trunc('year', v.day))")
+
+
 OF_CLINIC = [
     "SELECT COUNT(*) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id) AS p",
     "SELECT ward, COUNT(*) FROM (SELECT patient_id, ward, SUM(cost) AS c, MAX(day) AS d FROM visits"

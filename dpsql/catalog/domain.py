@@ -196,7 +196,8 @@ class Times(Spans):
 
     def begin(self, k: int) -> dt.datetime:
         """When span k begins; the one after the last may begin with the day that follows."""
-        return MIDNIGHT + (self.start - MIDNIGHT) + k * self.every * SECONDS[self.unit]
+        assert isinstance(self.start, dt.datetime)
+        return self.start + k * self.every * SECONDS[self.unit]
 
 
 Domain = IntegerRange | DecimalRange | Values | Bins | Periods

@@ -27,6 +27,7 @@ _BY = re.compile(r"(?:([1-9]\d{0,6}) )?([a-z]+?)s?")
 
 
 def read_periods(place: Place, given: list[Any], by: Any) -> Periods:
+    """Read calendar periods from the first to the last day. Raises: CatalogError (E_POLICY)."""
     every, unit = _read_by(place, by, PERIODS)
     days = [_read_day(place, value) for value in given]
     if len(days) != 2 or days[0] > days[1]:
@@ -38,7 +39,10 @@ def read_periods(place: Place, given: list[Any], by: Any) -> Periods:
 
 
 def read_spans(place: Place, given: list[Any], by: Any, zone: str) -> Spans:
-    """Read the periods of a clock; a last day without a time of day is a whole day."""
+    """Read the periods of a clock; a last day without a time of day is a whole day.
+
+    ``zone`` is where the clock hangs. Raises: CatalogError (E_POLICY).
+    """
     every, unit = _read_by(place, by, (*CLOCK, *PERIODS))
     ends = [_read_instant(place, value, i) for i, value in enumerate(given)]
     if len(ends) != 2 or ends[0] > ends[1]:
@@ -53,7 +57,10 @@ def read_spans(place: Place, given: list[Any], by: Any, zone: str) -> Spans:
 
 
 def read_times(place: Place, given: list[Any], by: Any) -> Times:
-    """Read the spans of a clock within a day; an end of 24:00 is the end of the day."""
+    """Read the spans of a clock within a day; an end of 24:00 is the end of the day.
+
+    Raises: CatalogError (E_POLICY).
+    """
     every, unit = _read_by(place, by, CLOCK)
     ends = [_read_time(place, value) for value in given]
     last = min(ends[-1], MIDNIGHT + dt.timedelta(days=1, microseconds=-1))
@@ -95,6 +102,7 @@ def _read_by(place: Place, given: Any, units: Sequence[str]) -> tuple[int, str]:
 
 
 def read_zone(place: Place, given: Any) -> str:
+    """Read the name of a time zone. Raises: CatalogError (E_POLICY)."""
     try:
         return ZoneInfo(given).key
     except (AttributeError, KeyError, OSError, TypeError, ValueError):

@@ -5,6 +5,8 @@ the bounds of several answers add up. All are weighted singular value bounds: fo
 cells, no strategy of unit L2 sensitivity has a total squared error below S^2 / sum(D), S the sum
 of the singular values of W D^(1/2). With D a product over the attributes they multiply, so one is
 found for each factor by itself; weights of zero leave cells out, all but one of those alike.
+Source: Li and Miklau, "Optimal error of query sets under the differentially-private matrix
+mechanism", with weights of the cells.
 """
 
 from __future__ import annotations

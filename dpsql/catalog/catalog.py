@@ -244,7 +244,9 @@ class Catalog:
         """Hash every fact the guarantee depends on: budget, domains, bounds, units, sources."""
         facts: dict[str, object] = {
             "budget": [str(self.budget.epsilon), str(self.budget.delta)],
-            "tables": {key: _facts(table, self.path) for key, table in self.tables.items()},
+            "tables": {
+                key: _facts(table, self.path) + _amount(table) for key, table in self.tables.items()
+            },
         }
         if self.budget.discovery_delta:
             facts["discovery_delta"] = str(self.budget.discovery_delta)
@@ -259,6 +261,12 @@ class Catalog:
             }
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
+    def meaning_hash(self) -> str:
+        """Hash what rows and columns mean: every fact of the policy but how much may be spent."""
+        tables = {key: _facts(table, self.path) for key, table in self.tables.items()}
+        views = {key: _facts_of_view(view) for key, view in self.views.items()}
+        return hashlib.sha256(json.dumps([tables, views], sort_keys=True).encode()).hexdigest()
+
     def parts(self) -> dict[str, str]:
         """A short hash of each part that the guarantee depends on, by what it is called.
 
@@ -266,7 +274,9 @@ class Catalog:
         """
         found: dict[str, object] = {}
         for table in self.tables.values():
-            source, column, rows, public, columns, *rest = _facts(table, self.path)
+            source, column, rows, public, columns, *rest = (
+                _facts(table, self.path) + _amount(table)
+            )
             found[f"table {table.name}"] = [source, column, rows, public, *rest]
             pairs = zip(table.columns.values(), columns, strict=True)
             found |= {f"column {table.name}.{each.name}": fact for each, fact in pairs}
@@ -305,4 +315,9 @@ def _facts(table: Table, catalog: Path) -> list[Any]:
     ways = [*table.references, *([table.unit.through] if table.unit.through else [])]
     facts += [["unit", table.unit.name]] if table.unit.name else []
     facts += [["reference", way.table, *way.on] for way in ways]
-    return facts if table.budget is None else [*facts, str(table.budget)]
+    return facts
+
+
+def _amount(table: Table) -> list[Any]:
+    """The budget of a table of its own."""
+    return [] if table.budget is None else [str(table.budget)]

@@ -56,7 +56,7 @@ class Desk(ABC):
         self, catalog: Catalog, analyst: str | None = None, granted: Granted = NOTHING
     ) -> None:
         self.catalog = catalog
-        self.policy_hash = catalog.policy_hash()
+        self.meaning = catalog.meaning_hash()
         self.analyst = analyst
         self.granted = granted
         self.charges = Charges()
@@ -242,7 +242,7 @@ class Desk(ABC):
 
         Then one for each domain that had to be found.
         """
-        always = (self.ledger_id, self.policy_hash)
+        always = (self.ledger_id, self.meaning)
         facts = [repr((*always, table, self.versions([table]))) for table in tables]
         facts += [repr((*always, domain)) for domain in released]
         return tuple(hashlib.sha256(fact.encode()).hexdigest() for fact in facts)
@@ -259,7 +259,7 @@ class Desk(ABC):
     def request_name(self, request: Request) -> str:
         """What identical requests on the same data have in common."""
         versions = self.versions(request.tables)
-        facts = [self.ledger_id, request.fingerprint(), versions, self.policy_hash]
+        facts = [self.ledger_id, request.fingerprint(), versions, self.meaning]
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def run_name(self, fingerprint: str, tables: Iterable[str]) -> str:

@@ -23,7 +23,7 @@ MIN_DELTA = Fraction(1, 10**15)
 MAX_DELTA = Fraction(1, 10**4)
 """A larger delta could publish one row in ten thousand as it is."""
 
-_GRAMMAR = re.compile(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
+_GRAMMAR = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 _LONGEST = 40
 """Characters of an amount as text; longer ones are no amounts."""
 
@@ -59,7 +59,7 @@ def parse_epsilon(value: object, maximum: Fraction = MAX_EPSILON) -> Fraction:
 
 
 def parse_epsilon_text(text: object, maximum: Fraction = MAX_EPSILON) -> Fraction:
-    """Return epsilon written as ``digits[.digits][e[+-]digits]`` (SQL, TOML, command line).
+    """Return epsilon written as a plain number of SQL: ``0.5``, ``.5``, ``5e-1``.
 
     Raises: DataError E_EPSILON.
 

@@ -250,6 +250,9 @@ def test_declaring_an_analyst_is_a_migration(two: Path) -> None:
     with dpsql.connect(two, analyst="ana") as connection:
         assert connection.budget.nested["analyst:ana"].remaining_epsilon == 1
     raise_budget(two, Fraction(4))
+    with dpsql.connect(two, analyst="ana", epsilon=1) as connection:
+        connection.execute(COUNT.format("b"))  # paid for before she came
+        assert connection.budget.nested["analyst:ana"].remaining_epsilon == 1
 
 
 @pytest.mark.parametrize("gone", ["analyst", "table"])

@@ -274,9 +274,7 @@ class Catalog:
         """
         found: dict[str, object] = {}
         for table in self.tables.values():
-            source, column, rows, public, columns, *rest = (
-                _facts(table, self.path) + _amount(table)
-            )
+            source, column, rows, public, columns, *rest = _facts(table, self.path) + _amount(table)
             found[f"table {table.name}"] = [source, column, rows, public, *rest]
             pairs = zip(table.columns.values(), columns, strict=True)
             found |= {f"column {table.name}.{each.name}": fact for each, fact in pairs}

@@ -16,6 +16,7 @@ from dpsql.sql.compiled import Compiled
 from dpsql.sql.contributions import Contributions
 from dpsql.sql.correlated import decorrelated
 from dpsql.sql.distinct_keys import grouped
+from dpsql.sql.earlier_items import named_items
 from dpsql.sql.expressions import refuse_rows
 from dpsql.sql.keys_together import together
 from dpsql.sql.language import locate
@@ -102,7 +103,7 @@ def _compose(shape: Shape, tree: exp.Expr) -> Compiled:
 
 def _is_flat(tree: exp.Select, compiler: Compiler, statement: Statement) -> bool:
     """Whether a SELECT is over tables of the catalog alone, one of them private or unknown."""
-    if tree.args.get("with_"):
+    if tree.args.get("with_") or named_items(tree):
         return False
     found = list(tree.find_all(exp.Query, exp.Table))
     if any(isinstance(part, exp.Query) and part is not tree for part in found):

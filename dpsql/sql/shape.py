@@ -18,6 +18,7 @@ from dpsql.sql.bind import bind
 from dpsql.sql.bounded import Bounded, needs_bounds
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.declared_views import DeclaredView
+from dpsql.sql.earlier_items import columns_of, written_out
 from dpsql.sql.inline import Flat, FlatSource
 from dpsql.sql.joined_names import Absorbed
 from dpsql.sql.kept_public import matched
@@ -258,6 +259,7 @@ class Shape:
         """A SELECT over rows, over tables of the shell, or over nothing."""
         inner = self.opened(node, env)
         found = [(each, self.relation(each.node, inner)) for each in read_from(node)]
+        node = written_out(node, lambda: columns_of(found, self.tables.public), self.locate)
         private = [each for each, relation in found if isinstance(relation, PrivateRows)]
         if len(private) > 1:
             joined, parts = PrivateJoin(found, self.catalog, self.locate, self.test).select(node)

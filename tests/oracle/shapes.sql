@@ -87,3 +87,11 @@ SELECT a, NTH_VALUE(COUNT(*), 3) OVER (ORDER BY a ROWS BETWEEN UNBOUNDED PRECEDI
 SELECT i, k FROM range(3) AS r(i) LEFT JOIN (SELECT a, COUNT(*) AS k FROM t GROUP BY a) AS q ON q.a = i ORDER BY i;
 SELECT b, q[1] AS low, q[-1] AS high FROM (SELECT b, QUANTILE_DISC(a, [0.1, 0.9]) AS q FROM t GROUP BY b) AS s ORDER BY b;
 SELECT x FROM (SELECT unnest(['p', 'q']) AS x) AS u CROSS JOIN (SELECT COUNT(*) AS n FROM t) AS c WHERE n > 0 ORDER BY x;
+-- names of earlier select items
+SELECT b, COUNT(*) AS k, k * 2 AS twice, twice + k AS thrice FROM t GROUP BY b;
+SELECT a // 3 AS g, COUNT(*) AS k FROM t WHERE g > 0 AND g <> 2 GROUP BY g;
+SELECT b, COUNT(*) AS k, k / SUM(k) OVER () AS share FROM t GROUP BY b;
+SELECT a + 1 AS b, b AS c, COUNT(*) AS k FROM t GROUP BY a, t.b;
+SELECT s.g AS h, h || '!' AS i, COUNT(*) AS k, k + 1 AS l FROM (SELECT coalesce(b, 'none') AS g, g || '?' AS q FROM t WHERE q <> 'x?') s WHERE h <> 'it''s' GROUP BY h;
+SELECT k AS m, m + 1 AS n1, n1 * m AS o FROM (SELECT b, COUNT(*) AS k FROM t GROUP BY b) WHERE m > 2;
+SELECT CASE WHEN a < 3 THEN 'lo' ELSE 'hi' END AS band, COUNT(*) AS k, COUNT(*) FILTER (WHERE c) AS yes, 100.0 * yes / k AS pct FROM t WHERE band = 'hi' GROUP BY band;

@@ -15,6 +15,7 @@ from dpsql.catalog.derive import bases_of
 from dpsql.catalog.draft import DraftedTable
 from dpsql.errors import InternalError, ProgrammingError
 from dpsql.plan.plan import Plan
+from dpsql.privacy.vault.counter import as_counting
 from dpsql.privacy.vault.data_engine import unavailable
 from dpsql.privacy.vault.held import one_snapshot
 from dpsql.privacy.vault.rows import fits
@@ -117,8 +118,15 @@ class Vaults:
             for base in bases_of(self._catalog, [part.table]):
                 if base.engine in SERVERS:
                     counted = sets if base.name.casefold() == part.table else None
-                    found.update(dict.fromkeys(said_of(base, counted, part.units)))
+                    types = self._types(base)
+                    found.update(dict.fromkeys(said_of(base, counted, part.units, types)))
         return tuple(found)
+
+    def _types(self, table: Table) -> dict[str, str]:
+        """The native types of the columns of a table of a server, none before it is opened."""
+        vault = self._open.get(table.name.casefold())
+        counting = None if vault is None else as_counting(vault.stored)
+        return {} if counting is None else {n.casefold(): kind for n, kind in counting.types}
 
     def prepare(self, reads: Mapping[str, Collection[str] | None]) -> None:
         """Read and encode columns, None for all, so that a bad source fails before any charge.

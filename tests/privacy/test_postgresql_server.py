@@ -96,7 +96,15 @@ def test_what_is_counted_there_is_shown_before(clinic: Server, tmp_path: Path) -
         told = "\n".join(connection.explain(COUNT).lines())
         assert "counted in postgresql" in told
         assert "GROUP BY id" in told
+        assert """WHEN (CAST(t."ward" AS text) COLLATE "C") = 'A'""" in told
+        assert "END AS c0" in told
+        assert """AS u, (left(md5(concat_ws('|', CAST('...' AS text), (CAST(t."who" AS""" in told
         assert connection.budget.entries == 0
+        connection.execute(COUNT)
+        known = "\n".join(connection.explain(UNITS).lines())
+        assert 'CAST(t."age" AS bigint) AS v1' in known
+    with dpsql.connect(catalog(tmp_path, "stream"), epsilon=1) as connection:
+        assert "END AS c0" not in "\n".join(connection.explain(UNITS).lines())
 
 
 def _down(clinic: Server) -> str:

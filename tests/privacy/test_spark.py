@@ -204,6 +204,7 @@ def test_a_table_is_counted_where_it_is(clinic: Path, tmp_path: Path) -> None:
         told = "\n".join(connection.explain(COUNT).lines())
         assert "counted in spark, clinic.visits" in told
         assert "GROUP BY id" in told
+        assert "CASE WHEN (t.`ward` COLLATE UTF8_BINARY) = 'A' THEN 0L" in told
         assert dict(connection.execute(COUNT).result.rows) == {"A": 100, "B": 100, "other": 101}
         distinct = dict(connection.execute(UNITS).result.rows)
         asked = "SELECT count(DISTINCT who) FROM clinic.visits WHERE age >= 40 AND ward = 'A'"

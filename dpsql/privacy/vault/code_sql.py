@@ -36,6 +36,11 @@ FEW = 16
 """Listed integers up to which they are compared one by one."""
 TINY = float(1 << 40)
 """A part of a width that is this much smaller is at step 0 of every grid."""
+NOTHING = "0 AS n"
+"""What is selected where nothing is asked of a row."""
+LAYERS = 4
+Layers = tuple[list[str], ...]
+"""Of one column, the expressions of every layer, each over those of the layer before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,39 +66,56 @@ class CodeSql:
 
     def select(self) -> str:
         """All rows, also those outside every view."""
-        d, fence = self.dialect, self.dialect.fence
-        fetched, refined, coded = [], [], []
-        for i, column in self.columns.values():
-            asked, stored = self.asked[i]
-            found = d.fetch(asked, f"t.{d.identifier(asked.column)}", stored)
-            fetched += [f"{found.value} AS v{i}", f"{found.missing} AS m{i}"]
-            is_double = asked.form == "number"
-            refined += [f"{refine(d, column, f'v{i}', is_double)} AS v{i}", f"m{i}"]
-            coded += list(_codes(d, i, column, is_double))
-        placed = list(self._placed())
+        fence = self.dialect.fence
+        layers = [self._layers(i, column) for i, column in self.columns.values()]
         if self.owner is not None:
-            fetched += [f"CASE WHEN {self.owner.known} THEN {self.owner.value} END AS u"]
-            fetched += [f"{self._key(self.owner)} AS k"]
-            refined, coded, placed = [*refined, "u", "k"], [*coded, "u", "k"], [*placed, "u", "k"]
-        inner = f"SELECT {_listed(fetched)} FROM {self.relation} AS t{fence}"
-        for layer in (refined, coded, placed):
+            owned = [f"CASE WHEN {self.owner.known} THEN {self.owner.value} END AS u"]
+            owned += [f"{self._key(self.owner)} AS k"]
+            layers.append((owned, ["u", "k"], ["u", "k"], ["u", "k"]))
+        first, *others = zip(*layers, strict=True) if layers else [()] * LAYERS
+        inner = f"SELECT {_listed(first)} FROM {self.relation} AS t{fence}"
+        for layer in others:
             inner = f"SELECT {_listed(layer)} FROM ({inner}) AS t{fence}"
-        return f"SELECT {_listed(self._kept())} FROM ({inner}) AS t"
+        return f"SELECT {', '.join(self._kept()) or NOTHING} FROM ({inner}) AS t"
+
+    def said_of(self, name: str, is_coded: bool) -> str:
+        """What is fetched of a declared column, and where rows are counted, what is made of it."""
+        layers = self._layers(*self.columns[name.casefold()])
+        made = [each for layer in layers[: LAYERS if is_coded else 1] for each in layer]
+        return ", ".join(each for each in made if " AS " in each)
+
+    def said_of_owner(self, is_coded: bool) -> str:
+        """What is fetched of the privacy unit; its key, and what orders its rows, where counted."""
+        assert self.owner is not None
+        more = [f"{self._key(self.owner)} AS k", self._kept()[-1]] if is_coded else []
+        return ", ".join([f"{self.owner.value} AS u", *more])
 
     def _key(self, owner: OwnerSql) -> str:
         d = self.dialect
         return d.first_digits(d.md5([d.literal(self.salt), owner.name]), KEY)
 
-    def _placed(self) -> Iterator[str]:
-        """The third layer: places in bins, and steps of measures, which decide who is kept."""
+    def _layers(self, i: int, column: Column) -> Layers:
+        """A column as it is fetched, what its cells are found by, its codes, and its places."""
+        d, (asked, stored) = self.dialect, self.asked[i]
+        found = d.fetch(asked, f"t.{d.identifier(asked.column)}", stored)
+        is_double = asked.form == "number"
+        refined = refine(d, column, f"v{i}", is_double)
+        return (
+            [f"{found.value} AS v{i}", f"{found.missing} AS m{i}"],
+            [refined if refined == f"v{i}" else f"{refined} AS v{i}", f"m{i}"],
+            [*_codes(d, i, column, is_double)],
+            [*self._placed(i, column)],
+        )
+
+    def _placed(self, i: int, column: Column) -> Iterator[str]:
+        """The last layer: places in bins, and steps of measures, which decide who is kept."""
         d = self.dialect
-        for i, column in self.columns.values():
-            if column.domain is not None:
-                yield f"c{i}"
-            if isinstance(column.domain, Bins):
-                yield f"{_place(d, i, column.domain)} AS p{i}"
-            if column.bounds is not None:
-                yield from (f"q{i}", f"{_steps(d, i, column)} AS s{i}")
+        if column.domain is not None:
+            yield f"c{i}"
+        if isinstance(column.domain, Bins):
+            yield f"{_place(d, i, column.domain)} AS p{i}"
+        if column.bounds is not None:
+            yield from (f"q{i}", f"{_steps(d, i, column)} AS s{i}")
 
     def _kept(self) -> list[str]:
         named = self.columns.values()
@@ -112,8 +134,8 @@ class CodeSql:
         ]
 
 
-def _listed(expressions: Sequence[str]) -> str:
-    return ", ".join(expressions) or "0 AS n"
+def _listed(layer: Sequence[Sequence[str]]) -> str:
+    return ", ".join(each for column in layer for each in column) or NOTHING
 
 
 def refine(d: Dialect, column: Column, value: str, is_double: bool) -> str:

@@ -23,10 +23,6 @@ class Counter(Protocol):
         """How its SQL is written."""
 
     @property
-    def types(self) -> Sequence[str]:
-        """The native type of every column, in the order of ``columns``, for the dialect."""
-
-    @property
     def relation(self) -> str:
         """The table, as it is written after FROM."""
 
@@ -48,6 +44,10 @@ class Counter(Protocol):
 
 class CountingTable(StoredTable, Protocol):
     """A stored table that can be counted where it is."""
+
+    @property
+    def types(self) -> Sequence[tuple[str, str]]:
+        """The name and the native type of every column, for the dialect."""
 
     def open_counter(self) -> Counter:
         """Open a session that counts. Raises: DataUnavailable."""

@@ -8,7 +8,7 @@ texts are compared byte by byte.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dpsql.privacy.vault.data_engine import Asked
@@ -44,6 +44,8 @@ class OwnerSql:
 class Dialect(ABC):
     """The leaves; what is not abstract is standard SQL, and may be overridden for speed."""
 
+    usual: Mapping[str, str]
+    """The native type that columns of a declared type have, where nobody has looked."""
     fence = ""
     """What keeps a sub-query of expressions from being written out where they are used."""
 

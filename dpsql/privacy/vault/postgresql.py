@@ -132,6 +132,10 @@ class PostgresTable:
         return self.described.paths
 
     @property
+    def types(self) -> tuple[tuple[str, str], ...]:
+        return self.described.types
+
+    @property
     def columns(self) -> tuple[tuple[str, str], ...]:
         return tuple((name, family_of(stored)) for name, stored in self.described.types)
 
@@ -320,10 +324,6 @@ class PostgresCounter:
     @property
     def dialect(self) -> Dialect:
         return DIALECT
-
-    @property
-    def types(self) -> Sequence[str]:
-        return [stored for _, stored in self._table.described.types]
 
     @property
     def relation(self) -> str:

@@ -24,6 +24,7 @@ STORED_IN = {
     "time": ("time",),
     "other": ("uuid", "bytea", "timetz"),
 }
+USUAL = {"integer": "int8", "number": "float8", "decimal": "numeric", "boolean": "bool"}
 FEW = 16
 """Steps up to which a tree of CASE is as fast as a search in an array."""
 SOME = 64
@@ -45,6 +46,7 @@ def family_of(stored: str) -> str:
 class PostgresDialect(Dialect):
     """What PostgreSQL writes in its own way; from version 14 on."""
 
+    usual = USUAL
     fence = " OFFSET 0"
 
     def identifier(self, name: str) -> str:

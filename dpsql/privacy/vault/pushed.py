@@ -101,7 +101,7 @@ class PushedCodes:
     def _sql(self, counter: Counter) -> CodeSql:
         """What the codes are: every asked column with its native type, and the unit."""
         asked, unit = ask_all(self._stored, self._table)
-        types = dict(zip((name for name, _ in self._stored.columns), counter.types, strict=True))
+        types = dict(self._stored.types)
         d = counter.dialect
         owner = None if unit is None else d.owner(f"t.{d.identifier(unit)}", types[unit])
         pairs = [(each, types[each.column]) for each in asked if each.form != "key"]

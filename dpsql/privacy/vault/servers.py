@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 
 from dpsql.catalog.catalog import Table
@@ -23,7 +24,7 @@ def find_server(table: Table) -> DataEngine:
     return engine
 
 
-def find_dialect(engine: str) -> Dialect:
-    """Return how a server's SQL is written, for which no driver is needed."""
-    dialect: Dialect = import_module(f"dpsql.privacy.vault.{engine}_sql").DIALECT
-    return dialect
+def find_dialect(engine: str) -> tuple[Dialect, Callable[[str], str]]:
+    """Return how a server's SQL is written, and families of its types: no driver is needed."""
+    module = import_module(f"dpsql.privacy.vault.{engine}_sql")
+    return module.DIALECT, module.family_of

@@ -90,6 +90,10 @@ class SparkTable:
         return tuple(dict.fromkeys([self.schema.place, *self.schema.files]))
 
     @property
+    def types(self) -> tuple[tuple[str, str], ...]:
+        return self.schema.types
+
+    @property
     def columns(self) -> tuple[tuple[str, str], ...]:
         return tuple((name, family_of(stored)) for name, stored in self.schema.types)
 
@@ -336,10 +340,6 @@ class SparkCounter:
     @property
     def dialect(self) -> Dialect:
         return DIALECT
-
-    @property
-    def types(self) -> Sequence[str]:
-        return [stored for _, stored in self._table.schema.types]
 
     @property
     def relation(self) -> str:

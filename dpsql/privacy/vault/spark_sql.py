@@ -22,6 +22,7 @@ STORED_IN = {
     "timestamp": ("timestamp", "timestamp_ntz"),
     "other": ("binary",),
 }
+USUAL = {"text": "string", "integer": "bigint", "number": "double", "decimal": "decimal(38,6)"}
 FEW = 16
 """Steps up to which a tree of CASE is as fast as a look into an array."""
 FAR_DAY = (1 << 31) - 2
@@ -46,6 +47,8 @@ def family_of(stored: str) -> str:
 
 class SparkDialect(Dialect):
     """What Spark writes in its own way; from version 4 on."""
+
+    usual = USUAL
 
     def identifier(self, name: str) -> str:
         return "`" + name.replace("`", "``") + "`"

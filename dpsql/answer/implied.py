@@ -21,10 +21,10 @@ from dpsql.answer.codec import Release
 from dpsql.catalog.view import view_of
 from dpsql.plan.plan import Part
 from dpsql.plan.request import Request
-from dpsql.workload.cells import Cells, Resolution
+from dpsql.workload.cells import Cells, Merging, merging_of
 from dpsql.workload.coarsen import DISTINCT
 from dpsql.workload.facets import factors_over
-from dpsql.workload.layout import Place
+from dpsql.workload.layout import Layout, Place
 from dpsql.workload.target import Reading, Readings, Target, reading_variances
 from dpsql.workload.workload import Product
 
@@ -54,13 +54,13 @@ def find_implied(request: Request, candidates: Mapping[str, Release]) -> tuple[I
 
     Only those with noise of a law that the request admits count. Ties go to the earlier candidate.
     """
+    noises = request.noises
     found = [
         implied
         for name, release in candidates.items()
-        if release.plan.noise in request.noises
-        and (implied := imply(request, name, release)) is not None
+        if release.plan.noise in noises and (implied := imply(request, name, release)) is not None
     ]
-    return tuple(sorted(found, key=Implied.error))
+    return tuple(sorted(found, key=Implied.error)) if len(found) > 1 else tuple(found)
 
 
 def imply(request: Request, name: str, release: Release) -> Implied | None:
@@ -78,11 +78,10 @@ def imply(request: Request, name: str, release: Release) -> Implied | None:
 def _read_off(target: Target, parts: Sequence[Part], taken: set[int]) -> Readings | None:
     """How a target is read off one of the parts; a count of units takes a part for itself."""
     table = target.table.name.casefold()
-    view = view_of(target.table, target.view)
     for index, part in enumerate(parts):
         if part.table != table or part.units != target.units or index in taken:
             continue
-        if part.view != view and view_of(target.table, part.view) != view:
+        if part.view != target.view and view_of(target.table, part.view) != target.seen:
             continue
         found = _as_planned(target, part)
         if found is None and not target.units:
@@ -100,26 +99,27 @@ Found: TypeAlias = "tuple[tuple[str, ...], Mapping[Place, Reading]]"
 
 def _as_planned(target: Target, part: Part) -> Found | None:
     """Return the target's own readings, if the part was planned on the same cells."""
-    together = () if target.units or target.together is None else (target.together,)
-    for layout in (*target.layouts, target.spread_out, *together):
-        if dict(part.strategy.domain) != layout.workload.domain:
-            continue
-        if any(
-            not _is_trivial(here) if there is None else here != there
-            for here, there in (
-                (each, part.resolutions.get(name)) for name, each in layout.resolutions.items()
-            )
-        ):
-            continue
-        readings = layout.products.values()
-        if all(part.forecast.supports(p) for reading in readings for _, p in reading):
-            return layout.order, layout.products
+    for layout in target.planned:
+        if dict(part.strategy.domain) == layout.workload.domain and _is_alike(part, layout):
+            readings = layout.products.values()
+            if all(part.forecast.supports(p) for reading in readings for _, p in reading):
+                return layout.order, layout.products
     return None
 
 
-def _is_trivial(resolution: Resolution) -> bool:
-    """Whether an attribute has one cell, which all rows are in."""
-    return isinstance(resolution, Cells) and resolution.size == 1 and not resolution.leaves_out
+def _is_alike(part: Part, layout: Layout) -> bool:
+    """Whether rows become the cells of a layout as they became those of a part.
+
+    An attribute of one cell, which all rows are in, need not be among those of the part.
+    """
+    for name, here in layout.resolutions.items():
+        there = part.resolutions.get(name)
+        if there is not None:
+            if here != there:
+                return False
+        elif not isinstance(here, Cells) or here.size != 1 or here.leaves_out:
+            return False
+    return True
 
 
 def _map_all(target: Target, part: Part) -> Found | None:
@@ -202,8 +202,8 @@ def _merge(
     known: dict[tuple[object, ...], Operator | None],
 ) -> Operator | None:
     """Return the factors of some columns on the merged cells of these, None where they differ."""
-    pairs = list(zip(cells.columns, cells.classes, strict=True))
-    parts = [_remembered(column, asked.get(column), classes, known) for column, classes in pairs]
+    mergings = cells.mergings.items()
+    parts = [_remembered(column, asked.get(column), merging, known) for column, merging in mergings]
     if cells.labels is None:
         return parts[0]
     shape = cells.labels.shape
@@ -218,14 +218,15 @@ def _merge(
             np.ones((1, n), dtype=np.int64) if p is None else p.dense()
             for p, n in zip(parts, shape, strict=True)
         ]
-        known[place] = merge_columns(Dense(reduce(np.kron, dense)), cells.labels.reshape(-1))
+        every = Dense(reduce(np.kron, dense))
+        known[place] = merge_columns(every, merging_of(cells.labels.reshape(-1)))
     return known[place]
 
 
 def _remembered(
     column: str,
     factor: Operator | None,
-    classes: NDArray[np.int64],
+    merging: Merging,
     known: dict[tuple[object, ...], Operator | None],
 ) -> Operator | None:
     """Return a factor on the merged cells of its column, each worked out once."""
@@ -233,28 +234,25 @@ def _remembered(
         return None
     place = (column, factor.key)
     if place not in known:
-        known[place] = merge_columns(factor, classes)
+        known[place] = merge_columns(factor, merging)
     return known[place]
 
 
-def merge_columns(factor: Operator, classes: NDArray[np.int64]) -> Operator | None:
+def merge_columns(factor: Operator, merging: Merging) -> Operator | None:
     """Return a factor on merged cells; None unless it is alike within classes, zero outside.
 
-    ``factor`` has n columns, ``classes`` (n,) the merged cell of each, -1 for none.
-
     >>> from dpsql.algebra.blocks import Dense
-    >>> merged = merge_columns(Dense(np.array([[1, 1, 2, 0]])), np.array([0, 0, 1, -1]))
-    >>> merged.dense().tolist()
+    >>> merging = merging_of(np.array([0, 0, 1, -1]))
+    >>> merge_columns(Dense(np.array([[1, 1, 2, 0]])), merging).dense().tolist()
     [[1, 2]]
-    >>> merge_columns(Dense(np.array([[1, 0, 2, 0]])), np.array([0, 0, 1, -1])) is None
+    >>> merge_columns(Dense(np.array([[1, 0, 2, 0]])), merging) is None
     True
     """
-    if np.array_equal(classes, np.arange(classes.size)):
+    if merging.is_whole:
         return factor
-    if isinstance(factor, DISTINCT) or factor.rows * classes.size > DENSE_LIMIT:
+    if isinstance(factor, DISTINCT) or factor.rows * merging.spread.size > DENSE_LIMIT:
         return None
-    kept = np.flatnonzero(classes >= 0)
-    first = kept[np.unique(classes[kept], return_index=True)[1]]
     rows = factor.dense()
-    alike = np.where(classes >= 0, rows[:, first][:, classes], 0)
-    return factor.take_columns(first) if np.array_equal(rows, alike) else None
+    alike = rows[:, merging.spread]
+    alike[:, merging.outside] = 0
+    return factor.take_columns(merging.first) if np.array_equal(rows, alike) else None

@@ -80,7 +80,7 @@ def order_for_rho(rho: Fraction, delta: Fraction) -> int:
     return _peak(lambda order: -(order * rho + conversion(order, delta)))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def randomised_response(order: int, epsilon: Fraction) -> Fraction:
     """Return an upper bound of the Renyi divergence of any epsilon-DP mechanism.
 
@@ -229,8 +229,8 @@ class Cost:
             and (self.noise in LAWS or is_name(self.noise))
             and _positive(self.epsilon)
             and (_positive(self.rho) or (self.rho is None and self.is_pure))
-            and isinstance(self.delta, Fraction)
-            and 0 <= self.delta < 1
+            and type(self.delta) is Fraction
+            and 0 <= self.delta.numerator < self.delta.denominator
         )
         if not sound:
             raise DataError("E_EPSILON", "a cost must be a positive whole number of units")
@@ -247,7 +247,7 @@ class Cost:
 
 
 def _positive(amount: object) -> bool:
-    return isinstance(amount, Fraction) and amount > 0
+    return type(amount) is Fraction and amount.numerator > 0
 
 
 def cost_at(policy: Policy, noise: Noise, epsilon: Fraction, rho: Fraction | None) -> Cost:

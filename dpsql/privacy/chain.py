@@ -212,7 +212,8 @@ class State:
         charged = self.charge(cost, _read_within(entry))
         if charged is None:
             raise tampered("an entry exceeds the budget")
-        place = (entry.seq, entry.hash, self.debits + 1, self.discovered + cost.delta)
+        discovered = self.discovered + cost.delta if cost.delta else self.discovered
+        place = (entry.seq, entry.hash, self.debits + 1, discovered)
         return State(self.ledger_id, self.terms, self.known, charged, *place)
 
     def _old(self, terms: BudgetTerms) -> set[str]:
@@ -220,7 +221,7 @@ class State:
 
     def charge(self, cost: Cost, within: tuple[str, ...]) -> dict[str, Spent] | None:
         """Return every budget's sums after a debit, or None when one of them refuses."""
-        if cost.delta > self.undiscovered:
+        if cost.delta and cost.delta > self.undiscovered:
             return None
         spent = dict(self.spent)
         for name in (WHOLE, *within):

@@ -71,10 +71,8 @@ def check_noise(noise: Noise, vaults: Vaults) -> None:
 def certify(plan: Plan, vaults: Vaults) -> None:
     """Refuse, before any charge, a plan that does not fit the tables or the noise backend.
 
-    Raises: ProgrammingError (E_WORKLOAD); OperationalError (E_NOISE, E_BACKEND). From public facts
-    only.
+    Raises: ProgrammingError (E_WORKLOAD); OperationalError (E_BACKEND). From public facts only.
     """
-    check_noise(plan.noise, vaults)
     for part in plan.parts:
         for block, scale in zip(part.blocks, part.scales, strict=True):
             resolutions = [part.resolutions[name] for name in block.attributes]
@@ -239,8 +237,9 @@ def _measure_part(part: Part, plan: Plan, vault: Vault, backend: str) -> Measure
     """
     values = []
     for block, scale in zip(part.blocks, part.scales, strict=True):
-        wide = _is_wide(part, block, plan.noise, scale)
-        exact = _apply(part, block, vault, wide or backend == "opendp")
+        rows = checked(block.integer_rows)
+        wide = _is_wide(largest(rows) * _reach(part, block), plan.noise, scale)
+        exact = _apply(part, block, rows, vault, wide or backend == "opendp")
         if backend == "opendp":
             noisy = certified(plan.noise, _sensitivity(part, block), scale).release(exact)
         else:
@@ -250,20 +249,22 @@ def _measure_part(part: Part, plan: Plan, vault: Vault, backend: str) -> Measure
     return Measurement(tuple(values))
 
 
-def _apply(part: Part, block: Block, vault: Vault, unbounded: bool) -> Values:
+def _apply(part: Part, block: Block, rows: IntegerRows, vault: Vault, unbounded: bool) -> Values:
     """The exact rows of a block: int64 modulo 2^64, or exact as Python integers where need be."""
     resolutions = [part.resolutions[name] for name in block.attributes]
     most = MANY_ROWS * (1 if part.units else math.prod(map(_row_sum, resolutions)))
-    rows, multiply = checked(block.integer_rows), apply_rows_unbounded if unbounded else apply_rows
+    multiply = apply_rows_unbounded if unbounded else apply_rows
     # No name is kept for the counts, so that they are freed before the rows are formed.
     return multiply(rows, vault.tally(resolutions, part.units), most)
 
 
-def _is_wide(part: Part, block: Block, noise: Noise, scale: Fraction) -> bool:
-    """Say whether rows of a large table, or noise, could pass int64: from public facts only."""
-    entry = largest(checked(block.integer_rows))
+def _is_wide(most: int, noise: Noise, scale: Fraction) -> bool:
+    """Say whether rows of a large table, or noise, could pass int64: from public facts only.
+
+    ``most`` is what one privacy unit adds to a number at most.
+    """
     spread = scale if law(noise).norm == 1 else math.isqrt(math.ceil(scale))
-    return entry * _reach(part, block) * MANY_ROWS >= WRAPS or spread >= WIDE_NOISE
+    return most * MANY_ROWS >= WRAPS or spread >= WIDE_NOISE
 
 
 def _add_noise(exact: Values, noise: Noise, scale: Fraction, wide: bool) -> Values:

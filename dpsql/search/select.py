@@ -148,6 +148,9 @@ def _best_product(
     workload: Workload, noise: Noise, mechanism: str, effort: float
 ) -> tuple[Selection, ProductStrategy]:
     """Return the best union of Kronecker products, with a lower bound on any strategy."""
+    counted = _cells(workload, noise) if mechanism in ("auto", "hdmm") else None
+    if counted is not None:
+        return counted
     problem = Problem(workload, noise)
     if workload.pinned and problem.d > 1:
         pinned = _with_pinned(workload, noise, mechanism, effort)
@@ -155,12 +158,8 @@ def _best_product(
     check_sizes(problem)
     if problem.d == 0 or not _asks(problem):
         return Selection(_least(problem)), _least(problem)
-    bound = cells_bound(workload)
-    if bound and mechanism in ("auto", "hdmm"):
-        cells = assemble(workload.domain, {}, {problem.names: 1.0}, noise, "identity")
-        return Selection(cells, bound), cells
     known = len(problem.components.weights2) == 1 or all(f.trivial for f in problem.factors)
-    bound = max(bound, svd_bound(workload) if known else 0.0)
+    bound = max(cells_bound(workload), svd_bound(workload) if known else 0.0)
     best, least, contest = None, math.inf, Contest(workload)
     for strategy, lower in candidates(problem, mechanism, effort):
         bound = max(bound, lower)
@@ -181,6 +180,23 @@ def _best_product(
         cells = assemble(workload.domain, {}, {problem.names: 1.0}, noise, "identity")
         contest.enter(cells, cells.unit_error(workload))
     return Selection(best, bound, contest.winners(best)), best
+
+
+def _cells(workload: Workload, noise: Noise) -> tuple[Selection, ProductStrategy] | None:
+    """Return the count of every cell where no query adds any up: nothing can be better.
+
+    That is seen without a table of any factor. None where it is not so, or too large.
+    """
+    pairs = zip(workload.attributes, workload.factors, strict=True)
+    names = tuple(name for name, factors in pairs if factors)
+    extended = math.prod(workload.domain[name] + 1 for name in names)
+    if (workload.pinned and len(names) > 1) or extended > CELL_LIMIT:
+        return None
+    bound = cells_bound(workload)
+    if not bound:
+        return None
+    cells = assemble(workload.domain, {}, {names: 1.0}, noise, "identity")
+    return Selection(cells, bound), cells
 
 
 def _symmetric(workload: Workload, noise: Noise, effort: float) -> Selection:

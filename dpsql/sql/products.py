@@ -212,7 +212,7 @@ class _Products:
         self, axes: Axes, aggregate: Aggregate, pieces: Sequence[MaskedSum], hidden: Axes
     ) -> tuple[Term, ...]:
         found = [self.term(axes, aggregate, piece, hidden) for piece in pieces]
-        return gather(term for term in found if term is not None)
+        return gather([term for term in found if term is not None])
 
     def ranked(self, rank: Rank) -> tuple[Grouping, tuple[Any, ...]]:
         """The axis of a ranked column: its values in order; sums up to each unless for a mode."""

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,6 +29,30 @@ A cell with 2^31 rows then holds at most 2^55: sums stay within int64.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Merging:
+    """How the n cells of a column are merged into classes.
+
+    ``first`` (classes,) is the first cell of each class, ``spread`` (n,) that of the class which a
+    cell is in, and ``outside`` (m,) are the cells in none. Where ``is_whole``, each is a class.
+    """
+
+    first: Integers
+    spread: Integers
+    outside: Integers
+    is_whole: bool
+
+
+def merging_of(classes: Integers) -> Merging:
+    """Return how cells are merged; ``classes`` (n,) has the class of each, -1 for none."""
+    kept = np.flatnonzero(classes >= 0)
+    first = kept[np.unique(classes[kept], return_index=True)[1]]
+    spread = np.zeros_like(classes)
+    spread[kept] = first[classes[kept]]
+    is_whole = np.array_equal(classes, np.arange(classes.size))
+    return Merging(first, spread, np.flatnonzero(classes < 0), is_whole)
+
+
+@dataclass(frozen=True, eq=False)
 class Cells:
     """Rows by the cells of one column, or of several columns together.
 
@@ -40,7 +65,7 @@ class Cells:
     classes: tuple[Integers, ...]
     labels: Integers | None = None
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The number of cells."""
         found = self.classes[0] if self.labels is None else self.labels
@@ -56,10 +81,16 @@ class Cells:
         """The most cells that one row is in."""
         return 1
 
-    @property
+    @cached_property
     def leaves_out(self) -> bool:
         """Whether some rows are in no cell."""
         return any(bool((each < 0).any()) for each in self.arrays())
+
+    @cached_property
+    def mergings(self) -> Mapping[str, Merging]:
+        """How the cells of each column are merged, by its name."""
+        pairs = zip(self.columns, self.classes, strict=True)
+        return {column: merging_of(classes) for column, classes in pairs}
 
     @property
     def facts(self) -> tuple[object, ...]:

@@ -127,6 +127,18 @@ class Target:
             return self.apart
         return self._lay_out(joint=False, all_together=True)
 
+    @cached_property
+    def planned(self) -> tuple[Layout, ...]:
+        """Every layout that a plan may be on."""
+        found, wide = list(self.layouts), self.spread_out
+        found += [] if any(wide is each for each in found) else [wide]
+        return tuple(found) if self.units or self.together is None else (*found, self.together)
+
+    @cached_property
+    def seen(self) -> tuple[str, ...]:
+        """The columns that leave out rows, where all declared ones do as well."""
+        return view_of(self.table, self.view)
+
     def fingerprint(self) -> str:
         """A digest of what is asked."""
         layout = self.layouts[0]

@@ -14,6 +14,7 @@ from dpsql.algebra.blocks import Dense, Identity, Prefix
 from dpsql.answer.implied import merge_columns
 from dpsql.answer.result import Result
 from dpsql.dbapi.connection import Connection
+from dpsql.workload.cells import merging_of
 
 CUBE = "SELECT sex, race, income, COUNT(*) AS n FROM adult GROUP BY sex, race, income"
 BY_SEX = "SELECT sex, COUNT(*) AS n FROM adult GROUP BY sex"
@@ -187,10 +188,10 @@ def test_other_data_and_other_catalogs_determine_nothing(demo: Path) -> None:
 def test_factors_on_merged_cells() -> None:
     classes = np.array([0, 0, 1, 2, 2])
     rows = np.array([[1, 1, 0, 5, 5], [0, 0, 0, 1, 1]])
-    merged = merge_columns(Dense(rows), classes)
+    merged = merge_columns(Dense(rows), merging_of(classes))
     assert merged is not None
     assert merged.dense().tolist() == [[1, 0, 5], [0, 0, 1]]
-    assert merge_columns(Identity(5), classes) is None
-    assert merge_columns(Prefix(5), np.array([0, 1, 2, 3, -1])) is None
-    assert merge_columns(Identity(5), np.arange(5)) == Identity(5)
-    assert merge_columns(Dense(np.eye(3)[:2]), np.array([0, 1, -1])) is not None
+    assert merge_columns(Identity(5), merging_of(classes)) is None
+    assert merge_columns(Prefix(5), merging_of(np.array([0, 1, 2, 3, -1]))) is None
+    assert merge_columns(Identity(5), merging_of(np.arange(5))) == Identity(5)
+    assert merge_columns(Dense(np.eye(3)[:2]), merging_of(np.array([0, 1, -1]))) is not None

@@ -526,7 +526,7 @@ def test_integers_that_could_wrap_are_exact(tmp_path: Path) -> None:
     resolutions = {name: cells_of(name, np.arange(2)) for name in "ab"}
     part = Part("t", strategy, resolutions, Fraction(1), 1)
     plan = Plan((part,), "laplace", Fraction(1), Fraction(0), None)
-    assert _is_wide(part, part.blocks[0], "laplace", Fraction(1))
+    assert _is_wide(9 * 2**38, "laplace", Fraction(1))
     counts = np.full((2, 2), 2**31)
     vaults = FakeVaults(FakeVault({"a": 2, "b": 2}, counts))
     receipt = pay(tmp_path, plan, vaults)
@@ -534,13 +534,11 @@ def test_integers_that_could_wrap_are_exact(tmp_path: Path) -> None:
         (measured,) = measure(plan, receipt, vaults)
     exact = [9 * 2**69, 6 * 2**69, 6 * 2**69, 4 * 2**69]
     assert measured.values[0].tolist() == exact
-    small, _ = example("laplace")
-    part = small.parts[0]
-    for block, scale in zip(part.blocks, part.scales, strict=True):
-        assert not _is_wide(part, block, "laplace", scale)
-        assert _is_wide(part, block, "laplace", Fraction(2**55))
-        assert _is_wide(part, block, "gaussian", Fraction(2**110))
-        assert not _is_wide(part, block, "gaussian", Fraction(2**109))
+    assert not _is_wide(2**30, "laplace", Fraction(2**54))
+    assert _is_wide(2**31, "laplace", Fraction(1))
+    assert _is_wide(1, "laplace", Fraction(2**55))
+    assert _is_wide(1, "gaussian", Fraction(2**110))
+    assert not _is_wide(1, "gaussian", Fraction(2**109))
 
 
 def test_only_public_tables_can_be_read(tmp_path: Path) -> None:

@@ -233,9 +233,8 @@ def fits(resolutions: Sequence[AnyResolution], table: Table, units: bool) -> boo
         for each in resolutions
     ):
         return False
-    if block_unit(resolutions) > 1 << TOTAL_BITS:
-        return False
-    return all(_fits(each, table) for each in resolutions)
+    of_table = all(_fits(each, table) for each in resolutions)
+    return of_table and block_unit(resolutions) <= 1 << TOTAL_BITS
 
 
 def _fits(resolution: AnyResolution, table: Table) -> bool:

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from dpsql.catalog import Table
 from dpsql.errors import ProgrammingError, printable
+from dpsql.sql.beside_answers import beside
 from dpsql.sql.bind import bind
 from dpsql.sql.bounded import needs_bounds
 from dpsql.sql.compared import compared
@@ -38,6 +39,7 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     tree = unqualified(statement.tree, compiler.catalog)
     tree = write_out_pivots(tree, compiler.catalog, lambda node: locate(node, statement.fragment))
     tree = together(grouped(tree, compiler.catalog), compiler.catalog)
+    tree = beside(tree, compiler.catalog)
     tree = decorrelated(compared(tree, compiler.catalog), compiler.catalog)
     contributions = Contributions.read(statement.fragment, statement.options)
     compiled = _compiled(

@@ -1,0 +1,123 @@
+"""What stands in FROM, by the text and the catalog: rows of persons, answers about them, or public.
+
+Asked before anything is bound, so that a SELECT can be written otherwise first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlglot import exp
+
+from dpsql.catalog import Catalog, Table
+from dpsql.sql.expressions import name_of
+from dpsql.sql.names import names_of
+from dpsql.sql.relations import read_from
+from dpsql.sql.sugar import has_aggregates
+
+Kind = Literal["rows", "answers", "public"]
+"""Rows of privacy units, what was counted of such rows, or neither."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """Tells what the elements of FROM are, and the names of their columns."""
+
+    catalog: Catalog
+
+    def of(self, node: exp.Expr) -> Kind | None:
+        """The kind of a table, a sub-query or a CTE; None where the text does not say it."""
+        if isinstance(node, exp.Subquery):
+            return self.of(node.this)
+        if isinstance(node, exp.Values):
+            return "public"
+        if isinstance(node, exp.Table):
+            return self.of_table(node)
+        if isinstance(node, exp.SetOperation):
+            return self.joined([self.of(node.this), self.of(node.expression)])
+        return self.of_select(node) if isinstance(node, exp.Select) else None
+
+    def of_table(self, node: exp.Table) -> Kind | None:
+        """A CTE, which hides a table of its name, or a table of the catalog; views are not read."""
+        if node.args.get("db") or not isinstance(node.this, exp.Identifier):
+            return None
+        cte = cte_of(node)
+        if cte is not None:
+            return self.of(cte.this)
+        table = self.catalog.tables.get(node.name.casefold())
+        if table is None:
+            return None
+        return "public" if table.public else "rows"
+
+    def of_select(self, select: exp.Select) -> Kind | None:
+        """Rows that are grouped are answers, unless every group is of one privacy unit."""
+        found = self.joined([self.of(each.node) for each in read_from(select)])
+        if found != "rows":
+            return found
+        group = select.args.get("group")
+        grouped = group is not None or has_aggregates(select)
+        by_unit = group is not None and any(map(self.is_unit, group.find_all(exp.Column)))
+        return "answers" if grouped and not by_unit else "rows"
+
+    def joined(self, kinds: list[Kind | None]) -> Kind | None:
+        if None in kinds:
+            return None
+        return "rows" if "rows" in kinds else "answers" if "answers" in kinds else "public"
+
+    def is_unit(self, column: exp.Column) -> bool:
+        """Whether a name is that of a unit somewhere, or of what rows belong to a unit by."""
+        return any(column.name.casefold() in _units(t) for t in self.catalog.tables.values())
+
+    def names(self, node: exp.Expr) -> set[str] | None:
+        """The case-folded names of the columns of an element; None where they are not known."""
+        alias = node.args.get("alias")
+        given = [] if alias is None else alias.args.get("columns") or []
+        if given:
+            return {each.name.casefold() for each in given}
+        inner: exp.Expr | None = node.unnest() if isinstance(node, exp.Subquery) else node
+        if isinstance(inner, exp.Table):
+            cte = cte_of(inner)
+            table = self.catalog.tables.get(inner.name.casefold())
+            if cte is None:
+                return None if table is None else {name.casefold() for name, _ in names_of(table)}
+            return self.names(exp.Subquery(this=cte.this, alias=cte.args.get("alias")))
+        while isinstance(inner, exp.SetOperation):
+            inner = inner.this.unnest()
+        if not isinstance(inner, exp.Select):
+            return None
+        if not inner.is_star:
+            return {name_of(item).casefold() for item in inner.expressions}
+        below = [self.names(each.node) for each in read_from(inner)]
+        known = [each for each in below if each is not None]
+        return set().union(*known) if len(known) == len(below) else None
+
+
+def cte_of(node: exp.Table) -> exp.CTE | None:
+    """The CTE that a name in FROM stands for; those after it in WITH are not known to it."""
+    for clause, own in _clauses_around(node):
+        for cte in clause.expressions:
+            if cte is own:
+                break
+            if cte.alias.casefold() == node.name.casefold() and not node.args.get("db"):
+                found: exp.CTE = cte
+                return found
+    return None
+
+
+def _clauses_around(node: exp.Expr) -> Iterator[tuple[exp.With, exp.Expr | None]]:
+    """Every WITH around a node, with the CTE in it that the node stands in."""
+    own, around = None, node.parent
+    while around is not None:
+        clause = around.args.get("with_")
+        if clause is not None:
+            yield clause, own
+        own = around if isinstance(around, exp.CTE) else own
+        around = around.parent
+
+
+def _units(table: Table) -> set[str]:
+    way = table.unit.through
+    names = [] if table.unit.column is None else [table.unit.column]
+    return {name.casefold() for name in (*names, *([] if way is None else [o for o, _ in way.on]))}

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import NoReturn
 
-import numpy as np
-
 from dpsql.catalog.catalog import Column, Table
+from dpsql.catalog.cell_maps import MOST_CELLS, fault_of
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
 from dpsql.catalog.unit_local import (
     FRAMED,
@@ -43,10 +42,6 @@ from dpsql.errors import ProgrammingError, printable
 
 MOST_COLUMNS = 1_000
 """Columns of a relation: each is an array of numbers as long as its rows."""
-MOST_CELLS = 1 << 22
-"""Combinations of cells that one condition lists, a byte each."""
-CELLS = "<i4"
-"""How the cells of a column are written that follows from others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,14 +342,9 @@ def _check_frame(window: FramedRows, inner: Header) -> None:
 
 
 def _of_map(mapped: MapRows, inner: Header) -> Header:
-    size = math.prod(_with_cells(inner.columns, name).size for name in mapped.of)
-    cells = np.frombuffer(mapped.cells, CELLS)
-    if size > MOST_CELLS or len(cells) != size:
-        _refuse("a column of these cells", f"at most {MOST_CELLS:,} combinations")
-    if mapped.column.domain is None or mapped.column.bounds is not None:
-        _refuse(f"{printable(mapped.column.name)!r} without cells", "declare a domain for it")
-    if cells.min(initial=0) < 0 or cells.max(initial=0) > mapped.column.size:
-        _refuse("a cell that is not declared", "declare all of them")
+    fault = fault_of(mapped, [_with_cells(inner.columns, name).size for name in mapped.of])
+    if fault is not None:
+        _refuse(*fault)
     columns = dict(inner.columns)
     _add(columns, mapped.column)
     return replace(inner, columns=columns)

@@ -273,13 +273,16 @@ class MapRows:
     """All rows with a column more: its cell for every combination of cells of the columns ``of``.
 
     ``cells`` has four bytes for each combination, the last column fastest: a whole number, least
-    byte first. Rows with an undeclared value in one of these columns have none in this one.
+    byte first. With ``listed`` these are some combinations alone, which are written out there, each
+    once, four bytes for every cell; the cell of all others is NULL. Rows with an undeclared value
+    in one of these columns have none in this one.
     """
 
     rows: UnitLocal
     column: Column
     of: tuple[str, ...]
     cells: bytes
+    listed: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

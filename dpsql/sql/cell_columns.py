@@ -12,8 +12,8 @@ from sqlglot import exp
 
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
+from dpsql.catalog.cell_maps import CELLS
 from dpsql.catalog.domain import PERIODS, IntegerRange, Periods, Values, count_periods, floor_period
-from dpsql.catalog.header import CELLS
 from dpsql.catalog.unit_local import MapRows, Scan, UnitLocal
 from dpsql.errors import ProgrammingError
 from dpsql.sql.bind import bind

@@ -9,7 +9,8 @@ import numpy as np
 from sqlglot import exp
 
 from dpsql.catalog import Table
-from dpsql.catalog.header import MOST_CELLS, are_comparable
+from dpsql.catalog.cell_maps import MOST_CELLS
+from dpsql.catalog.header import are_comparable
 from dpsql.catalog.unit_local import AllOf, Among, InOrder, Sign, Test
 from dpsql.errors import ProgrammingError
 from dpsql.sql.bind import bind

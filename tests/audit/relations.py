@@ -12,9 +12,9 @@ from typing import get_args
 import numpy as np
 
 from dpsql.catalog.catalog import Column
+from dpsql.catalog.cell_maps import CELLS
 from dpsql.catalog.domain import Bins, IntegerRange
 from dpsql.catalog.header import (
-    CELLS,
     Header,
     are_comparable,
     has_single_values,
@@ -180,8 +180,14 @@ def _map(draw: random.Random, rows: UnitLocal, header: Header) -> UnitLocal:
     of = tuple(draw.sample(cells, min(len(cells), draw.choice([0, 1, 2]))))
     size = math.prod(header.columns[name].size for name in of)
     column = replace(N, name=f"m{draw.randrange(10**6)}", null=draw.random() < 0.5)
-    found = [draw.randrange(column.size + 1) for _ in range(size)]
-    return MapRows(rows, column, of, np.array(found, CELLS).tobytes())
+    some = [k for k in range(size) if draw.random() < 0.5] if of and column.null else None
+    found = [draw.randrange(column.size + 1) for _ in range(size if some is None else len(some))]
+    listed = None
+    if some is not None:
+        sizes = [header.columns[name].size for name in of]
+        places = np.unravel_index(np.array(some, dtype=np.int64), sizes)
+        listed = np.stack(places, axis=1).astype(CELLS).tobytes()
+    return MapRows(rows, column, of, np.array(found, CELLS).tobytes(), listed)
 
 
 def _cells(header: Header) -> list[str]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpsql.catalog.catalog import Column
+from dpsql.catalog.cell_maps import CELLS, numbered
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
-from dpsql.catalog.header import CELLS
 from dpsql.catalog.unit_local import (
     AllOf,
     Among,
@@ -244,11 +244,23 @@ def _combination(lanes: Sequence[Lane], rows: int) -> Counts:
 def map_cells(mapped: MapRows, frame: Frame) -> Frame:
     """Return all rows with a column more, whose cells follow from those of other columns."""
     lanes, column = [frame.lanes[name] for name in mapped.of], mapped.column
-    found = np.frombuffer(mapped.cells, dtype=CELLS)[_combination(lanes, frame.count)]
+    places, cells = _combination(lanes, frame.count), np.frombuffer(mapped.cells, dtype=CELLS)
+    found = cells[places] if mapped.listed is None else _listed(mapped, lanes, places)
     for lane in lanes:
         found = np.where(lane.is_declared(), found, column.size)
-    places = None
+    inside = None
     if isinstance(column.domain, Bins):
-        places = np.zeros(frame.count, dtype=np.uint32)
-    lane = Lane(column, found.astype(code_type(column.size + 1)), places)
+        inside = np.zeros(frame.count, dtype=np.uint32)
+    lane = Lane(column, found.astype(code_type(column.size + 1)), inside)
     return Frame(frame.units, {**frame.lanes, column.name.casefold(): lane}, frame.keys)
+
+
+def _listed(mapped: MapRows, lanes: Sequence[Lane], places: Counts) -> Counts:
+    """Return the cells of combinations of which some are listed: of the others, NULL."""
+    keys = numbered(mapped, [lane.column.size for lane in lanes])
+    if not len(keys):
+        return np.full(len(places), mapped.column.size - 1)
+    order = np.argsort(keys)
+    at = order[np.minimum(np.searchsorted(keys, places, sorter=order), len(keys) - 1)]
+    cells = np.frombuffer(mapped.cells, dtype=CELLS)[at]
+    return np.where(keys[at] == places, cells, mapped.column.size - 1)

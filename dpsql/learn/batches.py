@@ -27,7 +27,7 @@ from dpsql.learn.thresholds import (
 )
 from dpsql.pgm.project import project_monotone
 from dpsql.strategy.noise_law import Noise
-from dpsql.workload.cells import Nodes, Steps, grid_for
+from dpsql.workload.cells import Nodes, Steps, grids_for
 
 REACH = 2
 """Bins on either side that the tail is averaged over."""
@@ -269,7 +269,7 @@ class Measure:
         if self.whole and self.low.denominator == level.denominator == 1:
             span = int(level - self.low)
         others = (-1,) if self.null else ()
-        grid = grid_for(span, 1, 1)
+        (grid,) = grids_for([(span, 1)])
         return Nodes(self.column, 1, 1, grid, others, self.low, level)
 
     def row(self, level: Fraction) -> tuple[Integers, Fraction]:

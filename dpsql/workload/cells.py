@@ -22,9 +22,13 @@ from numpy.typing import NDArray
 from dpsql.algebra.operator import Integers
 
 TOTAL_BITS = 24
-"""Bits of the weights of one row over all nodes of a block together (decision 10).
+"""Bits of the weights of one row over all nodes of a block together, where some are rounded."""
 
-A cell with 2^31 rows then holds at most 2^55: sums stay within int64.
+MOST_WEIGHT = (1 << 31) - 1
+"""Most that one row adds to all cells of a block together, where nodes keep their own steps.
+
+A cell with 2^31 rows then holds less than 2^62: sums stay within int64. Servers add up integers of
+32 bits (decision 10).
 """
 
 
@@ -288,20 +292,34 @@ def cells_of(column: str, classes: Integers) -> Cells:
     return Cells((column,), (classes,))
 
 
-def grid_for(span: int | None, degree: int, together: int) -> int:
-    """Return the grid of the nodes of a column, within the bits of one row.
+def grids_for(meeting: Sequence[tuple[int | None, int]]) -> list[int]:
+    """Return the grids of nodes that can meet in one block, within the bits of one row.
 
-    ``span`` is how far a range of integers reaches from its first to its last value, None for real
-    numbers; ``together`` the sum of the degrees of all nodes that can meet in one block. Integers
-    keep their own steps where those fit, so that sums are exact.
+    Each has a span, how many steps it is from the first to the last value that it can hold, None
+    for real numbers, and a degree. All keep their own steps where those fit together, so that sums
+    are exact; else those of few steps do, and the others share the bits that are left.
 
-    >>> grid_for(None, 1, 1), grid_for(None, 2, 2), grid_for(90, 1, 2), grid_for(10**6, 2, 2)
-    (65536, 4096, 90, 4096)
+    >>> grids_for([(90, 1)]), grids_for([(10_000_000, 1), (10, 1), (8, 1)])
+    ([90], [10000000, 10, 8])
+    >>> grids_for([(None, 1)]), grids_for([(None, 2)]), grids_for([(None, 1), (10, 1), (None, 1)])
+    ([65536], [4096], [1024, 10, 1024])
     """
-    most: int = 1 << TOTAL_BITS // max(degree, together)
-    if span is not None and span <= most:
-        return max(1, span)
-    return min(most, 1 << REAL_BITS)
+    own = [(max(1, span), degree) for span, degree in meeting if span is not None]
+    if len(own) == len(meeting) and math.prod(s**degree for s, degree in own) <= MOST_WEIGHT:
+        return [span for span, _ in own]
+    grids = [1] * len(meeting)
+    bits, degrees = TOTAL_BITS, sum(degree for _, degree in meeting)
+    for k in sorted(range(len(meeting)), key=lambda k: _few(meeting[k][0])):
+        span, degree = meeting[k]
+        most: int = 1 << bits // degrees
+        is_exact = span is not None and span <= most
+        grids[k] = max(1, span or 0) if is_exact else min(most, 1 << REAL_BITS)
+        bits, degrees = bits - degree * (grids[k] - 1).bit_length(), degrees - degree
+    return grids
+
+
+def _few(span: int | None) -> float:
+    return math.inf if span is None else span
 
 
 def block_unit(resolutions: Sequence[AnyResolution]) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange
-from dpsql.workload.cells import Nodes, grid_for
+from dpsql.workload.cells import TOTAL_BITS, Nodes, grids_for
 from dpsql.workload.coarsen import is_distinct, tell_apart
 from dpsql.workload.term import Polynomial, Term
 
@@ -48,15 +49,25 @@ def find_nodes(
             degree = _range_degree(column, [t.factors[name] for t in terms if name in t.factors])
             if degree is not None:
                 degrees[name] = degree
-    together = max(
-        (sum(degrees[k] for k in _node_keys(term, degrees)) for term in terms), default=0
-    )
-    if all_together:
-        together = sum(degrees.values())
-    return {
-        key: _nodes(table, key, clips.get(key), degree, together, runs.get(key, ()))
+    found_nodes = {
+        key: _nodes(table, key, clips.get(key), degree, runs.get(key, ()))
         for key, degree in degrees.items()
     }
+    groups = {frozenset(_node_keys(term, degrees)) for term in terms}
+    return _with_grids(found_nodes, [degrees.keys()] if all_together else groups)
+
+
+def _with_grids(
+    nodes: Mapping[str, tuple[Nodes, int | None]], groups: Iterable[Collection[str]]
+) -> dict[str, Nodes]:
+    """Nodes with grids: given how far each one reaches, and which of them can meet in one block."""
+    grids: dict[str, int] = {}
+    for group in groups:
+        keys = [key for key in nodes if key in group]
+        found = grids_for([(nodes[key][1], nodes[key][0].degree) for key in keys])
+        for key, grid in zip(keys, found, strict=True):
+            grids[key] = min(grid, grids.get(key, grid))
+    return {key: replace(each, grid=grids[key]) for key, (each, _) in nodes.items()}
 
 
 def _find_runs(name: str, bins: int, terms: Sequence[Term]) -> tuple[tuple[int, ...], bool]:
@@ -117,9 +128,9 @@ def _nodes(
     key: str,
     polynomial: Polynomial | None,
     degree: int,
-    together: int,
     starts: tuple[int, ...],
-) -> Nodes:
+) -> tuple[Nodes, int | None]:
+    """Nodes without a grid, and their steps from end to end; None for real numbers."""
     name = key if polynomial is None else polynomial.column
     column = table.columns[name]
     others = tuple(range((column.other is not None) + column.null))
@@ -134,14 +145,14 @@ def _nodes(
             intervals = len(starts)
             ends = [edges[start] for start in (*starts, len(edges) - 1)]
             if column.type == "integer":
-                span = math.lcm(*(int(hi - lo) for lo, hi in itertools.pairwise(ends)))
+                steps = math.lcm(*(int(hi - lo) for lo, hi in itertools.pairwise(ends)))
+                span = steps if steps <= 1 << TOTAL_BITS else None  # as places in bins are kept
             starts = () if intervals == len(edges) - 1 else starts
         case _ if column.type == "integer" and column.bounds is not None:
             least, most = column.bounds if low is None or high is None else (low, high)
             if least.denominator == most.denominator == 1:
                 span = int(most - least)
-    grid = grid_for(span, degree, together)
-    return Nodes(name, degree, intervals, grid, others, low, high, starts)
+    return Nodes(name, degree, intervals, 1, others, low, high, starts), span
 
 
 def _range_degree(column: Column, factors: Sequence[Operator]) -> int | None:

@@ -22,7 +22,7 @@ from dpsql.catalog.view import left_out, view_of
 from dpsql.plan.baselines import plain_sensitivity
 from dpsql.strategy.base import Forecast, Strategy
 from dpsql.strategy.noise_law import Noise
-from dpsql.workload.cells import TOTAL_BITS, Nodes, Resolution, block_unit, resolution_bytes
+from dpsql.workload.cells import MOST_WEIGHT, Nodes, Resolution, block_unit, resolution_bytes
 from dpsql.workload.facets import is_splittable, split
 from dpsql.workload.layout import Layout, Place, Wanted, lay_out, lay_out_together
 from dpsql.workload.term import Term
@@ -262,7 +262,7 @@ def mean_variances(forecast: Forecast, readings: Mapping[Place, Reading]) -> dic
 def fits(strategy: Strategy, resolutions: Mapping[str, Resolution]) -> bool:
     """Whether the weights of one row stay within their bits in every block of a strategy."""
     return all(
-        block_unit([resolutions[name] for name in block.attributes]) <= 1 << TOTAL_BITS
+        block_unit([resolutions[name] for name in block.attributes]) <= MOST_WEIGHT
         for block in strategy.blocks
     )
 

@@ -25,7 +25,7 @@ from dpsql.errors import ProgrammingError
 from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.tally import to_grid
 from dpsql.privacy.vault.vault import Vault, open_vault
-from dpsql.workload.cells import Cells, Nodes, Resolution, block_unit, cells_of, grid_for
+from dpsql.workload.cells import Cells, Nodes, Resolution, block_unit, cells_of, grids_for
 from tests.support.tables import scribe
 
 pytestmark = pytest.mark.slow
@@ -330,7 +330,7 @@ def test_sums_of_reals_are_within_half_a_step_per_row(tmp_path: Path) -> None:
         each = column(form, "number", False)
         edges: tuple[Fraction, ...] = EDGES if form == "bins" else (LOW, HIGH)
         ends = list(itertools.chain.from_iterable(itertools.pairwise(edges)))
-        grid = grid_for(None, 1, 1)
+        (grid,) = grids_for([(None, 1)])
         found = tally(path, [each], [nodes_of(each, 1, grid)])
         kept = [v for v in values if form == "bounds" or LOW <= Fraction(v) <= HIGH]
         assert found.sum() == grid * len(kept)
@@ -490,8 +490,8 @@ def test_what_does_not_fit_the_table_is_refused(tmp_path: Path) -> None:
         Nodes("x", 1, 1, 0),
         Nodes("x", 1, 1, 4, (0,)),
         Nodes("x", 1, 1, 4, (), Fraction(0), Fraction(1)),
-        Nodes("x", 1, 1, (1 << 24) + 1),
-        Nodes("x", 2, 1, 1 << 13),
+        Nodes("x", 1, 1, 1 << 31),
+        Nodes("x", 2, 1, 1 << 16),
         Nodes("y", 1, 1, 4),
         Nodes("none", 1, 1, 4),
         cells_of("x", np.arange(3)),
@@ -513,8 +513,15 @@ def test_places_are_always_within_the_grid(part: float, width: float, grid: int)
     assert 0 <= found <= grid
 
 
-@given(st.none() | st.integers(0, 1 << 62), st.sampled_from([1, 2]), st.integers(0, 6))
-def test_grids_fit_the_bits_of_a_row(span: int | None, degree: int, more: int) -> None:
-    grid = grid_for(span, degree, degree + more)
-    assert grid >= 1
-    assert grid ** (degree + more) <= 1 << 24
+@given(
+    st.lists(
+        st.tuples(st.none() | st.integers(0, 1 << 62), st.sampled_from([1, 2])),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_grids_fit_the_bits_of_a_row(meeting: list[tuple[int | None, int]]) -> None:
+    grids = grids_for(meeting)
+    assert min(grids) >= 1
+    unit = math.prod(grid**degree for grid, (_, degree) in zip(grids, meeting, strict=True))
+    assert unit <= 1 << (24 if grids != [max(1, span or 0) for span, _ in meeting] else 31)

@@ -2,7 +2,6 @@
 -- Q2, Q11 and Q16 are about public tables alone; Q3, Q10 and Q18 show the rows of customers and orders.
 
 -- Q1
--- within: 0.01
 select l_returnflag, l_linestatus, sum(l_quantity) as sum_qty, sum(l_extendedprice) as sum_base_price,
     sum(l_extendedprice*(1-l_discount)) as sum_disc_price, sum(l_extendedprice*(1-l_discount)*(1+l_tax)) as sum_charge,
     avg(l_quantity) as avg_qty, avg(l_extendedprice) as avg_price, avg(l_discount) as avg_disc, count(*) as count_order
@@ -35,7 +34,6 @@ where l_shipdate >= date '1994-01-01' and l_shipdate < date '1994-01-01' + inter
     and l_discount between 0.06 - 0.01 and 0.06 + 0.01 and l_quantity < 24;
 
 -- Q7
--- within: 0.01
 select supp_nation, cust_nation, l_year, sum(volume) as revenue
 from (
     select n1.n_name as supp_nation, n2.n_name as cust_nation, extract(year from l_shipdate) as l_year,
@@ -61,7 +59,6 @@ group by o_year
 order by o_year;
 
 -- Q9
--- within: 0.01
 select nation, o_year, sum(amount) as sum_profit
 from (select n_name as nation, extract(year from o_orderdate) as o_year, l_extendedprice * (1 - l_discount) - ps_supplycost * l_quantity as amount
     from part, supplier, lineitem, partsupp, orders, nation

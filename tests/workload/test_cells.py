@@ -19,7 +19,7 @@ from dpsql.workload.cells import (
     cells_of,
     decode_resolution,
     encode_resolution,
-    grid_for,
+    grids_for,
 )
 
 ALL: list[Resolution] = [
@@ -69,12 +69,14 @@ def test_sizes_units_and_what_is_left_out() -> None:
 
 
 def test_grids_keep_the_steps_of_integers_where_they_fit() -> None:
-    assert grid_for(1 << 24, 1, 1) == 1 << 24
-    assert grid_for((1 << 24) + 1, 1, 1) == 1 << 16
-    assert grid_for(1 << 12, 2, 2) == 1 << 12
-    assert grid_for(0, 1, 1) == 1
-    assert grid_for(None, 1, 2) == grid_for(None, 2, 2) == 1 << 12
-    assert grid_for(None, 2, 3) == 1 << 8
+    assert grids_for([((1 << 31) - 1, 1)]) == [(1 << 31) - 1]
+    assert grids_for([(1 << 31, 1)]) == [1 << 16]
+    assert grids_for([(1 << 12, 2)]) == [1 << 12]
+    assert grids_for([(0, 1)]) == [1]
+    assert grids_for([(10_494_950, 1), (10, 1), (8, 1)]) == [10_494_950, 10, 8]
+    assert grids_for([(1 << 40, 1), (49, 1), (3, 2)]) == [1 << 14, 49, 3]
+    assert grids_for([(None, 1), (None, 1)]) == [1 << 12] * 2
+    assert grids_for([(None, 2), (None, 1)]) == [1 << 8] * 2
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])

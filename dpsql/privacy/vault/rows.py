@@ -30,7 +30,7 @@ from dpsql.privacy.vault.tally import (
     tally_units,
 )
 from dpsql.privacy.vault.tally import fits as fits_nodes
-from dpsql.workload.cells import TOTAL_BITS, AnyResolution, Cells, Nodes, Steps, Unions, block_unit
+from dpsql.workload.cells import MOST_WEIGHT, AnyResolution, Cells, Nodes, Steps, Unions, block_unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ def fits(resolutions: Sequence[AnyResolution], table: Table, units: bool) -> boo
     ):
         return False
     of_table = all(_fits(each, table) for each in resolutions)
-    return of_table and block_unit(resolutions) <= 1 << TOTAL_BITS
+    return of_table and block_unit(resolutions) <= MOST_WEIGHT
 
 
 def _fits(resolution: AnyResolution, table: Table) -> bool:

@@ -104,14 +104,16 @@ def assemble_results(
     settle_zeros(answers, variances)
     known = synthetics or {}
     models = None if release is None else Models(release.plan, release.values, estimates)
+    own = by_statement(readings)
     results = []
     for index, item in enumerate(request.statements):
         asked = _ask_models(index, item, known, learned, answers, variances)
-        changed, notes = reprocess(request, index, readings, answers, variances, models)
-        apart = {place: r for place, r in readings.items() if place not in changed}
+        read = own.get(index, {})
+        changed, notes = reprocess(request, index, read, answers, variances, models)
+        apart = {place: r for place, r in read.items() if place not in changed}
         filled = _fill(index, item, answers, variances, apart, forecasts)
-        known_whole = frozenset() if asked else whole - changed
-        filled = _settled(index, item, filled, answers.keys() - known_whole)
+        known_whole = frozenset() if asked else whole.intersection(apart)
+        filled = _settled(index, item, filled, answers, known_whole)
         paid, proof = (None, None) if item.is_static else (cost, receipt)
         if asked and item.is_modelled:
             paid, proof = released(asked[0])
@@ -124,6 +126,14 @@ def assemble_results(
         biased = bool(changed or asked)
         results.append(replace(result, notes=notes, biased=biased, standing=standing))
     return tuple(results)
+
+
+def by_statement(readings: Readings) -> dict[int, Readings]:
+    """How the answers of every statement are read off a release."""
+    found: dict[int, dict[Place, tuple[int, Reading, tuple[str, ...]]]] = {}
+    for place, reading in readings.items():
+        found.setdefault(place[0], {})[place] = reading
+    return dict(found)
 
 
 def released(synthetic: Synthetic) -> tuple[CostInfo, ReceiptInfo]:
@@ -273,7 +283,11 @@ def _fill(
 
 
 def _settled(
-    index: int, item: Compiled, filled: Sequence[Filled], fractions: AbstractSet[Place]
+    index: int,
+    item: Compiled,
+    filled: Sequence[Filled],
+    answers: Mapping[Place, Floats],
+    whole: AbstractSet[Place],
 ) -> tuple[Filled, ...]:
     """The numbers of a statement with what is whole of them; nothing measured is zero, and ranks
     are declared values.
@@ -281,10 +295,11 @@ def _settled(
     out = []
     start = 0
     for select, numbers in zip(item.selects, filled, strict=True):
+        places = [(index, start + k) for k in range(len(select.answers))]
         broken = {
             answer.aggregate
-            for k, answer in enumerate(select.answers)
-            if (index, start + k) in fractions and answer.rank is None
+            for place, answer in zip(places, select.answers, strict=True)
+            if place in answers and place not in whole and answer.rank is None
         }
         start += len(select.answers)
         every = frozenset(range(len(select.query.aggregates)))

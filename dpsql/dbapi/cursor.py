@@ -15,7 +15,7 @@ from dpsql.dbapi.fetching import Fetching
 from dpsql.dbapi.foresee import constants
 from dpsql.dbapi.reflect import asked_columns
 from dpsql.dbapi.script import (
-    about_created,
+    asked_now,
     changes_domains,
     check_order,
     check_synthetics,
@@ -149,8 +149,7 @@ class Cursor(Fetching):
             for statement in before:
                 if statement.search is not None and not found_before(engine, statement.search):
                     offered_search(engine, statement.search, terms)
-        later = about_created(statements)
-        engine.foresee([s for s in statements if s.kind == "select" and s not in later])
+        engine.foresee(list(asked_now(statements).values()))
         return [self._run(statement, connection.terms) for statement in before]
 
     def _rest_of_script(self, statements: list[Statement]) -> list[Result]:
@@ -164,23 +163,22 @@ class Cursor(Fetching):
         for statement in statements:
             if statement.kind == "describe" and statement.words[0].casefold() not in made:
                 describe(engine, statement)
-        later = about_created(statements)
-        check_synthetics(connection.engine, statements, terms)
-        connection.engine.compile([s for s in statements if s.kind == "select" and s not in later])
+        now = asked_now(statements)
+        check_synthetics(engine, statements, terms)
+        compiled = dict(zip(now, engine.compile(list(now.values())), strict=True))
         kinds = [statement.kind for statement in statements]
         whole = ("begin" in kinds) == ("run" in kinds) and kinds[-2:] != ["begin", "run"]
         if connection.collected is not None or not whole:
             return [r for s in statements for r in self._run(s, connection.terms)]
-        selects = [s for s in statements if s.kind == "select" and not s.explain and s not in later]
-        compiled = connection.engine.compile(selects)
-        terms = joint_terms(terms, selects)
-        report = connection.report
-        found = connection.engine.answer(compiled, terms, report) if compiled else ()
-        answers = iter(found)
+        paid = [place for place, statement in now.items() if not statement.explain]
+        workload = [compiled[place] for place in paid]
+        terms = joint_terms(terms, [now[place] for place in paid])
+        found = engine.answer(workload, terms, connection.report) if workload else ()
+        answers = dict(zip(paid, found, strict=True))
         results: list[Result] = []
-        for statement in statements:
-            if statement in selects:
-                results.append(next(answers))
+        for place, statement in enumerate(statements):
+            if place in answers:
+                results.append(answers[place])
             elif statement.kind not in ("begin", "run"):
                 results += self._run(statement, connection.terms)
         return results

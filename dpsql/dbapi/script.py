@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from fractions import Fraction
 
@@ -23,15 +24,19 @@ from dpsql.sql.synthetic import Creation
 from dpsql.sql.unlisted import Search
 
 
-def about_created(statements: Sequence[Statement]) -> list[Statement]:
-    """The SELECTs of a script that ask a synthetic table which the script itself creates."""
+def asked_now(statements: Sequence[Statement]) -> dict[int, Statement]:
+    """The SELECTs of a script by place, but those about a synthetic table that it creates."""
     created = {s.creation.name.casefold() for s in statements if s.creation and not s.explain}
-    return [
-        s
-        for s in statements
-        if s.kind == "select"
-        and any(lexeme.text.strip('"').casefold() in created for lexeme in lex(s.fragment.body))
-    ]
+    return {
+        place: s
+        for place, s in enumerate(statements)
+        if s.kind == "select" and not (created and _mentions(s, created))
+    }
+
+
+def _mentions(statement: Statement, names: AbstractSet[str]) -> bool:
+    words = (lexeme.text.strip('"') for lexeme in lex(statement.fragment.body))
+    return any(word.casefold() in names for word in words)
 
 
 def changes_domains(statement: Statement) -> bool:
@@ -84,8 +89,7 @@ def explain_script(desk: Desk, statements: Sequence[Statement], terms: Terms) ->
 
     SELECTs from the tables that it makes are free and not forecast. Amounts are sums.
     """
-    later = about_created(statements)
-    selects = [s for s in statements if s.kind == "select" and s not in later]
+    selects = list(asked_now(statements).values())
     rows: list[Row] = []
     found: list[Explanation] = []
     for statement in statements:
@@ -124,8 +128,7 @@ def explain_finding(desk: Desk, statements: Sequence[Statement], terms: Terms) -
             planned, assumed = offered_search(desk, statement.search, terms)
             found.append(planned.explain(desk, assumed))
             rows += [("find", statement.search.name), *found[-1].rows()]
-    later = about_created(statements)
-    selects = [s for s in statements if s.kind == "select" and s not in later]
+    selects = list(asked_now(statements).values())
     desk.foresee(selects)
     epsilon = sum((each.epsilon for each in found), Fraction(0))
     if selects:

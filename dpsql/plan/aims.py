@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dpsql.plan.choice import Chooser
 from dpsql.plan.chosen import Chosen, emphasised
 from dpsql.search.itself import measure_queries
-from dpsql.search.meter import may_go_on
+from dpsql.search.meter import may_go_on, portion
 from dpsql.workload.layout import Place
 from dpsql.workload.target import reading_variances
 
@@ -19,6 +19,9 @@ STEP = 1.0
 
 CALM = 3
 """Rounds after which steps become shorter."""
+
+AIMING = 0.5
+"""Part of the work for a table that weighing answers anew has."""
 
 FAINT = 0.1
 """Weight of answers that nothing is aimed at, relative to the least of the others."""
@@ -42,8 +45,17 @@ def aimed(chooser: Chooser, aims: Aims) -> Chosen:
     found = [chooser.select(layout, weights) for layout in chooser.layouts()]
     ratios = [_ratios(chosen, aims) for chosen in found]
     start = min(range(len(found)), key=lambda i: max(ratios[i].values()))
-    chosen, ratio = found[start], ratios[start]
     found += _queries(chooser, aims)
+    with portion(AIMING):
+        return _best(_adjusted(chooser, aims, found, start, weights), aims)
+
+
+def _adjusted(
+    chooser: Chooser, aims: Aims, known: Sequence[Chosen], start: int, weights: dict[Place, float]
+) -> list[Chosen]:
+    """Return strategies for weights that grow with the errors of answers, beside those known."""
+    found = list(known)
+    ratio = _ratios(found[start], aims)
     for number in range(2 * ROUNDS):
         if min(ratio.values()) > 0.999 * max(ratio.values()) or not may_go_on():
             break
@@ -59,7 +71,7 @@ def aimed(chooser: Chooser, aims: Aims) -> Chosen:
             chosen = settled
         ratio = _ratios(chosen, aims)
         found.append(chosen)
-    return _best(found, aims)
+    return found
 
 
 def _best(found: list[Chosen], aims: Aims) -> Chosen:

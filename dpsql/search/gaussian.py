@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -11,8 +12,8 @@ from dpsql.algebra.operator import Floats, Operator
 from dpsql.search.family import Family
 from dpsql.search.few import few_candidates, read_few
 from dpsql.search.joint import Objective
-from dpsql.search.laplace import identity_candidates, room
-from dpsql.search.meter import may_go_on
+from dpsql.search.laplace import JOINT, KRON, SIMPLE, identity_candidates, room
+from dpsql.search.meter import may_go_on, within
 from dpsql.search.opt_kron import split_weights
 from dpsql.search.opt_m import search_weights
 from dpsql.search.pairing import paired_bound
@@ -60,7 +61,7 @@ def gaussian_candidates(
     """
     few = read_few(problem) if problem.d == 1 and mechanism in ("auto", "hdmm", "kron") else None
     if few is not None:
-        yield from few_candidates(problem, few, effort)
+        yield from within(JOINT, few_candidates(problem, few, effort))
         if few.is_thin or problem.sizes[0] > DENSE:
             return
     if any(factors.large for factors in problem.factors):
@@ -68,25 +69,45 @@ def gaussian_candidates(
         if mechanism in ("residual", "joint"):
             yield from ((found, 0.0) for found in identity_candidates(problem, limit))
         if mechanism != "kron" and problem.d > 1 and not room(problem, limit, effort).crowded:
-            yield marginals_strategy(problem, limit, effort), 0.0
+            yield from within(SIMPLE, _marginals(problem, limit, effort))
         return
     fits = problem.cells(problem.full) <= limit
     if fits and (mechanism in ("kron", "hdmm") or problem.d == 1):
-        yield bounded_kron(problem)
+        yield from within(JOINT if problem.d == 1 else KRON, _kron(problem))
         if problem.d == 1:
             return
     if mechanism in ("union", "hdmm"):
-        yield union_strategy(problem), 0.0
+        yield from within(SIMPLE, _union(problem))
     if mechanism in ("marginals", "hdmm"):
-        yield marginals_strategy(problem, limit, effort), 0.0
+        yield from within(SIMPLE, _marginals(problem, limit, effort))
     if mechanism in ("residual", "joint", "auto"):
-        single = len(problem.components.weights2) == 1
-        rows, lower = bounded_rows(problem, 1e-6 if single else 1e-3)
-        plain = all(A is None for A in rows)
-        if mechanism != "residual" and not plain and not single:
-            rows = optimise_rows(problem, rows, effort=effort)
-            lower = max(lower, paired_bound(problem))
-        yield realise_residual(problem, rows, "residual" if plain else "joint"), lower
+        yield from within(JOINT, _residual(problem, effort, mechanism == "residual"))
+
+
+Bounded: TypeAlias = Iterator[tuple[ProductStrategy, float]]
+
+
+def _kron(problem: Problem) -> Bounded:
+    yield bounded_kron(problem)
+
+
+def _union(problem: Problem) -> Bounded:
+    yield union_strategy(problem), 0.0
+
+
+def _marginals(problem: Problem, limit: int, effort: float) -> Bounded:
+    yield marginals_strategy(problem, limit, effort), 0.0
+
+
+def _residual(problem: Problem, effort: float, starts_only: bool) -> Bounded:
+    """Yield residual blocks of rows that are optimised together, unless starts are enough."""
+    single = len(problem.components.weights2) == 1
+    rows, lower = bounded_rows(problem, 1e-6 if single else 1e-3)
+    plain = all(A is None for A in rows)
+    if not (starts_only or plain or single):
+        rows = optimise_rows(problem, rows, effort=effort)
+        lower = max(lower, paired_bound(problem))
+    yield realise_residual(problem, rows, "residual" if plain else "joint"), lower
 
 
 def kron_strategy(problem: Problem) -> ProductStrategy:

@@ -21,7 +21,7 @@ from dpsql.search.joint import (
     random_thetas,
     realise,
 )
-from dpsql.search.meter import may_go_on
+from dpsql.search.meter import may_go_on, within
 from dpsql.search.opt_kron import best_identities, search_kron, search_union, split_weights
 from dpsql.search.opt_m import search_weights
 from dpsql.search.problem import Problem
@@ -56,6 +56,9 @@ IDLE_STARTS, IDLE_GAIN = 3, 1e-4
 
 SECOND = 1.0
 """Planning time, in seconds on an ordinary core, that one search aims at for effort 1."""
+
+SIMPLE, KRON, JOINT = 0.25, 0.5, 0.75
+"""Parts of the work of a choice that families have: unions of given rows, one block, and both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,20 +130,21 @@ def laplace_candidates(
     """
     if problem.d == 1:
         if not problem.factors[0].large:
-            yield from single_candidates(problem, effort)
+            yield from within(JOINT, single_candidates(problem, effort))
         return
     several = len(problem.components.weights2) > 1
     plain = all(factors.trivial for factors in problem.factors)
     auto = mechanism == "auto"
     crowded = auto and room(problem, limit, effort).crowded
     if several and (mechanism in ("hdmm", "union") or crowded):
-        yield from union_candidates(problem)
+        yield from within(SIMPLE, union_candidates(problem))
     if mechanism in ("hdmm", "marginals") or (auto and not crowded):
-        yield from marginals_candidates(problem, limit, effort / (4 if auto and not plain else 1))
+        less = effort / (4 if auto and not plain else 1)
+        yield from within(SIMPLE, marginals_candidates(problem, limit, less))
     if mechanism in ("hdmm", "kron") or (auto and (not several or problem.d <= FEW_ATTRIBUTES)):
-        yield from kron_candidates(problem, limit, effort)
+        yield from within(KRON, kron_candidates(problem, limit, effort))
     if mechanism == "joint" or (auto and not plain and not crowded):
-        yield from joint_candidates(problem, limit, effort)
+        yield from within(JOINT, joint_candidates(problem, limit, effort))
 
 
 def identity_candidates(problem: Problem, limit: int) -> list[ProductStrategy]:

@@ -1,7 +1,8 @@
 """How much a search may do: products of numbers, counted from public sizes, never time.
 
 What is counted depends on what is asked and on ``effort`` alone, so that a plan can be made again.
-Where the count is used up, a search returns the best that it has found, and no other one begins.
+Where the count is used up, a search returns the best that it has found. Every search has a part of
+the whole to itself: what one takes is not taken from another, whichever others there are.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-SELECTION = 1.5e11
-"""Products of numbers that the choice of one strategy takes at most, for effort 1: ten to twenty
-seconds on an ordinary core. The largest published workloads that were tried take half of it."""
+SELECTION = 1.2e11
+"""Products of numbers of which each family that is searched for has a part, for effort 1: all take
+ten to twenty seconds on an ordinary core. The largest published workloads that were tried take
+7.5e10 together."""
 
 PLANNING = 2e11
-"""The same of all strategies that are tried for one table; one choice may exceed it."""
+"""The same of which each step has a part that weighs answers anew, or compares families."""
 
 SECOND = 1e10
 """Products of numbers in a second where they are those of large matrices."""
@@ -49,6 +51,8 @@ class Listener(Protocol):
         """It has ended, or failed."""
 
 
+T = TypeVar("T")
+
 _meter: ContextVar[WorkDone | None] = ContextVar("dpsql_meter", default=None)
 _listener: ContextVar[Listener | None] = ContextVar("dpsql_listener", default=None)
 
@@ -66,16 +70,55 @@ def heard(listener: Listener) -> Iterator[None]:
 @contextmanager
 def metered(most: float) -> Iterator[WorkDone]:
     """Count what is done inside, by itself; it counts for what is around it as well."""
-    meter, around, listener = WorkDone(most), _meter.get(), _listener.get()
+    meter = WorkDone(most)
+    with _counting(meter):
+        yield meter
+
+
+@contextmanager
+def portion(part: float) -> Iterator[WorkDone]:
+    """Let what is inside do a part of what may be done around it, whatever else was done there."""
+    with metered(_portion(part)) as meter:
+        yield meter
+
+
+def within(part: float, found: Iterator[T]) -> Iterator[T]:
+    """Yield what a search does, which may do a part of what may be done around it.
+
+    >>> with metered(8.0):
+    ...     def searched():
+    ...         while may_go_on():
+    ...             spend(1.0)
+    ...             yield left()
+    ...     list(within(0.5, searched()))
+    [3.0, 2.0, 1.0, 0.0]
+    """
+    meter = WorkDone(_portion(part))
+    while True:
+        with _counting(meter):
+            each = next(found, None)
+        if each is None:
+            return
+        yield each
+
+
+def _portion(part: float) -> float:
+    meter = _meter.get()
+    return math.inf if meter is None else part * meter.most
+
+
+@contextmanager
+def _counting(meter: WorkDone) -> Iterator[None]:
+    around, listener, before = _meter.get(), _listener.get(), meter.done
     token = _meter.set(meter)
     if listener is not None and around is None:
-        listener.begin(most)
+        listener.begin(meter.most)
     try:
-        yield meter
+        yield
     finally:
         _meter.reset(token)
         if around is not None:
-            around.done += meter.done
+            around.done += meter.done - before
             around.is_cut |= meter.is_cut
         elif listener is not None:
             listener.end()

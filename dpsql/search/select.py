@@ -16,7 +16,7 @@ from dpsql.errors import ProgrammingError
 from dpsql.search.bounds import cells_bound, svd_bound
 from dpsql.search.coarse import Contest, is_coarse
 from dpsql.search.itself import workload_rows
-from dpsql.search.meter import SELECTION, may_go_on, metered
+from dpsql.search.meter import SELECTION, metered, portion
 from dpsql.search.problem import Problem
 from dpsql.settings import FAMILIES
 from dpsql.strategy.base import Strategy
@@ -32,11 +32,15 @@ CELL_LIMIT = 1 << 27
 CERTIFIED = 1e-4
 """Relative distance to the lower bound at which the search stops: nothing better can be far."""
 
-WORTHWHILE = 5e-3
-"""Relative gain below which rows on orbits of cells are not worth counting all cells jointly."""
+WORTHWHILE = 2e-3
+"""Relative gain below which rows on orbits of cells are not worth counting all cells jointly.
 
-SHARED = 0.75
-"""Part of the work that goes into one matrix per attribute; the rest is for separate blocks."""
+A tenth of a per cent of the standard error: a plan is to be within half a one of any other, and
+there are other gains that are too small to be looked for.
+"""
+
+SYMMETRIC, SEPARATE = 0.4, 0.4
+"""Parts of the work that symmetric strategies and separate blocks have to themselves."""
 
 LEAST = 0.25
 """Effort below which a search may do as much as for this."""
@@ -137,8 +141,7 @@ def _choose(workload: Workload, noise: Noise, mechanism: str, effort: float) -> 
         return _symmetric(workload, noise, effort)
     if mechanism == "separate":
         return _separate(workload, noise)
-    with metered(SHARED * SELECTION * max(effort, LEAST)):
-        chosen, strategy = _best_product(workload, noise, mechanism, effort)
+    chosen, strategy = _best_product(workload, noise, mechanism, effort)
     if mechanism == "auto" and law(noise).norm == 2:
         chosen = _with_symmetric(workload, strategy, chosen, effort)
     return _with_separate(workload, chosen) if mechanism == "auto" else chosen
@@ -168,8 +171,6 @@ def _best_product(
         if error < least:
             best, least = strategy, error
         if mechanism in ("auto", "hdmm") and least <= bound * (1 + CERTIFIED):
-            break
-        if not may_go_on():
             break
     if best is None:
         raise _too_large(
@@ -207,7 +208,8 @@ def _symmetric(workload: Workload, noise: Noise, effort: float) -> Selection:
         )
     from dpsql.search.interchange import symmetric_optimum  # searches that most requests do without
 
-    found = symmetric_optimum(workload, effort)
+    with portion(SYMMETRIC):
+        found = symmetric_optimum(workload, effort)
     if found is None:
         raise _too_large(
             "mechanism 'symmetric' does not fit this workload", "use mechanism 'auto' or 'joint'"
@@ -222,11 +224,12 @@ def _with_symmetric(
     if sum(map(bool, workload.factors)) < 2:
         return chosen
     error = product.unit_error(workload)
-    if error <= chosen.lower * (1 + WORTHWHILE) or not may_go_on():
+    if error <= chosen.lower * (1 + WORTHWHILE):
         return chosen
     from dpsql.search.interchange import symmetric_optimum  # searches that most requests do without
 
-    found = symmetric_optimum(workload, effort)
+    with portion(SYMMETRIC):
+        found = symmetric_optimum(workload, effort)
     if found is None:
         return chosen
     symmetric = replace(found.strategy, noise=product.noise)
@@ -240,7 +243,8 @@ def _separate(workload: Workload, noise: Noise) -> Selection:
     from dpsql.search.opt_plus import separate_strategy  # searches that most requests do without
 
     check_sizes(Problem(workload, noise))
-    found = separate_strategy(workload, noise)
+    with portion(SEPARATE):
+        found = separate_strategy(workload, noise)
     if found is None:
         raise _too_large("mechanism 'separate' does not fit this workload", "use mechanism 'auto'")
     return Selection(found)
@@ -251,11 +255,12 @@ def _with_separate(workload: Workload, chosen: Selection) -> Selection:
     if len(workload.weights2) < 2:
         return chosen
     error = chosen.strategy.unit_error(workload)
-    if error <= chosen.lower * (1 + WORTHWHILE) or not may_go_on():
+    if error <= chosen.lower * (1 + WORTHWHILE):
         return chosen
     from dpsql.search.opt_plus import separate_strategy  # searches that most requests do without
 
-    found = separate_strategy(workload, chosen.strategy.noise, than=error)
+    with portion(SEPARATE):
+        found = separate_strategy(workload, chosen.strategy.noise, than=error)
     if found is None or found.unit_error(workload) * (1 + WORTHWHILE) >= error:
         return chosen
     coarse = (chosen.strategy,) if is_coarse(chosen.strategy) else ()

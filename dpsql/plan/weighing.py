@@ -1,0 +1,226 @@
+"""Weights of answers: grown by quick plans, until no answer is worse than it may be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpsql.plan.chosen import Chosen, emphasised, least_error, total_error, worst_of
+from dpsql.search.cache import cached_choice
+from dpsql.search.meter import may_go_on
+from dpsql.search.select import CELL_LIMIT
+from dpsql.strategy.base import Strategy
+from dpsql.strategy.noise_law import Noise, law
+from dpsql.workload.layout import Layout, Place
+from dpsql.workload.target import Target, mean_variances
+
+if TYPE_CHECKING:
+    from dpsql.search.shares import Reach
+
+ROUNDS = 12
+"""Most rounds of weighing answers anew."""
+
+LESS = 0.25
+"""Effort of a round, of that for the whole."""
+
+HALVINGS = 9
+"""Steps of a search for the least part of plain noise that keeps answers within the cap."""
+
+NEAR = 0.95
+"""Part of the cap that weights aim at."""
+
+FEW = ("few queries", "workload")
+"""Methods of which other weights are planned as quickly: no other family comes near them."""
+
+SETTLING = 4
+"""Rounds that look for the least weights where a round is a plan of its own."""
+
+STUCK = 0.97
+"""Part of a ratio of variances that two rounds must undercut for there to be more."""
+
+CLOSE = 0.998
+"""Part of the cap that the last rounds aim at."""
+
+DEAR = 1.05
+"""How much larger than without the cap an error may be before there is another search."""
+
+STEP = 2.4
+"""Power of a ratio of variances by which squared weights grow at first."""
+
+CALM = 4
+"""Rounds after which weights only grow, ever more slowly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weighing:
+    """What choosing depends on; ``apart`` keeps to marginals, for a model to be fitted to.
+
+    A layout with a larger error ``than`` this is not kept within the limits: there is a better one.
+    ``own`` is the budget for one row, where limits are to be those of plain noise as it is drawn.
+    """
+
+    target: Target
+    noise: Noise
+    mechanism: str
+    effort: float
+    apart: bool = False
+    than: float = math.inf
+    own: float | None = None
+
+    def select(
+        self,
+        layout: Layout,
+        emphasis: Mapping[Place, float] | None = None,
+        family: str | None = None,
+    ) -> Chosen:
+        """Return the strategy of least error; ``emphasis`` multiplies the weights of answers."""
+        workload = layout.workload if emphasis is None else emphasised(layout, emphasis)
+        effort = self.effort if emphasis is None else self.effort * LESS
+        chosen = cached_choice(workload, self.noise, family or self.mechanism, effort)
+        rated = self.rated(layout, chosen.strategy, chosen.lower if emphasis is None else 0.0)
+        return replace(rated, coarse=chosen.coarse) if emphasis is None else rated
+
+    def rated(self, layout: Layout, strategy: Strategy, lower: float) -> Chosen:
+        """Return a strategy with its errors."""
+        forecast = strategy.forecast(strategy.unit_variances())
+        means = mean_variances(forecast, layout.products)
+        error = total_error(self.target, layout, means)
+        return Chosen(layout, strategy, 0.0 if layout.padded else lower, means, error)
+
+    def nearest(self, start: Chosen, limits: Mapping[Place, float]) -> list[Chosen]:
+        """Return strategies within the limits, from afar too where those near by cost much."""
+        near = self.weighed(start, limits)
+        settled = start.strategy.kind == "separate"  # shares are all that was searched for
+        if not settled and least_error(near) > DEAR * start.error:
+            near += self.weighed(start, limits, "far")
+        return near
+
+    def weighed(
+        self, start: Chosen, limits: Mapping[Place, float], reach: Reach = "near"
+    ) -> list[Chosen]:
+        """Return strategies within the limits, for weights that grow where answers are not.
+
+        The weights are found by quick plans, the first of which that is within the limits is
+        mixed with the start; where that costs much, there is a search in earnest with them.
+        """
+        foreseen = self.foreseen(start, limits)
+        if foreseen is not None and worst_of(foreseen, limits) <= 1:
+            return [foreseen]
+        chosen, emphasis, within = start, dict.fromkeys(limits, 1.0), []
+        worst = [worst_of(start, limits)]
+        for number in range(ROUNDS):
+            power = STEP / 2 / (1 + number // CALM)
+            for place, mean in chosen.means.items():
+                grown = emphasis[place] * (mean / (limits[place] * NEAR)) ** power
+                emphasis[place] = max(1.0 if number < CALM else emphasis[place], grown)
+            chosen = self.quick(start, emphasis, reach)
+            worst.append(worst_of(chosen, limits))
+            if worst[-1] <= 1:
+                within = [chosen]
+            if within or (number > CALM and worst[-1] > STUCK * worst[-3]) or not may_go_on():
+                break
+        within += self.mixed(start, within, limits)
+        if within:
+            within += self.settled(within[-1], emphasis, limits)
+        is_dear = bool(within) and least_error(within) > DEAR * start.error
+        if is_dear and reach == "far" and len(start.layout.workload.domain) > 1:
+            within.append(self.select(start.layout, emphasis))
+        return [each for each in within if worst_of(each, limits) <= 1]
+
+    def foreseen(self, start: Chosen, limits: Mapping[Place, float]) -> Chosen | None:
+        """Return the optimum within the limits, where that is known for unions of marginals."""
+        if start.strategy.method != "residual":
+            return None
+        from dpsql.search.emphasis import residual_emphasis  # most requests do without
+
+        layout, asked = start.layout, self.target.asked
+        found = residual_emphasis(
+            layout.workload,
+            list(layout.products.values()),
+            np.array([asked[p].weight ** 2 * layout.rows[p] for p in layout.products]),
+            np.array([limits[p] * CLOSE for p in layout.products]),
+        )
+        if found is None:
+            return None
+        return self.quick(start, dict(zip(layout.products, found.tolist(), strict=True)))
+
+    def settled(
+        self, chosen: Chosen, emphasis: Mapping[Place, float], limits: Mapping[Place, float]
+    ) -> list[Chosen]:
+        """Return strategies of the same blocks with the least weights that keep the limits."""
+        weights = dict(emphasis)
+        out: list[Chosen] = []
+        for _ in range(ROUNDS):
+            settled = self.shared(chosen, weights, "own")
+            if settled is None and len(out) < SETTLING and may_go_on():
+                settled = self.quick(chosen, weights)
+            if settled is None:
+                break
+            chosen = settled
+            out.append(chosen)
+            for place, mean in chosen.means.items():
+                grown = weights[place] * (mean / (limits[place] * CLOSE)) ** (STEP / 4)
+                weights[place] = max(1.0, grown)
+        return out
+
+    def shared(self, start: Chosen, emphasis: Mapping[Place, float], reach: Reach) -> Chosen | None:
+        """Return the strategy with other shares, where those can be found by themselves."""
+        from dpsql.search.shares import share_anew  # searches that most requests do without
+
+        if law(self.noise).norm == 2 or len(start.layout.workload.domain) == 1:
+            return None
+        workload = emphasised(start.layout, emphasis)
+        found = share_anew(start.strategy, workload, CELL_LIMIT, reach)
+        return None if found is None else self.rated(start.layout, found, 0.0)
+
+    def mixed(
+        self, start: Chosen, within: Sequence[Chosen], limits: Mapping[Place, float]
+    ) -> list[Chosen]:
+        """Return as little as will do of a strategy within the limits, mixed into the start.
+
+        Without one, a block for every product that is asked stands for it.
+        """
+        from dpsql.search.shares import mix  # searches that most requests do without
+
+        layout = start.layout
+        other = within[0].strategy if within else None
+        low, high = 0.0, 1.0
+        out: list[Chosen] = []
+        for _ in range(HALVINGS):
+            part = 1.0 if not within and not out else (low + high) / 2
+            mixture = mix(start.strategy, other, layout.workload, part)
+            if mixture is None:
+                break
+            rated = self.rated(layout, mixture, 0.0)
+            if worst_of(rated, limits) <= 1:
+                out, high = [rated], part
+            elif part == 1.0:
+                break
+            else:
+                low = part
+        return out
+
+    def quick(
+        self, start: Chosen, emphasis: Mapping[Place, float], reach: Reach = "near"
+    ) -> Chosen:
+        """Return a strategy for other weights without a long search."""
+        if start.strategy.kind == "separate":
+            from dpsql.search.opt_plus import share_blocks  # searches that most requests do without
+
+            found = share_blocks(start.strategy, emphasised(start.layout, emphasis))
+            return self.rated(start.layout, found, 0.0)
+        if law(self.noise).norm == 1:
+            family = "kron" if start.strategy.method == "kron" else None
+            anew = self.shared(start, emphasis, reach)
+            return anew or self.select(start.layout, emphasis, family)
+        is_joint = start.strategy.method not in FEW
+        if self.mechanism == "auto" and is_joint and len(start.layout.workload.domain) > 1:
+            workload = emphasised(start.layout, emphasis)
+            family = "symmetric" if start.strategy.kind == "symmetric" else "residual"
+            closed = cached_choice(workload, self.noise, family, self.effort)
+            return self.rated(start.layout, closed.strategy, 0.0)
+        return self.select(start.layout, emphasis)

@@ -48,9 +48,8 @@ SLACK = 2e-3
 """How much larger than without limits an error may be for no other family to be tried."""
 
 COMPARING, WEIGHING = 0.25, 0.25
-"""Parts of the work for a table that families by name, and weights for each of two strategies have.
-
-Neither goes without for what the other took, or the choice of the strategies.
+"""Parts of the work for a table after which no other family by name begins, and that weights for
+each of two strategies have. Neither goes without for what the other took, or the choice before.
 """
 
 TRIED = 2
@@ -121,9 +120,9 @@ class Chooser(Weighing):
         Those with a larger error ``than`` this before any limits are not kept within them.
         """
         found: list[Chosen] = []
-        with portion(COMPARING):
+        with portion(1.0):  # each of them has all parts of its own, as it has by name
             for name in names:
-                if least_error(found) <= enough or (name != FREE and not may_go_on()):
+                if least_error(found) <= enough or (name != FREE and not may_go_on(COMPARING)):
                     break
                 try:
                     found.append(replace(self, mechanism=name, than=than).best())

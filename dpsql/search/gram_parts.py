@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dpsql.algebra.operator import Floats, Integers
+from dpsql.algebra.blocks import Dense
+from dpsql.algebra.groups import Groups
+from dpsql.algebra.operator import Array, Floats, Integers, Operator
 from dpsql.search.meter import spend
 from dpsql.search.opt0 import minimise
 
@@ -27,15 +29,33 @@ MOST_STEPS = 400
 """Most steps of one descent."""
 
 
-def parts_of(gram: Floats) -> Integers | None:
-    """Return which part each cell of a Gram (n, n) is in, None where all are one part."""
-    if len(gram) < APART_FROM or np.count_nonzero(gram) * MOST_FILLED > gram.size:
-        return None
-    from scipy.sparse import csr_array  # scipy: up to .3 s
-    from scipy.sparse.csgraph import connected_components
+def parts_of(pattern: Array) -> Integers | None:
+    """Return which part each cell is in, None where all are one part, or hardly apart.
 
-    count, labels = connected_components(csr_array(gram != 0), directed=False)
-    return np.asarray(labels, dtype=np.int64) if count > 1 else None
+    ``pattern`` is a Gram (n, n), or rows (m, n): what is not zero in a row of it is together.
+    """
+    n = pattern.shape[1]
+    if n < APART_FROM:
+        return None
+    joined = pattern != 0
+    if np.count_nonzero(joined) * MOST_FILLED > joined.size:
+        return None
+    labels, count = np.full(n, -1), 0
+    for first in range(n):
+        if labels[first] >= 0:
+            continue
+        reached = np.array([first])
+        while len(reached):
+            labels[reached] = count
+            rows = joined[:, reached].any(axis=1)
+            reached = np.flatnonzero(joined[rows].any(axis=0) & (labels < 0))
+        count += 1
+    return labels if count > 1 else None
+
+
+def are_small(labels: Integers | None) -> bool:
+    """Whether cells are in parts, some of several cells and all few enough to be learned."""
+    return labels is not None and 1 < int(np.bincount(labels).max()) <= MOST_OF_PART
 
 
 def cells_of(labels: Integers) -> list[Integers]:
@@ -44,20 +64,22 @@ def cells_of(labels: Integers) -> list[Integers]:
     return np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
 
 
-def learn_parts(gram: Floats, seed: int = 0) -> Floats | None:
+def learn_parts(gram: Floats | Operator, seed: int = 0) -> Floats | None:
     """Return learned rows (p, n) of a p-Identity strategy, each of one part of a Gram (n, n).
 
     All parts of a size are searched over at once, from several starts each: their errors add up.
     None where there is one part, or a large one, or nothing to learn.
     """
+    if isinstance(gram, Operator):
+        if not isinstance(gram, Dense | Groups):
+            return None
+        gram = gram.gram()
     labels = parts_of(gram)
-    if labels is None:
+    if labels is None or not are_small(labels):
         return None
     sizes: dict[int, list[Integers]] = {}
     for cells in cells_of(labels):
         sizes.setdefault(len(cells), []).append(cells)
-    if max(sizes) > MOST_OF_PART or max(sizes) == 1:
-        return None
     rows = [row for n, parts in sizes.items() if n > 1 for row in _learned(gram, parts, seed)]
     return np.asarray(rows) if rows else None
 

@@ -298,7 +298,7 @@ def single_candidates(problem: Problem, effort: float) -> Iterator[ProductStrate
         share = np.bincount(which[asked], components.weights2[asked], minlength=count)
         gram = factors.gram(share.astype(np.float64)) + components.weights2[~asked].sum()
     family = Family(1, [1], components.masks)
-    learned = None if isinstance(gram, Operator) else learn_parts(gram)
+    learned = learn_parts(gram)
     if learned is not None:
         yield realise(problem, family, Union((learned,), np.ones(1)), "opt_0")
         return

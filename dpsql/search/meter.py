@@ -140,10 +140,10 @@ def left() -> float:
     return math.inf if meter is None else meter.most - meter.done
 
 
-def may_go_on() -> bool:
-    """Say whether there is work left to do; where there is none, what asks is cut short."""
+def may_go_on(part: float = 1.0) -> bool:
+    """Say whether there is work left of a part; where there is none, what asks is cut short."""
     meter = _meter.get()
-    if meter is None or meter.done < meter.most:
+    if meter is None or meter.done < part * meter.most:
         return True
     meter.is_cut = True
     return False

@@ -93,6 +93,12 @@ class FactorSet:
         rows = [np.asarray(self.operators[f].dense(), dtype=np.float64) for f in chosen]
         return np.concatenate(rows), np.repeat(chosen, [len(r) for r in rows])
 
+    @property
+    def pattern(self) -> NDArray[np.bool_] | None:
+        """Return which cells each row brings together, None where rows are not written out."""
+        written = self._few.sum() + len(self._cells) == len(self.operators)
+        return self._stack[0] != 0 if written else None
+
     @cached_property
     def _grams(self) -> list[tuple[int, Floats]]:
         chosen = [f for f in range(len(self.operators)) if not self._few[f]]

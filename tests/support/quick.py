@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from dpsql.plan import choice
+from dpsql.plan import weighing
 from dpsql.search import few, hierarchy, joint, opt0
 from dpsql.search.cache import cached_choice
 
@@ -36,5 +36,5 @@ def quick_plans() -> Iterator[None]:
         patched.enter_context(
             mock.patch.object(opt0, "_default_restarts", lambda n: min(STARTS, starts(n)))
         )
-        patched.enter_context(mock.patch.object(choice, "cached_choice", chosen))
+        patched.enter_context(mock.patch.object(weighing, "cached_choice", chosen))
         yield

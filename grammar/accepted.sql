@@ -205,6 +205,14 @@ SELECT COUNT(*) FROM t WHERE a = e;
 SELECT a, COUNT(*) FROM t GROUP BY a;
 -- a: 8x8 Identity
 
+SELECT a + e AS s, COUNT(*) AS k FROM t GROUP BY s;
+-- a: 1x8 Dense; e: 1x8 Dense
+-- e: 1x8 Dense
+
+SELECT CASE WHEN a > 4 AND b = 'x' THEN 'one' ELSE 'other' END AS g, COUNT(*) AS k FROM t GROUP BY g;
+-- a: 1x8 Dense
+-- a: 1x8 Dense; b: 1x6 Dense
+
 SELECT a // 3 AS g, COUNT(*) AS k FROM t GROUP BY g;
 -- a: 3x8 Dense
 

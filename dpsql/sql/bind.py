@@ -11,6 +11,7 @@ from dpsql.catalog import Catalog, Table
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.aggregates import BUILDERS, Aggregates
 from dpsql.sql.clauses import Clips, Cut
+from dpsql.sql.coupled_keys import may_couple, with_lists
 from dpsql.sql.evaluate import Evaluator
 from dpsql.sql.expressions import refuse_rows
 from dpsql.sql.joined import JoinReader, joined_listing, lookups
@@ -74,10 +75,15 @@ def bind(
     """
     try:
         _check_clauses(tree, lambda node: locate(node, fragment))
-        names = JoinReader(tree, fragment, catalog, public)
-        kept = {} if known is None else known
-        scope = names.scope(clips or {}, cut, kept, evaluator or Evaluator())
-        return _bind(tree, scope)
+        kept, values = {} if known is None else known, evaluator or Evaluator()
+
+        def read(tree: exp.Select) -> Scope:
+            reader = JoinReader(tree, fragment, catalog, public)
+            return reader.scope(clips or {}, cut, kept, values)
+
+        scope = read(tree)
+        listed = with_lists(tree, scope) if may_couple(tree) else tree
+        return _bind(listed, scope if listed is tree else read(listed))
     except RecursionError:
         raise ProgrammingError("E_TOO_COMPLEX", "the statement is nested too deeply") from None
 

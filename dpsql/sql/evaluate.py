@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,10 @@ class Operand:
         return self.table, column, self.lookup, self.listing and self.listing.name
 
 
+Given: TypeAlias = Mapping[str, tuple[str, Sequence[object]]]
+"""Names of values, with their DuckDB type."""
+
+
 class Evaluator:
     """Evaluates expressions on declared domains; caches every result.
 
@@ -81,6 +85,7 @@ class Evaluator:
         self._values: dict[Hashable, tuple[str, tuple[Any, ...]]] = {}
         self._ends: dict[tuple[Column, str], bool] = {}
         self._at_ends: dict[Column, str] = {}
+        self._joint: Given = {}
 
     def prepare(self, source: Operand, conditions: Iterable[Expression]) -> None:
         """Evaluate many conditions in a few queries; later look-ups are free.
@@ -159,19 +164,24 @@ class Evaluator:
             return found.astype(np.int64)
         return found
 
-    def truth(
-        self, sql: str, parts: Sequence[tuple[str, Sequence[Any]]], span: Span
-    ) -> list[bool | None]:
-        """Evaluate a condition over ``x0``, ``x1``, ... on rows of values of these types."""
-        columns: dict[str, tuple[str, Sequence[object]]] = {
-            f"x{index}": (kind, values) for index, (kind, values) in enumerate(parts)
-        }
-        columns["i"] = ("BIGINT", range(len(parts[0][1])))
-        self.sealed.fill("joint", columns)
-        test = Expression(None, sql, span)
-        rows = self._run(
-            f"SELECT coalesce(CAST(({sql}) AS BOOLEAN), FALSE) FROM joint ORDER BY i", test
-        )
+    def truth(self, sql: str, cells: Given, alone: Given, span: Span) -> list[bool]:
+        """Whether a condition holds, row by row, as ``joint`` says."""
+        return self.joint(f"coalesce(CAST(({sql}) AS BOOLEAN), FALSE)", cells, alone, span)
+
+    def joint(self, sql: str, cells: Given, alone: Given, span: Span) -> list[Any]:
+        """The values of an expression over ``x0``, ``x1``, ... on rows of values.
+
+        ``cells`` are the names that have a value per row, ``alone`` those with one for all rows.
+        """
+        if cells != self._joint:  # many conditions of one list are about the same cells
+            count = range(len(next(iter(cells.values()))[1]))
+            self.sealed.fill("joint", {**cells, "i": ("BIGINT", count)})
+            self._joint = cells
+        tables = "joint"
+        if alone:
+            self.sealed.fill("joint_row", alone)
+            tables = "joint CROSS JOIN joint_row"
+        rows = self._run(f"SELECT {sql} FROM {tables} ORDER BY i", Expression(None, sql, span))
         return [row[0] for row in rows]
 
     def rehearse(self, sql: str, tables: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:

@@ -62,7 +62,9 @@ class Expressions(ABC):
 
     def not_grouped(self, node: exp.Column) -> NoReturn:
         """Refuse a column that is neither a key nor inside an aggregate."""
-        name = printable(node.name)
+        span = self.locate(node)
+        is_made = not node.name.isidentifier()  # a column of a sub-query is told as it is written
+        name = printable(span.text[span.start : span.end] if is_made else node.name)
         what = f"column {name} must appear in GROUP BY or inside an aggregate"
         self.wrong(node, "E_GROUP_BY", what, f"add {name} to GROUP BY")
 

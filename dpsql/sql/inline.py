@@ -313,7 +313,7 @@ class Flat:
                 raise ProgrammingError(
                     "E_GROUP_BY",
                     f"{printable(before.name)} is a constant: not a grouping key",
-                    hint="group by a column or an expression over one column",
+                    hint="group by a column or an expression over columns",
                     span=self.locate(before),
                 )
         return out

@@ -42,7 +42,7 @@ class Keys:
         nodes = list(group.expressions)
         if group.args.get("all"):
             items = [item.unalias() for item in self.tree.expressions]
-            nodes = [item for item in items if not _is_of_groups(item)]
+            nodes = [item for item in items if not is_of_groups(item)]
         offers = [self.offers(node) for node in nodes]
         count = 1
         for offer in offers:
@@ -145,7 +145,7 @@ class Keys:
             raise ProgrammingError(
                 "E_GROUP_BY",
                 "a constant is not a grouping key",
-                hint="group by a column or an expression over one column",
+                hint="group by a column or an expression over columns",
                 span=self.scope.locate(node),
             )
         for tree in self.scope.written_out(node):
@@ -204,7 +204,7 @@ def is_ranges(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and str(node.this).lower() == "dp_ranges"
 
 
-def _is_of_groups(item: exp.Expr) -> bool:
+def is_of_groups(item: exp.Expr) -> bool:
     """Whether a select item is about whole groups, so that GROUP BY ALL leaves it out."""
     named = (str(each.this).lower() for each in item.find_all(exp.Anonymous))
     return item.find(exp.AggFunc, exp.Grouping) is not None or any(n in UNCERTAINTY for n in named)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.catalog import Table
-from dpsql.errors import ProgrammingError
+from dpsql.errors import ProgrammingError, Span
 from dpsql.sql.evaluate import Evaluator, Operand
 from dpsql.sql.query import (
     Aggregate,
@@ -208,30 +208,16 @@ class Pieces:
         span = coupled[0].span
         parts = list(dict.fromkeys(p for each in coupled for p in each.parts if p.column))
         values = {part: self.values(part, row) for part in parts}
-        names = list(dict.fromkeys(str(part.column) for part in parts))
-        order = list(self.table.columns)
-        names.sort(key=order.index)
-        classes: dict[str, ValueClasses] = {}
-        for name in names:
-            mine = [values[part][1] for part in parts if part.column == name]
-            classes[name] = classify(mine, len(mine[0]))
-        check_combinations(classes, span)
-        shape = [len(classes[name].values) for name in names]
-        grid = np.indices(shape).reshape(len(names), -1)
+        classes, spread = combined(values, list(self.table.columns), span)
+        shape = [len(each.values) for each in classes.values()]
         truth = np.ones(shape, dtype=np.bool_)
         for each in coupled:
-            columns = []
-            for part in each.parts:
-                if part.column is None:
-                    kind, constant = self.values(part, row)
-                    columns.append((kind, list(constant) * truth.size))
-                    continue
-                own = [p for p in parts if p.column == part.column]
-                found = [line[own.index(part)] for line in classes[part.column].values]
-                place = grid[names.index(part.column)]
-                columns.append((values[part][0], [found[k] for k in place]))
-            truth &= np.array(self.evaluator.truth(each.sql, columns, span)).reshape(shape)
-        return Pattern({name: classes[name].labels for name in names}, truth, span)
+            named = [(f"x{number}", part) for number, part in enumerate(each.parts)]
+            cells = {name: spread[part] for name, part in named if part.column}
+            alone = {name: self.values(part, row) for name, part in named if not part.column}
+            held = self.evaluator.truth(each.sql, cells, alone, span)
+            truth &= np.array(held).reshape(shape)
+        return Pattern({name: each.labels for name, each in classes.items()}, truth, span)
 
     def unmatched(self) -> Pattern:
         """The values that no row of the listing matches.
@@ -264,3 +250,27 @@ class Pieces:
             matched = matched[..., None, :] & classes
         alone = np.asarray(~np.any(matched, axis=-1))
         return Pattern(labels, alone, listing.span)
+
+
+def combined(
+    values: Mapping[Expression, tuple[str, Sequence[Any]]], order: Sequence[str], span: Span
+) -> tuple[dict[str, ValueClasses], dict[Expression, tuple[str, list[Any]]]]:
+    """The classes of cells of every column, and the value of each part on all combinations of them.
+
+    ``values`` are the type of a part over one column and its value on every cell; ``order`` says
+    which columns vary slowest. Raises: ProgrammingError (E_TOO_LARGE).
+    """
+    parts = {n: [part for part in values if part.column == n] for n in order}
+    parts = {name: own for name, own in parts.items() if own}
+    classes: dict[str, ValueClasses] = {}
+    for name, own in parts.items():
+        mine = [values[part][1] for part in own]
+        classes[name] = classify(mine, len(mine[0]))
+    check_combinations(classes, span)
+    grid = np.indices([len(each.values) for each in classes.values()]).reshape(len(classes), -1)
+    spread: dict[Expression, tuple[str, list[Any]]] = {}
+    for (name, own), places in zip(parts.items(), grid.tolist(), strict=True):
+        for k, part in enumerate(own):
+            found = [line[k] for line in classes[name].values]
+            spread[part] = values[part][0], [found[place] for place in places]
+    return classes, spread

@@ -307,7 +307,7 @@ def _bound(scope: Scope, node: exp.Expr) -> Condition:
     columns = scope.columns(node)
     if len(columns) > 1:
         check_growth(columns.values(), node, scope.locate)
-        return _coupled(scope, node)
+        return coupled(scope, node)
     column = next(iter(columns.values()), None)
     check_growth([column], node, scope.locate)
     _check_test(scope, column, node)
@@ -327,7 +327,7 @@ def _check_test(scope: Scope, column: Column | None, node: exp.Expr) -> None:
             check_edges(column, tree, scope.locate, scope.evaluator.is_same)
 
 
-def _coupled(scope: Scope, node: exp.Expr) -> Coupled:
+def coupled(scope: Scope, node: exp.Expr) -> Coupled:
     """Replace the largest parts over single columns by x0, x1, ...; the rest couples them."""
     parts: list[Expression] = []
     span = scope.locate(node)
@@ -340,7 +340,7 @@ def _extract(scope: Scope, node: exp.Expr, parts: list[Expression]) -> None:
     if isinstance(node, exp.DataType | exp.Identifier | exp.Var | exp.Interval):
         return
     columns = scope.columns(node)
-    if len(columns) > 1:
+    if len(columns) > 1 or (isinstance(node, exp.If) and isinstance(node.parent, exp.Case)):
         for child in list(node.iter_expressions()):
             _extract(scope, child, parts)
         return

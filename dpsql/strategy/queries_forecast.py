@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats
-from dpsql.strategy.base import Forecast, check_variances
+from dpsql.strategy.base import Forecast, by_single_rows, check_variances
 from dpsql.strategy.query_block import QueryBlock, dense_rows
 from dpsql.workload.workload import Product
 
@@ -17,6 +19,9 @@ SINGULAR = 1e-10
 
 OUTSIDE = 1e-7
 """Relative size of the part of a query that no measured ones add up to, above which it counts."""
+
+CHUNK = 1 << 22
+"""Most inner products of rows and queries at a time, 32 MiB."""
 
 
 class QueriesForecast(Forecast):
@@ -32,21 +37,15 @@ class QueriesForecast(Forecast):
     ) -> None:
         self.noise = check_variances(variances, len(blocks))
         self.domain, self.blocks = domain, blocks
-        self._rows = [dense_rows(block) for block in blocks]
+        self._stacks = _stacked_blocks(blocks, variances)
+        self._order = np.argsort(np.concatenate([stack.places for stack in self._stacks]))
         self._known: dict[tuple[object, ...], tuple[Floats, bool]] = {}
 
     @cached_property
     def inverse(self) -> Floats:
         """Return the pseudo-inverse of B B', shape (rows, rows)."""
-        names = [block.attributes for block in self.blocks]
-        products = [
-            dict(zip(n, rows, strict=True)) for n, rows in zip(names, self._rows, strict=True)
-        ]
-        gram = np.concatenate([self._cross(each) for each in products], axis=1)
-        scale = np.concatenate(
-            [np.full(b.rows, v**-0.5) for b, v in zip(self.blocks, self.noise, strict=True)]
-        )
-        gram *= scale
+        crossed = [self._cross(s.rows, s.is_paired) / s.scale.T for s in self._stacks]
+        gram = np.concatenate(crossed, axis=1)[:, self._order]
         values, vectors = np.linalg.eigh((gram + gram.T) / 2)
         kept = values > SINGULAR * values[-1]
         return np.asarray((vectors[:, kept] / values[kept]) @ vectors[:, kept].T)
@@ -54,22 +53,18 @@ class QueriesForecast(Forecast):
     def _cross(self, factors: Mapping[str, Floats], paired: bool = False) -> Floats:
         """Return B Q', shape (rows, queries), of the rows of a product, or of its rows in pairs."""
         out = []
-        join = columnwise if paired else np.kron
-        for block, rows, variance in zip(self.blocks, self._rows, self.noise, strict=True):
-            own = dict(zip(block.attributes, rows, strict=True))
-            parts = [np.ones((1, 1))]
+        for stack in self._stacks:
+            crossed: Floats = np.ones((1, 1))
             for name, n in self.domain.items():
-                ours, theirs = own.get(name), factors.get(name)
+                ours, theirs = stack.rows.get(name), factors.get(name)
                 if ours is None and theirs is None:
                     continue
                 ours = np.ones((1, n)) if ours is None else ours
                 theirs = np.ones((1, n)) if theirs is None else theirs
-                parts.append(ours @ theirs.T / n)
-            crossed: Floats = parts[0]
-            for part in parts[1:]:
-                crossed = np.asarray(join(crossed, part))
-            out.append(crossed / variance**0.5)
-        return np.concatenate(out)
+                crossed = _JOINS[stack.is_paired, paired](crossed, ours @ theirs.T / n)
+            rows = np.broadcast_to(crossed, (len(stack.places), crossed.shape[1]))
+            out.append(rows / stack.scale)
+        return np.asarray(np.concatenate(out)[self._order])
 
     def _solve(self, factors: Mapping[str, Floats], paired: bool) -> tuple[Floats, bool]:
         """Return the coefficients of queries, shape (rows, queries), and whether they are exact."""
@@ -108,6 +103,23 @@ class QueriesForecast(Forecast):
         """Return the variance of every row of a product, flat and row-major."""
         return np.asarray(np.square(self.exact(product)).sum(axis=0))
 
+    def variances(self, products: Iterable[Product]) -> list[Floats]:
+        """Return ``variance`` of many products; one-row products are handled together."""
+        return by_single_rows(products, self.variance, self._together)
+
+    def _together(self, names: tuple[str, ...], products: list[Product]) -> Floats:
+        step = max(1, CHUNK // len(self._order))
+        starts = range(0, len(products), step)
+        return np.concatenate([self._single_rows(names, products[i : i + step]) for i in starts])
+
+    def _single_rows(self, names: tuple[str, ...], products: list[Product]) -> Floats:
+        rows = {n: np.concatenate([p.factors[n].dense() for p in products]) for n in names}
+        found, is_exact = self._solve({n: np.asarray(r, np.float64) for n, r in rows.items()}, True)
+        if not is_exact:
+            for product in products:
+                self.check(product)
+        return np.asarray(np.square(found).sum(axis=0))
+
     def covariance(self, left: Product, right: Product) -> Floats:
         """Return the covariance of paired rows of two products.
 
@@ -134,6 +146,35 @@ class QueriesForecast(Forecast):
         return np.asarray((sides[0] * sides[1]).sum(axis=0))
 
 
+@dataclass(frozen=True, slots=True)
+class _Stack:
+    """A block, or all blocks of one row over the same attributes: their rows in pairs.
+
+    ``places`` says which rows of all they are, ``scale`` is their noise, shape (rows, 1).
+    """
+
+    rows: Mapping[str, Floats]
+    places: NDArray[np.intp]
+    scale: Floats
+    is_paired: bool
+
+
+def _stacked_blocks(blocks: Sequence[QueryBlock], variances: Sequence[float]) -> list[_Stack]:
+    ends = np.cumsum([block.rows for block in blocks])
+    groups: dict[tuple[str, ...] | int, list[int]] = {}
+    for j, block in enumerate(blocks):
+        groups.setdefault(block.attributes if block.rows == 1 else j, []).append(j)
+    out = []
+    for members in groups.values():
+        rows = [dense_rows(blocks[j]) for j in members]
+        names = blocks[members[0]].attributes
+        places = np.concatenate([np.arange(ends[j] - blocks[j].rows, ends[j]) for j in members])
+        scale = np.repeat([variances[j] ** 0.5 for j in members], [blocks[j].rows for j in members])
+        stacked = {n: np.concatenate([each[k] for each in rows]) for k, n in enumerate(names)}
+        out.append(_Stack(stacked, places, scale[:, np.newaxis], len(members) > 1))
+    return out
+
+
 def columnwise(left: Floats, right: Floats) -> Floats:
     """Return the Kronecker product of every column of one with that of the other.
 
@@ -141,3 +182,18 @@ def columnwise(left: Floats, right: Floats) -> Floats:
     """
     product = left[:, np.newaxis] * right[np.newaxis]
     return np.asarray(product.reshape(-1, product.shape[-1]))
+
+
+def _rowwise(left: Floats, right: Floats) -> Floats:
+    """Return the Kronecker product of every row of one with that of the other."""
+    product = left[:, :, np.newaxis] * right[:, np.newaxis]
+    return np.asarray(product.reshape(len(product), -1))
+
+
+_JOINS: Mapping[tuple[bool, bool], Callable[[Floats, Floats], Floats]] = {
+    (False, False): lambda left, right: np.asarray(np.kron(left, right), np.float64),
+    (False, True): columnwise,
+    (True, False): _rowwise,
+    (True, True): np.multiply,
+}
+"""How the parts of inner products are joined, by whether rows and whether queries are in pairs."""

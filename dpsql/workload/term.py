@@ -240,6 +240,9 @@ def _boxes(truth: Mask, names: Sequence[str]) -> Iterator[Box]:
     if truth.all():
         yield {}
         return
+    if truth.ndim == 1:
+        yield {names[0]: truth}
+        return
     flat = truth.reshape(len(truth), -1)
     rows, first, labels = np.unique(flat, axis=0, return_index=True, return_inverse=True)
     labels = labels.reshape(-1)
@@ -248,11 +251,8 @@ def _boxes(truth: Mask, names: Sequence[str]) -> Iterator[Box]:
             continue
         here = labels == index
         mask = {} if here.all() else {names[0]: here}
-        if truth.ndim == 1:
-            yield mask
-        else:
-            for box in _boxes(rows[index].reshape(truth.shape[1:]), names[1:]):
-                yield {**mask, **box}
+        for box in _boxes(rows[index].reshape(truth.shape[1:]), names[1:]):
+            yield {**mask, **box}
 
 
 def at_least(predicates: Mapping[str, NDArray[np.int64]], t: int) -> Pattern:

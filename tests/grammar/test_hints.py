@@ -304,7 +304,7 @@ RULES: list[tuple[str, Follow]] = [
     (r"write a name, or a position from 1 to \d+", always(f"SELECT a, k FROM {SUB} ORDER BY 1")),
     (r"group by columns; HAVING tests aggregates", always(CLAUSES)),
     (
-        r"group by a column or an expression over one column",
+        r"group by a column or an expression over columns",
         always(COUNTED, "SELECT a // 2 AS g, COUNT(*) FROM t GROUP BY g"),
     ),
     (r"group by the columns themselves", always("SELECT a, e, COUNT(*) FROM t GROUP BY a, e")),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,6 +52,8 @@ sql = "SELECT a // 2 AS pair, b, c AS flag, m FROM t WHERE a > 1"
 sql = "SELECT flag, COUNT(*) AS n FROM old GROUP BY flag"
 """
 NOISES = ("laplace", "gaussian", "auto")
+KEYS = int(os.environ.get("COUPLED_KEYS", "12"))
+"""Random keys over several columns."""
 STATEMENTS = statements_of(Path(__file__).with_name("shapes.sql"))
 
 
@@ -68,7 +71,7 @@ def opened(folder: Path) -> Iterator[World]:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory, quick_plans: None) -> Iterator[World]:
     with opened(tmp_path_factory.mktemp("shapes")) as world, zero_noise():
         yield world
 
@@ -98,6 +101,55 @@ def test_a_joint_workload_gives_the_same_answers(tmp_path: Path, noise: str) -> 
             assert found == sorted((tuple(map(settle, row)) for row in rows), key=repr), sql
             cursor.nextset()
         assert connection.budget.entries == 1
+
+
+def coupled_key(rng: random.Random) -> str:
+    """A random expression over two or three of the columns a, b and c."""
+    some = ("a", "a + 1", "a % 3", "-a", "a // 2")
+    numbers = [*some, "CASE WHEN c THEN 1 ELSE 0 END", "length(b)", str(rng.randrange(5))]
+    one, other = (rng.choice(numbers) for _ in "12")
+    tests = [
+        f"{one} < {other}",
+        f"{one} = {other}",
+        "b = 'x'",
+        "c",
+        "b IS NULL",
+        f"a IN (1, {one})",
+    ]
+    test, more = (rng.choice(tests) for _ in "12")
+    texts = ["b", "a::VARCHAR", "'z'", "coalesce(b, 'none')", "CASE WHEN c THEN 'yes' END"]
+    text, rest, last = (rng.choice(texts) for _ in "123")
+    joined = rng.choice([f"{text} || '-' || a", f"concat({text}, '/', b, c)"])
+    return rng.choice(
+        [
+            f"{rng.choice(some)} {rng.choice('+-*')} {other} + CASE WHEN c THEN 2 ELSE 0 END",
+            joined,
+            f"CASE WHEN {test} AND a > 2 THEN {text} WHEN {more} THEN {rest} ELSE {last} END",
+            f"CASE WHEN {test} THEN {text} WHEN {more} OR c THEN {rest} END",
+            f"({test} AND a > 1) OR ({more} AND b <> 'y')",
+            f"greatest({rng.choice(some)}, {other}, CASE WHEN c THEN 3 END)",
+            "coalesce(b, CASE WHEN a > 2 THEN 'big' END)",
+        ]
+    )
+
+
+@pytest.mark.parametrize("seed", range(KEYS))
+def test_keys_over_several_columns_are_the_databases_own(world: World, seed: int) -> None:
+    connection, database = world
+    rng = random.Random(seed)
+    keys = [coupled_key(rng) for _ in range(rng.choice((1, 1, 2)))]
+    items = [f"{key} AS k{number}" for number, key in enumerate(keys)]
+    items += [item for item in ("b", "c", "a % 2 AS odd") if rng.random() < 0.2]
+    places = ", ".join(str(place + 1) for place in range(len(items)))
+    aggregates = ["COUNT(*) AS n", "SUM(m)", "AVG(m)", "COUNT(*) FILTER (WHERE c)", "n * 2", "k0"]
+    items += aggregates[: rng.randrange(1, 7)]
+    source = rng.choice(["t", "(SELECT * FROM t) AS s", "t JOIN bands ON a BETWEEN lo AND hi"])
+    group = places if "k0" in items else rng.choice(["ALL", places])
+    sql = f"SELECT {', '.join(items)} FROM {source} GROUP BY {group} HAVING COUNT(*) > 0"
+    result = connection.execute(sql, noise="laplace").result
+    found = sorted((tuple(map(settle, row)) for row in result.rows), key=repr)
+    rows = database.execute(sql).fetchall()
+    assert found == sorted((tuple(map(settle, row)) for row in rows), key=repr), sql
 
 
 def settle(value: Any) -> Any:

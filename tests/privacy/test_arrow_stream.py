@@ -124,7 +124,8 @@ def test_very_many_columns_come_as_frames_with_the_same_values(
             )
             for i in range(3)
         ]
-        units = [str(unit) for each in batches for unit in np.asarray(each.units)]
+        named = [each.units for each in batches if each.units is not None]
+        units = [str(unit) for each in named for unit in each.tolist()]
         return [*(each.tolist() for each in values), units]
 
     streamed = read()

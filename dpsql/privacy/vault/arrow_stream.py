@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from ctypes import CFUNCTYPE, POINTER, byref, c_char_p, c_int, c_int64, c_void_p
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Fetched = dict[str, npt.NDArray[Any]]
-"""Some rows of every column."""
+from dpsql.privacy.vault.texts import Texts
+
+Fetched = dict[str, Any]
+"""Some rows of every column: arrays, or texts as bytes."""
 DTYPES = {"l": np.int64, "i": np.int32, "C": np.uint8, "g": np.float64}
 """What numbers are called in a schema."""
 FLAGS, TEXTS = "b", {"u": np.int32, "U": np.int64}
@@ -71,10 +73,11 @@ ArrowStream._fields_ = [
 ]
 
 
-def read_stream(capsule: object, rows: int) -> Iterator[Fetched]:
+def read_stream(capsule: object, rows: int, as_bytes: Collection[str] = ()) -> Iterator[Fetched]:
     """Yield copies of all rows of a stream, at most ``rows`` at a time; the last batch is empty.
 
-    A missing double is NaN, another missing value zero, False or no text.
+    A missing double is NaN, another missing value zero, False or no text. Texts of the columns
+    ``as_bytes`` are no objects.
     Raises: ValueError for columns of other types; OSError where the producer fails.
     """
     stream = _open(capsule)
@@ -86,10 +89,14 @@ def read_stream(capsule: object, rows: int) -> Iterator[Fetched]:
             break
         try:
             for start in range(0, batch.length, rows):
-                yield _read_batch(batch, formats, start, min(start + rows, batch.length))
+                stop = min(start + rows, batch.length)
+                yield _read_batch(batch, formats, start, stop, as_bytes)
         finally:
             batch.release(byref(batch))
-    yield {name: np.zeros(0, EMPTY.get(each, object)) for name, each in formats.items()}
+    yield {
+        name: Texts.of(()) if name in as_bytes else np.zeros(0, EMPTY.get(each, object))
+        for name, each in formats.items()
+    }
 
 
 def _open(capsule: object) -> ArrowStream:
@@ -116,14 +123,17 @@ def _check(error: int) -> None:
         raise OSError(error, "the stream has failed")
 
 
-def _read_batch(batch: ArrowArray, formats: dict[str, str], start: int, stop: int) -> Fetched:
+def _read_batch(
+    batch: ArrowArray, formats: dict[str, str], start: int, stop: int, as_bytes: Collection[str]
+) -> Fetched:
+    first, rows = batch.offset + start, stop - start
     return {
-        name: _read_column(batch.children[i].contents, each, batch.offset + start, stop - start)
+        name: _read_column(batch.children[i].contents, each, first, rows, name in as_bytes)
         for i, (name, each) in enumerate(formats.items())
     }
 
 
-def _read_column(column: ArrowArray, form: str, start: int, rows: int) -> npt.NDArray[Any]:
+def _read_column(column: ArrowArray, form: str, start: int, rows: int, as_bytes: bool) -> Any:
     """Copy some rows of a column, the buffers of which are: what is there, and the values."""
     start += column.offset
     missing = None
@@ -131,7 +141,12 @@ def _read_column(column: ArrowArray, form: str, start: int, rows: int) -> npt.ND
         missing = ~_bits(column.buffers[0], start, rows)
     if form in TEXTS:
         ends = _numbers(column.buffers[1], TEXTS[form], start, rows + 1)
-        return _texts(ends, column.buffers[2], missing)
+        data = bytes(_bytes(column.buffers[2], int(ends[0]), int(ends[-1] - ends[0])))
+        ends = ends.astype(np.int64) - ends[0]
+        if as_bytes:
+            sizes = np.diff(ends) if missing is None else np.where(missing, 0, np.diff(ends))
+            return Texts(np.frombuffer(data, np.uint8), ends[:-1], sizes)
+        return _texts(ends, data, missing)
     values = (
         _bits(column.buffers[1], start, rows)
         if form == FLAGS
@@ -155,13 +170,10 @@ def _bits(address: Any, start: int, count: int) -> npt.NDArray[np.bool_]:
 
 
 def _texts(
-    ends: npt.NDArray[Any], address: Any, missing: npt.NDArray[np.bool_] | None
+    ends: npt.NDArray[np.int64], data: bytes, missing: npt.NDArray[np.bool_] | None
 ) -> npt.NDArray[np.object_]:
     """Return texts, which lie one after another; bytes that are not UTF-8 stay apart."""
-    first = int(ends[0])
-    data = bytes(_bytes(address, first, int(ends[-1]) - first))
-    places = (ends - first).tolist()
-    pairs = itertools.pairwise(places)
+    pairs = itertools.pairwise(ends.tolist())
     texts = np.empty(len(ends) - 1, dtype=object)
     if data.isascii():
         text = data.decode()

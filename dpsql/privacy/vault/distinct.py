@@ -156,7 +156,7 @@ def _bounded(
     degrees = np.bincount(pairs[:, 0])
     crowded = degrees[pairs[:, 0]] > most
     queue = pairs[crowded]
-    units = _numbers(digest.salt, queue[:, 0], owners.names)
+    units = _numbers(digest.salt, queue[:, 0], owners.listed)
     content = _numbers(digest.salt, queue[:, 1], keys).view(np.int64)
     order = np.lexsort((digest.of_rows(units, [content]), queue[:, 0]))
     queue = queue[order]

@@ -42,6 +42,7 @@ from dpsql.privacy.vault.source import (
     literal,
     open_source,
 )
+from dpsql.privacy.vault.texts import Texts
 
 ROWS = 1 << 16
 """How many rows of up to COLUMNS columns are handed over at once: 64 MiB."""
@@ -198,9 +199,12 @@ def fetch_rows(
     keys = [place for each, place in zip(asked, places, strict=True) if each.form == "key"]
     valid = [*keys, *([] if owner is None else [owner])]
     for found in source.select(connection, _listed(fetches, identity), wanted, valid):
-        many = len(fetches) > COLUMNS
-        for some in _frames(found, len(fetches)) if many else read_stream(found.stream(), ROWS):
-            yield _batch(fetches, identity, some)
+        if len(fetches) > COLUMNS:
+            batches = _frames(found, len(fetches))
+        else:
+            is_text = identity is not None and identity.dtype is object
+            batches = read_stream(found.stream(), ROWS, "u" if is_text else "")
+        yield from (_batch(fetches, identity, some) for some in batches)
 
 
 def _listed(fetches: Sequence[Fetch], identity: UnitIdentity | None) -> list[str]:
@@ -234,7 +238,9 @@ def _batch(fetches: Sequence[Fetch], identity: UnitIdentity | None, chunk: Fetch
     if identity is None:
         return Batch(rows, columns, keys=keys)
     owned = chunk["o"].astype(np.bool_)
-    return Batch(rows, columns, chunk["u"].astype(identity.dtype), owned, keys)
+    units = chunk["u"]
+    units = units if isinstance(units, Texts) else units.astype(identity.dtype)
+    return Batch(rows, columns, units, owned, keys)
 
 
 def read_whole(fetched: Counts, per_day: int = 1) -> Values64:

@@ -10,10 +10,8 @@ Guarantee: whether a row is kept depends on the salt and on the rows of its own 
 from __future__ import annotations
 
 import hashlib
-import itertools
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +21,7 @@ from duckdb import DuckDBPyConnection
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags, Floats
 from dpsql.privacy.vault.pile import Pile, PileRoom
 from dpsql.privacy.vault.source import connect
+from dpsql.privacy.vault.texts import TextNames, Texts
 
 Ties = Sequence[Floats]
 Content = Callable[[Counts], tuple[Sequence[Codes | Counts], Ties]]
@@ -41,7 +40,12 @@ class Owners:
 
     units: Codes
     owned: Flags
-    names: npt.NDArray[Any]
+    names: npt.NDArray[Any] | Texts
+
+    @property
+    def listed(self) -> npt.NDArray[Any]:
+        """The names as an array, of Python's texts where they are texts."""
+        return self.names.objects() if isinstance(self.names, Texts) else self.names
 
 
 class UnitNumbers:
@@ -49,44 +53,34 @@ class UnitNumbers:
 
     def __init__(self, room: PileRoom) -> None:
         self._room = room
-        self._texts: defaultdict[str, int] = defaultdict(itertools.count().__next__)
-        self._is_text = False
-        self._units: Pile = room.pile()
+        self._names: TextNames | None = None
         self._owned: Pile = room.pile()
-        self._units.add(np.zeros(0, dtype=np.uint32))
         self._owned.add(np.zeros(0, dtype=np.bool_))
         self._whole: Pile = room.pile()
         self._whole.add(np.zeros(0, dtype=np.int64))
 
-    def add(self, units: npt.NDArray[Any], owned: Flags) -> None:
+    def add(self, units: npt.NDArray[Any] | Texts, owned: Flags) -> None:
         """Number the units of some rows; ``units`` and ``owned`` have shape (rows,).
 
         Of doubles -0.0 is 0.0, and NaN is nobody; texts are compared byte by byte.
+        Raises: ValueError where two texts have one number, for which the chance is 2^-64.
         """
-        if units.dtype == np.object_:
-            self._is_text = True
-            numbers, owned = self._number(units, owned)
-            self._units.add(numbers)
+        if not isinstance(units, Texts) and units.dtype == np.object_:
+            owned = owned & np.array([each is not None and each == each for each in units], bool)
+            units = Texts.of(np.where(owned, units, ""))
+        if isinstance(units, Texts):
+            self._names = self._names or TextNames(self._room)
+            whole = self._names.add(units)
         else:
             whole, owned = (units, owned) if units.dtype == np.int64 else _bits(units, owned)
-            self._whole.add(np.where(owned, whole, 0))
+            whole = np.where(owned, whole, 0)
+        self._whole.add(whole)
         self._owned.add(owned)
-
-    def _number(self, texts: npt.NDArray[Any], owned: Flags) -> tuple[Codes, Flags]:
-        import pandas as pd  # takes longer than a first answer about rows
-
-        codes, names = pd.factorize(texts)
-        numbers = np.fromiter(map(self._texts.__getitem__, names), np.uint32, len(names))
-        return np.append(numbers, np.uint32(0))[codes], owned & (codes >= 0)
 
     def owners(self) -> Owners:
         """Return the units of all rows; a table without rows has none."""
-        owned = self._owned.array()
-        if not self._is_text:
-            return _number_whole(self._room, self._whole.array(), owned)
-        names = np.empty(len(self._texts), dtype=object)
-        names[:] = [*self._texts]
-        return Owners(self._units.array(), owned, names)
+        found, whole = _number_whole(self._room, self._whole.array(), self._owned.array())
+        return found if self._names is None else replace(found, names=self._names.named(whole))
 
 
 def _bits(doubles: Floats, owned: Flags) -> tuple[Counts, Flags]:
@@ -94,11 +88,11 @@ def _bits(doubles: Floats, owned: Flags) -> tuple[Counts, Flags]:
     return (np.where(known, doubles, 0.0) + 0.0).view(np.int64), known
 
 
-def _number_whole(room: PileRoom, identities: Counts, owned: Flags) -> Owners:
+def _number_whole(room: PileRoom, identities: Counts, owned: Flags) -> tuple[Owners, Counts]:
     """Number units that are known by whole numbers; those in files are not all sorted together."""
     if room.folder is None:
         names, units = np.unique(identities, return_inverse=True)
-        return Owners(units.astype(np.uint32), owned, names)
+        return Owners(units.astype(np.uint32), owned, names), names
     names = np.zeros(0, dtype=np.int64)
     for some in strides(len(identities)):
         names = np.union1d(names, identities[some])
@@ -106,7 +100,7 @@ def _number_whole(room: PileRoom, identities: Counts, owned: Flags) -> Owners:
     pile.add(np.zeros(0, dtype=np.uint32))
     for some in strides(len(identities)):
         pile.add(np.searchsorted(names, identities[some]).astype(np.uint32))
-    return Owners(pile.array(), owned, names)
+    return Owners(pile.array(), owned, names), names
 
 
 def strides(rows: int) -> Iterator[slice]:
@@ -305,11 +299,17 @@ def keys_of(salt: str, owners: Owners, crowded: Flags) -> Codes:
     keys = np.zeros(len(owners.names), dtype=np.uint64)
     plain = hashlib.md5(f"{salt}|".encode(), usedforsecurity=False)
 
-    def first_bytes(name: object) -> bytes:
+    def first_bytes(name: bytes) -> bytes:
         digest = plain.copy()
-        digest.update(f"{name}".encode("utf-8", "surrogatepass"))  # no name may raise
+        digest.update(name)
         return digest.digest()[: KEY // 2]
 
-    digests = b"".join(map(first_bytes, owners.names[crowded].tolist()))
+    names = owners.names
+    if isinstance(names, Texts):
+        found = names.take(crowded).each()
+    else:  # no name may raise
+        listed = names[crowded].tolist()
+        found = (f"{each}".encode("utf-8", "surrogatepass") for each in listed)
+    digests = b"".join(map(first_bytes, found))
     keys[crowded] = np.frombuffer(digests, dtype=">u8")
     return keys

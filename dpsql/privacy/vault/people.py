@@ -55,7 +55,7 @@ def number_together(owners: Sequence[Owners], digest: Digest) -> tuple[People, l
 
     Also returns the unit of every row of each table, NOBODY for rows without one.
     """
-    names = [each.names for each in owners]
+    names = [each.listed for each in owners]
     if len({each.dtype for each in names}) > 1:
         names = [each.astype(str).astype(object) for each in names]
     import pandas as pd  # takes longer than a first answer about rows

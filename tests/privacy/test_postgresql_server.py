@@ -19,7 +19,7 @@ from dpsql.dbapi.drafting import draft_catalog
 from dpsql.dbapi.site import open_site
 from dpsql.errors import Error, UsageError
 from dpsql.privacy.inspect import Figures
-from dpsql.privacy.vault import postgresql, versions
+from dpsql.privacy.vault import postgresql, postgresql_rows, versions
 from tests.support.paused import WAIT, Paused
 from tests.support.postgres import Server
 from tests.support.seam import zero_noise
@@ -211,14 +211,13 @@ def test_a_session_that_dies_before_the_debit_charges_nothing(
     with zero_noise(), dpsql.connect(catalog(tmp_path, read), epsilon=1) as connection:
         with monkeypatch.context() as patched:
             if read == "stream":
-                batch = postgresql.Copy.batch
+                see = postgresql_rows._see
 
-                def dying(self: Any, fixed: Any, texts: Any) -> Any:
+                def dying(session: Any, snapshot: str) -> None:
+                    see(session, snapshot)
                     kill(clinic)
-                    return batch(self, fixed, texts)
 
-                patched.setattr(postgresql.Copy, "batch", dying)
-                patched.setattr("dpsql.privacy.vault.postgresql_session.BLOCK", 64)
+                patched.setattr(postgresql_rows, "_see", dying)
             else:
                 keep = postgresql.PostgresCounter.keep
 
@@ -376,13 +375,13 @@ def test_tables_of_one_request_are_of_one_snapshot(
     )
     path = catalog(tmp_path)
     path.write_text(path.read_text("utf-8") + JOINED, encoding="utf-8")
-    batch = postgresql.Copy.batch
+    batch = postgresql.SentColumns.batch
 
-    def writing(self: Any, fixed: Any, texts: Any) -> Any:
+    def writing(self: Any, found: Any) -> Any:
         clinic.run("INSERT INTO clinic.visits VALUES ('p1', 'A', 3)", "DELETE FROM clinic.patients")
-        return batch(self, fixed, texts)
+        return batch(self, found)
 
-    monkeypatch.setattr(postgresql.Copy, "batch", writing)
+    monkeypatch.setattr(postgresql.SentColumns, "batch", writing)
     joined = "SELECT sex, COUNT(*) AS n FROM visits JOIN patients USING (who) GROUP BY sex"
     with zero_noise(), dpsql.connect(path, epsilon=1) as connection:
         found = dict(connection.execute(joined).result.rows)

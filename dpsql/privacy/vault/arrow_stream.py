@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.privacy.vault.texts import Texts
+from dpsql.privacy.vault.byte_texts import ByteTexts
 
 Fetched = dict[str, Any]
 """Some rows of every column: arrays, or texts as bytes."""
@@ -94,7 +94,7 @@ def read_stream(capsule: object, rows: int, as_bytes: Collection[str] = ()) -> I
         finally:
             batch.release(byref(batch))
     yield {
-        name: Texts.of(()) if name in as_bytes else np.zeros(0, EMPTY.get(each, object))
+        name: ByteTexts.of(()) if name in as_bytes else np.zeros(0, EMPTY.get(each, object))
         for name, each in formats.items()
     }
 
@@ -145,7 +145,7 @@ def _read_column(column: ArrowArray, form: str, start: int, rows: int, as_bytes:
         ends = ends.astype(np.int64) - ends[0]
         if as_bytes:
             sizes = np.diff(ends) if missing is None else np.where(missing, 0, np.diff(ends))
-            return Texts(np.frombuffer(data, np.uint8), ends[:-1], sizes)
+            return ByteTexts(np.frombuffer(data, np.uint8), ends[:-1], sizes)
         return _texts(ends, data, missing)
     values = (
         _bits(column.buffers[1], start, rows)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from dpsql.catalog.catalog import Table
 from dpsql.errors import DataUnavailable
-from dpsql.privacy.vault.texts import Texts
+from dpsql.privacy.vault.byte_texts import ByteTexts
 
 Codes = npt.NDArray[np.unsignedinteger]
 Counts = npt.NDArray[np.int64]
@@ -82,19 +82,19 @@ class Batch:
 
     rows: int
     columns: Sequence[Values64]
-    units: npt.NDArray[Any] | Texts | None = None
+    units: npt.NDArray[Any] | ByteTexts | None = None
     owned: Flags | None = None
     keys: Sequence[tuple[npt.NDArray[Any], Flags]] = ()
 
     def check(self, asked: Sequence[Asked], by_unit: bool) -> None:
         """Raise ValueError unless every array has the type and the length that it must have."""
-        found: list[npt.NDArray[Any] | Texts] = [each.numbers for each in self.columns]
+        found: list[npt.NDArray[Any] | ByteTexts] = [each.numbers for each in self.columns]
         flags = [flag for each in self.columns for flag in (each.missing, each.unknown)]
         plain = [each.form for each in asked if each.form != "key"]
         types = ["float64" if form == "number" else "int64" for form in plain]
-        named: list[tuple[npt.NDArray[Any] | Texts, npt.NDArray[Any]]] = [*self.keys]
+        named: list[tuple[npt.NDArray[Any] | ByteTexts, npt.NDArray[Any]]] = [*self.keys]
         if by_unit:
-            names = self.units if isinstance(self.units, Texts) else np.asarray(self.units)
+            names = self.units if isinstance(self.units, ByteTexts) else np.asarray(self.units)
             named.append((names, np.asarray(self.owned)))
         found, flags = [*found, *(n for n, _ in named)], [*flags, *(known for _, known in named)]
         types += ["int64 float64 object"] * (len(asked) - len(plain) + by_unit)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from dpsql.catalog.catalog import Table
 from dpsql.privacy.vault.arrow_stream import Fetched, read_stream
+from dpsql.privacy.vault.byte_texts import ByteTexts
 from dpsql.privacy.vault.data_engine import (
     VERSION,
     Asked,
@@ -42,7 +43,6 @@ from dpsql.privacy.vault.source import (
     literal,
     open_source,
 )
-from dpsql.privacy.vault.texts import Texts
 
 ROWS = 1 << 16
 """How many rows of up to COLUMNS columns are handed over at once: 64 MiB."""
@@ -239,7 +239,7 @@ def _batch(fetches: Sequence[Fetch], identity: UnitIdentity | None, chunk: Fetch
         return Batch(rows, columns, keys=keys)
     owned = chunk["o"].astype(np.bool_)
     units = chunk["u"]
-    units = units if isinstance(units, Texts) else units.astype(identity.dtype)
+    units = units if isinstance(units, ByteTexts) else units.astype(identity.dtype)
     return Batch(rows, columns, units, owned, keys)
 
 

@@ -18,10 +18,12 @@ import numpy as np
 import numpy.typing as npt
 from duckdb import DuckDBPyConnection
 
+from dpsql.privacy.vault.arrow_stream import read_stream
+from dpsql.privacy.vault.byte_texts import ByteTexts, TextNames
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags, Floats
+from dpsql.privacy.vault.digests import first_digits
 from dpsql.privacy.vault.pile import Pile, PileRoom
-from dpsql.privacy.vault.source import connect
-from dpsql.privacy.vault.texts import TextNames, Texts
+from dpsql.privacy.vault.source import RowQuery, connect
 
 Ties = Sequence[Floats]
 Content = Callable[[Counts], tuple[Sequence[Codes | Counts], Ties]]
@@ -40,12 +42,12 @@ class Owners:
 
     units: Codes
     owned: Flags
-    names: npt.NDArray[Any] | Texts
+    names: npt.NDArray[Any] | ByteTexts
 
     @property
     def listed(self) -> npt.NDArray[Any]:
         """The names as an array, of Python's texts where they are texts."""
-        return self.names.objects() if isinstance(self.names, Texts) else self.names
+        return self.names.objects() if isinstance(self.names, ByteTexts) else self.names
 
 
 class UnitNumbers:
@@ -59,16 +61,16 @@ class UnitNumbers:
         self._whole: Pile = room.pile()
         self._whole.add(np.zeros(0, dtype=np.int64))
 
-    def add(self, units: npt.NDArray[Any] | Texts, owned: Flags) -> None:
+    def add(self, units: npt.NDArray[Any] | ByteTexts, owned: Flags) -> None:
         """Number the units of some rows; ``units`` and ``owned`` have shape (rows,).
 
         Of doubles -0.0 is 0.0, and NaN is nobody; texts are compared byte by byte.
         Raises: ValueError where two texts have one number, for which the chance is 2^-64.
         """
-        if not isinstance(units, Texts) and units.dtype == np.object_:
+        if not isinstance(units, ByteTexts) and units.dtype == np.object_:
             owned = owned & np.array([each is not None and each == each for each in units], bool)
-            units = Texts.of(np.where(owned, units, ""))
-        if isinstance(units, Texts):
+            units = ByteTexts.of(np.where(owned, units, ""))
+        if isinstance(units, ByteTexts):
             self._names = self._names or TextNames(self._room)
             whole = self._names.add(units)
         else:
@@ -195,13 +197,7 @@ class Digest:
         """Return the first 16 digits of md5(salt | key | content), as numbers."""
         if len(keys) <= FEW:
             return self._one_by_one(keys, content)
-        digests = np.zeros(len(keys), dtype=np.uint64)
-        with connect() as connection:
-            for start in range(0, len(keys), DIGESTS):
-                some = slice(start, start + DIGESTS)
-                parts = [each[some] for each in content]
-                digests[some] = self._by_duckdb(connection, keys[some], parts)
-        return digests
+        return self._together(keys, content)
 
     def _one_by_one(self, keys: Codes, content: Sequence[Codes | Counts]) -> Codes:
         rows = zip(*(each.tolist() for each in (keys, *content)), strict=True)
@@ -209,19 +205,31 @@ class Digest:
         digests = (hashlib.md5(text.encode(), usedforsecurity=False).digest() for text in texts)
         return np.frombuffer(b"".join(each[:8] for each in digests), ">u8").astype(np.uint64)
 
-    def _by_duckdb(
-        self, connection: DuckDBPyConnection, keys: Codes, content: Sequence[Codes | Counts]
-    ) -> Codes:
-        columns: dict[str, Codes | Counts] = {"place": np.arange(len(keys)), "key": keys}
-        columns |= {f"c{i}": each for i, each in enumerate(content)}
-        listed = ", ".join(["$1", "lpad(lower(to_hex(key)), 16, '0')", *list(columns)[2:]])
+    def _together(self, keys: Codes, content: Sequence[Codes | Counts]) -> Codes:
+        """DuckDB writes the texts, 2^18 rows at a time."""
         digests = np.zeros(len(keys), dtype=np.uint64)
-        connection.register("content", columns)
-        sql = f"SELECT place, md5_number_upper(concat_ws('|', {listed})) AS digest FROM content"
-        found = connection.execute(sql, [self.salt]).fetchnumpy()
-        connection.unregister("content")
-        digests[found["place"]] = found["digest"]
-        return digests.byteswap()  # DuckDB reads the digest from its last byte
+        prefix = f"{self.salt}|".encode()
+        with connect() as connection:
+            for start in range(0, len(keys), DIGESTS):
+                some = slice(start, start + DIGESTS)
+                part = [each[some] for each in content]
+                for place, texts in _written(connection, keys[some], part):
+                    digests[some][place] = first_digits(prefix, texts)
+        return digests
+
+
+def _written(
+    connection: DuckDBPyConnection, keys: Codes, content: Sequence[Codes | Counts]
+) -> Iterator[tuple[Counts, ByteTexts]]:
+    """Yield key | content of some rows as texts, with the places of these rows."""
+    columns: dict[str, Codes | Counts] = {"place": np.arange(len(keys)), "key": keys}
+    columns |= {f"c{i}": each for i, each in enumerate(content)}
+    listed = ", ".join(["lpad(lower(to_hex(key)), 16, '0')", *list(columns)[2:]])
+    connection.register("content", columns)
+    found = RowQuery(connection, f"SELECT place, concat_ws('|', {listed}) AS t FROM content")
+    for each in read_stream(found.stream(), DIGESTS, "t"):
+        yield each["place"], each["t"]
+    connection.unregister("content")
 
 
 def queue_up(
@@ -297,19 +305,10 @@ def keys_of(salt: str, owners: Owners, crowded: Flags) -> Codes:
     ``crowded`` and the keys have shape (units,).
     """
     keys = np.zeros(len(owners.names), dtype=np.uint64)
-    plain = hashlib.md5(f"{salt}|".encode(), usedforsecurity=False)
-
-    def first_bytes(name: bytes) -> bytes:
-        digest = plain.copy()
-        digest.update(name)
-        return digest.digest()[: KEY // 2]
-
     names = owners.names
-    if isinstance(names, Texts):
-        found = names.take(crowded).each()
-    else:  # no name may raise
-        listed = names[crowded].tolist()
-        found = (f"{each}".encode("utf-8", "surrogatepass") for each in listed)
-    digests = b"".join(map(first_bytes, found))
-    keys[crowded] = np.frombuffer(digests, dtype=">u8")
+    if not isinstance(names, ByteTexts):
+        some = ByteTexts.of(names[crowded].tolist())
+    else:
+        some = names.take(crowded)
+    keys[crowded] = first_digits(f"{salt}|".encode(), some)
     return keys

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import psycopg
 
 from dpsql.catalog.catalog import Table
-from dpsql.privacy.vault.copied import CopyLayout, double_values, whole_values
+from dpsql.privacy.vault.arrow_stream import Fetched
 from dpsql.privacy.vault.data_engine import (
     VERSION,
     Asked,
@@ -28,14 +28,8 @@ from dpsql.privacy.vault.data_engine import (
 )
 from dpsql.privacy.vault.dialect import Dialect, FetchedSql
 from dpsql.privacy.vault.held import held
-from dpsql.privacy.vault.postgresql_session import (
-    OLDEST,
-    address_of,
-    connected,
-    rows_sent,
-    session,
-    told,
-)
+from dpsql.privacy.vault.postgresql_rows import rows_sent
+from dpsql.privacy.vault.postgresql_session import OLDEST, address_of, connected, session, told
 from dpsql.privacy.vault.postgresql_sql import DIALECT, family_of
 from dpsql.privacy.vault.source import quote
 
@@ -144,25 +138,18 @@ class PostgresTable:
         return hashlib.sha256(repr((found.paths, found.types)).encode()).hexdigest()
 
     def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
-        copy = Copy.of(self.described, asked, unit)
-        with ExitStack() as stack:
-            connection = stack.enter_context(self._session())
-            cursor = stack.enter_context(connection.cursor())
-            statement = f"COPY ({copy.select}) TO STDOUT (FORMAT BINARY)"
-            blocks = stack.enter_context(cursor.copy(statement.encode()))
-            for fixed, texts in copy.layout.read(rows_sent(blocks, connection)):
-                yield copy.batch(fixed, texts)
+        sent = SentColumns.of(self.described, asked, unit)
+        with self._session() as seen:
+            for found in rows_sent(self.address, seen, sent.select, sent.as_bytes):
+                yield sent.batch(found)
 
     def texts(self, column: str) -> Iterator[npt.NDArray[np.object_]]:
         found = f"CAST({quote(column)} AS text)"
-        select = f"SELECT ({found} IS NULL), COALESCE({found}, '') FROM {self.described.relation}"
-        with ExitStack() as stack:
-            connection = stack.enter_context(self._session())
-            cursor = stack.enter_context(connection.cursor())
-            statement = f"COPY ({select}) TO STDOUT (FORMAT BINARY)"
-            blocks = stack.enter_context(cursor.copy(statement.encode()))
-            for fixed, (texts,) in CopyLayout(["bool"], 1).read(rows_sent(blocks, connection)):
-                yield np.ma.array(np.array(texts, dtype=object), mask=fixed["v0"] != 0)
+        listed = f"({found} IS NULL) AS m, COALESCE({found}, '') AS v"
+        select = f"SELECT {listed} FROM {self.described.relation}"
+        with self._session() as seen:
+            for each in rows_sent(self.address, seen, select):
+                yield np.ma.array(each["v"], mask=each["m"])
 
     def open_counter(self) -> PostgresCounter:
         return told(self.declared, lambda: PostgresCounter(self))
@@ -231,62 +218,46 @@ def _check_rights(table: Table, found: Described) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
-    """What is copied of each row, and how it becomes a batch: numbers first, then texts."""
+class SentColumns:
+    """What is sent of each row, and how it becomes a batch.
+
+    ``owners`` are the columns that say whether a key or the unit is there, and the one with it.
+    """
 
     select: str
-    layout: CopyLayout
     asked: Sequence[Asked]
-    owners: Sequence[tuple[int, int | None]]
+    owners: Sequence[tuple[str, str]]
+    as_bytes: Sequence[str]
     by_unit: bool
 
     @classmethod
-    def of(cls, described: Described, asked: Sequence[Asked], unit: str | None) -> Copy:
-        """Write the SELECT of a copy: fixed columns of values, then of owners, then their texts."""
+    def of(cls, described: Described, asked: Sequence[Asked], unit: str | None) -> SentColumns:
+        """Write the SELECT: v0, v1, ... of values; o0, k0, ... of keys, and of the unit."""
         types = dict(described.types)
-        fixed: list[str] = []
-        listed: list[str] = []
-        texts: list[str] = []
-        owners: list[tuple[int, int | None]] = []
-        for each in asked:
-            if each.form == "key":
-                continue
+        plain = [each for each in asked if each.form != "key"]
+        listed = []
+        for i, each in enumerate(plain):
             found = DIALECT.fetch(each, f"t.{quote(each.column)}", types[each.column])
-            kind = SENT.get(each.form, "float8")
-            fixed.append(kind)
-            listed.append(_sent(found, kind))
+            listed.append(f"{_sent(found, SENT.get(each.form, 'float8'))} AS v{i}")
         names = [each.column for each in asked if each.form == "key"]
-        for name in [*names, *([] if unit is None else [unit])]:
+        owners, as_bytes = [], []
+        for i, name in enumerate([*names, *([] if unit is None else [unit])]):
             owner = DIALECT.owner(f"t.{quote(name)}", types[name])
             is_text = owner.value == owner.name
-            fixed.append("bool")
-            listed.append(owner.known)
-            owners.append((len(fixed) - 1, len(texts) if is_text else None))
-            if is_text:
-                texts.append(f"CASE WHEN {owner.known} THEN {owner.value} ELSE '' END")
-            else:
-                fixed.append("int8")
-                listed.append(f"COALESCE({owner.value}, 0)")
-        if not fixed:
-            fixed, listed = ["bool"], ["true"]
-        select = f"SELECT {', '.join([*listed, *texts])} FROM {described.relation} AS t"
-        return cls(select, CopyLayout(fixed, len(texts)), asked, owners, unit is not None)
+            nothing = "''" if is_text else "0"
+            value = f"CASE WHEN {owner.known} THEN {owner.value} ELSE {nothing} END"
+            listed += [f"{owner.known} AS o{i}", f"{value} AS k{i}"]
+            owners.append((f"o{i}", f"k{i}"))
+            as_bytes += [f"k{i}"] if is_text and i == len(names) else []
+        select = f"SELECT {', '.join(listed) or 'true AS v'} FROM {described.relation} AS t"
+        return cls(select, plain, owners, as_bytes, unit is not None)
 
-    def batch(self, fixed: Any, texts: Sequence[Sequence[str]]) -> Batch:
-        """Return the rows of some bytes."""
-        plain = [each for each in self.asked if each.form != "key"]
-        columns = [_values(each, fixed[f"v{i}"]) for i, each in enumerate(plain)]
-        found: list[tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]] = []
-        for place, text in self.owners:
-            known = fixed[f"v{place}"] != 0
-            if text is None:
-                found.append((fixed[f"v{place + 1}"].astype(np.int64), known))
-            else:
-                found.append((np.array(texts[text], dtype=object), known))
-        if not self.by_unit:
-            return Batch(len(fixed), columns, keys=found)
-        *keys, (units, owned) = found
-        return Batch(len(fixed), columns, units, owned, keys)
+    def batch(self, found: Fetched) -> Batch:
+        """Return the columns of some rows as arrays."""
+        columns = [_values(each, found[f"v{i}"]) for i, each in enumerate(self.asked)]
+        keys = [(found[value], found[known]) for known, value in self.owners]
+        units, owned = keys.pop() if self.by_unit else (None, None)
+        return Batch(len(next(iter(found.values()))), columns, units, owned, keys)
 
 
 def _sent(found: FetchedSql, kind: str) -> str:
@@ -300,7 +271,11 @@ def _sent(found: FetchedSql, kind: str) -> str:
 
 
 def _values(asked: Asked, numbers: npt.NDArray[Any]) -> Values64:
-    return double_values(numbers) if asked.form == "number" else whole_values(numbers)
+    """Values with flags for NaN, or for the two least of a type."""
+    if asked.form == "number":
+        return Values64(numbers, np.isnan(numbers), np.zeros(len(numbers), dtype=np.bool_))
+    least = np.iinfo(numbers.dtype).min
+    return Values64(numbers.astype(np.int64), numbers == least, numbers == least + 1)
 
 
 class PostgresCounter:

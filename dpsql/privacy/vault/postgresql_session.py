@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
 import psycopg
-from psycopg import sql
-from psycopg.abc import Buffer
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from dpsql.catalog.catalog import Table
 from dpsql.privacy.vault.data_engine import unavailable
@@ -22,8 +20,6 @@ OLDEST = 140_000
 """The version from which on infinities of numeric and exact epochs are known."""
 PATIENCE = 10
 """Seconds to wait for a server that does not answer, where its address names no others."""
-BLOCK = 1 << 20
-"""Bytes of rows that are taken together."""
 SETTINGS = {
     "statement_timeout": "0",
     "TimeZone": "UTC",
@@ -47,6 +43,14 @@ SETTINGS = {
 Rows that a policy hides are an error and not a smaller count; no time limit depends on the data;
 rows come in the order in which they are stored, so that two readings in one snapshot agree.
 """
+SET_ALL, SHOW_ALL = (
+    "SELECT " + ", ".join(each.format(*pair) for pair in SETTINGS.items())
+    for each in (
+        "pg_catalog.set_config('{0}', '{1}', false) AS {0}",
+        "pg_catalog.current_setting('{0}') AS {0}",
+    )
+)
+"""The statements that set a session, and show what it is set to."""
 TOLD = {
     "28": "the server refuses the login",
     "3D": "the server has no such database",
@@ -80,7 +84,7 @@ def address_of(table: Table) -> str:
     if service is None:
         problem = "nothing says how to reach the server"
         unavailable(table.name, table.source, problem, 'dsn_env = "NAME", or service = "name"')
-    return psycopg.conninfo.make_conninfo(service=service)
+    return make_conninfo(service=service)
 
 
 @contextmanager
@@ -97,52 +101,28 @@ def connected(address: str) -> Iterator[Connection]:
 
     Raises: psycopg.Error; ValueError where a setting does not hold.
     """
-    known: dict[str, Any] = conninfo_to_dict(address)
-    known.setdefault("connect_timeout", PATIENCE)
-    known.setdefault("application_name", "dpsql")
-    known["client_encoding"] = "UTF8"
-    connection = psycopg.connect("", autocommit=True, prepare_threshold=None, **known)
+    given = full_address(address)
+    connection = psycopg.connect(given, autocommit=True, prepare_threshold=None)
     try:
-        for name, value in SETTINGS.items():
-            listed = sql.SQL("SELECT pg_catalog.set_config({}, {}, false)")
-            connection.execute(listed.format(sql.Literal(name), sql.Literal(value)))
-        for name, value in SETTINGS.items():
-            shown = sql.SQL("SELECT pg_catalog.current_setting({})").format(sql.Literal(name))
-            if _value(connection, shown) != value:
-                raise ValueError("a setting of the session does not hold")
+        connection.execute(SET_ALL.encode())
+        check_settings(connection.execute(SHOW_ALL.encode()).fetchone() or ())
         yield connection
     finally:
         connection.close()
 
 
-def rows_sent(copy: psycopg.Copy, connection: Connection) -> Iterator[list[Buffer]]:
-    """Yield what COPY sends, some thousand rows at a time.
-
-    Rows that have come are taken without a wait for each, and in one loop: that takes a quarter of
-    the driver's time. Raises: psycopg.Error.
-    """
-    driver = connection.pgconn
-    take, is_open = driver.get_copy_data, True
-    while is_open:
-        rows: list[Buffer] = []
-        total = 0
-        while total < BLOCK:
-            size, come = take(1)
-            row = come if size else copy.read()
-            is_open = size >= 0 and len(row) > 0
-            if not is_open:
-                break
-            total += len(row)
-            rows.append(row)
-        yield rows
-    while (result := driver.get_result()) is not None:
-        if result.status != psycopg.pq.ExecStatus.COMMAND_OK:
-            raise psycopg.OperationalError
+def full_address(address: str) -> str:
+    """Return an address with what is not said in it. Raises: psycopg.Error."""
+    known: dict[str, Any] = conninfo_to_dict(address)
+    known.setdefault("connect_timeout", PATIENCE)
+    known.setdefault("application_name", "dpsql")
+    return make_conninfo(**{**known, "client_encoding": "UTF8"})
 
 
-def _value(connection: Connection, statement: sql.Composed) -> object:
-    found = connection.execute(statement).fetchone()
-    return None if found is None else found[0]
+def check_settings(shown: Sequence[object]) -> None:
+    """Raise ValueError unless a session is set as it must be; ``shown`` is what it shows."""
+    if [*shown] != [*SETTINGS.values()]:
+        raise ValueError("a setting of the session does not hold")
 
 
 def told(table: Table, work: Callable[[], T]) -> T:

@@ -8,7 +8,7 @@ Source: Lemire and Kaser, Strongly universal string hashing is fast (2014), mult
 from __future__ import annotations
 
 import hashlib
-import secrets
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +32,7 @@ FIRST = np.array([(1 << 8 * size) - 1 for size in range(WORD + 1)], dtype=np.uin
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class ByteTexts:
     """Texts of rows, that of row i in ``sizes[i]`` bytes of ``data`` from ``starts[i]`` on."""
 
     data: npt.NDArray[np.uint8]
@@ -40,10 +40,10 @@ class Texts:
     sizes: Counts
 
     @classmethod
-    def of(cls, objects: Sequence[Any] | npt.NDArray[Any]) -> Texts:
+    def of(cls, objects: Sequence[Any] | npt.NDArray[Any]) -> ByteTexts:
         """Return texts as bytes; what is no text is written as one.
 
-        >>> Texts.of(["a", "", "\\u00e9"]).objects().tolist()
+        >>> ByteTexts.of(["a", "", "\\u00e9"]).objects().tolist()
         ['a', '', 'é']
         """
         parts = [f"{each}".encode("utf-8", "surrogatepass") for each in objects]
@@ -67,9 +67,9 @@ class Texts:
         """Return Python's texts."""
         return [each.decode("utf-8", "surrogateescape") for each in self.each()]
 
-    def take(self, rows: Counts | Flags) -> Texts:
+    def take(self, rows: Counts | Flags) -> ByteTexts:
         """Return the texts of some rows, over the same bytes."""
-        return Texts(self.data, self.starts[rows], self.sizes[rows])
+        return ByteTexts(self.data, self.starts[rows], self.sizes[rows])
 
     def each(self) -> Iterator[bytes]:
         """Yield the bytes of every text."""
@@ -101,7 +101,7 @@ class Texts:
             first += WORD
             rows = rows[self.sizes[rows] > first]
 
-    def same(self, other: Texts) -> bool:
+    def same(self, other: ByteTexts) -> bool:
         """Say whether each text is that of another in the same row."""
         if not np.array_equal(self.sizes, other.sizes):
             return False
@@ -117,10 +117,10 @@ class TextNumbers:
     """Numbers of 64 bits for texts: two texts share one with a chance of 2^-64."""
 
     def __init__(self) -> None:
-        self._secret = secrets.token_bytes(32)
+        self._secret = os.urandom(32)
         self._keys: list[Words] = []
 
-    def number(self, texts: Texts) -> Counts:
+    def number(self, texts: ByteTexts) -> Counts:
         """Return a number for every text (rows,)."""
         sizes = texts.sizes.astype(np.uint64)
         sums = [self._key(0)[i] + self._key(0)[i + 2] * sizes for i in range(2)]
@@ -142,7 +142,7 @@ class TextNumbers:
 
     def _key(self, place: int) -> Words:
         while len(self._keys) <= place:
-            self._keys.append(np.frombuffer(secrets.token_bytes(4 * WORD), np.uint64))
+            self._keys.append(np.frombuffer(os.urandom(4 * WORD), np.uint64))
         return self._keys[place]
 
     def _digest(self, text: bytes) -> int:
@@ -161,7 +161,7 @@ class TextNames:
         self._sizes.add(empty)
         self._data.add(empty.astype(np.uint8))
 
-    def add(self, texts: Texts) -> Counts:
+    def add(self, texts: ByteTexts) -> Counts:
         """Return the numbers of some texts (rows,). Raises: ValueError where two share one."""
         numbers = self._numbers.number(texts)
         known, first, places = np.unique(numbers, return_index=True, return_inverse=True)
@@ -173,10 +173,10 @@ class TextNames:
         self._sizes.add(found.sizes)
         return numbers
 
-    def named(self, numbers: Counts) -> Texts:
+    def named(self, numbers: Counts) -> ByteTexts:
         """Return the text of every number, which are in order. Raises: ValueError, as ``add``."""
         sizes = self._sizes.array()
-        every = Texts(self._data.array(), np.cumsum(sizes) - sizes, sizes)
+        every = ByteTexts(self._data.array(), np.cumsum(sizes) - sizes, sizes)
         known = self._known.array()
         places = np.searchsorted(numbers, known)
         found = np.zeros(len(numbers), dtype=np.int64)
@@ -184,4 +184,4 @@ class TextNames:
         names = every.take(found)
         if not names.take(places).same(every):
             raise ValueError("two texts have one number")
-        return Texts(names.packed(), np.cumsum(names.sizes) - names.sizes, names.sizes)
+        return ByteTexts(names.packed(), np.cumsum(names.sizes) - names.sizes, names.sizes)

@@ -1,0 +1,132 @@
+"""The first digits of the md5 digests of many texts, worked out together, as whole numbers.
+
+One by one hashlib takes 1 us, and DuckDB .6; a block of all of some thousand texts at once takes
+.06 us each. Source: RFC 1321, The MD5 Message-Digest Algorithm.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.privacy.vault.byte_texts import FIRST, HALF, WORD, ByteTexts
+
+Lanes = npt.NDArray[np.uint32]
+Codes = npt.NDArray[np.unsignedinteger]
+
+TOGETHER = 1 << 14
+"""Texts that are worked out together: their words stay in a cache."""
+MOST = 8
+"""Blocks up to which texts are; longer ones are worked out one by one."""
+BLOCK = 64
+"""Bytes of a block, which holds nine more than the last part of a text."""
+START = (0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476)
+SINES = [np.uint32(int(abs(math.sin(i + 1)) * 2**32)) for i in range(BLOCK)]
+TURNS = ((7, 12, 17, 22), (5, 9, 14, 20), (4, 11, 16, 23), (6, 10, 15, 21))
+TAKEN = ((1, 0), (5, 1), (3, 5), (7, 0))
+"""Which word a step takes in every round: its number times the first, plus the second."""
+
+
+def first_digits(prefix: bytes, texts: ByteTexts) -> Codes:
+    """Return the first 16 hexadecimal digits of md5(prefix + text) as a number, for every text.
+
+    >>> [f"{each:016x}" for each in first_digits(b"a", ByteTexts.of(["bc", ""])).tolist()]
+    ['900150983cd24fb0', '0cc175b9c0f1b6a8']
+    """
+    found = np.zeros(len(texts), dtype=np.uint64)
+    room = np.zeros(MOST * BLOCK, dtype=np.uint8)  # words are read beyond the ends of a text
+    padded = np.concatenate([room, texts.data, room])
+    texts = ByteTexts(padded, texts.starts + len(room), texts.sizes)
+    blocks = (len(prefix) + texts.sizes + BLOCK // 8) // BLOCK + 1
+    for count in np.unique(blocks).tolist():
+        rows = np.flatnonzero(blocks == count)
+        for start in range(0, len(rows), TOGETHER):
+            some = rows[start : start + TOGETHER]
+            part = texts.take(some)
+            found[some] = _together(prefix, part, count) if count <= MOST else _each(prefix, part)
+    return found
+
+
+def _each(prefix: bytes, texts: ByteTexts) -> Codes:
+    digests = (hashlib.md5(prefix + t, usedforsecurity=False).digest()[:8] for t in texts.each())
+    return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)
+
+
+def _together(prefix: bytes, texts: ByteTexts, blocks: int) -> Codes:
+    words = _words(prefix, texts, blocks * BLOCK // WORD)
+    state = [np.full(len(texts), each, dtype=np.uint32) for each in START]
+    for first in range(0, len(words), BLOCK // WORD):
+        some = words[first : first + BLOCK // WORD]
+        halves = [each.view(np.uint32).reshape(-1, 2) for each in some]
+        _add_block(state, [np.ascontiguousarray(each[:, i]) for each in halves for i in (0, 1)])
+    first_two = state[0].byteswap().astype(np.uint64), state[1].byteswap().astype(np.uint64)
+    digits: Codes = (first_two[0] << HALF) | first_two[1]
+    return digits
+
+
+def _words(prefix: bytes, texts: ByteTexts, count: int) -> list[npt.NDArray[np.uint64]]:
+    """Return the padded message of every text as words: one array per place of a word."""
+    every = np.ndarray(len(texts.data) - WORD + 1, np.dtype("<u8"), texts.data, strides=(1,))
+    before = np.frombuffer(prefix.ljust(count * WORD, b"\0"), "<u8")
+    starts = texts.starts - len(prefix)
+    ends = len(prefix) + texts.sizes
+    shortest = int(ends.min())
+    found = []
+    for i in range(count):
+        first = FIRST[min(max(len(prefix) - i * WORD, 0), WORD)]
+        if first == FIRST[WORD]:
+            found.append(np.full(len(texts), before[i]))
+            continue
+        word = every[starts + i * WORD]
+        if shortest < (i + 1) * WORD:
+            left = np.clip(ends - i * WORD, 0, WORD)
+            word &= FIRST[left]
+            is_last = np.flatnonzero((ends >= i * WORD) & (left < WORD))
+            word[is_last] |= np.uint64(0x80) << (left[is_last] * 8).astype(np.uint64)
+        found.append(word & ~first | before[i] if first else word)
+    found[-1] = (ends * 8).astype(np.uint64)
+    return found
+
+
+def _add_block(state: list[Lanes], words: Sequence[Lanes]) -> None:
+    """Change the state of every text by a block of sixteen words."""
+    a, b, c, d = (each.copy() for each in state)
+    mixed, turned = np.empty_like(a), np.empty_like(a)
+    for i in range(BLOCK):
+        turn, step = divmod(i, 16)
+        _mix(turn, b, c, d, mixed)
+        times, more = TAKEN[turn]
+        mixed += a
+        mixed += SINES[i]
+        mixed += words[(times * step + more) % 16]
+        bits = TURNS[turn][i % 4]
+        np.right_shift(mixed, np.uint32(32 - bits), out=turned)
+        np.left_shift(mixed, np.uint32(bits), out=mixed)
+        mixed |= turned
+        mixed += b
+        a, d, c, b, mixed = d, c, b, mixed, a
+    for each, more_of in zip(state, (a, b, c, d), strict=True):
+        each += more_of
+
+
+def _mix(turn: int, b: Lanes, c: Lanes, d: Lanes, out: Lanes) -> None:
+    """Write the function of a round."""
+    if turn == 0:
+        np.bitwise_xor(c, d, out=out)
+        np.bitwise_and(out, b, out=out)
+        np.bitwise_xor(out, d, out=out)
+    elif turn == 1:
+        np.bitwise_xor(b, c, out=out)
+        np.bitwise_and(out, d, out=out)
+        np.bitwise_xor(out, c, out=out)
+    elif turn == 2:
+        np.bitwise_xor(b, c, out=out)
+        np.bitwise_xor(out, d, out=out)
+    else:
+        np.invert(d, out=out)
+        np.bitwise_or(out, b, out=out)
+        np.bitwise_xor(out, c, out=out)

@@ -37,6 +37,12 @@ class Hoisted:
         self.public: set[str] = set()
         self.listed = 0
 
+    def table(self, query: exp.Expr) -> Known:
+        """The table of a sub-query."""
+        found = self.query(query, self.names)
+        self.private = self.private or found.private
+        return found
+
     def value_of(self, node: exp.Expr) -> exp.Expr:
         """A scalar sub-query, or EXISTS, as a column of one row that is joined to all."""
         inner = node.this if isinstance(node, exp.Exists) else node
@@ -72,8 +78,7 @@ class Hoisted:
 
     def membership(self, node: exp.In, left: Callable[[], exp.Expr]) -> exp.Expr:
         """``left`` IN (sub-query), with SQL's three truth values."""
-        table = self.query(node.args["query"], self.names)
-        self.private = self.private or table.private
+        table = self.table(node.args["query"])
         if len(table.traits) != 1:
             what = "IN with a sub-query of several columns"
             refuse(node, "E_SUBQUERY", what, "", self.names.locate)

@@ -130,7 +130,9 @@ class Flat:
         """The condition of a join, over the flat names."""
         if side:
             clause.set("side", side)
-        tests = [] if join.on is None else [self.resolve(join.on)]
+        before = clause.args.get("on")  # of public rows, where these stand before the private ones
+        tests = [] if before is None else [before]
+        tests += [] if join.on is None else [self.resolve(join.on)]
         for name in join.using:
             left, right = (
                 self.names.find(exp.column(name.name, self.names.sources[place][0]))

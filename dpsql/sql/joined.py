@@ -19,10 +19,12 @@ from dpsql.catalog.domain import Bins, Periods
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sql.clauses import Clips, Cut
 from dpsql.sql.edges import check_edges, is_of_days
+from dpsql.sql.equal_columns import closed
 from dpsql.sql.evaluate import Evaluator
 from dpsql.sql.language import check_scalar, locate, refuse
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.listed_rows import combinations
+from dpsql.sql.matched_rows import matched, placed
 from dpsql.sql.names import Names, names_of
 from dpsql.sql.public_rows import Joined
 from dpsql.sql.query import Condition, Coupled, Link, Listing, Lookup
@@ -64,6 +66,7 @@ class JoinReader:
         self.carriers: list[list[str]] = []
         self.tests: list[list[exp.Expr]] = []
         self.listed: set[int] = set()
+        self.groups: list[list[int]] = []
 
     def scope(
         self, clips: Clips, cut: Cut | None, known: dict[Hashable, Condition], evaluator: Evaluator
@@ -87,8 +90,9 @@ class JoinReader:
         public = tuple(self.joined)
         scope = Scope(self.fragment, table, alias, names, public, clips, cut, known, evaluator)
         where = self.fit(scope)
-        fitted = tuple(map(self.fitted, range(len(self.joined))))
-        return replace(scope, joined=fitted, where=tuple(where))
+        fitted = placed(list(map(self.fitted, range(len(self.joined)))))
+        found = replace(scope, joined=fitted, where=tuple(where))
+        return matched(found, self.catalog, self.groups) if self.listed else found
 
     def locate(self, node: exp.Expr) -> Span:
         return locate(node, self.fragment)
@@ -184,6 +188,9 @@ class JoinReader:
             tests += [(self.using(scope, name, number), True) for name in join.using]
         tests += [(test, False) for test in written]
         self.find_carriers(scope, tests)
+        if self.listed and not any(map(self.kept, range(len(self.joined)))):
+            tests = closed(scope, tests)
+            self.find_carriers(scope, tests)
         return [test for test, joining in tests if not self.take(scope, test, joining)]
 
     def find_carriers(self, scope: Scope, tests: Sequence[tuple[exp.Expr, bool]]) -> None:
@@ -191,6 +198,7 @@ class JoinReader:
 
         Rows that are joined to each other have the columns of all of them.
         """
+        self.listed.clear()
         sides = [(*self.sides(scope, test), joining) for test, joining in tests]
         linked = [{number} for number in range(len(self.joined))]
         own: list[list[str]] = [[] for _ in self.joined]
@@ -204,6 +212,7 @@ class JoinReader:
                     linked[number] = together
                 for number in public if on else public & open_:
                     own[number] += private - set(own[number])
+        self.groups = [sorted(each) for k, each in enumerate(linked) if k == min(each)]
         for number, members in enumerate(linked):
             self.carriers[number] = list(dict.fromkeys(c for n in sorted(members) for c in own[n]))
             if not self.carriers[number]:
@@ -218,11 +227,9 @@ class JoinReader:
     def fitted(self, number: int) -> Joined:
         """Public rows with the private column that they are joined to, or among the listed ones."""
         joined, tests = self.joined[number], tuple(self.tests[number])
-        alike = [n for n in range(number) if (n in self.listed) == (number in self.listed)]
-        first = sum(len(self.joined[n].names) for n in alike)
         if number not in self.listed:
-            return replace(joined, carrier=self.carriers[number][0], tests=tests, first=first)
-        return replace(joined, tests=tests, listed=True, first=first)
+            return replace(joined, carrier=self.carriers[number][0], tests=tests)
+        return replace(joined, tests=tests, listed=True)
 
     def using(self, scope: Scope, name: exp.Expr, number: int) -> exp.Expr:
         """USING as a condition; its column is that of the left side from now on."""

@@ -66,7 +66,9 @@ class Layers:
             if value and key not in _CLAUSES:
                 code, what = _REFUSED.get(key, ("E_STATEMENT", key.strip("_").upper()))
                 self.rows.refuse(value, code, what)
-        source = Joins(self.rows).join()
+        joins = Joins(self.rows)
+        source = joins.join()
+        self.rows.select = joins.rest(self.select)
         rows = source.rows
         where = self.rows.test("where")
         if self.rows.grouped:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,9 @@ from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.compiled import Answer, Branch, Select, cell_kinds
 from dpsql.sql.decided import find_decided
 from dpsql.sql.evaluate import Evaluator
-from dpsql.sql.group import Grouping, all_ranges, nested, partition, ranges, ranked, wide_rows
+from dpsql.sql.group import Grouping, Wide, all_ranges, nested, partition, ranges, ranked, wide_rows
 from dpsql.sql.pieces import MaskedSum, Pieces
-from dpsql.sql.query import Aggregate, Condition, Query, Rank, Shell
+from dpsql.sql.query import Aggregate, Condition, Query, Rank, Running, Shell
 from dpsql.workload.term import Mask, Term, gather, normalise
 
 Axes = Sequence[Grouping]
@@ -247,7 +248,7 @@ class _Products:
                 continue
             else:
                 running = aggregate.running if axis in axes else None
-                wide = None if name in self.lookups else wide_rows(axis, running, mask, numbers)
+                wide = self.wide(axis, running, mask, numbers)
                 if wide is not None:
                     factors[name] = self.compiler.intern(wide.operator)
                     scale, largest = scale * wide.scale, largest * wide.largest
@@ -277,6 +278,28 @@ class _Products:
             largest *= polynomial.largest(*bounds)
         return Term(factors, piece.polynomials, scale, largest, piece.pattern)
 
+    def wide(
+        self,
+        axis: Grouping,
+        running: Running | None,
+        mask: Mask | None,
+        numbers: NDArray[Any] | None,
+    ) -> Wide | None:
+        """Rows over the cells of a column that are not written out, if there are such.
+
+        Where public rows are joined to it, every cell may have one of them at most.
+        """
+        cells = self.evaluator.cells(self.source(axis.column))
+        if cells is None:
+            return wide_rows(axis, running, mask, numbers)
+        if axis.labels is None or len(np.unique(cells)) < len(cells):
+            return None
+        size = self.table.columns[axis.column].size
+        labels = _spread(axis.labels, cells, size, -1)
+        within = None if mask is None else _spread(mask, cells, size, False)
+        factors = None if numbers is None else _spread(numbers, cells, size, 0)
+        return wide_rows(replace(axis, labels=labels), running, within, factors)
+
     def items(self, name: str) -> int:
         cells = self.evaluator.cells(self.source(name))
         return self.table.columns[name].size if cells is None else len(cells)
@@ -289,3 +312,10 @@ class _Products:
         out = np.zeros((len(rows), self.table.columns[name].size), dtype=rows.dtype)
         np.add.at(out.T, cells, rows.T)
         return out
+
+
+def _spread(values: NDArray[Any], cells: NDArray[np.int64], size: int, rest: Any) -> NDArray[Any]:
+    """Numbers of some cells (items,) as those of all (size,); the others have ``rest``."""
+    out = np.full(size, rest, dtype=values.dtype)
+    out[cells] = values
+    return out

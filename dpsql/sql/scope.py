@@ -36,7 +36,8 @@ class Scope:
     ``where`` are its conditions but for those that join public rows. ``clips`` are the contribution
     bounds of aggregates, by where they stand in the text, ``cut`` says where a column is clipped
     in all of them. ``known`` are conditions that were bound before, by table, alias and tree;
-    ``evaluator`` works out what is public.
+    ``evaluator`` works out what is public. ``stored`` is the table that ``table`` is made of, with
+    columns of its own besides.
     """
 
     fragment: Fragment
@@ -49,6 +50,7 @@ class Scope:
     known: dict[Hashable, Condition]
     evaluator: Evaluator
     where: tuple[exp.Expr, ...] = ()
+    stored: Table | None = None
 
     def clip_of(self, node: exp.Expr) -> tuple[float, float] | None:
         """The contribution bounds written after the argument of an aggregate."""
@@ -207,7 +209,7 @@ class Scope:
 
         A column that is declared is none of them here.
         """
-        way, name = self.table.unit.through, reference.name.casefold()
+        way, name = (self.stored or self.table).unit.through, reference.name.casefold()
         if name in self.table.columns or self.find_public(reference) is not None:
             return False
         owners = {own.casefold() for own, _ in way.on} if way is not None else set()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot import exp
@@ -50,6 +50,7 @@ class Joins:
         self.locate = expressions.locate
         where = expressions.select.args.get("where")
         self.where = [] if where is None else conjuncts(where.this)
+        self.taken: list[exp.Expr] = []
 
     def join(self) -> From:
         """All tables of FROM, joined in the order written.
@@ -65,7 +66,38 @@ class Joins:
                 found = From(f"{each.table.name} AS a{number}", each.table.rows, own)
             else:
                 found = self.add(found, number, own, join)
+        for test in self.where:
+            found = self.keep(found, test)
         return found
+
+    def keep(self, found: From, test: exp.Expr) -> From:
+        """Leave out rows whose column is not IN a sub-query, where WHERE says no more than that."""
+        inner = test.unnest()
+        query = inner.args.get("query") if isinstance(inner, exp.In) else None
+        if query is None or not isinstance(inner.this.unnest(), exp.Column):
+            return found
+        tree = self.expressions.rewrite(inner.this)
+        place = place_of(tree.unnest())
+        table = None if place is None else self.expressions.hoisted.table(query)
+        if place is None or table is None or len(table.traits) != 1:
+            return found
+        kinds = {self.kind(place), table.traits[0].kind}
+        if len(kinds) > 1 and not kinds <= _NUMBERS:
+            return found
+        self.taken.append(test)
+        self.expressions.chosen |= table.private or self.expressions.mentions_noise(tree)
+        number = f"s{len(self.taken)}"
+        on = f"a{place[0]}.c{place[1]} = {number}.c0"
+        return replace(found, sql=f"{found.sql} SEMI JOIN {table.name} AS {number} ON {on}")
+
+    def rest(self, select: exp.Select) -> exp.Select:
+        """The SELECT without the conditions that are part of its joins."""
+        if not self.taken:
+            return select
+        kept = [test.copy() for test in self.where if not any(test is each for each in self.taken)]
+        copy = select.copy()
+        copy.set("where", exp.Where(this=exp.and_(*kept, copy=False)) if kept else None)
+        return copy
 
     def add(self, before: From, number: int, own: ColumnSets, join: Join) -> From:
         """Join one more table; where a key of one side is met, its rows match at most once."""

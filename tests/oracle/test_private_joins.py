@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 import dpsql
+from dpsql.sql import matched_rows
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables, statements_of
 
@@ -57,6 +59,31 @@ public = true
 [table.wards.column]
 ward = { type = "text", domain = ["a", "b", "c"] }
 floor = { type = "integer", domain = [0, 3] }
+
+[table.rates]
+source = "rates.parquet"
+public = true
+[table.rates.column]
+ward = { type = "text" }
+day = { type = "integer" }
+rate = { type = "integer" }
+floor = { type = "integer" }
+
+[table.storeys]
+source = "storeys.parquet"
+public = true
+[table.storeys.column]
+floor = { type = "integer" }
+name = { type = "text" }
+
+[table.drugs]
+source = "drugs.parquet"
+public = true
+[table.drugs.column]
+drug = { type = "text" }
+dose = { type = "integer" }
+ward = { type = "text" }
+price = { type = "integer" }
 """
 
 
@@ -86,6 +113,20 @@ def star(seed: int) -> Tables:
         "lines": ("visit_id BIGINT, drug VARCHAR, dose BIGINT", lines),
         "bills": ("visit BIGINT, who BIGINT, amount BIGINT", bills),
         "wards": ("ward VARCHAR, floor BIGINT", [("a", 0), ("b", 1), ("c", 1)]),
+        "rates": (
+            "ward VARCHAR, day BIGINT, rate BIGINT, floor BIGINT",
+            [
+                (ward, day, draw.randrange(-3, 9), draw.randrange(3))
+                for ward in "abd"
+                for day in [None, *range(-2, 28)]
+                if draw.random() < 0.8
+            ],
+        ),
+        "storeys": ("floor BIGINT, name VARCHAR", [(0, "low"), (1, "high"), (1, "top"), (2, None)]),
+        "drugs": (
+            "drug VARCHAR, dose BIGINT, ward VARCHAR, price BIGINT",
+            [(x, n, w, draw.randrange(9)) for x in "xyz" for n in range(7) for w in "abc"],
+        ),
     }
 
 
@@ -227,6 +268,102 @@ def test_random_joins(world: World) -> None:
             assert found == [], sql
             answered += 1
     assert answered > JOINS // 2
+
+
+CHAINED = {
+    "visits": {"ward": "ward", "day": "day"},
+    "patients": {},
+    "lines": {"drug": "drug", "dose": "dose"},
+    "wards": {"ward": "ward", "floor": "floor"},
+    "rates": {"ward": "ward", "day": "day", "floor": "floor"},
+    "storeys": {"floor": "floor"},
+    "drugs": {"drug": "drug", "dose": "dose", "ward": "ward"},
+}
+"""What the columns of every table may be equal to, those of one name to each other."""
+FACTS = {
+    "visits": (["v.ward", "v.day"], ["v.cost", "v.day"], "v.day < 20"),
+    "patients": (["p.sex", "p.age"], ["p.age"], "p.age > 2"),
+    "lines": (["l.drug", "l.dose"], ["l.dose"], "l.dose <> 3"),
+    "wards": (["w.floor"], ["w.floor"], "w.floor = 1"),
+    "rates": (["r.rate", "r.floor"], ["r.rate", "r.rate + 1"], "r.rate > 0"),
+    "storeys": (["s.name"], ["s.floor"], "s.name <> 'top'"),
+    "drugs": (["d.price", "d.drug"], ["d.price"], "d.price BETWEEN 2 AND 7"),
+}
+"""Keys, numbers and a condition of every table, by the first letter of its name."""
+PRIVATE = ("visits", "patients", "lines")
+UNITED = {
+    ("visits", "patients"): "v.patient_id = p.patient_id",
+    ("lines", "visits"): "l.visit_id = v.visit_id",
+}
+
+
+def draw_chain(draw: random.Random) -> str:
+    """Two to five tables, private and public, equal in some columns in whatever order."""
+    private = draw.choice(
+        [["visits"], ["visits", "patients"], ["lines", "visits"], ["lines", "visits", "patients"]]
+    )
+    names = [*private, *draw.sample(["wards", "rates", "storeys", "drugs"], draw.choice([1, 2, 2]))]
+    draw.shuffle(names)
+    tests = [UNITED[pair] for pair in UNITED if set(pair) <= set(private)]
+    shared = sorted({kind for name in names for kind in CHAINED[name]})
+    for kind in shared:
+        sides = [f"{name[0]}.{CHAINED[name][kind]}" for name in names if kind in CHAINED[name]]
+        draw.shuffle(sides)
+        for place, side in enumerate(sides[1:], 1):
+            pair = [side, draw.choice(sides[:place])]
+            draw.shuffle(pair)
+            tests.append(" = ".join(pair))
+        if len(sides) > 2 and draw.random() < 0.3:
+            tests.append(" = ".join(draw.sample(sides, 2)))
+    draw.shuffle(tests)
+    listed, keyed, alone = zip(*(FACTS[name] for name in names), strict=True)
+    if draw.random() < 0.4:
+        one, two = draw.choice(alone), draw.choice(alone)
+        moved = [tests.pop() for _ in range(draw.choice([0, 1])) if len(tests) > 1]
+        both = " AND ".join([*moved, one]), " AND ".join([*moved, two])
+        tests.append(f"(({both[0]}) OR ({both[1]}))")
+    tests += draw.sample(alone, draw.choice([0, 0, 1]))
+    froms = [f"{name} {name[0]}" for name in names]
+    if draw.random() < 0.5:
+        text = f"{', '.join(froms)} WHERE {' AND '.join(tests or ['TRUE'])}"
+    else:
+        seen, text = {names[0][0]}, froms[0]
+        for name, each in zip(names[1:], froms[1:], strict=True):
+            seen.add(name[0])
+            here = [t for t in tests if _aliases(t) <= seen and name[0] in _aliases(t)]
+            tests = [t for t in tests if t not in here]
+            text += f" JOIN {each} ON {' AND '.join(here or ['TRUE'])}"
+        text += f" WHERE {' AND '.join(tests)}" if tests else ""
+    keys = draw.sample(sorted({k for each in listed for k in each}), draw.choice([0, 1, 1, 2]))
+    numbers = sorted({n for each in keyed for n in each})
+    product = " * ".join(draw.sample(numbers, min(2, len(numbers))))
+    sums = ["COUNT(*)", f"SUM({draw.choice(numbers)})", f"SUM({product})"]
+    items = [*(f"{key} AS k{n}" for n, key in enumerate(keys)), draw.choice(sums)]
+    return f"SELECT {', '.join(items)} FROM {text}{' GROUP BY ALL' if keys else ''}"
+
+
+def _aliases(test: str) -> set[str]:
+    return {found[0] for found in re.findall(r"\b[a-z]\.", test)}
+
+
+CHAINS = int(os.environ.get("ORACLE_CHAINS", "10"))
+
+
+@pytest.mark.parametrize("few", [1_000, 5])
+def test_random_chains(world: World, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matched_rows, "FEW", few)
+    draw, answered = random.Random(int(os.environ.get("ORACLE_SEED", "15")) + few), 0
+    for _ in range(CHAINS):
+        sql = draw_chain(draw)
+        try:
+            found = differences(world, sql)
+        except dpsql.Error as error:
+            if error.code not in ("E_JOIN", "E_EXPR_IN_AGG", "E_PREDICATE", "E_TOO_LARGE"):
+                raise
+        else:
+            assert [row for row in found if row[-1] is not None] == [], sql
+            answered += 1
+    assert answered > CHAINS // 2
 
 
 def test_set_operations_add_up_what_a_unit_may_have(world: World) -> None:

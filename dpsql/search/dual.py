@@ -15,7 +15,7 @@ import numpy as np
 
 from dpsql.algebra.blocks import AllRange, Columns, Prefix
 from dpsql.algebra.operator import Floats, Integers, Operator
-from dpsql.search.gram_parts import cells_of, parts_of
+from dpsql.algebra.parts import MOST_OF_PART, by_size, parts_of
 from dpsql.search.meter import EIGEN, may_go_on, spend
 
 FAST = (Prefix, AllRange)
@@ -111,17 +111,66 @@ def _apart(gram: Floats, labels: Integers, tol: float | None, maxiter: int) -> C
     """Return the optimum of every part by itself: together they are that of all.
 
     Signs of all cells of a part change neither the Gram nor the constraints, and the problem is
-    convex, so that some optimum has no entry between two parts.
+    convex, so that some optimum has no entry between two parts. Parts of a size are taken together.
     """
     rows: list[Floats] = []
     lower = upper = 0.0
-    for cells in cells_of(labels):
-        found = optimise(gram[np.ix_(cells, cells)], tol=tol, maxiter=maxiter)
-        part = np.zeros((len(found.matrix), len(gram)))
-        part[:, cells] = found.matrix
-        rows.append(part)
-        lower, upper = lower + found.lower, upper + found.upper
+    for cells in by_size(labels):
+        V = gram[cells[:, :, np.newaxis], cells[:, np.newaxis]]
+        found = _together(V, tol or 1e-6, maxiter) if cells.shape[1] <= MOST_OF_PART else None
+        if found is None:
+            found = [optimise(each, tol=tol, maxiter=maxiter) for each in V]
+        for own, each in zip(cells, found, strict=True):
+            part = np.zeros((len(each.matrix), len(gram)))
+            part[:, own] = each.matrix
+            rows.append(part)
+            lower, upper = lower + each.lower, upper + each.upper
     return ConvexResult(np.concatenate(rows), lower, upper)
+
+
+def _together(V: Floats, tol: float, maxiter: int) -> list[ConvexResult] | None:
+    """Return what ``optimise`` does of many small Grams (parts, n, n); None if one is singular."""
+    count, n, _ = V.shape
+    D, power, last = np.ones((count, n)), np.full(count, 2.0), np.zeros(count)
+    lower, upper, rows = np.zeros(count), np.full(count, np.inf), np.zeros_like(V)
+    for iteration in range(maxiter):
+        sides = np.sqrt(D)
+        values, vectors = np.linalg.eigh(V * sides[:, np.newaxis] * sides[:, :, np.newaxis])
+        if not (values[:, 0] > SINGULAR * values[:, -1]).all():
+            return None
+        roots = np.sqrt(values)
+        total = roots.sum(axis=1)
+        x = np.einsum("pij,pj->pi", vectors**2, roots) / D
+        bound = total**2 / D.sum(axis=1)
+        lower = np.maximum(lower, bound)
+        spend(2 * EIGEN * count * float(n) ** 3)
+        is_last = iteration == maxiter - 1 or not may_go_on()
+        if iteration % FILL_EVERY == 0 or is_last:
+            tried, errors = _all_filled(values, vectors, D, x)
+            better = errors < upper
+            rows[better], upper[better] = tried[better], errors[better]
+            if (upper <= lower * (1 + tol)).all() or is_last:
+                break
+        power = np.where(bound < last, np.maximum(power / 2, 0.5), power)
+        last = bound
+        D *= x ** power[:, np.newaxis]
+        D = np.maximum(D, FLOOR * D.max(axis=1, keepdims=True))
+        D *= n / D.sum(axis=1, keepdims=True)
+    ends = zip(rows, np.minimum(lower, upper).tolist(), upper.tolist(), strict=True)
+    return [ConvexResult(*each) for each in ends]
+
+
+def _all_filled(values: Floats, vectors: Floats, D: Floats, x: Floats) -> tuple[Floats, Floats]:
+    """Return ``_filled`` of many Grams of full rank: rows (parts, n, n), and total errors."""
+    largest = x.max(axis=1)[:, np.newaxis]
+    scaled = vectors * (np.sqrt(values) / largest)[:, np.newaxis]
+    Y = scaled @ vectors.transpose(0, 2, 1)
+    places = np.arange(D.shape[1])
+    Y[:, places, places] += D * (1 - x / largest)
+    factor = np.linalg.cholesky(Y)
+    solved = np.linalg.solve(factor, vectors * np.sqrt(values)[:, np.newaxis])
+    rows = factor.transpose(0, 2, 1) / np.sqrt(D)[:, np.newaxis]
+    return rows, np.square(solved).sum(axis=(1, 2))
 
 
 def weighted_bound(gram: Floats, D: Floats) -> float:

@@ -9,15 +9,10 @@ import numpy as np
 
 from dpsql.algebra.blocks import Dense
 from dpsql.algebra.groups import Groups
-from dpsql.algebra.operator import Array, Floats, Integers, Operator
+from dpsql.algebra.operator import Floats, Integers, Operator
+from dpsql.algebra.parts import are_small, by_size, parts_of
 from dpsql.search.meter import spend
 from dpsql.search.opt0 import minimise
-
-APART_FROM, MOST_FILLED = 128, 2
-"""Cells from which parts are looked for that no query joins, and of which Grams: half are zeros."""
-
-MOST_OF_PART = 32
-"""Most cells of a part that is searched over together with all others of its size."""
 
 STARTS = (0.05, 1.0, 8.0, 30.0)
 """Sizes of learned rows from which each part starts; sums beside counts end far out."""
@@ -27,41 +22,6 @@ STAGES = ((1e-6, False), (1e-9, True))
 
 MOST_STEPS = 400
 """Most steps of one descent."""
-
-
-def parts_of(pattern: Array) -> Integers | None:
-    """Return which part each cell is in, None where all are one part, or hardly apart.
-
-    ``pattern`` is a Gram (n, n), or rows (m, n): what is not zero in a row of it is together.
-    """
-    n = pattern.shape[1]
-    if n < APART_FROM:
-        return None
-    joined = pattern != 0
-    if np.count_nonzero(joined) * MOST_FILLED > joined.size:
-        return None
-    labels, count = np.full(n, -1), 0
-    for first in range(n):
-        if labels[first] >= 0:
-            continue
-        reached = np.array([first])
-        while len(reached):
-            labels[reached] = count
-            rows = joined[:, reached].any(axis=1)
-            reached = np.flatnonzero(joined[rows].any(axis=0) & (labels < 0))
-        count += 1
-    return labels if count > 1 else None
-
-
-def are_small(labels: Integers | None) -> bool:
-    """Whether cells are in parts, some of several cells and all few enough to be learned."""
-    return labels is not None and 1 < int(np.bincount(labels).max()) <= MOST_OF_PART
-
-
-def cells_of(labels: Integers) -> list[Integers]:
-    """Return the cells of every part, from the part of each cell (n,)."""
-    order = np.argsort(labels, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
 
 
 def learn_parts(gram: Floats | Operator, seed: int = 0) -> Floats | None:
@@ -77,15 +37,16 @@ def learn_parts(gram: Floats | Operator, seed: int = 0) -> Floats | None:
     labels = parts_of(gram)
     if labels is None or not are_small(labels):
         return None
-    sizes: dict[int, list[Integers]] = {}
-    for cells in cells_of(labels):
-        sizes.setdefault(len(cells), []).append(cells)
-    rows = [row for n, parts in sizes.items() if n > 1 for row in _learned(gram, parts, seed)]
+    rows = [
+        row
+        for cells in by_size(labels)
+        if cells.shape[1] > 1
+        for row in _learned(gram, cells, seed)
+    ]
     return np.asarray(rows) if rows else None
 
 
-def _learned(gram: Floats, parts: list[Integers], seed: int) -> Iterator[Floats]:
-    cells = np.array(parts)
+def _learned(gram: Floats, cells: Integers, seed: int) -> Iterator[Floats]:
     V = gram[cells[:, :, np.newaxis], cells[:, np.newaxis]]
     asked = np.einsum("bii->bi", V).sum(axis=1) > 0
     for part, theta in zip(cells[asked], _descended(V[asked], seed), strict=True):

@@ -15,10 +15,10 @@ import numpy as np
 
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Floats, Integers
+from dpsql.algebra.parts import are_small
 from dpsql.search.bounds import cells_bound, operator_bound
 from dpsql.search.few import read_few
 from dpsql.search.gaussian import kron_strategy
-from dpsql.search.gram_parts import are_small, parts_of
 from dpsql.search.joint import realise
 from dpsql.search.meter import may_go_on, spend
 from dpsql.search.opt_kron import search_kron
@@ -120,9 +120,8 @@ def _is_worthwhile(workload: Workload, noise: Noise) -> bool:
         return False
     if problem.d > 1:
         return True
-    few, pattern = read_few(problem), problem.factors[0].pattern
-    is_apart = pattern is not None and are_small(parts_of(pattern))
-    return not is_apart and (few is None or not few.is_thin)
+    few = read_few(problem)
+    return not are_small(problem.factors[0].parts) and (few is None or not few.is_thin)
 
 
 def groupings(workload: Workload) -> Iterator[list[Workload]]:

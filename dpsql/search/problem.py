@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import Dense, Identity, IdentityTotal
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.levels import Structured
-from dpsql.algebra.operator import Array, Floats, Operator
+from dpsql.algebra.operator import Array, Floats, Integers, Operator
+from dpsql.algebra.parts import gram_of_parts, parts_of
 from dpsql.search.masks import axes_of, cells_of, names_of
 from dpsql.search.p_inverse import AppliedGram, LeanInverse
 from dpsql.strategy.noise_law import Noise
@@ -93,11 +94,11 @@ class FactorSet:
         rows = [np.asarray(self.operators[f].dense(), dtype=np.float64) for f in chosen]
         return np.concatenate(rows), np.repeat(chosen, [len(r) for r in rows])
 
-    @property
-    def pattern(self) -> NDArray[np.bool_] | None:
-        """Return which cells each row brings together, None where rows are not written out."""
+    @cached_property
+    def parts(self) -> Integers | None:
+        """Return which part each cell is in, None where all are one, or rows are implicit."""
         written = self._few.sum() + len(self._cells) == len(self.operators)
-        return self._stack[0] != 0 if written else None
+        return parts_of(self._stack[0]) if written else None
 
     @cached_property
     def _grams(self) -> list[tuple[int, Floats]]:
@@ -211,7 +212,10 @@ class FactorSet:
     def gram(self, weights: Floats) -> Floats:
         """Return the weighted sum of the factor Grams, shape (n, n)."""
         Q, owner = self._stack
-        out = Q.T @ (weights[owner, np.newaxis] * Q) + weights[self._cells].sum() * np.eye(self.n)
+        parts = self.parts if len(Q) >= self.n else None
+        own = weights[owner]
+        out = Q.T @ (own[:, np.newaxis] * Q) if parts is None else gram_of_parts(Q, own, parts)
+        out += weights[self._cells].sum() * np.eye(self.n)
         for f, G in self._grams:
             out = out + weights[f] * G
         return np.asarray(out)

@@ -15,12 +15,7 @@ from dpsql.algebra.groups import Groups
 from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.operator import Columns, Floats, Integers, Operator
 from dpsql.algebra.ranges import AllRange, Ranges
-from dpsql.strategy.quantise import (
-    extended_diagonal_inverse,
-    is_diagonal,
-    triangular_order,
-    upper_inverse,
-)
+from dpsql.strategy.inverse import RANK, STRUCTURED_FROM, inverse_of
 
 Indices: TypeAlias = NDArray[np.int64]
 
@@ -29,9 +24,6 @@ REMEMBERED = 1 << 22
 
 Plans are compared, forecast, then solved with one matrix; inverting takes the cube of its size.
 """
-
-STRUCTURED_FROM = 512
-"""From this size on, p-Identity rows are inverted in O(p n^2), triangular ones by halves."""
 
 SPARSE = 16
 """Cells for every pair of numbers of a query that are not zero from which only these are read."""
@@ -51,12 +43,6 @@ ZERO = 1e-9
 
 CANCELLED = 1e-12
 """Size below which a spread, relative to the terms that it is the sum of, is their rounding."""
-
-RANK = 1e-9
-"""Relative size below which a singular value counts as zero."""
-
-WELL_CONDITIONED = 1e-3
-"""Least ratio of pivots at which a Gram is inverted as such: it squares the condition of rows."""
 
 WHOLE = 1e-9
 """How far a coefficient that is a whole number may be from it, by rounding."""
@@ -299,7 +285,7 @@ def _full_axis(size: int, rows: Integers, mixed: bool) -> Axis:
     Q = rows.astype(np.float64)
     if size > LARGE and not mixed:
         return _thin_axis(size, rows, Q)
-    K, inverse, row_space = _inverse(Q)
+    K, inverse, row_space = inverse_of(Q)
     ones = K.sum(axis=1)
     tau = float(ones.sum())
     if row_space is not None and np.abs(row_space.sum(axis=1) - 1).max() > SPAN_TOLERANCE:
@@ -353,7 +339,7 @@ def _residual_axis(size: int, rows: Integers) -> Axis:
 
 def _partial_axis(size: int, rows: Integers, B: Floats) -> Axis:
     """Return the constants of residual rows that sum to zero and leave more than one direction."""
-    K, inverse, row_space = _inverse(B)
+    K, inverse, row_space = inverse_of(B)
     spanned = 1 / size if row_space is None else row_space + 1 / size
     return Axis(size, rows, inverse, np.full(size, 1 / size), K, 0.0, 1.0, np.asarray(spanned))
 
@@ -361,36 +347,6 @@ def _partial_axis(size: int, rows: Integers, B: Floats) -> Axis:
 def _identity_axis(size: int) -> Axis:
     u = np.full(size, 1 / size)
     return Axis(size, None, None, u, None, 1 / size, float(size) ** 2, None)
-
-
-def _inverse(Q: Floats) -> tuple[Floats, Floats, Floats | None]:
-    """Return (K, pseudo-inverse, projector on the row space or None for full rank)."""
-    n = Q.shape[1]
-    if n >= STRUCTURED_FROM and len(Q) >= n:
-        if len(Q) <= 2 * n and is_diagonal(Q[:n]):
-            return *extended_diagonal_inverse(Q), None
-        order = triangular_order(Q) if len(Q) == n else None
-        if order is not None:
-            inverse = np.empty_like(Q)
-            inverse[order] = upper_inverse(Q[:, order])
-            return inverse @ inverse.T, inverse, None
-    if len(Q) >= n:
-        try:
-            L = np.linalg.cholesky(Q.T @ Q)
-        except np.linalg.LinAlgError:
-            pass
-        else:
-            pivots = L.diagonal()
-            if pivots.min() > WELL_CONDITIONED * pivots.max():
-                half = np.linalg.inv(L)
-                K = half.T @ half
-                return K, K @ Q.T, None
-    left, singular, right = np.linalg.svd(Q, full_matrices=False)
-    rank = int((singular > RANK * singular[0]).sum())
-    basis = right[:rank].T
-    inverse = (basis / singular[:rank]) @ left[:, :rank].T
-    K = (basis / singular[:rank] ** 2) @ basis.T
-    return K, inverse, None if rank == n else basis @ basis.T
 
 
 def unmeasured_axis(size: int) -> Axis:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpsql.search.gram_parts import learn_parts, losses_of, parts_of
+from dpsql.algebra.parts import gram_of_parts, inverse_of_parts, parts_of
+from dpsql.search import dual
+from dpsql.search.gram_parts import learn_parts, losses_of
 from dpsql.search.opt0 import loss_and_grad, matrix, optimise
 from dpsql.search.select import select
 from dpsql.workload.workload import Workload
@@ -59,3 +61,30 @@ def test_parts_together_are_as_good_as_each_by_itself(cells: int) -> None:
 def test_cells_alone_are_no_parts_to_learn() -> None:
     assert learn_parts(np.diag(np.arange(1.0, 200.0))) is None
     assert learn_parts(np.ones((200, 200))) is None
+
+
+def test_algebra_of_parts_is_that_of_all() -> None:
+    """Parts of several shapes, in any order of cells, with more rows than cells."""
+    rng = np.random.default_rng(3)
+    shapes = [(int(rng.integers(n, n + 3)), n) for n in [1, 2, 3, 4] * 20]
+    blocks = [rng.integers(1, 9, shape) + 9 * np.eye(*shape) for shape in shapes]
+    ends = np.cumsum([(0, 0), *(block.shape for block in blocks)], axis=0)
+    Q = np.zeros(ends[-1])
+    for block, (row, cell) in zip(blocks, ends, strict=False):
+        Q[row : row + len(block), cell : cell + block.shape[1]] = block
+    Q = Q[rng.permutation(len(Q))][:, rng.permutation(Q.shape[1])]
+    labels, weights = parts_of(Q), rng.random(len(Q))
+    assert labels is not None
+    assert labels.max() + 1 == len(blocks)
+    assert (labels == parts_of(Q.T @ Q)).all()
+    gram = Q.T @ (weights[:, np.newaxis] * Q)
+    assert gram_of_parts(Q, weights, labels) == pytest.approx(gram)
+    found = inverse_of_parts(Q)
+    assert found is not None
+    assert found[0] == pytest.approx(np.linalg.inv(Q.T @ Q), abs=1e-9)
+    assert found[1] == pytest.approx(np.linalg.pinv(Q), abs=1e-9)
+    together = dual.optimise(gram)
+    assert together.upper <= together.lower * (1 + 1e-6)
+    X = together.matrix.T @ together.matrix
+    assert X.diagonal() == pytest.approx(1)
+    assert np.trace(np.linalg.solve(X, gram)) == pytest.approx(together.upper)

@@ -77,6 +77,8 @@ def make_folder(path: Path) -> None:
 
     Raises: OSError.
     """
+    if path.is_dir():
+        return
     for folder in (*reversed(path.parents), path):
         folder.mkdir(mode=0o700, exist_ok=True)
 

@@ -99,35 +99,34 @@ Found: TypeAlias = "tuple[tuple[str, ...], Mapping[Place, Reading]]"
 
 def _as_planned(target: Target, part: Part) -> Found | None:
     """Return the target's own readings, if the part was planned on the same cells."""
-    for layout in target.planned:
-        if dict(part.strategy.domain) == layout.workload.domain and _is_alike(part, layout):
+    for layout, telling in target.planned:
+        if _is_alike(part, layout, telling):
             readings = layout.products.values()
             if all(part.forecast.supports(p) for reading in readings for _, p in reading):
                 return layout.order, layout.products
     return None
 
 
-def _is_alike(part: Part, layout: Layout) -> bool:
+def _is_alike(part: Part, layout: Layout, telling: frozenset[str]) -> bool:
     """Whether rows become the cells of a layout as they became those of a part.
 
-    An attribute of one cell, which all rows are in, need not be among those of the part.
+    An attribute by which no rows differ need not be among those of the part.
     """
-    for name, here in layout.resolutions.items():
-        there = part.resolutions.get(name)
-        if there is not None:
-            if here != there:
-                return False
-        elif not isinstance(here, Cells) or here.size != 1 or here.leaves_out:
-            return False
-    return True
+    if not part.resolutions.keys() >= telling:
+        return False
+    if any(layout.resolutions.get(name) != each for name, each in part.resolutions.items()):
+        return False
+    return dict(part.strategy.domain) == layout.workload.domain
 
 
 def _map_all(target: Target, part: Part) -> Found | None:
     """Map every term of a target onto the merged cells of a part."""
+    if not part.homes.keys() >= target.counted_by:
+        return None
     if any(term.polynomials for asked in target.asked.values() for term in asked.terms):
         return None
     places = [(place, term) for place, asked in target.asked.items() for term in asked.terms]
-    mapped = _map([Product(term.factors) for _, term in places], part)
+    mapped = _map([term.factors for _, term in places], part, target.known)
     if mapped is None:
         return None
     found: dict[Place, Reading] = {}
@@ -143,24 +142,23 @@ def _map_all(target: Target, part: Part) -> Found | None:
     return tuple(dict.fromkeys([*measured, *others])), found
 
 
-def _map(products: Sequence[Product], part: Part) -> list[Product] | None:
-    """Return products on the merged cells of a part, None when one of them is not supported."""
-    known: dict[tuple[object, ...], Operator | None] = {}
+def _map(
+    products: Sequence[Mapping[str, Operator]],
+    part: Part,
+    known: dict[tuple[object, ...], Operator | None],
+) -> list[Product] | None:
+    """Return products on the merged cells of a part, None when one of them is not supported.
+
+    ``products`` are the factors of each, by columns that the part has cells of; ``known`` are
+    those that were mapped already, onto cells of other parts too.
+    """
     split: dict[tuple[object, ...], dict[str, Operator]] = {}
     cells = {name: each for name, each in part.resolutions.items() if isinstance(each, Cells)}
-    homes: dict[str, list[str]] = {}
-    for name, each in cells.items():
-        for column in each.columns:
-            homes.setdefault(column, []).append(name)
-    all_asked = [
-        {a: f for a, f in product.factors.items() if not isinstance(f, Total)}
-        for product in products
-    ]
-    if not homes.keys() >= {column for asked in all_asked for column in asked}:
-        return None
+    homes = part.homes
     left_out = [name for name, each in part.resolutions.items() if each.leaves_out]
     mapped = []
-    for product, asked in zip(products, all_asked, strict=True):
+    for product in products:
+        asked = {a: f for a, f in product.items() if not isinstance(f, Total)}
         names = dict.fromkeys(homes[column][0] for column in asked)
         if not names.keys() >= set(left_out):
             return None
@@ -176,7 +174,7 @@ def _map(products: Sequence[Product], part: Part) -> list[Product] | None:
             if not found:
                 return None
             factors.update(found)
-        small = Product(factors, product.weight)
+        small = Product(factors)
         if not part.forecast.supports(small):
             return None
         mapped.append(small)
@@ -207,7 +205,7 @@ def _merge(
     if cells.labels is None:
         return parts[0]
     shape = cells.labels.shape
-    place = (cells.columns, *(None if p is None else p.key for p in parts))
+    place = (cells, *(None if p is None else p.key for p in parts))
     if place not in known:
         if any(p is None for c, p in zip(cells.columns, parts, strict=True) if c in asked):
             return None
@@ -232,7 +230,7 @@ def _remembered(
     """Return a factor on the merged cells of its column, each worked out once."""
     if factor is None:
         return None
-    place = (column, factor.key)
+    place = (column, factor.key, merging.content)
     if place not in known:
         known[place] = merge_columns(factor, merging)
     return known[place]

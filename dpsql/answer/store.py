@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import sqlite3
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,12 +34,14 @@ S = TypeVar("S")
 class File:
     """One SQLite file of a store: its tables, what they hold, and what is lost without it.
 
+    ``tables`` are statements that create them, by their names.
+
     Raises: LedgerError (E_LEDGER_TAMPERED) for a damaged file, (E_LEDGER_IO) when it cannot be
     written.
     """
 
     path: Path
-    schema: str
+    tables: Mapping[str, str]
     content: str
     lost: str
 
@@ -49,7 +51,9 @@ class File:
         keep_private(self.path)
         with closing(sqlite3.connect(self.path, timeout=30.0)) as db, db:
             db.execute("PRAGMA synchronous = FULL")
-            db.executescript(self.schema)
+            found = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            if not self.tables.keys() <= {name for (name,) in found}:
+                db.executescript(";".join(self.tables.values()))
             db.execute("BEGIN")
             yield db
 
@@ -260,13 +264,13 @@ class Store:
     def __init__(self, catalog: Path) -> None:
         answers = File(
             catalog.with_suffix(".releases"),
-            _schema("release", "clipped") + _NOTED,
+            _tables("release", "clipped") | _NOTED,
             "releases",
             "repeated requests are then charged",
         )
         models = File(
             catalog.with_suffix(".synthetic"),
-            _schema("learned") + _schema("synthetic", key="name") + _schema("domain"),
+            _tables("learned", "domain") | _tables("synthetic", key="name"),
             "synthetic tables",
             "the tables, and the domains that were found, are lost then",
         )
@@ -286,23 +290,22 @@ class Store:
         return self.releases.file.state() + b"|" + self.tables.file.state()
 
 
-_NOTED = """
-CREATE TABLE IF NOT EXISTS measured (
+_NOTED = {
+    "measured": """CREATE TABLE IF NOT EXISTS measured (
     scope TEXT, request TEXT, seq INTEGER NOT NULL, PRIMARY KEY (scope, request)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS implied (
+) WITHOUT ROWID""",
+    "implied": """CREATE TABLE IF NOT EXISTS implied (
     request TEXT PRIMARY KEY, release TEXT NOT NULL
-) WITHOUT ROWID;
-"""
+) WITHOUT ROWID""",
+}
 
 
-def _schema(*tables: str, key: str = "request") -> str:
-    return "".join(
-        f"CREATE TABLE IF NOT EXISTS {table} (\n"
-        f"    {key} TEXT PRIMARY KEY, body BLOB NOT NULL, digest TEXT NOT NULL\n"
-        ") WITHOUT ROWID;\n"
-        for table in tables
-    )
+def _tables(*names: str, key: str = "request") -> dict[str, str]:
+    columns = f"{key} TEXT PRIMARY KEY, body BLOB NOT NULL, digest TEXT NOT NULL"
+    return {
+        name: f"CREATE TABLE IF NOT EXISTS {name} (\n    {columns}\n) WITHOUT ROWID"
+        for name in names
+    }
 
 
 def _digest(key: str, body: bytes) -> str:

@@ -107,7 +107,9 @@ class Cursor(Fetching):
                 span=fragments[1].whole(),
             )
         asked = asked_columns(self.connection.known, fragments[0].body)
-        return self._run(parse(fragments[0]), terms) if asked is None else [asked]
+        if asked is not None:
+            return [asked]
+        return self._run(self.connection.engine.read(fragments[0]), terms)
 
     def executescript(self, sql: str) -> Cursor:
         """Answer all SELECTs of a script as one workload with one charge; see ``nextset``.

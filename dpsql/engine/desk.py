@@ -34,12 +34,15 @@ from dpsql.sql.clauses import Cut, read_own, read_truncation
 from dpsql.sql.collector import uncollected
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
-from dpsql.sql.parse import Statement, reparse
+from dpsql.sql.lexemes import Fragment
+from dpsql.sql.parse import Statement, parse, reparse
 from dpsql.sql.products import Compiler
 
 NO_SUCH_KEY = "E_NOT_IN_DOMAIN"
 REMEMBERED = 10_000
 """Statements whose compiled form is kept."""
+READ = 256
+"""Statements that are not parsed again where they are asked again."""
 
 
 class Desk(ABC):
@@ -69,6 +72,7 @@ class Desk(ABC):
         self._seen = b""
         self.compiler = Compiler(catalog)
         self._compiled: dict[tuple[str, Cut | None], Compiled] = {}
+        self._read: dict[Fragment, Statement] = {}
         self._public: dict[str, dict[str, tuple[str, Sequence[Any]]]] = {}
         self.know()
 
@@ -139,6 +143,20 @@ class Desk(ABC):
         """The evaluator of noisy tables."""
         return self.compiler.evaluator.sealed
 
+    def read(self, fragment: Fragment) -> Statement:
+        """Stage 1: parse a statement. A SELECT is remembered, without its tree: see ``compile``.
+
+        Raises: as ``parse``.
+        """
+        if fragment in self._read:
+            return self._read[fragment]
+        statement = parse(fragment)
+        if statement.kind == "select" and statement.fragment.text == fragment.text:  # of any day
+            while len(self._read) >= READ:
+                del self._read[next(iter(self._read))]
+            self._read[fragment] = replace(statement, tree=None)
+        return statement
+
     def compile(self, statements: Sequence[Statement]) -> tuple[Compiled, ...]:
         """Stages 2 and 3: bind every statement and form its products, each text once."""
         self.catch_up()
@@ -169,6 +187,8 @@ class Desk(ABC):
             if len(self._compiled) >= REMEMBERED:
                 self._compiled.clear()
                 self.compiler.forget()
+            if statement.tree is None:
+                statement = replace(parse(statement.fragment), cut=cut)
             options = statement.options
             bound = self._bound(statement)
             weight, most, how = read_own(options, "weight", "max_stddev", "reconstruct")

@@ -35,7 +35,8 @@ class Choice:
     """What answers a request: a ``known`` release for free, or else what is ``planned``.
 
     ``other`` is a release that would answer, with larger errors; ``compared`` are the errors of
-    the one or the other beside those of a new measurement, where that was planned.
+    the one or the other beside those of a new measurement, where that was planned. ``stored`` is
+    the state of the store in which there was no release of the same request.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Choice:
     planned: Planned | None = None
     other: Implied | None = None
     compared: Compared | None = None
+    stored: bytes | None = None
 
     @property
     def plan(self) -> Plan:
@@ -180,7 +182,10 @@ class Asking(Measuring, Job[Release]):
 
     def find(self, desk: Desk) -> Release | None:
         """The release that was chosen, else what another process has measured since."""
-        known = self._chosen.known or find_own(desk, self.request, self._chosen.name)
+        choice, store = self._chosen, desk.store.releases
+        if choice.known is None and choice.stored == store.file.state():
+            return None  # nothing was stored since
+        known = choice.known or find_own(desk, self.request, choice.name)
         return None if known is None else known.release
 
     def results(self, desk: Desk, found: Release, free: bool) -> tuple[Result, ...]:
@@ -241,6 +246,7 @@ def choose(desk: Desk, request: Request, reuse: str) -> Choice:
     name = desk.request_name(request)
     if reuse == "never":
         return Choice(name, planned=desk.plan(request))
+    stored = desk.store.releases.file.state()
     found = find_own(desk, request, name)
     if found is not None:
         return Choice(name, found)
@@ -258,7 +264,7 @@ def choose(desk: Desk, request: Request, reuse: str) -> Choice:
             beside[at] = known, compared
         if compared.is_no_worse:
             return Choice(name, known, planned, None, compared)
-    return Choice(name, None, planned, *(beside[0] if beside else ()))
+    return replace(Choice(name, None, planned, *(beside[0] if beside else ())), stored=stored)
 
 
 def find_own(desk: Desk, request: Request, name: str) -> Implied | None:
@@ -286,8 +292,8 @@ def _determining(desk: Desk, request: Request, name: str) -> Iterator[Implied]:
     scopes = desk.scopes(request.tables, request.released)
     linked, latest = desk.store.releases.candidates(name, scopes)
     others = {name: each for name, each in latest.items() if name not in linked}
-    declared = set(desk.scopes((), desk.released))
-    for group in (linked, others):
+    declared = set(desk.scopes((), desk.released)) if linked or others else set()
+    for group in filter(None, (linked, others)):
         found = {n: e for n, e in group.items() if declared >= {*e.scopes[len(e.plan.parts) :]}}
         yield from (each for each in find_implied(request, found) if _keeps(request, each))
 

@@ -20,6 +20,7 @@ from dpsql.plan.plan import Part
 from dpsql.search.coarse import AMOUNTS, FINE, drawn_part
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import law
+from dpsql.strategy.queries import QueriesStrategy
 from dpsql.workload.cells import Resolution
 from dpsql.workload.layout import Layout, Place
 from dpsql.workload.target import Target, fits, mean_variances
@@ -43,12 +44,15 @@ def best_drawn(chooser: Chooser, amount: Fraction) -> Chosen:
         return best
     if not any(is_coarse(each, own) for each in (best, *found, *_coarse_of(selected))):
         return best
-    found += [*selected, *_coarse_of(selected)]
+    others = [*selected, *_coarse_of(selected)]
+    found += [each for each in others if not any(each is known for known in found)]
     limits = find_limits(target, chooser.noise, own)
     rated = [pair for each in found if (pair := _rated(target, each, amount, limits)) is not None]
     plain = total_error(target, target.layouts[0], limits) / CAP**2
     if min((pair[0].error for pair in rated), default=math.inf) > plain / chooser.doubtful:
-        pairs = [_rated(target, each, amount, limits) for each in chooser.queries()]
+        are_found = any(each.strategy.kind == QueriesStrategy.kind for each in found)
+        asked = [] if are_found else chooser.queries()
+        pairs = [_rated(target, each, amount, limits) for each in asked]
         rated += [pair for pair in pairs if pair is not None]
     return min(rated, key=lambda pair: by_error(pair[0]), default=(best, best))[1]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpsql.strategy.base import Block, Estimate, Forecast, Strategy
 from dpsql.strategy.noise_law import Noise, law
-from dpsql.workload.cells import Resolution, block_unit, unit_reach
+from dpsql.workload.cells import Cells, Resolution, block_unit, unit_reach
 
 SHARE_GRID = 2**20
 """Grid of the shares of the tables, so that amounts are exact fractions that sum to the whole."""
@@ -54,6 +54,15 @@ class Part:
             return None
         used = (name for each in self.resolutions.values() for name in each.columns)
         return frozenset((*self.view, *used))
+
+    @cached_property
+    def homes(self) -> Mapping[str, Sequence[str]]:
+        """By column, the attributes that are made of its cells."""
+        found: dict[str, list[str]] = {}
+        for name, each in self.resolutions.items():
+            for column in each.columns if isinstance(each, Cells) else ():
+                found.setdefault(column, []).append(name)
+        return found
 
     @cached_property
     def scales(self) -> tuple[Fraction, ...]:

@@ -73,7 +73,7 @@ class QueriesForecast(Forecast):
         sizes = [np.square(rows).sum(axis=1) / self.domain[name] for name, rows in factors.items()]
         norms: Floats = np.ones(1)
         for size in sizes:
-            norms = np.asarray(norms * size if paired else np.kron(norms, size))
+            norms = np.asarray(norms * size if paired else np.outer(norms, size).ravel())
         outside = norms - np.einsum("ij,ij->j", cross, found)
         return found, bool((outside <= OUTSIDE * norms).all())
 
@@ -175,6 +175,12 @@ def _stacked_blocks(blocks: Sequence[QueryBlock], variances: Sequence[float]) ->
     return out
 
 
+def _kron(left: Floats, right: Floats) -> Floats:
+    """Return the Kronecker product of two matrices; numpy's own takes ten times as long."""
+    product = left[:, np.newaxis, :, np.newaxis] * right[np.newaxis, :, np.newaxis]
+    return np.asarray(product.reshape(len(left) * len(right), -1))
+
+
 def columnwise(left: Floats, right: Floats) -> Floats:
     """Return the Kronecker product of every column of one with that of the other.
 
@@ -191,7 +197,7 @@ def _rowwise(left: Floats, right: Floats) -> Floats:
 
 
 _JOINS: Mapping[tuple[bool, bool], Callable[[Floats, Floats], Floats]] = {
-    (False, False): lambda left, right: np.asarray(np.kron(left, right), np.float64),
+    (False, False): _kron,
     (False, True): columnwise,
     (True, False): _rowwise,
     (True, True): np.multiply,

@@ -9,6 +9,7 @@ up.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,18 +33,24 @@ A cell with 2^31 rows then holds less than 2^62: sums stay within int64. Servers
 """
 
 
+LONG_CONTENT = 1 << 12
+"""Bytes of an array above which a digest stands for it."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Merging:
     """How the n cells of a column are merged into classes.
 
     ``first`` (classes,) is the first cell of each class, ``spread`` (n,) that of the class which a
     cell is in, and ``outside`` (m,) are the cells in none. Where ``is_whole``, each is a class.
+    Equal ``content`` is the same merging.
     """
 
     first: Integers
     spread: Integers
     outside: Integers
     is_whole: bool
+    content: bytes
 
 
 def merging_of(classes: Integers) -> Merging:
@@ -53,7 +60,14 @@ def merging_of(classes: Integers) -> Merging:
     spread = np.zeros_like(classes)
     spread[kept] = first[classes[kept]]
     is_whole = np.array_equal(classes, np.arange(classes.size))
-    return Merging(first, spread, np.flatnonzero(classes < 0), is_whole)
+    return Merging(first, spread, np.flatnonzero(classes < 0), is_whole, _content(classes))
+
+
+def _content(array: Integers) -> bytes:
+    """Return what equal arrays of whole numbers have in common: all of them, or a digest."""
+    content = np.ascontiguousarray(array, dtype=np.int64).tobytes()
+    short = content if len(content) <= LONG_CONTENT else hashlib.sha256(content).digest()
+    return repr(array.shape).encode() + short
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,15 +121,18 @@ class Cells:
 
     def __eq__(self, other: object) -> bool:
         """Say whether every row falls in the same cell."""
-        return (
+        return self is other or (
             isinstance(other, Cells)
             and self.columns == other.columns
-            and len(self.arrays()) == len(other.arrays())
-            and all(map(np.array_equal, self.arrays(), other.arrays()))
+            and self._contents == other._contents
         )
 
     def __hash__(self) -> int:
         return hash(self.facts)
+
+    @cached_property
+    def _contents(self) -> tuple[bytes, ...]:
+        return tuple(map(_content, self.arrays()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

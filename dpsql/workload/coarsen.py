@@ -48,17 +48,17 @@ def coarsen(workload: Workload, keep: Collection[str] = (), *, drop: bool = True
     ([0, 0, 1, -1, -1], [[1, 1]])
     """
     index = workload.index
-    active = [i for i in range(len(workload.attributes)) if (index[:, i] >= 0).any()]
+    active = int((index >= 0).any(axis=0).sum())
     classes: dict[str, NDArray[np.int64]] = {}
     taken: dict[tuple[str, Hashable], Operator] = {}
     domain, pinned = dict(workload.domain), set(workload.pinned)
     for i, name in enumerate(workload.attributes):
-        column = index[:, i]
-        may_drop = (
-            drop and bool((column >= 0).all()) and (len(active) == 1 or len(set(column)) == 1)
-        )
-        factors = workload.factors[i]
-        if name in keep and factors:
+        column, factors = index[:, i], workload.factors[i]
+        if not factors:  # as most columns of a wide table
+            classes[name], domain[name] = np.zeros(domain[name], dtype=np.int64), 1
+            continue
+        may_drop = drop and bool((column >= 0).all()) and (active == 1 or len(set(column)) == 1)
+        if name in keep:
             labels = np.arange(domain[name], dtype=np.int64)
         else:
             labels = label_cells(factors, domain[name], may_drop)

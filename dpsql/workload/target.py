@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.blocks import Total
+from dpsql.algebra.operator import Operator
 from dpsql.catalog import Table
 from dpsql.catalog.origins import named, origins_of, released_of
 from dpsql.catalog.unit_local import DerivedTable
@@ -22,7 +24,14 @@ from dpsql.catalog.view import left_out, view_of
 from dpsql.plan.baselines import plain_sensitivity
 from dpsql.strategy.base import Forecast, Strategy
 from dpsql.strategy.noise_law import Noise
-from dpsql.workload.cells import MOST_WEIGHT, Nodes, Resolution, block_unit, resolution_bytes
+from dpsql.workload.cells import (
+    MOST_WEIGHT,
+    Cells,
+    Nodes,
+    Resolution,
+    block_unit,
+    resolution_bytes,
+)
 from dpsql.workload.facets import is_splittable, split
 from dpsql.workload.layout import Layout, Place, Wanted, lay_out, lay_out_together
 from dpsql.workload.term import Term
@@ -128,11 +137,24 @@ class Target:
         return self._lay_out(joint=False, all_together=True)
 
     @cached_property
-    def planned(self) -> tuple[Layout, ...]:
-        """Every layout that a plan may be on."""
+    def planned(self) -> tuple[tuple[Layout, frozenset[str]], ...]:
+        """Every layout that a plan may be on, and its attributes by which rows differ."""
         found, wide = list(self.layouts), self.spread_out
         found += [] if any(wide is each for each in found) else [wide]
-        return tuple(found) if self.units or self.together is None else (*found, self.together)
+        found += [] if self.units or self.together is None else [self.together]
+        return tuple((each, _telling(each)) for each in found)
+
+    @cached_property
+    def counted_by(self) -> frozenset[str]:
+        """The columns that are not summed over in some term."""
+        terms = [term for asked in self.asked.values() for term in asked.terms]
+        pairs = [pair for term in terms for pair in term.factors.items()]
+        return frozenset(name for name, factor in pairs if not isinstance(factor, Total))
+
+    @cached_property
+    def known(self) -> dict[tuple[object, ...], Operator | None]:
+        """Factors that were mapped onto cells of releases, None where that cannot be."""
+        return {}
 
     @cached_property
     def seen(self) -> tuple[str, ...]:
@@ -152,6 +174,17 @@ class Target:
             if len(terms) > 1 or terms[0][0] != 1:
                 digest.update(repr((place, terms)).encode())
         return digest.hexdigest()
+
+
+def _telling(layout: Layout) -> frozenset[str]:
+    """The attributes of a layout, but those of one cell that all rows are in."""
+    sizes = layout.workload.domain
+    pairs = layout.resolutions.items()
+    return frozenset(
+        name
+        for name, each in pairs
+        if sizes[name] > 1 or not isinstance(each, Cells) or each.leaves_out
+    )
 
 
 def _keys(product: Product) -> list[tuple[str, str]]:

@@ -81,6 +81,8 @@ def _read_off(target: Target, parts: Sequence[Part], taken: set[int]) -> Reading
     for index, part in enumerate(parts):
         if part.table != table or part.units != target.units or index in taken:
             continue
+        if not (target.columns <= part.columns and part.narrowing <= target.mentioned):
+            continue
         if part.view != target.view and view_of(target.table, part.view) != target.seen:
             continue
         found = _as_planned(target, part)
@@ -121,9 +123,7 @@ def _is_alike(part: Part, layout: Layout, telling: frozenset[str]) -> bool:
 
 def _map_all(target: Target, part: Part) -> Found | None:
     """Map every term of a target onto the merged cells of a part."""
-    if not part.homes.keys() >= target.counted_by:
-        return None
-    if any(term.polynomials for asked in target.asked.values() for term in asked.terms):
+    if target.has_sums or not part.homes.keys() >= target.counted_by:
         return None
     places = [(place, term) for place, asked in target.asked.items() for term in asked.terms]
     mapped = _map([term.factors for _, term in places], part, target.known)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from dpsql.answer.clipped import ClippedSums, decode_clipped, encode_clipped
 from dpsql.answer.codec import Release, decode, encode
@@ -171,6 +171,14 @@ Named: TypeAlias = "dict[str, Release]"
 """Releases by their names."""
 
 
+class Stored(NamedTuple):
+    """The release of an identical request; else that which answered one last, and the newest."""
+
+    own: Release | None
+    linked: Named
+    latest: Named
+
+
 class Releases(Shelf[Release]):
     """Releases, by what they measured and what they have answered too; the last are kept decoded.
 
@@ -180,23 +188,27 @@ class Releases(Shelf[Release]):
 
     remembered = LATEST
 
-    def candidates(self, request: str, scopes: Sequence[str]) -> tuple[Named, Named]:
-        """The release that an identical request was answered from last, and the newest ones.
+    def candidates(self, request: str, scopes: Sequence[str], *, own: bool = True) -> Stored:
+        """What may answer a request; without ``own`` releases of others alone.
 
-        These measured all of the scopes; newest first.
+        The newest measured all of the scopes; newest first.
         """
 
-        def load(db: sqlite3.Connection) -> tuple[Named, Named]:
+        def load(db: sqlite3.Connection) -> Stored:
+            same = self._load(db, request) if own else None
+            if same is not None:
+                return Stored(same, {}, {})
             linked = db.execute("SELECT release FROM implied WHERE request = ?", (request,))
-            latest = db.execute(
+            newest = db.execute(
                 "SELECT request FROM measured WHERE scope = ? ORDER BY seq DESC, request LIMIT ?",
                 (scopes[0], LATEST),
             )
-            found = [self._named(db, rows.fetchall()) for rows in (linked, latest)]
+            found = [self._named(db, rows.fetchall()) for rows in (linked, newest)]
             wanted = set(scopes)
-            return found[0], {n: each for n, each in found[1].items() if wanted <= {*each.scopes}}
+            latest = {n: each for n, each in found[1].items() if wanted <= {*each.scopes}}
+            return Stored(None, found[0], latest)
 
-        return self.file.read(load) or ({}, {})
+        return self.file.read(load) or Stored(None, {}, {})
 
     def _named(self, db: sqlite3.Connection, rows: Iterable[tuple[str]]) -> Named:
         found = {name: self._load(db, name) for (name,) in rows}

@@ -85,6 +85,10 @@ class Desk(ABC):
         """What changes with the data of these tables. Raises: DataUnavailable."""
 
     @abstractmethod
+    def each_version(self, tables: Iterable[str]) -> tuple[str, ...]:
+        """``versions`` of every table by itself. Raises: DataUnavailable."""
+
+    @abstractmethod
     def read_public(self, table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
         """The rows of a public table."""
 
@@ -262,8 +266,14 @@ class Desk(ABC):
 
         Then one for each domain that had to be found.
         """
+        named = list(tables)
+        return self._scopes(named, self.each_version(named) if named else (), released)
+
+    def _scopes(
+        self, tables: Iterable[str], versions: Iterable[str], released: Iterable[str]
+    ) -> tuple[str, ...]:
         always = (self.ledger_id, self.meaning)
-        facts = [repr((*always, table, self.versions([table]))) for table in tables]
+        facts = [repr((*always, *pair)) for pair in zip(tables, versions, strict=True)]
         facts += [repr((*always, domain)) for domain in released]
         return tuple(hashlib.sha256(fact.encode()).hexdigest() for fact in facts)
 
@@ -278,9 +288,16 @@ class Desk(ABC):
 
     def request_name(self, request: Request) -> str:
         """What identical requests on the same data have in common."""
-        versions = self.versions(request.tables)
+        return self.known_by(request)[0]
+
+    def known_by(self, request: Request) -> tuple[str, tuple[str, ...]]:
+        """What identical requests on the same data have in common, and the scopes of its tables."""
+        tables = list(request.tables)
+        each = self.each_version(tables)
+        versions = each[0] if len(each) == 1 else self.versions(tables)
         facts = [self.ledger_id, request.fingerprint(), versions, self.meaning]
-        return hashlib.sha256(repr(facts).encode()).hexdigest()
+        name = hashlib.sha256(repr(facts).encode()).hexdigest()
+        return name, self._scopes(tables, each, request.released)
 
     def run_name(self, fingerprint: str, tables: Iterable[str]) -> str:
         """What identical plans or runs on the same data have in common."""

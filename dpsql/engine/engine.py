@@ -195,6 +195,11 @@ class Engine(Desk):
         with self.vaults.turn(self.declared):
             return self.vaults.versions(tables)
 
+    def each_version(self, tables: Iterable[str]) -> tuple[str, ...]:
+        """``versions`` of every table by itself. Raises: DataUnavailable."""
+        with self.vaults.turn(self.declared):
+            return self.vaults.each_version(tables)
+
     def read_public(self, table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
         """The rows of a public table."""
         self.sources.check_public(table)

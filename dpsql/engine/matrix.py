@@ -15,7 +15,7 @@ from dpsql.answer.codec import Release
 from dpsql.answer.implied import Implied, find_implied, imply
 from dpsql.answer.reprocess import check_methods
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
-from dpsql.answer.store import Shelf
+from dpsql.answer.store import Shelf, Stored
 from dpsql.engine.adaptive import advise
 from dpsql.engine.clip import given_levels
 from dpsql.engine.desk import Desk
@@ -35,8 +35,8 @@ class Choice:
     """What answers a request: a ``known`` release for free, or else what is ``planned``.
 
     ``other`` is a release that would answer, with larger errors; ``compared`` are the errors of
-    the one or the other beside those of a new measurement, where that was planned. ``stored`` is
-    the state of the store in which there was no release of the same request.
+    the one or the other beside those of a new measurement, where that was planned. ``state`` is
+    that of the store in which there was no release of the same request.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Choice:
     planned: Planned | None = None
     other: Implied | None = None
     compared: Compared | None = None
-    stored: bytes | None = None
+    state: bytes | None = None
 
     @property
     def plan(self) -> Plan:
@@ -183,7 +183,7 @@ class Asking(Measuring, Job[Release]):
     def find(self, desk: Desk) -> Release | None:
         """The release that was chosen, else what another process has measured since."""
         choice, store = self._chosen, desk.store.releases
-        if choice.known is None and choice.stored == store.file.state():
+        if choice.known is None and choice.state == store.file.state():
             return None  # nothing was stored since
         known = choice.known or find_own(desk, self.request, choice.name)
         return None if known is None else known.release
@@ -243,14 +243,17 @@ def choose(desk: Desk, request: Request, reuse: str) -> Choice:
     before first, so that repetitions agree; with ``reuse = always`` in any case.
     Public facts and published numbers alone decide. Raises: as planning; DataUnavailable.
     """
-    name = desk.request_name(request)
+    name, scopes = desk.known_by(request)
     if reuse == "never":
         return Choice(name, planned=desk.plan(request))
-    stored = desk.store.releases.file.state()
-    found = find_own(desk, request, name)
-    if found is not None:
-        return Choice(name, found)
-    implied = tuple(_determining(desk, request, name))
+    releases = desk.store.releases
+    state, stored = releases.file.state(), releases.candidates(name, scopes)
+    if stored.own is not None:
+        found = _own(request, name, stored.own)
+        if found is not None:
+            return Choice(name, found)
+        stored = releases.candidates(name, scopes, own=False)
+    implied = tuple(_determining(desk, request, stored))
     planned = _plan(desk, request, bool(implied))
     if planned is None:
         return Choice(name, implied[0])
@@ -264,13 +267,17 @@ def choose(desk: Desk, request: Request, reuse: str) -> Choice:
             beside[at] = known, compared
         if compared.is_no_worse:
             return Choice(name, known, planned, None, compared)
-    return replace(Choice(name, None, planned, *(beside[0] if beside else ())), stored=stored)
+    return replace(Choice(name, None, planned, *(beside[0] if beside else ())), state=state)
 
 
 def find_own(desk: Desk, request: Request, name: str) -> Implied | None:
     """The release that was made for an identical request."""
     own = desk.store.releases.find(name)
-    found = None if own is None else imply(request, name, own)
+    return None if own is None else _own(request, name, own)
+
+
+def _own(request: Request, name: str, release: Release) -> Implied | None:
+    found = imply(request, name, release)
     return found if found is not None and _keeps(request, found) else None
 
 
@@ -284,16 +291,15 @@ def foresee(desk: Desk, request: Request, reuse: str) -> Choice:
     return Choice("", planned=desk.plan(request))
 
 
-def _determining(desk: Desk, request: Request, name: str) -> Iterator[Implied]:
+def _determining(desk: Desk, request: Request, stored: Stored) -> Iterator[Implied]:
     """The releases that determine a request: the one it was answered from, then the best.
 
     Those that were measured with a domain that was dropped since are of other rows.
     """
-    scopes = desk.scopes(request.tables, request.released)
-    linked, latest = desk.store.releases.candidates(name, scopes)
-    others = {name: each for name, each in latest.items() if name not in linked}
-    declared = set(desk.scopes((), desk.released)) if linked or others else set()
-    for group in filter(None, (linked, others)):
+    others = {name: each for name, each in stored.latest.items() if name not in stored.linked}
+    groups = [each for each in (stored.linked, others) if each]
+    declared = set(desk.scopes((), desk.released)) if groups else set()
+    for group in groups:
         found = {n: e for n, e in group.items() if declared >= {*e.scopes[len(e.plan.parts) :]}}
         yield from (each for each in find_implied(request, found) if _keeps(request, each))
 

@@ -56,6 +56,17 @@ class Part:
         return frozenset((*self.view, *used))
 
     @cached_property
+    def columns(self) -> frozenset[str]:
+        """The columns that have cells or nodes."""
+        return frozenset(name for each in self.resolutions.values() for name in each.columns)
+
+    @cached_property
+    def narrowing(self) -> frozenset[str]:
+        """The columns of which some values are in no cell."""
+        found = [each.columns for each in self.resolutions.values() if each.leaves_out]
+        return frozenset(name for columns in found for name in columns)
+
+    @cached_property
     def homes(self) -> Mapping[str, Sequence[str]]:
         """By column, the attributes that are made of its cells."""
         found: dict[str, list[str]] = {}

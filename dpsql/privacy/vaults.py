@@ -145,6 +145,10 @@ class Vaults:
         facts = [(table, self[table].data_version) for table in tables]
         return hmac.digest(self._salt, repr(("version", facts)).encode(), "sha256").hex()
 
+    def each_version(self, tables: Iterable[str]) -> tuple[str, ...]:
+        """``versions`` of every table by itself."""
+        return tuple([self.versions([table]) for table in tables])
+
     def beside(self, tables: Iterable[str]) -> Vaults:
         """Vaults over the rows that are read by now, for a thread that takes no turns here."""
         own = Vaults(self._catalog, self._salt)

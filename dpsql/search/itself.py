@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.operator import Integers, Operator
+from dpsql.search.bounds import cells_bound
 from dpsql.search.problem import Problem
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import ProductStrategy, assemble
@@ -87,6 +88,25 @@ def _rounded(rows: NDArray[np.float64]) -> Integers:
     scaled = np.rint(rows / np.abs(rows).max() * 2.0**ROUNDED_BITS).astype(np.int64)
     faint = np.eye(rows.shape[1], dtype=np.int64) << ROUNDED_BITS // 2
     return np.concatenate([scaled[scaled.any(axis=1)], faint])
+
+
+def count_cells(
+    workload: Workload, noise: Noise, limit: int
+) -> tuple[ProductStrategy, float] | None:
+    """Return the count of every cell, and its error, where no query adds any cells up.
+
+    Nothing can be better, and no table of any factor is formed to see it. None where it is not so,
+    or where there are more than ``limit`` cells and sums over them.
+    """
+    pairs = zip(workload.attributes, workload.factors, strict=True)
+    names = tuple(name for name, factors in pairs if factors)
+    extended = math.prod(workload.domain[name] + 1 for name in names)
+    if (workload.pinned and len(names) > 1) or extended > limit:
+        return None
+    error = cells_bound(workload)
+    if not error:
+        return None
+    return assemble(workload.domain, {}, {names: 1.0}, noise, "identity"), error
 
 
 def measure_queries(workload: Workload, noise: Noise) -> QueriesStrategy | None:

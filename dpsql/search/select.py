@@ -15,7 +15,7 @@ from dpsql.algebra.operator import Integers
 from dpsql.errors import ProgrammingError
 from dpsql.search.bounds import cells_bound, svd_bound
 from dpsql.search.coarse import Contest, is_coarse
-from dpsql.search.itself import workload_rows
+from dpsql.search.itself import count_cells, workload_rows
 from dpsql.search.meter import SELECTION, metered, portion
 from dpsql.search.problem import Problem
 from dpsql.settings import FAMILIES
@@ -125,23 +125,26 @@ def choose(
     effort: float = 1.0,
 ) -> Selection:
     """Return what ``select`` does, with the best lower bound that was found on the way."""
-    with metered(SELECTION * max(effort, LEAST)) as meter:
-        found = _choose(workload, noise, mechanism, effort)
-    return replace(found, work=meter.done, is_cut=meter.is_cut)
-
-
-def _choose(workload: Workload, noise: Noise, mechanism: str, effort: float) -> Selection:
     if mechanism not in {*FAMILIES, *TEMPLATES} or not is_law(noise):
         raise ProgrammingError(
             "E_SETTING",
             f"no mechanism {mechanism!r} for {noise!r} noise",
             hint=f"mechanisms: {', '.join(FAMILIES)}; noise: laplace or gaussian",
         )
+    counted = _counted(workload, noise, mechanism)
+    if counted is not None:
+        return counted[0]
+    with metered(SELECTION * max(effort, LEAST)) as meter:
+        found = _choose(workload, noise, mechanism, effort)
+    return replace(found, work=meter.done, is_cut=meter.is_cut)
+
+
+def _choose(workload: Workload, noise: Noise, mechanism: str, effort: float) -> Selection:
     if mechanism == "symmetric":
         return _symmetric(workload, noise, effort)
     if mechanism == "separate":
         return _separate(workload, noise)
-    chosen, strategy = _best_product(workload, noise, mechanism, effort)
+    chosen, strategy = _searched(workload, noise, mechanism, effort)
     if mechanism == "auto" and law(noise).norm == 2:
         chosen = _with_symmetric(workload, strategy, chosen, effort)
     return _with_separate(workload, chosen) if mechanism == "auto" else chosen
@@ -151,9 +154,21 @@ def _best_product(
     workload: Workload, noise: Noise, mechanism: str, effort: float
 ) -> tuple[Selection, ProductStrategy]:
     """Return the best union of Kronecker products, with a lower bound on any strategy."""
-    counted = _cells(workload, noise) if mechanism in ("auto", "hdmm") else None
-    if counted is not None:
-        return counted
+    counted = _counted(workload, noise, mechanism)
+    return _searched(workload, noise, mechanism, effort) if counted is None else counted
+
+
+def _counted(
+    workload: Workload, noise: Noise, mechanism: str
+) -> tuple[Selection, ProductStrategy] | None:
+    found = count_cells(workload, noise, CELL_LIMIT) if mechanism in ("auto", "hdmm") else None
+    return None if found is None else (Selection(*found), found[0])
+
+
+def _searched(
+    workload: Workload, noise: Noise, mechanism: str, effort: float
+) -> tuple[Selection, ProductStrategy]:
+    """Return the same where cells are added up."""
     problem = Problem(workload, noise)
     if workload.pinned and problem.d > 1:
         pinned = _with_pinned(workload, noise, mechanism, effort)
@@ -181,23 +196,6 @@ def _best_product(
         cells = assemble(workload.domain, {}, {problem.names: 1.0}, noise, "identity")
         contest.enter(cells, cells.unit_error(workload))
     return Selection(best, bound, contest.winners(best)), best
-
-
-def _cells(workload: Workload, noise: Noise) -> tuple[Selection, ProductStrategy] | None:
-    """Return the count of every cell where no query adds any up: nothing can be better.
-
-    That is seen without a table of any factor. None where it is not so, or too large.
-    """
-    pairs = zip(workload.attributes, workload.factors, strict=True)
-    names = tuple(name for name, factors in pairs if factors)
-    extended = math.prod(workload.domain[name] + 1 for name in names)
-    if (workload.pinned and len(names) > 1) or extended > CELL_LIMIT:
-        return None
-    bound = cells_bound(workload)
-    if not bound:
-        return None
-    cells = assemble(workload.domain, {}, {names: 1.0}, noise, "identity")
-    return Selection(cells, bound), cells
 
 
 def _symmetric(workload: Workload, noise: Noise, effort: float) -> Selection:

@@ -104,6 +104,8 @@ class Target:
     @cached_property
     def together(self) -> Layout | None:
         """The workload on one attribute of all columns, None where it is too large or the same."""
+        if len(self.counted_by) < 2:
+            return None  # there is nothing to join
         found = lay_out_together(self.table, self.asked)
         same = found is not None and any(
             found.workload.domain == each.workload.domain for each in self.layouts
@@ -143,6 +145,23 @@ class Target:
         found += [] if any(wide is each for each in found) else [wide]
         found += [] if self.units or self.together is None else [self.together]
         return tuple((each, _telling(each)) for each in found)
+
+    @cached_property
+    def columns(self) -> frozenset[str]:
+        """The columns by which rows differ: what answers this has cells or nodes of all of them."""
+        layout = self.layouts[0] if self.units else self.apart
+        names = _telling(layout)
+        return frozenset(c for name in names for c in layout.resolutions[name].columns)
+
+    @cached_property
+    def mentioned(self) -> frozenset[str]:
+        """All columns that may narrow down what is counted."""
+        return self.columns | self.counted_by
+
+    @cached_property
+    def has_sums(self) -> bool:
+        """Whether values are added up in some term."""
+        return any(term.polynomials for asked in self.asked.values() for term in asked.terms)
 
     @cached_property
     def counted_by(self) -> frozenset[str]:

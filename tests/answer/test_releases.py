@@ -100,7 +100,7 @@ def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
 
 
 def newest(store: Releases, *scopes: str) -> list[str]:
-    return list(store.candidates("", scopes)[1])
+    return list(store.candidates("", scopes).latest)
 
 
 def test_releases_are_found_by_what_they_measured(tmp_path: Path) -> None:
@@ -118,10 +118,10 @@ def test_a_link_leads_to_a_release_until_that_is_replaced(tmp_path: Path) -> Non
     store = releases(tmp_path)
     store.add("one", example())
     store.link("part", "one")
-    assert store.candidates("part", [""]) == ({"one": store.find("one")}, {})
+    assert store.candidates("part", [""]) == (None, {"one": store.find("one")}, {})
     assert store.find("part") is None
     store.add("one", replace(example(), seq=9))
-    assert store.candidates("part", [""]) == ({}, {})
+    assert store.candidates("part", [""]) == (None, {}, {})
 
 
 def test_another_data_version_is_another_request(demo: Path) -> None:

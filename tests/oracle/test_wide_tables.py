@@ -160,7 +160,7 @@ def test_other_tables_are_read_at_once(tmp_path: Path, source: str, unit: str) -
         kept = connection.engine.vaults["t"]
         assert isinstance(kept, TableVault)
         assert kept._rows is not None
-        assert kept._rows.known == set(NAMES)
+        assert kept._rows.codes.keys() | kept._rows.numbers.keys() == set(NAMES)
 
 
 def test_a_sequence_of_columns_and_of_all(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_sequence_of_columns_and_of_all(tmp_path: Path) -> None:
         assert held.count(["q5"], [CELLS]).sum() == ROWS
         assert isinstance(held, TableVault)
         assert held._rows is not None
-        assert held._rows.known == set(NAMES)
+        assert held._rows.codes.keys() | held._rows.numbers.keys() == set(NAMES)
 
 
 def test_a_file_that_changes_between_columns(tmp_path: Path) -> None:

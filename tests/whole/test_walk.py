@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,14 +11,13 @@ from pathlib import Path
 from types import FrameType
 
 import dpsql
-from dpsql.dbapi.connection import Connection
 
 HOME = str(Path(dpsql.__file__).parent)
-MOST = 830
-"""It was 1,302 when it was first counted; the figure of today is printed (``pytest -s``).
+MOST = 770
+"""Half of 1,540, as it was before; the figure of today is printed (``pytest -s``)."""
 
-It varies by some 20 with the noise that is drawn.
-"""
+TRIES = 4
+"""Sessions, of which the least counts: noise is drawn in rounds, one time in 300 in so many."""
 
 
 @dataclass
@@ -48,16 +48,29 @@ def walked() -> Iterator[Walk]:
         sys.setprofile(before)
 
 
-def test_a_plain_group_by_walks_no_further_than_it_did(adult: Connection) -> None:
-    for sql in (
-        "SELECT race, COUNT(*) FROM adult GROUP BY race",
-        "SELECT sex, COUNT(*) FROM adult WHERE age > 30 GROUP BY sex",
-    ):
-        adult.execute(sql).fetchall()
-    with walked() as walk:
-        adult.execute("SELECT sex, COUNT(*) FROM adult GROUP BY sex").fetchall()
+def walk_of_a_plain_group_by(folder: Path) -> Walk:
+    """The first answer of a session to a statement, after two others."""
+    with dpsql.connect(folder / "adult.toml", epsilon=1) as adult:
+        for sql in (
+            "SELECT race, COUNT(*) FROM adult GROUP BY race",
+            "SELECT sex, COUNT(*) FROM adult WHERE age > 30 GROUP BY sex",
+        ):
+            adult.execute(sql).fetchall()
+        with walked() as walk:
+            adult.execute("SELECT sex, COUNT(*) FROM adult GROUP BY sex").fetchall()
     print(
         f"\n{walk.calls} calls in {len(walk.rooms)} modules, "
         f"{walk.changes} changes of module over calls and returns"
     )
-    assert 100 < walk.changes <= MOST
+    return walk
+
+
+def test_a_plain_group_by_walks_no_further_than_it_did(demo: Path, tmp_path: Path) -> None:
+    least = MOST + 1
+    for attempt in range(TRIES):
+        folder = tmp_path / str(attempt)
+        shutil.copytree(demo, folder)
+        least = min(least, walk_of_a_plain_group_by(folder).changes)
+        if least <= MOST:
+            break
+    assert 100 < least <= MOST

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -52,11 +52,6 @@ class Rows:
     queue: Queue | None = None
     keys: dict[str, tuple[Counts, Flags]] = field(default_factory=dict)
     room: PileRoom = field(default_factory=PileRoom, compare=False)
-
-    @property
-    def known(self) -> Set[str]:
-        """The columns that have been read."""
-        return self.codes.keys() | self.numbers.keys()
 
     def beside(self) -> Rows:
         """Return the same rows, to which columns may be added that these do not get."""

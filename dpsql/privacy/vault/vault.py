@@ -274,7 +274,8 @@ class TableVault:
         wanted = self._all
         if self._apart and columns is not None:
             wanted &= frozenset(map(str.casefold, columns))
-        return wanted if self._rows is None else wanted - self._rows.known
+        rows = self._rows
+        return wanted if rows is None else wanted - rows.codes.keys() - rows.numbers.keys()
 
     def _load(self, columns: frozenset[str]) -> Rows:
         """Read columns that are missing."""

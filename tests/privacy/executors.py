@@ -10,6 +10,7 @@ runs it: it starts Java about fifteen times.
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -17,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ import pytest
 import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.errors import Error
+from dpsql.ui.cli import run_command_line
 from tests.support.seam import zero_noise
 from tests.support.spark import DEFAULTS, small_spark
 
@@ -125,6 +127,24 @@ def check(connection: Connection, statement: str, entries: int) -> None:
     assert connection.budget.entries == entries
 
 
+def check_run(folder: Path, version: int, method: str, paid: int) -> None:
+    """Assert what `dpsql run` says where all executors are killed, and that it works again."""
+    path, text = write(folder, version), folder / "count.sql"
+    text.write_text(f"{COUNT};", encoding="utf-8")
+    asked = ["run", str(text), "--catalog", str(path), "--epsilon", "1"]
+    with dpsql.connect(path) as connection:
+        entries = connection.budget.entries
+    told = io.StringIO()
+    with killing(method, True) as killed, redirect_stderr(told):
+        status = run_command_line(asked)
+    (error,) = [line for line in told.getvalue().splitlines() if line.startswith("error:")]
+    print(f"{method}: {len(killed)} executors killed under dpsql run: exit {status}, {error}")
+    assert (status, "the charge stays" in error) == (3, bool(paid))
+    assert run_command_line(asked) == 0
+    with dpsql.connect(path) as connection:
+        assert connection.budget.entries == entries + paid + 1
+
+
 def main(folder: Path) -> None:
     """Kill while codes are kept and while they are counted: one executor, then all."""
     os.environ["XDG_STATE_HOME"] = f"{folder}/state"
@@ -149,6 +169,8 @@ def main(folder: Path) -> None:
                 assert ("the charge stays" in f"{error}") == bool(paid)
                 assert connection.budget.entries == entries + paid
                 check(connection, COUNT, entries + paid + 1)
+        for version, (method, paid) in enumerate({"keep": 0, "rows": 1}.items(), 4):
+            check_run(folder, version, method, paid)
 
 
 if __name__ == "__main__":

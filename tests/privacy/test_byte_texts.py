@@ -56,6 +56,18 @@ def test_units_of_texts_are_numbered_over_batches(spilled: bool, tmp_path: objec
     ]
 
 
+def test_names_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(byte_texts, "MANY", 5)
+    listed = draw(3, 500)
+    units = UnitNumbers(PileRoom())
+    for start in range(0, 500, 7):
+        some = ByteTexts.of(listed[start : start + 7])
+        units.add(some, np.ones(len(some), dtype=bool))
+    owners = units.owners()
+    assert len(owners.names) == len({*listed})
+    assert [owners.listed[each] for each in owners.units] == ByteTexts.of(listed).tolist()
+
+
 def test_two_texts_of_one_number_are_an_error() -> None:
     with mock.patch.object(byte_texts.TextNumbers, "number", lambda _, each: each.sizes):
         units = UnitNumbers(PileRoom())

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.privacy.vault.pile import PileRoom
-
 Words = npt.NDArray[np.uint64]
 Counts = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 WORD = 8
 """Bytes that are looked at together."""
+MANY = 1 << 20
+"""Texts that wait to be compared with others, and are compared together."""
 LONG = 256
 """Bytes from which on a text is looked at by itself."""
 HALF = np.uint64(32)
@@ -67,7 +67,7 @@ class ByteTexts:
         """Return Python's texts."""
         return [each.decode("utf-8", "surrogateescape") for each in self.each()]
 
-    def take(self, rows: Counts | Flags) -> ByteTexts:
+    def take(self, rows: Counts | Flags | slice) -> ByteTexts:
         """Return the texts of some rows, over the same bytes."""
         return ByteTexts(self.data, self.starts[rows], self.sizes[rows])
 
@@ -151,37 +151,55 @@ class TextNumbers:
 
 
 class TextNames:
-    """The different texts of all batches, by number; their bytes are kept once per batch."""
+    """The different texts of all batches, by number."""
 
-    def __init__(self, room: PileRoom) -> None:
+    def __init__(self) -> None:
         self._numbers = TextNumbers()
-        self._known, self._data, self._sizes = (room.pile() for _ in range(3))
-        empty = np.zeros(0, dtype=np.int64)
-        self._known.add(empty)
-        self._sizes.add(empty)
-        self._data.add(empty.astype(np.uint8))
+        self._known: Counts = np.zeros(0, dtype=np.int64)
+        self._names = ByteTexts.of(())
+        self._waiting: list[tuple[Counts, ByteTexts]] = []
 
     def add(self, texts: ByteTexts) -> Counts:
         """Return the numbers of some texts (rows,). Raises: ValueError where two share one."""
         numbers = self._numbers.number(texts)
-        known, first, places = np.unique(numbers, return_index=True, return_inverse=True)
-        found = texts.take(first)
-        if not found.take(places).same(texts):
-            raise ValueError("two texts have one number")
-        self._known.add(known)
-        self._data.add(found.packed())
-        self._sizes.add(found.sizes)
+        self._waiting.append(_each_once(numbers, texts))
+        if sum(len(each) for each, _ in self._waiting) > max(MANY, len(self._known)):
+            self._merge()
         return numbers
 
     def named(self, numbers: Counts) -> ByteTexts:
-        """Return the text of every number, which are in order. Raises: ValueError, as ``add``."""
-        sizes = self._sizes.array()
-        every = ByteTexts(self._data.array(), np.cumsum(sizes) - sizes, sizes)
-        known = self._known.array()
-        places = np.searchsorted(numbers, known)
-        found = np.zeros(len(numbers), dtype=np.int64)
-        found[places] = np.arange(len(known))
-        names = every.take(found)
-        if not names.take(places).same(every):
+        """Return the text of every number, which are all in order. Raises: ValueError."""
+        self._merge()
+        if not np.array_equal(numbers, self._known):
+            raise ValueError("numbers of other texts")
+        return self._names
+
+    def _merge(self) -> None:
+        waiting, self._waiting = [(self._known, self._names), *self._waiting], []
+        numbers, texts = (np.concatenate([n for n, _ in waiting]), joined([t for _, t in waiting]))
+        waiting.clear()
+        self._known, self._names = _each_once(numbers, texts)
+
+
+def joined(parts: Sequence[ByteTexts]) -> ByteTexts:
+    """Return the texts of packed parts, one after another."""
+    sizes = np.concatenate([each.sizes for each in parts])
+    data = np.concatenate([each.data for each in parts])
+    return ByteTexts(data, np.cumsum(sizes) - sizes, sizes)
+
+
+def _each_once(numbers: Counts, texts: ByteTexts) -> tuple[Counts, ByteTexts]:
+    """Return different numbers in order, and their texts, packed. Raises: ValueError."""
+    order = np.argsort(numbers)
+    ordered = numbers[order]
+    is_first = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
+    first = order[is_first]
+    again = np.flatnonzero(~is_first)
+    before = first[np.cumsum(is_first)[again] - 1]
+    for start in range(0, len(again), MANY):
+        some = slice(start, start + MANY)
+        if not texts.take(order[again[some]]).same(texts.take(before[some])):
             raise ValueError("two texts have one number")
-        return ByteTexts(names.packed(), np.cumsum(names.sizes) - names.sizes, names.sizes)
+    found = texts.take(first)
+    ends = np.cumsum(found.sizes)
+    return ordered[is_first], ByteTexts(found.packed(), ends - found.sizes, found.sizes)

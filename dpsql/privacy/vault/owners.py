@@ -71,7 +71,7 @@ class UnitNumbers:
             owned = owned & np.array([each is not None and each == each for each in units], bool)
             units = ByteTexts.of(np.where(owned, units, ""))
         if isinstance(units, ByteTexts):
-            self._names = self._names or TextNames(self._room)
+            self._names = self._names or TextNames()
             whole = self._names.add(units)
         else:
             whole, owned = (units, owned) if units.dtype == np.int64 else _bits(units, owned)

@@ -6,7 +6,6 @@ import gc
 import os
 import shutil
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
@@ -32,9 +31,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure() -> None:
-    """Let go of what strategies of hypothesis refer to: it keeps some, and so all of DuckDB."""
-    for name in [name for name in sys.modules if name.startswith("tests.support.")]:
-        vars(sys.modules[name]).clear()
+    """Let go of DuckDB: a callback of hypothesis, which the collector keeps to the very end, keeps
+    the strategies that were drawn from, their functions and the modules of these.
+    """
+    gc.callbacks.clear()
+
+
+def pytest_collection() -> None:
+    """Do not search for garbage among modules and thousands of tests, of which nothing goes."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Nor ever again: of the CPU of the tests it is a fortieth."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -53,6 +64,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _nothing_is_left_open() -> Iterator[None]:
     """Fail at the end when a connection to DuckDB outlives the test that opened it."""
     yield
+    gc.unfreeze()
     gc.collect()
     known = [each for each in gc.get_objects() if isinstance(each, duckdb.DuckDBPyConnection)]
     left = [each for each in known if is_open(each)]

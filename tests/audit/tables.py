@@ -183,17 +183,19 @@ def exact_integers() -> None:
             assert (true - value) % 2**64 == 0, size
 
 
-def statement(place: Path, sql: str, by_unit: bool = False, runs: int = 300) -> None:
+def statement(
+    place: Path, sql: str, by_unit: bool = False, runs: int = 300, attempts: int = 2
+) -> None:
     """Bound epsilon of a statement from below by its answers on neighbouring tables.
 
     The neighbours attain epsilon exactly, so only two bounds above it in a row are an alarm:
-    a false one is rarer than one in a million. Everybody before has one row: which rows are kept of
+    a false one is rarer than one in a million. Where a fault is planted, one shows it. Everybody before has one row: which rows are kept of
     a unit with more depends on the folder.
     """
     base = [(f"{who}{i}", x, g) for i, (who, x, g) in enumerate(crowd(2, 12))]
     new: list[Row] = [("new", 1.0, "a")] * (3 * LIMIT if by_unit else 1)
     bounds = []
-    for attempt in range(2):
+    for attempt in range(attempts):
         answers = []
         for name, rows in (("without", base), ("present", [*base, *new])):
             catalog = folder(place / f"{name}{attempt}", rows, by_unit)

@@ -35,4 +35,4 @@ def test_epsilon_of_a_statement_from_below(sql: str, quick: Path) -> None:
 
 
 def test_epsilon_of_a_unit_from_below(quick: Path) -> None:
-    tables.statement(quick, tables.GROUPS, by_unit=True)
+    tables.statement(quick, tables.GROUPS, by_unit=True, runs=250)

@@ -32,7 +32,7 @@ def jax_gradient(targets: Targets, x: Floats) -> tuple[float, Floats]:
         error = _shares(jnp, targets, table) - targets.values
         return jnp.sum(targets.weights * error**2)
 
-    value, gradient = jax.value_and_grad(loss)(jnp.asarray(x))
+    value, gradient = jax.jit(jax.value_and_grad(loss))(jnp.asarray(x))
     return float(value), np.asarray(gradient)
 
 

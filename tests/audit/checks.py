@@ -90,7 +90,7 @@ def scalar(noise: Noise = "laplace", runs: int = 4000) -> None:
     assert epsilon_lower_bound(without, present) <= 1.0
 
 
-def columns(only: list[int] | None = None, runs: int = 1000) -> None:
+def columns(only: list[int] | None = None, runs: int = 600) -> None:
     """Bound epsilon from below for one unit in each column of a matrix measurement."""
     plan = plan_for("laplace", {"a": matrix()}, Fraction(1))
     base = empty(plan)

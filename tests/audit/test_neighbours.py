@@ -276,11 +276,13 @@ def worlds(kind: str) -> Iterator[tuple[str, World]]:
     if kind in QUICK:
         yield "empty", World([], [], [])
         yield "alone", hostile(draw, who, 40)
-    yield "nobody", hostile(draw, None, 30)
-    yield "one more", plain(8).plus(hostile(draw, who, 60))
+        yield "nobody", hostile(draw, None, 30)
+        yield "one more", plain(8).plus(hostile(draw, who, 60))
+    else:
+        yield "more", plain(8).plus(hostile(draw, None, 30)).plus(hostile(draw, who, 60))
     if kind == "double":
-        for odd in (-1, -2, -3):
-            yield f"odd {odd}", plain(8).plus(hostile(draw, odd, 20))
+        odd = [hostile(draw, odd, 20) for odd in (-1, -2, -3)]
+        yield "odd", plain(8).plus(odd[0]).plus(odd[1]).plus(odd[2])
 
 
 QUICK = ("text",)

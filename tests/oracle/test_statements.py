@@ -38,7 +38,9 @@ def test_answers_equal_the_databases_own(tmp_path: Path, seed: int, count: int) 
         zero_noise(),
         dpsql.connect(tmp_path / "t.toml", epsilon=1) as connection,
     ):
-        for i, sql in enumerate(STATEMENTS):
+        # No row and one row: half of the statements each.
+        asked = STATEMENTS if count > 1 or SEARCHED == 1 else STATEMENTS[count::2]
+        for i, sql in enumerate(asked):
             # Plans depend on no row: they are searched for with the most, for some statements.
             searched = count == 400 and i % SEARCHED == 0
             connection.set("mechanism", "auto" if searched else "identity")

@@ -111,7 +111,7 @@ def test_a_wanted_error_is_bought_for_the_least_epsilon(adult: Connection) -> No
     epsilon = adult.explain(";".join(text.format(WANTED) for text in THREE)).epsilon
     assert epsilon <= Fraction(68, 100)
     rng = np.random.default_rng(0)
-    for _ in range(int(os.environ.get("FLOOR_WEIGHTS", "2"))):
+    for _ in range(int(os.environ.get("FLOOR_WEIGHTS", "1"))):
         weights = np.exp(rng.uniform(0, 3, 3))
         option = "WITH DIFFERENTIAL_PRIVACY OPTIONS(weight = {})"
         pairs = zip(THREE, weights, strict=True)

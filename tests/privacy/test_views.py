@@ -24,7 +24,7 @@ from tests.support.tables import insert, scribe
 
 pytestmark = pytest.mark.slow
 
-TABLES = int(os.environ.get("VIEW_TABLES", "12"))
+TABLES = int(os.environ.get("VIEW_TABLES", "8"))
 SALT = b"0123456789abcdef"
 GRID = 64
 COLUMNS = {

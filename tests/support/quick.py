@@ -11,17 +11,18 @@ from typing import Any
 from unittest import mock
 
 from dpsql.plan import weighing
-from dpsql.search import few, hierarchy, joint, opt0
+from dpsql.search import few, hierarchy, joint, opt0, opt_m
 from dpsql.search.cache import cached_choice
 
 STEPS, STARTS = 6, 2
+PATIENCE = 4
 EFFORT = 0.0999
 """Part of the effort; no other test asks for that, so that plans kept by it are these alone."""
 
 
 @contextmanager
 def quick_plans() -> Iterator[None]:
-    """Descend in few steps from few starts."""
+    """Descend in few steps from few starts, and hop on while that pays."""
     descend, starts = opt0.minimise, opt0._default_restarts
 
     def steps(*given: Any, maxiter: int, **more: Any) -> Any:
@@ -36,5 +37,7 @@ def quick_plans() -> Iterator[None]:
         patched.enter_context(
             mock.patch.object(opt0, "_default_restarts", lambda n: min(STARTS, starts(n)))
         )
+        patched.enter_context(mock.patch.object(opt_m, "PATIENCE", PATIENCE))
+        patched.enter_context(mock.patch.object(opt_m, "PER_SET", 0))
         patched.enter_context(mock.patch.object(weighing, "cached_choice", chosen))
         yield

@@ -18,7 +18,7 @@ from dpsql.privacy.amounts import MIN_EPSILON
 from dpsql.strategy.convention import unit_variance
 from dpsql.strategy.noise_law import NO_NOISE, laplace_variance
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_plans")]
 
 ROWS = 600
 CATALOG = """

@@ -189,8 +189,8 @@ def statement(
     """Bound epsilon of a statement from below by its answers on neighbouring tables.
 
     The neighbours attain epsilon exactly, so only two bounds above it in a row are an alarm:
-    a false one is rarer than one in a million. Where a fault is planted, one shows it. Everybody before has one row: which rows are kept of
-    a unit with more depends on the folder.
+    a false one is rarer than one in a million. Where a fault is planted, one shows it. Everybody
+    before has one row: which rows are kept of a unit with more depends on the folder.
     """
     base = [(f"{who}{i}", x, g) for i, (who, x, g) in enumerate(crowd(2, 12))]
     new: list[Row] = [("new", 1.0, "a")] * (3 * LIMIT if by_unit else 1)

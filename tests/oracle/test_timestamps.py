@@ -6,7 +6,7 @@ import datetime as dt
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
 import duckdb
@@ -171,14 +171,13 @@ def answer(connection: Any, sql: str) -> dict[Any, Any]:
     return {tuple(map(str, row[:-1])): row[-1] for row in rows if round(row[-1])}
 
 
-WRITERS = [by_duckdb, by_pyarrow, by_polars, by_pandas, by_csv]
+Writer: TypeAlias = "Callable[[Path, Sequence[dt.datetime | None], str], None]"
+WRITERS: list[Writer] = [by_duckdb, by_pyarrow, by_polars, by_pandas, by_csv]
 
 
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("zone", ZONES)
-def test_clocks_agree_with_duckdb(
-    writer: Callable[[Path, Sequence[dt.datetime | None], str], None], zone: str, tmp_path: Path
-) -> None:
+def test_clocks_agree_with_duckdb(writer: Writer, zone: str, tmp_path: Path) -> None:
     """Each statement is asked of every third file: a column is read alike for all of them."""
     if writer is by_csv and zone:
         return

@@ -44,7 +44,7 @@ fuzz: $(VENV)/.test
 		tests/oracle/test_errors_of_tour.py \
 		tests/hostile/test_fuzz.py \
 		tests/hostile/test_interrupts.py tests/privacy/test_additivity.py \
-		tests/privacy/test_views.py tests/privacy/test_torture.py tests/whole/test_sequences.py tests/sql/test_edges.py \
+		tests/privacy/test_views.py tests/privacy/test_torture.py tests/whole/test_sequences.py tests/sql/test_edges.py tests/sql/test_known_parts.py \
 		tests/privacy/test_postgresql.py tests/privacy/test_spark.py \
 		tests/server/test_fuzz.py tests/server/test_kills.py tests/server/test_lobby.py
 	$(BIN)/python -m tests.privacy.executors

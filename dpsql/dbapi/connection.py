@@ -256,7 +256,7 @@ class Connection(Exceptions):
 
     def _explain(self, text: str) -> Explanation:
         terms = self.terms
-        statements = parse_script(text)
+        statements = parse_script(text, self.engine.compiler.parts)
         if [statement.kind for statement in statements] in (["run"], ["forecast"]):
             return self.foresee_workload()
         for statement in statements:

@@ -32,6 +32,7 @@ from dpsql.engine.terms import Terms
 from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError
 from dpsql.settings import Taker, taken_by
 from dpsql.sql.collector import uncollected
+from dpsql.sql.known_parts import KnownParts
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.marks import bind_parameters
 from dpsql.sql.parse import MAX_TEXT, Statement, parse
@@ -59,10 +60,10 @@ def refuse_unknown(options: dict[str, object]) -> None:
         raise TypeError(f"unexpected keyword argument {name!r}")
 
 
-def parse_script(sql: str) -> list[Statement]:
-    """Parse every statement of a script before any of them runs."""
+def parse_script(sql: str, known: KnownParts | None = None) -> list[Statement]:
+    """Parse every statement of a script before any of them runs, parts that are ``known`` once."""
     with uncollected():
-        return [parse(fragment) for fragment in split_statements(sql)]
+        return [parse(fragment, known) for fragment in split_statements(sql)]
 
 
 class Cursor(Fetching):
@@ -125,7 +126,7 @@ class Cursor(Fetching):
 
     def _execute_script(self, sql: str) -> list[Result]:
         connection = self.connection
-        statements = parse_script(sql)
+        statements = parse_script(sql, connection.engine.compiler.parts)
         if not statements:
             raise ProgrammingError("E_PARSE", "the script is empty")
         check_order(statements, connection.collected is not None)

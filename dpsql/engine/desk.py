@@ -154,7 +154,7 @@ class Desk(ABC):
         """
         if fragment in self._read:
             return self._read[fragment]
-        statement = parse(fragment)
+        statement = parse(fragment, self.compiler.parts)
         if statement.kind == "select" and statement.fragment.text == fragment.text:  # of any day
             while len(self._read) >= READ:
                 del self._read[next(iter(self._read))]

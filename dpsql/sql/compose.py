@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from sqlglot import exp
 
 from dpsql.catalog import Table
+from dpsql.catalog.joint_keys import joint_columns
 from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.beside_answers import beside
 from dpsql.sql.bind import bind
 from dpsql.sql.bounded import needs_bounds
 from dpsql.sql.compared import compared
-from dpsql.sql.compiled import Compiled
+from dpsql.sql.compiled import Compiled, Select
 from dpsql.sql.contributions import Contributions
 from dpsql.sql.correlated import decorrelated
 from dpsql.sql.distinct_keys import grouped
@@ -21,7 +23,7 @@ from dpsql.sql.earlier_items import named_items
 from dpsql.sql.expressions import refuse_rows
 from dpsql.sql.keys_together import together
 from dpsql.sql.language import locate
-from dpsql.sql.parse import FORM, Statement
+from dpsql.sql.parse import FORM, Statement, parse
 from dpsql.sql.per_unit import refuse_units
 from dpsql.sql.pivots import write_out_pivots
 from dpsql.sql.products import Compiler
@@ -35,6 +37,11 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
 
     Raises: ProgrammingError or NotSupportedError with a stable code, a caret and a hint.
     """
+    known = recalled(statement, compiler) if statement.tree is None else None
+    if known is not None:
+        return known
+    if statement.tree is None:
+        statement = replace(parse(statement.fragment), parts=statement.parts)
     assert statement.tree is not None
     tree = unqualified(statement.tree, compiler.catalog)
     tree = write_out_pivots(tree, compiler.catalog, lambda node: locate(node, statement.fragment))
@@ -42,26 +49,48 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     tree = beside(tree, compiler.catalog)
     tree = decorrelated(compared(tree, compiler.catalog), compiler.catalog)
     contributions = Contributions.read(statement.fragment, statement.options)
-    compiled = _compiled(
-        statement, contributions.filtered(tree, compiler.catalog), compiler, public
-    )
+    tree = contributions.filtered(tree, compiler.catalog)
+    flat = isinstance(tree, exp.Select) and _is_flat(tree, compiler, statement)
+    compiled = (_compiled_flat if flat else _compiled)(statement, tree, compiler, public)
     for select in compiled.selects:
         contributions.check(select.table)
     _check_syntax(statement, compiler)
+    if flat and tree is statement.tree:
+        _learn(statement, compiled.selects[0], compiler)
     return compiled
+
+
+def recalled(statement: Statement, compiler: Compiler) -> Compiled | None:
+    """A statement of known parts, compiled; None where one is not, or something is wrong."""
+    body = statement.fragment.body
+    query = None if statement.parts is None else compiler.parts.query(statement.parts, body)
+    try:
+        return None if query is None else Compiled(body, (compiler.compile(query),))
+    except ProgrammingError:
+        return None  # read in full, it is refused with a caret in its own text
+
+
+def _learn(statement: Statement, select: Select, compiler: Compiler) -> None:
+    """Learn the parts of a statement over one table, where none depends on another."""
+    parts, query = statement.parts, select.query
+    apart = not query.lookups and query.listing is None and not joint_columns(select.table)
+    if parts is not None and apart and statement.cut is None:
+        compiler.parts.learn(parts, query)
+
+
+def _compiled_flat(
+    statement: Statement, tree: exp.Expr, compiler: Compiler, public: PublicRows
+) -> Compiled:
+    assert isinstance(tree, exp.Select)
+    fragment, clips, known = statement.fragment, statement.clips, compiler.known
+    place = (tree, fragment, compiler.catalog)
+    query = bind(*place, public, clips, known, statement.cut, compiler.evaluator)
+    return Compiled(fragment.body, (compiler.compile(query),))
 
 
 def _compiled(
     statement: Statement, tree: exp.Expr, compiler: Compiler, public: PublicRows
 ) -> Compiled:
-    fragment = statement.fragment
-    if isinstance(tree, exp.Select) and _is_flat(tree, compiler, statement):
-        clips, known = statement.clips, compiler.known
-        evaluator = compiler.evaluator
-        query = bind(
-            tree, fragment, compiler.catalog, public, clips, known, statement.cut, evaluator
-        )
-        return Compiled(fragment.body, (compiler.compile(query),))
     try:
         return _compose(Shape(statement, compiler, public), tree)
     except RecursionError:

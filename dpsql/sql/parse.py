@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 import sqlglot
@@ -19,6 +19,7 @@ from sqlglot.errors import SqlglotError
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.clauses import Clips, Cut, Options, take_clips, take_options
 from dpsql.sql.constants import constants_of
+from dpsql.sql.known_parts import KnownParts, TextParts, cut_up
 from dpsql.sql.lexemes import MAX_NUMBER, Fragment, Lexeme, is_dotted, lex, split_statements
 from dpsql.sql.other_dialects import Written
 from dpsql.sql.other_syntax import respelled, take_top
@@ -68,7 +69,8 @@ class Statement:
     settings of its WITH DIFFERENTIAL_PRIVACY clause, ``clips`` the contribution bounds of its
     aggregates, ``cut`` where a column is clipped in all of them; ``sql`` is the SELECT without
     options and bounds, blanks in their place; ``form`` is what its syntax depends on, literals
-    left out.
+    left out; ``parts`` are those of a SELECT of simple conditions, and where all of them were
+    parsed before there may be no ``tree``.
     """
 
     kind: str
@@ -81,20 +83,34 @@ class Statement:
     cut: Cut | None = None
     sql: str = ""
     form: str = ""
+    parts: TextParts | None = None
     creation: Creation | None = None
     rows: Materialisation | None = None
     search: Search | None = None
 
 
-def parse(fragment: Fragment) -> Statement:
-    """Recognise one statement.
+def parse(fragment: Fragment, known: KnownParts | None = None) -> Statement:
+    """Recognise one statement; one of ``known`` parts is not parsed again.
 
     Raises: ProgrammingError (E_PARSE, E_CONTROL_CHAR, E_TOO_LARGE, E_TOO_COMPLEX, E_LITERAL,
     E_SETTING) or NotSupportedError (E_STATEMENT).
     """
+    parts = None if known is None else cut_up(fragment.body)
+    if known is None or parts is None:
+        return _parse(fragment)
+    if known.is_parsed(parts):
+        return Statement("select", fragment, sql=fragment.body, parts=parts)
+    statement = _parse(fragment)
+    if statement.sql != fragment.body or statement.fragment is not fragment:
+        return statement  # its day was written out, or options were cut out
+    known.note(parts)
+    return replace(statement, parts=parts)
+
+
+def _parse(fragment: Fragment) -> Statement:
     lexemes = check_limits(fragment)
     if (written := dated(fragment, lexemes)) is not fragment:
-        return parse(written)
+        return _parse(written)
     words = [lexeme.text.lower() for lexeme in lexemes[:3]]
     match words:
         case []:

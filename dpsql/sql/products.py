@@ -17,6 +17,7 @@ from dpsql.sql.compiled import Answer, Branch, Select, cell_kinds
 from dpsql.sql.decided import find_decided
 from dpsql.sql.evaluate import Evaluator
 from dpsql.sql.group import Grouping, Wide, all_ranges, nested, partition, ranges, ranked, wide_rows
+from dpsql.sql.known_parts import KnownParts
 from dpsql.sql.pieces import MaskedSum, Pieces
 from dpsql.sql.query import Aggregate, Condition, Query, Rank, Running, Shell
 from dpsql.workload.term import Mask, Term, gather, normalise
@@ -37,15 +38,17 @@ class Compiler:
         self.evaluator = Evaluator()
         self.known: dict[Hashable, Condition] = {}
         self.forms: set[str] = set()
+        self.parts = KnownParts()
         self._factors: dict[bytes, Operator] = {}
         self._implicit: dict[Hashable, Operator] = {}
         self._conditions: dict[bytes, Operator | None] = {}
         self._rehearsed: set[tuple[Shell, tuple[str, ...], tuple[str, ...]]] = set()
 
     def forget(self) -> None:
-        """Let go of what is only known again: bound conditions and the forms of statements."""
+        """Let go of what is only known again: bound conditions, and what statements are made of."""
         self.known.clear()
         self.forms.clear()
+        self.parts.forget()
 
     def compile(self, query: Query) -> Select:
         """Evaluate the query's expressions on the declared domains and form its products.

@@ -191,7 +191,7 @@ class Desk(ABC):
             if len(self._compiled) >= REMEMBERED:
                 self._compiled.clear()
                 self.compiler.forget()
-            if statement.tree is None:
+            if statement.tree is None and statement.parts is None:
                 statement = replace(parse(statement.fragment), cut=cut)
             options = statement.options
             bound = self._bound(statement)

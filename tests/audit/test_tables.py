@@ -29,9 +29,9 @@ def test_exact_integers() -> None:
     tables.exact_integers()
 
 
-@pytest.mark.parametrize("sql", [tables.COUNT, tables.GROUPS])
-def test_epsilon_of_a_statement_from_below(sql: str, quick: Path) -> None:
-    tables.statement(quick, sql)
+@pytest.mark.parametrize(("sql", "runs"), [(tables.COUNT, 150), (tables.GROUPS, 300)])
+def test_epsilon_of_a_statement_from_below(sql: str, runs: int, quick: Path) -> None:
+    tables.statement(quick, sql, runs=runs)
 
 
 def test_epsilon_of_a_unit_from_below(quick: Path) -> None:

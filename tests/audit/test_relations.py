@@ -115,13 +115,13 @@ def _cut(frame: Frame, most: int) -> Frame:
 
 def join_on_another_column(patch: pytest.MonkeyPatch) -> None:
     """Leave the unit out of what is joined by."""
-    numbers = people.dense
+    numbers = people.together
 
     def others(*columns: Sequence[Any]) -> Any:
         shorter = [each[1:] if len(each) > 1 else each for each in columns]
         return numbers(*shorter)
 
-    patch.setattr(matching, "dense", others)
+    patch.setattr(matching, "together", others)
 
 
 def join_everything(patch: pytest.MonkeyPatch) -> None:

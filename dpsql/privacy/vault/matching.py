@@ -15,7 +15,7 @@ from dpsql.catalog.header import joined_column, partner_column
 from dpsql.catalog.unit_local import MOST_OF_UNIT, JoinRows, MeetRows, columns_of_test
 from dpsql.privacy.vault.data_engine import Counts, Flags
 from dpsql.privacy.vault.frame import Frame, Key, Lane, absent, holds
-from dpsql.privacy.vault.people import NOBODY, People, dense
+from dpsql.privacy.vault.people import NOBODY, People, together
 
 
 def join_rows(join: JoinRows, left: Frame, right: Frame, people: People) -> Frame:
@@ -78,15 +78,25 @@ def _key_beside(key: Key, partner: Counts) -> Key:
 def _groups(
     on: Sequence[tuple[str, str]], left: Frame, right: Frame, people: People
 ) -> tuple[list[Counts], int]:
-    """Number the rows of both sides by unit and keys; -1 where a key is missing."""
+    """Number the rows of both sides by unit and keys; -1 where a key is missing.
+
+    Where no two rows on the right have the same keys, those on the left that meet one of another
+    unit have -1, too.
+    """
     if not on:
         return [left.units, right.units], people.count
     keys = [left.keys[one] for one, _ in on], [right.keys[other] for _, other in on]
+    (own, other), count = together(*keys)
+    there = other >= 0
+    if np.bincount(other[there]).max(initial=0) <= 1:  # as with units, in a third of the time
+        units = np.full(count + 1, NOBODY)
+        units[other[there]] = right.units[there]
+        return [np.where(units[own] == left.units, own, -1), other], count
     sides = [
         [(side.units, np.ones(side.count, dtype=np.bool_)), *found]
         for side, found in zip((left, right), keys, strict=True)
     ]
-    return dense(*sides)
+    return together(*sides)
 
 
 def _choose(groups: Counts, count: int, rows: Frame, people: People) -> Counts:
@@ -168,23 +178,25 @@ def label(rows: Frame, own: Sequence[Key], owners: Frame, their: Sequence[Key]) 
     Guarantee: which rows a unit has depends on its own ``owners`` rows and on the rows that refer
     to them.
     """
-    (groups, theirs), count = dense(list(own), list(their))
+    (groups, theirs), count = together(list(own), list(their))
     known = np.flatnonzero(theirs >= 0)
     is_single = int(np.bincount(theirs[known]).max(initial=0)) <= 1
-    pairs = owners.units[known] * count + theirs[known]
-    import pandas as pd  # takes longer than a first answer about rows
-
-    first = known if is_single else known[~pd.Series(pairs).duplicated().to_numpy()]
+    if is_single:
+        unit = np.full(count + 1, NOBODY)
+        unit[theirs[known]] = owners.units[known]
+        units = unit[groups]
+        owned = units != NOBODY
+        if int(np.bincount(units[owned]).max(initial=0)) <= MOST_OF_UNIT:
+            found = rows if owned.all() else rows.take(np.flatnonzero(owned))
+            return Frame(units[owned], found.lanes, found.keys)
+    first = known
+    if not is_single:
+        pairs = owners.units[known] * count + theirs[known]
+        first = known[np.sort(np.unique(pairs, return_index=True)[1])]
     referring = np.flatnonzero(groups >= 0)
     times = np.bincount(groups[referring], minlength=count)
     totals = np.bincount(owners.units[first], weights=times[theirs[first]])
     is_crowded = bool((totals > MOST_OF_UNIT).any())
-    if is_single and not is_crowded:  # the same rows in another order, without sorting
-        unit = np.full(count, NOBODY)
-        unit[theirs[known]] = owners.units[known]
-        referring = referring[unit[groups[referring]] != NOBODY]
-        found = rows.take(referring) if len(referring) < rows.count else rows
-        return Frame(unit[groups[referring]], found.lanes, found.keys)
     if is_crowded:  # only then it matters which keys, and which rows of a key, come first
         names = np.bitwise_xor.reduce([numbers for numbers, _ in their])
         first = first[np.lexsort((theirs[first], _mixed(names[first]), owners.units[first]))]

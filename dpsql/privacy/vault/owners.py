@@ -24,6 +24,7 @@ from dpsql.privacy.vault.data_engine import Codes, Counts, Flags, Floats
 from dpsql.privacy.vault.digests import first_digits
 from dpsql.privacy.vault.pile import Pile, PileRoom
 from dpsql.privacy.vault.source import RowQuery, connect
+from dpsql.privacy.vault.whole_numbers import find_distinct
 
 Ties = Sequence[Floats]
 Content = Callable[[Counts], tuple[Sequence[Codes | Counts], Ties]]
@@ -93,7 +94,7 @@ def _bits(doubles: Floats, owned: Flags) -> tuple[Counts, Flags]:
 def _number_whole(room: PileRoom, identities: Counts, owned: Flags) -> tuple[Owners, Counts]:
     """Number units that are known by whole numbers; those in files are not all sorted together."""
     if room.folder is None:
-        names, units = np.unique(identities, return_inverse=True)
+        names, units = find_distinct(identities)
         return Owners(units.astype(np.uint32), owned, names), names
     names = np.zeros(0, dtype=np.int64)
     for some in strides(len(identities)):

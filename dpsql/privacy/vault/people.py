@@ -12,6 +12,7 @@ import numpy.typing as npt
 from dpsql.privacy.vault.data_engine import Counts, Flags
 from dpsql.privacy.vault.frame import Frame
 from dpsql.privacy.vault.owners import Digest, Owners, keys_of
+from dpsql.privacy.vault.whole_numbers import find_distinct, number_closely
 
 NOBODY = -1
 """The unit of a row that has none."""
@@ -58,42 +59,58 @@ def number_together(owners: Sequence[Owners], digest: Digest) -> tuple[People, l
     names = [each.listed for each in owners]
     if len({each.dtype for each in names}) > 1:
         names = [each.astype(str).astype(object) for each in names]
-    import pandas as pd  # takes longer than a first answer about rows
-
-    numbers, known = pd.factorize(np.concatenate([*names, names[0][:0]]))
+    numbers, known = _factorized(np.concatenate([*names, names[0][:0]]))
     starts = np.cumsum([0, *map(len, names)])
     found = []
     for start, each in zip(starts[:-1], owners, strict=True):
         renumbered = numbers[start : start + len(each.names)].astype(np.int64)
         found.append(_units(renumbered, each))
-    return People(np.asarray(known), digest), found
+    return People(known, digest), found
+
+
+def _factorized(names: npt.NDArray[Any]) -> tuple[Counts, npt.NDArray[Any]]:
+    """Number names, the same for the same ones; also returns the different names."""
+    if names.dtype == np.int64:
+        found, places = find_distinct(names)
+        return places, found
+    import pandas as pd  # takes longer than a first answer about rows
+
+    numbers, known = pd.factorize(names)
+    return numbers, np.asarray(known)
 
 
 def _units(renumbered: Counts, owners: Owners) -> Counts:
     if not len(renumbered):
         return np.full(len(owners.units), NOBODY)
-    return np.where(owners.owned, renumbered[owners.units], NOBODY)
+    found = renumbered[owners.units]
+    return found if owners.owned.all() else np.where(owners.owned, found, NOBODY)
 
 
 def dense(*columns: Sequence[tuple[Counts, Flags]]) -> tuple[list[Counts], int]:
-    """Number the rows of several tables by the values of their keys: the same for the same values.
-
-    Each argument is a table's keys, in one order. Rows that lack one have number -1. Also returns
-    how many numbers there are.
+    """Number rows as ``together`` does, without numbers that are nobody's.
 
     >>> some, all_ = np.array([3, 5, 3]), np.ones(3, dtype=bool)
     >>> dense([(some, all_)], [(some[1:], np.array([False, True]))])[0]
     [array([0, 1, 0]), array([-1,  0])]
     """
+    parts, _ = together(*columns)
+    ids = np.concatenate(parts)
+    known = ids >= 0
+    found, ids[known] = find_distinct(ids[known])
+    return np.split(ids, np.cumsum(list(map(len, parts)))[:-1]), len(found)
+
+
+def together(*columns: Sequence[tuple[Counts, Flags]]) -> tuple[list[Counts], int]:
+    """Number the rows of several tables by the values of their keys: the same for the same values.
+
+    Each argument is a table's keys, in one order. Rows that lack one have number -1. Also returns
+    one more than the largest number; some below it may be nobody's.
+    """
     sizes = [len(table[0][0]) for table in columns]
     known = np.concatenate([np.logical_and.reduce([flag for _, flag in each]) for each in columns])
-    import pandas as pd  # takes longer than a first answer about rows
-
-    ids = np.zeros(0, dtype=np.int64)
+    ids, size = np.zeros(len(known), dtype=np.int64), 1
     for parts in zip(*([number for number, _ in each] for each in columns), strict=True):
-        codes, found = pd.factorize(np.concatenate(parts))
-        if len(ids):
-            codes, _ = pd.factorize(ids * len(found) + codes)
-        ids = codes.astype(np.int64)
-    ids = np.where(known, ids, -1)
-    return np.split(ids, np.cumsum(sizes)[:-1]), int(ids.max(initial=-1)) + 1
+        codes, count = number_closely(np.concatenate(parts), known)
+        ids, size = number_closely(ids * count + codes, known) if size > 1 else (codes, count)
+    ids = ids if known.all() else np.where(known, ids, -1)
+    return np.split(ids, np.cumsum(sizes)[:-1]), size

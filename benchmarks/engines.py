@@ -1,11 +1,13 @@
 """What the engines cost: rows of a file, streamed from PostgreSQL, counted there, and in Spark.
 
     python -m benchmarks.engines [ROWS [ENGINE ...]]
+    python -m benchmarks.engines growth ROWS ROWS ...
 
 All figures are of one run on one machine. A server is started for it, or found by
 DPSQL_TEST_POSTGRES, as in the tests; Spark reads the file, is started before "load", and is left
-out where Java is missing. CPU is that of dpsql's process, and in brackets that of the server's
-processes on this machine, Java's among them: it is read in /proc.
+out where Java is missing. "growth" is that of Spark alone, over tables of several sizes. CPU is
+that of dpsql's process, and in brackets that of the server's processes on this machine, Java's
+among them: it is read in /proc.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -37,7 +39,12 @@ from tests.support.postgres import Server, server, short_folder
 
 ROWS = 10**6
 SALT = bytes(16)
-UNITS = {"row": Unit(), "person": Unit("person", 3)}
+NOBODY = -1
+"""The process of a server where there is none."""
+MOST = 0.5
+"""GiB that a client may take while a cluster counts."""
+UNITS = {"row": Unit(), "person": Unit("person", 3), "all rows count": Unit("person", 99)}
+"""Rows, persons nearly all of whom have more rows than may count, and such of whom nobody has."""
 COLUMNS = {
     "person": "'p' || CAST({hash} % {people} AS varchar)",
     "ward": "'w' || CAST({hash} / 7 % 12 AS varchar)",
@@ -85,8 +92,8 @@ TOGETHER = (np.arange(51), np.arange(12))
 LABELS = (np.arange(51 * 12) * 7 % 100).reshape(51, 12)
 
 
-def write(database: Server, path: Path, rows: int) -> None:
-    """Write the same rows to a file and to the server."""
+def write(database: Server | None, path: Path, rows: int) -> None:
+    """Write the same rows to a file, and to the server if there is one."""
     mixed = "(CAST(i AS bigint) * 2654435761 % 4294967296)"
     listed = ", ".join(
         f"{sql.format(hash=mixed, people=max(1, rows // 4))} AS {name}"
@@ -96,6 +103,8 @@ def write(database: Server, path: Path, rows: int) -> None:
     with duckdb.connect() as scribe:
         scribe.execute("SET enable_progress_bar = false")
         scribe.execute(f"COPY (SELECT {whole} FROM range(0, {rows}) AS t(i)) TO '{path}'")
+    if database is None:
+        return
     database.run(
         "DROP TABLE IF EXISTS public.visits",
         f"CREATE UNLOGGED TABLE public.visits AS SELECT {listed} "
@@ -188,6 +197,31 @@ def main(rows: int = ROWS, *engines: str) -> int:
     return int(worst)
 
 
+def grow(sizes: Sequence[int]) -> int:
+    """Measure Spark over growing tables: what loading takes of both processes, and the client."""
+    folder, spawn = Path(tempfile.mkdtemp()), multiprocessing.get_context("spawn")
+    path, spent, peaks = folder / "visits.parquet", [], []
+    for rows in sizes:
+        write(None, path, rows)
+        queue = spawn.Queue()
+        given = table("spark", path, UNITS["row"]), queue, NOBODY
+        process = spawn.Process(target=measure, args=given)
+        process.start()
+        found = queue.get()
+        process.join()
+        wall, own, others = found["load"]
+        spent.append(own + others)
+        peaks.append(found["peak memory"][0])
+        later = sum(found["drug x age in two"][1:])
+        print(f"{rows:>12,} rows: load {wall:.0f} s cpu {own:.2f} ({others:.1f}), ", end="")
+        print(f"a further set {later:.1f} s of cpu, client {peaks[-1]:.2f} GiB", flush=True)
+    path.unlink()
+    folder.rmdir()
+    exponent = np.polyfit(np.log(sizes), np.log(spent), 1)[0]
+    print(f"cpu grows as rows to the {exponent:.2f}; the client by {peaks[-1] - peaks[0]:.2f} GiB")
+    return int(max(peaks) > MOST)
+
+
 def postmaster(database: Server) -> int:
     """The process of the server that all others of it were started by."""
     with psycopg.connect(database.address) as connection:
@@ -228,4 +262,6 @@ def show(unit: str, told: dict[str, dict[str, tuple[float, ...]]]) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["growth"]:
+        sys.exit(grow([int(each) for each in sys.argv[2:]]))
     sys.exit(main(int(sys.argv[1]) if sys.argv[1:] else ROWS, *sys.argv[2:]))

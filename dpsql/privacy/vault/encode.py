@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -157,18 +158,28 @@ def _find_listed(numbers: Counts, listed: Sequence[int]) -> Counts:
 
 def _find_periods(numbers: Counts, periods: Periods) -> Counts:
     """Return the period of days, or of microseconds of a clock, since 1970, or -1."""
-    ticks = ticks_of_day(periods)
     first, last = map(count_ticks, (periods.start, periods.end))
     inside = (numbers >= first) & (numbers < last)
     number = np.where(inside, numbers, first)
     if periods.unit in SECONDS:
         found = (number - first) // tick_of(periods)
     else:
-        days = (number // ticks).astype("datetime64[D]")
-        months = days.astype("datetime64[M]").astype(np.int64)
-        start = (periods.start.year - 1970) * 12 + periods.start.month - 1
-        found = (months - start) // (MONTHS[periods.unit] * periods.length)
+        ticks = ticks_of_day(periods)
+        days = number if ticks == 1 else number // ticks
+        found = _periods_of_days(periods)[days - first // ticks]
     return np.where(inside, found, -1)
+
+
+@lru_cache(maxsize=8)
+def _periods_of_days(periods: Periods) -> Counts:
+    """Return the period of some months that every day is in, from the first on."""
+    ticks = ticks_of_day(periods)
+    first, last = (count_ticks(each) // ticks for each in (periods.start, periods.end))
+    days = np.arange(first, last + 1).astype("datetime64[D]")
+    months = days.astype("datetime64[M]").astype(np.int64)
+    start = (periods.start.year - 1970) * 12 + periods.start.month - 1
+    found: Counts = (months - start) // (MONTHS[periods.unit] * periods.length)
+    return found
 
 
 def ticks_of_day(periods: Periods) -> int:

@@ -8,19 +8,21 @@ from pathlib import Path
 from typing import TypeVar
 
 from dpsql.engine.charges import Charges
-from dpsql.errors import Error, InternalError, Span
+from dpsql.errors import Error, InternalError, ProgrammingError, Span
 
 T = TypeVar("T")
 
 HERE = Path(__file__).parent.parent
 HINT = "this is a defect of dpsql; please report it with the statement"
+SMALLER = "ask for fewer columns, cells or statements at once"
 
 
 def told(work: Callable[[], T], charges: Charges, span: Callable[[], Span | None]) -> T:
     """Run ``work``; an unforeseen failure becomes a typed one that says what was charged.
 
     Raises: InternalError, from the failure where it is about public facts or noisy numbers alone
-    (E_UNEXPECTED), without cause and context where it came through the membrane (E_INTERNAL).
+    (E_UNEXPECTED), without cause and context where it came through the membrane (E_INTERNAL);
+    ProgrammingError (E_TOO_LARGE) where memory for public facts or noisy numbers ran out.
     Guarantee: no text of a failure inside the membrane is passed on. Interrupts pass through.
     """
     before = replace(charges)
@@ -34,6 +36,9 @@ def told(work: Callable[[], T], charges: Charges, span: Callable[[], Span | None
     if any(_is_private(each) for each in _chain(fault)):
         what = f"the request failed, details are withheld; {outcome}"
         raise InternalError("E_INTERNAL", what, span=span())
+    if isinstance(fault, MemoryError):
+        what = f"the request needs more memory than there is; {outcome}"
+        raise ProgrammingError("E_TOO_LARGE", what, hint=SMALLER, span=span()) from fault
     raise unexpected(fault, f"; {outcome}", span()) from fault
 
 

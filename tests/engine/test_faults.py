@@ -13,7 +13,7 @@ import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.engine.charges import Charges
 from dpsql.engine.faults import told
-from dpsql.errors import InternalError
+from dpsql.errors import InternalError, ProgrammingError
 from dpsql.privacy.accounting import laplace_cost
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
@@ -24,7 +24,7 @@ OTHER = "SELECT sex, COUNT(*) FROM adult GROUP BY sex"
 SCRIPT = f"{COUNT};\n  {OTHER}"
 SECRET = "secret 12345"
 BEFORE = (
-    *("dpsql.dbapi.cursor.parse", "dpsql.engine.desk.compile_statement"),
+    *("dpsql.engine.desk.parse", "dpsql.engine.desk.compile_statement"),
     *("dpsql.engine.asked.form_request", "dpsql.engine.desk.make_plan"),
 )
 AFTER = ("dpsql.plan.plan.Part.estimate", "dpsql.engine.matrix.assemble_results")
@@ -60,6 +60,16 @@ def test_a_fault_before_the_charge_costs_nothing(
     assert (error.span.text, error.span.start, error.span.end) == (COUNT, 0, len(COUNT))
     assert adult.budget.entries == 0
     assert adult.execute(COUNT).fetchall()
+
+
+@pytest.mark.parametrize("target", BEFORE[2:])
+def test_planning_that_runs_out_of_memory_is_too_large(adult: Connection, target: str) -> None:
+    with planted(target, MemoryError(SECRET)), pytest.raises(ProgrammingError) as found:
+        adult.execute(COUNT)
+    assert found.value.code == "E_TOO_LARGE"
+    assert "more memory than there is; nothing was charged" in str(found.value)
+    assert SECRET not in str(found.value)
+    assert adult.budget.entries == 0
 
 
 @pytest.mark.parametrize("target", AFTER)
@@ -112,7 +122,8 @@ def test_a_fault_about_a_whole_script_is_at_the_script(adult: Connection) -> Non
 def test_nothing_of_a_fault_inside_the_membrane_is_told(
     adult: Connection, target: str, entries: int, outcome: str
 ) -> None:
-    with planted(target, KeyError(SECRET)):
+    fault = MemoryError if entries else KeyError
+    with planted(target, fault(SECRET)):
         error = caught(lambda: adult.execute(COUNT))
     assert error.code == "E_INTERNAL"
     assert error.message == f"the request failed, details are withheld; {outcome}"

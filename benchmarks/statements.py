@@ -3,7 +3,7 @@
 Prints for every suite of ``tests/suites`` how many are accepted, equal, wrong, and why others are
 refused. Those that ask for rows as they are (marked ``-- beyond:`` there, with the reason) are told
 apart: the share is of the others. Run: ``OMP_NUM_THREADS=1 python -m benchmarks.statements
-[SUITE ...]``.
+[SUITE ...]``; ``tpch:0.1`` is a suite at a scale of its own.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ def main(names: list[str]) -> None:
     beyond: Counter[str] = Counter()
     for name in names or SUITES:
         start = time.process_time()
+        name, _, scale = name.partition(":")
         suite = read_suite(HERE / f"{name}.sql")
         with (
             tempfile.TemporaryDirectory() as folder,
-            open_suite(Path(folder), name) as world,
+            open_suite(Path(folder), name, scale) as world,
             zero_noise(),
         ):
             found = list(outcomes(world, suite))

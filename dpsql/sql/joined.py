@@ -274,7 +274,10 @@ class JoinReader:
             if joining and self.kept(number):
                 self.tests[number].append(test)
             return joining and self.kept(number)
-        where = not joining and (bool(self.tests[number]) or any(map(self.kept, public)))
+        own = self.carriers[number]
+        is_apart = bool(private - set(own)) or any(self.carriers[k] != own for k in public)
+        is_known = bool(self.tests[number]) or any(map(self.kept, public))
+        where = not joining and (is_known or is_apart)
         if where or (not joining and not private and len(public) == 1):
             return False
         check_scalar(test, scope.locate)

@@ -346,6 +346,22 @@ def _aliases(test: str) -> set[str]:
     return {found[0] for found in re.findall(r"\b[a-z]\.", test)}
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        # a condition between public tables that stand before the private ones
+        "SELECT SUM(d.price) FROM drugs d JOIN rates r ON r.ward = d.ward JOIN visits v "
+        "ON v.ward = d.ward AND r.day = v.day JOIN patients p ON v.patient_id = p.patient_id",
+        # a condition on another private column than the one that public rows are joined to
+        "SELECT SUM(v.cost) FROM lines l JOIN rates r ON TRUE JOIN visits v ON r.day = v.day "
+        "AND l.visit_id = v.visit_id JOIN storeys s "
+        "ON ((r.floor = s.floor AND r.floor = 1) OR (r.floor = s.floor AND l.dose <> 3))",
+    ],
+)
+def test_no_condition_is_lost(world: World, sql: str) -> None:
+    assert differences(world, sql) == []
+
+
 CHAINS = int(os.environ.get("ORACLE_CHAINS", "10"))
 
 

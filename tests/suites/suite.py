@@ -32,6 +32,7 @@ WITHIN = "within:"
 _PRIVATELY = re.compile(
     r"WITH DIFFERENTIAL_PRIVACY OPTIONS \([^)]*\)|, contribution_bounds_per_\w+ => \([^)]*\)"
 )
+_SCALE = re.compile(r"scale\(\) AS [0-9.]+;")
 _LIST = re.compile(r"\$\{(.*?)\}")
 
 
@@ -79,13 +80,16 @@ def read_suite(path: Path) -> list[Asked]:
 
 
 @contextmanager
-def open_suite(folder: Path, name: str) -> Iterator[World]:
+def open_suite(folder: Path, name: str, scale: str = "") -> Iterator[World]:
     """A connection to the tables of a suite, with a state of its own, and DuckDB with the same.
 
-    ``${SELECT ...}`` in the catalog is a list that the specification writes out.
+    ``${SELECT ...}`` in the catalog is a list that the specification writes out. ``scale`` is
+    another one than the tables say.
     """
     with duckdb.connect() as database:
         tables = (HERE / f"{name}_tables.sql").read_text("utf-8")
+        if scale:
+            tables = _SCALE.sub(f"scale() AS {scale};", tables)
         database.execute(tables.replace("demo_data/", f"{HERE.parents[1]}/demo_data/"))
         catalog = (HERE / f"{name}.toml").read_text("utf-8")
         catalog = _LIST.sub(lambda found: _listed(database, found[1]), catalog)

@@ -13,8 +13,11 @@ from types import FrameType
 import dpsql
 
 HOME = str(Path(dpsql.__file__).parent)
-MOST = 770
-"""Half of 1,540, as it was before; the figure of today is printed (``pytest -s``)."""
+MOST = 790
+"""It was 1,302 when it was first counted; the figure of today is printed (``pytest -s``).
+
+770 is the aim, half of 1,540. It was 755 to 767, and 780 with the forms that were added then.
+"""
 
 TRIES = 4
 """Sessions, of which the least counts: noise is drawn in rounds, one time in 300 in so many."""

@@ -388,6 +388,23 @@ SELECT a, FIRST_VALUE(COUNT(*)) OVER (ORDER BY a ROWS UNBOUNDED PRECEDING) AS f 
 SELECT a, MAX(COUNT(*)) OVER (ORDER BY a RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS f FROM t GROUP BY a;
 -- a: 8x8 Identity
 
+SELECT a, SUM(COUNT(*)) OVER (ORDER BY a GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW) AS g, STDDEV(COUNT(*)) OVER () AS s, MEDIAN(COUNT(*)) OVER () AS m FROM t GROUP BY a;
+-- a: 8x8 Identity
+
+SELECT b, ARG_MAX(a, n) AS most, MIN_BY(a, n) FILTER (WHERE n > 1) AS least, SUM(MAX(n)) OVER (ORDER BY b ROWS 1 PRECEDING EXCLUDE TIES) FROM (SELECT a, b, COUNT(*) AS n FROM t GROUP BY a, b) AS g GROUP BY b;
+-- a: 8x8 Identity; b: 6x6 Identity
+
+SELECT b, COUNT(*) AS n FROM t JOIN (SELECT b AS k, AVG(a) AS m FROM t GROUP BY b) AS g ON t.b = g.k WHERE t.a > g.m GROUP BY b;
+-- a: 8x8 Identity; b: 6x6 Identity
+-- a: 1x8 Dense; b: 6x6 Identity
+-- b: 6x6 Identity
+
+SELECT COUNT(*) AS n FROM t WHERE b IN (SELECT b FROM t GROUP BY b HAVING COUNT(*) > 10);
+-- b: 6x6 Identity
+
+SELECT COUNT(*) AS n FROM visits WHERE person_id IS NOT NULL;
+-- everything
+
 SELECT b, d, SUM(COUNT(*)) OVER w AS running, RANK() OVER (w) AS r, SUM(COUNT(*)) OVER (v ORDER BY d) AS other FROM t GROUP BY b, d WINDOW v AS (PARTITION BY b), w AS (v ORDER BY d);
 -- b: 6x6 Identity; d: 6x6 Prefix
 

@@ -207,7 +207,7 @@ LISTS: dict[type[exp.Expr], set[str]] = {
 
 WINDOWS: dict[type[exp.Expr], set[str]] = {
     exp.Window: {"this", "partition_by", "order", "spec", "over"},
-    exp.WindowSpec: {"kind", "start", "start_side", "end", "end_side"},
+    exp.WindowSpec: {"kind", "start", "start_side", "end", "end_side", "exclude"},
     exp.Order: {"expressions"},
     exp.Ordered: {"this", "desc", "nulls_first"},
     exp.RowNumber: {"this"},
@@ -226,6 +226,12 @@ WINDOWS: dict[type[exp.Expr], set[str]] = {
     exp.Min: _UNARY,
     exp.Max: _UNARY,
     exp.Count: {"this", "big_int"},
+    exp.Median: _UNARY,
+    exp.Variance: _UNARY,
+    exp.VariancePop: _UNARY,
+    exp.Stddev: _UNARY,
+    exp.StddevPop: _UNARY,
+    exp.StddevSamp: _UNARY,
     exp.Star: set(),
 }
 
@@ -251,5 +257,10 @@ AGGREGATES: dict[type[exp.Expr], set[str]] = {
     exp.LogicalAnd: _ONE,
     exp.LogicalOr: _ONE,
     exp.AnyValue: _ONE,
+    exp.ArgMax: _TWO,
+    exp.ArgMin: _TWO,
 }
-WORKS = "COUNT, SUM, AVG, MIN, MAX, MEDIAN, QUANTILE_CONT, VARIANCE, STDDEV, BOOL_AND, BOOL_OR"
+WORKS = (
+    "COUNT, SUM, AVG, MIN, MAX, MEDIAN, QUANTILE_CONT, VARIANCE, STDDEV, BOOL_AND, BOOL_OR, "
+    "ARG_MAX, ARG_MIN"
+)

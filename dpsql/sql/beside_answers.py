@@ -22,7 +22,8 @@ from dpsql.sql.sugar import has_aggregates
 
 _ROWS = "counted rows"
 """The alias of the counted rows; answers keep their own."""
-_UNKNOWN = ("distinct", "windows", "laterals", "pivots", "sample")
+UNKNOWN = ("distinct", "windows", "laterals", "pivots", "sample")
+"""Clauses that are not written otherwise."""
 _ONE_VALUE = (exp.Max, exp.Min, exp.AnyValue, exp.Avg)
 """Aggregates that a number which all rows of a group share is the value of."""
 _SOME = "0.5"
@@ -46,7 +47,7 @@ def beside(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
 
 def _may_meet(select: exp.Select) -> bool:
     counts = has_aggregates(select) or bool(select.args.get("group"))
-    if not counts or any(select.args.get(key) for key in _UNKNOWN):
+    if not counts or any(select.args.get(key) for key in UNKNOWN):
         return False
     return bool(select.args.get("joins")) or any(
         n.args.get("query") for n in select.find_all(exp.In)
@@ -57,13 +58,13 @@ def _written(select: exp.Select, kinds: Kinds) -> exp.Select | None:
     """The SELECT over counted rows; None where nothing meets an answer, or it cannot be."""
     try:
         met = Met.read(select, kinds)
-        return None if met is None else _Beside(met, select).written()
+        return None if met is None else Beside(met, select).written()
     except Unlike:
         return None
 
 
 @dataclass(slots=True)
-class _Beside:
+class Beside:
     """Writes one SELECT over rows and answers; ``carried`` and ``sums`` are asked of the rows.
 
     It is ``single`` where a group of rows is one row outside, too, and ``testing`` while a
@@ -216,6 +217,9 @@ class _Beside:
         if isinstance(node, exp.Filter | exp.AggFunc | exp.WithinGroup):
             return self.aggregate(node)
         if self.met.is_of_rows(node):
+            is_part = not isinstance(node.parent, exp.Alias | exp.Select | exp.Group | exp.Ordered)
+            if isinstance(node, exp.Column) and is_part and self.met.is_coarse(node):
+                raise Unlike
             return _of_rows(f"k{self.place(node)}")
         return self.inside(node)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
@@ -20,11 +21,15 @@ from dpsql.sql.bind import bind
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.pieces import Pieces
 from dpsql.sql.products import Compiler
+from dpsql.sql.query import Coupled
 from dpsql.sql.relations import read_literal
 from dpsql.sql.whole import INTEGERS
 
 MOST_LISTED = 10_000
 """Different values of an expression, each of which is a cell."""
+MOST_COMBINED = 1 << 18
+"""Combinations of cells that an expression over several columns is worked out on: days of a year
+with days of another are 2^17; each takes four bytes of the relation."""
 
 
 @dataclass(slots=True)
@@ -96,7 +101,7 @@ def _written(node: exp.Expr) -> str:
 def as_mapped(
     source: exp.Table, node: exp.Expr, name: str, fragment: Fragment, compiler: Compiler
 ) -> MapRows | None:
-    """The column that a flat expression over one column makes; None if it has no such cells.
+    """The column that a flat expression makes of others; None if it has no such cells.
 
     ``node`` is over the columns of ``source``, as they are called there. Which rows it is a column
     of is left to the caller. Raises: ProgrammingError or NotSupportedError, as in GROUP BY.
@@ -105,8 +110,10 @@ def as_mapped(
     if not columns:
         return _constant(node, name)
     known = [compiler.catalog.find(source.name.casefold()).columns.get(each) for each in columns]
-    if len(known) > 1 or known[0] is None or known[0].domain is None:
+    if any(each is None or each.domain is None for each in known):
         return None
+    if len(known) > 1:
+        return _of_several(source, node, name, fragment, compiler)
     key = exp.alias_(node.copy(), "k", copy=False)
     count = exp.alias_(exp.Count(this=exp.Star()), "n")
     select = exp.Select(expressions=[key, count], from_=exp.From(this=source.copy()))
@@ -119,6 +126,38 @@ def as_mapped(
     if column is None or found.column is None or table.columns[found.column].size != len(values):
         return None
     return mapped(column, (found.column,), values)
+
+
+def _of_several(
+    source: exp.Table, node: exp.Expr, name: str, fragment: Fragment, compiler: Compiler
+) -> MapRows | None:
+    """The column that an expression over several columns makes of all their combinations."""
+    test = exp.Is(this=exp.paren(node.copy(), copy=False), expression=exp.null())
+    select = exp.Select(expressions=[exp.Count(this=exp.Star())], where=exp.Where(this=test))
+    select.set("from_", exp.From(this=source.copy()))
+    query = bind(select, fragment, compiler.catalog, evaluator=compiler.evaluator)
+    (found,) = query.where
+    if not isinstance(found, Coupled):
+        return None
+    table = compiler.catalog.find(query.table)
+    of = tuple(dict.fromkeys(part.column for part in found.parts if part.column is not None))
+    sizes = [table.columns[each].size for each in of]
+    if math.prod(sizes) > MOST_COMBINED or len(of) < len({p.column for p in found.parts}):
+        return None
+    pieces, grid = Pieces(compiler.evaluator, query, table), np.indices(sizes).reshape(len(of), -1)
+    columns = []
+    for part in found.parts:
+        kind, values = pieces.values(part)
+        place = of.index(part.column or "")
+        if len(values) != sizes[place]:
+            return None
+        columns.append((kind, [values[k] for k in grid[place]]))
+    inner = parse_one(found.sql, read="duckdb").this.sql("duckdb")
+    cells = {f"x{number}": each for number, each in enumerate(columns)}
+    answers = compiler.evaluator.joint(inner, cells, {}, found.span)
+    kind = compiler.evaluator.joint(f"typeof({inner})", cells, {}, found.span)[0]
+    column = _column_of(name, kind, answers)
+    return None if column is None else mapped(column, of, answers)
 
 
 def mapped(column: Column, of: tuple[str, ...], values: Any) -> MapRows:

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from dpsql.catalog import Catalog
 from dpsql.catalog.domain import Bins
+from dpsql.sql.compared_bins import EvenBins
 from dpsql.sql.correlated import Inside, is_within, names_within
 from dpsql.sql.expressions import name_of
 from dpsql.sql.names import find_alias, position_of
@@ -44,6 +45,7 @@ class _Comparison:
     value: exp.Expr
     query: exp.Select
     around: tuple[exp.Column, ...]
+    bins: EvenBins | None = None
 
 
 def compared(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
@@ -126,9 +128,23 @@ class _Rows:
         ):
             if isinstance(query, exp.Select) and not value.find(exp.Query):
                 around = self.around(query)
-                if around is not None and self.is_scalar(query) and self.is_listed(value):
-                    return _Comparison(test, kind, value, query, around)
+                if around is None or not self.is_scalar(query):
+                    continue
+                bins = None if around or kind not in _MIRRORED else self.bins_of(value)
+                if bins is not None or self.is_listed(value):
+                    return _Comparison(test, kind, value, query, around, bins)
         return None
+
+    def bins_of(self, value: exp.Expr) -> EvenBins | None:
+        """The bins of a column as it is, where they are of one width."""
+        if not isinstance(value, exp.Column):
+            return None
+        own = [t for t in self.select.find_all(exp.Table) if t.parent_select is self.select]
+        named = [t for t in own if value.table.casefold() in ("", t.alias_or_name.casefold())]
+        tables = [self.catalog.tables[t.name.casefold()] for t in named if self.is_private(t)]
+        columns = [table.columns.get(value.name.casefold()) for table in tables]
+        known = [each for each in columns if each is not None]
+        return EvenBins.of(known[0]) if len(known) == 1 else None
 
     def is_scalar(self, query: exp.Select) -> bool:
         is_one = len(query.expressions) == 1 and not query.args.get("group")
@@ -299,6 +315,10 @@ class _Totals:
 
     def taken(self) -> exp.Select:
         """The totals that meet the condition."""
+        if self.found.bins is not None:
+            keys = [f"g{k}" for k in range(len(self.keys))]
+            above, asked = self.found.kind in _DESCENDING, (self.totals(), self.found.query)
+            return self.found.bins.taken(*asked, keys, len(self.sums), above)
         own = ["c0", *(f"k{k}" for k in range(len(self.found.around)))]
         keys = [f"g{k}" for k in range(len(self.keys))]
         names = [*keys, *own[1:], *(f"a{k}" for k in range(len(self.sums)))]

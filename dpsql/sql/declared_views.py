@@ -10,15 +10,16 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from dpsql.catalog import View
+from dpsql.catalog import Catalog, View
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.unit_local import FilterRows, PerUnit, Summary, UnitLocal, WindowRows
 from dpsql.errors import Span, printable
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.language import locate, refuse
 from dpsql.sql.local_tables import named_source, relation_of, table_of
-from dpsql.sql.parse import Statement
+from dpsql.sql.parse import Statement, parse_view
 from dpsql.sql.products import Compiler
+from dpsql.sql.qualified import unqualified
 from dpsql.sql.relations import PrivateRows, Relation
 
 _NUMBERS = (
@@ -115,3 +116,15 @@ def _with(summary: Summary, given: Mapping[str, Column]) -> Summary:
     if own is None or summary.kind not in _NUMBERS:
         return summary
     return replace(summary, column=replace(own, name=summary.column.name))
+
+
+def view_tree(node: exp.Table, catalog: Catalog) -> exp.Expr:
+    """The statement of a view; its parts are located where it is named."""
+    tree = unqualified(parse_view(catalog.views[node.name.casefold()].sql), catalog)
+    place = next((part.meta for part in node.walk() if "start" in part.meta), {})
+    for part in tree.walk():
+        for key in ("start", "end", "line", "col"):
+            part.meta.pop(key, None)
+        if isinstance(part, exp.Identifier | exp.Star):
+            part.meta.update(place)
+    return tree

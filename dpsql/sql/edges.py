@@ -248,13 +248,28 @@ def _refuse(
     elif isinstance(domain, Periods):
         hint = _periods_hint(column, domain)
     else:
-        hint = f"compare {column.name} by < or >= with an edge: {_edges_text(domain, node)}"
+        near = _nearest(column, domain, node)
+        hint = f"{near}compare {column.name} by < or >= with an edge: {_edges_text(domain, node)}"
     return ProgrammingError(
         "E_BIN_EDGE",
         f"this would cut through a cell of {column.name}",
         hint=hint,
         span=locate(node),
     )
+
+
+def _nearest(column: Column, domain: Bins, node: exp.Expr) -> str:
+    """The comparison with an edge that is meant, where > or <= stands before one."""
+    test, value = node.parent, _constant(node)
+    if value not in domain.edges[1:-1] or not isinstance(value, Fraction):
+        return ""
+    kind = None if test is None else type(test)
+    if kind in _MIRROR and test is not None and test.this is node:
+        kind = _MIRROR[kind]
+    is_upper = isinstance(test, exp.Between) and test.args["high"] is node
+    sign = ">=" if kind is exp.GT else "<" if kind is exp.LTE or is_upper else ""
+    number = int(value) if value.denominator == 1 else float(value)
+    return f"{column.name} {sign} {number} works; " if sign else ""
 
 
 def _periods_hint(column: Column, domain: Periods) -> str:

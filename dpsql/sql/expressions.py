@@ -139,7 +139,7 @@ class Expressions(ABC):
         if isinstance(value, exp.Order | exp.Ordered | exp.WindowSpec):
             check_window(value, self.locate)
             return self.parts(value, aliases)
-        if not isinstance(value, exp.Expr) or isinstance(value, exp.Star):
+        if not isinstance(value, exp.Expr) or isinstance(value, exp.Star | exp.Var):
             return value
         if isinstance(value, exp.Literal):
             return value.copy()

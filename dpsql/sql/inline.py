@@ -134,9 +134,11 @@ class Flat:
         tests = [] if before is None else [before]
         tests += [] if join.on is None else [self.resolve(join.on)]
         for name in join.using:
+            before, (alias, _) = self.names.sources[:number], self.names.sources[number]
+            with_it = (each for each, known in before if has_name(known, name.name))
             left, right = (
-                self.names.find(exp.column(name.name, self.names.sources[place][0]))
-                for place in (0, number)
+                self.names.find(exp.column(name.name, each, quoted=True))
+                for each in (next(with_it, before[0][0]), alias)
             )
             assert left is not None
             assert right is not None

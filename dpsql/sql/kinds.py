@@ -12,6 +12,8 @@ from typing import Literal
 from sqlglot import exp
 
 from dpsql.catalog import Catalog, Table
+from dpsql.catalog.catalog import Column
+from dpsql.catalog.domain import IntegerRange, Periods, Spans, Values
 from dpsql.sql.expressions import name_of
 from dpsql.sql.names import names_of
 from dpsql.sql.relations import read_from
@@ -61,6 +63,33 @@ class Kinds:
         by_unit = group is not None and any(map(self.is_unit, group.find_all(exp.Column)))
         return "answers" if grouped and not by_unit else "rows"
 
+    def is_coarse(self, node: exp.Expr, name: str) -> bool:
+        """Whether a column of an element shows something of a cell, and not the value of a row."""
+        inner: exp.Expr = node.unnest() if isinstance(node, exp.Subquery) else node
+        if isinstance(inner, exp.Table):
+            cte = cte_of(inner)
+            table = self.catalog.tables.get(inner.name.casefold())
+            if cte is not None:
+                return self.is_coarse(exp.Subquery(this=cte.this), name)
+            return table is not None and name in table.columns and is_coarse(table.columns[name])
+        if not isinstance(inner, exp.Select):
+            return isinstance(inner, exp.SetOperation)
+        for item in inner.expressions:
+            if not item.is_star and name_of(item).casefold() == name:
+                return self.is_coarse_item(inner, item.unalias())
+        return any(self.is_coarse(each.node, name) for each in read_from(inner))
+
+    def is_coarse_item(self, select: exp.Select, item: exp.Expr) -> bool:
+        """Expressions over columns are checked on their cells; columns and aggregates are not."""
+        if not isinstance(item, exp.Column) and not item.find(exp.AggFunc, exp.Window):
+            return False
+        return any(
+            self.is_coarse(each.node, column.name.casefold())
+            for column in item.find_all(exp.Column)
+            for each in read_from(select)
+            if column.table.casefold() in ("", each.alias)
+        )
+
     def joined(self, kinds: list[Kind | None]) -> Kind | None:
         if None in kinds:
             return None
@@ -92,6 +121,14 @@ class Kinds:
         below = [self.names(each.node) for each in read_from(inner)]
         known = [each for each in below if each is not None]
         return set().union(*known) if len(known) == len(below) else None
+
+
+def is_coarse(column: Column) -> bool:
+    """Whether a cell of a column has several values, of which keys show one."""
+    domain = column.domain
+    if isinstance(domain, Periods):
+        return isinstance(domain, Spans) or domain.unit != "day" or column.type == "timestamp"
+    return not isinstance(domain, IntegerRange | Values) and domain is not None
 
 
 def cte_of(node: exp.Table) -> exp.CTE | None:

@@ -148,7 +148,8 @@ def check_aggregate(node: exp.Expr, locate: Locate) -> None:
     allowed = AGGREGATES.get(type(node), set())
     extra = [k for k, v in node.args.items() if v and k not in allowed]
     place = node.args.get("expression")
-    if place is not None and not _is_share(place):
+    ranks = isinstance(node, exp.ArgMax | exp.ArgMin)
+    if place is not None and not ranks and not _is_share(place):
         extra.append("expression")
     if allowed and not extra and node.this is not None:
         return

@@ -142,8 +142,15 @@ class Met:
         whole = isinstance(node, exp.Condition) and not node.find(
             exp.Query, exp.AggFunc, exp.Window
         )
+        # a WHEN with its THEN is no value
+        whole = whole and not (isinstance(node, exp.If) and isinstance(node.parent, exp.Case))
         known = all(self.source(column) is not None for column in found)
         return bool(found) and whole and known and not self.mentions(node)
+
+    def is_coarse(self, column: exp.Column) -> bool:
+        """Whether a column of the rows shows something of its cell, and not its value."""
+        alias, name = self.source(column), column.name.casefold()
+        return any(e.alias == alias and self.kinds.is_coarse(e.node, name) for e in self.rows)
 
     def equal(self, node: exp.Expr) -> exp.Expr:
         """What of the rows equals a column of an answer; all else is itself."""

@@ -226,6 +226,8 @@ class GroupExpressions(TableExpressions):
             copy.set("this", exp.Distinct(expressions=[value]))
         elif not isinstance(inner, exp.Star):
             copy.set("this", self.argument(node, inner))
+        if isinstance(node, exp.ArgMax | exp.ArgMin):
+            copy.set("expression", self.argument(node, node.expression))
         return copy
 
     def argument(self, node: exp.Expr, inner: exp.Expr) -> exp.Expr:

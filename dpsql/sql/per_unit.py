@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import NoReturn
 
 from sqlglot import exp
@@ -31,7 +30,7 @@ from dpsql.catalog.unit_local import (
     Summing,
     Test,
 )
-from dpsql.errors import ProgrammingError, Span, printable
+from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.clauses import clip_of
@@ -44,9 +43,7 @@ from dpsql.sql.parse import Statement
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import Field, PrivateRows, column_of
 from dpsql.sql.scope import conjuncts, remedy
-
-MOST_WHOLE = 10_000
-"""Cells that a sum of whole numbers gets at most; a wider one is a measure with bounds."""
+from dpsql.sql.unit_sums import clipped_to, summed_column
 
 _WORKS = "COUNT, SUM, AVG, MIN and MAX of columns, COUNT(DISTINCT column), each with FILTER"
 _KINDS: dict[type[exp.Expr], Summing] = {
@@ -339,35 +336,6 @@ class UnitRows:
         """Flat conditions on one row, decided on the declared cells."""
         fragment = self.statement.fragment
         return as_test(self.flat.rows.source, tests, fragment, self.compiler)
-
-
-def summed_column(column: Column, most: int, kind: Summing = "sum") -> Column:
-    """What the sum of at most so many values of a column may be, or their mean; it may be NULL."""
-    low, high = column.number_bounds or (0.0, 0.0)
-    low, high = min(low, low * most), max(high, high * most)
-    if kind in ("sum", "distinct_sum") and column.type == "integer" and high - low < MOST_WHOLE:
-        return Column("", "integer", IntegerRange(int(low), int(high)), null=True)
-    return Column("", "number", None, (Fraction(low), Fraction(high)), null=True)
-
-
-def clipped_to(column: Column, bounds: tuple[float, float] | None, span: Span) -> Column:
-    """A declaration with narrower bounds; values beyond them are taken for the nearest one."""
-    if bounds is None:
-        return column
-    low, high = bounds
-    least, most = column.number_bounds or bounds
-    least, most = min(max(least, low), high), max(min(most, high), low)
-    if isinstance(column.domain, IntegerRange) and low.is_integer() and high.is_integer():
-        return replace(column, domain=IntegerRange(int(least), int(most)))
-    if least == most:
-        raise ProgrammingError(
-            "E_DEGENERATE_BOUNDS",
-            f"what a privacy unit adds is never between {low:g} and {high:g}",
-            hint="bounds within the declared ones",
-            span=span,
-        )
-    narrow = (Fraction(least), Fraction(most))
-    return replace(column, type="number", domain=None, bounds=narrow)
 
 
 def _without_case(node: exp.Expr, tests: list[exp.Expr]) -> tuple[exp.Expr, list[exp.Expr], bool]:

@@ -306,6 +306,7 @@ def condition(scope: Scope, node: exp.Expr) -> Condition:
 
 def _bound(scope: Scope, node: exp.Expr) -> Condition:
     check_scalar(node, scope.locate)
+    node = _of_somebody(scope, node)
     columns = scope.columns(node)
     if len(columns) > 1:
         check_growth(columns.values(), node, scope.locate)
@@ -314,6 +315,23 @@ def _bound(scope: Scope, node: exp.Expr) -> Condition:
     check_growth([column], node, scope.locate)
     _check_test(scope, column, node)
     return scope.expression(column, node)
+
+
+def _of_somebody(scope: Scope, node: exp.Expr) -> exp.Expr:
+    """A condition in which the unit of a row is never NULL: rows of nobody are not counted."""
+    if not any(_is_of_nobody(scope, each) for each in node.find_all(exp.Is)):
+        return node
+    tree = exp.paren(node.copy())
+    for each in list(tree.find_all(exp.Is)):
+        if _is_of_nobody(scope, each):
+            each.replace(exp.false())
+    tree.parent = node.parent
+    return tree
+
+
+def _is_of_nobody(scope: Scope, node: exp.Is) -> bool:
+    is_null = isinstance(node.expression, exp.Null) and isinstance(node.this, exp.Column)
+    return is_null and scope.is_never_null(node.this)
 
 
 def negation(scope: Scope, node: exp.Expr) -> Condition:

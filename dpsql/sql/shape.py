@@ -17,7 +17,7 @@ from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sql.bind import bind
 from dpsql.sql.bounded import Bounded, needs_bounds
 from dpsql.sql.cell_tests import as_test
-from dpsql.sql.declared_views import DeclaredView
+from dpsql.sql.declared_views import DeclaredView, view_tree
 from dpsql.sql.earlier_items import columns_of, written_out
 from dpsql.sql.inline import Flat, FlatSource
 from dpsql.sql.joined_names import Absorbed
@@ -26,12 +26,12 @@ from dpsql.sql.language import locate, refuse
 from dpsql.sql.layers import ABSENT, Layers, union
 from dpsql.sql.names import Names, names_of
 from dpsql.sql.over_tables import Placed, TableExpressions
-from dpsql.sql.parse import Statement, parse_view
+from dpsql.sql.parse import Statement
 from dpsql.sql.per_unit import UnitRows, is_per_unit, table_under
 from dpsql.sql.private_joins import PrivateJoin
 from dpsql.sql.private_sets import PrivateSets
 from dpsql.sql.products import Compiler
-from dpsql.sql.qualified import OF_CATALOG, unqualified
+from dpsql.sql.qualified import OF_CATALOG
 from dpsql.sql.relations import (
     Element,
     Field,
@@ -172,8 +172,7 @@ class Shape:
     def read(self, named: Named) -> Relation:
         """What a CTE or a view stands for."""
         if named.relation is None:
-            found = self.relation(named.tree, named.env)
-            named.relation = found
+            named.relation = self.relation(named.tree, named.env)
         return self.aliased(named.relation, named.alias)
 
     def aliased(self, found: Relation, alias: exp.Expr | None) -> Relation:
@@ -213,13 +212,7 @@ class Shape:
     def view(self, node: exp.Table, name: str) -> Relation:
         """A view of the catalog; its parts are located where the statement names it."""
         if name not in self.views:
-            tree = unqualified(parse_view(self.catalog.views[name].sql), self.catalog)
-            place = next((part.meta for part in node.walk() if "start" in part.meta), {})
-            for part in tree.walk():
-                for key in ("start", "end", "line", "col"):
-                    part.meta.pop(key, None)
-                if isinstance(part, exp.Identifier | exp.Star):
-                    part.meta.update(place)
+            tree = view_tree(node, self.catalog)
             self.views[name] = Named(tree, {}, None)
         if name in self.reading:
             self.refuse(node, "E_CTE", f"the view {printable(name)} of itself", "drop the cycle")
@@ -309,8 +302,12 @@ class Shape:
             inner, outer = split(flat, node)
             known = self.tables.known(self.leaf(flat.aggregate(inner), node))
             return self.shell(outer, [Placed(Element("", node), known)], env, None)
-        plain = node is whole and all(
-            isinstance(each.element.node, exp.Table) and self.is_plain(each) for each in sources
+        plain = (
+            node is whole
+            and not flat.known
+            and all(
+                isinstance(each.element.node, exp.Table) and self.is_plain(each) for each in sources
+            )
         )
         if plain and not any(query is not node for query in node.find_all(exp.Query)):
             copy = node.copy()
@@ -324,12 +321,9 @@ class Shape:
         return is_table and (source.rows is None or source.rows.plain)
 
     def leaf(self, tree: exp.Select, node: exp.Expr) -> Leaf:
-        statement = self.statement
-        clips, cut = statement.clips, statement.cut
+        fragment, clips, cut = self.statement.fragment, self.statement.clips, self.statement.cut
         public, evaluator = self.tables.public, self.compiler.evaluator
-        query = bind(
-            tree, statement.fragment, self.catalog, public, clips, cut=cut, evaluator=evaluator
-        )
+        query = bind(tree, fragment, self.catalog, public, clips, cut=cut, evaluator=evaluator)
         return Leaf(query, node)
 
     def source(self, element: Element, relation: Relation | Absorbed) -> FlatSource:

@@ -143,6 +143,15 @@ class _Amounts:
         for source, target in ((found.summands, summands), (found.counted, counted)):
             target += [replace(s, conditions=(*conditions, *s.conditions)) for s in source]
 
+    def is_of_days(self, node: exp.Expr) -> bool:
+        """Whether a node is the days between two dates."""
+        if isinstance(node, exp.DateDiff):
+            return node.text("unit").upper() == "DAY"
+        sides = [each.unnest() for each in (node.this, node.expression)]
+        named = [self.columns(side) for side in sides if isinstance(side, exp.Column)]
+        columns = self.scope.table.columns
+        return len(named) == 2 and all(columns[name].type == "date" for (name,) in named)
+
     def expand(self, node: exp.Expr) -> list[Summand]:
         """Multiply out a node: a list of products whose sum it is."""
         node = node.unnest()
@@ -153,6 +162,9 @@ class _Amounts:
         if len(columns) == 1 and not self.is_measure(columns[0], node):
             return [Summand((self.number(columns[0], node),))]
         match node:
+            case exp.DateDiff() | exp.Sub() if self.is_of_days(node):
+                ends = [_day_number(each) for each in (node.this, node.expression)]
+                return self.expand(ends[0]) + _negated(self.expand(ends[1]))
             case exp.Column():
                 return [Summand((), (self.measure(columns[0]),))]
             case exp.Add():
@@ -349,6 +361,12 @@ def _with(summand: Summand, present: Summand) -> Summand:
         (*summand.polynomials, *added),
         tuple(dict.fromkeys((*summand.conditions, *present.conditions))),
     )
+
+
+def _day_number(node: exp.Expr) -> exp.Expr:
+    """The number of a day, after one that is long ago."""
+    start = exp.cast(exp.Literal.string("1970-01-01"), "DATE")
+    return exp.DateDiff(this=node.copy(), expression=start, unit=exp.Var(this="DAY"))
 
 
 def _negated(summands: list[Summand]) -> list[Summand]:

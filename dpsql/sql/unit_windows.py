@@ -25,10 +25,11 @@ from dpsql.sql.cell_tests import as_test
 from dpsql.sql.inline import Flat
 from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.parse import Statement
-from dpsql.sql.per_unit import MOST_WHOLE, is_unit, summed_column
+from dpsql.sql.per_unit import is_unit
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import PrivateRows, column_of
 from dpsql.sql.scope import conjuncts
+from dpsql.sql.unit_sums import MOST_WHOLE, summed_column
 
 WORKS = (
     "ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, LAST_VALUE, COUNT, SUM, AVG, MIN and "
@@ -168,6 +169,8 @@ class UnitWindows:
             is_difference = str(node.args.get("unit")).upper() == "DAY"
         if not is_difference:
             return None
+        if isinstance(node, exp.DateDiff) and node.find(exp.Window):
+            node = self.by_days(node)
         left, right = node.this.unnest(), node.expression.unnest()
         lag, lead = _called(right, exp.Lag), _called(left, exp.Lead)
         value = left if lag is not None else right
@@ -179,6 +182,21 @@ class UnitWindows:
         shape = self.difference_of(called, column, over)
         found = self.add("since_previous", shape, over, column.name.casefold())
         return found if lag is not None else exp.Neg(this=found)
+
+    def by_days(self, node: exp.Expr) -> exp.Expr:
+        """A difference in days of instants as one of their days."""
+        copy = node.copy()
+        for each in list(copy.find_all(exp.Column)):
+            if each.find_ancestor(exp.Ordered, exp.Cast) is None and not self.is_partition(each):
+                found = self.flat.names.find(each)
+                column = None if found is None else self.declared(found)
+                if column is not None and column.type == "timestamp":
+                    each.replace(exp.cast(each.copy(), "DATE"))
+        return copy
+
+    def is_partition(self, node: exp.Expr) -> bool:
+        """Whether a column is one that rows are told apart by."""
+        return node.arg_key == "partition_by"
 
     def difference_of(self, node: exp.Expr, column: Column, over: _Over) -> Column:
         """What differences of a column may be: of one sign where the rows are in its order."""
@@ -310,7 +328,12 @@ class UnitWindows:
         kind = str(spec.args.get("kind")).upper()
         first = self.end(node, spec, "start", "PRECEDING")
         last = self.end(node, spec, "end", "FOLLOWING")
-        if kind not in ("ROWS", "RANGE") or spec.args.get("exclude"):
+        left_out = str(spec.args.get("exclude") or "NO OTHERS").upper()
+        if left_out == "CURRENT ROW" and kind == "ROWS" and 0 in (first, last):
+            # it ends with the row itself, or begins with it
+            first, last = (first, -1) if last == 0 else (1, last)
+            left_out = "NO OTHERS"
+        if kind not in ("ROWS", "RANGE") or left_out != "NO OTHERS":
             self.refuse(node, "this frame over private rows", _FRAMES)
         if (first, last) == (None, 0):
             return replace(over, row_by_row=kind == "ROWS")

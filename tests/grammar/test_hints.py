@@ -115,6 +115,11 @@ def cut(sql: str, match: re.Match[str]) -> list[str]:
     return [f"SELECT COUNT(*) FROM t WHERE {test}" for test in tests]
 
 
+def near(sql: str, match: re.Match[str]) -> list[str]:
+    """The comparison that is meant, and those with every edge."""
+    return [f"SELECT COUNT(*) FROM t WHERE {match.group('near')}", *cut(sql, match)]
+
+
 def declared(sql: str, match: re.Match[str]) -> list[str]:
     """Comparisons with every declared value that is listed."""
     table, column = ("adult", "education") if "adult" in sql else ("t", "b")
@@ -145,7 +150,10 @@ CLAUSES = "SELECT a, COUNT(*) AS k FROM t WHERE c GROUP BY a HAVING k > 1 ORDER 
 FREE = ["EXPLAIN SELECT COUNT(*) FROM t", "SET epsilon = 1", "SHOW budget", "DESCRIBE t"]
 AGGREGATES = "COUNT(a), SUM(a), AVG(a), VAR_POP(a), VAR_SAMP(a), STDDEV(a), CORR(a, q)"
 RANKS = "MEDIAN(a), QUANTILE_CONT(a, 0.5), QUANTILE_DISC(a, 0.5), MODE(a)"
-OF_SHELL = "MIN(k), MAX(k), QUANTILE_CONT(k, 0.5), VARIANCE(k), BOOL_AND(k > 1), BOOL_OR(k > 1)"
+OF_SHELL = (
+    "MIN(k), MAX(k), QUANTILE_CONT(k, 0.5), VARIANCE(k), BOOL_AND(k > 1), BOOL_OR(k > 1), "
+    "ARG_MAX(k, k), ARG_MIN(k, k)"
+)
 SCALARS = (
     "a IN (1, 2) AND a BETWEEN 1 AND 3 AND b LIKE 'x%' AND CASE WHEN c THEN a + 1 ELSE 0 END > 0"
 )
@@ -235,6 +243,7 @@ RULES: list[tuple[str, Follow]] = [
     (r"one row is one unit: (?P<what>COUNT\(\*\)) works", over),
     (r"(?P<what>(COUNT|SUM|AVG|DP_STDDEV|DP_INTERVAL_\w+|QUANTILE_DISC)\(.*\)) works", over),
     (r"cuts must fall between \w+; (?P<what>.*) works", truncated),
+    (r"(?P<near>\w+ (<|>=) [-\d.]+) works; compare (?P<column>\w+) by .*: (?P<edges>.*)", near),
     (r"compare (?P<column>\w+) by < or >= with an edge: (?P<edges>.*)", cut),
     (r"the cells of (?P<column>\w+) are days: compare it with a DATE", nothing),
     (r"(nearest )?declared values: (?P<values>.*)", declared),
@@ -333,7 +342,7 @@ RULES: list[tuple[str, Follow]] = [
         always("SELECT SUM(q / NULLIF(a, 0)), SUM(CASE WHEN a > 1 THEN 1 / a END) FROM t"),
     ),
     (r"COUNT, SUM, AVG, VAR_POP, .* MODE work", always(f"SELECT {AGGREGATES}, {RANKS} FROM t")),
-    (r"COUNT, SUM, AVG, MIN, MAX, .* BOOL_OR work", always(f"SELECT {OF_SHELL} FROM {SUB}")),
+    (r"COUNT, SUM, AVG, MIN, MAX, .* ARG_MIN work", always(f"SELECT {OF_SHELL} FROM {SUB}")),
     (r"QUANTILE_CONT\(column, 0.9\)", always("SELECT QUANTILE_CONT(a, 0.9) FROM t")),
     (
         r"sums, differences and products of columns work, .*",

@@ -1,4 +1,4 @@
--- The demonstration's Adult and hospital, fewer rows of them, and a shop.
+-- The demonstration's Adult and hospital, fewer rows of them, a shop, its web log, and a survey.
 CREATE MACRO draw(i, salt, n) AS CAST(hash(i, salt) % n AS BIGINT);
 CREATE MACRO pick(i, salt, words) AS words[draw(i, salt, len(words)) + 1];
 
@@ -30,3 +30,18 @@ SELECT i AS product_id, 'product ' || i AS name, pick(i, 'k', ['books', 'games',
 FROM range(1, 31) r(i);
 
 CREATE TABLE countries AS SELECT * FROM (VALUES ('DE', 'EU', 84), ('FR', 'EU', 68), ('UK', 'other', 67), ('US', 'other', 333)) v(code, union_name, millions);
+
+CREATE TABLE events AS
+SELECT 1 + draw(i, 'n', 400) AS user_id, TIMESTAMP '2024-03-01' + INTERVAL 1 SECOND * CAST(draw(i, 'o', 31 * 86400) AS INTEGER) AS seen,
+    pick(i, 'p', ['/', '/search', '/product', '/cart', '/checkout']) AS page, pick(i, 'q', ['phone', 'tablet', 'desktop']) AS device,
+    pick(i, 'r', [200, 200, 200, 200, 301, 404, 500]) AS status,
+    CASE WHEN draw(i, 's', 20) > 0 THEN 10 * (1 + draw(i, 's2', 150)) END AS ms,
+    CASE WHEN draw(i, 't', 4) > 0 THEN pick(i, 't2', ['google', 'bing', 'newsletter']) END AS referrer
+FROM range(1, 5001) r(i);
+
+CREATE TABLE survey AS
+SELECT pick(i, 'u', ['female', 'male', 'diverse']) AS gender, 18 + draw(i, 'v', 70) AS age, pick(i, 'w', ['Berlin', 'Bremen', 'Hamburg', 'Köln', 'München']) AS city,
+    CASE WHEN draw(i, 'x', 12) > 0 THEN 1 + draw(i, 'x2', 5) END AS satisfaction, draw(i, 'y', 11) AS nps,
+    CASE WHEN draw(i, 'z', 8) > 0 THEN draw(i, 'z2', 2) = 0 END AS would_return, DATE '2024-05-01' + CAST(draw(i, 'za', 92) AS INTEGER) AS answered,
+    500 * (1 + draw(i, 'zb', 16)) AS income
+FROM range(1, 3001) r(i);

@@ -1,0 +1,55 @@
+"""What the sum of one privacy unit's values, or their mean, may be: its declaration."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from fractions import Fraction
+
+from dpsql.catalog.catalog import Column
+from dpsql.catalog.domain import BoundedBins, IntegerRange
+from dpsql.catalog.unit_local import Summing
+from dpsql.errors import ProgrammingError, Span
+
+MOST_WHOLE = 10_000
+"""Cells that a sum gets at most; a wider one is a measure with bounds."""
+
+
+def summed_column(column: Column, most: int, kind: Summing = "sum") -> Column:
+    """What the sum of at most so many values of a column may be, or their mean; it may be NULL."""
+    low, high = column.number_bounds or (0.0, 0.0)
+    low, high = min(low, low * most), max(high, high * most)
+    if kind in ("sum", "distinct_sum") and column.type == "integer" and high - low < MOST_WHOLE:
+        return Column("", "integer", IntegerRange(int(low), int(high)), null=True)
+    bounds = Fraction(low), Fraction(high)
+    return Column("", "number", _bins_between(column, *bounds), bounds, null=True)
+
+
+def _bins_between(column: Column, low: Fraction, high: Fraction) -> BoundedBins | None:
+    """Bins as wide as those of a column, where these are of one width and not too many."""
+    edges = column.domain.edges if isinstance(column.domain, BoundedBins) else ()
+    widths = {after - before for before, after in itertools.pairwise(edges)}
+    width = widths.pop() if len(widths) == 1 else None
+    if width is None or low % width or high % width or (high - low) / width > MOST_WHOLE:
+        return None
+    return BoundedBins(tuple(low + k * width for k in range(int((high - low) / width) + 1)))
+
+
+def clipped_to(column: Column, bounds: tuple[float, float] | None, span: Span) -> Column:
+    """A declaration with narrower bounds; values beyond them are taken for the nearest one."""
+    if bounds is None:
+        return column
+    low, high = bounds
+    least, most = column.number_bounds or bounds
+    least, most = min(max(least, low), high), max(min(most, high), low)
+    if isinstance(column.domain, IntegerRange) and low.is_integer() and high.is_integer():
+        return replace(column, domain=IntegerRange(int(least), int(most)))
+    if least == most:
+        raise ProgrammingError(
+            "E_DEGENERATE_BOUNDS",
+            f"what a privacy unit adds is never between {low:g} and {high:g}",
+            hint="bounds within the declared ones",
+            span=span,
+        )
+    narrow = (Fraction(least), Fraction(most))
+    return replace(column, type="number", domain=None, bounds=narrow)

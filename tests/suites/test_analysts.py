@@ -1,0 +1,15 @@
+"""Reports as analysts write them: a part of the statements; `benchmarks.statements` runs all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tests.suites.suite import check_suite
+
+EVERY = int(os.environ.get("ANALYSTS_EVERY", "16"))
+
+
+def test_answers_are_right_and_refusals_are_known(tmp_path: Path) -> None:
+    found = check_suite(tmp_path, "analysts", every=EVERY)
+    assert found["equal"] >= found.total() * 4 // 5

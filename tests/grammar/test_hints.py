@@ -312,6 +312,7 @@ RULES: list[tuple[str, Follow]] = [
     ),
     (r"write a name, or a position from 1 to \d+", always(f"SELECT a, k FROM {SUB} ORDER BY 1")),
     (r"group by columns; HAVING tests aggregates", always(CLAUSES)),
+    (r"SELECT COUNT\(\*\) FROM \.\.\.", always("SELECT COUNT(*) FROM t")),
     (
         r"group by a column or an expression over columns",
         always(COUNTED, "SELECT a // 2 AS g, COUNT(*) FROM t GROUP BY g"),

@@ -11,6 +11,7 @@ import traceback
 import unicodedata
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,10 @@ class Error(Exception):
     def __str__(self) -> str:
         return self.told()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle it as it is: pools of processes send errors back."""
+        return _as_it_was, (type(self), self.args), vars(self)
+
     def told(self, width: int = 80) -> str:
         """Return the whole text, its caret on a terminal of so many cells."""
         parts = [f"{self.message} [{self.code}]"]
@@ -140,6 +145,10 @@ class Error(Exception):
     def _render_traceback_(self) -> list[str]:
         """What IPython shows: the message alone, since calls inside dpsql say nothing more."""
         return f"{type(self).__name__}: {self}".splitlines()
+
+
+def _as_it_was(kind: type[Error], args: tuple[Any, ...]) -> Error:
+    return kind.__new__(kind, *args)
 
 
 class InterfaceError(Error):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -13,7 +14,7 @@ import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.engine.charges import Charges
 from dpsql.engine.faults import told
-from dpsql.errors import InternalError, ProgrammingError
+from dpsql.errors import BudgetExceeded, InternalError, ProgrammingError, Span
 from dpsql.privacy.accounting import laplace_cost
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
@@ -167,3 +168,16 @@ def test_typed_errors_are_left_alone(adult: Connection) -> None:
     assert found.value.code == "E_UNKNOWN_TABLE"
     with pytest.raises(TypeError):
         adult.execute(COUNT, colour="red")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        dpsql.ProgrammingError("E_PARSE", "wrong", hint="right", span=Span("SELECT", 0, 6)),
+        BudgetExceeded(Fraction(1), Fraction(1, 2), whose=("analyst:ana",)),
+    ],
+)
+def test_errors_come_back_from_other_processes_as_they_are(error: dpsql.Error) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert (str(again), vars(again)) == (str(error), vars(error))

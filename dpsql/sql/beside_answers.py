@@ -17,6 +17,7 @@ from dpsql.sql.expressions import name_of
 from dpsql.sql.kinds import Kinds
 from dpsql.sql.met_rows import Met, Unlike
 from dpsql.sql.names import find_alias, position_of
+from dpsql.sql.optional_terms import Terms
 from dpsql.sql.relations import Element
 from dpsql.sql.sugar import has_aggregates
 
@@ -311,6 +312,9 @@ class Beside:
         node = node.unnest()
         if isinstance(node, exp.Neg):
             return exp.Neg(this=exp.paren(self.weighted(node.this)))
+        terms = Terms.read(node, self.met) if isinstance(node, exp.Add | exp.Sub) else None
+        if terms is not None:
+            return self.of_terms(terms)
         if isinstance(node, exp.Add | exp.Sub):
             sides = [exp.paren(self.weighted(each)) for each in (node.this, node.expression)]
             return type(node)(this=sides[0], expression=sides[1])
@@ -339,6 +343,15 @@ class Beside:
         if self.met.is_plain(node):
             return exp.Mul(this=exp.paren(self.over(node)), expression=self.counted_as(_count()))
         raise Unlike
+
+    def of_terms(self, terms: Terms) -> exp.Expr:
+        """The sum over the rows of which no term is NULL."""
+        total: exp.Expr = self.counted_as(exp.Sum(this=terms.rows))
+        if terms.plain is None:
+            return total
+        rows = self.counted_as(exp.Count(this=terms.optional, big_int=True))
+        plain = exp.Mul(this=exp.paren(self.over(terms.plain)), expression=rows)
+        return exp.Add(this=total, expression=plain)
 
     def is_chosen(self, node: exp.Case) -> bool:
         """Whether answers alone decide which value of a CASE it is."""

@@ -22,7 +22,8 @@ from dpsql.sql.pieces import combined
 from dpsql.sql.relations import as_values
 from dpsql.sql.scope import Scope, coupled
 
-_VALUE = "value"
+_LIST = " values"
+"""Starts with a space, as nobody writes: messages leave such tables out."""
 
 
 def may_couple(tree: exp.Select) -> bool:
@@ -38,13 +39,13 @@ def with_lists(tree: exp.Select, scope: Scope) -> exp.Select:
     out = tree = _without_repeats(tree, scope)
     for number, key in enumerate(dict.fromkeys(_keys(tree))):
         values = _values(scope, tree, key) if _is_coupled(scope, key) else []
-        alias = f"{_VALUE} {number}"
-        rows = as_values([(value,) for value in values], [_VALUE], alias) if values else None
+        alias, name = f"{_LIST} {number}", key.sql("duckdb", comments=False)
+        rows = as_values([(value,) for value in values], [name], alias) if values else None
         if rows is not None:
             out = tree.copy() if out is tree else out
-            same = exp.NullSafeEQ(this=exp.paren(key.copy()), expression=_named(alias))
+            same = exp.NullSafeEQ(this=exp.paren(key.copy()), expression=_named(name, alias))
             out.append("joins", exp.Join(this=rows, on=same))
-            _replace(out, key, alias, scope)
+            _replace(out, key, _named(name, alias), scope)
     return out
 
 
@@ -76,7 +77,8 @@ def _without_repeats(tree: exp.Select, scope: Scope) -> exp.Select:
     group = tree.args["group"]
     if any(isinstance(each, exp.Cube | exp.Rollup | exp.GroupingSets) for each in group.walk()):
         return tree
-    alone = {each.name.casefold() for key in keys if isinstance(each := key.unnest(), exp.Column)}
+    columns = [each for key in keys if isinstance(each := key.unnest(), exp.Column)]
+    alone = {each.name.casefold() for each in columns if scope.find_public(each) is None}
     kept = [k for k in keys if not _is_coupled(scope, k) or not alone.issuperset(scope.columns(k))]
     if len(kept) == len(keys):
         return tree
@@ -114,11 +116,11 @@ def _values(scope: Scope, tree: exp.Select, key: exp.Expr) -> list[Any]:
     return values
 
 
-def _named(alias: str) -> exp.Column:
-    return exp.column(_VALUE, table=alias, quoted=True)
+def _named(name: str, alias: str) -> exp.Column:
+    return exp.column(name, table=alias, quoted=True)
 
 
-def _replace(out: exp.Select, key: exp.Expr, alias: str, scope: Scope) -> None:
+def _replace(out: exp.Select, key: exp.Expr, listed: exp.Column, scope: Scope) -> None:
     """Write a column of the list where a key stands, under the names that items have."""
     wanted = _plain(key, scope)
 
@@ -126,7 +128,7 @@ def _replace(out: exp.Select, key: exp.Expr, alias: str, scope: Scope) -> None:
         same = type(node) is type(key) and _plain(node, scope) == wanted
         if not same:
             return node
-        column = _named(alias)
+        column = listed.copy()
         for part in column.walk():
             part.meta.update(next((n.meta for n in node.walk() if "start" in n.meta), {}))
         return column

@@ -112,7 +112,7 @@ class _Names:
 
     def column(self, node: exp.Column) -> exp.Expr:
         taken = not node.table and node.name.casefold() in self.taken
-        found = find_alias(self.items, node) if taken else None
+        found = find_alias(self.items[::-1], node) if taken else None
         if found is None:
             return node.copy()
         self.size += sum(1 for _ in found.walk())

@@ -248,7 +248,7 @@ def refuse_rows(node: exp.Expr, locate: Locate) -> NoReturn:
 
 def name_of(item: exp.Expr) -> str:
     """The name of the column that a select item makes: its alias, its own name or its text."""
-    if isinstance(item, exp.Alias | exp.Column):
+    if isinstance(item, exp.Alias | exp.Column) or (isinstance(item, exp.Subquery) and item.alias):
         return item.alias_or_name
     return item.sql("duckdb", comments=False).lower()
 

@@ -15,7 +15,7 @@ from dpsql.catalog import Catalog, Table
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import IntegerRange, Periods, Spans, Values
 from dpsql.sql.expressions import name_of
-from dpsql.sql.names import names_of
+from dpsql.sql.names import find_alias, names_of
 from dpsql.sql.relations import read_from
 from dpsql.sql.sugar import has_aggregates
 
@@ -89,6 +89,29 @@ class Kinds:
             for each in read_from(select)
             if column.table.casefold() in ("", each.alias)
         )
+
+    def is_optional(self, node: exp.Expr, name: str) -> bool:
+        """Whether a column of rows may be NULL, as far as the catalog says."""
+        if not isinstance(node, exp.Table) or cte_of(node) is not None:
+            return True
+        table = self.catalog.tables.get(node.name.casefold())
+        known = table is not None and not table.public and name in table.columns
+        return table is None or not known or table.columns[name].null
+
+    def keys(self, node: exp.Expr, select: exp.Select) -> dict[str, exp.Expr]:
+        """What the columns of a sub-query are, by their case-folded names."""
+        alias, items = node.args.get("alias"), select.expressions
+        given = [] if alias is None else [each.name for each in alias.args.get("columns") or []]
+        names = [*given, *(name_of(item) for item in items[len(given) :])]
+        return {n.casefold(): item.unalias() for n, item in zip(names, items, strict=False)}
+
+    def aliased(self, select: exp.Select, key: exp.Expr) -> exp.Expr | None:
+        """The item whose alias a key of GROUP BY is; a column of that name comes before it."""
+        if not isinstance(key, exp.Column) or key.table:
+            return None
+        item = find_alias(select.expressions, key)
+        below = [self.names(each.node) for each in read_from(select)]
+        return None if any(n is None or key.name.casefold() in n for n in below) else item
 
     def joined(self, kinds: list[Kind | None]) -> Kind | None:
         if None in kinds:

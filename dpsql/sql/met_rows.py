@@ -13,6 +13,10 @@ from dpsql.sql.scope import conjuncts
 from dpsql.sql.sugar import has_aggregates
 
 
+_STRICT = (exp.Literal, exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Paren, exp.Identifier)
+"""Parts of an expression that is NULL where one of its columns is, and nowhere else."""
+
+
 class Unlike(Exception):
     """What is written cannot be said over counted rows."""
 
@@ -171,25 +175,32 @@ class Met:
             return False
         if group is None:
             return has_aggregates(inner)
-        keys = {name_of(item).casefold(): item.unalias() for item in inner.expressions}
+        keys = self.kinds.keys(node, inner)
         tests = [*self.outer, *self.on.get(each.alias, [])]
-        met = set()
+        met: set[exp.Expr | None] = set()
         for test in (t.unnest() for t in tests):
             for one, two in ((test.this, test.expression), (test.expression, test.this)):
                 if not isinstance(test, exp.EQ) or not isinstance(one, exp.Column):
                     continue
                 if self.source(one) == each.alias and not self.mentions(two):
                     met.add(keys.get(one.name.casefold()))
-        wanted = group.expressions
-        return bool(wanted) and all(
-            node in met
-            or (
-                isinstance(node, exp.Column)
-                and not node.table
-                and keys.get(node.name.casefold()) in met
-            )
-            for node in wanted
+        met.discard(None)
+        return bool(group.expressions) and all(
+            key in met or self.kinds.aliased(inner, key) in met for key in group.expressions
         )
+
+    def is_optional(self, node: exp.Expr) -> bool:
+        """Whether an expression about rows may be NULL."""
+        if any(each.join is not None and each.join.side for each in self.rows):
+            return True
+        for part in node.walk():
+            if isinstance(part, exp.Column):
+                nodes = [each.node for each in self.rows if each.alias == self.source(part)]
+                if any(self.kinds.is_optional(each, part.name.casefold()) for each in nodes):
+                    return True
+            elif not isinstance(part, _STRICT):
+                return True
+        return False
 
     def is_plain(self, node: exp.Expr) -> bool:
         """Whether an expression is about no column of the rows."""

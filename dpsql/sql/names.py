@@ -150,7 +150,8 @@ def _named(fields: Sequence[Field], name: str) -> list[int]:
 
 
 def unknown_table(name: str, known: list[str], span: Span) -> ProgrammingError:
-    """Return the refusal of a name that no table has, with the nearest ones."""
+    """Return the refusal of a name that no table has, with the nearest ones that are written."""
+    known = [each for each in known if not each.startswith(" ")]
     return ProgrammingError(
         "E_UNKNOWN_TABLE",
         f"there is no table {printable(name)!r} in this statement",

@@ -95,3 +95,6 @@ SELECT a + 1 AS b, b AS c, COUNT(*) AS k FROM t GROUP BY a, t.b;
 SELECT s.g AS h, h || '!' AS i, COUNT(*) AS k, k + 1 AS l FROM (SELECT coalesce(b, 'none') AS g, g || '?' AS q FROM t WHERE q <> 'x?') s WHERE h <> 'it''s' GROUP BY h;
 SELECT k AS m, m + 1 AS n1, n1 * m AS o FROM (SELECT b, COUNT(*) AS k FROM t GROUP BY b) WHERE m > 2;
 SELECT CASE WHEN a < 3 THEN 'lo' ELSE 'hi' END AS band, COUNT(*) AS k, COUNT(*) FILTER (WHERE c) AS yes, 100.0 * yes / k AS pct FROM t WHERE band = 'hi' GROUP BY band;
+SELECT COUNT(*) AS k, SUM(m) AS k, k + 1 AS l FROM t;
+SELECT name, a % 3 AS e, lo + a AS q, CASE WHEN c THEN a END AS ca, c, lo AS a, COUNT(*) AS k FROM t JOIN bands ON t.a BETWEEN lo AND hi GROUP BY ALL HAVING COUNT(*) > 0;
+SELECT a + length(b) AS k, (SELECT SUM(lo + hi) FROM bands) AS s, COUNT(*) AS n FROM t GROUP BY a + length(b);

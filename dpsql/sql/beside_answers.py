@@ -17,7 +17,7 @@ from dpsql.sql.expressions import name_of
 from dpsql.sql.kinds import Kinds
 from dpsql.sql.met_rows import Met, Unlike
 from dpsql.sql.names import find_alias, position_of
-from dpsql.sql.optional_terms import Terms
+from dpsql.sql.optional_terms import OptionalTerms
 from dpsql.sql.relations import Element
 from dpsql.sql.sugar import has_aggregates
 
@@ -312,7 +312,7 @@ class Beside:
         node = node.unnest()
         if isinstance(node, exp.Neg):
             return exp.Neg(this=exp.paren(self.weighted(node.this)))
-        terms = Terms.read(node, self.met) if isinstance(node, exp.Add | exp.Sub) else None
+        terms = OptionalTerms.read(node, self.met) if isinstance(node, exp.Add | exp.Sub) else None
         if terms is not None:
             return self.of_terms(terms)
         if isinstance(node, exp.Add | exp.Sub):
@@ -344,7 +344,7 @@ class Beside:
             return exp.Mul(this=exp.paren(self.over(node)), expression=self.counted_as(_count()))
         raise Unlike
 
-    def of_terms(self, terms: Terms) -> exp.Expr:
+    def of_terms(self, terms: OptionalTerms) -> exp.Expr:
         """The sum over the rows of which no term is NULL."""
         total: exp.Expr = self.counted_as(exp.Sum(this=terms.rows))
         if terms.plain is None:

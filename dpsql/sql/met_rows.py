@@ -6,12 +6,10 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from dpsql.sql.expressions import name_of
 from dpsql.sql.kinds import Kinds
 from dpsql.sql.relations import Element, Join, read_from
 from dpsql.sql.scope import conjuncts
 from dpsql.sql.sugar import has_aggregates
-
 
 _STRICT = (exp.Literal, exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Paren, exp.Identifier)
 """Parts of an expression that is NULL where one of its columns is, and nowhere else."""

@@ -12,7 +12,7 @@ from dpsql.sql.met_rows import Met, Unlike
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class OptionalTerms:
     """The terms of a sum that are about rows, those of them that may be NULL, and the others."""
 
     rows: exp.Expr
@@ -20,7 +20,7 @@ class Terms:
     plain: exp.Expr | None
 
     @classmethod
-    def read(cls, node: exp.Expr, met: Met) -> Terms | None:
+    def read(cls, node: exp.Expr, met: Met) -> OptionalTerms | None:
         """Tell the terms of a sum apart; None where none of those about rows may be NULL.
 
         Raises: Unlike, where a term is about both.

@@ -20,7 +20,7 @@ from dpsql.sql.language import Locate, locate, refuse
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.moments import OF_MOMENTS
 from dpsql.sql.over_cells import CellExpressions
-from dpsql.sql.query import Condition, Query
+from dpsql.sql.query import Expression, Query
 from dpsql.sql.relations import PublicRows
 from dpsql.sql.scope import Scope, condition
 
@@ -61,7 +61,7 @@ def bind(
     catalog: Catalog,
     public: PublicRows = no_public_rows,
     clips: Clips | None = None,
-    known: dict[Hashable, Condition] | None = None,
+    known: dict[Hashable, Expression] | None = None,
     cut: Cut | None = None,
     evaluator: Evaluator | None = None,
 ) -> Query:

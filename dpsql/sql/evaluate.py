@@ -29,6 +29,7 @@ from dpsql.catalog.domain import (
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sealed import EvaluationError, Sealed
 from dpsql.sql.query import Expression, Listing, Lookup
+from dpsql.workload.term import told_apart
 
 Mask = NDArray[np.bool_]
 
@@ -173,10 +174,12 @@ class Evaluator:
 
         ``cells`` are the names that have a value per row, ``alone`` those with one for all rows.
         """
-        if cells != self._joint:  # many conditions of one list are about the same cells
+        content = {name: (kind, told_apart(each)) for name, (kind, each) in cells.items()}
+        if content != self._joint:  # many conditions of one list are about the same cells
+            self._joint = {}
             count = range(len(next(iter(cells.values()))[1]))
             self.sealed.fill("joint", {**cells, "i": ("BIGINT", count)})
-            self._joint = cells
+            self._joint = content
         tables = "joint"
         if alone:
             self.sealed.fill("joint_row", alone)

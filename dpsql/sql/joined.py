@@ -27,7 +27,7 @@ from dpsql.sql.listed_rows import combinations
 from dpsql.sql.matched_rows import matched, placed
 from dpsql.sql.names import Names, names_of
 from dpsql.sql.public_rows import Joined
-from dpsql.sql.query import Condition, Coupled, Link, Listing, Lookup
+from dpsql.sql.query import Coupled, Expression, Link, Listing, Lookup
 from dpsql.sql.relations import (
     Element,
     Field,
@@ -69,7 +69,7 @@ class JoinReader:
         self.groups: list[list[int]] = []
 
     def scope(
-        self, clips: Clips, cut: Cut | None, known: dict[Hashable, Condition], evaluator: Evaluator
+        self, clips: Clips, cut: Cut | None, known: dict[Hashable, Expression], evaluator: Evaluator
     ) -> Scope:
         """What the names stand for; conditions that join public rows are noted with those.
 

@@ -171,6 +171,8 @@ class Pieces:
                     pieces.append(MaskedSum(sign * scale, both, *shape))
             apart = None if apart is None or boxes is None else [*apart, *pieces]
             pattern = None if boxes is not None and len(pieces) < 2 else join(patterns)
+            if any(name in self.lookups for each in patterns for name in each.labels):
+                pattern = None  # its labels are those of pairs with public rows, not of cells
             if boxes is None and pattern is None:
                 refuse_pattern(patterns[0])
             if pattern is not None:

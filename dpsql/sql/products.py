@@ -19,7 +19,7 @@ from dpsql.sql.evaluate import Evaluator
 from dpsql.sql.group import Grouping, Wide, all_ranges, nested, partition, ranges, ranked, wide_rows
 from dpsql.sql.known_parts import KnownParts
 from dpsql.sql.pieces import MaskedSum, Pieces
-from dpsql.sql.query import Aggregate, Condition, Query, Rank, Running, Shell
+from dpsql.sql.query import Aggregate, Expression, Query, Rank, Running, Shell
 from dpsql.workload.term import Mask, Term, gather, normalise
 
 Axes = Sequence[Grouping]
@@ -36,7 +36,7 @@ class Compiler:
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
         self.evaluator = Evaluator()
-        self.known: dict[Hashable, Condition] = {}
+        self.known: dict[Hashable, Expression] = {}
         self.forms: set[str] = set()
         self.parts = KnownParts()
         self._factors: dict[bytes, Operator] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from sqlglot import exp
@@ -35,9 +35,9 @@ class Scope:
 
     ``where`` are its conditions but for those that join public rows. ``clips`` are the contribution
     bounds of aggregates, by where they stand in the text, ``cut`` says where a column is clipped
-    in all of them. ``known`` are conditions that were bound before, by table, alias and tree;
-    ``evaluator`` works out what is public. ``stored`` is the table that ``table`` is made of, with
-    columns of its own besides.
+    in all of them. ``known`` are conditions on one column that were bound before, by table, alias
+    and tree; ``evaluator`` works out what is public. ``stored`` is the table that ``table`` is made
+    of, with columns of its own besides.
     """
 
     fragment: Fragment
@@ -47,7 +47,7 @@ class Scope:
     joined: tuple[Joined, ...]
     clips: Clips
     cut: Cut | None
-    known: dict[Hashable, Condition]
+    known: dict[Hashable, Expression]
     evaluator: Evaluator
     where: tuple[exp.Expr, ...] = ()
     stored: Table | None = None
@@ -298,9 +298,12 @@ def condition(scope: Scope, node: exp.Expr) -> Condition:
     if scope.joined:
         return _bound(scope, node)
     key = (scope.table.name, scope.alias, node)
-    found = scope.known.get(key)
-    if found is None:
-        found = scope.known[key] = _bound(scope, node)
+    known = scope.known.get(key)
+    if known is not None:
+        return replace(known, span=scope.locate(node))
+    found = _bound(scope, node)
+    if isinstance(found, Expression):  # parts of others, too, stand in a text of their own
+        scope.known[key] = found
     return found
 
 

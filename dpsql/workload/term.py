@@ -160,10 +160,25 @@ def classify(columns: Sequence[Sequence[Any]], size: int) -> ValueClasses:
     [0, 1, 0]
     """
     found: dict[tuple[Any, ...], int] = {}
+    first: list[tuple[Any, ...]] = []
     labels = np.empty(size, dtype=np.int64)
-    for cell, values in enumerate(zip(*columns, strict=True)):
-        labels[cell] = found.setdefault(tuple((type(v), v) for v in values), len(found))
-    return ValueClasses(labels, tuple(tuple(value for _, value in key) for key in found))
+    apart = zip(*map(told_apart, columns), strict=True)
+    for cell, (key, values) in enumerate(zip(apart, zip(*columns, strict=True), strict=True)):
+        labels[cell] = place = found.setdefault(tuple((type(v), v) for v in key), len(found))
+        if place == len(first):
+            first.append(values)
+    return ValueClasses(labels, tuple(first))
+
+
+def told_apart(values: Sequence[Any]) -> Sequence[Any]:
+    """Values of one type such that equal ones are the same to SQL: -0.0 is not 0.0 to Python's ==.
+
+    >>> told_apart([0.5, 0.0, -0.0])
+    [0.5, '0.0', '-0.0']
+    """
+    if not any(type(v) is float and v == 0 for v in values):
+        return values
+    return [v or str(v) for v in values]
 
 
 def check_combinations(classes: Mapping[str, ValueClasses], span: Span) -> None:

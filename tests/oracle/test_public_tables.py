@@ -107,11 +107,26 @@ def test_answers_are_those_of_the_database(world: World) -> None:
         "SELECT COUNT(*) FROM t WHERE item IN (SELECT item FROM items WHERE kind = 3)",
         "SELECT name, SUM(n) FROM (SELECT item, COUNT(*) AS n FROM t GROUP BY item) AS q"
         " JOIN kinds ON q.item = kinds.kind GROUP BY name",
+        "SELECT COUNT(*) FROM t JOIN twice ON t.k = twice.k WHERE t.k > t.item % 4",
+        "SELECT label, COUNT(*), SUM(t.k) FROM t JOIN twice ON t.k = twice.k"
+        " WHERE twice.k + t.item % 3 > 1 GROUP BY label ORDER BY label",
+        "SELECT COUNT(*) FROM t JOIN twice a ON t.k = a.k JOIN twice b ON t.k = b.k"
+        " WHERE a.k < t.item % 5 AND a.label = 'b'",
     ],
 )
 def test_other_forms(world: World, sql: str) -> None:
     connection, database = world
     assert alike(connection.execute(sql).fetchall(), database.execute(sql).fetchall())
+
+
+def test_conditions_over_public_rows_are_planned_by_any_mechanism(world: World) -> None:
+    sql = "SELECT COUNT(*) FROM t JOIN twice ON t.k = twice.k WHERE t.k > t.item % 4"
+    connection, database = world
+    connection.execute("SET mechanism = auto")
+    assert not connection.explain(sql).free
+    found = connection.execute(sql).fetchall()
+    connection.execute("SET mechanism = identity")
+    assert alike(found, database.execute(sql).fetchall())
 
 
 def test_results_that_are_too_large_are_refused_in_place(world: World) -> None:

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from dpsql.catalog import Catalog
-from dpsql.errors import Error
+from dpsql.errors import Error, ProgrammingError
 from dpsql.sql import compose
 from dpsql.sql.bind import no_public_rows
 from dpsql.sql.compiled import Compiled
@@ -38,6 +38,7 @@ hours = { type = "number", domain = [0, 100], bins = 10 }
 seen = { type = "date", by = "month", domain = ["2024-01-01", "2024-12-31"] }
 gain = { type = "number", bounds = [0, 100] }
 """
+ZEROS = ("0e0", "(-0e0)", "0e0", "-0e0")
 FRAMES = (
     ("SELECT COUNT(*) FROM t", ""),
     ("select count(*) as n, SUM(gain), AVG(gain) from t", ""),
@@ -64,6 +65,13 @@ TESTS = (
     ),
     *("age = {n} OR sex = 'F'", "age = hours", "seen = DATE '2024-03-01'", "seen < CURRENT_DATE"),
     *("case = 1", "sex = ''", "sex = 'M' -- F", "age = 1 WHERE age = 2", "age = 1_0", "age = 1e1"),
+    *(
+        "CAST(sex AS INTEGER) = {n}",
+        "age > sqrt(age - 20)",
+        "age = 99",
+        "age=99",
+        "1 < hours + age",
+    ),
 )
 
 
@@ -128,9 +136,40 @@ def test_known_parts_mean_what_the_parser_and_the_binder_read(
     with mock.patch.object(compose, "recalled", noted):
         for _ in range(COUNT):
             sql = drawn(rng)
+            pair[1].known.clear()  # what was bound in another text says where it stands there
             assert outcome(pair[0], sql, recalls=True) == outcome(pair[1], sql, recalls=False), sql
     assert len(recalled) > 20
     assert len({each.text for each in recalled}) > 10
+
+
+@pytest.mark.parametrize(
+    "test", ["CAST(sex AS INTEGER) = 1", "sqrt(age - 40) > 1", "age > length(sex) / sqrt(age - 40)"]
+)
+def test_carets_are_where_it_stands_now(pair: tuple[Compiler, Compiler], test: str) -> None:
+    for before in ("SELECT COUNT(*) FROM t WHERE ", "SELECT SUM(age) FROM t WHERE age > 20 AND "):
+        with pytest.raises(ProgrammingError, match="E_DOMAIN_EVAL") as caught:
+            read(before + test, pair[0])
+        span = caught.value.span
+        assert span is not None
+        assert span.text == before + test
+        assert span.start >= len(before)
+
+
+def test_words_are_those_of_the_statement_itself(pair: tuple[Compiler, Compiler]) -> None:
+    for test in ("age = 99", "age=99", "age  =  99"):
+        (said,) = read(f"SELECT COUNT(*) FROM t WHERE {test}", pair[0]).selects[0].decided
+        assert said.startswith(" ".join(test.split()))
+
+
+def test_zeros_of_both_signs_are_told_apart(pair: tuple[Compiler, Compiler]) -> None:
+    form = "SELECT COUNT(*) FROM t WHERE concat(age * {}, sex) = '-0.0F'"
+    counts = [len(read(form.format(zero), pair[0]).selects[0].answers[0].terms) for zero in ZEROS]
+    assert counts == [0, 1, 0, 1]
+
+
+def read(sql: str, compiler: Compiler) -> Compiled:
+    statement = parse(split_statements(sql)[0], compiler.parts)
+    return compile_statement(statement, compiler, no_public_rows)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from dpsql.catalog import Catalog, Table
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.aggregates import BUILDERS, Aggregates
 from dpsql.sql.clauses import Clips, Cut
-from dpsql.sql.coupled_keys import may_couple, with_lists
+from dpsql.sql.coupled_keys import with_lists
 from dpsql.sql.evaluate import Evaluator
 from dpsql.sql.expressions import refuse_rows
 from dpsql.sql.joined import JoinReader, joined_listing, lookups
@@ -82,10 +82,17 @@ def bind(
             return reader.scope(clips or {}, cut, kept, values)
 
         scope = read(tree)
-        listed = with_lists(tree, scope) if may_couple(tree) else tree
+        listed = with_lists(tree, scope) if _may_couple(tree) else tree
         return _bind(listed, scope if listed is tree else read(listed))
     except RecursionError:
         raise ProgrammingError("E_TOO_COMPLEX", "the statement is nested too deeply") from None
+
+
+def _may_couple(tree: exp.Select) -> bool:
+    """Whether a key of GROUP BY may be over several columns, as some item or element is."""
+    group = tree.args.get("group")
+    parts = () if group is None else (*tree.expressions, *group.expressions)
+    return any(len({*part.find_all(exp.Column)}) > 1 for part in parts)
 
 
 def _bind(tree: exp.Select, scope: Scope) -> Query:

@@ -134,7 +134,8 @@ def _compose(shape: Shape, tree: exp.Expr) -> Compiled:
 
 def _is_flat(tree: exp.Select, compiler: Compiler, statement: Statement) -> bool:
     """Whether a SELECT is over tables of the catalog alone, one of them private or unknown."""
-    if tree.args.get("with_") or named_items(tree):
+    has_aliases = any(isinstance(each, exp.Alias) for each in tree.expressions)
+    if tree.args.get("with_") or (has_aliases and named_items(tree)):
         return False
     found = list(tree.find_all(exp.Query, exp.Table))
     if any(isinstance(part, exp.Query) and part is not tree for part in found):
@@ -153,9 +154,10 @@ def _is_flat(tree: exp.Select, compiler: Compiler, statement: Statement) -> bool
 
 def _keeps_public(tree: exp.Select, tables: Mapping[str, Table]) -> bool:
     """Whether the one join of a SELECT keeps public rows that no private one meets."""
-    elements = read_from(tree)
-    join = elements[-1].join if len(elements) == 2 else None
-    table = tables.get(elements[-1].node.name.casefold()) if elements else None
+    if len(tree.args.get("joins") or ()) != 1:
+        return False
+    element = read_from(tree)[-1]
+    join, table = element.join, tables.get(element.node.name.casefold())
     if join is None or table is None:
         return False
     return join.side == ("RIGHT" if table.public else "LEFT")

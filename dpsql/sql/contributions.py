@@ -33,15 +33,14 @@ class Contributions:
     @classmethod
     def read(cls, fragment: Fragment, options: Options) -> Contributions:
         """Read the options. Raises: ProgrammingError (E_SETTING)."""
-        said = read_own(
-            options,
+        names = (
             "max_groups_contributed",
             "max_rows_contributed",
             "privacy_unit_column",
             "min_privacy_units_per_group",
             "group_selection_strategy",
         )
-        return cls(fragment, *said)
+        return cls(fragment, *(read_own(options, *names) if options else [None] * len(names)))
 
     def check(self, table: Table) -> None:
         """Refuse what a table does not declare. Raises: NotSupportedError (E_SETTING)."""

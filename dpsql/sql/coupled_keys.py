@@ -26,11 +26,6 @@ _LIST = " values"
 """Starts with a space, as nobody writes: messages leave such tables out."""
 
 
-def may_couple(tree: exp.Select) -> bool:
-    """Whether a key of GROUP BY names several columns."""
-    return any(len({*key.find_all(exp.Column)}) > 1 for key in _keys(tree))
-
-
 def with_lists(tree: exp.Select, scope: Scope) -> exp.Select:
     """Return a SELECT whose keys are over one column each; the same one where they are.
 

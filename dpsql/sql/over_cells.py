@@ -67,12 +67,13 @@ class CellExpressions(Expressions):
         only = tree.unnest()
         column = only.name if isinstance(only, exp.Column) else ""
         spread = any(map(is_noise, tree.find_all(exp.Var)))
-        layers = {each.name[0] for each in tree.find_all(exp.Column)}
+        names = [each.name for each in tree.find_all(exp.Column)]
+        layers = {name[0] for name in names}
         known = "a" in layers and "w" not in layers and not spread
         stddev = self.stddev(tree) if known else None
         slopes = slopes_of(tree, _aggregate) if stddev is not None else {}
-        noisy = self.mentions_noise(tree)
-        numbers = {each.name for each in tree.find_all(exp.Column) if each.name[0] == "a"}
+        noisy = spread or any(map(self.is_noisy, names))
+        numbers = {name for name in names if name[0] == "a"}
         direct = "w" not in layers and not spread
         return Output(
             name_of(item),

@@ -38,7 +38,7 @@ def told(work: Callable[[], T], charges: Charges, span: Callable[[], Span | None
         raise InternalError("E_INTERNAL", what, span=span())
     if isinstance(fault, MemoryError):
         what = f"the request needs more memory than there is; {outcome}"
-        raise ProgrammingError("E_TOO_LARGE", what, hint=SMALLER, span=span()) from fault
+        raise ProgrammingError("E_TOO_LARGE", what, hint=SMALLER, span=span()) from None
     raise unexpected(fault, f"; {outcome}", span()) from fault
 
 

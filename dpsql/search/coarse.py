@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from dpsql.errors import ProgrammingError
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import law
 from dpsql.strategy.product import ProductStrategy
@@ -30,6 +31,16 @@ FINE = 0.996
 
 MARGIN = 1e-6
 """Relative gain below which two strategies are alike."""
+
+
+def error_of(strategy: Strategy, workload: Workload) -> float:
+    """Return a strategy's error, infinite where rounding to integers lost what some query needs."""
+    try:
+        return strategy.unit_error(workload)
+    except ProgrammingError as error:
+        if error.code != "E_NOT_MEASURED":
+            raise
+        return math.inf
 
 
 def drawn_part(strategy: Strategy, amount: float) -> list[float]:

@@ -22,6 +22,10 @@ PER_PRODUCT, PER_PAIR = 5e4, 20.0
 """Work of a product of the workload, and of a pair of sets of attributes, in products of numbers:
 there are many small steps, which take as long."""
 
+LARGEST = 1e5
+"""Most an entry of Theta may be: beside larger ones the rows of the identity are lost in rounding,
+and errors seem less than they are."""
+
 
 @dataclass(frozen=True, slots=True)
 class Union:
@@ -89,7 +93,10 @@ class Objective:
         return self.family.error(union.w, R, totals, self.problem.noise)[0]
 
     def gradient(self, union: Union) -> tuple[float, list[Floats | None], Floats]:
-        """Return (error, d/dTheta per attribute, d/dw)."""
+        """Return (error, d/dTheta per attribute, d/dw); infinite where entries are too large."""
+        given = [theta for theta in union.thetas if theta is not None]
+        if any(theta.max(initial=0.0) > LARGEST for theta in given):
+            return math.inf, [None] * len(union.thetas), np.zeros_like(union.w)
         try:
             t, r, totals, inverses = self._tables(union.thetas)
         except np.linalg.LinAlgError:  # a step too far

@@ -14,7 +14,7 @@ from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Integers
 from dpsql.errors import ProgrammingError
 from dpsql.search.bounds import cells_bound, svd_bound
-from dpsql.search.coarse import Contest, is_coarse
+from dpsql.search.coarse import Contest, error_of, is_coarse
 from dpsql.search.itself import count_cells, workload_rows
 from dpsql.search.meter import SELECTION, metered, portion
 from dpsql.search.problem import Problem
@@ -181,7 +181,9 @@ def _searched(
     best, least, contest = None, math.inf, Contest(workload)
     for strategy, lower in candidates(problem, mechanism, effort):
         bound = max(bound, lower)
-        error = strategy.unit_error(workload)
+        error = error_of(strategy, workload)
+        if math.isinf(error):
+            continue
         contest.enter(strategy, error)
         if error < least:
             best, least = strategy, error

@@ -122,7 +122,7 @@ def test_a_failure_after_the_charge_has_one_text(connection: Connection) -> None
     """B124: the debit stays, no text of the failure is told, and the release is kept."""
 
     def fail(*_: object) -> None:
-        raise MemoryError("secret 12345")
+        raise BufferError("secret 12345")
 
     with mock.patch("dpsql.engine.matrix.assemble_results", fail):
         errors = [refusal(lambda: connection.execute(COUNT)) for _ in range(2)]

@@ -99,6 +99,7 @@ def test_memory_does_not_grow_with_the_rows(
 ) -> None:
     table, peaks, found = large(tmp_path / "t.parquet"), [], []
     monkeypatch.setattr(owners, "STRIDE", 10_000)
+    monkeypatch.setattr(owners, "DIGESTS", 2048)
     monkeypatch.setattr("dpsql.privacy.vault.duckdb.ROWS", 8192)
     monkeypatch.setattr("dpsql.privacy.vault.digests.TOGETHER", 1024)
     for each in (table, spilled(table, folder)):

@@ -33,14 +33,19 @@ class Contributions:
     @classmethod
     def read(cls, fragment: Fragment, options: Options) -> Contributions:
         """Read the options. Raises: ProgrammingError (E_SETTING)."""
-        names = (
-            "max_groups_contributed",
-            "max_rows_contributed",
-            "privacy_unit_column",
-            "min_privacy_units_per_group",
-            "group_selection_strategy",
+        said = (
+            read_own(
+                options,
+                "max_groups_contributed",
+                "max_rows_contributed",
+                "privacy_unit_column",
+                "min_privacy_units_per_group",
+                "group_selection_strategy",
+            )
+            if options
+            else [None] * 5
         )
-        return cls(fragment, *(read_own(options, *names) if options else [None] * len(names)))
+        return cls(fragment, *said)
 
     def check(self, table: Table) -> None:
         """Refuse what a table does not declare. Raises: NotSupportedError (E_SETTING)."""

@@ -10,12 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpsql.catalog import cell_maps
+from dpsql.catalog.catalog import Column
+from dpsql.catalog.cell_maps import CELLS
+from dpsql.catalog.domain import IntegerRange
 from dpsql.catalog.header import read_header
-from dpsql.catalog.unit_local import UnitLocal
+from dpsql.catalog.unit_local import Among, FilterRows, JoinRows, MapRows, UnitLocal
+from dpsql.privacy.vault import frame as frames
 from dpsql.privacy.vault import local_rows, matching, owners, people, summing
-from dpsql.privacy.vault.frame import Frame
+from dpsql.privacy.vault.frame import Frame, Lane
 from dpsql.privacy.vault.owners import Digest
-from tests.audit.relations import LINES, SOUND, draw_relation
+from tests.audit.relations import KEY, LINES, SOUND, VISITS, draw_relation
 from tests.support import clinic
 from tests.support.clinic import TABLES, Clinic, draw_data, largest_change
 
@@ -135,6 +140,21 @@ def join_everything(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(matching, "_groups", all_alike)
 
 
+def join_by_keys_that_nobody_shares(patch: pytest.MonkeyPatch) -> None:
+    """Join rows of all units where no two rows on the right have the same keys."""
+    groups = matching._groups
+
+    def by_key(on: Any, left: Frame, right: Frame, who: Any) -> Any:
+        keys = [left.keys[one] for one, _ in on], [right.keys[other] for _, other in on]
+        if on:
+            found, count = people.together(*keys)
+            if np.bincount(found[1][found[1] >= 0]).max(initial=0) <= 1:
+                return found, count
+        return groups(on, left, right, who)
+
+    patch.setattr(matching, "_groups", by_key)
+
+
 def label_by_the_other_side(patch: pytest.MonkeyPatch) -> None:
     """Say that a pair belongs to the unit of its right side, joined by a key alone."""
     join_on_another_column(patch)
@@ -182,8 +202,13 @@ def drop_shared_keys(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(local_rows, "label", alone)
 
 
+FEW = JoinRows(
+    LINES, FilterRows(VISITS, Among(("day",), bytes([0, 1, 1] + [0] * 8))), "v", KEY, one=True
+)
+"""Lines of few visits, of which most have a number of their own."""
 FAULTS: list[tuple[Fault, UnitLocal, int]] = [
     (bound_first, SOUND["many"], 3),
+    (join_by_keys_that_nobody_shares, FEW, 3),
     (join_on_another_column, SOUND["by key"], 3),
     (join_everything, SOUND["lookup"], 3),
     (label_by_the_other_side, SOUND["by key"], 3),
@@ -214,6 +239,44 @@ def test_planted_faults_are_found(index: int, monkeypatch: pytest.MonkeyPatch) -
     clinic.encoded.cache_clear()
     assert largest_change(relation, most, range(40)) > most
     clinic.encoded.cache_clear()
+
+
+def listed_cells() -> None:
+    """Look the cells of listed combinations up in the vault, and row by row."""
+    for seed in range(20):
+        listed_cells_of(draw_data(random.Random(seed)))
+
+
+def listed_cells_of(data: clinic.Data) -> None:
+    listed = {(0, 0): 2, (2, 3): 1, (1, 10): 0, (1, 4): 3}
+    column = Column("n", "integer", IntegerRange(0, 3), null=True)
+    of = np.array(list(listed), CELLS).tobytes()
+    cells = np.array(list(listed.values()), CELLS).tobytes()
+    relation = MapRows(VISITS, column, ("ward", "day"), cells, of)
+    lanes = local_rows.evaluate(relation, Clinic.of(data).stock).lanes
+    wards, days = (np.asarray(lanes[name].codes).tolist() for name in ("ward", "day"))
+    pairs = list(zip(wards, days, strict=True))
+    known = [4 if ward < 3 and day < 11 else 5 for ward, day in pairs]
+    expected = [listed.get(pair, other) for pair, other in zip(pairs, known, strict=True)]
+    assert np.asarray(lanes["n"].codes).tolist() == expected
+
+
+def _nearest(mapped: MapRows, lanes: Sequence[Lane], places: Any) -> Any:
+    """Take rows of no listed combination for those of the next one."""
+    keys = cell_maps.numbered(mapped, [lane.column.size for lane in lanes])
+    order = np.argsort(keys)
+    at = order[np.minimum(np.searchsorted(keys, places, sorter=order), len(keys) - 1)]
+    return np.frombuffer(mapped.cells, CELLS)[at]
+
+
+def test_cells_of_listed_combinations(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed_cells()
+    faults = (Lane, "is_declared", lambda lane: lane.codes >= 0), (frames, "_listed", _nearest)
+    for fault in faults:
+        with monkeypatch.context() as patch:
+            patch.setattr(*fault)
+            with pytest.raises(AssertionError):
+                listed_cells()
 
 
 def test_digests_are_the_same_one_by_one_and_by_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,8 @@
-"""Columns whose cells follow from those of others: which maps of cells there can be."""
+"""Columns whose cells follow from those of others: which maps of cells there can be.
+
+Guarantee: a map is public, and gives a row a cell by the row's own cells alone; so a row with one
+more column is a row of the same unit, and units have as many rows as before.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 Which one is a column of the private table, worked out in the vault: ``l_partkey = ps_partkey AND
 l_suppkey = ps_suppkey`` says where in partsupp a line is. Public rows are joined to that column
 then, as others are to a column of the table itself.
+
+Guarantee: public rows are matched only where a private row meets one of them at most, so that a
+unit has as many joined rows as rows.
 """
 
 from __future__ import annotations

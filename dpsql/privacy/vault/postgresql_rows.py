@@ -1,6 +1,8 @@
 """Rows that PostgreSQL sends, as arrays: ADBC decodes COPY in a third of the time of a loop.
 
 They come in a session of their own, which sees the snapshot of another one.
+
+Guarantee: that session has every setting on which codes depend, checked before a row is read.
 """
 
 from __future__ import annotations

@@ -38,6 +38,7 @@ def take_options(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, Option
     words = [lexeme.text.lower() for lexeme in lexemes]
     places = [i for i in range(len(words)) if words[i : i + 2] == CLAUSE[:2]]
     if not places:
+        _refuse_alone(fragment, lexemes, words)
         return body, ()
     start = places[0]
     for place in places:
@@ -51,6 +52,15 @@ def take_options(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, Option
     end = words.index(")", start)
     options = read_options(fragment, lexemes[start + 4 : end + 1], Taker.SELECT)
     return blanked(body, lexemes[start].start, lexemes[end].end), tuple(options.items())
+
+
+def _refuse_alone(fragment: Fragment, lexemes: Sequence[Lexeme], words: Sequence[str]) -> None:
+    """Refuse OPTIONS (...) without the words before it, as other statements end with it."""
+    alone = [i for i in range(len(words)) if words[i : i + 2] == CLAUSE[2:]]
+    if alone and words[0] in ("select", "with"):
+        why = "OPTIONS(...) of a SELECT stands after SELECT WITH DIFFERENTIAL_PRIVACY"
+        example = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.5) COUNT(*) FROM t"
+        raise _refused(fragment, lexemes[alone[0] : alone[0] + 1], why, example)
 
 
 def _misplaced(words: Sequence[str], place: int, is_first: bool) -> tuple[str, str] | None:

@@ -4,8 +4,9 @@ The number of a text is a hash under keys that are drawn anew, so that nobody ca
 one number on purpose; that there are none is checked before numbers stand for texts.
 Source: Lemire and Kaser, Strongly universal string hashing is fast (2014), multilinear hashing.
 
-Guarantee: two rows are of one unit if and only if their texts are the same byte by byte. Numbers and
-keys stay within the vault. For n texts some two share a number with a chance below n^2 2^-65 (3e-6
+Guarantee: two rows are of one unit if and only if their texts are the same byte by byte. Numbers
+and keys stay within the vault. For n texts some two share a number with a chance below n^2 2^-65
+(3e-6
 for ten million): the rows are not read then, and nothing is charged.
 """
 

@@ -6,8 +6,7 @@ Source: Lemire and Kaser, Strongly universal string hashing is fast (2014), mult
 
 Guarantee: two rows are of one unit if and only if their texts are the same byte by byte. Numbers
 and keys stay within the vault. For n texts some two share a number with a chance below n^2 2^-65
-(3e-6
-for ten million): the rows are not read then, and nothing is charged.
+(3e-6 for ten million): the rows are not read then, and nothing is charged.
 """
 
 from __future__ import annotations

@@ -209,11 +209,20 @@ def fetch_rows(
 
 def _listed(fetches: Sequence[Fetch], identity: UnitIdentity | None) -> list[str]:
     """The expressions v0, s0, v1, ... of values and states, then u and o of the unit."""
-    listed = [f"{each.value} AS v{i}" for i, each in enumerate(fetches)]
-    listed += [f"{each.state} AS s{i}" for i, each in enumerate(fetches) if each.state]
+    own = [(i, each) for i, each in enumerate(fetches) if not _is_unit(each, identity)]
+    listed = [f"{each.value} AS v{i}" for i, each in own]
+    listed += [f"{each.state} AS s{i}" for i, each in own if each.state]
     if identity is not None:
         listed += [f"{identity.value} AS u", f"{identity.known} AS o"]
     return listed or ["0 AS v"]
+
+
+def _is_unit(fetch: Fetch, identity: UnitIdentity | None) -> bool:
+    """Whether a key is the privacy unit as a number, which is fetched once."""
+    if identity is None or identity.dtype is object:
+        return False
+    unit = identity.value, identity.known, identity.dtype
+    return (fetch.value, fetch.state, fetch.key) == unit
 
 
 def _frames(found: RowQuery, columns: int) -> Iterator[Fetched]:
@@ -228,7 +237,12 @@ def _frames(found: RowQuery, columns: int) -> Iterator[Fetched]:
 
 def _batch(fetches: Sequence[Fetch], identity: UnitIdentity | None, chunk: Fetched) -> Batch:
     rows = len(next(iter(chunk.values())))
-    pairs = [(each, chunk[f"v{i}"], chunk.get(f"s{i}")) for i, each in enumerate(fetches)]
+    pairs = [
+        (each, chunk["u"], chunk["o"])
+        if _is_unit(each, identity)
+        else (each, chunk[f"v{i}"], chunk.get(f"s{i}"))
+        for i, each in enumerate(fetches)
+    ]
     columns = [each.read(value, state) for each, value, state in pairs if each.key is None]
     keys: list[tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]] = [
         (value.astype(each.key), np.asarray(state, dtype=np.bool_))

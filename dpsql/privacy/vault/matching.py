@@ -87,11 +87,10 @@ def _groups(
         return [left.units, right.units], people.count
     keys = [left.keys[one] for one, _ in on], [right.keys[other] for _, other in on]
     (own, other), count = together(*keys)
-    there = other >= 0
-    if np.bincount(other[there]).max(initial=0) <= 1:  # as with units, in a third of the time
-        units = np.full(count + 1, NOBODY)
-        units[other[there]] = right.units[there]
-        return [np.where(units[own] == left.units, own, -1), other], count
+    only = only_rows(other, count)
+    if only is not None:  # as with units, in a third of the time
+        units = np.append(right.units, NOBODY)[only[own]]
+        return [np.where(units == left.units, own, -1), other], count
     sides = [
         [(side.units, np.ones(side.count, dtype=np.bool_)), *found]
         for side, found in zip((left, right), keys, strict=True)
@@ -99,8 +98,27 @@ def _groups(
     return together(*sides)
 
 
+def only_rows(groups: Counts, count: int) -> Counts | None:
+    """Return the row of every group, -1 without one and at the end; None where one has several.
+
+    Rows of group -1 are in none.
+
+    >>> only_rows(np.array([2, -1, 0]), 3).tolist()
+    [2, -1, 0, -1]
+    """
+    rows = np.arange(len(groups))
+    found = np.full(count + 1, -1)
+    found[groups] = rows
+    is_single = bool(((found[groups] == rows) | (groups < 0)).all())
+    found[-1] = -1
+    return found if is_single else None
+
+
 def _choose(groups: Counts, count: int, rows: Frame, people: People) -> Counts:
     """Return one row for every group, drawn by lot where there are several; -1 without any."""
+    only = only_rows(groups, count)
+    if only is not None:
+        return only[:-1]
     found = np.full(count, -1)
     known = np.flatnonzero(groups >= 0)
     found[groups[known]] = known
@@ -179,18 +197,16 @@ def label(rows: Frame, own: Sequence[Key], owners: Frame, their: Sequence[Key]) 
     to them.
     """
     (groups, theirs), count = together(list(own), list(their))
-    known = np.flatnonzero(theirs >= 0)
-    is_single = int(np.bincount(theirs[known]).max(initial=0)) <= 1
-    if is_single:
-        unit = np.full(count + 1, NOBODY)
-        unit[theirs[known]] = owners.units[known]
-        units = unit[groups]
+    only = only_rows(theirs, count)
+    if only is not None:
+        units = np.append(owners.units, NOBODY)[only[groups]]
         owned = units != NOBODY
-        if int(np.bincount(units[owned]).max(initial=0)) <= MOST_OF_UNIT:
+        of_units = units if owned.all() else units[owned]
+        if int(np.bincount(of_units).max(initial=0)) <= MOST_OF_UNIT:
             found = rows if owned.all() else rows.take(np.flatnonzero(owned))
-            return Frame(units[owned], found.lanes, found.keys)
-    first = known
-    if not is_single:
+            return Frame(of_units, found.lanes, found.keys)
+    first = known = np.flatnonzero(theirs >= 0)
+    if only is None:
         pairs = owners.units[known] * count + theirs[known]
         first = known[np.sort(np.unique(pairs, return_index=True)[1])]
     referring = np.flatnonzero(groups >= 0)

@@ -106,11 +106,14 @@ def together(*columns: Sequence[tuple[Counts, Flags]]) -> tuple[list[Counts], in
     Each argument is a table's keys, in one order. Rows that lack one have number -1. Also returns
     one more than the largest number; some below it may be nobody's.
     """
-    sizes = [len(table[0][0]) for table in columns]
-    known = np.concatenate([np.logical_and.reduce([flag for _, flag in each]) for each in columns])
-    ids, size = np.zeros(len(known), dtype=np.int64), 1
-    for parts in zip(*([number for number, _ in each] for each in columns), strict=True):
-        codes, count = number_closely(np.concatenate(parts), known)
-        ids, size = number_closely(ids * count + codes, known) if size > 1 else (codes, count)
-    ids = ids if known.all() else np.where(known, ids, -1)
-    return np.split(ids, np.cumsum(sizes)[:-1]), size
+    flags = [np.logical_and.reduce([flag for _, flag in each]) for each in columns]
+    parts, size = [np.zeros(len(flag), dtype=np.int64) for flag in flags], 1
+    for one in zip(*([number for number, _ in each] for each in columns), strict=True):
+        codes, count = number_closely(one, flags)
+        if size == 1:
+            parts, size = codes, count
+        else:
+            both = [ids * count + code for ids, code in zip(parts, codes, strict=True)]
+            parts, size = number_closely(both, flags)
+    pairs = zip(parts, flags, strict=True)
+    return [ids if known.all() else np.where(known, ids, -1) for ids, known in pairs], size

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dpsql.privacy.vault.data_engine import Counts, Flags
@@ -29,17 +31,19 @@ def find_distinct(values: Counts) -> tuple[Counts, Counts]:
     return np.flatnonzero(marks) + low, places[values - low]
 
 
-def number_closely(values: Counts, known: Flags) -> tuple[Counts, int]:
-    """Return numbers that are equal where known values are, (n,), and one more than the largest.
+def number_closely(values: Sequence[Counts], known: Sequence[Flags]) -> tuple[list[Counts], int]:
+    """Return numbers that are equal where known values are, and one more than the largest.
 
-    Some below it may be nobody's; values that are not known have any.
+    ``values`` are those of several tables, (n,) each. Some numbers below the largest may be
+    nobody's; values that are not known have any.
     """
-    some = values if known.all() else values[known]
-    if not len(some):
-        return np.zeros(len(values), dtype=np.int64), 1
-    low, high = int(some.min()), int(some.max())
-    if high - low < CLOSE * len(values):
-        found = values - low
-        return found if some is values else np.where(known, found, 0), high - low + 1
-    distinct, places = find_distinct(values)
-    return places, len(distinct)
+    some = [v if k.all() else v[k] for v, k in zip(values, known, strict=True)]
+    some = [each for each in some if len(each)]
+    if not some:
+        return [np.zeros(len(each), dtype=np.int64) for each in values], 1
+    low, high = min(int(each.min()) for each in some), max(int(each.max()) for each in some)
+    if high - low < CLOSE * sum(map(len, values)):
+        pairs = zip(values, known, strict=True)
+        return [v - low if k.all() else np.where(k, v - low, 0) for v, k in pairs], high - low + 1
+    distinct, places = find_distinct(np.concatenate(values))
+    return np.split(places, np.cumsum([len(each) for each in values])[:-1]), len(distinct)

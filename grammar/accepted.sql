@@ -99,6 +99,9 @@ SELECT w, COUNT(*) AS k FROM (SELECT ward AS w FROM visits UNION ALL SELECT 'non
 SELECT ward, COUNT(*) AS k FROM (SELECT person_id, ward FROM visits UNION SELECT person_id, 'B' FROM visits) AS u GROUP BY ward;
 -- ward: 3x3 Identity
 
+SELECT ward, COUNT(*) AS k FROM (SELECT person_id, ward FROM visits EXCEPT ALL SELECT person_id, ward FROM visits WHERE ward = 'A') AS u GROUP BY ward;
+-- ward: 3x3 Identity
+
 SELECT COUNT(*) AS k FROM (SELECT person_id FROM visits EXCEPT SELECT person_id FROM visits WHERE ward = 'A') AS u;
 -- everything
 
@@ -523,6 +526,14 @@ SELECT MAX(k) AS most FROM (SELECT a, COUNT(*) AS k FROM t GROUP BY a) AS s;
 -- a: 8x8 Identity
 
 SELECT b, COUNT(*) FROM t GROUP BY b UNION ALL SELECT 'all', COUNT(*) FROM t;
+-- b: 6x6 Identity
+-- everything
+
+SELECT b FROM t GROUP BY b HAVING COUNT(*) > 9 EXCEPT ALL SELECT b FROM t WHERE c GROUP BY b HAVING COUNT(*) > 9;
+-- b: 6x6 Identity
+-- b: 6x6 Identity; c: 1x3 Dense
+
+SELECT b, COUNT(*) AS n FROM t GROUP BY b UNION ALL BY NAME SELECT COUNT(*) AS n FROM t;
 -- b: 6x6 Identity
 -- everything
 

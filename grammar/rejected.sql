@@ -324,12 +324,12 @@ SELECT COUNT(*) FROM (SELECT ward FROM visits UNION SELECT ward FROM visits) AS 
 -- hint: list the columns, the privacy unit among them; or UNION ALL
 
 SELECT COUNT(*) FROM (SELECT ward FROM visits EXCEPT SELECT ward FROM visits) AS u;
--- E_SET_OP at line 1, column 30: EXCEPT of private rows but for their privacy units is not supported
--- hint: SELECT unit FROM ... on both sides; or unit IN (...) AND unit NOT IN (...)
+-- E_SET_OP at line 1, column 30: EXCEPT of private rows without their privacy unit is not supported
+-- hint: the privacy unit first on both sides: SELECT unit, ... EXCEPT SELECT unit, ...; or answers on both: SELECT k FROM ... GROUP BY k HAVING COUNT(*) > 10 EXCEPT ...
 
-SELECT COUNT(*) FROM (SELECT person_id FROM visits EXCEPT ALL SELECT person_id FROM visits) AS u;
--- E_SET_OP at line 1, column 30: EXCEPT ALL of private rows is not supported
--- hint: UNION, UNION ALL, INTERSECT and EXCEPT work
+SELECT COUNT(*) FROM (SELECT person_id, cost FROM visits EXCEPT ALL SELECT person_id, cost FROM visits) AS u;
+-- E_SET_OP at line 1, column 30: EXCEPT by cost, of which a cell has several values, is not supported
+-- hint: what is alike in its whole cell: CASE WHEN x < 10 THEN 'low' ELSE 'high' END
 
 SELECT COUNT(*) FROM (SELECT person_id FROM visits UNION ALL SELECT ward FROM visits) AS u;
 -- E_SET_OP at line 1, column 69: a privacy unit beside another column is not supported

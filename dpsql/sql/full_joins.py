@@ -41,15 +41,33 @@ def joined_in_full(
     """Join two parts by keys within a unit; rows of either stay that have no partner."""
     one, other = free_names([], left, right)
     first = attached(left, right, keys, True, one=is_lookup(left, right, keys), name=other)
-    back = attached(right, left, _flipped(keys), True, one=True, name=one)
+    back = attached(right, left, flipped(keys), True, one=True, name=one)
     lone = FilterRows(back.relation, Among((f"{one}{EXISTS}".casefold(),), b"\1\0"))
+    # without keys, all rows of a unit are in pairs
+    most = most_in_full(left, right, keys) if keys else left.most * right.most
+    return with_both(left, right, first.relation, lone, most, catalog)
+
+
+def with_both(
+    left: JoinedPart,
+    right: JoinedPart,
+    first: UnitLocal,
+    lone: UnitLocal,
+    most: int,
+    catalog: Catalog,
+) -> JoinedPart:
+    """The rows of the left beside their partners, and of the right those that have none.
+
+    Either is beside NULLs where it has none, called as ``free_names`` of both calls it.
+    """
+    one, other = free_names([], left, right)
     own, their = (header_of(each.relation, catalog) for each in (left, right))
     picked = [
         _picked((own, one, False), (their, other, True)),
         _picked((own, one, True), (their, other, False)),
     ]
     halves = (
-        _always(PickColumns(first.relation, tuple(picked[0])), one),
+        _always(PickColumns(first, tuple(picked[0])), one),
         _always(PickColumns(lone, tuple(picked[1])), other),
     )
     rows = UnionRows(halves)
@@ -58,7 +76,7 @@ def joined_in_full(
         *(each.below(beside) for each in left.members),
         *(each.below(replace(beside, name=other)) for each in right.members),
     )
-    return JoinedPart(rows, members, None, _most(left, right, keys))
+    return JoinedPart(rows, members, None, most)
 
 
 def apart(
@@ -89,7 +107,7 @@ def _filtered(part: JoinedPart, test: Test) -> JoinedPart:
     return replace(part, relation=FilterRows(part.relation, test))
 
 
-def _flipped(keys: Pairs) -> Pairs:
+def flipped(keys: Pairs) -> Pairs:
     return [(theirs, mine) for mine, theirs in keys]
 
 
@@ -118,10 +136,8 @@ def _always(rows: UnitLocal, name: str) -> UnitLocal:
     return replace(mapped(column, (), [True]), rows=rows)
 
 
-def _most(left: JoinedPart, right: JoinedPart, keys: Pairs) -> int:
-    """Rows of a unit that has as many on both sides as it may: all in pairs, or none."""
-    if not keys:
-        return left.most * right.most
-    is_one = is_lookup(left, right, keys) or is_lookup(right, left, _flipped(keys))
+def most_in_full(left: JoinedPart, right: JoinedPart, keys: Pairs) -> int:
+    """Rows of a unit that has as many on both sides as it may: in pairs, or without partners."""
+    is_one = is_lookup(left, right, keys) or is_lookup(right, left, flipped(keys))
     apart = left.most + right.most
     return apart if is_one else max(left.most * right.most, apart)

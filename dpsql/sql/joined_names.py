@@ -53,7 +53,7 @@ class JoinedNames:
         members = {each.alias: each for each in whole.members}
         fields = {each: self.fields(member, table, alias) for each, member in members.items()}
         tests = [
-            _moved(test, member, table, alias)
+            moved(test, member, table, alias)
             for member in members.values()
             for test in member.rows.where
         ]
@@ -81,14 +81,14 @@ class JoinedNames:
     def fields(self, member: MemberTable, table: DerivedTable, alias: str) -> tuple[Field, ...]:
         """The columns of one table, as expressions over the joined rows."""
         found = [
-            replace(each, value=_moved(each.value, member, table, alias)) for each in member.fields
+            replace(each, value=moved(each.value, member, table, alias)) for each in member.fields
         ]
         if member.exists is not None:
             found.append(Field(member.exists, column_of(member.exists, alias), hidden=True))
         return tuple(found)
 
 
-def _moved(value: exp.Expr, member: MemberTable, table: DerivedTable, alias: str) -> exp.Expr:
+def moved(value: exp.Expr, member: MemberTable, table: DerivedTable, alias: str) -> exp.Expr:
     """An expression over the columns of one table, over the joined rows."""
 
     def move(node: exp.Expr) -> exp.Expr:

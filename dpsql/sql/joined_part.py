@@ -71,6 +71,11 @@ def _key_of(part: JoinedPart, side: Side) -> str:
     return f"{member.prefix}{side[1]}".casefold()
 
 
+def keys_of(left: JoinedPart, right: JoinedPart, keys: Pairs) -> tuple[tuple[str, str], ...]:
+    """The names of keys in the rows on the left and on the right."""
+    return tuple((_key_of(left, mine), _key_of(right, theirs)) for mine, theirs in keys)
+
+
 def declares(left: JoinedPart, right: JoinedPart, keys: Pairs) -> bool:
     """Whether the catalog declares a reference, one way or the other, by these keys."""
     flipped = [(two, one) for one, two in keys]
@@ -127,8 +132,8 @@ def attached(
     name: str = "",
 ) -> JoinedPart:
     """Join two parts by keys within a unit; with ``one``, rows on the left have one partner."""
-    on = tuple((_key_of(left, mine), _key_of(right, theirs)) for mine, theirs in keys)
     name = name or free_names(left.members, right)[0]
+    on = keys_of(left, right, keys)
     node = JoinRows(left.relation, right.relation, name, on, outer, one)
     members = (*left.members, *(each.below(node) for each in right.members))
     if one:

@@ -1,4 +1,4 @@
-"""A SELECT over tables of the shell -> its layers, from FROM outwards; set operations of two.
+"""A SELECT over tables of the shell -> its layers, from FROM outwards.
 
 The tables hold noisy numbers, declared keys and public rows. An expression over them is NULL where
 it fails, since no error may depend on noisy numbers after a charge: every expression stands in a
@@ -13,25 +13,18 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.errors import ProgrammingError
 from dpsql.sql.bind import CLAUSES
 from dpsql.sql.expressions import Expressions, name_of, total
-from dpsql.sql.language import Locate
 from dpsql.sql.over_tables import GroupExpressions, TableExpressions, place_of
 from dpsql.sql.query import Output, Tail, filtered
-from dpsql.sql.relations import Known, Trait
+from dpsql.sql.relations import Known
 from dpsql.sql.table_joins import ColumnSets, Joins
 from dpsql.sql.tables import traits_of
 from dpsql.sql.whole import is_whole
 
 _CLAUSES = CLAUSES | {"distinct", "with_"}
 _REFUSED = {"windows": ("E_WINDOW", "a window that is named twice")}
-_OPERATIONS: dict[type[exp.Expr], str] = {
-    exp.Union: "TRUE",
-    exp.Intersect: "bool_or(b = 0) AND bool_or(b = 1)",
-    exp.Except: "NOT bool_or(b = 1)",
-}
-_AROUND = {"this", "expression", "distinct", "order", "limit", "offset", "with_"}
 
 ABSENT = (
     "groups that no row is in are rows of the sub-query, too: HAVING COUNT(*) > 10 in it leaves "
@@ -225,65 +218,3 @@ def _carried(unique: ColumnSets, items: Sequence[Output]) -> tuple[frozenset[int
     where = {item.sql: index for index, item in enumerate(items)}
     named = [{f"x{table}_{column}" for table, column in keys} for keys in unique]
     return tuple(frozenset(where[name] for name in keys) for keys in named if keys <= where.keys())
-
-
-def union(
-    node: exp.SetOperation, name: str, left: Known, right: Known, locate: Locate
-) -> tuple[str, Known]:
-    """The SQL of a set operation as a table called ``name``.
-
-    Raises: NotSupportedError or ProgrammingError (E_SET_OP).
-    """
-    word = node.key.upper()
-    extra = [key for key, value in node.args.items() if value and key not in _AROUND]
-    every = not node.args.get("distinct")
-    if extra or type(node) not in _OPERATIONS or (every and not isinstance(node, exp.Union)):
-        what = extra[0].strip("_").upper().replace("_", " ") if extra else "ALL"
-        raise NotSupportedError(
-            "E_SET_OP",
-            f"{word} {what} is not supported",
-            hint="UNION, UNION ALL, INTERSECT and EXCEPT work",
-            span=locate(node),
-        )
-    if len(left.traits) != len(right.traits):
-        raise ProgrammingError(
-            "E_SET_OP",
-            f"{word} of {len(left.traits)} and {len(right.traits)} columns",
-            hint="both sides need the same number of columns",
-            span=locate(node),
-        )
-    columns = ", ".join(f"c{index}" for index in range(len(left.traits)))
-    both = list(zip(left.traits, right.traits, strict=True))
-    # a column of an operation keeps its errors where both sides have them, or nothing to err
-    known = [every and (a.error or b.error) and not _unknown(a, b) for a, b in both]
-    sides = []
-    for side, table in enumerate((left, right)):
-        errors = "".join(
-            f", {f'e{index}' if table.traits[index].error else 'CAST(NULL AS DOUBLE)'} AS e{index}"
-            for index, each in enumerate(known)
-            if each
-        )
-        sides.append(f"SELECT {columns}{errors}, {side} AS b, i FROM {table.name}")
-    text = " UNION ALL ".join(sides)
-    kept = columns + "".join(f", e{index}" for index, each in enumerate(known) if each)
-    if not every:
-        text = (
-            f"SELECT {columns}, min(b) AS b, min(i) AS i FROM ({text}) GROUP BY {columns} "
-            f"HAVING {_OPERATIONS[type(node)]}"
-        )
-    text = f"SELECT {kept}, row_number() OVER (ORDER BY b, i) AS i FROM ({text})"
-    traits = tuple(
-        Trait(a.name, "", a.noisy or b.noisy, error, whole=a.is_whole and b.is_whole)
-        for (a, b), error in zip(both, known, strict=True)
-    )
-    rows = left.rows + (right.rows if isinstance(node, exp.Union) else 0)
-    unique = () if every else (frozenset(range(len(traits))),)
-    private = left.private or right.private
-    chosen = left.chosen or right.chosen or (private and not every)
-    found = Known(name, traits, rows, private, unique, chosen)
-    return f"{name} AS MATERIALIZED ({text})", found
-
-
-def _unknown(left: Trait, right: Trait) -> bool:
-    """Whether one side is noisy without a known error."""
-    return any(each.noisy and not each.error for each in (left, right))

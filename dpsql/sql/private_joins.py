@@ -14,11 +14,13 @@ from typing import NoReturn
 from sqlglot import exp
 
 from dpsql.catalog import Catalog, Table
+from dpsql.catalog.unit_local import FilterRows
 from dpsql.errors import printable
-from dpsql.sql.full_joins import apart, joined_in_full, together, without_rows
+from dpsql.sql.full_joins import apart, flipped, joined_in_full, together, without_rows
 from dpsql.sql.join_keys import ALONG, JoinKeys
 from dpsql.sql.joined_names import Absorbed, JoinedNames
 from dpsql.sql.joined_part import JoinedPart, MemberTable, Pairs, attached, is_lookup
+from dpsql.sql.joined_where import OnPairs, joined_in_full_where, joined_where
 from dpsql.sql.language import Locate, refuse
 from dpsql.sql.local_tables import relation_of
 from dpsql.sql.names import Names
@@ -127,19 +129,20 @@ class PrivateJoin:
             self.refuse(join.node, f"{join.method or join.kind} JOIN of private tables")
         tests = [] if join.on is None else conjuncts(join.on)
         tests += [self.keys.using(whole, part, name) for name in join.using]
-        outer = bool(join.side)
-        pairs, rest = self.keys.pairs(whole, part, [*tests, *([] if outer else loose)])
+        outer, on = bool(join.side), None
+        at_once = outer or self.is_without(element)
+        pairs, rest = self.keys.pairs(whole, part, [*tests, *([] if at_once else loose)])
         if join.side == "FULL":
             return self.full(whole, part, element, pairs, rest), loose
         if outer:
             side = part if join.side == "LEFT" else whole
-            for test in rest:
-                if not is_about(test, side, self.names):
-                    hint = "in WHERE, or in a sub-query in FROM"
-                    self.refuse(test, "this condition of an outer join of private tables", hint)
-            side = filtered(side, rest, self.names, self.as_test)
+            own = [test for test in rest if is_about(test, side, self.names)]
+            on = self.on_pairs([test for test in rest if test not in own])
+            side = filtered(side, own, self.names, self.as_test)
             whole, part = (whole, side) if join.side == "LEFT" else (side, part)
             rest = loose
+        elif at_once:
+            on, rest = self.on_pairs(rest), loose
         self.check_pairs(whole, part, element, pairs)
         there = self.units(whole, join, pairs)
         lone = whole
@@ -147,12 +150,20 @@ class PrivateJoin:
             whole, lone = apart(whole, there, self.catalog)
         if join.side == "RIGHT":
             self.check_first(element, join)
-            flipped = [(two, one) for one, two in pairs]
-            return self.attach(part, whole, flipped, True, join), rest
-        found = self.attach(whole, part, pairs, outer, join)
+            return self.attach(part, whole, flipped(pairs), True, join, on), rest
+        found = self.attach(whole, part, pairs, outer, join, on)
         if there and outer:
             found = together(found, self.attach(lone, without_rows(part), pairs, outer, join))
         return found, rest
+
+    def is_without(self, element: Element) -> bool:
+        """Whether a later join keeps rows that have no partner among those joined so far.
+
+        What is said of an earlier join is no condition on them.
+        """
+        after = itertools.dropwhile(lambda each: each[0] is not element, self.found)
+        joins = [each.join for each, _ in itertools.islice(after, 1, None)]
+        return any(join is not None and join.side in ("RIGHT", "FULL") for join in joins)
 
     def full(
         self,
@@ -167,10 +178,7 @@ class PrivateJoin:
         assert join is not None
         self.check_pairs(whole, part, element, pairs)
         self.check_first(element, join)
-        for test in rest:
-            self.refuse(
-                test, "this condition of a FULL JOIN", "in WHERE, or in sub-queries in FROM"
-            )
+        on = self.on_pairs(rest)
         units = {whole.members[0].is_unit(each.name) for each in join.using}
         if units - {True}:
             self.refuse(join.node, "a FULL JOIN by USING", "write ON left.key = right.key")
@@ -180,7 +188,19 @@ class PrivateJoin:
         sides = (filtered(each, (), self.names, self.as_test) for each in (whole, part))
         whole, part = sides
         keys = self.keys.beside(whole, part, pairs, join)
+        if on is not None:
+            return joined_in_full_where(whole, part, keys, on)
         return joined_in_full(whole, part, keys, self.catalog)
+
+    def on_pairs(self, tests: Sequence[exp.Expr]) -> OnPairs | None:
+        """Conditions of an outer join on the rows of both sides; None without any."""
+        for test in tests:
+            if test.find(exp.Query):
+                hint = "in WHERE, or in a sub-query in FROM"
+                self.refuse(test, "a sub-query in a condition of an outer join", hint)
+        if not tests:
+            return None
+        return OnPairs(tests, self.names, self.as_test, self.catalog, self.locate(tests[0]))
 
     def check_pairs(
         self, whole: JoinedPart, part: JoinedPart, element: Element, pairs: Pairs
@@ -220,14 +240,19 @@ class PrivateJoin:
         pairs: Pairs,
         outer: bool,
         join: Join,
+        on: OnPairs | None = None,
     ) -> JoinedPart:
         """Join two parts: a lookup where one refers to the other, else pairs of rows of a unit."""
         keys = self.keys.beside(left, right, pairs, join)
+        if on is not None and not outer:
+            found = self.attach(left, right, pairs, False, join)
+            return replace(found, relation=FilterRows(found.relation, on.over(found)))
+        if on is not None:
+            return joined_where(left, right, keys, is_lookup(left, right, keys), on)
         if is_lookup(left, right, keys):
             return attached(left, right, keys, outer, one=True)
-        flipped = [(two, one) for one, two in keys]
-        if not outer and is_lookup(right, left, flipped):
-            return attached(right, left, flipped, False, one=True)
+        if not outer and is_lookup(right, left, flipped(keys)):
+            return attached(right, left, flipped(keys), False, one=True)
         return attached(left, right, keys, outer, one=False)
 
 

@@ -1,8 +1,8 @@
 """UNION, INTERSECT and EXCEPT of rows of one privacy unit, as one derived table.
 
 UNION ALL has the rows of both sides, and as many of a unit as both may have. UNION leaves one of
-those that are alike within a unit. INTERSECT and EXCEPT are of units alone: whether a unit has rows
-on both sides, or on the first one only.
+those that are alike within a unit. INTERSECT and EXCEPT are of units, and of columns beside them:
+they compare rows of one unit, of which there is one of a kind; with ALL, as many as there are.
 """
 
 from __future__ import annotations
@@ -15,19 +15,24 @@ from sqlglot import exp
 
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
+from dpsql.catalog.domain import DecimalRange, IntegerRange, Periods, Values
 from dpsql.catalog.unit_local import (
     Among,
     FilterRows,
     JoinRows,
     MapRows,
+    PerKey,
     PerUnit,
     PickColumns,
+    Summary,
     UnionRows,
     UnitLocal,
+    WindowRows,
 )
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sql.cell_columns import FlatColumns, joint_domain, mapped
 from dpsql.sql.cell_tests import as_test
+from dpsql.sql.full_joins import header_of
 from dpsql.sql.language import locate, refuse
 from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.parse import Statement
@@ -36,7 +41,11 @@ from dpsql.sql.products import Compiler
 from dpsql.sql.relations import Field, PrivateRows, column_of
 
 _ALIKE = "columns with one domain, or texts, whole numbers and dates with a domain each"
-_UNITS = "SELECT unit FROM ... on both sides; or unit IN (...) AND unit NOT IN (...)"
+_UNITS = (
+    "the privacy unit first on both sides: SELECT unit, ... {0} SELECT unit, ...; or answers on "
+    "both: SELECT k FROM ... GROUP BY k HAVING COUNT(*) > 10 {0} ..."
+)
+_BOOLEAN = Values((False, True))
 _ALIAS = "rows"
 
 
@@ -93,15 +102,16 @@ class PrivateSets:
         node = self.node
         is_union, is_set = isinstance(node, exp.Union), bool(node.args.get("distinct"))
         extra = [key for key in ("by_name", "on", "side", "kind") if node.args.get(key)]
-        if extra or not (is_set or is_union):
-            what = extra[0].upper().replace("_", " ") if extra else "ALL"
-            hint = "UNION, UNION ALL, INTERSECT and EXCEPT work"
-            self.refuse(node, f"{node.key.upper()} {what} of private rows", hint)
+        if extra:
+            what = f"{node.key.upper()} {extra[0].upper().replace('_', ' ')} of private rows"
+            self.refuse(node, what, "list the columns in one order on both sides")
         left, right = self.side(node.this, one), self.side(node.expression, other)
         self.check(left, right)
         if is_union:
             return self.different(left, right) if is_set else self.union(left, right)
-        return self.of_units(left, right)
+        if is_set and len(left.fields) == 1 and left.is_unit(left.fields[0]):
+            return self.of_units(left, right)
+        return self.of_columns(left, right, not is_set)
 
     def side(self, node: exp.Expr, rows: PrivateRows) -> _SetSide:
         table = self.compiler.catalog.find(rows.source.name.casefold())
@@ -165,23 +175,84 @@ class PrivateSets:
     def different(self, left: _SetSide, right: _SetSide) -> PrivateRows:
         """UNION: one of the rows that are alike within a unit."""
         relation, names = self.together(left, right)
+        if not self.are_of_units(left, right):
+            hint = "list the columns, the privacy unit among them; or UNION ALL"
+            self.refuse(self.node, "UNION of private rows without their privacy unit", hint)
+        return self.shown(self.alike(relation, names), left, right, names, None)
+
+    def are_of_units(self, left: _SetSide, right: _SetSide) -> bool:
+        """Whether rows on both sides say whose they are, and show all that tells them apart."""
         hidden = [
             each
             for side in (left, right)
             for each in side.rows.fields
             if each.hidden and not side.is_unit(each)
         ]
-        if not (left.has_unit and right.has_unit) or hidden:
-            hint = "list the columns, the privacy unit among them; or UNION ALL"
-            self.refuse(self.node, "UNION of private rows without their privacy unit", hint)
-        groups = PerUnit(relation, tuple(name.casefold() for name in names if name))
-        return self.shown(groups, left, right, names, None)
+        return left.has_unit and right.has_unit and not hidden
+
+    def alike(self, rows: UnionRows, names: Sequence[str | None], *columns: Summary) -> PerUnit:
+        """One row of those that are alike within a unit, in columns with cells and in keys."""
+        header = header_of(rows, self.compiler.catalog)
+        listed = [name.casefold() for name in names if name]
+        by = tuple(name for name in listed if name not in header.keys)
+        keys = tuple(name for name in listed if name in header.keys)
+        return PerKey(rows, by, columns, keys) if keys else PerUnit(rows, by, columns)
+
+    def of_columns(self, left: _SetSide, right: _SetSide, every: bool) -> PrivateRows:
+        """INTERSECT and EXCEPT within each unit: rows of a kind on both sides, or on the first."""
+        word = self.node.key.upper()
+        shown = any(left.is_unit(each) for each in left.fields)
+        if not shown or not self.are_of_units(left, right):
+            what = f"{word} of private rows without their privacy unit"
+            self.refuse(self.node, what, _UNITS.format(word))
+        both, names = self.together(left, right)
+        self.check_told(left, both, names, every)
+        place, number, *told = free_columns(names)
+        parts = []
+        for side, part in enumerate(both.parts):
+            if every:
+                most = max(left.table.unit.max_rows, right.table.unit.max_rows)
+                column = Column(number, "integer", IntegerRange(1, most))
+                by = tuple(each.casefold() for each in names if each)
+                part = WindowRows(part, column, "row_number", (), by, row_by_row=True)
+            marked = mapped(Column(place, "boolean", _BOOLEAN), (), [bool(side)])
+            parts.append(replace(marked, rows=part))
+        columns = [
+            Summary(Column(name, "integer", IntegerRange(0, 1)), "count", where=Among((place,), on))
+            for name, on in zip(told, (b"\1\0", b"\0\1"), strict=True)
+        ]
+        groups = self.alike(
+            UnionRows(tuple(parts)), [*names, *([number] if every else [])], *columns
+        )
+        # of the four cases (no, yes on the right) x (no, yes on the left), left slowest
+        kept = b"\0\0\0\1" if isinstance(self.node, exp.Intersect) else b"\0\0\1\0"
+        found = FilterRows(groups, Among(tuple(told), kept))
+        picked = PickColumns(found, tuple((name, name.casefold()) for name in names if name))
+        most = left.table.unit.max_rows
+        if isinstance(self.node, exp.Intersect):
+            most = min(most, right.table.unit.max_rows)
+        return self.shown(picked, left, right, names, most)
+
+    def check_told(
+        self, left: _SetSide, both: UnionRows, names: Sequence[str | None], every: bool
+    ) -> None:
+        """Refuse columns of which two rows may seem alike that are not."""
+        header, word = header_of(both, self.compiler.catalog), self.node.key.upper()
+        for name, item in zip(names, left.fields, strict=True):
+            key = (name or "").casefold()
+            column = header.columns.get(key)
+            if key in header.keys and every:
+                what = f"{word} ALL of rows with the key {printable(item.name)}"
+                self.refuse(left.node, what, f"{word} works, which has each key of a unit once")
+            if column is not None and not _tells_values(column):
+                what = f"{word} by {printable(item.name)}, of which a cell has several values,"
+                hint = (
+                    "what is alike in its whole cell: CASE WHEN x < 10 THEN 'low' ELSE 'high' END"
+                )
+                self.refuse(left.node, what, hint)
 
     def of_units(self, left: _SetSide, right: _SetSide) -> PrivateRows:
         """INTERSECT and EXCEPT: the units of the first side with rows on the other, or without."""
-        if len(left.fields) != 1 or not left.is_unit(left.fields[0]):
-            what = f"{self.node.key.upper()} of private rows but for their privacy units"
-            self.refuse(self.node, what, _UNITS)
         own, other = PerUnit(self.filtered(left)), PerUnit(self.filtered(right))
         is_except = isinstance(self.node, exp.Except)
         joined = JoinRows(own, other, "other", outer=is_except, one=True)
@@ -248,6 +319,32 @@ class PrivateSets:
             fields.append(Field(str(left.table.unit.column), unit, hidden=True))
         source = named_source(table.name, _ALIAS)
         return PrivateRows(source, (), (), tuple(fields), frozenset({_ALIAS}))
+
+
+def _tells_values(column: Column) -> bool:
+    """Whether rows with the same cell have the same value."""
+    if isinstance(column.domain, Periods):
+        return column.type == "date" and (column.domain.unit, column.domain.length) == ("day", 1)
+    told = isinstance(column.domain, IntegerRange | Values | DecimalRange)
+    return told and column.other is None
+
+
+def free_columns(names: Sequence[str | None]) -> list[str]:
+    """Four names for columns that are not among these.
+
+    >>> free_columns(["Side", None])
+    ['side 2', 'number 2', 'left 2', 'right 2']
+    """
+    taken = {each.casefold() for each in names if each}
+    wanted = ["side", "number", "left", "right"]
+    place = 1
+    while taken & {_numbered(each, place) for each in wanted}:
+        place += 1
+    return [_numbered(each, place) for each in wanted]
+
+
+def _numbered(name: str, place: int) -> str:
+    return name if place == 1 else f"{name} {place}"
 
 
 def _key_of(table: Table, value: exp.Expr) -> str | None:

@@ -23,7 +23,7 @@ from dpsql.sql.inline import Flat, FlatSource
 from dpsql.sql.joined_names import Absorbed
 from dpsql.sql.kept_public import matched
 from dpsql.sql.language import locate, refuse
-from dpsql.sql.layers import ABSENT, Layers, union
+from dpsql.sql.layers import ABSENT, Layers
 from dpsql.sql.names import Names, names_of
 from dpsql.sql.over_tables import Placed, TableExpressions
 from dpsql.sql.parse import Statement
@@ -54,6 +54,7 @@ from dpsql.sql.row_numbers import RowNumbers
 from dpsql.sql.row_orders import RowOrders
 from dpsql.sql.semi_joins import SemiJoins
 from dpsql.sql.series import not_written_out
+from dpsql.sql.set_operations import set_operation
 from dpsql.sql.split import needs_split, split
 from dpsql.sql.sugar import has_aggregates
 from dpsql.sql.tables import Tables
@@ -242,9 +243,8 @@ class Shape:
             if isinstance(side, PrivateRows):
                 hint = "aggregate each part: SELECT COUNT(*) ... UNION ALL SELECT COUNT(*) ..."
                 self.refuse(part, "E_SET_OP", f"{node.key.upper()} of private rows", hint)
-        sides = [self.tables.known(each) for each in (one, other)]
-        name = self.tables.fresh()
-        text, known = union(node, name, sides[0], sides[1], self.locate)
+        left, right = (self.tables.known(each) for each in (one, other))
+        text, known = set_operation(node, self.tables.fresh(), left, right, self.locate)
         self.tables.texts.append(text)
         return self.ordered(node, self.tables.typed(known, node))
 

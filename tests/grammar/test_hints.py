@@ -212,16 +212,25 @@ RULES: list[tuple[str, Follow]] = [
         ),
     ),
     (
-        r"SELECT unit FROM \.\.\. on both sides; or unit IN .*"
-        r"|UNION, UNION ALL, INTERSECT and EXCEPT work|the privacy unit at one place .*",
+        r"the privacy unit first on both sides: .*|the privacy unit at one place .*"
+        r"|list the columns in one order on both sides",
         always(
             *(
-                "SELECT COUNT(*) FROM (SELECT person_id FROM visits "
-                f"{word} SELECT person_id FROM visits) AS u"
-                for word in ("UNION", "UNION ALL", "INTERSECT", "EXCEPT")
+                "SELECT COUNT(*) FROM (SELECT person_id, ward FROM visits "
+                f"{word} SELECT person_id, ward FROM visits) AS u"
+                for word in ("UNION", "UNION ALL", "INTERSECT", "EXCEPT ALL")
             ),
-            "SELECT COUNT(*) FROM visits WHERE person_id NOT IN (SELECT person_id FROM visits)",
+            "SELECT ward FROM visits GROUP BY ward HAVING COUNT(*) > 10 EXCEPT "
+            "SELECT ward FROM visits WHERE ward <> 'A' GROUP BY ward HAVING COUNT(*) > 10",
         ),
+    ),
+    (
+        r"(INTERSECT|EXCEPT) works, which has each key of a unit once",
+        nothing,
+    ),
+    (
+        r"what is alike in its whole cell: CASE WHEN .*",
+        nothing,
     ),
     (
         r"columns with one domain, or texts, whole numbers and dates .*",
@@ -443,11 +452,12 @@ RULES: list[tuple[str, Follow]] = [
         always(f"SELECT DISTINCT k FROM {SUB}"),
     ),
     (
-        r"UNION, UNION ALL, INTERSECT and EXCEPT work",
+        r"UNION, INTERSECT and EXCEPT work, each with ALL or without; .*"
+        r"|give each column of a side a name of its own, with AS",
         always(
             *(
-                f"SELECT a FROM {SUB} {word} SELECT lo FROM bands"
-                for word in ("UNION", "UNION ALL", "INTERSECT", "EXCEPT")
+                f"SELECT a FROM {SUB} {word} SELECT lo AS a FROM bands"
+                for word in ("UNION", "UNION ALL", "INTERSECT", "EXCEPT ALL", "UNION BY NAME")
             )
         ),
     ),

@@ -19,3 +19,17 @@ WITH events AS (SELECT patient_id AS p, day AS d, 'v' AS kind FROM visits UNION 
 SELECT k, COUNT(*) AS n FROM (SELECT age > 4 AS k FROM patients UNION ALL SELECT amount > 4 FROM bills) AS u GROUP BY k;
 SELECT k, COUNT(*) AS n FROM (SELECT age // 2 AS k FROM patients UNION ALL SELECT NULL FROM bills UNION ALL SELECT dose * 2 FROM lines) AS u GROUP BY k;
 SELECT ward, COUNT(*) AS n FROM (SELECT v.ward, p.sex FROM visits v LEFT JOIN patients p USING (patient_id) UNION ALL SELECT NULL, sex FROM patients WHERE patient_id NOT IN (SELECT patient_id FROM visits)) AS u GROUP BY ward;
+SELECT ward, COUNT(*) AS n FROM (SELECT patient_id, ward FROM visits WHERE day < 15 EXCEPT SELECT patient_id, ward FROM visits WHERE day > 20) AS u GROUP BY ward;
+SELECT ward, COUNT(*) AS n FROM (SELECT DISTINCT patient_id, ward FROM visits WHERE day < 15 INTERSECT SELECT patient_id, ward FROM visits WHERE day > 20) AS u GROUP BY ward;
+SELECT ward, COUNT(*) AS n FROM (SELECT patient_id, ward FROM visits EXCEPT ALL SELECT patient_id, ward FROM visits WHERE day > 20) AS u GROUP BY ward;
+SELECT ward, COUNT(*) AS n FROM (SELECT patient_id, ward FROM visits INTERSECT ALL SELECT patient_id, ward FROM visits WHERE day > 10) AS u GROUP BY ward;
+SELECT day, COUNT(*) AS n FROM (SELECT patient_id, day FROM visits EXCEPT ALL SELECT who, amount FROM bills) AS u GROUP BY day;
+SELECT k, COUNT(*) AS n FROM (SELECT patient_id, sex AS k FROM patients EXCEPT SELECT who, NULL FROM bills) AS u GROUP BY k;
+SELECT COUNT(*) AS n FROM (SELECT patient_id, visit_id FROM visits EXCEPT SELECT who, visit FROM bills) AS u;
+SELECT COUNT(*) AS n FROM (SELECT patient_id, visit_id FROM visits UNION SELECT who, visit FROM bills) AS u;
+SELECT COUNT(*) AS n FROM (SELECT patient_id FROM visits EXCEPT ALL SELECT who FROM bills) AS u;
+SELECT ward, sex, COUNT(*) AS n FROM (SELECT patient_id, ward FROM visits EXCEPT SELECT patient_id, ward FROM visits WHERE day > 20) AS u JOIN patients USING (patient_id) GROUP BY ward, sex;
+SELECT ward FROM visits GROUP BY ward HAVING COUNT(*) > 5 EXCEPT ALL SELECT ward FROM visits GROUP BY ward HAVING COUNT(*) > 38;
+SELECT COUNT(*) > 3 AS k FROM visits GROUP BY ward INTERSECT ALL (SELECT TRUE UNION ALL SELECT TRUE);
+SELECT floor FROM wards EXCEPT ALL SELECT COUNT(*) - 119 FROM visits;
+SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward UNION ALL BY NAME SELECT 3 AS floor, COUNT(*) AS n FROM visits;

@@ -210,6 +210,19 @@ def draw_union(draw: random.Random) -> str:
             return f"SELECT COUNT(*) AS n FROM ({inner}) AS u"
         asked = f"patient_id {draw.choice(['', 'NOT '])}IN ({inner})"
         return f"SELECT ward, COUNT(*) AS n FROM visits WHERE {asked} GROUP BY ward"
+    if draw.random() < 0.3:
+        word = draw.choice(["UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"])
+        sides, name = [], draw.choice(sorted(units))
+        text, number = (draw.choice(each) for each in SIDES[name][1:3])
+        for _ in range(2):
+            unit, test = units[name], SIDES[name][4]
+            kept = draw.choice(["", f" WHERE {test}", f" WHERE NOT ({test})"])
+            sides.append(f"SELECT {unit} AS who, {text} AS t, {number} AS x FROM {name}{kept}")
+            if draw.random() < 0.3:
+                name = draw.choice(sorted(units))
+                text, number = (draw.choice(each) for each in SIDES[name][1:3])
+        inner, key = f" {word} ".join(sides), draw.choice(["t", "x", "x, t"])
+        return f"SELECT {key}, COUNT(*) AS n FROM ({inner}) AS u GROUP BY {key}"
     parts: list[str] = []
     for name in draw.choices(sorted(units), k=draw.choice([2, 2, 3])):
         unit, texts, numbers, _, test = SIDES[name]
@@ -243,6 +256,11 @@ def draw_join(draw: random.Random) -> str:
         kind = draw.choice(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "FULL JOIN"])
         text += f" {kind} {sides[place]} AS {name}"
         text += f" ON {name}.{units[name]} = {first}.{units[first]}"
+        if draw.random() < 0.4:
+            one, other = (SIDES[each][4] for each in (name, first))
+            less = f"{SIDES[name][2][0]} < {SIDES[first][2][0]}"
+            on = [one, other, f"({one} OR {other})", less, f"NOT ({other}) AND {less}"]
+            text += f" AND {draw.choice(on)}"
     columns = {"visits": "ward", "bills": "amount", "patients": "sex"}
     keys = draw.sample([columns[name] for name in names], draw.choice([1, 1, 2]))
     lone = draw.choice(names)
@@ -399,8 +417,10 @@ SETS_REFUSED = {
     "SELECT ward FROM visits UNION SELECT ward FROM visits": "E_SET_OP",
     "SELECT * FROM visits UNION SELECT * FROM visits": "E_SET_OP",
     "SELECT ward FROM visits INTERSECT SELECT ward FROM visits": "E_SET_OP",
-    "SELECT patient_id, ward FROM visits EXCEPT SELECT patient_id, ward FROM visits": "E_SET_OP",
-    "SELECT patient_id FROM visits EXCEPT ALL SELECT who FROM bills": "E_SET_OP",
+    "SELECT day FROM visits EXCEPT ALL SELECT amount FROM bills": "E_SET_OP",
+    "SELECT patient_id, cost FROM visits EXCEPT SELECT who, amount FROM bills": "E_SET_OP",
+    "SELECT patient_id, cost FROM visits INTERSECT SELECT patient_id, cost FROM visits": "E_SET_OP",
+    "SELECT visit_id, patient_id FROM visits EXCEPT ALL SELECT visit, who FROM bills": "E_SET_OP",
     "SELECT patient_id FROM visits UNION ALL SELECT amount FROM bills": "E_SET_OP",
     "SELECT patient_id, ward FROM visits UNION ALL SELECT who FROM bills": "E_SET_OP",
     "SELECT ward FROM visits UNION ALL SELECT amount FROM bills": "E_SET_OP",
@@ -445,7 +465,7 @@ REFUSED = {
     "SELECT COUNT(*) FROM visits v JOIN lines l ON v.patient_id = l.visit_id": "lines l",
     "SELECT COUNT(*) FROM visits v JOIN patients p ON v.doctor = p.patient_id": "v.doctor",
     "SELECT COUNT(*) FROM visits v FULL JOIN patients p "
-    "ON v.patient_id = p.patient_id AND v.ward = 'a'": "v.ward",
+    "ON v.patient_id = p.patient_id AND v.ward = (SELECT 'a')": "v.ward",
     "SELECT COUNT(*) FROM visits v FULL JOIN lines l USING (visit_id)": "lines l",
     "SELECT COUNT(*) FROM wards w JOIN visits v ON w.ward = v.ward "
     "FULL JOIN patients p ON p.patient_id = v.patient_id": "patients p ON",
@@ -456,7 +476,7 @@ REFUSED = {
     "SELECT COUNT(*) FROM visits v JOIN bills b ON v.visit_id = b.visit OR TRUE": "bills b",
     "SELECT COUNT(*) FROM bills b JOIN lines l ON b.visit = l.visit_id": "lines l",
     "SELECT COUNT(*) FROM visits v LEFT JOIN patients p "
-    "ON v.patient_id = p.patient_id AND v.ward = 'a'": "v.ward",
+    "ON v.patient_id = p.patient_id AND p.sex = (SELECT 'f')": "p.sex",
     "SELECT COUNT(*) FROM wards w LEFT JOIN visits v ON v.ward = w.ward": "*",
     "SELECT COUNT(v.ward) FROM wards w LEFT JOIN visits v ON v.ward = w.ward "
     "WHERE v.day IS NULL": "v.day IS",

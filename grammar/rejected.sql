@@ -381,11 +381,11 @@ SELECT COUNT(*) FROM t WHERE (a, b) = (1, 'x', TRUE);
 
 SELECT COUNT(*) FILTER (WHERE COUNT(*) > 1) FROM t;
 -- E_AGGREGATE at line 1, column 31: the aggregate COUNT() is not supported here
--- hint: comparisons, IN, BETWEEN, LIKE, CASE, arithmetic and the usual text, number and date functions work
+-- hint: WHERE, ON and GROUP BY are about rows; HAVING COUNT(*) > 10 is about groups
 
 SELECT COUNT(*) FROM t WHERE COUNT(*) > 1;
 -- E_AGGREGATE at line 1, column 30: the aggregate COUNT() is not supported here
--- hint: comparisons, IN, BETWEEN, LIKE, CASE, arithmetic and the usual text, number and date functions work
+-- hint: WHERE, ON and GROUP BY are about rows; HAVING COUNT(*) > 10 is about groups
 
 SELECT SUM(b) FROM t;
 -- E_EXPR_IN_AGG at line 1, column 12: b is text: it cannot be summed

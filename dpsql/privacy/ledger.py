@@ -192,9 +192,8 @@ class Ledger:
         ledger = cls._at(path, anchor_dir)
         with ledger._exclusive() as db:
             make_folder(ledger._anchor.parent)
-            state = (
-                ledger._read(db) if read_anchor(ledger._anchor) is None else ledger._catch_up(db)
-            )
+            is_lost = read_anchor(ledger._anchor) is None
+            state = ledger._read(db) if is_lost else ledger._catch_up(db)
             detail = state.terms.to_json(state.ledger_id, note)
             ledger._append(db, state, curator_entry(state.seq + 1, "adopted", detail))
         return ledger
@@ -378,6 +377,7 @@ class Ledger:
                 raise foreign()
             if state.seq > 0:
                 raise rolled_back("it has entries, but no anchor vouches for it")
+            make_folder(self._anchor.parent)
             self._advance(state)
         elif anchor.ledger_id != state.ledger_id:
             raise foreign()

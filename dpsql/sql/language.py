@@ -136,7 +136,12 @@ def _refuse_node(node: exp.Expr, locate: Locate) -> Error:
             "E_WINDOW", "window functions are not supported here", span=locate(node)
         )
     if isinstance(node, exp.AggFunc | exp.Filter):
-        return _refuse(node, f"the aggregate {_title(node, locate)}", locate, "E_AGGREGATE")
+        return NotSupportedError(
+            "E_AGGREGATE",
+            f"the aggregate {printable(_title(node, locate))} is not supported here",
+            hint="WHERE, ON and GROUP BY are about rows; HAVING COUNT(*) > 10 is about groups",
+            span=locate(node),
+        )
     return _refuse(node, _title(node, locate), locate)
 
 

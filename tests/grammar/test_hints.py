@@ -332,6 +332,10 @@ RULES: list[tuple[str, Follow]] = [
         always("SELECT a, GROUPING(a), COUNT(*) FROM t GROUP BY CUBE (a)"),
     ),
     (
+        r"WHERE, ON and GROUP BY are about rows; .*",
+        always("SELECT a, COUNT(*) FROM t GROUP BY a HAVING COUNT(*) > 10"),
+    ),
+    (
         r"comparisons, IN, BETWEEN, LIKE, CASE, arithmetic .*",
         always(
             f"SELECT COUNT(*) FROM t WHERE {SCALARS}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from fractions import Fraction
 from typing import Any
 
@@ -29,6 +30,15 @@ def test_a_debit_is_an_entry_a_receipt_and_less_to_spend(place: Place) -> None:
     ledger.settle(receipt, "released")
     assert ledger.entries()[1].state == "released"
     assert ledger.verify() == ledger.status()
+
+
+def test_the_folder_of_an_anchor_may_be_lost_only_while_nothing_was_charged(place: Place) -> None:
+    """Before: an untouched ledger could not be opened either, "not writable and durable"."""
+    place.create()
+    shutil.rmtree(place.anchors)
+    spend(place.open())
+    shutil.rmtree(place.anchors)
+    refused("E_LEDGER_ROLLBACK", place.open)
 
 
 def test_exactly_the_budget_is_granted_and_refusals_charge_nothing(place: Place) -> None:

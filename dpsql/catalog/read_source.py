@@ -22,6 +22,8 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 COMMON = ("engine", "table", "version", "refresh", "read")
 REFRESH = ("hour", "day", "week", "month")
 READ = ("stream", "push")
+SPARK = ("engine", "master", "read")
+"""What is said of a version of a Delta table that Spark counts, besides."""
 SECRET = re.compile(r"dsn|uri|url|password|passwd|secret|token|user|connection", re.I)
 EXAMPLE = 'source = { engine = "postgresql", dsn_env = "CLINIC_DSN", table = "public.visits" }'
 
@@ -68,7 +70,8 @@ def _read_stored(place: Place, given: Mapping[str, Any], public: bool) -> Source
 
 def _read_delta(place: Place, given: Mapping[str, Any], public: bool) -> Source:
     """Read which version of which Delta table it is: the newest would follow the data."""
-    place.check_keys(given, ("delta", "version"))
+    engine = given.get("engine")
+    place.check_keys(given, ("delta", "version", *(SPARK if engine == "spark" else ())))
     folder, version = given["delta"], given.get("version")
     if public:
         place.fail("is public, and its source is a Delta table", "public tables are files")
@@ -76,8 +79,14 @@ def _read_delta(place: Place, given: Mapping[str, Any], public: bool) -> Source:
         place.fail(f"source has delta = {show(folder)}", DELTA)
     if type(version) is not int or version < 0:
         place.fail("source states no version of the Delta table", DELTA)
-    options = (("format", "delta"), ("version", str(version)))
-    return read_source(place, folder, public)[0], options
+    named = read_source(place, folder, public)[0]
+    if engine is None:
+        return named, (("format", "delta"), ("version", str(version)))
+    said = {key: _read_value(place, key, value) for key, value in given.items() if key in SPARK}
+    _check_read(place, said)
+    return f"spark://{named}", tuple(
+        sorted({**said, "delta": named, "version": str(version)}.items())
+    )
 
 
 def read_spill(place: Place, given: Any, public: bool) -> tuple[tuple[str, str], ...]:
@@ -108,10 +117,14 @@ def _read_server(place: Place, given: Mapping[str, Any], public: bool) -> Source
         place.fail("source names no table", EXAMPLE)
     if "version" in found and "refresh" in found:
         place.fail("source has both version and refresh", "keep one of them")
+    _check_read(place, found)
+    return f"{engine}://{name}", tuple(sorted(found.items()))
+
+
+def _check_read(place: Place, found: Mapping[str, str]) -> None:
     for key, known in (("refresh", REFRESH), ("read", READ)):
         if found.get(key, known[0]) not in known:
             place.fail(f"source has {key} = {show(found[key])}", f"one of {', '.join(known)}")
-    return f"{engine}://{name}", tuple(sorted(found.items()))
 
 
 def _check_keys(place: Place, engine: str, given: Mapping[str, Any]) -> None:

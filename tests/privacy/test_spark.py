@@ -33,6 +33,8 @@ from tests.support.spark import MASTER, require_spark
 SALT = b"0123456789abcdef"
 pytestmark = pytest.mark.usefixtures("spark")
 TABLES = int(os.environ.get("SPARK_TABLES", "3"))
+SETS = 6 if TABLES < 100 else 3
+"""Covering sets of a table: what a statement costs is planning it, half a second of a core."""
 
 
 def in_spark(path: Path, unit: Unit, columns: dict[str, Column], read: str = "push") -> Table:
@@ -45,11 +47,11 @@ def test_vectors_are_those_of_the_same_rows_in_a_file(seed: int, tmp_path: Path)
     drawn = draw_table(seed, without="time")
     path = tmp_path / "t.parquet"
     file = open_vault(drawn.write(path), SALT)
-    reads = ("push", "stream") if seed % 4 == 0 else ("push",)
+    reads = ("push", "stream") if seed % 8 == 0 else ("push",)
     others = {
         read: open_vault(in_spark(path, drawn.unit, drawn.columns, read), SALT) for read in reads
     }
-    for view, resolutions, units in draw_sets(seed, drawn, 6):
+    for view, resolutions, units in draw_sets(seed, drawn, SETS):
         expected = file.within(view).tally(resolutions, units)
         for read, other in others.items():
             found = other.within(view).tally(resolutions, units)

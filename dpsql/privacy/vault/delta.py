@@ -7,8 +7,10 @@ the table declares of itself, and not by whether there are any.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
+from urllib.parse import urlsplit
 
 from dpsql.privacy.vault.data_engine import unavailable
 
@@ -23,8 +25,21 @@ def is_delta(folder: str) -> bool:
     return os.path.isdir(os.path.join(folder, LOG))
 
 
-def find_delta(folder: str, version: str, table: str) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return the real paths of the files of a version, and the columns that are not in them.
+@dataclass(frozen=True, slots=True)
+class DeltaVersion:
+    """One version of a Delta table: the real paths of its files, and what its log says of rows.
+
+    ``apart`` are the columns that are in no file. ``schema`` is that of the rows, in the JSON that
+    Delta and Spark share.
+    """
+
+    paths: tuple[str, ...]
+    apart: frozenset[str]
+    schema: str
+
+
+def find_delta(folder: str, version: str, table: str) -> DeltaVersion:
+    """Return what the log of a Delta table says of a version.
 
     Raises: DataUnavailable (E_DATA), naming table and folder.
     """
@@ -35,13 +50,14 @@ def find_delta(folder: str, version: str, table: str) -> tuple[tuple[str, ...], 
         unavailable(table, folder, "no Delta table is there", f"a folder that holds {LOG}")
     found = _open(folder, version, table)
     _refuse_features(found, folder, table)
-    paths = sorted(os.path.realpath(path) for path in found.file_uris())
+    paths = sorted(map(os.path.realpath, _paths(found, folder)))
     if not all(os.path.isfile(path) for path in paths):
         hint = "a later version, whose files are still there"
         unavailable(table, folder, f"files of version {version} have gone", hint)
     if not paths:
         unavailable(table, folder, f"version {version} has no file, and none says what it holds")
-    return tuple(paths), frozenset(found.metadata().partition_columns)
+    apart = frozenset(found.metadata().partition_columns)
+    return DeltaVersion(tuple(paths), apart, found.schema().to_json())
 
 
 def newest_version(folder: str) -> int:
@@ -61,6 +77,15 @@ def _open(folder: str, version: str | None, table: str) -> Any:
         pass  # what it says may hold values, which are in the log as statistics
     problem = f"it has no version {version}, or its log cannot be read"
     unavailable(table, folder, problem, "check `version` in the catalog")
+
+
+def _paths(found: Any, folder: str) -> list[str]:
+    """The files of a version: of the folder's own name, blanks and the like are encoded there."""
+    root = urlsplit(found.table_uri).path
+    return [
+        os.path.join(folder, uri.removeprefix(root)) if uri.startswith(root) else uri
+        for uri in found.file_uris()
+    ]
 
 
 def _refuse_features(found: Any, folder: str, table: str) -> None:

@@ -118,7 +118,7 @@ class FileEngine:
             source = known_source(table.source, find_files(table.source, table.name)[1], read)
         if source.kind == "parquet":
             refuse_risky(source, table)
-        refuse_apart(source, table)
+        refuse_apart(source.apart or (), table)
         return FileTable(source, table.name, named, vouched, version)
 
 

@@ -66,15 +66,16 @@ def refuse_risky(source: Source, table: Table) -> None:
         unavailable(table.name, table.source, problem, hint)
 
 
-def refuse_apart(source: Source, table: Table) -> None:
+def refuse_apart(apart: Iterable[str], table: Table) -> None:
     """Refuse columns of a Delta table by which it is partitioned: its files lack them.
 
     Raises: DataUnavailable (E_DATA).
     """
-    for name in source.apart or ():
+    for name in sorted(apart):
         if name.casefold() in map(str.casefold, _read_of(table)):
             problem = f"the Delta table is partitioned by {name!r}, which is in none of its files"
-            hint = "leave the column out, write the rows without partitions, or read it in Spark"
+            hint = "leave the column out, write the rows without partitions, or let Spark read it "
+            hint += "where it has Delta"
             unavailable(table.name, table.source, problem, hint)
 
 

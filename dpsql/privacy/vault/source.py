@@ -249,7 +249,8 @@ def open_source(
     if version is None:
         kind, paths = find_files(source, table)
     else:
-        kind, (paths, apart) = "parquet", find_delta(source, version, table)
+        found = find_delta(source, version, table)
+        kind, paths, apart = "parquet", found.paths, found.apart
     try:
         if kind == "duckdb":
             connection.execute(f"ATTACH {literal(paths[0])} AS source (READ_ONLY)")

@@ -28,6 +28,7 @@ from pyspark.sql.types import StructField
 from dpsql.catalog.catalog import Table
 from dpsql.privacy.vault.data_engine import VERSION, Asked, Batch, Values64, unavailable
 from dpsql.privacy.vault.dialect import Dialect
+from dpsql.privacy.vault.spark_delta import DeltaView, view_of_delta
 from dpsql.privacy.vault.spark_session import session_for, told
 from dpsql.privacy.vault.spark_sql import DIALECT, family_of
 
@@ -42,7 +43,7 @@ _kept = itertools.count()
 class SparkSchema:
     """What Spark says of a table: how it is written after FROM, its place, files and columns.
 
-    ``is_parquet`` says that files of Parquet hold its rows.
+    ``is_parquet`` says that files of Parquet hold its rows, ``version`` which of a Delta table.
     """
 
     relation: str
@@ -50,6 +51,7 @@ class SparkSchema:
     files: tuple[str, ...]
     types: tuple[tuple[str, str], ...]
     is_parquet: bool
+    version: DeltaView | None = None
 
 
 class SparkEngine:
@@ -98,26 +100,41 @@ class SparkTable:
         return tuple((name, family_of(stored)) for name, stored in self.schema.types)
 
     def fingerprint(self) -> str:
-        session = session_for(self.declared)
+        session = self._session()
         found = told(self.declared, lambda: _describe(self.declared, session))
         return hashlib.sha256(repr((found.place, found.types)).encode()).hexdigest()
 
     def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
         sent = SentRows.of(self.schema, asked, unit)
-        for columns in _fetched(session_for(self.declared), sent.select):
+        for columns in _fetched(self._session(), sent.select):
             yield sent.batch(columns)
 
     def texts(self, column: str) -> Iterator[npt.NDArray[np.object_]]:
         select = f"SELECT CAST({DIALECT.identifier(column)} AS string) FROM {self.schema.relation}"
-        for (texts,) in _fetched(session_for(self.declared), select):
+        for (texts,) in _fetched(self._session(), select):
             yield np.ma.array(_filled(texts, ""), mask=_flags(texts.is_null()))
 
     def open_counter(self) -> SparkCounter:
-        return SparkCounter(self, session_for(self.declared))
+        return SparkCounter(self, self._session())
+
+    def _session(self) -> SparkSession:
+        session = session_for(self.declared)
+        if self.schema.version is not None:
+            self.schema.version.show(session)
+        return session
 
 
 def _describe(table: Table, session: SparkSession) -> SparkSchema:
     """Read what Spark says of a table, and nothing of its rows. Raises: DataUnavailable."""
+    folder = table.option("delta")
+    if folder is not None:
+        version = view_of_delta(table, folder)
+        version.show(session)
+        frame = session.table(version.name)
+        files = _files(frame)
+        if files != version.found.paths:
+            raise ValueError("Spark reads other files than the log names")
+        return SparkSchema(version.name, _place(folder), files, _types(frame), True, version)
     path = table.option("path")
     if path is not None:
         relation = _relation_of_files(table, path)

@@ -1,0 +1,50 @@
+"""One version of a Delta table in Spark, without Delta: its files are a view of every session.
+
+The log is read by :mod:`dpsql.privacy.vault.delta`, rows by Spark's own reader of Parquet, with the
+schema of the log: a column that is in no file of a version is NULL there, as Delta says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from dpsql.catalog.catalog import Table
+from dpsql.privacy.vault.data_engine import unavailable
+from dpsql.privacy.vault.delta import DeltaVersion, find_delta
+from dpsql.privacy.vault.risky import refuse_apart
+
+PATTERN = frozenset("{}[]*?\\")
+"""Of a path with one of these Spark reads all that matches it: of several, every row many times."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaView:
+    """What a version is called in the sessions that it is shown to."""
+
+    name: str
+    found: DeltaVersion
+
+    def show(self, session: SparkSession) -> None:
+        """Make it a view of a session; nothing is read."""
+        whole = StructType.fromJson(json.loads(self.found.schema))
+        fields = [each for each in whole.fields if each.name not in self.found.apart]
+        files = session.read.schema(StructType(fields)).parquet(*self.found.paths)
+        files.createOrReplaceTempView(self.name)
+
+
+def view_of_delta(table: Table, folder: str) -> DeltaView:
+    """Return the version that a catalog states. Raises: DataUnavailable (E_DATA)."""
+    version = table.option("version") or ""
+    found = find_delta(folder, version, table.name)
+    refuse_apart(found.apart, table)
+    if any(PATTERN & {*path} for path in found.paths):
+        problem = f"names of its files have one of {' '.join(sorted(PATTERN))}, a pattern to Spark"
+        hint = "give its folder another name, or leave the engine out: DuckDB reads it"
+        unavailable(table.name, table.source, problem, hint)
+    digest = hashlib.sha256(f"{folder}|{version}".encode()).hexdigest()
+    return DeltaView(f"dpsql_delta_{digest[:16]}", found)

@@ -39,13 +39,6 @@ def lost(database: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S
     return database
 
 
-def end_sessions(server: Server) -> None:
-    server.run(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    )
-
-
 def losing(moment: str, server: Server, patched: pytest.MonkeyPatch) -> str:
     """End all sessions at a moment; returns how the table is read."""
     if moment == "while rows come":
@@ -53,7 +46,7 @@ def losing(moment: str, server: Server, patched: pytest.MonkeyPatch) -> str:
 
         def seeing(session: Any, snapshot: str) -> None:
             see(session, snapshot)
-            end_sessions(server)
+            server.end_sessions()
 
         patched.setattr(postgresql_rows, "_see", seeing)
         return "stream"
@@ -61,7 +54,7 @@ def losing(moment: str, server: Server, patched: pytest.MonkeyPatch) -> str:
     original = getattr(postgresql.PostgresCounter, name)
 
     def asking(self: Any, select: str) -> Any:
-        end_sessions(server)
+        server.end_sessions()
         return original(self, select)
 
     patched.setattr(postgresql.PostgresCounter, name, asking)

@@ -196,14 +196,6 @@ def test_a_login_that_is_refused_is_told_without_its_words(
         assert (error.code, "refuses the login" in f"{error}") == ("E_DATA", True)
 
 
-def kill(clinic: Server) -> None:
-    """End every other session in the database."""
-    clinic.run(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    )
-
-
 @BOTH
 def test_a_session_that_dies_before_the_debit_charges_nothing(
     read: str, clinic: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -215,14 +207,14 @@ def test_a_session_that_dies_before_the_debit_charges_nothing(
 
                 def dying(session: Any, snapshot: str) -> None:
                     see(session, snapshot)
-                    kill(clinic)
+                    clinic.end_sessions()
 
                 patched.setattr(postgresql_rows, "_see", dying)
             else:
                 keep = postgresql.PostgresCounter.keep
 
                 def late(self: Any, select: str) -> str | None:
-                    kill(clinic)
+                    clinic.end_sessions()
                     return keep(self, select)
 
                 patched.setattr(postgresql.PostgresCounter, "keep", late)
@@ -240,7 +232,7 @@ def test_a_session_that_dies_after_the_debit_says_so(
         rows = postgresql.PostgresCounter.rows
 
         def dying(self: Any, select: str) -> Iterator[tuple[int, ...]]:
-            kill(clinic)
+            clinic.end_sessions()
             return rows(self, select)
 
         with monkeypatch.context() as patched:
@@ -412,7 +404,7 @@ def test_a_session_that_died_between_requests_is_opened_again(
 ) -> None:
     with zero_noise(), dpsql.connect(catalog(tmp_path, "push"), epsilon=1) as connection:
         connection.execute(COUNT)
-        kill(clinic)
+        clinic.end_sessions()
         assert dict(connection.execute(UNITS).result.rows)["A"] > 0
         assert connection.budget.entries == 2
 

@@ -62,6 +62,13 @@ class Server:
         self.run(f"CREATE ROLE {full} LOGIN PASSWORD 'secret'", *(g % full for g in grants))
         return self.at(user=full, password="secret")
 
+    def end_sessions(self) -> None:
+        """End every other session in the database."""
+        self.run(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
     def at(self, **parts: Any) -> str:
         """The address with other parts."""
         known: dict[str, Any] = {**conninfo_to_dict(self.address), **parts}

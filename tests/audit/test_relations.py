@@ -237,7 +237,7 @@ def test_planted_faults_are_found(index: int, monkeypatch: pytest.MonkeyPatch) -
     assert largest_change(relation, most, range(12)) <= most
     fault(monkeypatch)
     clinic.encoded.cache_clear()
-    assert largest_change(relation, most, range(40)) > most
+    assert any(largest_change(relation, most, [seed]) > most for seed in range(40))
     clinic.encoded.cache_clear()
 
 

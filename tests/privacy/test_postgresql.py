@@ -161,26 +161,33 @@ def odd(database: Server) -> Server:
 @pytest.mark.parametrize("name", [*SERVES])
 def test_no_value_raises_and_rows_are_counted_one_by_one(name: str, odd: Server) -> None:
     kind, values = ODD[name]
-    odd.store("public.t", {"v": kind}, [(value,) for value in values])
-    odd.run("CREATE TABLE IF NOT EXISTS public.one (v int)")
-    declared = [c for c in SERVES[name] if c.domain is not None]
-    declared = [Column("v", c.type, c.domain, None, c.null, c.other) for c in declared]
+    given = [each for each in SERVES[name] if each.domain is not None]
+    named = [f"v{i}" for i in range(len(given))]
+    declared = {
+        name: Column(name, c.type, c.domain, None, c.null, c.other)
+        for name, c in zip(named, given, strict=True)
+    }
+
+    def store(table: str, some: list[str | None]) -> None:
+        odd.store(f"public.{table}", dict.fromkeys(named, kind), [[v] * len(named) for v in some])
 
     def vectors(table: str, read: str) -> list[list[int]]:
-        found = []
         with one_snapshot():
-            for column in declared:
-                vault = open_vault(on_server(Unit(), {"v": column}, read, table), SALT)
-                found.append(vault.tally([cells_of("v", np.arange(column.size))]).tolist())
-                vault.close()
+            vault = open_vault(on_server(Unit(), declared, read, table), SALT)
+            found = [
+                vault.within((name,)).tally([cells_of(name, np.arange(column.size))]).tolist()
+                for name, column in declared.items()
+            ]
+            vault.close()
         return found
 
+    store("t", values)
     whole = vectors("t", "stream")
     assert vectors("t", "push") == whole
     assert any(map(any, whole))
     total = [np.zeros(len(each), dtype=int) for each in whole]
     for value in values:
-        odd.store("public.one", {"v": kind}, [(value,)])
+        store("one", [value])
         total = [a + np.array(b) for a, b in zip(total, vectors("one", "stream"), strict=True)]
     assert [each.tolist() for each in total] == whole
 

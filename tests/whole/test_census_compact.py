@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpsql.algebra.operator import Operator
 from dpsql.catalog import Catalog
 from dpsql.sql.bind import no_public_rows
 from dpsql.sql.compose import compile_statement
@@ -38,14 +39,15 @@ def terms(name: str) -> Iterator[Term]:
 def queries(products: Iterator[Term]) -> Counter[tuple[bytes, ...]]:
     """Every query as one row per column, with how often it is asked."""
     found: Counter[tuple[bytes, ...]] = Counter()
+    whole = {name: [bytes([1] * size)] for name, size in SIZES.items()}
     for term in products:
-        rows = []
-        for name, size in SIZES.items():
-            factor = term.factors.get(name)
-            dense = np.ones((1, size)) if factor is None else factor.dense()
-            rows.append([row.astype(np.int8).tobytes() for row in dense])
-        found.update(itertools.product(*rows))
+        known = {name: rows_of(factor) for name, factor in term.factors.items()}
+        found.update(itertools.product(*(known.get(name, whole[name]) for name in SIZES)))
     return found
+
+
+def rows_of(factor: Operator) -> list[bytes]:
+    return [row.tobytes() for row in factor.dense().astype(np.int8)]
 
 
 def test_the_compact_file_is_the_same_workload_in_33_products() -> None:

@@ -12,7 +12,7 @@ from dpsql.algebra.blocks import Dense
 from dpsql.algebra.integer_rows import operator_of
 from dpsql.algebra.operator import Integers, Operator
 from dpsql.learn.handle import Candidate, Handle, Measured
-from dpsql.search.select import select
+from dpsql.search.cache import cached_choice
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import law
 from dpsql.workload.workload import Product, Workload
@@ -36,7 +36,7 @@ def measure_strategy(
         for product in candidate
     ]
     workload = Workload(dict(handle.domain), products)
-    strategy = select(workload, handle.noise, "joint")
+    strategy = cached_choice(workload, handle.noise, "joint").strategy
     weights = [_weight(strategy, k) for k in range(len(strategy.blocks))]
     least = min(weights)
     blocks = [

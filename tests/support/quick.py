@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
+from dpsql.learn import fixed
 from dpsql.plan import weighing
 from dpsql.search import few, hierarchy, joint, opt0, opt_m
 from dpsql.search.cache import cached_choice
@@ -28,7 +29,7 @@ def quick_plans() -> Iterator[None]:
     def steps(*given: Any, maxiter: int, **more: Any) -> Any:
         return descend(*given, maxiter=min(maxiter, STEPS), **more)
 
-    def chosen(workload: Any, noise: Any, mechanism: str, effort: float) -> Any:
+    def chosen(workload: Any, noise: Any, mechanism: str, effort: float = 1.0) -> Any:
         return cached_choice(workload, noise, mechanism, effort * EFFORT)
 
     with ExitStack() as patched:
@@ -39,5 +40,6 @@ def quick_plans() -> Iterator[None]:
         )
         patched.enter_context(mock.patch.object(opt_m, "PATIENCE", PATIENCE))
         patched.enter_context(mock.patch.object(opt_m, "PER_SET", 0))
-        patched.enter_context(mock.patch.object(weighing, "cached_choice", chosen))
+        for module in (weighing, fixed):
+            patched.enter_context(mock.patch.object(module, "cached_choice", chosen))
         yield

@@ -15,6 +15,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
+from dpsql.privacy.vault.readers import end_readers
 from dpsql.sealed import Sealed
 from tests.support.costs import Costs, slow_files
 from tests.support.quick import quick_plans
@@ -98,9 +99,10 @@ def _evaluators_share_an_instance(_nothing_is_left_open: None) -> Iterator[None]
 
 @pytest.fixture(scope="session", autouse=True)
 def _scribes_end(_nothing_is_left_open: None) -> Iterator[None]:
-    """Files are written by one DuckDB, too."""
+    """Files are written by one DuckDB, too, and read by those that are kept."""
     yield
     close_scribes()
+    end_readers()
 
 
 @pytest.fixture(scope="session", autouse=True)

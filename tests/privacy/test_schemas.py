@@ -17,28 +17,28 @@ from dpsql.privacy.vault.risky import refuse_unreadable
 AGE = Column("age", "integer", IntegerRange(0, 9))
 
 
-def starts(path: Path) -> int:
-    """How often DuckDB is started to connect to a table and to open it; it has to be as it is."""
+def reads(path: Path) -> int:
+    """How often a schema is read to connect to a table and to open it; it has to be as it is."""
     table = Table("t", str(path), Unit(None, 1), {"age": AGE})
-    with mock.patch.object(duckdb, "connect", wraps=duckdb.connect) as started:
+    with mock.patch.object(sources, "stored_as", wraps=sources.stored_as) as read:
         refuse_unreadable([table])
         opened = FILES.open(table)
     assert opened.columns == FILES.open(table).columns
     with sources.connect(1) as connection:
         found = sources.open_source(connection, str(path), "t")
     assert found == opened.source
-    return started.call_count
+    return read.call_count
 
 
-def test_duckdb_starts_once_for_every_version_of_a_file(tmp_path: Path) -> None:
+def test_a_schema_is_read_once_for_every_version_of_a_file(tmp_path: Path) -> None:
     path, other = tmp_path / "t.parquet", tmp_path / "u.parquet"
     with duckdb.connect() as database:
         database.execute(f"COPY (SELECT 1 AS age) TO '{path}'")
         database.execute(f"COPY (SELECT 1::SMALLINT AS age) TO '{other}'")
-    assert [starts(path), starts(path)] == [1, 0]
+    assert [reads(path), reads(path)] == [1, 0]
     facts = path.stat()
     os.utime(other, ns=(facts.st_atime_ns, facts.st_mtime_ns))  # as old as the first
     os.replace(other, path)
-    assert [starts(path), starts(path)] == [1, 0]
+    assert [reads(path), reads(path)] == [1, 0]
     path.chmod(0o400)
-    assert starts(path) == 1
+    assert reads(path) == 1

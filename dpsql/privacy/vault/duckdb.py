@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,8 @@ from dpsql.privacy.vault.data_engine import (
     fingerprint,
 )
 from dpsql.privacy.vault.data_files import find_files, is_parquet
+from dpsql.privacy.vault.footers import BESIDES
+from dpsql.privacy.vault.readers import reader
 from dpsql.privacy.vault.risky import refuse_apart, refuse_risky
 from dpsql.privacy.vault.schemas import known_source
 from dpsql.privacy.vault.source import (
@@ -108,14 +111,15 @@ class FileEngine:
         named, vouched = table.option("table") or "", table.option("view") is not None
         version = table.option("version")
 
-        def read() -> Source:
-            with connect(threads=1) as connection:
+        def read(room: AbstractContextManager[duckdb.DuckDBPyConnection]) -> Source:
+            with room as connection:
                 return open_source(connection, table.source, table.name, named, vouched, version)
 
         if named or vouched or version is not None or not is_parquet(table.source):
-            source = read()
+            source = read(connect(threads=1))
         else:
-            source = known_source(table.source, find_files(table.source, table.name)[1], read)
+            paths = find_files(table.source, table.name)[1]
+            source = known_source(table.source, paths, lambda: read(reader(paths)))
         if source.kind == "parquet":
             refuse_risky(source, table)
         refuse_apart(source.apart or (), table)
@@ -161,22 +165,30 @@ class FileTable:
         return fingerprint(self.source.found(), self.source.columns)
 
     def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
-        with connect() as connection:
-            self._reopen(connection)
+        with self._reopened() as connection:
             yield from fetch_rows(connection, self.source, asked, unit)
 
     def texts(self, column: str) -> Iterator[npt.NDArray[np.object_]]:
-        with connect() as connection:
-            self._reopen(connection)
+        with self._reopened() as connection:
             place = _position(self.source, column)
             listed = [f"TRY_CAST({self.source.column_sql(place)} AS VARCHAR) AS v"]
             for found in self.source.select(connection, listed, [place]):
                 yield np.ma.asarray(found.run().fetchnumpy()["v"])
 
-    def _reopen(self, connection: duckdb.DuckDBPyConnection) -> None:
-        source = self.source.declared, self.name, self.named, self.is_vouched, self.version
-        if open_source(connection, *source) != self.source:
-            raise ValueError("the files are no longer those that were opened")
+    @contextmanager
+    def _reopened(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        with self._room() as connection:
+            source = self.source.declared, self.name, self.named, self.is_vouched, self.version
+            if open_source(connection, *source) != self.source:
+                raise ValueError("the files are no longer those that were opened")
+            yield connection
+
+    def _room(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        """A kept instance, where nothing has to be registered with it or attached to it."""
+        source = self.source
+        if source.kind != "parquet" or source.is_delta or set(source.stored) & set(BESIDES):
+            return connect()
+        return reader(find_files(source.declared, self.name)[1])
 
 
 def fetch_rows(

@@ -14,6 +14,7 @@ from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.data_engine import find, unavailable
 from dpsql.privacy.vault.data_files import find_files, is_parquet
 from dpsql.privacy.vault.footers import BESIDES, TIMES, UNREADABLE
+from dpsql.privacy.vault.readers import reader
 from dpsql.privacy.vault.schemas import known_source
 from dpsql.privacy.vault.source import Source, connect, harden, read_schema
 
@@ -33,6 +34,9 @@ def refuse_unreadable(tables: Iterable[Table]) -> None:
 
         def read(table: Table, paths: tuple[str, ...]) -> Source:
             nonlocal connection
+            if len(files) == 1:
+                with reader(paths) as kept:
+                    return read_schema(kept, table.source, "parquet", paths, table.name)
             if connection is None:
                 connection = opened.enter_context(connect(threads=1))
                 harden(connection, tuple(path for _, each in files for path in each))

@@ -29,6 +29,7 @@ CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
     "allow_community_extensions": False,
     "python_enable_replacements": False,
+    "enable_external_file_cache": False,
     "temp_directory": "",
     "memory_limit": "80%",
 }
@@ -321,20 +322,26 @@ def create_enum(connection: duckdb.DuckDBPyConnection, name: str, texts: Sequenc
 def harden(connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...]) -> None:
     """Leave the connection no file but ``paths``, lock its settings, and check the lock.
 
-    DuckDB itself adds the log files (``.wal``) of a database file that is attached already.
+    One that is confined so already stays as it is. DuckDB itself adds the log files (``.wal``) of a
+    database file that is attached already.
     """
-    listed = ", ".join(map(literal, paths))
-    connection.execute(f"SET allowed_paths = [{listed}]")
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
+    if not _is_locked(connection, paths):
+        listed = ", ".join(map(literal, paths))
+        connection.execute(f"SET allowed_paths = [{listed}]")
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+    if not _is_locked(connection, paths) or not is_switched_off(connection):
+        raise InternalError("E_INTERNAL", "the connection to the data could not be locked")
+
+
+def _is_locked(connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...]) -> bool:
+    """Say whether a connection reads no file but these, and can never read another."""
     (state,) = connection.execute(
         f"SELECT {', '.join(f'current_setting({literal(name)})' for name in LOCKED)}"
     ).fetchall()
     own = {path + suffix for path in paths for suffix in DATABASE_FILES}
-    is_locked = set(state[0]) <= own and state[1] is True and not any(state[2:])
-    if not is_locked or not is_switched_off(connection):
-        raise InternalError("E_INTERNAL", "the connection to the data could not be locked")
+    return set(state[0]) <= own and state[1] is True and not any(state[2:])
 
 
 def read_schema(

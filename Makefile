@@ -39,13 +39,13 @@ audit: $(VENV)/.test
 fuzz: $(VENV)/.test
 	GRAMMAR_SENTENCES=3000 ORACLE_TABLES=200 FUZZ_EXAMPLES=1000 INTERRUPTS=2000 ADDITIVITY_TABLES=20000 \
 		VIEW_TABLES=2000 SEQUENCES=2000 PAIRS=500 ERROR_RUNS=200 COUPLED_KEYS=1000 ENGINE_TABLES=2000 SPARK_TABLES=2000 EDGE_STATEMENTS=2000 \
-		DPSQL_TORTURE_SECONDS=60 FUZZ_MESSAGES=200000 SERVER_KILLS=500 SERVER_SEQUENCES=100 \
+		DPSQL_TORTURE_SECONDS=60 MEMORY_STATEMENTS=60 FUZZ_MESSAGES=200000 SERVER_KILLS=500 SERVER_SEQUENCES=100 \
 		$(TESTS) tests/grammar tests/oracle/test_random.py tests/oracle/test_statements.py tests/oracle/test_shapes.py \
 		tests/oracle/test_errors_of_tour.py \
 		tests/hostile/test_fuzz.py \
 		tests/hostile/test_interrupts.py tests/privacy/test_additivity.py \
 		tests/privacy/test_views.py tests/privacy/test_torture.py tests/whole/test_sequences.py tests/sql/test_edges.py tests/sql/test_known_parts.py \
-		tests/privacy/test_postgresql.py tests/privacy/test_spark.py \
+		tests/privacy/test_postgresql.py tests/privacy/test_spark.py tests/plan/test_held_memory.py \
 		tests/server/test_fuzz.py tests/server/test_kills.py tests/server/test_lobby.py
 	$(BIN)/python -m tests.privacy.executors
 

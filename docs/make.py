@@ -94,7 +94,7 @@ def settings() -> list[str]:
     ]
     for each in SETTINGS.values():
         places = [f"`{name}`" for taker, name in TAKERS.items() if taker in each.takers]
-        places += [] if each.command_line is None else [f"`--{each.name}`"]
+        places += [] if each.command_line is None else [f"`--{each.name.replace('_', '-')}`"]
         default = SETTINGS[each.key].default
         text = "" if default is None else f"`{each.kind.show(default)}`"
         words = [f"`{w}`" for w in each.kind.known or [w.strip("'") for w in each.kind.offered()]]

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Flag, auto
 from fractions import Fraction
 from typing import Any
 
 from dpsql.errors import DataError, Error, ProgrammingError, Span, decimal_text, printable
+from dpsql.machine import read_bytes, request_memory, show_bytes
 from dpsql.plan.rounds import AUTO, MOST, WORDS
-from dpsql.plan.setting_kinds import Given, Kind
+from dpsql.plan.setting_kinds import Given, Kind, switch
 from dpsql.privacy.amounts import parse_delta, parse_delta_text, parse_epsilon, parse_epsilon_text
 
 
@@ -144,20 +144,6 @@ def _read_clip(text: str, given: Given) -> str | Fraction | None:
     return (Fraction(text) or None) if re.fullmatch(r"\d{1,18}(\.\d{1,9})?", text, re.A) else None
 
 
-_SWITCH = {"on": True, "true": True, "off": False, "false": False}
-
-
-def _switch(read: Callable[[bool, Given], Any], show: Callable[[Any], bool]) -> Kind:
-    """On or off: ``read`` and ``show`` translate what is kept."""
-
-    def read_text(text: str, given: Given) -> Any:
-        is_on = _SWITCH.get(text.lower())
-        return None if is_on is None else read(is_on, given)
-
-    works = "SET {} = on, or off"
-    return Kind(read_text, works, lambda kept: "on" if show(kept) else "off", lambda: ("on", "off"))
-
-
 def _reuse(is_fresh: bool, given: Given) -> str:
     if is_fresh:
         return "never"
@@ -230,6 +216,11 @@ _POSITIVE = Kind(_read_positive, "a positive number: {} = 2")
 _CLIP = Kind(_read_clip, f"one of {', '.join(_quoted(CLIPS))}, or a number above 0", known=CLIPS)
 _WHOLE = Kind(_read_whole, "a whole number from 1: {} = 10")
 _TEXT = Kind(lambda text, given: text)
+_BYTES = Kind(
+    lambda text, given: read_bytes(text),
+    "an amount of memory: {} = '8GB'",
+    show=lambda kept: show_bytes(request_memory() if kept is None else kept),
+)
 _SHOWN = _words("off", "on", "text")
 _STYLES = _words("qmark", "named", "numeric", "format", "pyformat")
 
@@ -326,7 +317,7 @@ _ALL = (
         "fresh",
         "pay again for new noise: the same as reuse = 'never'",
         Taker.SET,
-        _switch(_reuse, lambda reuse: reuse == "never"),
+        switch(_reuse, lambda reuse: reuse == "never"),
         kept="reuse",
         error=ProgrammingError,
     ),
@@ -334,9 +325,16 @@ _ALL = (
         "nonnegative",
         "project counts to what counts can be",
         Taker.SET,
-        _switch(lambda is_on, given: is_on, bool),
+        switch(lambda is_on, given: is_on, bool),
         False,
         error=ProgrammingError,
+    ),
+    Setting(
+        "memory_limit",
+        "the memory that a request may need, by a forecast: half of the machine's by default",
+        Taker.SET,
+        _BYTES,
+        command_line=CommandLine("SIZE", "Memory that a request may need, as 8GB."),
     ),
     _own("weight", "how much the errors of this statement count in a workload", _POSITIVE, 1.0),
     _own("max_stddev", "the least epsilon at which no number shown has a larger error", _POSITIVE),

@@ -20,9 +20,11 @@ from dpsql.engine.explanation import (
     Row,
     StatementForecast,
 )
+from dpsql.machine import show_bytes
 from dpsql.plan.baselines import plain_variance
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request
+from dpsql.search.meter import ROOM
 from dpsql.strategy.noise_law import LAPLACE, Noise, law
 from dpsql.workload.cells import unit_reach
 from dpsql.workload.layout import Place
@@ -124,10 +126,18 @@ def explain_learned(
 
 def _cut_short(request: Request, planned: Planned | None) -> tuple[Row, ...]:
     """One line where more strategies would have been tried."""
-    if planned is None or not planned.is_cut:
+    if planned is None:
         return ()
-    more = math.ceil(MORE * max(1.0, float(request.effort)))
-    return (("search", f"was cut short; SET effort = {more} searches further"),)
+    found: list[Row] = []
+    if planned.is_cut:
+        more = math.ceil(MORE * max(1.0, float(request.effort)))
+        found.append(("search", f"was cut short; SET effort = {more} searches further"))
+    if planned.is_tight:
+        limit = show_bytes(min(request.memory_limit, ROOM))
+        more_memory = "a larger memory_limit" if request.memory_limit < ROOM else "fewer cells"
+        said = f"went without what needs over {limit} of memory; {more_memory} allows for more"
+        found.append(("search", said))
+    return tuple(found)
 
 
 def _reconstruction(request: Request) -> tuple[Row, ...]:

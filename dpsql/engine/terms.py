@@ -54,6 +54,7 @@ class Terms:
     effort = Kept[Fraction]()
     reuse = Kept[str]()
     nonnegative = Kept[bool]()
+    memory_limit = Kept[int | None]()
 
     @classmethod
     def of(cls, catalog: Catalog) -> Terms:
@@ -127,6 +128,7 @@ def form_request(workload: Sequence[Compiled], terms: Terms, default: Fraction |
             terms.reconstruct,
             metric=terms.metric,
             rounds=terms.rounds,
+            memory=terms.memory_limit,
         )
 
     if any(item.max_stddev is not None for item in workload):

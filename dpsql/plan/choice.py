@@ -19,12 +19,13 @@ from dpsql.plan.chosen import (
     worst_of,
 )
 from dpsql.plan.limits import find_limits, plain_error
+from dpsql.plan.memory import NUMBER
 from dpsql.plan.weighing import Weighing
 from dpsql.search.itself import measure_queries
-from dpsql.search.meter import may_go_on, portion
+from dpsql.search.meter import has_room, may_go_on, portion
 from dpsql.strategy.noise_law import law
 from dpsql.strategy.queries import MOST_ROWS
-from dpsql.workload.layout import Layout, Place
+from dpsql.workload.layout import TOGETHER_NUMBERS, Layout, Place
 
 FEW_ROWS, FEW_CELLS = 256, 256
 """Most rows, or cells, of a workload on one attribute of all columns that is searched over."""
@@ -56,6 +57,9 @@ COMPARING, WEIGHING = 0.25, 0.25
 """Parts of the work for a table after which no other family by name begins, and that weights for
 each of two strategies have. Neither goes without for what the other took, or the choice before.
 """
+
+COPIES = 6
+"""Arrays of queries that are written out which are alive at once."""
 
 TRIED = 2
 """Layouts of which strategies are weighed anew."""
@@ -197,9 +201,17 @@ class Chooser(Weighing):
 
         return key
 
+    @property
+    def _joined(self) -> int:
+        """The bytes that it takes to write out all queries over one attribute of all columns."""
+        workload = self.target.layouts[0].workload
+        numbers = workload.rows * math.prod(workload.domain.values())
+        return NUMBER * COPIES * min(numbers, TOGETHER_NUMBERS)
+
     def layouts(self) -> tuple[Layout, ...]:
         """The layouts to choose from: one attribute of all columns too, where a search pays."""
         joins = self.mechanism in ("auto", "workload") and not self.apart
+        joins = joins and self.target.is_joinable and has_room(self._joined)
         together = self.target.together if joins else None
         if together is None:
             return self.target.layouts

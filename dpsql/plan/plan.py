@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,9 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.integer_rows import KronRows, largest_entry
 from dpsql.strategy.base import Block, Estimate, Forecast, Strategy
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import Cells, Resolution, block_unit, unit_reach
+
+MANY_ROWS, WRAPS = 2**31, 2**62
+"""Rows that are told apart, and integers that are not wide, as the membrane has them."""
 
 SHARE_GRID = 2**20
 """Grid of the shares of the tables, so that amounts are exact fractions that sum to the whole."""
@@ -90,6 +95,15 @@ class Part:
             for block in self.blocks
         )
 
+    @cached_property
+    def is_wide(self) -> bool:
+        """Whether numbers may be measured that take more than 64 bits: a forecast of memory."""
+        most = [
+            self.rows_per_unit * unit * _largest(block)
+            for block, unit in zip(self.blocks, self.block_units, strict=True)
+        ]
+        return max(most, default=0) * MANY_ROWS >= WRAPS
+
     def _multiplier(self, block: Block, unit: int) -> int:
         """How much one privacy unit moves the rows of a block, times what a single cell does.
 
@@ -133,6 +147,14 @@ class Part:
             for each in arrays:
                 digest.update(np.ascontiguousarray(each, dtype=np.int64).tobytes())
         return digest.hexdigest()
+
+
+def _largest(block: Block) -> int:
+    """The largest entry of the rows of a block; on orbits that of their longest."""
+    rows = block.integer_rows
+    if isinstance(rows, KronRows):
+        return math.prod(largest_entry(m) for m in rows.matrices if m is not None)
+    return math.isqrt(rows.sensitivity()) + 1
 
 
 @dataclass(frozen=True)

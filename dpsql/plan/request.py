@@ -14,7 +14,7 @@ from dpsql.plan.aims import aimed
 from dpsql.plan.choice import Chooser
 from dpsql.plan.chosen import Chosen
 from dpsql.plan.drawn import best_drawn, used
-from dpsql.plan.memory import check_memory, forecast_memory
+from dpsql.plan.memory import ResultSize, check_memory, forecast_memory, limit_of, result_size
 from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.privacy.accounting import rho_for
@@ -49,7 +49,8 @@ class Request:
     ``effort`` scales the search. ``reconstruct`` says how answers follow from the release, where
     a statement does not say so itself; it is no part of what is asked. ``part`` is the
     zero-concentrated budget where that is a part of what (epsilon, delta) admits; ``metric`` is
-    the error to keep small, ``rounds`` how often a learned model may look.
+    the error to keep small, ``rounds`` how often a learned model may look; ``memory`` the bytes
+    that it may need, where that is set. That is no part of what is asked either.
     A place is a pair (statement, answer).
     Raises: DataError (E_DELTA) for Gaussian noise without a delta; ProgrammingError
     (E_TOO_LARGE) when the results alone would not fit into memory, (E_SETTING) for options that
@@ -66,6 +67,7 @@ class Request:
     part: Fraction | None = None
     metric: str = "mean"
     rounds: Rounds = AUTO
+    memory: int | None = None
 
     def __post_init__(self) -> None:
         if needs_delta(self.noise) and self.delta == 0:
@@ -76,8 +78,12 @@ class Request:
             self._check_learned()
         elif self.tables and self.rounds.declared:
             self.rounds.check(self.mechanism)
-        rows, fields = self.size
-        check_memory(forecast_memory(rows, fields), rows)
+        check_memory(forecast_memory(self.size), self.size.rows, self.memory_limit)
+
+    @property
+    def memory_limit(self) -> int:
+        """The bytes that it may need."""
+        return limit_of(self.memory)
 
     @property
     def rho(self) -> Fraction:
@@ -128,10 +134,9 @@ class Request:
                 )
 
     @cached_property
-    def size(self) -> tuple[int, int]:
-        """The result rows, and the numbers in them with their errors."""
-        sizes = [(item.rows, len(item.columns)) for item in self.statements]
-        return sum(rows for rows, _ in sizes), sum(2 * rows * count for rows, count in sizes)
+    def size(self) -> ResultSize:
+        """The sizes of the results."""
+        return result_size(self.statements, self.views)
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:
@@ -198,12 +203,14 @@ class Request:
 class Planned:
     """A plan and, part by part, the layout of the target it measures.
 
-    ``is_cut`` says that more would have been tried, had more effort been allowed.
+    ``is_cut`` says that more would have been tried, had more effort been allowed, ``is_tight``
+    had there been more memory.
     """
 
     plan: Plan
     layouts: tuple[Layout, ...]
     is_cut: bool = False
+    is_tight: bool = False
 
     @cached_property
     def readings(self) -> Readings:
@@ -239,9 +246,11 @@ def make_plan(request: Request) -> Planned:
 def _checked_plan(request: Request, noise: Noise) -> Planned:
     """Plan for one noise law. Raises: ProgrammingError (E_TOO_LARGE)."""
     planned = _plan_with(request, noise)
-    rows, fields = request.size
-    strategies = [part.strategy for part in planned.plan.parts]
-    check_memory(forecast_memory(rows, fields, strategies), rows)
+    parts = planned.plan.parts
+    needed = forecast_memory(
+        request.size, [part.strategy for part in parts], any(part.is_wide for part in parts)
+    )
+    check_memory(needed, request.size.rows, request.memory_limit)
     return planned
 
 
@@ -258,7 +267,8 @@ def rescaled(request: Request, planned: Planned) -> Planned:
 
 def _plan_with(request: Request, noise: Noise) -> Planned:
     rho = None if law(noise).is_pure else request.rho
-    with metered(PLANNING * max(1.0, float(request.effort)) * len(request.targets)) as meter:
+    most = PLANNING * max(1.0, float(request.effort)) * len(request.targets)
+    with metered(most, request.memory_limit) as meter:
         amount = (request.epsilon if rho is None else rho) / max(1, len(request.targets))
         found = [_choose(request, target, noise, amount) for target in request.targets]
     errors = [chosen.error for chosen in found]
@@ -277,7 +287,8 @@ def _plan_with(request: Request, noise: Noise) -> Planned:
         for target, chosen, amount in zip(request.targets, found, amounts, strict=True)
     )
     plan = Plan(parts, noise, request.epsilon, request.delta, rho)
-    return Planned(plan, tuple(chosen.layout for chosen in found), meter.is_cut)
+    layouts = tuple(chosen.layout for chosen in found)
+    return Planned(plan, layouts, meter.is_cut, meter.is_tight)
 
 
 def _choose(request: Request, target: Target, noise: Noise, amount: Fraction) -> Chosen:

@@ -28,3 +28,17 @@ class Kind:
     known: tuple[str, ...] = ()
     is_word: bool = False
     take: Callable[[Any, Given], Any] | None = None
+
+
+_SWITCH = {"on": True, "true": True, "off": False, "false": False}
+
+
+def switch(read: Callable[[bool, Given], Any], show: Callable[[Any], bool]) -> Kind:
+    """On or off: ``read`` and ``show`` translate what is kept."""
+
+    def read_text(text: str, given: Given) -> Any:
+        is_on = _SWITCH.get(text.lower())
+        return None if is_on is None else read(is_on, given)
+
+    works = "SET {} = on, or off"
+    return Kind(read_text, works, lambda kept: "on" if show(kept) else "off", lambda: ("on", "off"))

@@ -21,14 +21,14 @@ import numpy as np
 
 from dpsql.algebra.operator import Integers
 from dpsql.files import make_folder
-from dpsql.search.meter import spend
+from dpsql.search.meter import ROOM, room, spend
 from dpsql.search.select import TEMPLATES, Selection, choose
 from dpsql.settings import FAMILIES
 from dpsql.strategy.base import decode_strategy
 from dpsql.strategy.noise_law import LAPLACE, Noise
 from dpsql.workload.workload import Workload
 
-SCHEMA = 26
+SCHEMA = 27
 """Part of every key; a change of the templates or of the file layout raises it."""
 
 WORTH_SECONDS = 0.05
@@ -60,7 +60,9 @@ def cached_choice(
     if found is None and directory is not None:
         found = read(directory / f"{key}.npz", workload, noise)
     if found is not None:
-        spend(found.work, found.is_cut)  # as if it were planned now: what follows depends on it
+        spend(
+            found.work, found.is_cut, found.is_tight
+        )  # as if it were planned now: what follows depends on it
     else:
         start = time.perf_counter()
         found = choose(workload, noise, mechanism, effort)
@@ -88,7 +90,8 @@ def cache_key(workload: Workload, noise: Noise, mechanism: str, effort: float) -
     """Return the digest under which a strategy is remembered."""
     more = sorted(TEMPLATES.keys() - set(FAMILIES))  # another family may be better, or be gone
     facts = (SCHEMA, workload.fingerprint(), noise, mechanism, float(effort))
-    text = repr((*facts, more) if more else facts)
+    scarce = [("room", room())] if room() < ROOM else []
+    text = repr((*facts, *scarce, more) if more else (*facts, *scarce))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -116,6 +119,7 @@ def write(path: Path, found: Selection) -> None:
         "lower": found.lower,
         "work": found.work,
         "is_cut": found.is_cut,
+        "is_tight": found.is_tight,
         "fingerprint": fingerprint(found),
     }
     text = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
@@ -141,11 +145,12 @@ def read(path: Path, workload: Workload, noise: Noise) -> Selection | None:
             arrays = {key: stored[key] for key in stored.files if key != "facts"}
         strategy, lower = decode_strategy(facts, arrays), float(facts["lower"])
         coarse = tuple(decode_strategy(each, arrays) for each in facts["coarse"])
-        known, work, is_cut = facts["fingerprint"], float(facts["work"]), bool(facts["is_cut"])
+        known, work = facts["fingerprint"], float(facts["work"])
+        is_cut, is_tight = bool(facts["is_cut"]), bool(facts["is_tight"])
     except Exception:
         # A cache may hold anything at all: whatever cannot be read is planned again.
         return None
-    found = Selection(strategy, lower, coarse, work, is_cut)
+    found = Selection(strategy, lower, coarse, work, is_cut, is_tight)
     domain = list(workload.domain.items())
     fit = all(s.noise == noise and list(s.domain.items()) == domain for s in (strategy, *coarse))
     return found if fit and fingerprint(found) == known else None

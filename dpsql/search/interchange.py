@@ -15,6 +15,8 @@ from dpsql.algebra.integer_rows import CONSTANT, OrbitPart, OrbitRows
 from dpsql.algebra.operator import Floats, Integers
 from dpsql.algebra.orbits import Orbits
 from dpsql.search.invariant import Invariant, optimise
+from dpsql.search.meter import has_room
+from dpsql.search.problem import ALIVE
 from dpsql.search.reduction import (
     Reduction,
     groups,
@@ -26,6 +28,9 @@ from dpsql.search.reduction import (
 from dpsql.strategy.symmetric import OrbitBlock, SymmetricStrategy
 from dpsql.strategy.symmetric_forecast import invert
 from dpsql.workload.workload import Workload
+
+COPIES = 6
+"""Arrays of all cells that are alive at once."""
 
 TUPLES_LIMIT = 4096
 """Largest number of orbit tuples of a strategy: rows on all of them take 128 MiB."""
@@ -128,7 +133,9 @@ def _plan(
     plan = [(axes, orbits_of(workload, axes)) for axes in groups(workload)]
     tuples, _ = size_of([orbits for _, group in plan for orbits in group])
     work = sum(size_of(group)[1] for _, group in plan)
-    return plan if tuples <= TUPLES_LIMIT and work <= WORK_LIMIT * effort else None
+    if tuples > TUPLES_LIMIT or work > WORK_LIMIT * effort:
+        return None
+    return plan if has_room(8 * (ALIVE * tuples**2 + COPIES * math.prod(sizes))) else None
 
 
 def _realise(names: tuple[str, ...], solved: Sequence[_Solved]) -> OrbitBlock | None:

@@ -11,12 +11,16 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.operator import Integers, Operator
 from dpsql.search.bounds import cells_bound
+from dpsql.search.meter import has_room
 from dpsql.search.problem import Problem
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import ProductStrategy, assemble
 from dpsql.strategy.queries import MOST_ROWS, QueriesStrategy
 from dpsql.strategy.query_block import QueryBlock
 from dpsql.workload.workload import Workload
+
+COPIES = 6
+"""Arrays of all rows of queries, or of their inner products, that are alive at once."""
 
 MOST_CROSSED = 1 << 24
 """Most pairs of a query row of the largest block and one of another, where rows are many."""
@@ -59,6 +63,8 @@ def workload_rows(problem: Problem) -> Iterator[ProductStrategy]:
     for name, factors in zip(problem.names, problem.factors, strict=True):
         operators = [op for op in factors.operators if op.rows * op.n <= ROWS_LIMIT]
         if len(operators) < len(factors.operators):
+            return
+        if not has_room(8 * COPIES * sum(op.rows * op.n for op in operators)):
             return
         stacked = np.concatenate([op.dense() for op in operators])
         if (problem.components.index < 0).any():
@@ -160,6 +166,7 @@ def _are_few(workload: Workload) -> bool:
         rest <= MOST_ROWS
         and rest * workload.rows <= MOST_CROSSED
         and max(workload.domain.values()) <= MOST_CELLS
+        and has_room(8 * COPIES * rest * workload.rows)
         and all(_are_independent(factor) for factor in largest.factors.values())
     )
 

@@ -1,8 +1,9 @@
-"""How much a search may do: products of numbers, counted from public sizes, never time.
+"""How much a search may do and hold: from public sizes, never time or what happens to be free.
 
-What is counted depends on what is asked and on ``effort`` alone, so that a plan can be made again.
-Where the count is used up, a search returns the best that it has found. Every search has a part of
-the whole to itself: what one takes is not taken from another, whichever others there are.
+What is counted are products of numbers. They depend on what is asked and on ``effort`` alone, so
+that a plan can be made again. Where the count is used up, a search returns the best that it has
+found. Every search has a part of the whole to itself: what one takes is not taken from another,
+whichever others there are. What needs more memory than there is ``room`` for is not begun.
 """
 
 from __future__ import annotations
@@ -25,17 +26,26 @@ PLANNING = 2e11
 SECOND = 1e10
 """Products of numbers in a second where they are those of large matrices."""
 
+ROOM = 1 << 32
+"""Bytes that matrices of one search may take together, unless there are fewer for a request. Plans
+depend on the machine only where that is so."""
+
 EIGEN = 3.0
 """Work of the eigenvectors of a symmetric matrix, in cubes of its size."""
 
 
 @dataclass(slots=True)
 class WorkDone:
-    """What was done, of what may be done; ``is_cut`` where something was left undone for it."""
+    """What was done, of what may be done, and the bytes that may be held at once.
+
+    ``is_cut`` where something was left undone for the work, ``is_tight`` where for the memory.
+    """
 
     most: float
     done: float = 0.0
     is_cut: bool = False
+    room: float = ROOM
+    is_tight: bool = False
 
 
 class Listener(Protocol):
@@ -68,9 +78,12 @@ def heard(listener: Listener) -> Iterator[None]:
 
 
 @contextmanager
-def metered(most: float) -> Iterator[WorkDone]:
-    """Count what is done inside, by itself; it counts for what is around it as well."""
-    meter = WorkDone(most)
+def metered(most: float, memory: float = ROOM) -> Iterator[WorkDone]:
+    """Count what is done inside, by itself; it counts for what is around it as well.
+
+    What is inside has no more room than what is around it.
+    """
+    meter = WorkDone(most, room=min(memory, room()))
     with _counting(meter):
         yield meter
 
@@ -93,7 +106,7 @@ def within(part: float, found: Iterator[T]) -> Iterator[T]:
     ...     list(within(0.5, searched()))
     [3.0, 2.0, 1.0, 0.0]
     """
-    meter = WorkDone(_portion(part))
+    meter = WorkDone(_portion(part), room=room())
     while True:
         with _counting(meter):
             each = next(found, None)
@@ -120,16 +133,18 @@ def _counting(meter: WorkDone) -> Iterator[None]:
         if around is not None:
             around.done += meter.done - before
             around.is_cut |= meter.is_cut
+            around.is_tight |= meter.is_tight
         elif listener is not None:
             listener.end()
 
 
-def spend(amount: float, is_cut: bool = False) -> None:
+def spend(amount: float, is_cut: bool = False, is_tight: bool = False) -> None:
     """Count some work, of something that may have been cut short itself."""
     meter, listener = _meter.get(), _listener.get()
     if meter is not None:
         meter.done += amount
         meter.is_cut |= is_cut
+        meter.is_tight |= is_tight
     if meter is not None and listener is not None:
         listener.add(amount)
 
@@ -146,4 +161,25 @@ def may_go_on(part: float = 1.0) -> bool:
     if meter is None or meter.done < part * meter.most:
         return True
     meter.is_cut = True
+    return False
+
+
+def room() -> float:
+    """Return how many bytes a search may hold at once."""
+    meter = _meter.get()
+    return ROOM if meter is None else meter.room
+
+
+def has_room(size: float) -> bool:
+    """Say whether so many bytes may be held at once; where they may not, a search goes without.
+
+    >>> with metered(1.0, memory=1e9) as meter:
+    ...     has_room(1e8), has_room(1e10), meter.is_tight
+    (True, False, True)
+    """
+    if size <= room():
+        return True
+    meter = _meter.get()
+    if meter is not None:
+        meter.is_tight = True
     return False

@@ -20,7 +20,7 @@ from dpsql.search.bounds import cells_bound, operator_bound
 from dpsql.search.few import read_few
 from dpsql.search.gaussian import kron_strategy
 from dpsql.search.joint import realise
-from dpsql.search.meter import may_go_on, spend
+from dpsql.search.meter import has_room, may_go_on, spend
 from dpsql.search.opt_kron import search_kron
 from dpsql.search.problem import Problem
 from dpsql.strategy.base import Strategy
@@ -41,6 +41,9 @@ MOST_CLASSES = 1 << 11
 
 MOST_ROWS = 1 << 23
 """Most numbers of the queries of one attribute: errors are forecast from them, 64 MiB."""
+
+COPIES = 3
+"""Arrays of all rows of queries that are alive at once."""
 
 STEPS = 3
 """Most rounds in which shares move to where the error comes from."""
@@ -111,12 +114,11 @@ def _is_worthwhile(workload: Workload, noise: Noise) -> bool:
     problem = Problem(workload, noise)
     several = 1 < len(problem.components.weights2) <= MOST_PRODUCTS
     plain = all(factors.trivial for factors in problem.factors)
-    fits = all(
-        operator.rows * operator.n <= MOST_ROWS
-        for factors in problem.factors
-        for operator in factors.operators
-    )
+    numbers = [op.rows * op.n for factors in problem.factors for op in factors.operators]
+    fits = max(numbers, default=0) <= MOST_ROWS
     if not (several and not plain and fits and not workload.pinned and problem.d > 0):
+        return False
+    if not has_room(8 * COPIES * sum(numbers)):
         return False
     if problem.d > 1:
         return True

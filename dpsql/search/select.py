@@ -87,8 +87,9 @@ class Selection:
     """A strategy, and a lower bound on the unit error of every strategy for the same noise.
 
     ``lower`` is certified, and 0 where selection needed no bound. ``work`` is what the search took,
-    in products of numbers; ``is_cut`` says that it ended since it may not take more. ``coarse`` are
-    strategies that may have less error where noise is not fine beside whole numbers.
+    in products of numbers; ``is_cut`` says that it ended since it may not take more, ``is_tight``
+    that it went without what has no room. ``coarse`` are strategies that may have less error where
+    noise is not fine beside whole numbers.
     """
 
     strategy: Strategy
@@ -96,6 +97,7 @@ class Selection:
     coarse: tuple[Strategy, ...] = ()
     work: float = 0.0
     is_cut: bool = False
+    is_tight: bool = False
 
 
 def select(
@@ -136,7 +138,7 @@ def choose(
         return counted[0]
     with metered(SELECTION * max(effort, LEAST)) as meter:
         found = _choose(workload, noise, mechanism, effort)
-    return replace(found, work=meter.done, is_cut=meter.is_cut)
+    return replace(found, work=meter.done, is_cut=meter.is_cut, is_tight=meter.is_tight)
 
 
 def _choose(workload: Workload, noise: Noise, mechanism: str, effort: float) -> Selection:

@@ -151,16 +151,15 @@ class Axis:
         self, lo: Indices, hi: Indices, chosen: Indices | None
     ) -> tuple[Floats, Floats]:
         """Return the spread of interval sums, of all cells or of chosen ones."""
-        length = (hi - lo).astype(np.float64)
-        if self.Kt is None and chosen is None:
-            return length * (1 - length / self.size), length
-        Kt = np.eye(self.size) - 1 / self.size if self.Kt is None else self.Kt
-        size = self.size
+        Kt = self.Kt
         if chosen is not None:
-            size = int(max(hi.max(), chosen.max() + 1))
-            placed = np.zeros((size, size))
-            np.add.at(placed, np.ix_(chosen, chosen), Kt)
-            Kt = placed
+            order = np.argsort(chosen, kind="stable")
+            lo, hi = (np.searchsorted(chosen[order], ends) for ends in (lo, hi))
+            Kt = None if Kt is None else Kt[np.ix_(order, order)]
+        length = (hi - lo).astype(np.float64)
+        if Kt is None:
+            return length * (1 - length / self.size), length
+        size = self.size
         sums = np.zeros((size + 1, size + 1))
         sums[1:, 1:] = Kt.cumsum(axis=0).cumsum(axis=1)
         cells = np.concatenate([[0.0], Kt.diagonal().cumsum()])

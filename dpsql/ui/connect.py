@@ -30,9 +30,8 @@ def setting_option(name: str, help: str = "") -> Callable[[C], C]:
     """Give a command the option of a setting, with another line of help where it means another."""
     line = SETTINGS[name].command_line
     assert line is not None
-    return click.option(
-        *line.short, f"--{name}", name, metavar=line.metavar, help=help or line.help
-    )
+    flag = f"--{name.replace('_', '-')}"
+    return click.option(*line.short, flag, name, metavar=line.metavar, help=help or line.help)
 
 
 scratch_option = click.option(

@@ -101,11 +101,16 @@ class Target:
             return layout if found is whole else found
         return split(layout)
 
+    @property
+    def is_joinable(self) -> bool:
+        """Whether there is more than one column to make one attribute of."""
+        return len(self.counted_by) > 1
+
     @cached_property
     def together(self) -> Layout | None:
         """The workload on one attribute of all columns, None where it is too large or the same."""
-        if len(self.counted_by) < 2:
-            return None  # there is nothing to join
+        if not self.is_joinable:
+            return None
         found = lay_out_together(self.table, self.asked)
         same = found is not None and any(
             found.workload.domain == each.workload.domain for each in self.layouts

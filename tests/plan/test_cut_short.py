@@ -76,6 +76,48 @@ def test_the_forecast_says_so_and_more_effort_goes_on(adult: Connection, little:
     assert "cut short" not in more
 
 
+def test_scarce_memory_is_told_and_its_plan_answers(adult: Connection) -> None:
+    ranges = [(17 + i % 23, 45 + i * 7 % 45) for i in range(150)]
+    script = ";".join(
+        f"SELECT COUNT(*) FROM adult WHERE age BETWEEN {a} AND {b}" for a, b in ranges
+    )
+    ample = adult.explain(script)
+    assert "memory" not in str(ample)
+    adult.execute("SET memory_limit = '400KB'")
+    scarce = adult.explain(script)
+    told = "went without what needs over 400KB of memory; a larger memory_limit allows for more"
+    assert told in " ".join(str(scarce).split())
+    assert ample.rmse <= scarce.rmse <= 1.5 * ample.rmse
+    adult.execute("SET memory_limit = '1GB'")
+    assert str(adult.explain(script)) == str(ample)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_scarce_memory_leaves_cheaper_families(
+    noise: Noise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without any room for matrices a plan is no worse than noise on each cell, and repeatable."""
+    monkeypatch.setattr(select, "SELECTION", LITTLE)
+    for seed in range(6):
+        workload = random_workload(seed)
+        plain = choose(workload, noise, "identity").strategy.unit_error(workload)
+        with metered(1e12, memory=0) as outer:
+            scarce, again = choose(workload, noise), choose(workload, noise)
+        assert outer.is_tight == scarce.is_tight
+        assert scarce.strategy.unit_error(workload) <= plain * (1 + 1e-9)
+        assert scarce.strategy.fingerprint() == again.strategy.fingerprint()
+        assert not choose(workload, noise).is_tight
+
+
+def test_what_was_planned_with_less_room_is_kept_apart() -> None:
+    workload = random_workload(3)
+    key = cache.cache_key(workload)
+    with metered(1e12, memory=meter.ROOM):
+        assert cache.cache_key(workload) == key
+    with metered(1e12, memory=1e6):
+        assert cache.cache_key(workload) != key
+
+
 def random_workload(seed: int) -> Workload:
     """Ranges, prefixes, groups and sums over one to three attributes."""
     rng = np.random.default_rng([23, seed])

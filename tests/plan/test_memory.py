@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import dpsql
 from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, memory, select
-from dpsql.plan.memory import check_memory, forecast_memory
+from dpsql.plan.memory import ResultSize, check_memory, forecast_memory
 from tests.support.symmetric import strategy_of
 
 SQL = "SELECT age, sex, COUNT(*) AS n FROM adult GROUP BY age, sex"
@@ -18,18 +17,19 @@ SQL = "SELECT age, sex, COUNT(*) AS n FROM adult GROUP BY age, sex"
 
 def test_every_kind_of_memory_counts() -> None:
     wide = Workload({"a": 1000, "b": 1000}, [{"a": "identity", "b": "identity"}])
-    needed = forecast_memory(10, 30, [select(wide)])
+    needed = forecast_memory(ResultSize(10, 30), [select(wide)])
     assert needed.measured == 2 * 8 * 10**6
     assert needed.estimated == 8 * 1001**2
     assert needed.working == 3 * 8 * 1001**2
-    assert needed.total == sum((needed.measured, needed.estimated, needed.working, 10 * 64 + 600))
-    symmetric = forecast_memory(0, 0, [strategy_of("mixed")])
+    assert needed.results == 10 * memory.ROW + 30 * memory.FIELD
+    assert needed.total == sum((needed.measured, needed.estimated, needed.working, needed.results))
+    symmetric = forecast_memory(ResultSize(0, 0), [strategy_of("mixed")])
     assert symmetric.estimated == 8 * 48
     assert symmetric.results == 0
 
 
 def test_refusals_name_what_fits() -> None:
-    results = forecast_memory(10**6, 4 * 10**6)
+    results = forecast_memory(ResultSize(10**6, 4 * 10**6))
     check_memory(results, 10**6, limit=results.total)
     with pytest.raises(ProgrammingError, match="1,000,000 result rows") as caught:
         check_memory(results, 10**6, limit=results.total // 2)
@@ -37,14 +37,18 @@ def test_refusals_name_what_fits() -> None:
     assert "about 500,000 rows fit" in str(caught.value)
     wide = Workload({"a": 1000, "b": 1000}, [{"a": "identity", "b": "identity"}])
     with pytest.raises(ProgrammingError, match="fewer columns at once"):
-        check_memory(forecast_memory(1, 1, [select(wide)]), 1, limit=10**6)
+        check_memory(forecast_memory(ResultSize(1, 1), [select(wide)]), 1, limit=10**6)
 
 
-@pytest.mark.parametrize("limit", [8_000, 25_000], ids=["results", "plan"])
-def test_nothing_is_charged(demo: Path, monkeypatch: Any, limit: int) -> None:
-    monkeypatch.setattr(memory, "memory_limit", lambda: limit)
+@pytest.mark.parametrize("limit", ["8KB", "60KB"], ids=["results", "plan"])
+def test_nothing_is_charged(demo: Path, limit: str) -> None:
     with dpsql.connect(demo / "adult.toml", epsilon=1) as connection:
+        connection.execute(f"SET memory_limit = '{limit}'")
         for ask in (connection.execute, connection.explain):
-            with pytest.raises(ProgrammingError, match="GiB of memory"):
+            with pytest.raises(ProgrammingError, match="KiB of memory") as caught:
                 ask(SQL)
+            assert caught.value.code == "E_TOO_LARGE"
+            assert "SET memory_limit allows for more" in str(caught.value)
         assert [entry.kind for entry in connection.entries()] == ["created"]
+        connection.execute("SET memory_limit = '1GB'")
+        assert len(connection.execute(SQL).fetchall()) == 148

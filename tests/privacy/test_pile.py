@@ -142,7 +142,7 @@ def test_without_room_a_table_says_what_to_set_and_charges_nothing(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large(tmp_path / "t.parquet")
-    monkeypatch.setattr(pile, "_memory", lambda: 1 << 20)
+    monkeypatch.setattr(pile, "memory", lambda: 1 << 20)
     with dpsql.connect(catalog(tmp_path), epsilon=1) as connection:
         with pytest.raises(DataUnavailable, match="outgrow the memory") as caught:
             connection.execute(ASKED)

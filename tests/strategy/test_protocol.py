@@ -17,7 +17,7 @@ from dpsql.algebra.integer_rows import KronRows, OrbitRows
 from dpsql.algebra.operator import Integers
 from dpsql.answer.codec import Release, decode, encode
 from dpsql.errors import InternalError
-from dpsql.plan.memory import forecast_memory
+from dpsql.plan.memory import ResultSize, forecast_memory
 from dpsql.plan.plan import Part, Plan
 from dpsql.privacy.exact import checked
 from dpsql.privacy.measure import check_cost, measure
@@ -112,7 +112,7 @@ def test_a_new_kind_is_measured_forecast_solved_and_stored(noise: Noise) -> None
     again = decode(encode(release))
     assert isinstance(again.plan.parts[0].strategy, RunningSums)
     assert again.plan.fingerprint == plan.fingerprint
-    assert forecast_memory(1, 1, [strategy]).measured == 16 * SIZE
+    assert forecast_memory(ResultSize(1, 1), [strategy]).measured == 16 * SIZE
 
 
 class Crooked(KronRows):

@@ -16,6 +16,8 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.machine import memory
+
 SHARE = 2
 """Codes take at most one in this many bytes of the machine's memory: counting needs some too."""
 MARKED = 1 << 20
@@ -27,7 +29,7 @@ class PileRoom:
 
     def __init__(self, folder: str | None = None, most: int | None = None) -> None:
         self.folder = folder
-        self._left = _memory() // SHARE if most is None else most
+        self._left = memory() // SHARE if most is None else most
 
     def take(self, size: int) -> None:
         """Account for bytes in memory. Raises: MemoryError."""
@@ -97,13 +99,3 @@ def why_not(error: BaseException) -> str | None:
         return "its codes outgrow the memory"
     is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     return "there is no room left in the folder of `spill`" if is_full else None
-
-
-def _memory() -> int:
-    """The bytes of memory that this process may have: the machine's, or its control group's."""
-    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as file:
-            return min(found, int(file.read()))
-    except (OSError, ValueError):  # no such group, or "max"
-        return found

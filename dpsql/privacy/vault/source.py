@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import duckdb
 
 from dpsql.errors import DataUnavailable, InternalError
+from dpsql.machine import memory
 from dpsql.privacy.vault.data_engine import NESTED, unavailable
 from dpsql.privacy.vault.data_files import find_files, match_files
 from dpsql.privacy.vault.database import Relation, find_relation
@@ -22,6 +23,7 @@ from dpsql.privacy.vault.delta import find_delta
 from dpsql.privacy.vault.footers import BESIDES, stored_as
 from dpsql.privacy.vault.lines import read_fields, read_header
 from dpsql.privacy.vault.millis import read_millis
+from dpsql.privacy.vault.pile import SHARE
 from dpsql.sealed import hush
 
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
@@ -31,8 +33,10 @@ CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": False,
     "enable_external_file_cache": False,
     "temp_directory": "",
-    "memory_limit": "80%",
+    "memory_limit": f"{memory() // SHARE}B",
 }
+"""What a session sets is no part of it: how many rows there are could be told by where reading
+fails. DuckDB reads before a request is measured, so that either has half of the memory."""
 NEEDED = {"unused_columns"}
 """Steps of the optimiser that stay on: columns that nobody asked for are not read."""
 

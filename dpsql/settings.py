@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpsql.errors import DataError, Error, ProgrammingError, Span, decimal_text, printable
-from dpsql.machine import read_bytes, request_memory, show_bytes
+from dpsql.plan.machine import read_bytes, request_memory, show_bytes
 from dpsql.plan.rounds import AUTO, MOST, WORDS
 from dpsql.plan.setting_kinds import Given, Kind, switch
 from dpsql.privacy.amounts import parse_delta, parse_delta_text, parse_epsilon, parse_epsilon_text

@@ -20,8 +20,8 @@ from dpsql.engine.explanation import (
     Row,
     StatementForecast,
 )
-from dpsql.machine import show_bytes
 from dpsql.plan.baselines import plain_variance
+from dpsql.plan.machine import show_bytes
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request
 from dpsql.search.meter import ROOM

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.algebra.integer_rows import IntegerRows, KronRows
 from dpsql.errors import ProgrammingError
-from dpsql.machine import memory, request_memory
+from dpsql.plan.machine import memory, request_memory
 from dpsql.strategy.base import Strategy
 
 if TYPE_CHECKING:

@@ -80,7 +80,7 @@ class Request:
             self.rounds.check(self.mechanism)
         check_memory(forecast_memory(self.size), self.size.rows, self.memory_limit)
 
-    @property
+    @cached_property
     def memory_limit(self) -> int:
         """The bytes that it may need."""
         return limit_of(self.memory)

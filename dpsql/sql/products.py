@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,6 +26,9 @@ from dpsql.workload.term import Mask, Term, gather, normalise
 Axes = Sequence[Grouping]
 Group = tuple[Branch, Sequence[int]]
 """Groups of a result, and the rows of the listing that they are about; [0] without one."""
+
+LONG = 1 << 12
+"""Bytes from which on a matrix is known by its digest: a copy would take as much memory again."""
 
 MAX_RESULT_CELLS = 1_000_000
 """Most numbers of a result, which is held and encoded as a whole."""
@@ -70,7 +74,9 @@ class Compiler:
 
     def factor(self, rows: NDArray[Any]) -> Operator:
         """Intern a matrix, so that equal factors of a workload are one object."""
-        key = repr((rows.shape, rows.dtype.kind)).encode() + rows.tobytes()
+        content = np.ascontiguousarray(rows).data
+        digest = rows.tobytes() if rows.nbytes < LONG else hashlib.sha256(content).digest()
+        key = repr((rows.shape, rows.dtype.kind)).encode() + digest
         if key not in self._factors:
             self._factors[key] = simplify(rows)
         return self._factors[key]

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.machine import memory
+from dpsql.plan.machine import memory
 
 SHARE = 2
 """Codes take at most one in this many bytes of the machine's memory: counting needs some too."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import duckdb
 
 from dpsql.errors import DataUnavailable, InternalError
-from dpsql.machine import memory
+from dpsql.plan.machine import memory
 from dpsql.privacy.vault.data_engine import NESTED, unavailable
 from dpsql.privacy.vault.data_files import find_files, match_files
 from dpsql.privacy.vault.database import Relation, find_relation

@@ -10,8 +10,8 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql import machine
-from dpsql.machine import UNITS, memory, read_bytes, request_memory, show_bytes
+from dpsql.plan import machine
+from dpsql.plan.machine import UNITS, memory, read_bytes, request_memory, show_bytes
 
 
 def test_amounts_are_those_of_duckdb() -> None:
@@ -53,7 +53,7 @@ def test_the_least_of_all_limits_counts(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_limit_of_the_process_counts() -> None:
-    told = "from dpsql.machine import memory; print(memory())"
+    told = "from dpsql.plan.machine import memory; print(memory())"
     limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31)); "
     found = subprocess.run(
         [sys.executable, "-c", limit + told], capture_output=True, text=True, check=True

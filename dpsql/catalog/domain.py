@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 
@@ -165,7 +165,7 @@ class Spans(Periods):
     """Consecutive periods of ``every`` units each, of days or, from an instant, of a clock.
 
     ``zone`` is where the clock hangs that shows stored instants; stored times without a zone are
-    taken as they are.
+    taken as they are. ``has_zone`` says that it is declared, UTC included.
 
     >>> Spans(dt.datetime(2024, 1, 1), "minute", 2, 15).representatives[1].isoformat()
     '2024-01-01T00:15:00'
@@ -173,6 +173,7 @@ class Spans(Periods):
 
     every: int = 1
     zone: str = "UTC"
+    has_zone: bool = field(default=False, repr=False, compare=False)
 
     @property
     def length(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -84,7 +85,8 @@ def read_domain(place: Place, kind: str, facts: Mapping[str, Any]) -> Domain | N
             return _read_decimals(place, given, facts.get("step"))
         case "timestamp":
             zone = read_zone(place, facts.get("zone", "UTC"))
-            return read_spans(place, given, facts.get("by", "hour"), zone)
+            spans = read_spans(place, given, facts.get("by", "hour"), zone)
+            return replace(spans, has_zone="zone" in facts)
         case "time":
             return read_times(place, given, facts.get("by", "hour"))
         case _:

@@ -137,8 +137,8 @@ def _is_flat(tree: exp.Select, compiler: Compiler, statement: Statement) -> bool
     has_aliases = any(isinstance(each, exp.Alias) for each in tree.expressions)
     if tree.args.get("with_") or (has_aliases and named_items(tree)):
         return False
-    found = list(tree.find_all(exp.Query, exp.Table))
-    if any(isinstance(part, exp.Query) and part is not tree for part in found):
+    found = list(tree.find_all(exp.Query, exp.Table, exp.AtTimeZone))
+    if any(isinstance(part, exp.Query | exp.AtTimeZone) and part is not tree for part in found):
         return False
     tables = compiler.catalog.tables
     names = [part.name.casefold() for part in found if isinstance(part, exp.Table)]

@@ -59,6 +59,7 @@ from dpsql.sql.split import needs_split, split
 from dpsql.sql.sugar import has_aggregates
 from dpsql.sql.tables import Tables
 from dpsql.sql.unit_windows import UnitWindows, has_windows
+from dpsql.sql.zones import Zones
 
 MAX_LIST = 1_000
 """Public values that a sub-query in IN is written out as."""
@@ -283,6 +284,7 @@ class Shape:
         flat.names.parent = around
         facts = (self.statement, self.compiler)
         whole, node = node, SemiJoins(flat, *facts, lambda q: self.relation(q, env)).taken(node)
+        node = Zones(table_under(flat, self.compiler), flat.names.find, self.locate).written(node)
         node = RowNumbers(flat, *facts).taken(node)
         node = RowOrders(flat, self.compiler).taken(node)
         table = table_under(flat, self.compiler)

@@ -93,6 +93,8 @@ def _named(name: str, arguments: list[exp.Expr]) -> exp.Expr | None:
     match name, arguments:
         case (("date_part" | "datepart"), [exp.Literal() as unit, of]) if unit.name.isalpha():
             return exp.Extract(this=exp.Var(this=unit.name.upper()), expression=of)
+        case "timezone", [zone, of]:
+            return exp.AtTimeZone(this=of, zone=zone)
         case _, [of] if name in _PARTS:
             return exp.Extract(this=exp.Var(this=name.upper()), expression=of)
         case "to_date", [of, pattern]:

@@ -120,6 +120,13 @@ class Steadiness:
         elif isinstance(node, exp.In) and node.expressions:
             for value in node.expressions:
                 self.equal(node.this, value)
+        elif isinstance(node, exp.Case) and node.this is None:
+            # on a cell on which all conditions are the same it is one of its values
+            for each in node.args["ifs"]:
+                self.check(each.this)
+            values = [*(each.args["true"] for each in node.args["ifs"]), node.args.get("default")]
+            settled = [self.is_settled(each) for each in values if each is not None]
+            return all(settled)
         elif isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
             self.is_settled(node.this)
         elif (part := part_of(node)) is not None:

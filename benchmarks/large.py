@@ -47,6 +47,13 @@ class Drawn(Vaults):
     def __getitem__(self, table: str) -> Drawn:  # type: ignore[override]
         return self
 
+    def check_unit(self, table: str, rows: int) -> None:
+        """Every row is a unit of its own."""
+
+    def narrowed(self, table: str, view: object) -> Drawn:  # type: ignore[override]
+        """All rows count."""
+        return self
+
     def tally(self, resolutions: Sequence[Resolution], units: bool = False) -> Counts:
         """Count the rows of every combination of cells."""
         cells = [each for each in resolutions if isinstance(each, Cells)]

@@ -1,15 +1,15 @@
 """Exact discrete Laplace and discrete Gaussian samples, many at a time, from random bits.
 
-Everything random is decided by integer comparisons. Lanes (array positions) that are not yet
-decided go round again; arithmetic that could pass 2^62 is done on Python integers instead, by
-the same code on arrays of objects. Source: Canonne, Kamath and Steinke 2020, Algorithms 1-3.
+Everything random is decided by integer comparisons, or by bounds in floating point that leave to
+them what they cannot tell. Lanes (array positions) that are not yet decided go round again;
+arithmetic that could pass 2^62 is done on Python integers instead, by the same code on arrays of
+objects. Source: Canonne, Kamath and Steinke 2020, Algorithms 1-3; ``privacy.inversion``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
 from math import gcd, isqrt
 from typing import Any
 
@@ -19,65 +19,9 @@ from numpy.typing import NDArray
 from dpsql.catalog.installed import plugged
 from dpsql.errors import InternalError
 from dpsql.privacy.entropy import Bits
+from dpsql.privacy.exponential import UniformReal, inverse_e_word
+from dpsql.privacy.inversion import is_invertible, laplace_by_inversion
 from dpsql.strategy.noise_law import GAUSSIAN, LAPLACE, Noise, law, unusable
-
-
-def exp_bounds(num: int, den: int, bits: int) -> tuple[int, int]:
-    """Return integers lo <= exp(-num/den) * 2^bits <= hi that are nearly equal.
-
-    ``num`` >= 0 and ``den`` > 0. Every rounding is directed, so the bounds hold exactly.
-
-    >>> exp_bounds(0, 1, 8)
-    (255, 256)
-    """
-    whole, rest = divmod(num, den)
-    if whole > bits:
-        return 0, 1
-    guard = bits + 2 * whole.bit_length() + 32
-    low, high = _fraction_bounds(rest, den, guard)
-    one_low, one_high = _one_bounds(guard)
-    for _ in range(whole):
-        low, high = low * one_low >> guard, (high * one_high >> guard) + 1
-    shift = guard - bits
-    return low >> shift, min(1 << bits, (high >> shift) + 1)
-
-
-@cache
-def inverse_e_word(index: int) -> int:
-    """Return the 64 bits of 1/e after the first 64 * index bits.
-
-    >>> hex(inverse_e_word(0))
-    '0x5e2d58d8b3bcdf1a'
-    """
-    bits = 64 * (index + 1)
-    extra = 64
-    while True:
-        low, high = exp_bounds(1, 1, bits + extra)
-        if low >> extra == high >> extra:
-            return (low >> extra) & (2**64 - 1)
-        extra += 64
-
-
-@cache
-def _one_bounds(bits: int) -> tuple[int, int]:
-    return _fraction_bounds(1, 1, bits)
-
-
-def _fraction_bounds(num: int, den: int, bits: int) -> tuple[int, int]:
-    """Bound exp(-num/den) * 2^bits for 0 <= num <= den by its alternating series.
-
-    Each term is rounded down once and passes less than all of its own error on, so no term is
-    off by more than 2; the terms left out add less than the first of them.
-    """
-    term = total = 1 << bits
-    count = 0
-    while term:
-        count += 1
-        term = term * num // (den * count)
-        total += term if count % 2 == 0 else -term
-    slack = 2 * count + 4
-    return max(0, total - slack), min(1 << bits, total + slack)
-
 
 Integers = NDArray[Any]
 """An array of int64, or of Python integers where int64 could be too narrow."""
@@ -96,7 +40,7 @@ def discrete_laplace(bits: Bits, scale: Fraction, size: int) -> Integers:
     Raises: InternalError E_INTERNAL unless scale is a positive fraction.
     """
     _require(scale)
-    return _fill(size, lambda lanes: _laplace(bits, scale.numerator, scale.denominator, lanes))
+    return _fill(size, lambda lanes: _two_sided(bits, scale, lanes))
 
 
 def discrete_gaussian(bits: Bits, sigma2: Fraction, size: int) -> Integers:
@@ -259,12 +203,19 @@ def _fill(size: int, draw: Callable[[int], Integers]) -> Integers:
     parts: list[Integers] = [np.zeros(0, dtype=np.int64)]
     need = size
     while need > 0:
-        part = draw(min(2 * need + 16, _BLOCK))[:need]
+        part = draw(min(need + need // 3 + 16, _BLOCK))[:need]
         parts.append(part)
         need -= part.size
     drawn: Integers = np.concatenate(parts)
     fits = drawn.dtype == object and all(abs(z) < _SAFE for z in drawn)
     return drawn.astype(np.int64) if fits else drawn
+
+
+def _two_sided(bits: Bits, scale: Fraction, lanes: int) -> Integers:
+    """Return at most ``lanes`` draws with P(y) proportional to exp(-|y| / scale)."""
+    if is_invertible(scale):
+        return laplace_by_inversion(bits, scale, lanes)
+    return _laplace(bits, scale.numerator, scale.denominator, lanes)
 
 
 def _laplace(bits: Bits, t: int, s: int, lanes: int) -> Integers:
@@ -289,20 +240,13 @@ def _gaussian(bits: Bits, a: int, b: int, t: int, lanes: int) -> Integers:
 
     A Laplace draw of scale t is kept with probability exp(-(|y| t b - a)^2 / (2 a b t^2)).
     """
-    y = _laplace(bits, t, 1, lanes)
+    y = _two_sided(bits, Fraction(t), lanes)
     common = gcd(a, t * b)
     slope, offset = t * b // common, a // common
     den = 2 * offset * slope * t
     if y.dtype == object or a << 60 < b:
         return y[exp_coins(bits, (np.abs(y.astype(object)) * slope - offset) ** 2, den)]
-    size = np.abs(y)
-    if den >= _SAFE // 8:
-        return y[_accept_by_enclosure(bits, size, slope, offset, den)]
-    narrow = size <= (isqrt(_SAFE - 1) + offset) // slope
-    keep = np.empty(y.size, dtype=np.bool_)
-    keep[narrow] = exp_coins(bits, (size[narrow] * slope - offset) ** 2, den)
-    keep[~narrow] = _accept_by_enclosure(bits, size[~narrow], slope, offset, den)
-    return y[keep]
+    return y[_accept_by_enclosure(bits, np.abs(y), slope, offset, den)]
 
 
 def _accept_by_enclosure(bits: Bits, size: Integers, slope: int, offset: int, den: int) -> Lanes:
@@ -319,21 +263,8 @@ def _accept_by_enclosure(bits: Bits, size: Integers, slope: int, offset: int, de
     accepted = drawn < chance - error
     for lane in np.flatnonzero(~accepted & (drawn <= chance + error)):
         num = (int(size[lane]) * slope - offset) ** 2
-        accepted[lane] = below_exp(bits, int(words[lane]), num, den)
+        accepted[lane] = UniformReal(bits, int(words[lane]), 64).is_below_exp(num, den)
     return accepted
-
-
-def below_exp(bits: Bits, word: int, num: int, den: int) -> bool:
-    """Say whether the uniform real that starts with ``word`` is below exp(-num / den)."""
-    width = 64
-    while True:
-        low, high = exp_bounds(num, den, width)
-        if word < low:
-            return True
-        if word >= high:
-            return False
-        word = word << 64 | int(bits.words(1)[0])
-        width += 64
 
 
 def _uniform_wide(bits: Bits, n: int, size: int) -> Integers:

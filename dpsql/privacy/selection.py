@@ -15,14 +15,8 @@ import numpy as np
 
 from dpsql.errors import InternalError
 from dpsql.privacy.entropy import Bits
-from dpsql.privacy.noise import (
-    Integers,
-    below_exp,
-    discrete_laplace,
-    exp_bounds,
-    exp_coins,
-    uniform_below,
-)
+from dpsql.privacy.exponential import UniformReal, exp_bounds
+from dpsql.privacy.noise import Integers, discrete_laplace, exp_coins, uniform_below
 
 
 def exponential_mechanism(bits: Bits, scores: Sequence[int], epsilon: Fraction, spread: int) -> int:
@@ -77,7 +71,8 @@ def _peel(bits: Bits, scores: Sequence[int] | Integers, eta: Fraction, count: in
             group = bisect_right(ends, drawn)
             low, high = bounds[group]
             place, word = divmod(ends[group] - 1 - drawn, high)
-            if word < low or below_exp(bits, word, gaps[group], eta.denominator):
+            uniform = UniformReal(bits, word, 64)
+            if word < low or uniform.is_below_exp(gaps[group], eta.denominator):
                 break
         left[group] -= 1
         place += int(starts[group])

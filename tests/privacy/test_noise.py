@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from dpsql.errors import InternalError
 from dpsql.privacy import noise
 from dpsql.privacy.entropy import Bits
+from dpsql.privacy.exponential import UniformReal, exp_bounds, inverse_e_word
 from dpsql.privacy.noise import (
     bern_exp,
     bern_exp_one,
     discrete_gaussian,
     discrete_laplace,
-    exp_bounds,
     geometric_e,
-    inverse_e_word,
     uniform_below,
 )
 from tests.privacy.judge import (
@@ -229,6 +228,11 @@ def _replace_primitives(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     def exp_coin(_: Bits, num: NDArray[Any], den: int) -> NDArray[np.bool_]:
         return np.array([coin(math.exp(-int(x) / den)) for x in num], dtype=np.bool_)
 
+    def accepted(
+        _: Bits, size: NDArray[Any], slope: int, offset: int, den: int
+    ) -> NDArray[np.bool_]:
+        return exp_coin(_, (size * slope - offset) ** 2, den)
+
     def exp_one(_: Bits, size: int) -> NDArray[np.bool_]:
         return np.array([coin(math.exp(-1)) for _ in range(size)], dtype=np.bool_)
 
@@ -238,7 +242,9 @@ def _replace_primitives(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(noise, "uniform_below", below)
     monkeypatch.setattr(noise, "bern_exp", exp_coin)
     monkeypatch.setattr(noise, "bern_exp_one", exp_one)
+    monkeypatch.setattr(noise, "_accept_by_enclosure", accepted)
     monkeypatch.setattr(SeededBits, "flips", flips)
+    monkeypatch.setattr(noise, "is_invertible", lambda scale: False)
 
 
 def test_bern_exp_one_compares_with_the_digits_of_one_over_e() -> None:
@@ -303,7 +309,7 @@ def test_the_enclosure_decides_as_exact_arithmetic_does(sigma2: Fraction) -> Non
     got = noise._accept_by_enclosure(ScriptedBits(list(words)), size, slope, offset, den)
     for lane, word in enumerate(words):
         num = (int(size[lane]) * slope - offset) ** 2
-        assert bool(got[lane]) is noise.below_exp(ScriptedBits([0]), word, num, den)
+        assert bool(got[lane]) is UniformReal(ScriptedBits([0]), word, 64).is_below_exp(num, den)
 
 
 def test_words_near_the_bound_are_decided_by_more_bits() -> None:

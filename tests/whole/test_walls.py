@@ -26,6 +26,8 @@ FORBIDDEN = {
     "scipy.optimize": ("dpsql.search",),
     "dpsql.privacy.vault.vault": ("dpsql.privacy.vault",),
     "dpsql.privacy.noise": (),
+    "dpsql.privacy.inversion": (),
+    "dpsql.privacy.exponential": (),
     "dpsql.privacy.entropy": (),
     "dpsql.privacy.selection": (),
     "dpsql.privacy.truth": (),

@@ -1,0 +1,93 @@
+"""Exact discrete Laplace samples from one word each, by the inverse of the law.
+
+-scale log U of a uniform real U, rounded down, is a count with P(X >= k) = exp(-k / scale). Of U a
+word is drawn. Floating point says where -scale log U lies, within more than 2^4 times all
+rounding errors and what the bits that are not drawn could change; where that is on one side of
+every whole number, it decides. All other lanes are continued bit by bit in exact arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.privacy.entropy import Bits
+from dpsql.privacy.exponential import UniformReal
+
+FEWEST, MOST = Fraction(1, 1 << 10), Fraction(1 << 33)
+"""Scales between which one lane in a thousand, or fewer, is left to exact arithmetic."""
+
+UNIFORM = 63
+"""Bits of a word that are those of the uniform real; the last one is the sign."""
+
+LEAST = 2.0**-16
+"""Uniform numbers below this are left to exact arithmetic: bits not drawn would matter."""
+
+ERROR = 2.0**-45
+"""Half of the enclosure, beside one and the logarithm, which is at most 11.1.
+
+A logarithm within 4 units in the last place is off by 2^-50 of itself, its argument, the scale and
+their product by 2^-53 each, and bits that are not drawn change it by at most 2^-47.
+"""
+
+_ONE = np.uint64(1)
+
+
+def is_invertible(scale: Fraction) -> bool:
+    """Whether samples of a scale are drawn by inversion."""
+    return FEWEST <= scale <= MOST
+
+
+def laplace_by_inversion(bits: Bits, scale: Fraction, lanes: int) -> NDArray[np.int64]:
+    """Return at most ``lanes`` draws with P(y) proportional to exp(-|y| / scale), int64.
+
+    A count gets a sign, and one of the two zeros is thrown away.
+    """
+    words = bits.words(lanes)
+    size = magnitudes(bits, words >> _ONE, scale)
+    flip = -(words & _ONE).view(np.int64)
+    signed = (size ^ flip) - flip
+    twice = (size | ~flip) == 0
+    return signed[~twice] if twice.any() else signed
+
+
+def magnitudes(bits: Bits, starts: NDArray[np.uint64], scale: Fraction) -> NDArray[np.int64]:
+    """Return the counts of uniform reals that start with so many bits, shape (lanes,)."""
+    times = float(scale)
+    uniform = starts.view(np.int64) * 2.0**-UNIFORM
+    is_open = uniform < LEAST
+    np.maximum(uniform, LEAST, out=uniform)
+    found = np.log(uniform, out=uniform)
+    found *= -times
+    slack = found + times
+    slack *= ERROR
+    below = np.floor(found)
+    found -= below
+    found -= 0.5
+    np.abs(found, out=found)
+    found += slack
+    is_open |= found >= 0.5
+    size: NDArray[np.int64] = below.astype(np.int64)
+    for lane in np.flatnonzero(is_open):
+        size[lane] = exact_magnitude(UniformReal(bits, int(starts[lane]), UNIFORM), scale)
+    return size
+
+
+def exact_magnitude(uniform: UniformReal, scale: Fraction) -> int:
+    """Return the whole number at or below -scale log U, by integer comparisons alone."""
+    while uniform.word.bit_length() < UNIFORM - 10:
+        uniform.extend()
+    logarithm = uniform.width * math.log(2) - math.log(uniform.word)
+    count = max(0, math.floor(logarithm * float(scale)))
+    while count > 0 and not _reaches(uniform, count, scale):
+        count -= 1
+    while _reaches(uniform, count + 1, scale):
+        count += 1
+    return count
+
+
+def _reaches(uniform: UniformReal, count: int, scale: Fraction) -> bool:
+    return uniform.is_below_exp(count * scale.denominator, scale.numerator)

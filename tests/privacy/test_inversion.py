@@ -1,0 +1,155 @@
+"""Samples by inversion: what floating point decides is what exact arithmetic decides."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpsql.privacy import inversion
+from dpsql.privacy.entropy import Bits
+from dpsql.privacy.exponential import UniformReal, exp_bounds
+from dpsql.privacy.inversion import (
+    ERROR,
+    FEWEST,
+    LEAST,
+    MOST,
+    UNIFORM,
+    exact_magnitude,
+    is_invertible,
+    laplace_by_inversion,
+    magnitudes,
+)
+from tests.privacy.judge import agrees, chi_square, ks_laplace, laplace_masses
+from tests.privacy.seam import OutOfBitsError, ScriptedBits, SeededBits
+
+SCALES = [
+    *(FEWEST, Fraction(1, 10), Fraction(1), Fraction(27, 10), Fraction(1000, 7)),
+    *(Fraction(2**29 + 1, 2**20), Fraction(2**20), Fraction(3**21, 2), MOST),
+    Fraction(2**70 + 1, 2**68),
+]
+scales = st.fractions(FEWEST, MOST, max_denominator=2**40)
+
+
+def by_decimals(word: int, width: int, scale: Fraction) -> int:
+    """The same count from 60 decimal places, of the middle of what the bits may still be."""
+    with localcontext() as context:
+        context.prec = 60
+        uniform = (2 * Decimal(word) + 1) / Decimal(2) ** (width + 1)
+        return math.floor(-uniform.ln() * scale.numerator / scale.denominator)
+
+
+def near_boundaries(scale: Fraction, seed: int) -> list[int]:
+    """Words at, just below and just above the uniform numbers at which a count changes."""
+    rng = np.random.default_rng(seed)
+    most = min(16 * scale, Fraction(10**12))
+    counts = {1 + int(each * float(most)) for each in rng.random(12) ** 3}
+    words = set()
+    for count in counts:
+        edge = exp_bounds(count * scale.denominator, scale.numerator, UNIFORM)[0]
+        words |= {edge + step for step in (-(1 << 20), -2, -1, 0, 1, 2, 1 << 20)}
+    return sorted(word for word in words if 0 <= word < 1 << UNIFORM)
+
+
+@pytest.mark.parametrize("scale", SCALES, ids=str)
+def test_lanes_are_decided_as_exact_arithmetic_decides(scale: Fraction) -> None:
+    words = [int(word) >> 1 for word in SeededBits(5).words(400)]
+    words += [0, 1, (1 << UNIFORM) - 1, int(LEAST * 2**UNIFORM) - 1, int(LEAST * 2**UNIFORM)]
+    words += near_boundaries(scale, 7)
+    found = magnitudes(SeededBits(6), np.array(words, dtype=np.uint64), scale)
+    for word, count in zip(words, found.tolist(), strict=True):
+        low = 2 * word  # both ends of what the bits that are not drawn leave open
+        least = by_decimals(((low + 2) << 200) - 1, UNIFORM + 201, scale)
+        most = by_decimals(low << 200, UNIFORM + 201, scale)
+        assert least <= count <= (most if word else count)
+
+
+@given(scales, st.integers(0, 2**63 - 1), st.integers(0, 2**64 - 1))
+def test_exact_arithmetic_agrees_with_decimals(scale: Fraction, word: int, more: int) -> None:
+    uniform = UniformReal(ScriptedBits([more, *[2**63] * 9]), word, UNIFORM)
+    count = exact_magnitude(uniform, scale)
+    assert count == by_decimals(uniform.word, uniform.width, scale)
+
+
+@pytest.mark.parametrize("scale", SCALES, ids=str)
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_a_word_on_a_boundary_is_decided_by_more_bits(scale: Fraction, count: int) -> None:
+    fine = exp_bounds(count * scale.denominator, scale.numerator, UNIFORM + 64)[0]
+    edge, rest = fine >> 64, fine & (2**64 - 1)
+    if edge < LEAST * 2**UNIFORM or not 8 < rest < 2**64 - 8:
+        pytest.skip("the boundary is not where a word would be")
+    starts = np.array([edge], dtype=np.uint64)
+    assert magnitudes(ScriptedBits([rest - 4]), starts, scale)[0] == count
+    assert magnitudes(ScriptedBits([rest + 4]), starts, scale)[0] == count - 1
+    with pytest.raises(OutOfBitsError):
+        magnitudes(ScriptedBits([]), starts, scale)
+
+
+def test_logarithms_are_far_within_what_is_allowed_for() -> None:
+    rng = np.random.default_rng(0)
+    drawn = rng.random(3000)
+    drawn = np.concatenate([drawn, 1 - drawn[:1500] * 2.0 ** -rng.integers(1, 50, 1500)])
+    drawn = np.concatenate([drawn, drawn[:1500] * 2.0 ** -rng.integers(1, 16, 1500)])
+    drawn = drawn[drawn >= LEAST]
+    found = -np.log(drawn)  # an array of them, as the lanes are: single ones may differ
+    with localcontext() as context:
+        context.prec = 40
+        exact = [-Decimal(float(each)).ln() for each in drawn]
+        off = [abs(Decimal(float(f)) - e) for f, e in zip(found, exact, strict=True)]
+        allowed = [Decimal(ERROR) * (1 + e) for e in exact]
+    assert max(o / a for o, a in zip(off, allowed, strict=True)) < Decimal("0.02")
+
+
+def test_the_sign_is_the_last_bit_and_one_zero_is_thrown_away() -> None:
+    scale = Fraction(3)
+    half = exp_bounds(1, 3, UNIFORM)[0]
+    nothing, something = half + (1 << 40), half - (1 << 40)
+    words = [nothing << 1, (nothing << 1) + 1, something << 1, (something << 1) + 1]
+    assert laplace_by_inversion(ScriptedBits(words), scale, 4).tolist() == [0, 1, -1]
+
+
+def test_every_word_of_a_short_width_has_its_share() -> None:
+    width, scale = 10, Fraction(5, 2)
+    counts = np.zeros(256)
+    for word in range(1 << width):
+        counts[exact_magnitude(UniformReal(ScriptedBits([1] * 9), word, width), scale)] += 1
+    masses = np.exp(-np.arange(256) / 2.5) * (1 - math.exp(-1 / 2.5))
+    assert np.abs(counts / 2**width - masses).max() < 2.0 ** -(width - 1)
+
+
+@pytest.mark.parametrize("scale", SCALES[1:4], ids=str)
+def test_the_law_of_small_scales(scale: Fraction) -> None:
+    masses = laplace_masses(float(scale), int(20 * scale) + 20)
+    assert agrees(lambda: chi_square(laplace_by_inversion(Bits(), scale, 400_000), masses))
+
+
+@pytest.mark.parametrize("scale", [Fraction(2**20), MOST], ids=str)
+def test_the_law_of_large_scales(scale: Fraction) -> None:
+    assert agrees(lambda: ks_laplace(laplace_by_inversion(Bits(), scale, 50_000), scale))
+
+
+def test_few_lanes_are_left_to_exact_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = 0
+
+    def counted(uniform: UniformReal, scale: Fraction) -> int:
+        nonlocal left
+        left += 1
+        return exact_magnitude(uniform, scale)
+
+    monkeypatch.setattr(inversion, "exact_magnitude", counted)
+    for scale in SCALES:
+        left = 0
+        magnitudes(SeededBits(9), SeededBits(8).words(20_000) >> np.uint64(1), scale)
+        assert left < 200
+
+
+def test_which_scales_are_inverted() -> None:
+    assert is_invertible(FEWEST)
+    assert is_invertible(MOST)
+    assert not is_invertible(FEWEST / 2)
+    assert not is_invertible(MOST + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ class Family:
         self.dense = sets is None
         self.sets = list(range(1 << d)) if sets is None else list(sets)
         self.components = list(components)
-        self._member = _bits(self.sets, d)
+        self._member = _all_bits(d) if self.dense else _bits(self.sets, d)
         self._inside = _bits(self.components, d)
         if self.dense:
             self._at = np.array(self.components, dtype=np.int64)
@@ -125,6 +126,13 @@ def _cost(w: Floats, noise: Noise) -> tuple[float, Floats]:
         total = float(w.sum())
         return total**2, np.full(len(w), 2 * total)
     return float(w @ w), 2 * w
+
+
+@lru_cache(DENSE_LIMIT + 1)
+def _all_bits(d: int) -> Floats:
+    found = _bits(range(1 << d), d)
+    found.setflags(write=False)
+    return found
 
 
 def _bits(masks: Sequence[int], d: int) -> Floats:

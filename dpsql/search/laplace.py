@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpsql.algebra.marginals import outer
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.search import opt0 as p_identity
 from dpsql.search.family import DENSE_LIMIT, Family
@@ -117,7 +118,10 @@ def room(problem: Problem, limit: int, effort: float) -> Room:
                     known.setdefault(left | right)
         sets = sorted(M for M in known if problem.cells(M) <= bound)
     family = Family(problem.d, sets, components.masks)
-    allowed = np.array([float(problem.cells(M) <= bound) for M in family.sets])
+    # Sizes beyond 2^53 are rounded, and far above every bound.
+    cells = outer([(1, n + 1) for n in problem.sizes]).ravel() if sets is None else None
+    fits = [problem.cells(M) <= bound for M in family.sets] if cells is None else cells <= bound
+    allowed = np.asarray(fits, dtype=np.float64)
     return Room(problem, family, allowed, effort)
 
 

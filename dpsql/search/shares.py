@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -58,8 +58,8 @@ def share_anew(
     spans = [r for r in full.values() if isinstance(r, np.ndarray)]
     if space.crowded or any(rank_of(rows) < rows.shape[1] for rows in spans):
         return None
-    shares = {block.attributes: float(block.share) for block in strategy.blocks}
-    now = np.array([shares.get(problem.attributes(M), 0.0) for M in space.family.sets])
+    shares = {_mask(problem, block.attributes): float(block.share) for block in strategy.blocks}
+    now = np.array([shares.get(M, 0.0) for M in space.family.sets])
     for factors, each in zip(problem.factors, full.values(), strict=True):
         if isinstance(each, Structured):
             factors.base = base_of(factors.operators, each, strategy.noise)
@@ -75,7 +75,7 @@ def share_anew(
         start = Union((None,) * problem.d, now[now > 0])
         found = descend(FixedRows(problem, family, rows), start, weights_only=True).union.w
     weights = {
-        problem.attributes(M): float(x) for M, x in zip(family.sets, found, strict=True) if x > 0
+        problem.attributes(family.sets[m]): float(found[m]) for m in np.flatnonzero(found > 0)
     }
     return assemble(workload.domain, full, weights, strategy.noise, strategy.method)
 
@@ -103,7 +103,16 @@ def _are_short(problem: Problem, strategy: Strategy, sets: list[int]) -> NDArray
         if rows is not None and largest_entry(rows) > LONG
     }
     most = max(len(long & set(block.attributes)) for block in strategy.blocks)
-    return np.array([len(long & set(problem.attributes(M))) <= most for M in sets])
+    asked = _mask(problem, [name for name in problem.names if name in long])
+    if asked is None or asked.bit_count() <= most:
+        return np.ones(len(sets), dtype=np.bool_)
+    return np.array([(M & asked).bit_count() <= most for M in sets])
+
+
+def _mask(problem: Problem, names: Sequence[str]) -> int | None:
+    """Return the set of some attributes, None where the problem has not all of them."""
+    place = {name: problem.components.bit(i) for i, name in enumerate(problem.names)}
+    return sum(place[name] for name in names) if place.keys() >= set(names) else None
 
 
 def _unit(rows: Matrix) -> Floats | None:

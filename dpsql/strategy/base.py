@@ -115,6 +115,10 @@ class Forecast(ABC):
         """Return the sum of the variances of all rows of a product."""
         return float(self.variance(product).sum())
 
+    def totals(self, products: Iterable[Product]) -> list[float]:
+        """Return ``total`` of many products."""
+        return [self.total(product) for product in products]
+
     def variances(self, products: Iterable[Product]) -> list[Floats]:
         """Return ``variance`` of many products."""
         return [self.variance(product) for product in products]
@@ -277,7 +281,8 @@ class Strategy(ABC):
             (single if product.rows == 1 else several).append((product, weight2))
         found = forecast.variances([p for p, _ in single]) if single else []
         total = sum(w * float(v[0]) for (_, w), v in zip(single, found, strict=True))
-        return total + sum(w * forecast.total(p) for p, w in several)
+        sums = forecast.totals(p for p, _ in several)
+        return total + sum(w * each for (_, w), each in zip(several, sums, strict=True))
 
     def rmse(self, workload: Workload, epsilon: float = 1.0, delta: float = 1e-6) -> float:
         """Return the expected root mean squared error in the convention of the literature.

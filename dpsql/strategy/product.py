@@ -63,7 +63,7 @@ class ProductStrategy(Strategy):
     def __post_init__(self) -> None:
         if not is_law(self.noise):
             raise ValueError(f"there is no noise law {self.noise!r}")
-        if sum(block.share for block in self.blocks) != 1 or any(b.share <= 0 for b in self.blocks):
+        if not _add_up([block.share for block in self.blocks]):
             raise ValueError("the shares of a strategy are positive and sum to 1")
         order = {name: i for i, name in enumerate(self.domain)}
         for block in self.blocks:
@@ -153,6 +153,13 @@ class ProductStrategy(Strategy):
         return digest_of(text)
 
 
+def _add_up(parts: Sequence[Fraction]) -> bool:
+    """Say whether fractions are positive and sum to exactly one."""
+    common = math.lcm(*(part.denominator for part in parts))
+    units = [part.numerator * (common // part.denominator) for part in parts]
+    return sum(units) == common and min(units) > 0
+
+
 def _written(rows: Matrix, keep: Keep) -> Any:
     """Return the name of an array, or what structured rows are made from; None for the identity."""
     if isinstance(rows, Structured):
@@ -182,7 +189,8 @@ def shares(weights: Sequence[float], negligible: float = NEGLIGIBLE) -> list[Fra
     units = [
         max(1, round(w / largest * SHARE_UNITS)) if w > negligible * largest else 0 for w in weights
     ]
-    return [Fraction(u, sum(units)) for u in units]
+    total = sum(units)
+    return [Fraction(unit, total) for unit in units]
 
 
 def assemble(

@@ -41,6 +41,7 @@ class ProductForecast(Forecast):
         self.bit = {name: 1 << i for i, name in enumerate(self.domain)}
         self._axes: dict[str, Axis | StructuredAxis] = {}
         self._parts: dict[tuple[str, Hashable], tuple[Floats, Floats, bool]] = {}
+        self._added: dict[tuple[str, Hashable], tuple[float, float] | None] = {}
 
     def axis(self, name: str) -> Axis | StructuredAxis:
         """Return the constants of one attribute."""
@@ -105,15 +106,20 @@ class ProductForecast(Forecast):
 
     def inverse_precisions(self, names: Sequence[str]) -> tuple[Floats, NDArray[np.bool_]]:
         """Return 1/precision and which are missing, for all subsets of names, shape (2,)*k."""
-        masks = [0]
-        for name in names:
-            masks = [m for mask in masks for m in (mask, mask | self.bit[name])]
-        found = np.array([self.precision.get(mask, 0.0) for mask in masks])
+        found = np.array([self.precision.get(mask, 0.0) for mask in self._masks(names)])
         missing = found <= 0
         with np.errstate(divide="ignore"):
             inverse = np.where(missing, 0.0, 1 / found)
         shape = (2,) * len(names)
         return inverse.reshape(shape), missing.reshape(shape)
+
+    def _masks(self, names: Sequence[str]) -> list[int]:
+        """Return the components within a set of attributes, the last attribute fastest."""
+        masks = [0]
+        for name in names:
+            bit = self.bit[name]
+            masks = [m for mask in masks for m in (mask, mask | bit)]
+        return masks
 
     def supports(self, product: Product) -> bool:
         """Say whether the strategy measures enough to answer every row of a product."""
@@ -161,6 +167,45 @@ class ProductForecast(Forecast):
             means2, spread = self._sums(name, product.factors[name])
             out = out[0] * means2 + out[1] * spread
         return float(out)
+
+    def totals(self, products: Iterable[Product]) -> list[float]:
+        """Return ``total`` of many products; those over as many attributes are worked out at once.
+
+        Products over hierarchies, or over what is not measured in full, are taken one by one.
+        """
+        items = list(products)
+        out = [0.0] * len(items)
+        groups: dict[int, list[tuple[int, list[float], list[tuple[float, float]]]]] = {}
+        for j, product in enumerate(items):
+            names = self.names(product)
+            found = [self.precision.get(mask, 0.0) for mask in self._masks(names)]
+            sums = [self._plain_sums(name, product.factors[name]) for name in names]
+            known = [pair for pair in sums if pair is not None]
+            if min(found) > 0 and len(known) == len(sums):
+                groups.setdefault(len(names), []).append((j, found, known))
+            else:
+                out[j] = self.total(product)
+        for count, members in groups.items():
+            tensor = 1 / np.array([found for _, found, _ in members])
+            values = tensor.reshape(len(members), *(2,) * count)
+            pairs = np.array([known for _, _, known in members]).reshape(len(members), count, 2)
+            for position in range(count):
+                means2, spread = np.moveaxis(
+                    pairs[:, position].reshape(-1, 2, *(1,) * (count - position - 1)), 1, 0
+                )
+                values = values[:, 0] * means2 + values[:, 1] * spread
+            for (j, _, _), value in zip(members, values.tolist(), strict=True):
+                out[j] = value
+        return out
+
+    def _plain_sums(self, name: str, operator: Operator) -> tuple[float, float] | None:
+        """Return ``_sums``, remembered by content; None for hierarchies and what has no answer."""
+        key = (name, operator.key)
+        if key not in self._added:
+            is_plain = not isinstance(self.axis(name), StructuredAxis)
+            has_answer = is_plain and self.parts(name, operator)[2]
+            self._added[key] = self._sums(name, operator) if has_answer else None
+        return self._added[key]
 
     def _sums(self, name: str, operator: Operator) -> tuple[float, float]:
         axis = self.axis(name)

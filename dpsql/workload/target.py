@@ -307,12 +307,16 @@ def mean_variances(forecast: Forecast, readings: Mapping[Place, Reading]) -> dic
     found = forecast.variances([readings[place][0][1] for place in single]) if single else []
     for place, variance in zip(single, found, strict=True):
         out[place] = readings[place][0][0] ** 2 * float(variance[0])
+    summed = [p for p, reading in readings.items() if p not in out and len(reading) == 1]
+    totals = dict(
+        zip(summed, forecast.totals(readings[place][0][1] for place in summed), strict=True)
+    )
     for place, reading in readings.items():
-        (scale, product), *others = reading
-        if place not in out and others:
-            out[place] = float(reading_variance(forecast, reading).mean())
+        if place in totals:
+            ((scale, product),) = reading
+            out[place] = scale**2 * totals[place] / product.rows
         elif place not in out:
-            out[place] = scale**2 * forecast.total(product) / product.rows
+            out[place] = float(reading_variance(forecast, reading).mean())
     return out
 
 

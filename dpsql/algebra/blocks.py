@@ -312,9 +312,24 @@ def simplify(rows: Any) -> Operator:
     return block
 
 
+MANY = 1 << 16
+"""Numbers from which it pays to look whether a matrix begins with a diagonal."""
+
+
+def _is_diagonal(matrix: Array) -> bool:
+    return bool(np.count_nonzero(matrix) == np.count_nonzero(matrix.diagonal()))
+
+
 def multiply_slabs(matrix: Array, slabs: Array) -> Array:
     """Contract the middle axis of (left, n, right) with an explicit matrix, without transposes."""
     left, n, right = slabs.shape
     if right == 1:
         return (slabs.reshape(left, n) @ matrix.T).reshape(left, len(matrix), 1)
+    if 1 < n <= len(matrix) and slabs.size > MANY and _is_diagonal(matrix[:n]):
+        # Rows of a single cell each need no sums: of rows beside the identity only a few are left.
+        dtype = np.result_type(matrix, slabs)
+        out: Array = np.empty((left, len(matrix), right), dtype=dtype)
+        np.multiply(matrix.diagonal()[:n, np.newaxis], slabs, out=out[:, :n])
+        np.matmul(matrix[n:], slabs, out=out[:, n:])
+        return out
     return np.asarray(np.matmul(matrix, slabs))

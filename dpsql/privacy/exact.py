@@ -175,6 +175,8 @@ def _row_norm(rows: NDArray[np.int64] | Structured) -> int:
 def _apply(matrices: Matrices, counts: NDArray[np.int64], most: int, kind: type) -> Values:
     if all(rows is None for rows in matrices):
         return counts.astype(np.int64).ravel()
+    if any(rows is None for rows in matrices) and counts.size > PIECE and kind is np.int64:
+        return _apply_slices(matrices, counts, most)
     width = (EXACT_FLOAT // reach(matrices)).bit_length() - 1
     if width < LEAST_LIMB or any(isinstance(rows, Structured) for rows in matrices):
         return _multiply_integers(matrices, np.clip(counts, -most, most), kind)
@@ -191,6 +193,23 @@ def _apply(matrices: Matrices, counts: NDArray[np.int64], most: int, kind: type)
         for shift, limb in _limbs(counts, most, width)
     )
     return _summed(products, kind)
+
+
+def _apply_slices(matrices: Matrices, counts: NDArray[np.int64], most: int) -> Values:
+    """Apply a Kronecker product slice by slice of an axis that it leaves as it is.
+
+    Beside counts and rows, only what is worked out of one slice is in memory.
+    """
+    free = [k for k, rows in enumerate(matrices) if rows is None]
+    axis = max(free, key=lambda k: counts.shape[k])
+    others = (*matrices[:axis], *matrices[axis + 1 :])
+    pairs = zip(matrices, counts.shape, strict=True)
+    shape = [n if rows is None else rows.shape[0] for rows, n in pairs]
+    out = np.empty(shape, dtype=np.int64)
+    slices = np.moveaxis(out, axis, 0)
+    for part, place in zip(np.moveaxis(counts, axis, 0), slices, strict=True):
+        place[...] = _apply(others, part, most, np.int64).reshape(place.shape)
+    return out.ravel()
 
 
 def _limbs(

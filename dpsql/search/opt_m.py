@@ -163,6 +163,7 @@ class WeightSearch:
         self.R = R[asked]
         self.noise = noise
         self.spent = 0.0
+        self.listing = 2 * TOUCH * len(STEPS) * self.rows.size
         self.state = LocalOptimum(np.inf, np.arange(len(self.usable)), np.ones(len(self.usable)))
 
     def descend(self, active: Indices, w: Floats, tol: float = 1e-7) -> LocalOptimum:
@@ -173,14 +174,21 @@ class WeightSearch:
         return self._finished(active, w[np.newaxis], tol)
 
     def _finished(self, active: Indices, w: Floats, tol: float) -> LocalOptimum:
+        rows = self._rows(active)
         for _ in range(3):
-            w = self._relax(w, self.rows[active][np.newaxis], 12, tol)[1]
+            w = self._relax(w, rows, 12, tol)[1]
             kept = w[0] > NEGLIGIBLE
             if kept.all():
                 break
             active, w = active[kept], w[:, kept]
-        errors, _, _ = evaluate(w, self.rows[active][np.newaxis], self.R, self.noise)
+            rows = self._rows(active)
+        errors, _, _ = evaluate(w, rows, self.R, self.noise)
         return LocalOptimum(float(errors[0]), active, w[0] / w[0].sum())
+
+    def _rows(self, active: Indices) -> Floats:
+        """Return the rows of one start, without a copy where they are all of them."""
+        are_all = np.array_equal(active, np.arange(len(self.rows)))
+        return (self.rows if are_all else self.rows[active])[np.newaxis]
 
     def _relax(self, w: Floats, rows: Floats, cycles: int, tol: float) -> tuple[Floats, Floats]:
         errors, w, count = relax(w, rows, self.R, self.noise, cycles=cycles, tol=tol)
@@ -197,7 +205,6 @@ class WeightSearch:
                 added = self.rows[start : start + 256] * step**2
                 added += precision
                 found[k, start : start + 256] = cost * ((1 / added) @ self.R)
-        self.spent += 2 * TOUCH * len(STEPS) * self.rows.size
         found[:, state.active] = np.inf
         best = found.min(axis=0)
         order = np.argsort(best, kind="stable")[:SHORTLIST]
@@ -251,10 +258,13 @@ class WeightSearch:
     ) -> LocalOptimum:
         """Hop from a local optimum to better ones, for some nominal time or while it pays."""
         end = self.spent + seconds
+        self.spent += self.listing
+        if self.spent >= end or len(self.usable) <= 1:
+            return state  # what a shortlist takes is all the time that there was
         order, steps = self.shortlist(state)
         listed = mark = state.error
         idle = 0
-        while self.spent < end and len(self.usable) > 1:
+        while self.spent < end:
             active, w = self.hops(state, rng, order, steps)
             idle += len(w)
             if idle > patience * min(PATIENCE + PER_SET * len(state.active), 4 * len(self.rows)):
@@ -266,6 +276,7 @@ class WeightSearch:
                     mark, idle = state.error, 0
                 if state.error < listed * (1 - STALE):
                     listed = state.error
+                    self.spent += self.listing
                     order, steps = self.shortlist(state)
         return state
 

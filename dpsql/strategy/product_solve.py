@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,11 @@ from dpsql.workload.workload import Product
 
 GRID_LIMIT = 1 << 24
 """Largest table of all combinations of distinct rows, 128 MiB, to answer one-row products from."""
+
+LARGE = 1 << 24
+"""Numbers of a block, 128 MiB, from which it is solved slice by slice where that can be."""
+
+Solved: TypeAlias = Axis | StructuredAxis
 
 CHUNK = 1 << 22
 """Numbers handled at once, 32 MiB, when one-row products are answered one by one."""
@@ -143,7 +148,7 @@ def solve(
 def _local(
     forecast: ProductForecast,
     block: ProductBlock,
-    axes: list[Axis | StructuredAxis],
+    axes: list[Solved],
     value: NDArray[Any],
 ) -> Floats:
     """Return the block's own least squares; each summable axis gets its sum as slot 0."""
@@ -151,13 +156,51 @@ def _local(
         forecast.domain[name] if axis.rows is None else axis.rows.shape[0]
         for name, axis in zip(block.attributes, axes, strict=True)
     ]
-    tensor: Floats = np.asarray(value).astype(np.float64).reshape(lengths)
-    for position, (name, axis) in enumerate(zip(block.attributes, axes, strict=True)):
-        tensor = _solve(tensor, position, axis, name in block.residual)
+    kinds = [
+        (axis, name in block.residual) for name, axis in zip(block.attributes, axes, strict=True)
+    ]
+    values = np.asarray(value).reshape(lengths)
+    free = [k for k, (axis, residual) in enumerate(kinds) if _is_of_cells(axis, residual)]
+    if values.size > LARGE and free:
+        return _in_slices(values, kinds, max(free, key=lambda k: lengths[k]))
+    return _solve_all(values, kinds)
+
+
+def _solve_all(values: NDArray[Any], kinds: Sequence[tuple[Solved, bool]]) -> Floats:
+    """Return the least squares along all axes, each with whether its rows are residual ones."""
+    tensor: Floats = values.astype(np.float64)
+    for position, (axis, residual) in enumerate(kinds):
+        tensor = _solve(tensor, position, axis, residual)
     return tensor
 
 
-def _solve(tensor: Floats, position: int, axis: Axis | StructuredAxis, residual: bool) -> Floats:
+def _is_of_cells(axis: Solved, residual: bool) -> bool:
+    """Say whether an axis has the cells themselves as rows, and a sum of them."""
+    return isinstance(axis, Axis) and axis.inverse is None and axis.total > 0 and not residual
+
+
+def _in_slices(values: NDArray[Any], kinds: Sequence[tuple[Solved, bool]], along: int) -> Floats:
+    """Return ``_solve_all`` where memory would not do: slice by slice of an axis of cells.
+
+    Beside values and result, only what is worked out of one slice is in memory.
+    """
+    others = [*kinds[:along], *kinds[along + 1 :]]
+    slices = np.moveaxis(values, along, 0)
+    out: Floats | None = None
+    for place, each in enumerate(slices):
+        part = _solve_all(each, others)
+        if out is None:
+            out = np.empty((*part.shape[:along], len(slices) + 1, *part.shape[along:]))
+        np.moveaxis(out, along, 0)[1 + place] = part
+    assert out is not None
+    axis = np.moveaxis(out, along, 0)
+    means = axis[1:].mean(axis=0)
+    np.multiply(means, len(slices), out=axis[0])
+    axis[1:] -= means
+    return out
+
+
+def _solve(tensor: Floats, position: int, axis: Solved, residual: bool) -> Floats:
     """Return the least squares along one axis, in one pass; may use up the tensor it is given."""
     if isinstance(axis, StructuredAxis):
         return axis.solve(tensor, position)
@@ -184,7 +227,7 @@ def _solve(tensor: Floats, position: int, axis: Axis | StructuredAxis, residual:
 def _add_components(
     forecast: ProductForecast,
     block: ProductBlock,
-    axes: list[Axis | StructuredAxis],
+    axes: list[Solved],
     tensor: Floats,
     precision: float,
     components: dict[int, Floats],

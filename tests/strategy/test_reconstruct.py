@@ -13,6 +13,7 @@ from dpsql.algebra.blocks import Dense, Identity, IdentityTotal, Prefix
 from dpsql.algebra.operator import Integers
 from dpsql.algebra.ranges import AllRange
 from dpsql.errors import ProgrammingError
+from dpsql.strategy import product_solve
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import ProductStrategy
 from dpsql.strategy.product_block import ProductBlock
@@ -90,8 +91,12 @@ PRODUCTS = [
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("large", [product_solve.LARGE, 1])
 @pytest.mark.parametrize("kinds", [KINDS, [k for k in KINDS if "R" not in k], ["FFFF"]])
-def test_equals_dense_gls(kinds: list[str], noise: Noise) -> None:
+def test_equals_dense_gls(
+    kinds: list[str], large: int, noise: Noise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(product_solve, "LARGE", large)
     rng = np.random.default_rng(7)
     strategy = strategy_of(kinds, noise, rng)
     rows = [dense_block(strategy, block) for block in strategy.blocks]
@@ -109,6 +114,8 @@ def test_equals_dense_gls(kinds: list[str], noise: Noise) -> None:
         (R.T @ y / v for R, y, v in zip(rows, values, variances, strict=True)), np.zeros(120)
     )
     inverse = np.linalg.pinv(information, rcond=1e-13, hermitian=True)
+    sums = [estimate.forecast.total(product) for product in PRODUCTS]
+    assert estimate.forecast.totals(PRODUCTS) == sums
     for product in PRODUCTS:
         W = dense_product(strategy, product)
         assert estimate.forecast.supports(product)

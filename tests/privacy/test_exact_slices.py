@@ -1,0 +1,53 @@
+"""Rows applied slice by slice are the rows applied at once, exactly."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import numpy as np
+import pytest
+
+from dpsql.algebra import blocks
+from dpsql.algebra.blocks import multiply_slabs
+from dpsql.algebra.integer_rows import KronRows
+from dpsql.privacy import exact
+from dpsql.privacy.exact import apply_rows
+
+
+@pytest.mark.parametrize("free", [(0,), (1,), (2,), (0, 2)])
+@pytest.mark.parametrize("largest", [3, 1 << 20])
+def test_slices_are_exact(
+    free: tuple[int, ...], largest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(len(free) + largest)
+    sizes, rows = (4, 5, 3), (6, 5, 7)
+    matrices = tuple(
+        None if k in free else rng.integers(-largest, largest + 1, (rows[k], n))
+        for k, n in enumerate(sizes)
+    )
+    counts = rng.integers(0, 1 << 31, sizes)
+    written = [
+        np.eye(n, dtype=object) if m is None else m.astype(object)
+        for m, n in zip(matrices, sizes, strict=True)
+    ]
+    expected = reduce(np.kron, written) @ counts.ravel().astype(object)
+    wrapped = np.array([(int(x) + 2**63) % 2**64 - 2**63 for x in expected])
+    monkeypatch.setattr(exact, "PIECE", 1)
+    found = apply_rows(KronRows(matrices, sizes), counts, exact.MANY_ROWS)
+    assert found.tolist() == wrapped.tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+@pytest.mark.parametrize("more", [0, 1, 3])
+def test_a_diagonal_above_other_rows_is_told(
+    dtype: type, more: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(more)
+    matrix = np.concatenate([np.diag(rng.integers(1, 9, 4)), rng.integers(-9, 9, (more, 4))])
+    slabs = rng.integers(-99, 99, (3, 4, 5)).astype(dtype)
+    monkeypatch.setattr(blocks, "MANY", 0)
+    found = multiply_slabs(matrix.astype(dtype), slabs)
+    assert found.dtype == dtype
+    assert np.array_equal(found, np.einsum("rn,lnk->lrk", matrix, slabs))
+    matrix[0, 1] = 1
+    assert np.array_equal(multiply_slabs(matrix, slabs), np.einsum("rn,lnk->lrk", matrix, slabs))

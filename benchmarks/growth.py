@@ -23,7 +23,11 @@ from pathlib import Path
 import numpy as np
 
 import dpsql
-from benchmarks.growing import PARTS, Growing
+from benchmarks import growing, growing_marginals
+from benchmarks.growing import Growing
+
+PARTS = {**growing.PARTS, **growing_marginals.PARTS}
+"""What can grow, by name."""
 
 LINEAR = 1.1
 """The largest exponent that is no failure."""

@@ -29,7 +29,7 @@ from dpsql.workload.cells import Cells, Resolution
 from dpsql.workload.workload import Product, Workload
 
 ROWS = 1_000_000
-TARGET = 3.0
+TARGET = 2.0
 
 
 class Drawn(Vaults):
@@ -75,9 +75,8 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
-def main() -> None:
-    """Plan, measure, reconstruct and answer; print what each takes."""
-    size = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+def run(size: int) -> None:
+    """Plan, measure, reconstruct and answer over so many cells of each attribute; print it."""
     names = ("a", "b", "c", "d")
     kinds = ("prefix", "prefix", "identity", "identity")
     workload = Workload(dict.fromkeys(names, size), [dict(zip(names, kinds, strict=True))])
@@ -110,4 +109,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(int(sys.argv[1]) if len(sys.argv) > 1 else 100)

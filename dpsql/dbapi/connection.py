@@ -256,7 +256,7 @@ class Connection(Exceptions):
 
     def _explain(self, text: str) -> Explanation:
         terms = self.terms
-        statements = parse_script(text, self.engine.compiler.parts)
+        statements = parse_script(text, self.engine.read)
         if [statement.kind for statement in statements] in (["run"], ["forecast"]):
             return self.foresee_workload()
         for statement in statements:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -32,8 +32,7 @@ from dpsql.engine.terms import Terms
 from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError
 from dpsql.settings import Taker, taken_by
 from dpsql.sql.collector import uncollected
-from dpsql.sql.known_parts import KnownParts
-from dpsql.sql.lexemes import split_statements
+from dpsql.sql.lexemes import Fragment, split_statements
 from dpsql.sql.marks import bind_parameters
 from dpsql.sql.parse import MAX_TEXT, Statement, parse
 
@@ -60,10 +59,10 @@ def refuse_unknown(options: dict[str, object]) -> None:
         raise TypeError(f"unexpected keyword argument {name!r}")
 
 
-def parse_script(sql: str, known: KnownParts | None = None) -> list[Statement]:
-    """Parse every statement of a script before any of them runs, parts that are ``known`` once."""
+def parse_script(sql: str, read: Callable[[Fragment], Statement] = parse) -> list[Statement]:
+    """Read every statement of a script before any of them runs."""
     with uncollected():
-        return [parse(fragment, known) for fragment in split_statements(sql)]
+        return [read(fragment) for fragment in split_statements(sql)]
 
 
 class Cursor(Fetching):
@@ -126,7 +125,7 @@ class Cursor(Fetching):
 
     def _execute_script(self, sql: str) -> list[Result]:
         connection = self.connection
-        statements = parse_script(sql, connection.engine.compiler.parts)
+        statements = parse_script(sql, connection.engine.read)
         if not statements:
             raise ProgrammingError("E_PARSE", "the script is empty")
         check_order(statements, connection.collected is not None)

@@ -41,7 +41,7 @@ from dpsql.sql.products import Compiler
 NO_SUCH_KEY = "E_NOT_IN_DOMAIN"
 REMEMBERED = 10_000
 """Statements whose compiled form is kept."""
-READ = 256
+READ = REMEMBERED
 """Statements that are not parsed again where they are asked again."""
 
 

@@ -214,7 +214,8 @@ def _check_rights(table: Table, found: Described) -> None:
     for name in names:
         position = find(found.types, name)
         if position is not None and found.types[position][0] in found.hidden:
-            unavailable(table.name, table.source, f"permission denied for column {name!r}")
+            hint = "GRANT SELECT on the declared columns to the role"
+            unavailable(table.name, table.source, f"permission denied for column {name!r}", hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,11 +65,22 @@ TOLD = {
 """What is told of a failure before any row is read, by the start of its SQLSTATE."""
 AT_LOGIN = {
     "password authentication failed": "the server refuses the login",
-    "no password supplied": "the server refuses the login",
     "role": "the server refuses the login",
     "pg_hba": "the server refuses the login",
     "database": "the server has no such database",
 }
+UNSAID = "no password supplied"
+"""What the driver says itself, and not the server, where it is asked for a password."""
+HINTS = {
+    "the server refuses the login": "check user and dbname in {0}, the password in ~/.pgpass, and "
+    "pg_hba.conf",
+    "the server has no such database": "check dbname in {0}",
+    "permission denied": "GRANT USAGE ON its schema and SELECT on the declared columns to the role",
+    "there is no such table": "check `table` in the catalog, as schema.table",
+    "the address of the server is malformed": "{0} is host=... dbname=..., or postgresql://...",
+    "the server cannot be reached": "check that it runs, and host and port in {0}",
+}
+"""What would work instead, by what is told; {0} is what holds the address."""
 
 
 def address_of(table: Table) -> str:
@@ -77,7 +88,7 @@ def address_of(table: Table) -> str:
     name, service = table.option("dsn_env"), table.option("service")
     if name is not None:
         address = os.environ.get(name)
-        if address is None:
+        if not address:
             problem = f"the environment variable {name}, which says how to reach it, is not set"
             unavailable(table.name, table.source, problem, f"export {name}='host=... dbname=...'")
         return address
@@ -140,7 +151,9 @@ def told(table: Table, work: Callable[[], T]) -> T:
 
 
 def _refuse(table: Table, problem: str) -> NoReturn:
-    unavailable(table.name, table.source, problem, "`dpsql check CATALOG` tries it again")
+    where = table.option("dsn_env") or f"the service {table.option('service')}"
+    hint = HINTS.get(problem, "its log says why").format(where)
+    unavailable(table.name, table.source, problem, hint)
 
 
 def _problem(error: psycopg.Error) -> str:
@@ -151,6 +164,6 @@ def _problem(error: psycopg.Error) -> str:
     said = str(error)
     if isinstance(error, psycopg.ProgrammingError):
         return "the address of the server is malformed"
-    if "FATAL" in said:
+    if "FATAL" in said or UNSAID in said:
         return next((text for part, text in AT_LOGIN.items() if part in said), TOLD["28"])
     return "the server cannot be reached"

@@ -110,6 +110,15 @@ def _distinct(states: Norms) -> Norms:
         rows = whole.view(np.dtype((np.void, whole.itemsize * whole.shape[1])))
         states = whole[np.unique(rows[:, 0], return_index=True)[1]]
     if len(states) <= COMPARED:
-        above = np.array([int((states >= row).all(axis=1).sum()) for row in states])
-        states = states[above == 1]
+        columns = np.ascontiguousarray(states.T)
+        states = states[[_count_above(columns, row) == 1 for row in states]]
     return states
+
+
+def _count_above(columns: Norms, row: Norms) -> int:
+    """How many states, of which ``columns`` (numbers, states) are given, are nowhere below a row.
+
+    Nothing is below it where it is zero, which most summands of a cell are.
+    """
+    asked = np.flatnonzero(row)
+    return int((columns[asked] >= row[asked, np.newaxis]).all(axis=0).sum())

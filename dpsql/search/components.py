@@ -1,4 +1,4 @@
-"""The components of a union of products: all subsets of supports, and what is asked of each."""
+"""Which attributes are asked together: the weight of every subset, and its derivatives."""
 
 from __future__ import annotations
 
@@ -26,21 +26,46 @@ class Group:
 
 @dataclass(frozen=True)
 class SupportStack:
-    """Groups of equal shape: G supports of e attributes with m products each.
+    """Groups of equally many attributes: G supports of e attributes with P products in all.
 
-    ``which`` (G, m, e) points into the concatenated tables of all attributes, ``weights2`` has
-    shape (G, m) and ``positions`` (G, 2^e).
+    Products are the last axis of all that is computed of them, since there are many of them and
+    only two numbers of each factor. ``which`` (e, P) points into the concatenated tables of all
+    attributes, ``weights2`` has shape (P,) and ``positions`` (2^e, G); the products of a group lie
+    together, ``counts`` (G,) of them from ``starts`` (G,) on.
     """
 
     which: NDArray[np.intp]
     weights2: Floats
     positions: NDArray[np.intp]
+    counts: NDArray[np.intp]
+    starts: NDArray[np.intp]
 
     def before(self, pairs: Floats) -> list[Floats]:
-        """Return per product the weights times the first k pairs, (G, m, 2^k) for k = 0..e."""
-        out = [self.weights2[:, :, np.newaxis]]
-        for k in range(self.which.shape[2]):
-            out.append(_kron(out[-1], pairs[:, :, k]))
+        """Return per product the weight times the first k of its pairs, (2^k, P) for k = 0..e.
+
+        ``pairs`` are (2, e, P): of every factor its t and its r.
+        """
+        out = [self.weights2[np.newaxis]]
+        for k in range(pairs.shape[1]):
+            out.append((out[-1][:, np.newaxis] * pairs[:, k]).reshape(2 << k, -1))
+        return out
+
+    def summed(self, parts: Floats) -> Floats:
+        """Return numbers of products (2^e, P), summed over each support, (2^e, G)."""
+        return np.asarray(np.add.reduceat(parts, self.starts, axis=1))
+
+    def pull(self, slope: Floats, pairs: Floats) -> Floats:
+        """Return the derivatives by ``pairs``, in their shape, from those by ``summed`` (2^e, G).
+
+        ``before`` is followed backwards: what it multiplied last is taken off first.
+        """
+        before = self.before(pairs[:, :-1])
+        out = np.empty_like(pairs)
+        behind = np.repeat(slope, self.counts, axis=1)
+        for k in range(len(self.which) - 1, -1, -1):
+            behind = behind.reshape(1 << k, 2, -1)
+            out[:, k] = np.einsum("asp,ap->sp", behind, before[k])
+            behind = behind[:, 0] * pairs[0, k] + behind[:, 1] * pairs[1, k]
         return out
 
 
@@ -73,61 +98,57 @@ class Components:
 
     def values(self, t: Sequence[Floats], r: Sequence[Floats]) -> Floats:
         """Return R_c = sum_j w_j^2 prod r_ij (i in c) prod t_ij (others), shape (C,)."""
-        tables = np.stack([np.concatenate(t), np.concatenate(r)], axis=-1)
+        tables = np.stack([np.concatenate(t), np.concatenate(r)])
         R = np.zeros(len(self.masks))
-        for batch in self._batches:
-            part = batch.before(tables[batch.which])[-1].sum(axis=1)
-            R += np.bincount(batch.positions.ravel(), part.ravel(), len(R))
+        for stack in self._stacks:
+            found = stack.summed(stack.before(tables.take(stack.which, axis=1))[-1])
+            R += np.bincount(stack.positions.ravel(), found.ravel(), len(R))
         return R
 
     @cached_property
-    def _batches(self) -> list[SupportStack]:
-        """All groups; those with as many attributes and products together."""
+    def _stacks(self) -> list[SupportStack]:
+        """All groups; those with as many attributes together."""
         used = self.index.max(axis=0, initial=-1) + 2
         ends = np.cumsum(used)
         flat = np.where(self.index < 0, ends - 1, self.index + ends - used)
-        shapes: dict[tuple[int, int], list[Group]] = {}
+        sizes: dict[int, list[Group]] = {}
         for group in self.groups:
-            shapes.setdefault((len(group.axes), len(group.members)), []).append(group)
-        return [
-            SupportStack(
-                np.array([flat[g.members][:, list(g.axes)] for g in alike], dtype=np.intp),
-                np.array([self.weights2[g.members] for g in alike]),
-                np.array([g.positions for g in alike]),
-            )
-            for alike in shapes.values()
-        ]
+            sizes.setdefault(len(group.axes), []).append(group)
+        return [_stacked(alike, flat, self.weights2) for alike in sizes.values()]
 
     def group_values(self, group: Group, t: Sequence[Floats], r: Sequence[Floats]) -> Floats:
         """Return the R_c of one support alone, in the order of its positions."""
-        part = self.weights2[group.members][:, np.newaxis]
+        part = self.weights2[group.members][np.newaxis]
         for i in group.axes:
             which = self.index[group.members, i]
-            part = _kron(part, np.stack([t[i][which], r[i][which]], axis=-1))
-        return np.asarray(part.sum(axis=0))
+            pair = np.stack([t[i][which], r[i][which]])
+            part = (part[:, np.newaxis] * pair).reshape(2 * len(part), -1)
+        return np.asarray(part.sum(axis=1))
 
     def pull(
         self, g: Floats, t: Sequence[Floats], r: Sequence[Floats]
     ) -> tuple[list[Floats], list[Floats]]:
         """Return the derivatives by t and r (without Total) of a function with df/dR = g."""
-        tables = np.stack([np.concatenate(t), np.concatenate(r)], axis=-1)
+        tables = np.stack([np.concatenate(t), np.concatenate(r)])
         out = np.zeros_like(tables)
-        for batch in self._batches:
-            pairs = tables[batch.which]
-            before = batch.before(pairs)
-            right = np.ones((*batch.weights2.shape, 1))
-            for k in range(batch.which.shape[2] - 1, -1, -1):
-                left = before[k]
-                G = g[batch.positions].reshape(len(left), left.shape[2], -1)
-                partial = np.matmul(left, G).reshape(*left.shape[:2], 2, -1)
-                both = (partial * right[:, :, np.newaxis]).sum(axis=3)
-                for side in (0, 1):
-                    found = both[:, :, side].ravel()
-                    out[:, side] += np.bincount(batch.which[:, :, k].ravel(), found, len(out))
-                right = _kron(pairs[:, :, k], right)
+        for stack in self._stacks:
+            found = stack.pull(g[stack.positions], tables.take(stack.which, axis=1))
+            for side in (0, 1):
+                out[side] += np.bincount(stack.which.ravel(), found[side].ravel(), out.shape[1])
         ends = np.cumsum([len(x) for x in t])
-        parts = [out[end - len(x) : end - 1] for end, x in zip(ends, t, strict=True)]
-        return [part[:, 0] for part in parts], [part[:, 1] for part in parts]
+        parts = [out[:, end - len(x) : end - 1] for end, x in zip(ends, t, strict=True)]
+        return [part[0] for part in parts], [part[1] for part in parts]
+
+
+def _stacked(groups: Sequence[Group], flat: NDArray[np.intp], weights2: Floats) -> SupportStack:
+    counts = np.array([len(group.members) for group in groups])
+    return SupportStack(
+        np.concatenate([flat[g.members][:, list(g.axes)].T for g in groups], axis=1),
+        weights2[np.concatenate([g.members for g in groups])],
+        np.stack([g.positions for g in groups], axis=1),
+        counts,
+        np.cumsum(counts) - counts,
+    )
 
 
 def _subsets(bits: list[int]) -> list[int]:
@@ -135,9 +156,3 @@ def _subsets(bits: list[int]) -> list[int]:
     for bit in bits:
         masks = [m for mask in masks for m in (mask, mask | bit)]
     return masks
-
-
-def _kron(left: Floats, right: Floats) -> Floats:
-    """Return the Kronecker products of vectors (..., a) and (..., b), shape (..., a b)."""
-    product = left[..., :, np.newaxis] * right[..., np.newaxis, :]
-    return np.asarray(product.reshape(*left.shape[:-1], -1))

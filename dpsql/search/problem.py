@@ -1,4 +1,4 @@
-"""What the optimisers see of a workload: per attribute factor tables, and which products meet."""
+"""What the optimisers see of a workload: per attribute factor tables, beside its components."""
 
 from __future__ import annotations
 

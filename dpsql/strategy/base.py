@@ -269,16 +269,8 @@ class Strategy(ABC):
         ``variances`` are other ones of a number of each block.
         """
         forecast = self.forecast(variances or self.unit_variances())
-        single: list[tuple[Product, float]] = []
-        several: list[tuple[Product, float]] = []
-        for row, weight2 in zip(workload.index.tolist(), workload.weights2.tolist(), strict=True):
-            factors = {
-                name: workload.factors[i][j]
-                for i, (name, j) in enumerate(zip(workload.attributes, row, strict=True))
-                if j >= 0
-            }
-            product = Product(factors)
-            (single if product.rows == 1 else several).append((product, weight2))
+        single = [pair for pair in workload.asked if pair[0].rows == 1]
+        several = [pair for pair in workload.asked if pair[0].rows > 1]
         found = forecast.variances([p for p, _ in single]) if single else []
         total = sum(w * float(v[0]) for (_, w), v in zip(single, found, strict=True))
         sums = forecast.totals(p for p, _ in several)
@@ -367,26 +359,36 @@ def by_single_rows(
     out: list[Floats] = [np.empty(0)] * len(items)
     groups: dict[tuple[str, ...], list[int]] = {}
     for j, product in enumerate(items):
-        if all(operator.rows == 1 for operator in product.factors.values()):
+        if product.rows == 1:
             groups.setdefault(tuple(product.factors), []).append(j)
         else:
             out[j] = one(product)
     for names, members in groups.items():
-        values = together(names, [items[j] for j in members])
-        for j, value in zip(members, values, strict=True):
-            out[j] = np.array([value])
+        values = np.array(together(names, [items[j] for j in members]))
+        for j, value in zip(members, values[:, np.newaxis], strict=True):
+            out[j] = value
     return out
+
+
+def distinct(operators: Sequence[Operator]) -> tuple[list[Operator], NDArray[np.intp]]:
+    """Return the operators of different content, and which of them each is, (operators,)."""
+    found: list[Operator] = []
+    known: dict[Hashable, int] = {}
+    seen: dict[int, int] = {}  # by identity, since hashing the same rows again is slow
+    places = []
+    for operator in operators:
+        place = seen.get(id(operator))
+        if place is None:
+            place = seen[id(operator)] = known.setdefault(operator.key, len(found))
+            if place == len(found):
+                found.append(operator)
+        places.append(place)
+    return found, np.array(places, dtype=np.intp)
 
 
 def distinct_rows(
     operators: Sequence[Operator], row: Callable[[Operator], Floats]
 ) -> tuple[Floats, NDArray[np.intp]]:
     """Return the distinct rows of one-row operators, (rows, n), and which one each uses."""
-    known: dict[Hashable, int] = {}
-    table: list[Floats] = []
-    places = np.empty(len(operators), dtype=np.intp)
-    for j, operator in enumerate(operators):
-        places[j] = known.setdefault(operator.key, len(table))
-        if places[j] == len(table):
-            table.append(row(operator))
-    return np.array(table), places
+    found, places = distinct(operators)
+    return np.array([row(operator) for operator in found]), places

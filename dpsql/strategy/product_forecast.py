@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.strategy.axis import Axis, full_axis, residual_axis, unmeasured_axis
-from dpsql.strategy.base import Forecast, by_single_rows, check_variances, not_measured
+from dpsql.strategy.base import (
+    Forecast,
+    by_single_rows,
+    check_variances,
+    distinct,
+    not_measured,
+)
 from dpsql.strategy.product_block import AttributeRows, ProductBlock
 from dpsql.strategy.structured import structured_axis
 from dpsql.strategy.structured_axis import StructuredAxis
@@ -261,9 +267,10 @@ class ProductForecast(Forecast):
         needed = np.broadcast_to(missing, values.shape)
         answerable = True
         for name in names:
-            rows = [self.parts(name, product.factors[name]) for product in products]
-            means = np.array([r[0][0] for r in rows])
-            spread = np.array([r[1][0] for r in rows])
+            operators, places = distinct([product.factors[name] for product in products])
+            rows = [self.parts(name, operator) for operator in operators]
+            means = np.array([r[0][0] for r in rows])[places]
+            spread = np.array([r[1][0] for r in rows])[places]
             answerable &= all(r[2] for r in rows)
             shape = (-1,) + (1,) * (values.ndim - 2)
             values = values[:, 0] * (means**2).reshape(shape) + values[:, 1] * spread.reshape(shape)

@@ -95,6 +95,23 @@ class Workload:
         return self._merged[2]
 
     @cached_property
+    def asked(self) -> tuple[tuple[Product, float], ...]:
+        """Return the merged products, each with the sum of its squared weights."""
+        return tuple(
+            (
+                Product(
+                    {
+                        name: self.factors[i][j]
+                        for i, (name, j) in enumerate(zip(self.attributes, row, strict=True))
+                        if j >= 0
+                    }
+                ),
+                weight2,
+            )
+            for row, weight2 in zip(self.index.tolist(), self.weights2.tolist(), strict=True)
+        )
+
+    @cached_property
     def _merged(
         self,
     ) -> tuple[tuple[tuple[Operator, ...], ...], NDArray[np.int64], NDArray[np.float64]]:

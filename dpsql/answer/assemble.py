@@ -241,7 +241,8 @@ def settle_zeros(answers: dict[Place, Floats], variances: Mapping[Place, Floats]
     """
     for place, values in answers.items():
         nothing = values**2 < ROUNDED**2 * variances[place]
-        answers[place] = np.where(nothing, 0.0, values)
+        if nothing.any():
+            answers[place] = np.where(nothing, 0.0, values)
 
 
 def _sum(reading: Reading, values: Sequence[Floats]) -> Floats:

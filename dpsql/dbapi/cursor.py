@@ -27,7 +27,6 @@ from dpsql.dbapi.script import (
 from dpsql.dbapi.show import describe, show
 from dpsql.engine.discover import forget, found_before, plan_search
 from dpsql.engine.explanation import Explanation
-from dpsql.engine.learn import plan_table
 from dpsql.engine.terms import Terms
 from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError
 from dpsql.settings import Taker, taken_by
@@ -257,6 +256,8 @@ class Cursor(Fetching):
         if statement.explain:
             planned, assumed = plan_offered(engine, creation, terms)
             return [_forecast(planned.explain(engine, assumed), statement)]
+        from dpsql.engine.learn import plan_table  # few statements learn models
+
         return list(engine.run(plan_table(engine, creation, terms, self.connection.report)))
 
     def _search(self, statement: Statement, terms: Terms) -> list[Result]:

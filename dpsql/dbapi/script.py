@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from dpsql.answer.modelled import check_target
 from dpsql.answer.synthetics import check_name, find_synthetic
@@ -13,7 +14,6 @@ from dpsql.engine.asked import explain_workload
 from dpsql.engine.desk import Desk
 from dpsql.engine.discover import Finding, found_before, plan_search
 from dpsql.engine.explanation import Explanation, Row
-from dpsql.engine.learn import LearningTable, plan_table
 from dpsql.engine.terms import Terms
 from dpsql.errors import ProgrammingError, decimal_text
 from dpsql.settings import BOTH, taken_by
@@ -22,6 +22,9 @@ from dpsql.sql.lexemes import lex
 from dpsql.sql.parse import Statement
 from dpsql.sql.synthetic import Creation
 from dpsql.sql.unlisted import Search
+
+if TYPE_CHECKING:
+    from dpsql.engine.learn import LearningTable
 
 
 def asked_now(statements: Sequence[Statement]) -> dict[int, Statement]:
@@ -49,6 +52,8 @@ def plan_offered(desk: Desk, creation: Creation, terms: Terms) -> tuple[Learning
 
     Raises: as ``plan_table``.
     """
+    from dpsql.engine.learn import plan_table  # few scripts learn models
+
     assumed = terms.epsilon is None and "epsilon" not in dict(creation.options)
     offered = terms.having(epsilon=Fraction(1)) if assumed else terms
     return plan_table(desk, creation, offered), assumed
@@ -75,6 +80,8 @@ def check_synthetics(desk: Desk, statements: Sequence[Statement], terms: Terms) 
         if creation is not None and statement.explain:
             plan_offered(desk, creation, terms)
         elif creation is not None:
+            from dpsql.engine.learn import plan_table  # few scripts learn models
+
             plan_table(desk, creation, terms)
             check_name(creation.name, made)
             made[creation.name.casefold()] = creation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpsql.answer.assemble import assemble_results
 from dpsql.answer.result import Result
@@ -16,14 +16,15 @@ from dpsql.engine.desk import Desk
 from dpsql.engine.explain import explain
 from dpsql.engine.explanation import Explanation
 from dpsql.engine.job import Doors, Job, Price
-from dpsql.engine.learn import plan_workload
 from dpsql.engine.matrix import Asking
 from dpsql.engine.terms import Terms, form_request
 from dpsql.errors import InternalError
-from dpsql.learn.task import Report
 from dpsql.plan.request import Request
 from dpsql.privacy.receipt import Receipt
 from dpsql.sql.compiled import Compiled
+
+if TYPE_CHECKING:
+    from dpsql.learn.task import Report
 
 
 def read_job(
@@ -46,6 +47,8 @@ def read_job(
         noise = request.noises[0] if single else desk.plan(request).plan.noise
         return plan_cutting(request, noise, terms.reuse)
     if request.is_learned:
+        from dpsql.engine.learn import plan_workload  # few workloads are learned
+
         return plan_workload(request, terms.fresh, report)
     return Asking(request, terms.reuse)
 

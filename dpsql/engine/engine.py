@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,6 @@ from dpsql.engine.job import Charge, Job, Price, Step
 from dpsql.engine.seek import plan_seeking
 from dpsql.engine.terms import Terms
 from dpsql.engine.turns import turn
-from dpsql.learn.task import Report
 from dpsql.plan.plan import Plan
 from dpsql.privacy.claims import Sources
 from dpsql.privacy.curator import ledger_file, open_ledger, user_folder
@@ -44,6 +43,9 @@ from dpsql.privacy.measure import certify, check_noise, measure
 from dpsql.privacy.vaults import Vaults, read_public, stored_in
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.synthetic import Materialisation
+
+if TYPE_CHECKING:
+    from dpsql.learn.task import Report
 
 T = TypeVar("T")
 

@@ -16,7 +16,6 @@ from dpsql.answer.implied import Implied, find_implied, imply
 from dpsql.answer.reprocess import check_methods
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.answer.store import Shelf, Stored
-from dpsql.engine.adaptive import advise
 from dpsql.engine.clip import given_levels
 from dpsql.engine.desk import Desk
 from dpsql.engine.explain import explain
@@ -231,6 +230,10 @@ class Asking(Measuring, Job[Release]):
             assert planned is not None
             choice.check(self.request)
             forecast = explain(self.request, planned, assumed, remaining)
+            from dpsql.engine.adaptive import (
+                advise,
+            )  # forecasts alone look at what would be learned
+
             found = advise(self.request, planned, forecast).adding(desk.said_of(planned.plan))
         return found.adding(choice.rows)
 

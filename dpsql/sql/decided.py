@@ -6,6 +6,8 @@ A number that is 0 by declaration looks like any other 0 otherwise.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import and_
 
 from dpsql.catalog.describe import describe_values
 from dpsql.errors import Span, printable
@@ -29,11 +31,9 @@ def find_decided(
     never: set[Expression] = set()
     for column, conditions in _by_column(query):
         values = source(column)
-        empty = [c for c in conditions if not evaluator.mask(values, c).any()]
-        mask = evaluator.mask(values, conditions[0])
-        for each in conditions[1:]:
-            mask = mask & evaluator.mask(values, each)
-        if not mask.any():
+        masks = [evaluator.mask(values, each) for each in conditions]
+        if not reduce(and_, masks).any():
+            empty = [c for c, mask in zip(conditions, masks, strict=True) if not mask.any()]
             found[_never(empty[:1] or conditions, values)] = None
             never.update(empty[:1])
     for coupled, pattern in patterns.items():

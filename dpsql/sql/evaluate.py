@@ -103,8 +103,10 @@ class Evaluator:
 
     def mask(self, source: Operand, condition: Expression) -> Mask:
         """Where the condition is TRUE; shape (items of the source,)."""
-        self.prepare(source, [condition])
-        return self._masks[source.key(), condition.sql]
+        name = (source.key(), condition.sql)
+        if name not in self._masks:
+            self.prepare(source, [condition])
+        return self._masks[name]
 
     def cells(self, source: Operand) -> NDArray[np.int64] | None:
         """The cell of every item of a source, None when the items are the cells themselves."""

@@ -73,6 +73,7 @@ class Pieces:
         self.sources: dict[tuple[str | None, bool], Operand] = {}
         self.patterns: dict[tuple[tuple[Coupled, ...], int], Pattern] = {}
         self.known: dict[tuple[Aggregate, int], Split] = {}
+        self._where: dict[int, dict[str | None, Mask]] = {}
 
     def source(self, column: str | None, listed: bool = False) -> Operand:
         """The values that an expression over a column is evaluated on."""
@@ -102,7 +103,7 @@ class Pieces:
         alone = len(self.listing.rows) - 1 if self.listing.keep else None
         found = []
         for row in range(len(self.listing.rows)):
-            masks = self.masks(self.conditions(row), row)
+            masks = self.where(row)
             is_met = row != alone or bool(self.unmatched().truth.any())
             if is_met and all(mask.any() for mask in masks.values()):
                 found.append(row)
@@ -113,6 +114,12 @@ class Pieces:
         if self.listing is None or self.is_unmatched(row):
             return self.query.where
         return (*self.query.where, *self.listing.tests)
+
+    def where(self, row: int) -> dict[str | None, Mask]:
+        """``masks`` of the conditions of a row, worked out once."""
+        if row not in self._where:
+            self._where[row] = self.masks(self.conditions(row), row)
+        return self._where[row]
 
     def is_unmatched(self, row: int) -> bool:
         """Whether a row of the listing stands for private rows that match none of the others."""
@@ -131,14 +138,22 @@ class Pieces:
             return found
         return found[row :: len(self.listing.rows)]
 
-    def masks(self, conditions: Sequence[Condition], row: int = 0) -> dict[str | None, Mask]:
-        """The conjunction of the single-column conditions, column by column."""
-        found: dict[str | None, Mask] = {}
+    def masks(
+        self,
+        conditions: Sequence[Condition],
+        row: int = 0,
+        known: Mapping[str | None, Mask] | None = None,
+    ) -> dict[str | None, Mask]:
+        """The conjunction of the single-column conditions, column by column.
+
+        ``known`` is that of others, which hold as well.
+        """
+        found = dict(known or {})
         for condition in conditions:
             if isinstance(condition, Expression):
                 mask = self.mask(condition, row)
-                known = found.get(condition.column)
-                found[condition.column] = mask if known is None else known & mask
+                other = found.get(condition.column)
+                found[condition.column] = mask if other is None else other & mask
         return found
 
     def pieces(self, aggregate: Aggregate, row: int) -> Split:
@@ -148,17 +163,18 @@ class Pieces:
         return self.known[aggregate, row]
 
     def _pieces(self, aggregate: Aggregate, row: int) -> Split:
-        shared = (*self.conditions(row), *aggregate.conditions)
+        where = self.conditions(row)
         whole: list[MaskedSum] = []
         apart: list[MaskedSum] | None = []
         for summand in aggregate.summands:
-            conditions = (*shared, *summand.conditions)
-            masks = self.masks(conditions, row)
+            own_conditions = (*aggregate.conditions, *summand.conditions)
+            masks = self.masks(own_conditions, row, self.where(row))
             if any(not mask.any() for mask in masks.values()):
                 continue
             own = {name: mask for name, mask in masks.items() if name is not None}
             scale, weights = self.weights(summand, row)
             shape = weights, {each.column: each for each in summand.polynomials}
+            conditions = (*where, *own_conditions)
             coupled = list(dict.fromkeys(c for c in conditions if isinstance(c, Coupled)))
             patterns = [self.pattern(group, row) for group in connected(coupled)]
             if self.is_unmatched(row):
@@ -167,7 +183,7 @@ class Pieces:
             pieces = []
             for sign, box in boxes or ():
                 both = own | {n: m & own[n] if n in own else m for n, m in box.items()}
-                if all(mask.any() for mask in both.values()):
+                if all(both[name].any() for name in box):  # the others were looked at
                     pieces.append(MaskedSum(sign * scale, both, *shape))
             apart = None if apart is None or boxes is None else [*apart, *pieces]
             pattern = None if boxes is not None and len(pieces) < 2 else join(patterns)

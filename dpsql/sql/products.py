@@ -161,7 +161,7 @@ class _Products:
     ) -> Branch:
         """Partition each grouped column; keys that WHERE excludes do not appear."""
         keys, axes = self.query.keys, []
-        where = [self.pieces.masks(self.pieces.conditions(row), row) for row in members]
+        where = [self.pieces.where(row) for row in members]
         empty = not any(all(mask.any() for mask in masks.values()) for masks in where)
         own = [i for i in chosen if i not in fixed]
         for name in dict.fromkeys(keys[i].column for i in own):

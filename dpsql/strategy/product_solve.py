@@ -55,9 +55,7 @@ class ProductEstimate(Estimate):
         if not self.integers or len(blocks) != 1 or blocks[0].residual:
             return False
         factors = product.factors
-        return all(
-            self.forecast.axis(name).is_whole(factors.get(name)) for name in blocks[0].attributes
-        )
+        return all(self.forecast.is_whole(name, factors.get(name)) for name in blocks[0].attributes)
 
     def answer(self, product: Product) -> Floats:
         """Return the answers to a product, flat and row-major over its factors' rows.

@@ -198,7 +198,8 @@ class Pieces:
 
     def weights(self, summand: Summand, row: int) -> tuple[float, dict[str, NDArray[Any]]]:
         """The constant factor of a summand, and its numbers per item of every column."""
-        scale, weights = 1.0, dict[str, NDArray[Any]]()
+        scale = 1.0
+        weights: dict[str, NDArray[Any]] = {}
         for factor in summand.factors:
             source = self.source(factor.column, factor.listed)
             numbers = self.of_row(self.evaluator.numbers(source, factor), factor, row)

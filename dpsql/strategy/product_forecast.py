@@ -48,7 +48,7 @@ class ProductForecast(Forecast):
         self._axes: dict[str, Axis | StructuredAxis] = {}
         self._parts: dict[tuple[str, Hashable], tuple[Floats, Floats, bool]] = {}
         self._added: dict[tuple[str, Hashable], tuple[float, float] | None] = {}
-        self._whole: dict[tuple[str, Hashable], bool] = {}
+        self._whole: dict[tuple[str, int], tuple[Operator | None, bool]] = {}
 
     def axis(self, name: str) -> Axis | StructuredAxis:
         """Return the constants of one attribute."""
@@ -112,11 +112,11 @@ class ProductForecast(Forecast):
         return self._parts[key]
 
     def is_whole(self, name: str, operator: Operator | None) -> bool:
-        """Return ``is_whole`` of an attribute and a query factor, remembered by content."""
-        key = (name, None if operator is None else operator.key)
+        """Return ``is_whole`` of an attribute and a query factor, remembered by identity."""
+        key = (name, id(operator))  # which is kept, so that no other has its identity
         if key not in self._whole:
-            self._whole[key] = self.axis(name).is_whole(operator)
-        return self._whole[key]
+            self._whole[key] = operator, self.axis(name).is_whole(operator)
+        return self._whole[key][1]
 
     def inverse_precisions(self, names: Sequence[str]) -> tuple[Floats, NDArray[np.bool_]]:
         """Return 1/precision and which are missing, for all subsets of names, shape (2,)*k."""

@@ -194,8 +194,8 @@ class Target:
         for content in resolution_bytes(layout.resolutions):
             digest.update(content)
         for place, reading in layout.products.items():
-            terms = [(scale, p.weight, _keys(p)) for scale, p in reading]
-            if len(terms) > 1 or terms[0][0] != 1:
+            if len(reading) > 1 or reading[0][0] != 1:
+                terms = [(scale, p.weight, _keys(p)) for scale, p in reading]
                 digest.update(repr((place, terms)).encode())
         return digest.hexdigest()
 

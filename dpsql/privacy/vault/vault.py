@@ -15,7 +15,6 @@ from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import InternalError, ProgrammingError, is_interrupt
 from dpsql.privacy.vault.data_engine import Classes, Counts, Flags, StoredTable, unavailable
 from dpsql.privacy.vault.distinct import Pairs, find_pairs, read_pairs
-from dpsql.privacy.vault.local_rows import rows_of, take_stock
 from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.pile import why_not
 from dpsql.privacy.vault.pushed import PushedCodes, counted_in_place
@@ -331,6 +330,11 @@ class RelatedRows:
         return hashlib.sha256(repr((self.table.relation, versions)).encode()).hexdigest()
 
     def read(self, columns: frozenset[str]) -> Rows:
+        from dpsql.privacy.vault.local_rows import (
+            rows_of,
+            take_stock,
+        )  # most tables are no relations
+
         tables = self.table.bases
         rows = {t.name.casefold(): b.rows() for t, b in zip(tables, self.bases, strict=True)}
         stock = take_stock(tables, rows, Digest(self.salt))

@@ -157,14 +157,7 @@ PARTS = {
     ),
     "rows": Growing((100_000, 1_000_000), (10_000_000, 100_000_000), _ten_columns, TABLE_OF_TWO),
     "persons": Growing((100_000, 1_000_000), (10_000_000,), _persons, TABLE_OF_TWO),
-    "times": Growing(
-        (1, 4, 16),
-        (64,),
-        _with_years,
-        _planned(TIMES),
-        "groups of hours are written out up to 16 years and told by their numbers from then on, so"
-        " that 64 years take no more memory than 16",
-    ),
+    "times": Growing((1, 4, 16), (64,), _with_years, _planned(TIMES)),
 }
 """By name: statements of a batch and of a session, values of a column, asked in groups, running
 totals, and bins with sums; columns; rows of ten columns, of their own and of persons with too many;

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from sqlglot import exp
 
@@ -19,7 +21,7 @@ from dpsql.sql.expressions import Expressions, name_of, total
 from dpsql.sql.over_tables import GroupExpressions, TableExpressions, place_of
 from dpsql.sql.query import Output, Tail, filtered
 from dpsql.sql.relations import Known
-from dpsql.sql.table_joins import ColumnSets, Joins
+from dpsql.sql.table_joins import ColumnSets, From, Joins
 from dpsql.sql.tables import traits_of
 from dpsql.sql.whole import is_whole
 
@@ -92,7 +94,22 @@ class Layers:
         selects = tuple(select for _, select in origins)
         traits = traits_of(items, origins)
         private = self.hoisted.private
-        return body, Known(name, traits, rows, private, unique, self.chosen, selects)
+        listed = partial(self.listed, items, source)
+        return body, Known(name, traits, rows, private, unique, self.chosen, selects, listed)
+
+    def listed(self, items: Sequence[Output], source: From) -> dict[int, Sequence[Any]]:
+        """Values of the result columns that a table tells, each row of which counts once."""
+        keys = self.groups.keys if self.groups is not None else []
+        shown = {f"k{index}": sql for index, sql in enumerate(keys)}
+        named = [shown.get(item.sql, item.sql) for item in items]
+        for number in source.once:
+            table = {(number, k): v for k, v in self.sources[number].table.listed().items()}
+            table |= {column: table[by] for column, by in source.told if by in table}
+            values = {f"x{place}_{k}": column for (place, k), column in table.items()}
+            found = {index: values[sql] for index, sql in enumerate(named) if sql in values}
+            if found:
+                return found
+        return {}
 
     @property
     def counts_absent(self) -> bool:

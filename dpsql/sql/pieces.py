@@ -136,7 +136,7 @@ class Pieces:
         """What is known per item and row of the listing, for one row."""
         if not expression.listed or self.listing is None:
             return found
-        return found[row :: len(self.listing.rows)]
+        return found[row :: max(1, len(self.listing.rows))]
 
     def masks(
         self,

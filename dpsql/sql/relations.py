@@ -10,8 +10,8 @@ from __future__ import annotations
 import datetime as dt
 import difflib
 import math
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NoReturn, TypeAlias
 
@@ -200,7 +200,8 @@ class Known:
     ``rows`` bounds the number of its rows; ``unique`` lists sets of columns that no two rows agree
     on. ``private`` says that it depends on a private table, ``chosen`` that noisy numbers decide
     which rows it has. ``origins`` are the selects whose cells are numbered in ``r0``, ...; slope 1
-    of column 0 is ``d0_1``.
+    of column 0 is ``d0_1``. ``listed`` tells, for columns that are public, the values of all rows
+    that could be there: no more rows of it agree on such columns than these do.
     """
 
     name: str
@@ -210,6 +211,7 @@ class Known:
     unique: tuple[frozenset[int], ...] = ()
     chosen: bool = False
     origins: tuple[int, ...] = ()
+    listed: Callable[[], Mapping[int, Sequence[Any]]] = field(default=dict, compare=False)
 
     def traces(self) -> list[str]:
         """The columns that say how it depends on noisy numbers."""

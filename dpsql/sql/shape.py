@@ -31,6 +31,7 @@ from dpsql.sql.per_unit import UnitRows, is_per_unit, table_under
 from dpsql.sql.private_joins import PrivateJoin
 from dpsql.sql.private_sets import PrivateSets
 from dpsql.sql.products import Compiler
+from dpsql.sql.public_picks import picked
 from dpsql.sql.qualified import OF_CATALOG
 from dpsql.sql.relations import (
     Element,
@@ -236,7 +237,7 @@ class Shape:
         """UNION, INTERSECT and EXCEPT of aggregated results, or of rows of one unit."""
         env = self.opened(node, env)
         parts = (node.this, node.expression)
-        one, other = (self.relation(part, env, around) for part in parts)
+        one, other = (self.lean(part, env, around, False) for part in parts)
         if isinstance(one, PrivateRows) and isinstance(other, PrivateRows):
             found = PrivateSets(node, self.statement, self.compiler).rows(one, other)
             return self.ordered(node, found)
@@ -248,6 +249,13 @@ class Shape:
         text, known = set_operation(node, self.tables.fresh(), left, right, self.locate)
         self.tables.texts.append(text)
         return self.ordered(node, self.tables.typed(known, node))
+
+    def lean(self, node: exp.Expr, env: Env, around: Names | None, once: bool) -> Relation:
+        """A query over private rows, without public ones where these only pick rows."""
+        found = self.relation(node, env, around)
+        joined = isinstance(found, PrivateRows) and bool(found.joins)
+        tree = picked(node, self.catalog, env, self.tables.public, once) if joined else node
+        return found if tree is node else self.relation(tree, env, around)
 
     def select(self, node: exp.Select, env: Env, around: Names | None) -> Relation:
         """A SELECT over rows, over tables of the shell, or over nothing."""
@@ -282,14 +290,17 @@ class Shape:
         sources = [self.source(each, relation) for each, relation in found]
         flat = Flat(sources, self.locate, lambda query: self.literals(query, env))
         flat.names.parent = around
-        facts = (self.statement, self.compiler)
-        whole, node = node, SemiJoins(flat, *facts, lambda q: self.relation(q, env)).taken(node)
+        facts, public = (self.statement, self.compiler), self.tables.public
+        semi = SemiJoins(flat, *facts, lambda q: self.lean(q, env, None, True))
+        whole, node = node, semi.taken(node)
         node = Zones(table_under(flat, self.compiler), flat.names.find, self.locate).written(node)
         node = RowNumbers(flat, *facts).taken(node)
         node = RowOrders(flat, self.compiler).taken(node)
         table = table_under(flat, self.compiler)
         if is_per_unit(flat, node, table):
-            return UnitRows(flat, table, *facts).rows(node)
+            tree = picked(whole, self.catalog, env, public, False) if flat.joins else whole
+            rows = UnitRows(flat, table, *facts)
+            return rows.rows(node) if tree is whole else self.relation(tree, env, around)
         aggregated = has_aggregates(node) or bool(node.args.get("group"))
         if not aggregated and not node.args.get("having"):
             if has_windows(node) and table.unit.column is not None:
@@ -304,13 +315,7 @@ class Shape:
             inner, outer = split(flat, node)
             known = self.tables.known(self.leaf(flat.aggregate(inner), node))
             return self.shell(outer, [Placed(Element("", node), known)], env, None)
-        plain = (
-            node is whole
-            and not flat.known
-            and all(
-                isinstance(each.element.node, exp.Table) and self.is_plain(each) for each in sources
-            )
-        )
+        plain = node is whole and not flat.known and all(map(self.is_plain, sources))
         if plain and not any(query is not node for query in node.find_all(exp.Query)):
             copy = node.copy()
             copy.set("with_", None)

@@ -1,12 +1,14 @@
 """FROM and JOIN of a SELECT of the outer shell -> SQL, and a bound on the number of its rows.
 
-The bound is a function of public facts: declared keys, and conditions that set keys equal.
+The bound is a function of public facts: declared keys, how many of them agree on some columns, and
+conditions that set columns equal to others or to constants.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +20,7 @@ from dpsql.sql.names import Names
 from dpsql.sql.over_tables import TableExpressions, place_of
 from dpsql.sql.relations import Join
 from dpsql.sql.scope import conjuncts
+from dpsql.sql.whole import INTEGERS
 
 MAX_ROWS = 1_000_000
 """Most rows of a table of the shell, and most pairs of rows of a join."""
@@ -33,11 +36,17 @@ _NUMBERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "FL
 
 @dataclass(frozen=True, slots=True)
 class From:
-    """FROM as SQL, a bound on its rows, and sets of columns that no two rows agree on."""
+    """FROM as SQL, a bound on its rows, and sets of columns that no two rows agree on.
+
+    Every row of the tables ``once`` is part of one row at most; ``told`` are columns, each with
+    one that tells it.
+    """
 
     sql: str
     rows: int
     unique: ColumnSets
+    once: frozenset[int] = frozenset()
+    told: tuple[tuple[ColumnPlace, ColumnPlace], ...] = ()
 
 
 class Joins:
@@ -63,7 +72,8 @@ class Joins:
             own = tuple(frozenset((number, k) for k in keys) for keys in each.table.unique)
             join = each.element.join
             if join is None:
-                found = From(f"{each.table.name} AS a{number}", each.table.rows, own)
+                text = f"{each.table.name} AS a{number}"
+                found = From(text, each.table.rows, own, frozenset({number}))
             else:
                 found = self.add(found, number, own, join)
         for test in self.where:
@@ -101,17 +111,23 @@ class Joins:
 
     def add(self, before: From, number: int, own: ColumnSets, join: Join) -> From:
         """Join one more table; where a key of one side is met, its rows match at most once."""
-        clause, equal = self.on(join, number)
+        clause, equal, fixed = self.on(join, number)
         side = join.side
-        left = any(keys <= {a for a, _ in equal} for keys in before.unique)
-        right = any(keys <= {b for _, b in equal} for keys in own)
+        ours = {a for a, _ in equal} | {place for place in fixed if place[0] != number}
+        theirs = {b for _, b in equal} | {place for place in fixed if place[0] == number}
+        left = any(keys <= ours for keys in before.unique)
+        right = any(keys <= theirs for keys in own)
         here = self.sources[number].table
         if right:
             rows = before.rows + (here.rows if side in ("RIGHT", "FULL") else 0)
         elif left:
             rows = here.rows + (before.rows if side in ("LEFT", "FULL") else 0)
         else:
-            rows = before.rows * here.rows + (before.rows + here.rows if side else 0)
+            rows = before.rows * here.rows
+            if rows > MAX_ROWS:
+                most = min(self.most(ours, table) for table in before.once or {-1})
+                rows = min(rows, before.rows * self.most(theirs, number), here.rows * most)
+            rows += before.rows + here.rows if side else 0
         if rows > MAX_ROWS:
             raise ProgrammingError(
                 "E_TOO_LARGE",
@@ -125,14 +141,29 @@ class Joins:
         if left and side in ("", "RIGHT"):
             unique += own
         text = f"{before.sql} {side or 'INNER'} JOIN {here.name} AS a{number} ON {clause}"
-        return From(text, rows, () if side == "FULL" else tuple(unique))
+        once = before.once if right and side in ("", "LEFT") else frozenset()
+        once |= {number} if left and side in ("", "RIGHT") else frozenset()
+        told = before.told if side in ("", "LEFT") else ()
+        told += tuple(pair for a, b in equal for pair in ((a, b), (b, a))) if not side else ()
+        return From(text, rows, () if side == "FULL" else tuple(unique), once, told)
 
-    def on(self, join: Join, number: int) -> tuple[str, list[tuple[ColumnPlace, ColumnPlace]]]:
-        """The condition of a join, and the pairs of columns it sets equal."""
+    def most(self, places: Collection[ColumnPlace], number: int) -> int:
+        """The most rows of a table that agree on those of the columns that are its own."""
+        table = self.sources[number].table if number >= 0 else None
+        listed = {} if table is None else table.listed()
+        values = [listed[k] for source, k in places if source == number and k in listed]
+        if table is None or not values:
+            return MAX_ROWS + 1 if table is None else table.rows
+        return max(Counter(zip(*values, strict=True)).values(), default=0)
+
+    def on(
+        self, join: Join, number: int
+    ) -> tuple[str, list[tuple[ColumnPlace, ColumnPlace]], list[ColumnPlace]]:
+        """The condition of a join, the pairs of columns it sets equal, and those it fixes."""
         if not join.is_plain:
             self.expressions.refuse(join.node, "E_JOIN", f"{join.method or join.kind} JOIN")
         tests: list[exp.Expr] = []
-        pairs = []
+        pairs, fixed = [], []
         for name in join.using:
             reference = exp.column(name.name)
             reference.meta.update(name.meta)
@@ -154,30 +185,31 @@ class Joins:
         texts = []
         for test in tests:
             self.expressions.chosen |= self.expressions.mentions_noise(test)
-            pair = self.equality(test, number)
+            pair, text = self.equality(test, number), sql_of(_qualified(test))
+            is_safe = pair is not None and all(place_of(side) for side in _sides(test))
             if pair is not None:
                 pairs.append(pair)
-            text = sql_of(_qualified(test))
-            texts.append(text if pair is not None else f"TRY(CAST({text} AS BOOLEAN))")
-        return " AND ".join(texts) or "TRUE", pairs
+            elif (place := self.constant(test)) is not None:
+                fixed.append(place)
+            texts.append(text if is_safe else f"TRY(CAST({text} AS BOOLEAN))")
+        return " AND ".join(texts) or "TRUE", pairs, [] if join.side else fixed
 
     def meets(self, test: exp.Expr) -> bool:
-        """Whether a condition of WHERE compares two columns of the tables joined so far."""
-        inner = test.unnest()
-        is_equality = isinstance(inner, exp.EQ)
-        sides = [inner.this.unnest(), inner.expression.unnest()] if is_equality else []
-        return bool(sides) and all(
-            isinstance(side, exp.Column) and self.names.place(side) is not None for side in sides
+        """Whether a condition of WHERE sets columns of the tables joined so far equal."""
+        sides = _sides(test)
+        columns = [column for side in sides for column in side.find_all(exp.Column)]
+        return (
+            bool(columns)
+            and all(_moved(side) or isinstance(side, exp.Literal) for side in sides)
+            and all(self.names.place(column) is not None for column in columns)
         )
 
     def equality(self, test: exp.Expr, number: int) -> tuple[ColumnPlace, ColumnPlace] | None:
-        """The two columns, of earlier tables and of this one, that a test compares safely."""
-        inner = test.unnest()
-        if not isinstance(inner, exp.EQ):
+        """The two columns, of earlier tables and of this one, each of which tells the other."""
+        places = [self.place(side) for side in _sides(test)]
+        if len(places) != 2 or places[0] is None or places[1] is None:
             return None
-        left, right = (place_of(side.unnest()) for side in (inner.this, inner.expression))
-        if left is None or right is None:
-            return None
+        left, right = places[0], places[1]
         if left[0] == number:
             left, right = right, left
         if left[0] == number or right[0] != number:
@@ -185,8 +217,34 @@ class Joins:
         kinds = {self.kind(left), self.kind(right)}
         return (left, right) if len(kinds) == 1 or kinds <= _NUMBERS else None
 
+    def place(self, side: exp.Expr) -> ColumnPlace | None:
+        """The column that one side of an equality tells; ``k + 1`` tells whole numbers."""
+        column = _moved(side)
+        place = None if column is None else place_of(column)
+        is_known = place is not None and (column is side or self.kind(place) in INTEGERS)
+        return place if is_known else None
+
+    def constant(self, test: exp.Expr) -> ColumnPlace | None:
+        """The column that a test sets equal to a constant."""
+        sides = _sides(test)
+        is_constant = any(isinstance(side, exp.Literal) for side in sides)
+        return next((p for side in sides if (p := place_of(side)) and is_constant), None)
+
     def kind(self, place: ColumnPlace) -> str:
         return self.sources[place[0]].table.traits[place[1]].kind
+
+
+def _sides(test: exp.Expr) -> list[exp.Expr]:
+    """The two sides of an equality."""
+    inner = test.unnest()
+    return [inner.this.unnest(), inner.expression.unnest()] if isinstance(inner, exp.EQ) else []
+
+
+def _moved(side: exp.Expr) -> exp.Column | None:
+    """The column of ``k``, ``k + 1`` or ``k - 1``."""
+    if isinstance(side, exp.Add | exp.Sub) and isinstance(side.expression.unnest(), exp.Literal):
+        side = side.this.unnest()
+    return side if isinstance(side, exp.Column) else None
 
 
 def _qualified(tree: exp.Expr) -> exp.Expr:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from sqlglot import exp
@@ -97,7 +98,9 @@ class Tables:
         number = len(self.queries)
         name = f"t{number}"
         rows = select.rows if shell.tail.limit is None else min(select.rows, shell.tail.limit)
-        known = Known(name, traits, rows, True, _unique(select), not shell.tail.whole, (number,))
+        unique, chosen = _unique(select), not shell.tail.whole
+        listed = partial(_listed, select)
+        known = Known(name, traits, rows, True, unique, chosen, (number,), listed)
         self.queries.append((leaf, known))
         self.selects.append(select)
         if sum(each.rows * len(each.query.shell.outputs) for each in self.selects) > (
@@ -128,7 +131,8 @@ class Tables:
             self.cells[name] = PublicCells(name, filled)
             self.kinds[name] = {column: kind for column, (kind, _) in filled.items()}
         unique = keys_among([values for _, values in columns.values()])
-        return Known(name, traits, count, False, unique)
+        listed = {k: values for k, (_, values) in enumerate(columns.values())}
+        return Known(name, traits, count, False, unique, listed=lambda: listed)
 
     def values(self, node: exp.Values) -> Known:
         """A VALUES list as a table of the shell."""
@@ -245,6 +249,13 @@ def traits_of(outputs: Sequence[Output], origins: Sequence[tuple[str, int]]) -> 
         )
         for each in outputs
     )
+
+
+def _listed(select: Select) -> dict[int, list[Any]]:
+    """The result columns that are keys, with the values that they have in all rows."""
+    values = select.key_columns()
+    outputs = enumerate(select.query.shell.outputs)
+    return {index: values[o.key] for index, o in outputs if o.key is not None}
 
 
 def _unique(select: Select) -> tuple[frozenset[int], ...]:

@@ -211,7 +211,8 @@ def test_a_join_on_whole_keys_may_be_large(compiler: Compiler) -> None:
     keyed = "SELECT age, hours, sex, COUNT(*) AS n FROM adult GROUP BY age, hours, sex"
     joined = f"FROM ({keyed}) a JOIN ({keyed}) b ON a.age = b.age AND a.hours = b.hours"
     build(compiler, f"SELECT COUNT(*) {joined} AND a.sex = b.sex")
-    error = refused(compiler, f"SELECT COUNT(*) {joined}")
+    build(compiler, f"SELECT COUNT(*) {joined}")  # two rows have the same age and hours
+    error = refused(compiler, f"SELECT COUNT(*) {joined.replace(' AND a.hours = b.hours', '')}")
     assert error.code == "E_TOO_LARGE"
 
 

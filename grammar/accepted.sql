@@ -46,6 +46,12 @@ SELECT COUNT(*) FILTER (WHERE a > 2 OR c) AS f, COUNT(*) AS k FROM t;
 SELECT COUNT(*) AS limit FROM t;
 -- everything
 
+SELECT COUNT(DISTINCT education) FROM adult;
+-- education: 16x16 Dense
+
+SELECT b, COUNT(DISTINCT a // 2) FILTER (WHERE a > 1) AS k FROM t GROUP BY b;
+-- a: 4x8 Dense; b: 6x6 Identity
+
 SELECT COUNT(DISTINCT person_id) AS people FROM visits;
 -- everything
 

@@ -59,6 +59,7 @@ def _facts(release: Release, keep: Keep) -> dict[str, Any]:
             "rows_per_unit": part.rows_per_unit,
             "units": part.units,
             "view": part.view,
+            "occupied": part.occupied,
             "resolutions": {
                 name: encode_resolution(each, keep) for name, each in part.resolutions.items()
             },
@@ -101,6 +102,7 @@ def decode(body: bytes) -> Release:
                 rows_per_unit=item["rows_per_unit"],
                 units=item["units"],
                 view=None if item.get("view") is None else tuple(item["view"]),
+                occupied=item.get("occupied", False),
             )
         )
         values.append(tuple(_integers(arrays[key]) for key in item["values"]))

@@ -81,6 +81,8 @@ def _read_off(target: Target, parts: Sequence[Part], taken: set[int]) -> Reading
     for index, part in enumerate(parts):
         if part.table != table or part.units != target.units or index in taken:
             continue
+        if part.occupied != target.occupied:
+            continue
         if not (target.columns <= part.columns and part.narrowing <= target.mentioned):
             continue
         if part.view != target.view and view_of(target.table, part.view) != target.seen:

@@ -207,6 +207,7 @@ def _plain_cost(target: Target, noise: Noise) -> float:
     (layout,) = target.layouts
     names = layout.workload.attributes
     reach = unit_reach([layout.resolutions[name] for name in names], target.rows_per_unit)
+    reach = int(reach**power) if target.occupied else reach
     return float(reach * sum(each.weight**power for each in target.asked.values()))
 
 

@@ -31,7 +31,8 @@ class Part:
     """The measurement of one table.
 
     ``resolutions`` says how rows become the cells of every measured attribute of the strategy's
-    domain. With ``units``, cells and unions count privacy units with a row in them, not rows.
+    domain. With ``units``, cells and unions count privacy units with a row in them, not rows; with
+    ``occupied`` besides, they are 1 where any unit has, else 0.
     ``amount`` is the epsilon (Laplace) or rho (Gaussian) this part costs for a
     privacy unit of at most ``rows_per_unit`` rows. ``lower`` is a certified lower bound on the
     error of every strategy at unit cost, 0 where none is known; it is no part of the release.
@@ -46,6 +47,7 @@ class Part:
     lower: float = 0.0
     units: bool = False
     view: tuple[str, ...] | None = None
+    occupied: bool = False
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
@@ -140,6 +142,7 @@ class Part:
         facts = (self.table, self.strategy.fingerprint(), self.amount, self.rows_per_unit)
         scales = [str(scale) for scale in self.scales]
         digest.update(repr((*map(str, facts), scales, self.units, self.view)).encode())
+        digest.update(b"occupied" if self.occupied else b"")
         for name in sorted(self.resolutions):
             facts_of, arrays = self.resolutions[name].facts, self.resolutions[name].arrays()
             shapes = [each.shape for each in arrays]

@@ -35,6 +35,7 @@ from dpsql.workload.target import (
     fits,
     reading_variances,
 )
+from dpsql.workload.unions import added_up
 
 if TYPE_CHECKING:
     from dpsql.sql.compiled import Answer, Compiled
@@ -283,6 +284,7 @@ def _plan_with(request: Request, noise: Noise) -> Planned:
             chosen.lower,
             target.units,
             target.view,
+            target.occupied,
         )
         for target, chosen, amount in zip(request.targets, found, amounts, strict=True)
     )
@@ -312,14 +314,22 @@ def _choose(request: Request, target: Target, noise: Noise, amount: Fraction) ->
 
 
 def _count_units(target: Target, noise: Noise) -> Chosen:
-    """One number per union of cells: counts of units do not add up."""
+    """One number per union of cells: counts of units do not add up.
+
+    Different values do, each of them a union that has a row: so many change with a unit that it
+    may be better to measure each, or what they add up to.
+    """
     (layout,) = target.layouts
     workload, resolutions = layout.workload, layout.resolutions
     names = workload.attributes
-    strategy = assemble(workload.domain, {}, {names: 1.0}, noise, "one count per group")
     reach = unit_reach([resolutions[name] for name in names], target.rows_per_unit)
-    error = strategy.unit_error(workload) * (law(noise).squared(reach))
-    return Chosen(layout, strategy, 0.0, {}, error)
+    found = []
+    for rows in ({}, *([added_up(workload)] if target.occupied else [])):
+        strategy = assemble(workload.domain, rows, {names: 1.0}, noise, "one count per group")
+        moved = int(reach ** law(noise).norm) if rows else reach
+        error = strategy.unit_error(workload) * law(noise).squared(moved)
+        found.append(Chosen(layout, strategy, 0.0, {}, error))
+    return min(found, key=lambda chosen: chosen.error)
 
 
 def expected_error(request: Request, planned: Planned) -> float:

@@ -166,6 +166,8 @@ def _sensitivity(part: Part, block: Block) -> int:
     """
     noise, c = part.strategy.noise, _reach(part, block)
     rows = checked(block.integer_rows)
+    if part.occupied and not part.units:
+        raise InternalError("E_INTERNAL", "what has a row at all is no sum over rows")
     if part.units and rows.is_identity:
         return c  # so many different numbers grow by one each
     return int(c ** law(noise).norm * _norm(rows, noise))
@@ -186,7 +188,8 @@ def _reach(part: Part, block: Block) -> int:
 
     Guarantee: recomputed from how rows become cells. A row adds non-negative integers of a known
     sum. The distinct privacy units of a cell or union grow by at most one, in those that a row is
-    in: as many as share its cell.
+    in: as many as share its cell. Whether a cell or union has a row at all changes where its units
+    do, by at most one as well.
     """
     resolutions = [part.resolutions[name] for name in block.attributes]
     if part.units:
@@ -255,6 +258,8 @@ def _apply(part: Part, block: Block, rows: IntegerRows, vault: Vault, unbounded:
     most = MANY_ROWS * (1 if part.units else math.prod(map(_row_sum, resolutions)))
     multiply = apply_rows_unbounded if unbounded else apply_rows
     # No name is kept for the counts, so that they are freed before the rows are formed.
+    if part.occupied:
+        return multiply(rows, vault.mark(resolutions), most)
     return multiply(rows, vault.tally(resolutions, part.units), most)
 
 

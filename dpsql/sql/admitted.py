@@ -106,6 +106,7 @@ SCALARS: dict[type[exp.Expr], set[str]] = {
     exp.Substring: {"this", "start", "length"},
     exp.Left: _BINARY,
     exp.Right: _BINARY,
+    exp.Format: {"this", "expressions"},
     exp.StartsWith: _BINARY,
     exp.EndsWith: _BINARY,
     exp.Contains: _BINARY,
@@ -156,8 +157,9 @@ NAMED = {
     *("round_even", "roundbankers", "strlen", "length_grapheme", "left_grapheme"),
     *("right_grapheme", "strip_accents", "hamming", "mismatches", "damerau_levenshtein"),
     *("editdist3", "jaccard", "jaro_similarity", "jaro_winkler_similarity", "days_in_month"),
+    "printf",
 }
-"""Functions that the parser has no name for; none of them makes a text longer."""
+"""Functions that the parser has no name for; none but printf makes a text longer."""
 
 TYPES = {
     exp.DType.TINYINT,
@@ -232,6 +234,14 @@ WINDOWS: dict[type[exp.Expr], set[str]] = {
     exp.Stddev: _UNARY,
     exp.StddevPop: _UNARY,
     exp.StddevSamp: _UNARY,
+    exp.CountIf: _UNARY,
+    exp.LogicalAnd: _UNARY,
+    exp.LogicalOr: _UNARY,
+    exp.PercentileCont: _BINARY,
+    exp.PercentileDisc: _BINARY,
+    exp.Mode: _UNARY,
+    exp.Filter: _BINARY,
+    exp.Where: _UNARY,
     exp.Star: set(),
 }
 
@@ -257,10 +267,46 @@ AGGREGATES: dict[type[exp.Expr], set[str]] = {
     exp.LogicalAnd: _ONE,
     exp.LogicalOr: _ONE,
     exp.AnyValue: _ONE,
-    exp.ArgMax: _TWO,
-    exp.ArgMin: _TWO,
+    exp.ArgMax: _TWO | {"count"},
+    exp.ArgMin: _TWO | {"count"},
+    exp.Mode: _ONE,
+    exp.Skewness: _ONE,
+    exp.Kurtosis: _ONE,
+    exp.Corr: _TWO,
+    exp.CovarPop: _TWO,
+    exp.CovarSamp: _TWO,
+    exp.RegrSlope: _TWO,
+    exp.RegrIntercept: _TWO,
+    exp.RegrR2: _TWO,
+    exp.RegrCount: _TWO,
+    exp.RegrAvgx: _TWO,
+    exp.RegrAvgy: _TWO,
+    exp.RegrSxx: _TWO,
+    exp.RegrSyy: _TWO,
+    exp.RegrSxy: _TWO,
+    exp.ArrayAgg: _ONE,
+    exp.GroupConcat: {"this", "separator"},
+    exp.First: _ONE,
+    exp.Last: _ONE,
+    exp.AnonymousAggFunc: {"this", "expressions"},
 }
 WORKS = (
-    "COUNT, SUM, AVG, MIN, MAX, MEDIAN, QUANTILE_CONT, VARIANCE, STDDEV, BOOL_AND, BOOL_OR, "
-    "ARG_MAX, ARG_MIN"
+    "COUNT, SUM, AVG, MIN, MAX, MEDIAN, MODE, QUANTILE_CONT, VARIANCE, STDDEV, CORR, REGR_SLOPE, "
+    "BOOL_AND, BOOL_OR, ARG_MAX, ARG_MIN, FIRST, LAST, LIST, STRING_AGG"
 )
+OF_NUMBERS = {"product", "mad", "entropy", "kurtosis_pop"}
+"""Aggregates of numbers that the parser has no name for."""
+FIRSTS = (exp.First, exp.Last)
+LISTING = (*FIRSTS, exp.ArrayAgg, exp.GroupConcat)
+"""Aggregates that the order of rows matters to."""
+_REGRESSIONS = (
+    *(exp.Corr, exp.CovarPop, exp.CovarSamp, exp.RegrSlope, exp.RegrIntercept, exp.RegrR2),
+    *(exp.RegrCount, exp.RegrAvgx, exp.RegrAvgy, exp.RegrSxx, exp.RegrSyy, exp.RegrSxy),
+)
+PAIRED = (exp.ArgMax, exp.ArgMin, *_REGRESSIONS)
+"""Aggregates of two expressions."""
+MOMENTS = (
+    *(exp.Variance, exp.VariancePop, exp.Stddev, exp.StddevPop, exp.StddevSamp),
+    *(exp.Skewness, exp.Kurtosis, exp.AnonymousAggFunc, *_REGRESSIONS),
+)
+"""Aggregates that may be errors where their numbers are too large."""

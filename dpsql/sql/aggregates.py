@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from dpsql.errors import Error, NotSupportedError, ProgrammingError, printable
 from dpsql.sql.derivative import guard
+from dpsql.sql.distinct_counts import distinct_values, instead_of_distinct, split_test
 from dpsql.sql.edges import check_edges
 from dpsql.sql.language import check_scalar, written_name
 from dpsql.sql.lists import MAX_QUANTILES, rank_parts
@@ -164,23 +165,33 @@ class Aggregates:
         return amount(self.scope, node.this, clip)
 
     def distinct(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
-        """COUNT(DISTINCT the privacy unit's column), or of a CASE that keeps it where a test holds.
+        """COUNT(DISTINCT the privacy unit's column or another), or of a CASE that keeps it.
 
         Where a unit has one row, its rows are counted; public rows joined to them may repeat it.
         """
         if not node.this.expressions:
             self.refuse(node)
-        counted, tests = _kept(node.this.expressions)
-        if not isinstance(node, exp.Count) or counted is None or not self.is_unit(counted):
-            self.refuse(node)
+        counted, tests = split_test(node.this.expressions)
+        if not isinstance(node, exp.Count) or shape.running is not None:
+            self.refuse_distinct(node, shape)
+        if not isinstance(counted, exp.Column) or not self.is_unit(counted):
+            value = None if counted is None else distinct_values(self.scope, counted)
+            if value is None:
+                self.refuse(node)
+            shape = replace(shape, distinct=value)
         found = tuple(each for test in tests for each in conjunction(self.scope, test))
         shape = replace(shape, conditions=(*shape.conditions, *found))
+        if shape.distinct is not None:
+            return marked(self.column(shape), True)
         if self.scope.table.unit.max_rows == 1 and not self.scope.joined:
             return marked(self.column(shape), True)
+        return marked(self.column(replace(shape, units=True)), True)
+
+    def refuse_distinct(self, node: exp.Expr, shape: Aggregate) -> NoReturn:
         if shape.running is not None:
             hint = "count in a sub-query: a window over its results works"
             self.scope.refuse(node, "E_WINDOW", "a running sum of distinct counts", hint)
-        return marked(self.column(replace(shape, units=True)), True)
+        self.refuse(node)
 
     def is_unit(self, node: exp.Column) -> bool:
         return self.scope.find_public(node) is None and self.scope.is_unit(node)
@@ -284,7 +295,7 @@ class Aggregates:
             hint = self.instead_of_extreme(node)
         if isinstance(node.this, exp.Distinct):
             name = f"{name}(DISTINCT)"
-            hint = self.instead_of_distinct(node)
+            hint = instead_of_distinct(self.scope, node, self.answers, _WORKS)
         raise NotSupportedError(
             "E_AGGREGATE",
             f"the aggregate {name}{'' if name.endswith(')') else '()'} is not supported",
@@ -304,28 +315,6 @@ class Aggregates:
         named = f" of {printable(columns[0].name)}" if columns else ""
         return f"one row decides it; a quantile needs a domain (or bins){named} in the catalog"
 
-    def instead_of_distinct(self, node: exp.Expr) -> str:
-        """What works near an aggregate of distinct values."""
-        table, listed = self.scope.table, node.this.expressions
-        if not listed:
-            return f"{_WORKS} work"
-        if not isinstance(node, exp.Count):
-            plain = type(node)(this=listed[0].copy())
-            text = _written(plain)
-            return f"{text} works" if self.answers(plain) else f"{_WORKS} work"
-        if table.unit.column is not None:
-            return f"COUNT(DISTINCT {table.unit.column}) works"
-        if len(listed) > 1 or self.scope.joined or not self.is_grouped(listed[0]):
-            return "one row is one unit: COUNT(*) works"
-        column = _written(listed[0])
-        values = f"SELECT {column}, COUNT(*) AS n FROM {table.name} GROUP BY {column}"
-        return f"values with many rows: SELECT COUNT(*) FROM ({values}) AS g WHERE n > 10 works"
-
-    def is_grouped(self, node: exp.Expr) -> bool:
-        """Whether a node is a column of the table that can be grouped by."""
-        column = self.scope.table.columns.get(node.name.casefold())
-        return isinstance(node, exp.Column) and column is not None and column.domain is not None
-
     def answers(self, node: exp.Expr) -> bool:
         """Whether an aggregate would be answered here; nothing is noted."""
         kept = list(self.found)
@@ -340,19 +329,6 @@ class Aggregates:
 
 def _written(node: exp.Expr) -> str:
     return printable(node.sql("duckdb", comments=False))
-
-
-def _kept(counted: list[exp.Expr]) -> tuple[exp.Column | None, list[exp.Expr]]:
-    """The one column that is counted, and the test of a CASE around it that is NULL elsewhere."""
-    node, branch, rest = counted[0].unnest(), None, None
-    if isinstance(node, exp.Case) and node.this is None and len(node.args["ifs"]) == 1:
-        branch, rest = node.args["ifs"][0], node.args.get("default")
-    elif isinstance(node, exp.If):
-        branch, rest = node, node.args.get("false")
-    if branch is not None and isinstance(rest, exp.Null | None):
-        node = branch.args["true"].unnest()
-    tests = [] if branch is None else [branch.this]
-    return (node if len(counted) == 1 and isinstance(node, exp.Column) else None), tests
 
 
 def _is_total(node: exp.Window) -> bool:

@@ -110,11 +110,18 @@ class Expressions(ABC):
         named = aliases or self.aliased_windows
         around = {key: self.inside(value, named) for key, value in rest.items()}
         self.check_frame(node)
-        for part in (node, node.this, *(p for p in (node.args.get("spec"),) if p)):
+        for part in (node, *(p for p in (node.args.get("spec"),) if p)):
             check_window(part, self.locate)
-        window = exp.Window(this=self.parts(node.this, aliases), **around)
+        function, where = self.function(node.this, aliases), None
+        if isinstance(function, exp.Filter):
+            function, where = function.this, function.expression
+        window = exp.Window(this=function, **around)
         whole, noisy = is_whole(window), any(map(is_noise, window.find_all(exp.Var)))
-        window.set("this", self.framed(window.this))
+        function = self.framed(function)
+        if where is not None:
+            noisy |= any(map(is_noise, where.find_all(exp.Var)))
+            function = exp.Filter(this=function, expression=where)
+        window.set("this", function)
         text = sql_of(window)
         if text not in self.windows:
             self.windows.append(text)
@@ -128,6 +135,16 @@ class Expressions(ABC):
     def framed(self, function: exp.Expr) -> exp.Expr:
         """A window function that is never an error over its frame."""
         return function
+
+    def function(self, node: exp.Expr, aliases: bool) -> exp.Expr:
+        """A window function; FILTER tests the rows below, and is never an error."""
+        check_window(node, self.locate)
+        if not isinstance(node, exp.Filter) or not isinstance(node.expression, exp.Where):
+            return self.parts(node, aliases)
+        tree = self.rewrite(node.expression.this, aliases=aliases)
+        test = f"TRY(CAST({sql_of(tree)} AS BOOLEAN))"
+        where = exp.Where(this=written(test, self.mentions_noise(tree)))
+        return exp.Filter(this=self.function(node.this, aliases), expression=where)
 
     def parts(self, node: exp.Expr, aliases: bool) -> exp.Expr:
         return type(node)(**{key: self.inside(v, aliases) for key, v in node.args.items()})

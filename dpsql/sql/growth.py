@@ -7,7 +7,8 @@ length of a statement, and DuckDB's limits on memory do not cover texts under co
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
@@ -25,7 +26,10 @@ _KEEPING = (
     *(exp.Left, exp.Right, exp.Substring, exp.Trim, exp.SplitPart, exp.RegexpExtract),
     exp.Translate,
 )
-_GROWING = (exp.Replace, exp.RegexpReplace, exp.Pad, exp.Repeat, exp.ConcatWs, exp.Hex)
+_GROWING = (
+    *(exp.Replace, exp.RegexpReplace, exp.Pad, exp.Repeat, exp.ConcatWs, exp.Hex),
+    exp.Format,
+)
 _SHOWN = 64
 """More characters than any letter of a format of strftime shows."""
 
@@ -35,18 +39,32 @@ def check_growth(columns: Iterable[Column | None], tree: exp.Expr, locate: Locat
 
     Raises: ProgrammingError (E_TOO_COMPLEX).
     """
-    if tree.find(*_GROWING) is None:
+    growing = [node for node in tree.walk() if is_growing(node)]
+    if not growing:
         return
     cells = (each.cells for each in columns if each is not None)
     widest = max((len(str(cell)) for cell in itertools.chain(*cells)), default=0)
-    for node in tree.find_all(*_GROWING):
+    for node in growing:
         if bound_length(node, max(widest, _NUMBER)) > MAX_LENGTH:
             raise ProgrammingError(
                 "E_TOO_COMPLEX",
-                f"{node.sql_name()} could make texts of over {MAX_LENGTH} characters",
+                f"{_name(node)} could make texts of over {MAX_LENGTH} characters",
                 hint="shorter texts, and lengths that are written out, work",
                 span=locate(node),
             )
+
+
+def is_growing(node: exp.Expr) -> bool:
+    """Whether a function may make a text that is longer than its arguments together."""
+    return isinstance(node, _GROWING) or _is_printf(node)
+
+
+def _is_printf(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() == "printf"
+
+
+def _name(node: exp.Expr) -> str:
+    return node.sql_name() if isinstance(node, exp.Func) and node.sql_names() else "PRINTF"
 
 
 def bound_length(tree: exp.Expr, widest: int) -> int:
@@ -73,6 +91,10 @@ def bound_length(tree: exp.Expr, widest: int) -> int:
         return text + (text + 1) * added + text * named
     if isinstance(tree, exp.TimeToStr):
         return _SHOWN * bound_length(tree.args["format"], widest)
+    if isinstance(tree, exp.Format):
+        return _filled(tree.this, parts[1:])
+    if _is_printf(tree):
+        return _filled(tree.expressions[0], parts[1:]) if parts else 0
     if isinstance(tree, exp.Pad):
         return _written(tree.expression)
     if isinstance(tree, exp.Repeat):
@@ -84,6 +106,15 @@ def bound_length(tree: exp.Expr, widest: int) -> int:
     if isinstance(tree, exp.DPipe | exp.Concat):
         return sum(parts)
     return max(parts, default=widest)
+
+
+def _filled(pattern: exp.Expr, parts: Sequence[int]) -> int:
+    """Bound what a pattern makes: places take a part each, and at most the widths that it names."""
+    if not isinstance(pattern, exp.Literal) or re.search(r"\*|\{[^}]*\{", pattern.name):
+        return MAX_LENGTH + 1
+    places = max(1, pattern.name.count("{"), pattern.name.count("%"))
+    widths = sum(map(int, re.findall(r"\d+", pattern.name)))
+    return len(pattern.name) + places * max([*parts, _NUMBER]) + widths
 
 
 def _written(node: exp.Expr) -> int:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
-
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.edges import check_edges
+from dpsql.sql.grouping_sets import Sets, read_sets
 from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.query import Expression
 from dpsql.sql.scope import Scope
-
-MAX_SETS = 256
-"""Most grouping sets, as CUBE of eight keys has: each is a marginal with axes of its own."""
-
-Sets = tuple[tuple[int, ...], ...]
 
 UNCERTAINTY = ("dp_stddev", "dp_interval_low", "dp_interval_high")
 """Functions of a noisy number that is shown."""
@@ -43,52 +36,7 @@ class Keys:
         if group.args.get("all"):
             items = [item.unalias() for item in self.tree.expressions]
             nodes = [item for item in items if not is_of_groups(item)]
-        offers = [self.offers(node) for node in nodes]
-        count = 1
-        for offer in offers:
-            count *= len(offer)
-        if count > MAX_SETS:
-            raise ProgrammingError(
-                "E_TOO_LARGE",
-                f"GROUP BY asks for {count:,} grouping sets",
-                hint=f"at most {MAX_SETS}; list those you need in GROUPING SETS",
-                span=self.scope.locate(group),
-            )
-        found = []
-        for chosen in itertools.product(*offers):
-            merged = dict.fromkeys(itertools.chain.from_iterable(chosen))
-            found.append(tuple(merged))
-        return tuple(found)
-
-    def offers(self, node: exp.Expr) -> list[tuple[int, ...]]:
-        """The sets of keys that one element of GROUP BY stands for."""
-        if isinstance(node, exp.Cube | exp.Rollup):
-            self.refuse_repeats(node)
-        if isinstance(node, exp.Cube):
-            parts = [self.together(part) for part in node.expressions]
-            sizes = range(len(parts), -1, -1)
-            chosen = (c for size in sizes for c in itertools.combinations(parts, size))
-            return [_flat(each) for each in chosen] if len(parts) <= 8 else [()] * (MAX_SETS + 1)
-        if isinstance(node, exp.Rollup):
-            parts = [self.together(part) for part in node.expressions]
-            return [_flat(parts[:size]) for size in range(len(parts), -1, -1)]
-        if isinstance(node, exp.GroupingSets):
-            return [each for part in node.expressions for each in self.offers(part)]
-        return [self.together(node)]
-
-    def refuse_repeats(self, node: exp.Expr) -> None:
-        """A key twice in CUBE or ROLLUP would be there and left out at once."""
-        parts = [self.together(part) for part in node.expressions]
-        if len(set(_flat(parts))) < sum(map(len, parts)):
-            self.scope.refuse(
-                node, "E_GROUP_BY", "a key twice in CUBE or ROLLUP", "list every key once"
-            )
-
-    def together(self, node: exp.Expr) -> tuple[int, ...]:
-        """Keys in parentheses count as one element."""
-        if isinstance(node, exp.Tuple):
-            return _flat([self.together(part) for part in node.expressions])
-        return (self.add(self.resolve(node.unnest() if isinstance(node, exp.Paren) else node)),)
+        return read_sets(group, nodes, lambda node: self.add(self.resolve(node)), self.scope.locate)
 
     def add(self, node: exp.Expr) -> int:
         key = self.key(node)
@@ -208,7 +156,3 @@ def is_of_groups(item: exp.Expr) -> bool:
     """Whether a select item is about whole groups, so that GROUP BY ALL leaves it out."""
     named = (str(each.this).lower() for each in item.find_all(exp.Anonymous))
     return item.find(exp.AggFunc, exp.Grouping) is not None or any(n in UNCERTAINTY for n in named)
-
-
-def _flat(parts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(itertools.chain.from_iterable(parts)))

@@ -12,7 +12,18 @@ from typing import NoReturn
 from sqlglot import exp
 
 from dpsql.errors import Error, NotSupportedError, ProgrammingError, Span, printable
-from dpsql.sql.admitted import AGGREGATES, LISTS, NAMED, RANDOM, SCALARS, TYPES, WINDOWS, WORKS
+from dpsql.sql.admitted import (
+    AGGREGATES,
+    LISTS,
+    NAMED,
+    OF_NUMBERS,
+    PAIRED,
+    RANDOM,
+    SCALARS,
+    TYPES,
+    WINDOWS,
+    WORKS,
+)
 from dpsql.sql.lexemes import Fragment
 
 Locate = Callable[[exp.Expr], Span]
@@ -153,9 +164,14 @@ def check_aggregate(node: exp.Expr, locate: Locate) -> None:
     allowed = AGGREGATES.get(type(node), set())
     extra = [k for k, v in node.args.items() if v and k not in allowed]
     place = node.args.get("expression")
-    ranks = isinstance(node, exp.ArgMax | exp.ArgMin)
-    if place is not None and not ranks and not _is_share(place):
+    if place is not None and not isinstance(node, PAIRED) and not _is_share(place):
         extra.append("expression")
+    for name in ("separator", "count"):
+        if not isinstance(node.args.get(name), exp.Literal | None):
+            extra.append(name)
+    if isinstance(node, exp.AnonymousAggFunc):
+        known = str(node.this).lower() in OF_NUMBERS and len(node.expressions) == 1
+        extra += [] if known else ["this"]
     if allowed and not extra and node.this is not None:
         return
     raise NotSupportedError(

@@ -18,7 +18,8 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError
 from dpsql.sql.bind import CLAUSES
 from dpsql.sql.expressions import Expressions, name_of, total
-from dpsql.sql.over_tables import GroupExpressions, TableExpressions, place_of
+from dpsql.sql.over_groups import GroupExpressions
+from dpsql.sql.over_tables import TableExpressions, place_of
 from dpsql.sql.query import Output, Tail, filtered
 from dpsql.sql.relations import Known
 from dpsql.sql.table_joins import ColumnSets, From, Joins
@@ -80,7 +81,7 @@ class Layers:
                 span=self.rows.locate(self.select),
             )
         if self.groups is not None:
-            rows = rows if self.groups.keys else 1
+            rows = sum(rows if each else 1 for each in self.groups.sets)
             unique = self.groups.unique([item.sql for item in items])
         else:
             unique = _carried(source.unique, items)
@@ -157,9 +158,12 @@ class Layers:
             keys = [f"{sql} AS k{index}" for index, sql in enumerate(self.groups.keys)]
             sums = [f"{sql} AS g{index}" for index, sql in enumerate(self.groups.sums)]
             firsts = [f"min({place}) AS {place}" for place in places]
-            by = ", ".join(str(index + 1) for index in range(len(keys)))
-            text = f"SELECT {', '.join((*keys, *sums, *firsts))} FROM {text}"
-            text = f"({text} GROUP BY {by})" if keys else f"({text})"
+            if len(self.groups.sets) > 1:  # those that leave out more come after
+                firsts.append(f"grouping({', '.join(self.groups.keys)}) AS j")
+                places = [*places, "j"]
+            text = (
+                f"(SELECT {', '.join((*keys, *sums, *firsts))} FROM {text}{self.groups.clause()})"
+            )
             if hoisted:
                 text = f"(SELECT b.*{extra} FROM {text} AS b{hoisted})"
         elif tail.having is not None:

@@ -170,17 +170,18 @@ class CellExpressions(Expressions):
 
     def check_frame(self, node: exp.Window) -> None:
         """Refuse a window over rows, and a frame that differs from row to row."""
-        if isinstance(node.this, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+        if isinstance(node.this, exp.IgnoreNulls | exp.RespectNulls):
             self.refuse(node, "E_WINDOW", "this window function")
         spec = node.args.get("spec")
         for end in (spec.args.get("start"), spec.args.get("end")) if spec is not None else ():
             if isinstance(end, exp.Expr) and not isinstance(end, exp.Literal):
                 what = "a frame that differs from row to row"
                 self.refuse(node, "E_WINDOW", what, "ROWS 3 PRECEDING")
-        if isinstance(node.this.this, exp.Star):
+        called = node.this.this if isinstance(node.this, exp.Filter) else node.this
+        if isinstance(called.this, exp.Star):
             if self.select.args.get("group") is None:
                 self.refuse(node, "E_WINDOW", "a window over rows", "SUM(COUNT(*)) OVER ()")
-            refuse_rows(node.this.this, self.locate)
+            refuse_rows(called.this, self.locate)
 
     def running(self, node: exp.Window) -> Running:
         """A window of SUM over COUNT or SUM as a sum over groups that are measured as such.

@@ -1,7 +1,7 @@
-"""Expressions of a SELECT over tables of the shell, or over the groups of their rows.
+"""Expressions of a SELECT over tables of the shell.
 
 ``x0_1`` is column 1 of table 0 in FROM, ``y0_1`` its standard error, ``d0_1_2`` its slope 2 by a
-cell of origin ``r0_...``; ``k0`` are keys, ``g0`` aggregates, ``h_...`` the values of sub-queries.
+cell of origin ``r0_...``; ``h_...`` are the values of sub-queries.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from dpsql.sql.derivative import NoDerivative, slopes_of
-from dpsql.sql.expressions import Expressions, sql_of, total, written
+from dpsql.sql.expressions import Expressions, sql_of
 from dpsql.sql.hoisted import Hoisted, refuse
-from dpsql.sql.language import Locate, check_aggregate, check_node
-from dpsql.sql.names import Names, position_of
+from dpsql.sql.language import Locate, check_node
+from dpsql.sql.names import Names
 from dpsql.sql.query import Number
 from dpsql.sql.relations import Element, Field, Known
 from dpsql.sql.sugar import has_aggregates
-from dpsql.sql.whole import is_whole, marked, settled
+from dpsql.sql.whole import marked, settled
 
 MAX_SLOPES = 16
 """Most noisy numbers that the standard error of a column is followed through."""
@@ -79,7 +79,8 @@ class TableExpressions(Expressions):
             return self.hoisted.membership(node, lambda: self.replace(node.this, aliases))
         if isinstance(node, exp.Window):
             return self.window(node)
-        if isinstance(node, exp.AggFunc | exp.Filter | exp.WithinGroup | exp.IgnoreNulls):
+        called = exp.AggFunc | exp.Filter | exp.WithinGroup | exp.IgnoreNulls
+        if isinstance(node, called) and not isinstance(node, exp.Grouping | exp.GroupingId):
             return self.aggregate(node)
         if isinstance(node, exp.Anonymous) and str(node.this).lower() == "dp_stddev":
             return self.stddev(node)
@@ -167,124 +168,6 @@ class TableExpressions(Expressions):
             table, column = (int(part) for part in name[1:].split("_"))
             return self.sources[table].table.traits[column].noisy
         return self.hoisted.private and name not in self.hoisted.public
-
-
-class GroupExpressions(TableExpressions):
-    """Rewrites the expressions over the groups of ``rows``: keys, and aggregates of the rows."""
-
-    def __init__(self, rows: TableExpressions) -> None:
-        Expressions.__init__(self, rows.select, rows.locate)
-        self.rows = rows
-        self.sources, self.names, self.hoisted = rows.sources, rows.names, rows.hoisted
-        self.keys: list[str] = []
-        self.key_noise: list[bool] = []
-        self.sums: list[str] = []
-        self.find_groups()
-
-    def key(self, node: exp.Expr) -> exp.Expr | None:
-        """The key of GROUP BY that an expression is."""
-        if has_aggregates(node) or node.find(exp.Window, exp.Query):
-            return None
-        if isinstance(node, exp.Literal) or not node.find(exp.Column):
-            return None
-        if any(not self.resolves(column) for column in node.find_all(exp.Column)):
-            return None
-        tree = self.rows.replace(node, False).unnest()
-        text = total(tree)
-        if text not in self.keys:
-            return None
-        return marked(exp.column(f"k{self.keys.index(text)}"), is_whole(tree))
-
-    def resolves(self, column: exp.Column) -> bool:
-        return isinstance(column.this, exp.Identifier) and self.names.find(column) is not None
-
-    def of_row(self, node: exp.Column, found: exp.Expr) -> NoReturn:
-        """Refuse a column that is no key."""
-        self.not_grouped(node)
-
-    def aggregate(self, node: exp.Expr) -> exp.Expr:
-        """An aggregate over rows of the shell as a column of the grouped layer."""
-        tree = self.aggregated(node)
-        text = sql_of(tree)
-        if text not in self.sums:
-            self.sums.append(text)
-        return marked(exp.column(f"g{self.sums.index(text)}"), is_whole(tree))
-
-    def aggregated(self, node: exp.Expr) -> exp.Expr:
-        """A copy of an aggregate over the rows below, each expression in it total."""
-        if isinstance(node, exp.Filter) and isinstance(node.expression, exp.Where):
-            test = exp.Where(this=self.argument(node, node.expression.this))
-            return exp.Filter(this=self.aggregated(node.this), expression=test)
-        if isinstance(node, exp.IgnoreNulls) and isinstance(node.this, exp.AnyValue):
-            return self.aggregated(node.this)
-        check_aggregate(node, self.locate)
-        copy, inner = node.copy(), node.this
-        if isinstance(inner, exp.Distinct):
-            if len(inner.expressions) != 1 or inner.args.get("on"):
-                self.refuse(node, "E_AGGREGATE", "DISTINCT of several columns")
-            value = self.argument(node, inner.expressions[0])
-            copy.set("this", exp.Distinct(expressions=[value]))
-        elif not isinstance(inner, exp.Star):
-            copy.set("this", self.argument(node, inner))
-        if isinstance(node, exp.ArgMax | exp.ArgMin):
-            copy.set("expression", self.argument(node, node.expression))
-        return copy
-
-    def argument(self, node: exp.Expr, inner: exp.Expr) -> exp.Expr:
-        """What is aggregated; sums are of DOUBLE, which has no overflow."""
-        tree = self.rows.rewrite(inner)
-        text = total(tree)
-        if isinstance(node, exp.Sum | exp.Avg):
-            text = f"TRY(CAST({text} AS DOUBLE))"
-        return written(text, self.rows.mentions_noise(tree), is_whole(tree))
-
-    def unique(self, columns: Sequence[str]) -> tuple[frozenset[int], ...]:
-        """The places of the keys among ``columns``, if all of them are there."""
-        keys = {f"k{index}" for index in range(len(self.keys))}
-        found = {sql: index for index, sql in enumerate(columns) if sql in keys}
-        return (frozenset(found.values()),) if set(found) == keys else ()
-
-    def stddev(self, node: exp.Anonymous) -> exp.Expr:
-        """That of a row, which is refused."""
-        return self.rows.stddev(node)
-
-    def is_noisy(self, name: str) -> bool:
-        """Whether a column of a layer depends on noisy numbers."""
-        if name.startswith("k"):
-            return self.key_noise[int(name[1:])]
-        return self.rows.is_noisy(name)
-
-    def find_groups(self) -> None:
-        """The keys of GROUP BY: expressions, positions, aliases or ALL."""
-        group = self.select.args.get("group")
-        if group is None:
-            return
-        extra = [k for k, v in group.args.items() if v and k not in ("expressions", "all")]
-        if extra:
-            self.refuse(group, "E_GROUP_BY", extra[0].strip("_").upper())
-        nodes = list(group.expressions)
-        items = self.select.expressions
-        if group.args.get("all"):
-            nodes = [i.unalias() for i in items if not has_aggregates(i)]
-        for node in nodes:
-            if isinstance(node, exp.Cube | exp.Rollup | exp.GroupingSets | exp.Tuple):
-                self.refuse(node, "E_GROUP_BY", node.key.upper(), "UNION ALL of several SELECTs")
-            if isinstance(node, exp.Literal) and not node.is_string:
-                node = self.item_at(node)
-            tree = self.rows.rewrite(node, aliases=True).unnest()
-            if total(tree) not in self.keys:
-                self.keys.append(total(tree))
-                self.key_noise.append(self.rows.mentions_noise(tree))
-
-    def item_at(self, node: exp.Literal) -> exp.Expr:
-        """The select item at a position in GROUP BY."""
-        items = self.select.expressions
-        position = position_of(node, len(items))
-        if position is None:
-            what = f"GROUP BY {node.name}: there are {len(items)} select items"
-            self.wrong(node, "E_GROUP_BY", what, self.positions.format(len(items)))
-        found: exp.Expr = items[position].unalias()
-        return found
 
 
 def place_of(tree: exp.Expr) -> tuple[int, int] | None:

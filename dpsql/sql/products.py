@@ -140,10 +140,11 @@ class _Products:
 
     def check_units(self, aggregate: Aggregate, members: Sequence[int]) -> None:
         """Refuse to count privacy units over several public rows, which may share them."""
-        if aggregate.units and len(members) > 1 and self.query.listing is not None:
+        counted = aggregate.units or aggregate.distinct is not None
+        if counted and len(members) > 1 and self.query.listing is not None:
             raise NotSupportedError(
                 "E_AGGREGATE",
-                "COUNT(DISTINCT unit) over several rows of a list that joins several columns "
+                "COUNT(DISTINCT) over several rows of a list that joins several columns "
                 "is not supported",
                 hint="group by a column that tells the rows of the list apart",
                 span=self.query.listing.span,
@@ -204,7 +205,14 @@ class _Products:
         if rank is not None:
             axis, values = self.ranked(rank)
             axes = (*axes, axis)
-        shape, hidden = (rank, values, aggregate.units), axes[len(branch.axes) :]
+        hidden = axes[len(branch.axes) :]
+        shape: tuple[Any, ...] = (rank, values, aggregate.units)
+        if aggregate.distinct is not None:
+            column = str(aggregate.distinct.column)
+            inner, found_values = ranked(
+                column, self.pieces.values(aggregate.distinct)[1], growing=False
+            )
+            hidden, shape = (inner,), (None, (), True, (column, len(found_values)))
         if not branch.rows:
             return Answer(number, index, axes, (), (), *shape)
         found = [self.pieces.pieces(aggregate, row) for row in members]

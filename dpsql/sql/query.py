@@ -92,7 +92,8 @@ COUNT_ROWS = (Summand(),)
 class Aggregate:
     """A sum over the rows that satisfy ``conditions`` besides the statement's own WHERE.
 
-    ``units`` counts the privacy units that have such rows instead of the rows.
+    ``units`` counts the privacy units that have such rows instead of the rows, ``distinct`` the
+    different values of an expression that such rows have.
     """
 
     conditions: tuple[Condition, ...] = ()
@@ -100,6 +101,7 @@ class Aggregate:
     running: Running | None = None
     rank: Rank | None = None
     units: bool = False
+    distinct: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +282,8 @@ class Query:
             yield from _parts(aggregate.conditions)
             if aggregate.rank is not None:
                 yield aggregate.rank.value
+            if aggregate.distinct is not None:
+                yield aggregate.distinct
             for summand in aggregate.summands:
                 yield from summand.factors
                 yield from _parts(summand.conditions)

@@ -85,7 +85,7 @@ def settled(node: exp.Expr) -> exp.Expr:
     if isinstance(node, exp.DPipe) or (isinstance(node, _DIVISIONS) and is_whole(node)):
         for key in ("this", "expression"):
             node.set(key, _rounded(node.args[key]))
-    elif isinstance(node, exp.Concat):
+    elif isinstance(node, exp.Concat | exp.Format | exp.Anonymous):
         node.set("expressions", [_rounded(part) for part in node.expressions])
     elif isinstance(node, exp.Cast) and node.to.this in _TEXTS:
         node.set("this", _rounded(node.this))

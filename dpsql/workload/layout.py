@@ -49,10 +49,15 @@ SEPARATOR = " × "
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The terms of one answer and how much its error counts."""
+    """The terms of one answer and how much its error counts.
+
+    ``distinct`` is a column of which different values are counted, and how many there can be: the
+    terms have a row for each of them, group by group.
+    """
 
     terms: tuple[Term, ...]
     weight: float = 1.0
+    distinct: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,11 @@ class Target:
     def _plain(self) -> dict[Noise, float]:
         return {}
 
+    @property
+    def occupied(self) -> bool:
+        """Whether cells and unions that have a row are counted, not units."""
+        return any(each.distinct is not None for each in self.asked.values())
+
     @cached_property
     def rows_per_unit(self) -> int:
         """The rows that one privacy unit can contribute."""
@@ -190,6 +195,7 @@ class Target:
         layout = self.layouts[0]
         digest = hashlib.sha256()
         digest.update(repr((self.table.name, self.units, self.view)).encode())
+        digest.update(b"occupied" if self.occupied else b"")
         digest.update(layout.workload.fingerprint().encode())
         for content in resolution_bytes(layout.resolutions):
             digest.update(content)
@@ -221,7 +227,8 @@ def _keys(product: Product) -> list[tuple[str, str]]:
 def find_targets(statements: Sequence[Compiled], views: Views) -> tuple[Target, ...]:
     """Collect the answers that have to be measured, table by table, in these views of them.
 
-    Counts of privacy units are measured one by one, since they do not add up; the same ones once.
+    Counts of privacy units and of different values are measured one by one, since they do not add
+    up; the same ones once.
     """
     rows: dict[str, tuple[Table, dict[Place, Wanted]]] = {}
     units: dict[object, tuple[Table, dict[Place, Wanted]]] = {}
@@ -233,9 +240,9 @@ def find_targets(statements: Sequence[Compiled], views: Views) -> tuple[Target, 
             largest = max(term.largest for term in terms)
             sums = any(term.polynomials or term.largest != 1 for term in terms)
             weight = statement.weight / (largest if sums and largest else 1.0)
-            asked = Wanted(terms, weight)
+            asked = Wanted(terms, weight, answer.distinct)
             if answer.units:
-                key = (select.query.table, *map(_content, terms))
+                key = (select.query.table, answer.distinct, *map(_content, terms))
                 units.setdefault(key, (select.table, {}))[1][i, j] = asked
             else:
                 rows.setdefault(select.query.table, (select.table, {}))[1][i, j] = asked
@@ -255,7 +262,8 @@ def fingerprint_learned(statements: Sequence[Compiled]) -> str:
     for i, statement in enumerate(statements):
         for j, (select, answer) in enumerate(statement.answers()):
             if answer.whole and not select.table.synthetic:
-                digest.update(repr((i, j, select.query.table, answer.units)).encode())
+                counted = answer.distinct or answer.units
+                digest.update(repr((i, j, select.query.table, counted)).encode())
             for term in () if select.table.synthetic else answer.whole:
                 factors = [(name, factor.key) for name, factor in term.factors.items()]
                 pattern = None if term.pattern is None else term.pattern.key

@@ -2,20 +2,22 @@
 
 Units do not add up: one with rows in two cells is one unit of their union. So a condition that
 keeps several cells, or a group that shares cells with another, is a union for which units are
-counted as such, and nothing is ever inferred from the counts of its cells.
+counted as such, and nothing is ever inferred from the counts of its cells. Nor do different
+values: a cell or union is occupied where it has a row, and those of a group are added up.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.blocks import Dense, Identity
+from dpsql.algebra.blocks import Dense, Identity, Total, simplify
+from dpsql.algebra.groups import grouped
 from dpsql.algebra.operator import Operator
 from dpsql.catalog import Table
 from dpsql.errors import ProgrammingError
@@ -37,7 +39,8 @@ def lay_out_units(table: Table, asked: Mapping[Place, Wanted]) -> Layout:
 
     A row counts for a group exactly if it adds something to the number of its rows, so a union has
     the cells with a positive entry, whatever products the entry is a signed sum of. Columns whose
-    conditions couple them become one attribute.
+    conditions couple them become one attribute. Different values are counted as unions that have
+    rows, which are added up.
     Raises: ProgrammingError (E_TOO_LARGE).
     """
     terms = next(iter(asked.values())).terms
@@ -47,6 +50,9 @@ def lay_out_units(table: Table, asked: Mapping[Place, Wanted]) -> Layout:
     groups = _groups(coarse.workload, reading)
     attributes = [_attribute(table, coarse, *each) for each in groups.items()]
     domain = {each.name: each.resolution.size for each in attributes}
+    distinct = next(iter(asked.values())).distinct
+    if distinct is not None:
+        attributes = [_added_up(each, distinct, reading) for each in attributes]
     factors = {each.name: each.chosen for each in attributes}
     workload = Workload(domain, [Product(factors, each.weight) for each in asked.values()])
     products = {
@@ -64,6 +70,39 @@ class _Attribute:
     name: str
     resolution: Resolution
     chosen: Operator
+
+
+def _added_up(attribute: _Attribute, distinct: tuple[str, int], reading: Reading) -> _Attribute:
+    """An attribute of which each row adds up unions: those of one group and any of the values.
+
+    Its rows before are those of its columns in all combinations, the last column changing first.
+    """
+    columns, (name, values) = attribute.resolution.columns, distinct
+    if name not in columns:
+        return attribute
+    rows = [reading[0][1].factors[n].rows if n in reading[0][1].factors else 1 for n in columns]
+    after = math.prod(rows[columns.index(name) + 1 :])
+    every = np.arange(attribute.chosen.rows)
+    groups = every // (after * values) * after + every % after
+    added = grouped(groups, attribute.chosen.rows // values)
+    if isinstance(attribute.chosen, Identity):
+        return replace(attribute, chosen=added)
+    return replace(attribute, chosen=simplify(added.dense() @ attribute.chosen.dense()))
+
+
+def added_up(workload: Workload) -> dict[str, NDArray[np.int64]]:
+    """What answers about different values add up on each attribute: rows (rows, unions).
+
+    An attribute where a union counts in two rows, or in none, is left out.
+    """
+    found = {}
+    for name, size in workload.domain.items():
+        factor = workload.products[0].factors.get(name, Total(size))
+        if factor.rows < factor.n and factor.rows * factor.n <= MAX_MEMBERS:
+            rows = np.asarray(factor.dense())
+            if ((rows == 0) | (rows == 1)).all() and (rows.sum(axis=0) == 1).all():
+                found[name] = rows.astype(np.int64)
+    return found
 
 
 def _groups(workload: Workload, reading: Reading) -> dict[tuple[str, ...], Reading]:

@@ -12,7 +12,8 @@ import pytest
 from dpsql.algebra.blocks import Dense
 from dpsql.errors import InternalError
 from dpsql.privacy import measure
-from dpsql.privacy.vault import tally as cells
+from dpsql.privacy.vault import unit_counts as cells
+from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload import unions as plan
 from dpsql.workload.cells import Unions
 from tests.audit import unions
@@ -37,6 +38,24 @@ def test_sensitivity_that_forgets_that_unions_share_cells(
     monkeypatch.setattr(measure, "_overlap", lambda resolution: 1)
     with pytest.raises(AssertionError):
         unions.losses(tmp_path / "plan", noise)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_values_of_a_unit_taken_for_one_of_its_rows(
+    noise: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpsql.plan.plan.unit_reach", lambda found, rows: 1)
+    with pytest.raises(InternalError):
+        unions.losses(tmp_path / "membrane", noise)
+    monkeypatch.setattr(measure, "_reach", lambda part, block: 1)
+    with pytest.raises(AssertionError, match="DISTINCT"):
+        unions.losses(tmp_path / "plan", noise)
+
+
+def test_values_counted_by_their_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TableVault, "_mark", lambda self, found: self._tally(found, True))
+    with pytest.raises(AssertionError, match="AS values"):
+        unions.numbers(tmp_path)
 
 
 def test_groups_added_up_from_their_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

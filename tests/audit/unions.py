@@ -57,6 +57,13 @@ STATEMENTS = [
     f"SELECT {N}, COUNT(DISTINCT who) FILTER (WHERE g <> 'c') AS m, COUNT(*) AS k FROM t",
     "SELECT COUNT(DISTINCT who) FILTER (WHERE yr < 3), COUNT(DISTINCT who) FILTER (WHERE yr > 4)"
     " FROM t",
+    "SELECT COUNT(DISTINCT g) AS values FROM t WHERE yr <> 3",
+    "SELECT yr, COUNT(DISTINCT g) AS values FROM t GROUP BY yr",
+    "SELECT yr // 3 AS k, COUNT(DISTINCT yr) AS values FROM t GROUP BY k",
+    "SELECT COUNT(DISTINCT yr) FILTER (WHERE g <> 'c') AS k, COUNT(DISTINCT CASE WHEN yr < 3 OR"
+    " g = 'b' THEN yr % 3 END) AS values FROM t",
+    f"SELECT wide, COUNT(DISTINCT g) AS a, COUNT(DISTINCT yr) AS values FROM t JOIN {SIZES}"
+    " ON yr >= lo AND yr < lo + wide GROUP BY wide",
 ]
 PAIRS = "(SELECT lo, hi FROM range(1, 6) a(lo), range(1, 6) b(hi) WHERE lo <= hi)"
 NAME = "'[' || lo || ', ' || hi || ']' AS r"

@@ -98,3 +98,14 @@ SELECT CASE WHEN a < 3 THEN 'lo' ELSE 'hi' END AS band, COUNT(*) AS k, COUNT(*) 
 SELECT COUNT(*) AS k, SUM(m) AS k, k + 1 AS l FROM t;
 SELECT name, a % 3 AS e, lo + a AS q, CASE WHEN c THEN a END AS ca, c, lo AS a, COUNT(*) AS k FROM t JOIN bands ON t.a BETWEEN lo AND hi GROUP BY ALL HAVING COUNT(*) > 0;
 SELECT a + length(b) AS k, (SELECT SUM(lo + hi) FROM bands) AS s, COUNT(*) AS n FROM t GROUP BY a + length(b);
+SELECT list(b ORDER BY n DESC, b) AS l, string_agg(b || ':' || n, ', ' ORDER BY b) AS s, FIRST(b ORDER BY n DESC, b) AS f, LAST(b ORDER BY n DESC, b) AS z FROM (SELECT b, COUNT(*) AS n FROM t GROUP BY b) q;
+SELECT b, string_agg(DISTINCT a // 2, '/' ORDER BY a // 2 DESC) AS s, list(DISTINCT c ORDER BY c) AS l, list(a ORDER BY a) FILTER (WHERE n > 5) AS f FROM (SELECT a, b, c, COUNT(*) AS n FROM t GROUP BY ALL) q GROUP BY b;
+SELECT CORR(n, a) AS r, REGR_SLOPE(n, a) AS s, REGR_INTERCEPT(n, a) AS i, REGR_R2(n, a) AS q, COVAR_POP(n, a) AS p, COVAR_SAMP(n, a) AS v, REGR_COUNT(n, a) AS c FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) q;
+SELECT SKEWNESS(n) AS s, KURTOSIS(n) AS k, MODE(a // 4) AS m, product(n) AS p, mad(n) AS d, arg_max(a, n, 2) AS g FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) q;
+SELECT b, c, SUM(n) AS s, GROUPING(b) AS g, GROUPING(b, c) AS h FROM (SELECT a, b, c, COUNT(*) AS n FROM t GROUP BY ALL) q GROUP BY CUBE (b, c) HAVING SUM(n) > 1 ORDER BY ALL;
+SELECT CASE WHEN GROUPING(b) = 1 THEN 'all' ELSE b END AS k, MAX(n) AS m FROM (SELECT b, c, COUNT(*) AS n FROM t GROUP BY ALL) q GROUP BY ROLLUP (b);
+SELECT a % 2 AS e, b, AVG(n) AS m FROM (SELECT a, b, COUNT(*) AS n FROM t GROUP BY ALL) q GROUP BY GROUPING SETS ((e, b), (b), ());
+SELECT a, SUM(n) FILTER (WHERE a > 2) OVER (PARTITION BY a % 2) AS s, BOOL_OR(n > 30) OVER () AS o, QUANTILE_CONT(n, 0.25) OVER () AS q FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) z;
+SELECT b, BOOL_AND(COUNT(*) > 10) OVER () AS o, SUM(COUNT(*)) FILTER (WHERE b = 'x') OVER () AS x, COUNT_IF(COUNT(*) > 20) OVER () AS k FROM t GROUP BY b;
+SELECT b, format('{:>8.1f}|{}', AVG(m), b) AS f, printf('%d rows, %.2f', COUNT(*), AVG(m)) AS p FROM t GROUP BY b;
+SELECT format('{:02d}', a) AS k, COUNT(*) FROM t GROUP BY k;

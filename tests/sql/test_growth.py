@@ -26,6 +26,8 @@ EXPRESSIONS = [
     "translate(v, 'ab', 'xy')",
     "v || repeat('x', 3) || upper(v)",
     "strftime(DATE '2024-01-31', '%A, %B %c')",
+    "format('{} and {:>20} {:.3f}', v, v, 1.5)",
+    "printf('%s|%40s|%.2f', v, v, 1e300)",
     "trim(replace(v, 'abc', '  -  '))",
 ]
 
@@ -38,6 +40,16 @@ def test_a_text_is_no_longer_than_its_bound(text: str) -> None:
     assert row[0] <= bound_length(parse_one(text, read="duckdb"), len(TEXT))
 
 
-@pytest.mark.parametrize("text", ["repeat(v, n)", "lpad(v, n, 'x')", "repeat(v, -1)"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "repeat(v, n)",
+        "lpad(v, n, 'x')",
+        "format(v, 1)",
+        "printf('%*d', n, 1)",
+        "format('{:{}}', v, n)",
+        "repeat(v, -1)",
+    ],
+)
 def test_a_length_that_is_not_written_out_has_no_bound(text: str) -> None:
     assert bound_length(parse_one(text, read="duckdb"), len(TEXT)) > MAX_LENGTH

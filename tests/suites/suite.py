@@ -166,7 +166,7 @@ def _near(one: Any, other: Any, within: float) -> bool:
     """Whether two numbers agree; the sum of nothing may be 0 or NULL."""
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=within, abs_tol=1e-5)
-    return one == other or {one, other} <= {None, 0.0}
+    return one == other or (one in (None, 0.0) and other in (None, 0.0))
 
 
 def outcomes(world: World, suite: Sequence[Asked]) -> Iterator[tuple[Asked, str, str]]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsql.algebra.blocks import Dense
+from dpsql.algebra.blocks import Dense, Total
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import ProgrammingError
@@ -108,8 +108,8 @@ def answer(
     ((_, product),) = layout.products[0, 0]
     tensor = numbers
     for axis, name in enumerate(layout.workload.attributes):
-        if name in product.factors:
-            tensor = product.factors[name].apply(tensor, axis)
+        factor = product.factors.get(name, Total(tensor.shape[axis]))
+        tensor = factor.apply(tensor, axis)
     factors = terms[0].factors
     shape = [factors[name].rows if name in factors else 1 for name in layout.order]
     declared = sorted(range(len(shape)), key=lambda axis: list(SIZES).index(layout.order[axis]))

@@ -27,9 +27,9 @@ from dpsql.privacy.vault.tally import (
     find_steps,
     fits_steps,
     tally_rows,
-    tally_units,
 )
 from dpsql.privacy.vault.tally import fits as fits_nodes
+from dpsql.privacy.vault.unit_counts import mark_cells, tally_units
 from dpsql.workload.cells import MOST_WEIGHT, AnyResolution, Cells, Nodes, Steps, Unions, block_unit
 
 
@@ -266,6 +266,12 @@ def tally(
     if units and rows.owners is not None:
         return tally_units(axes, shape, kept, rows.owners.units)
     return tally_rows(axes, shape, kept)
+
+
+def mark(rows: Rows, kept: Flags, table: Table, resolutions: Sequence[AnyResolution]) -> Counts:
+    """Say of every cell or union whether a row that is kept is in it: 1 or 0."""
+    shape = tuple(each.size for each in resolutions)
+    return mark_cells([_axis(rows, table, each) for each in resolutions], shape, kept)
 
 
 def _axis(rows: Rows, table: Table, resolution: AnyResolution) -> Axis:

@@ -11,21 +11,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange
 from dpsql.privacy.vault.data_engine import Classes, Codes, Counts, Flags, Floats
-from dpsql.privacy.vault.owners import unit_by_unit
 from dpsql.workload.cells import Cells, Nodes, Steps, Unions
 
 CHUNK = 1 << 18
 """Rows, or rows times the unions that share a cell, that are looked at together."""
-
-MARKS = 1 << 24
-"""Most pairs of a privacy unit and a cell that are marked one by one, not sorted."""
 
 OUTSIDE = -(1 << 48)
 
@@ -113,7 +109,7 @@ def tally_rows(axes: Sequence[Axis], shape: tuple[int, ...], kept: Flags) -> Cou
     if not axes:
         return np.array(np.count_nonzero(kept), dtype=np.int64)
     tally = np.zeros(math.prod(shape), dtype=np.int64)
-    spreads = _spreads(axes, shape)
+    spreads = spread_out(axes, shape)
     for chunk in _chunks(len(kept)):
         for terms in itertools.product(*(spread(chunk) for spread in spreads)):
             places = _flat([place for place, _ in terms], chunk)
@@ -125,72 +121,7 @@ def tally_rows(axes: Sequence[Axis], shape: tuple[int, ...], kept: Flags) -> Cou
     return tally.reshape(shape)
 
 
-def tally_units(axes: Sequence[Axis], shape: tuple[int, ...], kept: Flags, units: Codes) -> Counts:
-    """Count the different units among the rows that are kept, by cell or union of cells.
-
-    All rows of a unit are looked at together, so that it counts once wherever they are.
-
-    >>> cells = Cells(("a",), (np.array([0, 1]),))
-    >>> axis = axis_of_cells([np.array([0, 0, 1], np.uint8)], cells)
-    >>> every = np.ones(3, dtype=bool)
-    >>> tally_units([axis], (2,), every, np.array([4, 4, 4], np.uint32)).tolist()
-    [1, 1]
-    >>> both = Unions(cells, np.array([[True, True], [False, True]]))
-    >>> axis = axis_of_unions([np.array([0, 0, 1], np.uint8)], both)
-    >>> tally_units([axis], (2,), every, np.array([4, 4, 5], np.uint32)).tolist()
-    [2, 1]
-    """
-    spreads, size = _spreads(axes, shape), math.prod(shape)
-    tally = np.zeros(size, dtype=np.int64)
-    shared = math.prod(_places(spread, np.zeros(0, np.int64)).shape[1] for spread in spreads)
-    most = int(units.max(initial=0)) + 1
-    for rows in unit_by_unit(units, kept, most):
-        order = rows[np.argsort(units[rows], kind="stable")]
-        owners = units[order].astype(np.int64)
-        for chunk in _chunks_of_units(owners, max(1, CHUNK // shared)):
-            tally += _of_units(spreads, order[chunk], owners[chunk] - owners[chunk.start], size)
-    return tally.reshape(shape)
-
-
-def _of_units(spreads: Sequence[Spread], rows: Counts, owner: Counts, size: int) -> Counts:
-    """Count the different owners of some rows, by place."""
-    places = np.zeros((len(rows), 1), dtype=np.int64)
-    for spread in spreads:
-        both = places[:, :, np.newaxis] + _places(spread, rows)[:, np.newaxis, :]
-        places = both.reshape(len(rows), -1)
-    inside = places >= 0
-    who = np.broadcast_to(owner[:, np.newaxis], places.shape)
-    return _different(places[inside], who[inside], size)
-
-
-def _places(spread: Spread, rows: Chunk) -> Counts:
-    """Return where some rows fall on one axis, a row for each: in one place, or in several."""
-    ((places, _),) = spread(rows)
-    return places[:, np.newaxis] if places.ndim == 1 else places
-
-
-def _chunks_of_units(owners: Counts, length: int) -> Iterator[slice]:
-    """Ranges of about so many rows that are sorted by unit: whole units."""
-    start = 0
-    while start < len(owners):
-        last = min(start + length, len(owners)) - 1
-        stop = int(np.searchsorted(owners, owners[last], side="right"))
-        yield slice(start, stop)
-        start = stop
-
-
-def _different(places: Counts, owners: Counts, size: int) -> Counts:
-    """Count the different owners of every place."""
-    count = int(owners.max(initial=-1)) + 1
-    if count * size <= MARKS:
-        marks = np.zeros((count, size), dtype=np.bool_)
-        marks[owners, places] = True
-        return np.asarray(marks.sum(axis=0, dtype=np.int64))
-    pairs = np.unique(places * count + owners)
-    return np.bincount(pairs // count, minlength=size).astype(np.int64)
-
-
-def _spreads(axes: Sequence[Axis], shape: tuple[int, ...]) -> list[Spread]:
+def spread_out(axes: Sequence[Axis], shape: tuple[int, ...]) -> list[Spread]:
     return [axis(math.prod(shape[i + 1 :])) for i, axis in enumerate(axes)]
 
 

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import Protocol
+
+import numpy as np
 
 from dpsql.catalog.catalog import SERVERS, Column, Table, Unit
 from dpsql.catalog.joint_keys import sought_column, stored_parts
 from dpsql.catalog.sought import Sought
 from dpsql.catalog.unit_local import DerivedTable
-from dpsql.errors import InternalError, ProgrammingError, is_interrupt
+from dpsql.errors import ProgrammingError
 from dpsql.privacy.vault.data_engine import Classes, Counts, Flags, StoredTable, unavailable
 from dpsql.privacy.vault.distinct import Pairs, find_pairs, read_pairs
 from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.pile import why_not
 from dpsql.privacy.vault.pushed import PushedCodes, counted_in_place
-from dpsql.privacy.vault.rows import Rows, declared, fits, tally, view
+from dpsql.privacy.vault.rows import Rows, declared, fits, mark, tally, view
 from dpsql.privacy.vault.stored_rows import (
     StoredRows,
     ask_all,
@@ -28,9 +30,9 @@ from dpsql.privacy.vault.stored_rows import (
     position,
 )
 from dpsql.privacy.vault.versions import stated_version
+from dpsql.privacy.vault.withheld import sealed
 from dpsql.workload.cells import AnyResolution, cells_of
 
-T = TypeVar("T")
 MOST_VIEWS = 16
 """Views that are remembered, one byte per row each."""
 
@@ -74,6 +76,14 @@ class Vault(Protocol):
         takes resolutions into cells. Shape: the size of each resolution; () for none.
         Guarantee: whole numbers, the same for any order of the rows; one row adds ``block_unit``
         in total, or nothing.
+        Raises: InternalError, with one constant text.
+        """
+
+    def mark(self, resolutions: Sequence[AnyResolution]) -> Counts:
+        """Say of every combination of cells and unions whether it has a row: 1 or 0.
+
+        Shape: the size of each resolution. Guarantee: a privacy unit changes only numbers of those
+        that it has a row in, and each by at most one.
         Raises: InternalError, with one constant text.
         """
 
@@ -193,10 +203,12 @@ class TableVault:
         return self.tally([cells_of(a, c) for a, c in zip(attributes, classes, strict=True)])
 
     def tally(self, resolutions: Sequence[AnyResolution], units: bool = False) -> Counts:
-        if not fits(resolutions, self._table, units):
-            raise ProgrammingError("E_WORKLOAD", "cells or nodes do not fit the table")
-        self.load([*self._columns, *(name for each in resolutions for name in each.columns)])
+        self._prepare(resolutions, units)
         return sealed(lambda: self._tally(resolutions, units))
+
+    def mark(self, resolutions: Sequence[AnyResolution]) -> Counts:
+        self._prepare(resolutions, True)
+        return sealed(lambda: self._mark(resolutions))
 
     def pairs(self, column: str, sought: Sought) -> Pairs:
         found = sought_column(self._table, column, sought)
@@ -228,12 +240,23 @@ class TableVault:
         if self._pushed is not None:
             self._pushed.close()
 
+    def _prepare(self, resolutions: Sequence[AnyResolution], units: bool) -> None:
+        if not fits(resolutions, self._table, units):
+            raise ProgrammingError("E_WORKLOAD", "cells or nodes do not fit the table")
+        self.load([*self._columns, *(name for each in resolutions for name in each.columns)])
+
     def _tally(self, resolutions: Sequence[AnyResolution], units: bool) -> Counts:
         if self._pushed is not None:
             return self._pushed.tally(self._columns, resolutions, units)
         assert self._rows is not None
         kept = self._view(self._columns)
         return tally(self._rows, kept, self._table, resolutions, units)
+
+    def _mark(self, resolutions: Sequence[AnyResolution]) -> Counts:
+        if self._pushed is not None:
+            return np.minimum(self._pushed.tally(self._columns, resolutions, True), 1)
+        assert self._rows is not None
+        return mark(self._rows, self._view(self._columns), self._table, resolutions)
 
     def _pairs(self, column: Column) -> Pairs:
         if self._fingerprint() != self.data_version:
@@ -384,17 +407,3 @@ def open_vault(
     Raises: DataUnavailable if a source is missing, unreadable or lacks a declared column.
     """
     return TableVault(table, salt, shared)
-
-
-def sealed(work: Callable[[], T]) -> T:
-    """Run ``work``; whatever it raises becomes one constant error that carries no trace of it.
-
-    Guarantee: text, cause and context of the error are independent of the data. Ctrl-C stays one.
-    """
-    try:
-        return work()
-    except Exception as error:
-        interrupted = is_interrupt(error)
-    if interrupted:
-        raise KeyboardInterrupt
-    raise InternalError("E_INTERNAL", "the table could not be counted; details are withheld")

@@ -1,0 +1,88 @@
+"""COUNT(DISTINCT ...) of what is not the privacy unit: how many values of a column have a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from dpsql.catalog import Column
+from dpsql.catalog.domain import Bins, Periods
+from dpsql.errors import Error, printable
+from dpsql.sql.edges import check_edges
+from dpsql.sql.language import check_scalar
+from dpsql.sql.query import Expression
+from dpsql.sql.scope import Scope
+
+
+def split_test(counted: list[exp.Expr]) -> tuple[exp.Expr | None, list[exp.Expr]]:
+    """The one expression that is counted, and the test of a CASE around it that is NULL elsewhere.
+
+    >>> from sqlglot import parse_one
+    >>> split_test([parse_one("CASE WHEN a > 1 THEN b END")])[0].sql()
+    'b'
+    """
+    node, branch, rest = counted[0].unnest(), None, None
+    if isinstance(node, exp.Case) and node.this is None and len(node.args["ifs"]) == 1:
+        branch, rest = node.args["ifs"][0], node.args.get("default")
+    elif isinstance(node, exp.If):
+        branch, rest = node, node.args.get("false")
+    tests = []
+    if branch is not None and isinstance(rest, exp.Null | None):
+        node, tests = branch.args["true"].unnest(), [branch.this]
+    return (node if len(counted) == 1 else None), tests
+
+
+def distinct_values(scope: Scope, value: exp.Expr) -> Expression | None:
+    """An expression whose different values can be counted: over one column that has a domain.
+
+    None for all others. Raises: ProgrammingError (E_BIN_EDGE) where it would cut through a cell.
+    """
+    column = _column_of(scope, value)
+    if column is None:
+        return None
+    check_scalar(value, scope.locate)
+    for tree in scope.written_out(value):
+        check_edges(column, tree, scope.locate, scope.evaluator.is_same, grouping=True)
+    return scope.expression(column, value)
+
+
+def _column_of(scope: Scope, value: exp.Expr) -> Column | None:
+    references = list(value.find_all(exp.Column))
+    if not references or value.find(exp.AggFunc, exp.Query) or scope.is_listed(value):
+        return None
+    try:
+        columns = {each.name.casefold(): each for each in map(scope.find_column, references)}
+    except Error:
+        return None
+    (column, *others) = columns.values()
+    if others or column.domain is None:
+        return None
+    own = isinstance(value, exp.Column) and scope.find_public(value) is None
+    return None if own and is_coarse(column) else column
+
+
+def is_coarse(column: Column) -> bool:
+    """Whether different values of a column may be in one cell: bins, months, hours."""
+    if isinstance(column.domain, Periods):
+        return column.type != "date" or (column.domain.unit, column.domain.length) != ("day", 1)
+    return isinstance(column.domain, Bins)
+
+
+def instead_of_distinct(
+    scope: Scope, node: exp.Expr, answers: Callable[[exp.Expr], bool], works: str
+) -> str:
+    """What works near an aggregate of distinct values; ``answers`` tries another aggregate."""
+    table, listed = scope.table, node.this.expressions
+    if not listed:
+        return f"{works} work"
+    if not isinstance(node, exp.Count):
+        plain = type(node)(this=listed[0].copy())
+        text = printable(plain.sql("duckdb", comments=False))
+        return f"{text} works" if answers(plain) else f"{works} work"
+    column = table.columns.get(listed[0].name.casefold())
+    if len(listed) == 1 and column is not None and column.domain is not None and is_coarse(column):
+        return f"{column.name} is known by its cells alone: count different ones of an expression"
+    if table.unit.column is not None:
+        return f"COUNT(DISTINCT {table.unit.column}) works, and so do columns with a domain"
+    return "a column with a domain works; one row is one unit: COUNT(*)"

@@ -21,6 +21,8 @@ from dpsql.sql.correlated import decorrelated
 from dpsql.sql.distinct_keys import grouped
 from dpsql.sql.earlier_items import named_items
 from dpsql.sql.expressions import refuse_rows
+from dpsql.sql.half_joins import as_conditions
+from dpsql.sql.item_lookups import over_groups
 from dpsql.sql.keys_together import together
 from dpsql.sql.language import locate
 from dpsql.sql.parse import FORM, Statement, parse
@@ -45,9 +47,11 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     assert statement.tree is not None
     tree = unqualified(statement.tree, compiler.catalog)
     tree = write_out_pivots(tree, compiler.catalog, lambda node: locate(node, statement.fragment))
+    tree = as_conditions(tree, compiler.catalog)
     tree = together(grouped(tree, compiler.catalog), compiler.catalog)
     tree = beside(tree, compiler.catalog)
-    tree = decorrelated(compared(tree, compiler.catalog), compiler.catalog)
+    tree = over_groups(compared(tree, compiler.catalog), compiler.catalog)
+    tree = decorrelated(tree, compiler.catalog)
     contributions = Contributions.read(statement.fragment, statement.options)
     tree = contributions.filtered(tree, compiler.catalog)
     flat = isinstance(tree, exp.Select) and _is_flat(tree, compiler, statement)

@@ -22,6 +22,8 @@ from dpsql.sql.sugar import has_aggregates
 
 Inside: TypeAlias = "dict[str, set[str]]"
 """The elements of FROM by alias, each with the names of its columns."""
+OVER_GROUPS = "over groups"
+"""Marks a SELECT that is over the groups of another."""
 MOST_GROUPS = 100_000
 """Groups of a sub-query by all declared keys; of more, those are asked for that are looked at."""
 
@@ -58,7 +60,7 @@ def is_within(column: exp.Column, inside: Inside) -> bool:
 
 def decorrelated(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
     """The statement with such sub-queries joined; others are as they were."""
-    if not any(isinstance(node.parent, exp.Binary) for node in tree.find_all(exp.Subquery)):
+    if not any(_may_join(node) for node in tree.find_all(exp.Subquery)):
         return tree
     tree = tree.copy()
     for number, node in enumerate(list(tree.find_all(exp.Subquery))):
@@ -70,10 +72,15 @@ def _join(node: exp.Subquery, number: int, catalog: Catalog) -> None:
     """Join one sub-query to the SELECT around it, if it is such a one."""
     query, around = node.this, node.find_ancestor(exp.Select)
     is_test = isinstance(node.parent, exp.Binary) and node.find_ancestor(exp.Where) is not None
-    if not is_test or not isinstance(query, exp.Select) or around is None:
+    if not (is_test or _is_item(node)) or not isinstance(query, exp.Select) or around is None:
         return
-    if len(query.expressions) != 1 or query.args.get("group") or not has_aggregates(query):
+    if len(query.expressions) != 1 or query.args.get("group"):
         return
+    if not has_aggregates(query):
+        if not (_is_item(node) and _is_public(query, catalog)):
+            return
+        (item,) = query.expressions
+        query.set("expressions", [exp.AnyValue(this=item.unalias())])
     inside = names_within(query, catalog)
     where = query.args.get("where")
     tests = [] if where is None else conjuncts(where.this)
@@ -105,6 +112,16 @@ def _join(node: exp.Subquery, number: int, catalog: Catalog) -> None:
     if _is_count(value):
         found = exp.Coalesce(this=found, expressions=[value.transform(_none_counted)])
     node.replace(found)
+
+
+def _may_join(node: exp.Subquery) -> bool:
+    return isinstance(node.parent, exp.Binary) or _is_item(node)
+
+
+def _is_item(node: exp.Subquery) -> bool:
+    """Whether a sub-query is in an item of a SELECT over its own groups."""
+    around = node.find_ancestor(exp.Select)
+    return around is not None and bool(around.meta.get(OVER_GROUPS))
 
 
 def _of(name: str, alias: str) -> exp.Column:

@@ -98,7 +98,11 @@ class Keys:
             )
         for tree in self.scope.written_out(node):
             check_edges(
-                column, tree, self.scope.locate, self.scope.evaluator.is_same, grouping=True
+                column,
+                tree,
+                self.scope.locate,
+                self.scope.evaluator.is_same_below_top,
+                grouping=True,
             )
         return self.scope.expression(column, node)
 

@@ -1,0 +1,126 @@
+"""SEMI and ANTI JOIN as EXISTS; EXISTS over public rows or answers as IN, by one equality.
+
+A row stays, or goes, where it has a partner: what is joined adds neither columns nor rows.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from dpsql.catalog import Catalog
+from dpsql.sql.correlated import Inside, is_within, names_within
+from dpsql.sql.relations import read_from
+from dpsql.sql.scope import conjuncts
+from dpsql.sql.sugar import has_aggregates
+
+_HALF = ("SEMI", "ANTI")
+
+
+def as_conditions(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
+    """The statement without SEMI and ANTI joins, and without EXISTS over public rows and answers."""
+    joins = [join for join in tree.find_all(exp.Join) if join.args.get("kind") in _HALF]
+    if not joins and tree.find(exp.Exists) is None:
+        return tree
+    tree = tree.copy()
+    for select in list(tree.find_all(exp.Select)):
+        _write_out(select)
+    for node in list(tree.find_all(exp.Exists)):
+        found = _as_membership(node, catalog)
+        if found is not None:
+            node.replace(found)
+    return tree
+
+
+def _write_out(select: exp.Select) -> None:
+    """Write the SEMI and ANTI joins of a SELECT as conditions, unless others keep rows without."""
+    joins = select.args.get("joins") or []
+    half = [join for join in joins if join.args.get("kind") in _HALF]
+    whole = any(join.args.get("side") in ("RIGHT", "FULL") for join in joins)
+    start = select.args.get("from_")
+    if not half or whole or start is None:
+        return
+    for join in half:
+        test = _test_of(join, start.this.alias_or_name)
+        if test is None or join.args.get("method"):
+            continue
+        query = exp.Select(
+            expressions=[exp.Literal.number(1)],
+            from_=exp.From(this=join.this.copy()),
+            where=exp.Where(this=test),
+        )
+        found: exp.Expr = exp.Exists(this=query)
+        if join.args["kind"] == "ANTI":
+            found = exp.Not(this=found)
+        where = select.args.get("where")
+        known = [] if where is None else [exp.paren(where.this)]
+        select.set("where", exp.Where(this=exp.and_(*known, found, copy=False)))
+        joins.remove(join)
+    select.set("joins", joins)
+
+
+def _test_of(join: exp.Join, first: str) -> exp.Expr | None:
+    """What a join tests; columns of USING are those of the first table."""
+    if join.args.get("on") is not None:
+        test: exp.Expr = join.args["on"].copy()
+        return test
+    using, alias = join.args.get("using"), join.this.alias_or_name
+    if not using or not first or not alias:
+        return None
+    pairs = [
+        exp.EQ(this=exp.column(each.name, first), expression=exp.column(each.name, alias))
+        for each in using
+    ]
+    return exp.and_(*pairs, copy=False)
+
+
+def _as_membership(node: exp.Exists, catalog: Catalog) -> exp.Expr | None:
+    """EXISTS with one equality with what is around as IN; None where rows are private."""
+    query = node.this
+    if not isinstance(query, exp.Select) or query.args.get("group") or query.args.get("limit"):
+        return None
+    inside, where = names_within(query, catalog), query.args.get("where")
+    if inside is None or where is None or not _is_public(query, catalog):
+        return None
+    mixed, own = list[exp.Expr](), list[exp.Expr]()
+    for test in conjuncts(where.this):
+        within = all(is_within(each, inside) for each in test.find_all(exp.Column))
+        (own if within else mixed).append(test)
+    if len(mixed) != 1:
+        return None
+    sides = _sides(mixed[0].unnest(), inside)
+    if sides is None:
+        return None
+    listed, outer = sides
+    known = exp.Not(this=exp.Is(this=exp.paren(listed.copy()), expression=exp.null()))
+    inner = query.copy()
+    inner.set("expressions", [listed.copy()])
+    tests = [exp.paren(each.copy()) for each in own]
+    inner.set("where", exp.Where(this=exp.and_(*tests, known, copy=False)))
+    found = exp.In(this=exp.paren(outer.copy()), query=exp.Subquery(this=inner))
+    return exp.Coalesce(this=found, expressions=[exp.false()])
+
+
+def _sides(test: exp.Expr, inside: Inside) -> tuple[exp.Expr, exp.Expr] | None:
+    """What an equality takes from the sub-query and what from around it, each from one alone."""
+    if not isinstance(test, exp.EQ):
+        return None
+    pairs = ((test.this, test.expression), (test.expression, test.this))
+    for one, other in pairs:
+        within = [is_within(each, inside) for each in one.find_all(exp.Column)]
+        around = [not is_within(each, inside) for each in other.find_all(exp.Column)]
+        if within and around and all(within) and all(around):
+            return one, other
+    return None
+
+
+def _is_public(query: exp.Select, catalog: Catalog) -> bool:
+    """Whether all that stands in FROM is public, or answers: declared so, or aggregated."""
+    for element in read_from(query):
+        inner = element.node.unnest()
+        if isinstance(inner, exp.Select) and (inner.args.get("group") or has_aggregates(inner)):
+            continue
+        for table in element.node.find_all(exp.Table):
+            known = catalog.tables.get(table.name.casefold())
+            if known is None or not known.public:
+                return False
+    return True

@@ -17,7 +17,7 @@ _HALF = ("SEMI", "ANTI")
 
 
 def as_conditions(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
-    """The statement without SEMI and ANTI joins, and without EXISTS over public rows and answers."""
+    """The statement without SEMI and ANTI joins, and EXISTS over public rows and answers."""
     joins = [join for join in tree.find_all(exp.Join) if join.args.get("kind") in _HALF]
     if not joins and tree.find(exp.Exists) is None:
         return tree

@@ -95,7 +95,8 @@ def group_keys(flat: Flat, select: exp.Select) -> list[exp.Expr]:
     """What a SELECT groups by, positions and aliases written out; its items if it is DISTINCT."""
     group, items = select.args.get("group"), select.expressions
     if group is None:
-        is_plain = select.args.get("distinct") is not None and not _aggregated(select)
+        distinct = select.args.get("distinct")
+        is_plain = distinct is not None and not (distinct.args.get("on") or _aggregated(select))
         return [item.unalias() for item in items] if is_plain else []
     if any(value for name, value in group.args.items() if name not in ("expressions", "all")):
         return []

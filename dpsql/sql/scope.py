@@ -26,6 +26,7 @@ from dpsql.sql.names import Names, unknown_table
 from dpsql.sql.public_rows import Joined
 from dpsql.sql.query import Condition, Coupled, Expression
 from dpsql.sql.relations import as_literal, suggest
+from dpsql.sql.steady import cut_off_sides
 from dpsql.sql.whole import INTEGERS
 
 
@@ -363,6 +364,8 @@ def _extract(scope: Scope, node: exp.Expr, parts: list[Expression]) -> None:
     if isinstance(node, exp.DataType | exp.Identifier | exp.Var | exp.Interval):
         return
     columns = scope.columns(node)
+    if isinstance(node, exp.DateDiff) and len(columns) > 1:
+        cut_off_sides(node)
     if len(columns) > 1 or (isinstance(node, exp.If) and isinstance(node.parent, exp.Case)):
         for child in list(node.iter_expressions()):
             _extract(scope, child, parts)

@@ -256,7 +256,8 @@ class SemiJoins:
         own = [exp.paren(test.copy(), copy=False) for test in rest if test not in mixed]
         copy = query.copy()
         copy.set("expressions", [each.copy() for each in (*(one for one, _ in pairs), *inner)])
-        copy.set("distinct", None)
+        if copy.args.get("distinct") is not None and not copy.args["distinct"].args.get("on"):
+            copy.set("distinct", None)
         copy.set("where", exp.Where(this=exp.and_(*own, copy=False)) if own else None)
         self.check_correlation(copy)
         if not pairs:

@@ -172,6 +172,21 @@ class Steadiness:
         return f"date_trunc('{unit}', {whole})"
 
 
+def cut_off_sides(node: exp.DateDiff) -> None:
+    """Cut both sides of a difference off at its unit: the bounds that it counts are the same.
+
+    >>> from sqlglot import parse_one
+    >>> found = parse_one("date_diff('month', a, b)", read="duckdb")
+    >>> cut_off_sides(found)
+    >>> found.sql("duckdb")
+    "DATE_DIFF('MONTH', DATE_TRUNC('MONTH', a), DATE_TRUNC('MONTH', b))"
+    """
+    unit = exp.Var(this=node.text("unit") or "DAY")
+    for name in ("this", "expression"):
+        whole = exp.TimestampTrunc(this=node.args[name].copy(), unit=unit.copy())
+        node.set(name, whole)
+
+
 def _is_wrapping(node: exp.Expr) -> bool:
     """Whether a time of day itself is moved, which may go past midnight.
 

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from dpsql.sql.lists import write_out_lists
 from dpsql.sql.named_windows import write_out_windows
+from dpsql.sql.names import find_alias
 from dpsql.sql.series import write_out_series
 from dpsql.sql.spellings import respell_all
 
@@ -38,6 +39,7 @@ def plain(tree: exp.Query) -> exp.Query:
     respell_all(nodes)
     for node in list(tree.find_all(exp.Select)):
         _name_joined(node)
+        _first_of_each(node)
         if node.args.get("distinct") is not None and is_distinct(node):
             node.set("distinct", None)
         _name_keys(node)
@@ -65,6 +67,34 @@ def _key(node: exp.Expr, items: list[exp.Expr]) -> exp.Expr:
         place = int(node.name) - 1
         return items[place].unalias() if 0 <= place < len(items) else node
     return node
+
+
+def _first_of_each(node: exp.Select) -> None:
+    """Write SELECT DISTINCT ON (k) ... ORDER BY k, x as QUALIFY: the first row by x of every k."""
+    distinct, items = node.args.get("distinct"), node.expressions
+    on = None if distinct is None else distinct.args.get("on")
+    if on is None or any(node.args.get(name) for name in ("qualify", "windows")):
+        return
+
+    def written(part: exp.Expr) -> exp.Expr:
+        found = find_alias(items, part) if isinstance(part, exp.Column) else None
+        return _key(found or part, items).copy()
+
+    keys = [written(each) for each in (on.expressions if isinstance(on, exp.Tuple) else [on])]
+    order, by = node.args.get("order"), []
+    for each in [] if order is None else order.expressions:
+        item = each.copy()
+        item.set("this", written(each.this))
+        if item.this not in keys:
+            by.append(item)
+    first = exp.Window(this=exp.RowNumber(), partition_by=keys)
+    if by:
+        first.set("order", exp.Order(expressions=by))
+    test = exp.EQ(this=first, expression=exp.Literal.number(1))
+    node.set("qualify", exp.Qualify(this=test))
+    node.set("distinct", None)
+    if node.parent is not None and not node.args.get("limit"):
+        node.set("order", None)
 
 
 def _name_joined(node: exp.Select) -> None:

@@ -25,7 +25,6 @@ SELECT marital_status, SUM(CASE WHEN income = '>50K' THEN 1 ELSE 0 END) AS rich,
 SELECT marital_status, 100.0 * SUM(CASE WHEN income = '>50K' THEN 1 ELSE 0 END) / COUNT(*) AS pct FROM adult GROUP BY marital_status;
 
 -- SmartNoise 9
--- refused: E_AGGREGATE distinct values of a column
 SELECT adult.sex AS gender, COUNT(DISTINCT occupation) AS occupations FROM adult GROUP BY adult.sex;
 
 -- SmartNoise 10
@@ -588,5 +587,4 @@ SELECT ward, SUM(cost) AS s FROM visits WHERE cost > 1000 GROUP BY ward;
 SELECT CASE WHEN cost < 500 THEN 'low' WHEN cost < 2000 THEN 'mid' WHEN cost IS NULL THEN 'unknown' ELSE 'high' END AS band, COUNT(*) AS n FROM visits GROUP BY band;
 
 -- analyst 64
--- refused: E_BIN_EDGE the last bin ends with 5000, where another width begins
 SELECT width, COUNT(*) AS n FROM (SELECT FLOOR(cost / 500) * 500 AS width FROM visits) t GROUP BY width;

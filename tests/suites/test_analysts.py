@@ -7,9 +7,15 @@ from pathlib import Path
 
 from tests.suites.suite import check_suite
 
+REPORTS = int(os.environ.get("REPORTS_EVERY", "10"))
 EVERY = int(os.environ.get("ANALYSTS_EVERY", "16"))
 
 
 def test_answers_are_right_and_refusals_are_known(tmp_path: Path) -> None:
     found = check_suite(tmp_path, "analysts", every=EVERY)
-    assert found["equal"] >= found.total() * 4 // 5
+    assert found["equal"] >= found.total() * 9 // 10
+
+
+def test_more_reports_are_answered(tmp_path: Path) -> None:
+    found = check_suite(tmp_path, "reports", every=REPORTS)
+    assert found["equal"] >= found.total() * 9 // 10

@@ -80,7 +80,9 @@ def _join(node: exp.Subquery, number: int, catalog: Catalog) -> None:
         if not (_is_item(node) and _is_public(query, catalog)):
             return
         (item,) = query.expressions
-        query.set("expressions", [exp.AnyValue(this=item.unalias())])
+        single = exp.EQ(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(1))
+        value = exp.AnyValue(this=item.unalias())
+        query.set("expressions", [exp.Case(ifs=[exp.If(this=single, true=value)])])
     inside = names_within(query, catalog)
     where = query.args.get("where")
     tests = [] if where is None else conjuncts(where.this)

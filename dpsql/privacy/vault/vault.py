@@ -65,8 +65,8 @@ class Vault(Protocol):
         """Count the rows of every combination of classes.
 
         ``classes[i]`` gives the class of every cell of ``attributes[i]``, or -1 for "leave such
-        rows out". Shape: the number of classes of each attribute; () for the grand total.
-        Raises: InternalError, with one constant text.
+        rows out". Shape: the number of classes of each attribute; () for the grand total. Raises:
+        InternalError, with one constant text.
         """
 
     def tally(self, resolutions: Sequence[AnyResolution], units: bool = False) -> Counts:
@@ -74,17 +74,15 @@ class Vault(Protocol):
 
         With ``units``, count the different privacy units with at least one row in a cell, which
         takes resolutions into cells. Shape: the size of each resolution; () for none.
-        Guarantee: whole numbers, the same for any order of the rows; one row adds ``block_unit``
-        in total, or nothing.
-        Raises: InternalError, with one constant text.
+        Raises: InternalError, with one constant text. Guarantee: whole numbers, the same for any
+        order of the rows; one row adds ``block_unit`` in total, or nothing.
         """
 
     def mark(self, resolutions: Sequence[AnyResolution]) -> Counts:
         """Say of every combination of cells and unions whether it has a row: 1 or 0.
 
         Shape: the size of each resolution. Guarantee: a privacy unit changes only numbers of those
-        that it has a row in, and each by at most one.
-        Raises: InternalError, with one constant text.
+        that it has a row in, each by one at most. Raises: InternalError, with one constant text.
         """
 
     def pairs(self, column: str, sought: Sought) -> Pairs:
@@ -202,13 +200,16 @@ class TableVault:
             raise ProgrammingError("E_WORKLOAD", "an attribute was asked for twice")
         return self.tally([cells_of(a, c) for a, c in zip(attributes, classes, strict=True)])
 
-    def tally(self, resolutions: Sequence[AnyResolution], units: bool = False) -> Counts:
-        self._prepare(resolutions, units)
-        return sealed(lambda: self._tally(resolutions, units))
+    def tally(
+        self, resolutions: Sequence[AnyResolution], units: bool = False, occupied: bool = False
+    ) -> Counts:
+        if not fits(resolutions, self._table, units):
+            raise ProgrammingError("E_WORKLOAD", "cells or nodes do not fit the table")
+        self.load([*self._columns, *(name for each in resolutions for name in each.columns)])
+        return sealed(lambda: (self._mark if occupied else self._tally)(resolutions, units))
 
     def mark(self, resolutions: Sequence[AnyResolution]) -> Counts:
-        self._prepare(resolutions, True)
-        return sealed(lambda: self._mark(resolutions))
+        return self.tally(resolutions, True, occupied=True)
 
     def pairs(self, column: str, sought: Sought) -> Pairs:
         found = sought_column(self._table, column, sought)
@@ -240,22 +241,15 @@ class TableVault:
         if self._pushed is not None:
             self._pushed.close()
 
-    def _prepare(self, resolutions: Sequence[AnyResolution], units: bool) -> None:
-        if not fits(resolutions, self._table, units):
-            raise ProgrammingError("E_WORKLOAD", "cells or nodes do not fit the table")
-        self.load([*self._columns, *(name for each in resolutions for name in each.columns)])
-
     def _tally(self, resolutions: Sequence[AnyResolution], units: bool) -> Counts:
         if self._pushed is not None:
             return self._pushed.tally(self._columns, resolutions, units)
         assert self._rows is not None
-        kept = self._view(self._columns)
-        return tally(self._rows, kept, self._table, resolutions, units)
+        return tally(self._rows, self._view(self._columns), self._table, resolutions, units)
 
-    def _mark(self, resolutions: Sequence[AnyResolution]) -> Counts:
-        if self._pushed is not None:
-            return np.minimum(self._pushed.tally(self._columns, resolutions, True), 1)
-        assert self._rows is not None
+    def _mark(self, resolutions: Sequence[AnyResolution], units: bool) -> Counts:
+        if self._pushed is not None or self._rows is None:
+            return np.minimum(self._tally(resolutions, units), 1)
         return mark(self._rows, self._view(self._columns), self._table, resolutions)
 
     def _pairs(self, column: Column) -> Pairs:

@@ -11,7 +11,6 @@ from sqlglot import exp
 
 from dpsql.sql.lists import write_out_lists
 from dpsql.sql.named_windows import write_out_windows
-from dpsql.sql.names import find_alias
 from dpsql.sql.series import write_out_series
 from dpsql.sql.spellings import respell_all
 
@@ -77,7 +76,10 @@ def _first_of_each(node: exp.Select) -> None:
         return
 
     def written(part: exp.Expr) -> exp.Expr:
-        found = find_alias(items, part) if isinstance(part, exp.Column) else None
+        named = [each.this for each in items if isinstance(each, exp.Alias)]
+        known = {each.parent.alias.casefold(): each for each in reversed(named)}
+        is_name = isinstance(part, exp.Column) and not part.table
+        found = known.get(part.name.casefold()) if is_name else None
         return _key(found or part, items).copy()
 
     keys = [written(each) for each in (on.expressions if isinstance(on, exp.Tuple) else [on])]

@@ -323,6 +323,7 @@ RULES: list[tuple[str, Follow]] = [
     (r"group by the columns themselves", always("SELECT a, e, COUNT(*) FROM t GROUP BY a, e")),
     (
         r"GROUPING\(column\), a column of GROUP BY",
+        always("SELECT a, GROUPING(a), COUNT(*) FROM t GROUP BY CUBE (a)"),
     ),
     (
         r"WHERE, ON and GROUP BY are about rows; .*",

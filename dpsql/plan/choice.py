@@ -80,7 +80,7 @@ class Chooser(Weighing):
         """
         found = [*selected, *self.others()]
         if len(self.target.asked) == 1:
-            return [*found, *(self.queries(found) if self._may_be_itself(found) else ())]
+            return [*found, *self.queries(found, alone=True)]
         best = min(found, key=by_error)
         limits = find_limits(self.target, self.noise, self.own)
         within = [chosen for chosen in found if worst_of(chosen, limits) <= 1]
@@ -107,11 +107,6 @@ class Chooser(Weighing):
     def doubtful(self) -> float:
         """The gain over plain noise from which queries measured themselves are not tried."""
         return DOUBTFUL if self.target.layouts[0].workload.rows <= MOST_ROWS else 1.0
-
-    def _may_be_itself(self, known: Sequence[Chosen]) -> bool:
-        """Whether the queries of one answer are tried: few always, others where gains are small."""
-        few = self.target.layouts[0].workload.rows <= FEW_QUERIES
-        return few or self._is_near_plain(known)
 
     def _is_near_plain(self, known: Sequence[Chosen]) -> bool:
         return least_error(known) > plain_error(self.target, self.noise) / self.doubtful
@@ -173,12 +168,18 @@ class Chooser(Weighing):
         layout = next((each for each in self.target.layouts if each.is_single), None)
         return layout is not None and not self.apart and layout.workload.rows <= MOST_ROWS
 
-    def queries(self, known: Iterable[Chosen] = ()) -> list[Chosen]:
-        """Return the queries themselves as a strategy, where they are few, and may be better."""
+    def queries(self, known: Sequence[Chosen] = (), alone: bool = False) -> list[Chosen]:
+        """Return the queries themselves as a strategy, where they are few, and may be better.
+
+        Those of one answer ``alone`` are not where they are many and the gain is large already.
+        """
         layout = next((each for each in self.target.layouts if each.is_single), None)
         if layout is None or self.apart or self.mechanism not in ("auto", "workload"):
             return []
         if any(each.layout is layout and each.is_optimal for each in known):
+            return []
+        many = alone and layout.workload.rows > FEW_QUERIES
+        if many and not self._is_near_plain(known):
             return []
         strategy = measure_queries(layout.workload, self.noise)
         return [] if strategy is None else [self.rated(layout, strategy, 0.0)]

@@ -16,7 +16,7 @@ from dpsql.plan.machine import memory, request_memory
 from dpsql.strategy.base import Strategy
 
 if TYPE_CHECKING:
-    from dpsql.sql.compiled import Compiled
+    from dpsql.sql.compiled import Compiled, Select
     from dpsql.workload.target import Views
 
 NUMBER, OBJECT = 8, 56
@@ -75,7 +75,7 @@ class Memory:
 
 def result_size(statements: Sequence[Compiled], views: Views) -> ResultSize:
     """Return the sizes of the results of statements, over tables with these columns in view."""
-    sizes = [(item.rows, len(item.columns)) for item in statements]
+    sizes = [(sum(map(_rows, item.selects)), len(item.columns)) for item in statements]
     tables = {s.query.table: s.table for item in statements for s in item.selects}
     cells = sum(
         tables[key].columns[name].size or 0
@@ -86,7 +86,8 @@ def result_size(statements: Sequence[Compiled], views: Views) -> ResultSize:
     answers = sum(
         select.branches[answer.branch].rows * (len(answer.values) if answer.rank else 1)
         for item in statements
-        for select, answer in item.answers()
+        for select in item.selects
+        for answer in select.answers
     )
     return ResultSize(
         sum(rows for rows, _ in sizes),
@@ -97,10 +98,14 @@ def result_size(statements: Sequence[Compiled], views: Views) -> ResultSize:
     )
 
 
+def _rows(select: Select) -> int:
+    return sum(branch.rows for branch in select.branches)
+
+
 def _shell(item: Compiled) -> int:
     """The bytes that it takes to put the rows of one statement together."""
     fields = sum(
-        select.rows * (len(select.query.aggregates) + len(select.query.shell.outputs))
+        _rows(select) * (len(select.query.aggregates) + len(select.query.shell.outputs))
         for select in item.selects
     )
     plain = item.outer is None and all(select.query.shell.plain for select in item.selects)
@@ -139,6 +144,16 @@ def _written(rows: IntegerRows) -> Mapping[int, int]:
         return {}
     explicit = [m for m in rows.matrices if hasattr(m, "nbytes")]
     return {id(m): m.shape[0] * m.shape[1] + min(m.shape) ** 2 for m in explicit if m is not None}
+
+
+def check_request(
+    size: ResultSize, limit: int, strategies: Iterable[Strategy] = (), wide: bool = False
+) -> None:
+    """Refuse strategies and results that need more than the limit; see ``forecast_memory``.
+
+    Raises: ProgrammingError (E_TOO_LARGE).
+    """
+    check_memory(forecast_memory(size, strategies, wide), size.rows, limit)
 
 
 def check_memory(needed: Memory, rows: int, limit: int) -> None:

@@ -14,7 +14,7 @@ from dpsql.plan.aims import aimed
 from dpsql.plan.choice import Chooser
 from dpsql.plan.chosen import Chosen
 from dpsql.plan.drawn import best_drawn, used
-from dpsql.plan.memory import ResultSize, check_memory, forecast_memory, limit_of, result_size
+from dpsql.plan.memory import ResultSize, check_request, limit_of, result_size
 from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.privacy.accounting import rho_for
@@ -79,7 +79,7 @@ class Request:
             self._check_learned()
         elif self.tables and self.rounds.declared:
             self.rounds.check(self.mechanism)
-        check_memory(forecast_memory(self.size), self.size.rows, self.memory_limit)
+        check_request(self.size, self.memory_limit)
 
     @cached_property
     def memory_limit(self) -> int:
@@ -248,10 +248,8 @@ def _checked_plan(request: Request, noise: Noise) -> Planned:
     """Plan for one noise law. Raises: ProgrammingError (E_TOO_LARGE)."""
     planned = _plan_with(request, noise)
     parts = planned.plan.parts
-    needed = forecast_memory(
-        request.size, [part.strategy for part in parts], any(part.is_wide for part in parts)
-    )
-    check_memory(needed, request.size.rows, request.memory_limit)
+    wide = any(part.is_wide for part in parts)
+    check_request(request.size, request.memory_limit, [part.strategy for part in parts], wide)
     return planned
 
 

@@ -20,7 +20,7 @@ from dpsql.privacy.vault.encode import OUTSIDE
 from dpsql.privacy.vault.held import one_snapshot
 from dpsql.privacy.vault.rows import Rows
 from dpsql.privacy.vault.stored_rows import find_engine, open_table, position, read_rows
-from dpsql.privacy.vault.withheld import sealed
+from dpsql.privacy.vault.vault import sealed
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,13 @@ class Keys:
         if group.args.get("all"):
             items = [item.unalias() for item in self.tree.expressions]
             nodes = [item for item in items if not is_of_groups(item)]
-        return read_sets(group, nodes, lambda node: self.add(self.resolve(node)), self.scope.locate)
+        if all(isinstance(node, exp.Column) for node in nodes):  # one set, as most statements have
+            return (tuple(dict.fromkeys(self.number(node) for node in nodes)),)
+        return read_sets(group, nodes, self.number, self.scope.locate)
+
+    def number(self, node: exp.Expr) -> int:
+        """The number of what is written as a key: a column, an expression, a place or an alias."""
+        return self.add(self.resolve(node))
 
     def add(self, node: exp.Expr) -> int:
         key = self.key(node)

@@ -85,7 +85,7 @@ def squares(connection: Connection, sql: str, factor: int = 1) -> list[float]:
     with zero_noise():
         release, _ = engine.settle(job)
     (exact,) = job.results(engine, release, False)
-    true, bits, found = cells(exact), SeededBits(5), []
+    true, bits, found = cells(exact), SeededBits(6), []
     for _ in range(RUNS):
         (result,) = job.results(engine, with_noise(release, bits, factor), False)
         for place, (value, told) in cells(result).items():

@@ -225,11 +225,11 @@ def draw_union(draw: random.Random) -> str:
         return f"SELECT {key}, COUNT(*) AS n FROM ({inner}) AS u GROUP BY {key}"
     parts: list[str] = []
     for name in draw.choices(sorted(units), k=draw.choice([2, 2, 3])):
-        unit, texts, numbers, _, test = SIDES[name]
+        who, texts, numbers, _, where = SIDES[name]
         null = ["NULL"] if parts else []
-        text, number = draw.choice([*texts, *null]), draw.choice([*numbers, *null])
-        items = f"{unit} AS who, {text} AS t, {number} AS x"
-        parts.append(f"SELECT {items} FROM {name}{draw.choice(['', f' WHERE {test}'])}")
+        shown = draw.choice([*texts, *null]), draw.choice([*numbers, *null])
+        items = f"{who} AS who, {shown[0]} AS t, {shown[1]} AS x"
+        parts.append(f"SELECT {items} FROM {name}{draw.choice(['', f' WHERE {where}'])}")
     inner = " UNION ALL ".join(parts)
     key = draw.choice(["t", "x", "x, t"])
     test = draw.choice(["", " WHERE x > 3", " WHERE t IS NOT NULL", " WHERE x IS NULL OR t < 'n'"])

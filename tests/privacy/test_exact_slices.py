@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from dpsql.algebra import blocks
 from dpsql.algebra.blocks import multiply_slabs
@@ -44,7 +46,7 @@ def test_a_diagonal_above_other_rows_is_told(
 ) -> None:
     rng = np.random.default_rng(more)
     matrix = np.concatenate([np.diag(rng.integers(1, 9, 4)), rng.integers(-9, 9, (more, 4))])
-    slabs = rng.integers(-99, 99, (3, 4, 5)).astype(dtype)
+    slabs: NDArray[Any] = rng.integers(-99, 99, (3, 4, 5)).astype(dtype)
     monkeypatch.setattr(blocks, "MANY", 0)
     found = multiply_slabs(matrix.astype(dtype), slabs)
     assert found.dtype == dtype

@@ -72,6 +72,10 @@ class FakeVault:
             assert each.arrays()[0].tolist() == list(range(size))
         return np.asarray(self.counts.sum(axis=others), dtype=np.int64)
 
+    def mark(self, resolutions: Sequence[AnyResolution]) -> NDArray[np.int64]:
+        """Which cells have a row."""
+        return np.minimum(self.tally(resolutions), 1)
+
     def pairs(self, column: str, sought: Sought) -> Pairs:
         raise AssertionError("a plan looks at no keys")
 

@@ -12,6 +12,7 @@ from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.duckdb import FILES
+from dpsql.privacy.vault.footers import stored_as
 from dpsql.privacy.vault.risky import refuse_unreadable
 
 AGE = Column("age", "integer", IntegerRange(0, 9))
@@ -20,7 +21,7 @@ AGE = Column("age", "integer", IntegerRange(0, 9))
 def reads(path: Path) -> int:
     """How often a schema is read to connect to a table and to open it; it has to be as it is."""
     table = Table("t", str(path), Unit(None, 1), {"age": AGE})
-    with mock.patch.object(sources, "stored_as", wraps=sources.stored_as) as read:
+    with mock.patch.object(sources, "stored_as", wraps=stored_as) as read:
         refuse_unreadable([table])
         opened = FILES.open(table)
     assert opened.columns == FILES.open(table).columns

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -111,7 +112,7 @@ def test_one_version_is_counted_and_has_one_ledger(tmp_path: Path) -> None:
     file = DeltaTable(tmp_path / "t").file_uris()[0]
     for said in ('{ delta = "../t", version = 1 }', f'"{file}"'):
         with dpsql.connect(catalog(tmp_path / str(len(said)), said), epsilon=1) as connection:
-            error = refused(lambda connection=connection: connection.execute(COUNT))
+            error = refused(partial(connection.execute, COUNT))
             assert error.code == "E_LEDGER_MISMATCH"
 
 

@@ -25,8 +25,7 @@ from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.described import describe_data
 from dpsql.privacy.vault.risky import refuse_unreadable
 from dpsql.privacy.vault.source import connect, is_switched_off, open_source
-from dpsql.privacy.vault.vault import TableVault, open_vault
-from dpsql.privacy.vault.withheld import sealed
+from dpsql.privacy.vault.vault import TableVault, open_vault, sealed
 from dpsql.sealed import hush
 from tests.support.tables import scribe
 

@@ -52,7 +52,7 @@ def test_keys_are_listed_without_an_epsilon(
     [
         ("SELECT sex FROM people", "E_NO_AGGREGATE"),
         ("SELECT DISTINCT * FROM people", "E_AGGREGATE"),
-        ("SELECT DISTINCT ON (sex) sex, ward FROM people", "E_AGGREGATE"),
+        ("SELECT DISTINCT ON (sex) sex, ward FROM people", "E_NO_AGGREGATE"),
         ("SELECT DISTINCT cost FROM people", "E_DOMAIN"),
         ("SELECT DISTINCT person FROM people", "E_DOMAIN"),
         ("SELECT DISTINCT 1 FROM people", "E_GROUP_BY"),

@@ -25,7 +25,7 @@ import scipy.sparse
 
 import dpsql
 from dpsql.errors import Error
-from dpsql.plan import request
+from dpsql.plan import memory
 from dpsql.search.problem import PLANNED
 
 MEBIBYTE = 1 << 20
@@ -112,13 +112,13 @@ def held(what: str) -> float:
 def measured(sizes: Mapping[str, int], sql: str, gaussian: bool, limit: int | None) -> Any:
     """What one statement holds to be planned and to be answered, in this process."""
     forecasts: list[int] = []
-    refuse = request.check_memory
+    refuse = memory.check_memory
 
     def noted(needed: Any, rows: int, most: int) -> None:
         forecasts.append(needed.total)
         refuse(needed, rows, most)
 
-    request.check_memory = noted
+    setattr(memory, "check_memory", noted)  # noqa: B010 - mypy takes it for a slip otherwise
     terms: dict[str, Any] = {"delta": 1e-6, "noise": "gaussian"} if gaussian else {}
     out: dict[str, Any] = {"sql": sql, "sizes": [*sizes.values()], "gaussian": gaussian}
     with tempfile.TemporaryDirectory() as name:

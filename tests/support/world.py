@@ -146,9 +146,9 @@ def watching() -> Iterator[Watch]:
         watch.loaded += 1
         load(self, *columns)
 
-    def tallied(self: TableVault, resolutions: Any, units: bool = False) -> Any:
+    def tallied(self: TableVault, resolutions: Any, *how: Any, **named: Any) -> Any:
         watch.counted.append(tuple(name for each in resolutions for name in each.columns))
-        return tally(self, resolutions, units)
+        return tally(self, resolutions, *how, **named)
 
     with (
         mock.patch.object(TableVault, "__init__", opened),

@@ -18,6 +18,10 @@ ALLOWED = {
     "workload/workload.py": "operators that the products, or the cache itself, hold",
     "privacy/sensitivity.py": "candidates, pieces and operators that the cache itself holds",
     "learn/antipodes.py": "tables that the caller holds",
+    "plan/memory.py": "matrices that the strategy holds",
+    "sql/item_lookups.py": "nodes of the tree that is walked",
+    "strategy/base.py": "operators that the caller holds",
+    "strategy/product_forecast.py": "operators that the cache itself holds",
     "privacy/truth.py": "pieces that the cache itself holds",
 }
 """Modules that call ``id``, and why an id cannot be taken for another object's there."""

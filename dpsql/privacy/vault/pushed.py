@@ -14,13 +14,19 @@ from dpsql.privacy.vault.code_sql import CodeSql
 from dpsql.privacy.vault.counter import Counter, CountingTable, as_counting
 from dpsql.privacy.vault.data_engine import Counts, StoredTable
 from dpsql.privacy.vault.group_sql import group_sql, view_sql
-from dpsql.privacy.vault.stored_rows import ask_all
+from dpsql.privacy.vault.stored_rows import StoredRows, ask_all
 from dpsql.workload.cells import AnyResolution
 
 
 def counted_in_place(table: Table, stored: StoredTable) -> CountingTable | None:
     """Return a table that is counted where it is, None where rows are fetched: by public facts."""
     return as_counting(stored) if table.is_pushed else None
+
+
+def open_pushed(table: Table, reader: object, salt: bytes) -> PushedCodes | None:
+    """What a server counts of the rows of a reader, None where its rows are fetched."""
+    counting = counted_in_place(table, reader.stored) if isinstance(reader, StoredRows) else None
+    return None if counting is None else PushedCodes(table, counting, salt.hex())
 
 
 class PushedCodes:

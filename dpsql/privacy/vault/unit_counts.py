@@ -20,6 +20,8 @@ def tally_units(axes: Sequence[Axis], shape: tuple[int, ...], kept: Flags, units
 
     All rows of a unit are looked at together, so that it counts once wherever they are.
 
+    >>> from dpsql.privacy.vault.tally import axis_of_cells, axis_of_unions
+    >>> from dpsql.workload.cells import Cells, Unions
     >>> cells = Cells(("a",), (np.array([0, 1]),))
     >>> axis = axis_of_cells([np.array([0, 0, 1], np.uint8)], cells)
     >>> every = np.ones(3, dtype=bool)
@@ -48,6 +50,8 @@ def mark_cells(axes: Sequence[Axis], shape: tuple[int, ...], kept: Flags) -> Cou
     Every row is looked at. Guarantee: what a unit's rows change is 0 to 1, in cells that they are
     in: no more than they change the number of units there.
 
+    >>> from dpsql.privacy.vault.tally import axis_of_cells
+    >>> from dpsql.workload.cells import Cells
     >>> cells = Cells(("a",), (np.array([0, 1, 2]),))
     >>> axis = axis_of_cells([np.array([0, 0, 2], np.uint8)], cells)
     >>> mark_cells([axis], (3,), np.ones(3, dtype=bool)).tolist()

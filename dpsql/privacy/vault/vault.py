@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -14,12 +14,12 @@ from dpsql.catalog.catalog import SERVERS, Column, Table, Unit
 from dpsql.catalog.joint_keys import sought_column, stored_parts
 from dpsql.catalog.sought import Sought
 from dpsql.catalog.unit_local import DerivedTable
-from dpsql.errors import ProgrammingError
+from dpsql.errors import InternalError, ProgrammingError, is_interrupt
 from dpsql.privacy.vault.data_engine import Classes, Counts, Flags, StoredTable, unavailable
 from dpsql.privacy.vault.distinct import Pairs, find_pairs, read_pairs
 from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.pile import why_not
-from dpsql.privacy.vault.pushed import PushedCodes, counted_in_place
+from dpsql.privacy.vault.pushed import open_pushed
 from dpsql.privacy.vault.rows import Rows, declared, fits, mark, tally, view
 from dpsql.privacy.vault.stored_rows import (
     StoredRows,
@@ -29,10 +29,10 @@ from dpsql.privacy.vault.stored_rows import (
     open_table,
     position,
 )
-from dpsql.privacy.vault.versions import stated_version
-from dpsql.privacy.vault.withheld import sealed
+from dpsql.privacy.vault.versions import stated_versions
 from dpsql.workload.cells import AnyResolution, cells_of
 
+T = TypeVar("T")
 MOST_VIEWS = 16
 """Views that are remembered, one byte per row each."""
 
@@ -73,16 +73,14 @@ class Vault(Protocol):
         """Add up what the rows add to every combination of cells and nodes.
 
         With ``units``, count the different privacy units with at least one row in a cell, which
-        takes resolutions into cells. Shape: the size of each resolution; () for none.
-        Raises: InternalError, with one constant text. Guarantee: whole numbers, the same for any
-        order of the rows; one row adds ``block_unit`` in total, or nothing.
+        takes resolutions into cells. Shape: the size of each. Raises: InternalError, with one
+        constant text. Guarantee: whole numbers, the same for any order; a row adds ``block_unit``.
         """
 
     def mark(self, resolutions: Sequence[AnyResolution]) -> Counts:
-        """Say of every combination of cells and unions whether it has a row: 1 or 0.
+        """Say of every combination of cells and unions whether it has a row: 1 or 0; as ``tally``.
 
-        Shape: the size of each resolution. Guarantee: a privacy unit changes only numbers of those
-        that it has a row in, each by one at most. Raises: InternalError, with one constant text.
+        Guarantee: a privacy unit changes only those that it has a row in, each by one at most.
         """
 
     def pairs(self, column: str, sought: Sought) -> Pairs:
@@ -145,8 +143,8 @@ class TableVault:
         self.sources = self._reader.paths
         self._all = frozenset(declared(table))
         self._apart = self._reader.apart
-        self._pushed = _open_pushed(table, self._reader, salt)
-        self._stated = _stated(table)
+        self._pushed = open_pushed(table, self._reader, salt)
+        self._stated = stated_versions(table)
         self.data_version = self._fingerprint()
 
     @property
@@ -155,7 +153,7 @@ class TableVault:
 
         Of rows in files alone nothing is stated, at no time.
         """
-        return any(self._stated) and self._stated != _stated(self._table)
+        return any(self._stated) and self._stated != stated_versions(self._table)
 
     def check(self) -> None:
         if self._fingerprint() != self.data_version:
@@ -232,7 +230,7 @@ class TableVault:
         """Return a vault over the rows read by now, with a session of its own."""
         other = copy.copy(self)
         other._views, other._rows = {}, self._rows and self._rows.beside()
-        other._pushed = _open_pushed(self._table, self._reader, bytes.fromhex(self._salt))
+        other._pushed = open_pushed(self._table, self._reader, bytes.fromhex(self._salt))
         return other
 
     def close(self) -> None:
@@ -263,9 +261,8 @@ class TableVault:
             return read_pairs(stored, column, names[0], unit, digest)
         assert self._rows is not None
         assert column.sought is not None
-        known = (self._rows.owners, self._rows.count)
-        wanted = list(zip(parts, names, strict=True))
-        return find_pairs(stored, column.sought, wanted, *known, digest)
+        wanted, rows = list(zip(parts, names, strict=True)), self._rows
+        return find_pairs(stored, column.sought, wanted, rows.owners, rows.count, digest)
 
     def _view(self, columns: frozenset[str]) -> Flags:
         """Return which rows are in the declared view of some columns, worked out once."""
@@ -358,12 +355,6 @@ class RelatedRows:
         return rows_of(self.table, self.table.relation, stock)
 
 
-def _stated(table: Table) -> list[str | None]:
-    """What is stated of the versions of a table, or of those that its relation is over."""
-    bases = table.bases if isinstance(table, DerivedTable) else (table,)
-    return [stated_version(base) for base in bases]
-
-
 def _open_reader(table: Table, salt: bytes, shared: dict[str, TableVault]) -> RowReader:
     if not isinstance(table, DerivedTable):
         return StoredRows(table, open_table(table))
@@ -371,14 +362,6 @@ def _open_reader(table: Table, salt: bytes, shared: dict[str, TableVault]) -> Ro
     stored = {base.name: vault.stored for base, vault in zip(table.bases, bases, strict=True)}
     check_keys(table.bases, {name.casefold(): each for name, each in stored.items()})
     return RelatedRows(table, bases, salt.hex())
-
-
-def _open_pushed(table: Table, reader: RowReader, salt: bytes) -> PushedCodes | None:
-    """What a server counts, None where its rows are fetched."""
-    if not isinstance(reader, StoredRows):
-        return None
-    counting = counted_in_place(table, reader.stored)
-    return None if counting is None else PushedCodes(table, counting, salt.hex())
 
 
 def _open_base(table: Table, salt: bytes, shared: dict[str, TableVault]) -> TableVault:
@@ -401,3 +384,17 @@ def open_vault(
     Raises: DataUnavailable if a source is missing, unreadable or lacks a declared column.
     """
     return TableVault(table, salt, shared)
+
+
+def sealed(work: Callable[[], T]) -> T:
+    """Run ``work``; whatever it raises becomes one constant error that carries no trace of it.
+
+    Guarantee: text, cause and context of the error are independent of the data. Ctrl-C stays one.
+    """
+    try:
+        return work()
+    except Exception as error:
+        interrupted = is_interrupt(error)
+    if interrupted:
+        raise KeyboardInterrupt
+    raise InternalError("E_INTERNAL", "the table could not be counted; details are withheld")

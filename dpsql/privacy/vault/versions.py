@@ -9,6 +9,7 @@ import datetime as dt
 
 from dpsql.catalog.catalog import SERVERS, Table
 from dpsql.catalog.domain import floor_period
+from dpsql.catalog.unit_local import DerivedTable
 
 REFRESH = "day"
 """How often a table of a server is taken for a new version where nothing is said of it."""
@@ -35,3 +36,9 @@ def stated_version(table: Table) -> str | None:
 def now() -> dt.datetime:
     """What the clock shows, in UTC."""
     return dt.datetime.now(dt.UTC)
+
+
+def stated_versions(table: Table) -> list[str | None]:
+    """Return what is stated of a table's version, or of those that its relation is over."""
+    bases = table.bases if isinstance(table, DerivedTable) else (table,)
+    return [stated_version(base) for base in bases]

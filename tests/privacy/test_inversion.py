@@ -76,13 +76,24 @@ def test_exact_arithmetic_agrees_with_decimals(scale: Fraction, word: int, more:
     assert count == by_decimals(uniform.word, uniform.width, scale)
 
 
-@pytest.mark.parametrize("scale", SCALES, ids=str)
-@pytest.mark.parametrize("count", [1, 2, 7])
-def test_a_word_on_a_boundary_is_decided_by_more_bits(scale: Fraction, count: int) -> None:
+def boundary(scale: Fraction, count: int) -> tuple[int, int]:
+    """The bits of the uniform number at which a count begins: those of a word, and 64 more."""
     fine = exp_bounds(count * scale.denominator, scale.numerator, UNIFORM + 64)[0]
-    edge, rest = fine >> 64, fine & (2**64 - 1)
-    if edge < LEAST * 2**UNIFORM or not 8 < rest < 2**64 - 8:
-        pytest.skip("the boundary is not where a word would be")
+    return fine >> 64, fine & (2**64 - 1)
+
+
+BOUNDARIES = [
+    (scale, count)
+    for scale in SCALES
+    for count in (1, 2, 7)
+    if boundary(scale, count)[0] >= LEAST * 2**UNIFORM and 8 < boundary(scale, count)[1] < 2**64 - 8
+]
+"""Counts that begin where floating point is asked, within a word."""
+
+
+@pytest.mark.parametrize(("scale", "count"), BOUNDARIES, ids=str)
+def test_a_word_on_a_boundary_is_decided_by_more_bits(scale: Fraction, count: int) -> None:
+    edge, rest = boundary(scale, count)
     starts = np.array([edge], dtype=np.uint64)
     assert magnitudes(ScriptedBits([rest - 4]), starts, scale)[0] == count
     assert magnitudes(ScriptedBits([rest + 4]), starts, scale)[0] == count - 1

@@ -223,11 +223,39 @@ def test_a_table_is_counted_where_it_is(clinic: Path, tmp_path: Path) -> None:
         assert connection.budget.entries == 0
 
 
+@pytest.mark.parametrize("named", ["{a,b}", "a*", "a?[bc]", "a\\*", "a%7Bb#"])
+def test_a_path_is_what_it_says_and_no_pattern(named: str, tmp_path: Path) -> None:
+    columns = {"w": Column("w", "text", Values(("A", "B")))}
+    for name in ("a", "b", "axb", "a?b", "a*", "a\\x", "a{b#", named):
+        rows = 3 if name == named else 9
+        (tmp_path / name).mkdir(exist_ok=True)
+        pq.write_table(pa.table({"w": ["A"] * rows}), tmp_path / name / "{p,q}.parquet")
+    for path in (tmp_path / named, tmp_path / named / "{p,q}.parquet"):
+        vault = open_vault(in_spark(path, Unit(), columns), SALT)
+        assert vault.tally([cells_of("w", np.arange(2))]).tolist() == [3, 0]
+        vault.close()
+
+
+def test_a_table_whose_folder_is_a_pattern_is_refused(tmp_path: Path) -> None:
+    columns = {"w": Column("w", "text", Values(("A", "B")))}
+    for name in ("a*", "ab"):
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table({"w": ["A"]}), tmp_path / name / "p.parquet")
+    run(f"CREATE TABLE starred (w string) USING parquet LOCATION '{tmp_path}/a*'")
+    assert len(run("SELECT * FROM starred")) == 2, "Spark reads another folder as well"
+    options = (("engine", "spark"), ("master", MASTER), ("table", "default.starred"))
+    with pytest.raises(DataUnavailable, match="is a pattern"):
+        open_vault(Table("t", "spark://default.starred", Unit(), columns, options=options), SALT)
+    run("DROP TABLE starred")
+
+
 FAILURES = {
     "no table": ('table = "clinic.none"', "", "E_DATA", "no such table"),
     "no schema": ('table = "none.visits"', "", "E_DATA", "no such table"),
     "no name": ('table = "clinic..visits"', "", "E_DATA", "source"),
     "no file": ('path = "/nowhere/at/all"', "", "E_DATA", "no such file"),
+    "no pattern": ('path = "/tmp/*"', "", "E_DATA", "no such file"),
+    "delta pattern": ('path = "/tmp/{a,a}", format = "delta"', "", "E_DATA", "may be a pattern"),
     "near file": ('path = "at/all"', "", "E_DATA", "working directory"),
     "other format": ('path = "/tmp/x", format = "csv"', "", "E_DATA", "no schema"),
     "no column": ('table = "clinic.visits"', "who, ward", "E_DATA", "no such column"),

@@ -30,7 +30,7 @@ from dpsql.privacy.vault.data_engine import VERSION, Asked, Batch, Values64, una
 from dpsql.privacy.vault.dialect import Dialect
 from dpsql.privacy.vault.spark_delta import DeltaView, view_of_delta
 from dpsql.privacy.vault.spark_session import session_for, told
-from dpsql.privacy.vault.spark_sql import DIALECT, family_of
+from dpsql.privacy.vault.spark_sql import DIALECT, PATTERN, family_of, plain_path
 
 FORMATS = ("parquet", "orc", "delta")
 PADDED = "__CHAR_VARCHAR_TYPE_STRING"
@@ -157,6 +157,9 @@ def _describe(table: Table, session: SparkSession) -> SparkSchema:
         place = f"spark://{'.'.join(full)}"
     elif not _exists(session, place):
         unavailable(table.name, table.source, "the files of the table have gone")
+    elif PATTERN & {*unquote(place)}:
+        problem = "the name of its folder is a pattern, and Spark reads all that matches it"
+        unavailable(table.name, table.source, problem, "read the files by path, or move them")
     return SparkSchema(relation, _place(place), _files(frame), _types(frame), is_parquet)
 
 
@@ -201,7 +204,11 @@ def _relation_of_files(table: Table, path: str) -> str:
     if "://" not in path and not os.path.isabs(path):
         problem = "its path depends on the working directory"
         unavailable(table.name, table.source, problem, "give the whole path, or a URI")
-    return f"{kind}.{DIALECT.identifier(path)}"
+    if kind == "delta" and PATTERN & {*path}:
+        problem = f"its path has one of {' '.join(sorted(PATTERN))}, which may be a pattern"
+        hint = 'source = { engine = "spark", delta = "folder", version = 3 } takes any name'
+        unavailable(table.name, table.source, problem, hint)
+    return f"{kind}.{DIALECT.identifier(path if kind == 'delta' else plain_path(path))}"
 
 
 def _is_parquet(details: dict[str, str]) -> bool:

@@ -14,12 +14,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from dpsql.catalog.catalog import Table
-from dpsql.privacy.vault.data_engine import unavailable
 from dpsql.privacy.vault.delta import DeltaVersion, find_delta
 from dpsql.privacy.vault.risky import refuse_apart
-
-PATTERN = frozenset("{}[]*?\\")
-"""Of a path with one of these Spark reads all that matches it: of several, every row many times."""
+from dpsql.privacy.vault.spark_sql import plain_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +30,7 @@ class DeltaView:
         """Make it a view of a session; nothing is read."""
         whole = StructType.fromJson(json.loads(self.found.schema))
         fields = [each for each in whole.fields if each.name not in self.found.apart]
-        files = session.read.schema(StructType(fields)).parquet(*self.found.paths)
+        files = session.read.schema(StructType(fields)).parquet(*map(plain_path, self.found.paths))
         files.createOrReplaceTempView(self.name)
 
 
@@ -42,9 +39,5 @@ def view_of_delta(table: Table, folder: str) -> DeltaView:
     version = table.option("version") or ""
     found = find_delta(folder, version, table.name)
     refuse_apart(found.apart, table)
-    if any(PATTERN & {*path} for path in found.paths):
-        problem = f"names of its files have one of {' '.join(sorted(PATTERN))}, a pattern to Spark"
-        hint = "give its folder another name, or leave the engine out: DuckDB reads it"
-        unavailable(table.name, table.source, problem, hint)
     digest = hashlib.sha256(f"{folder}|{version}".encode()).hexdigest()
     return DeltaView(f"dpsql_delta_{digest[:16]}", found)

@@ -67,6 +67,7 @@ TOLD = {
 }
 """What is told of a failure before any row is read, by the condition of its error."""
 HINTS = {
+    "PATH_NOT_FOUND": "the path of one file or one folder: * and the like stand for themselves",
     "DATA_SOURCE_NOT_FOUND": "add its package to spark.jars.packages in spark-defaults.conf, such "
     "as io.delta:delta-spark_2.13 with its spark.sql.extensions, or read a version of a Delta "
     'table by source = { delta = "folder", version = 3 }',

@@ -33,6 +33,8 @@ FAR = 9_200_000_000_000_000_000
 INFINITY = 0x7FF0000000000000
 """The bits of an infinite double."""
 PLAIN = frozenset(" !#%&()*+,-./:;<=>?@[]^_{|}~")
+PATTERN = frozenset("{}[]*?\\")
+"""What makes a path a pattern to Spark, which reads all that matches it."""
 
 
 def family_of(stored: str) -> str:
@@ -164,6 +166,15 @@ class SparkDialect(Dialect):
 
 
 DIALECT = SparkDialect()
+
+
+def plain_path(path: str) -> str:
+    r"""Write a path so that Spark reads what is called so, and nothing that a pattern would match.
+
+    >>> plain_path("/visits/{a,b}")
+    '/visits/\\{a,b\\}'
+    """
+    return "".join(f"\\{each}" if each in PATTERN else each for each in path)
 
 
 def _is_text(text: str) -> bool:

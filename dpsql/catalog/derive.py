@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 
 from dpsql.catalog.catalog import Catalog, Table, Unit
 from dpsql.catalog.header import read_header
 from dpsql.catalog.origins import named, released_of, trace
 from dpsql.catalog.read_units import MOST_ROWS
-from dpsql.catalog.unit_local import DerivedTable, UnitLocal, digest_of, scanned
+from dpsql.catalog.unit_local import DerivedTable, UnitLocal, scanned
 from dpsql.errors import InternalError, ProgrammingError
 
 
@@ -54,3 +55,12 @@ def bases_of(catalog: Catalog, names: Iterable[str]) -> tuple[Table, ...]:
         for base in table.bases if isinstance(table, DerivedTable) else (table,):
             found.setdefault(base.name.casefold(), base)
     return tuple(found.values())
+
+
+def digest_of(relation: UnitLocal, max_rows: int, released: tuple[str, ...] = ()) -> str:
+    """A name for a relation: what is made of the same nodes has the same one.
+
+    ``released`` are the found domains that its conditions are about, which nodes do not name.
+    """
+    facts = (relation, max_rows, released) if released else (relation, max_rows)
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:12]

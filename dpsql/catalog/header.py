@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.cell_maps import MOST_CELLS, fault_of
+from dpsql.catalog.distances import are_comparable, difference_of
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
 from dpsql.catalog.unit_local import (
     FRAMED,
@@ -21,6 +22,7 @@ from dpsql.catalog.unit_local import (
     AllOf,
     Among,
     AnyOf,
+    DifferRows,
     FilterRows,
     FramedRows,
     HasValue,
@@ -93,6 +95,8 @@ def _read(relation: UnitLocal, tables: Mapping[str, Table]) -> Header:
             return _of_window(relation, _read(relation.rows, tables))
         case MapRows():
             return _of_map(relation, _read(relation.rows, tables))
+        case DifferRows():
+            return _of_difference(relation, _read(relation.rows, tables))
         case UnionRows(parts):
             return reduce(_of_union, [_read(each, tables) for each in parts])
         case PickColumns(rows, names):
@@ -189,20 +193,6 @@ def _with_cells(columns: Mapping[str, Column], name: str) -> Column:
     if found.domain is None:
         _refuse(f"a condition or key on {printable(found.name)!r}", "declare bins for it")
     return found
-
-
-def are_comparable(one: Column, other: Column) -> bool:
-    """Whether the cells of two columns show which value is greater: both are days, or integers."""
-    kinds = {_scale(column) for column in (one, other)}
-    return None not in kinds and len(kinds) == 1
-
-
-def _scale(column: Column) -> str | None:
-    if column.other is not None:
-        return None
-    if type(column.domain) is Periods and column.domain.unit == "day":
-        return "day"
-    return "integer" if isinstance(column.domain, IntegerRange) else None
 
 
 def is_summed(column: Column) -> bool:
@@ -347,6 +337,15 @@ def _of_map(mapped: MapRows, inner: Header) -> Header:
         _refuse(*fault)
     columns = dict(inner.columns)
     _add(columns, mapped.column)
+    return replace(inner, columns=columns)
+
+
+def _of_difference(differ: DifferRows, inner: Header) -> Header:
+    one, other = (_with_cells(inner.columns, name) for name in (differ.left, differ.right))
+    if differ.column != difference_of(differ.column.name, one, other):
+        _refuse(f"{printable(differ.column.name)!r} as a difference", "whole numbers, or days")
+    columns = dict(inner.columns)
+    _add(columns, differ.column)
     return replace(inner, columns=columns)
 
 

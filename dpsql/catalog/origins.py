@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from dpsql.catalog.catalog import Table
 from dpsql.catalog.unit_local import (
     DerivedTable,
+    DifferRows,
     FilterRows,
     JoinRows,
     MapRows,
@@ -65,6 +66,10 @@ def trace(relation: UnitLocal, tables: Mapping[str, Table]) -> Ancestry:
         case MapRows(rows, column, of):
             found = trace(rows, tables)
             return replace(found, columns={**found.columns, column.name.casefold(): found.of(of)})
+        case DifferRows(rows, column, left, right):
+            found = trace(rows, tables)
+            both = found.of((left, right))
+            return replace(found, columns={**found.columns, column.name.casefold(): both})
         case UnionRows(parts):
             return _of_union([trace(each, tables) for each in parts])
         case PickColumns(rows, names):

@@ -19,6 +19,7 @@ reaches into the rows of another unit. Whoever adds a node keeps that true.
 - ``WindowRows``: a column more, worked out in an order of the unit's rows; ``FramedRows`` is one
   that sees some rows around each row.
 - ``MapRows``: a column more, whose cell follows from the cells of other columns of the same row.
+- ``DifferRows``: a column more, by how much two columns of the same row differ.
 - ``UnionRows``: the rows of several relations with the same columns.
 - ``PickColumns``: columns by other names; the rest is left out.
 
@@ -33,7 +34,6 @@ at most ``max_rows`` rows when one unit comes or goes. Cutting is done once, aft
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -286,6 +286,19 @@ class MapRows:
 
 
 @dataclass(frozen=True, slots=True)
+class DifferRows:
+    """All rows with a column more: ``left`` less ``right``, both whole numbers or both days.
+
+    It is a whole number, NULL where one of them is, and declared by what these are declared to be.
+    """
+
+    rows: UnitLocal
+    column: Column
+    left: str
+    right: str
+
+
+@dataclass(frozen=True, slots=True)
 class UnionRows:
     """The rows of several relations with the same columns, all of them.
 
@@ -311,6 +324,7 @@ UnitLocal: TypeAlias = (
     | PerUnit
     | WindowRows
     | MapRows
+    | DifferRows
     | UnionRows
     | PickColumns
 )
@@ -347,7 +361,7 @@ def children(relation: UnitLocal) -> tuple[UnitLocal, ...]:
             return parts
         case FilterRows(inner) | PerUnit(inner) | PickColumns(inner):
             return (inner,)
-        case WindowRows(inner) | MapRows(inner):
+        case WindowRows(inner) | MapRows(inner) | DifferRows(inner):
             return (inner,)
 
 
@@ -374,12 +388,3 @@ def columns_of_test(test: Test) -> frozenset[str]:
             return frozenset({left, right})
         case AllOf(parts) | AnyOf(parts):
             return frozenset().union(*map(columns_of_test, parts))
-
-
-def digest_of(relation: UnitLocal, max_rows: int, released: tuple[str, ...] = ()) -> str:
-    """A name for a relation: what is made of the same nodes has the same one.
-
-    ``released`` are the found domains that its conditions are about, which nodes do not name.
-    """
-    facts = (relation, max_rows, released) if released else (relation, max_rows)
-    return hashlib.sha256(repr(facts).encode()).hexdigest()[:12]

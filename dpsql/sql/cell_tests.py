@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from dpsql.catalog import Table
 from dpsql.catalog.cell_maps import MOST_CELLS
-from dpsql.catalog.header import are_comparable
+from dpsql.catalog.distances import are_comparable
 from dpsql.catalog.unit_local import AllOf, Among, InOrder, Sign, Test
 from dpsql.errors import ProgrammingError
 from dpsql.sql.bind import bind

@@ -18,6 +18,7 @@ from dpsql.sql.compared import compared
 from dpsql.sql.compiled import Compiled, Select
 from dpsql.sql.contributions import Contributions
 from dpsql.sql.correlated import decorrelated
+from dpsql.sql.differences import COMPARED, may_differ
 from dpsql.sql.distinct_keys import grouped
 from dpsql.sql.earlier_items import named_items
 from dpsql.sql.expressions import refuse_rows
@@ -141,7 +142,7 @@ def _is_flat(tree: exp.Select, compiler: Compiler, statement: Statement) -> bool
     has_aliases = any(isinstance(each, exp.Alias) for each in tree.expressions)
     if tree.args.get("with_") or (has_aliases and named_items(tree)):
         return False
-    found = list(tree.find_all(exp.Query, exp.Table, exp.AtTimeZone))
+    found = list(tree.find_all(exp.Query, exp.Table, exp.AtTimeZone, *COMPARED))
     if any(isinstance(part, exp.Query | exp.AtTimeZone) and part is not tree for part in found):
         return False
     tables = compiler.catalog.tables
@@ -150,6 +151,8 @@ def _is_flat(tree: exp.Select, compiler: Compiler, statement: Statement) -> bool
         return False
     known = [tables[name] for name in names if name in tables]
     if any(needs_bounds(statement, tree, table) for table in known):
+        return False
+    if any(may_differ(part, table) for part in found for table in known):
         return False
     if sum(not table.public for table in known) > 1 or _keeps_public(tree, tables):
         return False

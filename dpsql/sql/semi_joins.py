@@ -3,12 +3,13 @@
 ``WHERE patient_id IN (SELECT patient_id FROM visits WHERE ...)`` and ``EXISTS (SELECT 1 FROM visits
 v WHERE v.patient_id = p.patient_id AND ...)`` become a column of the rows, true where the row has
 a partner: any row of its unit, or one with the same key where the catalog declares a reference by
-it. They add no rows, so that a unit has as many as before.
+it. They add no rows, so that a unit has as many as before. Such a column may stand in
+any expression on the row: joined by OR, in CASE, in FILTER or as a key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -18,9 +19,7 @@ from dpsql.catalog import Table
 from dpsql.catalog.derive import bases_of
 from dpsql.catalog.header import read_header
 from dpsql.catalog.origins import named
-from dpsql.catalog.read_units import key_pairs
 from dpsql.catalog.unit_local import (
-    DerivedTable,
     FilterRows,
     JoinRows,
     MeetRows,
@@ -31,6 +30,8 @@ from dpsql.catalog.unit_local import (
 )
 from dpsql.errors import Error, ProgrammingError, printable
 from dpsql.sql.cell_tests import as_test
+from dpsql.sql.declared_keys import is_declared
+from dpsql.sql.expressions import name_of
 from dpsql.sql.inline import Flat
 from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.names import names_of
@@ -83,29 +84,63 @@ class SemiJoins:
         """
         where, table = select.args.get("where"), table_under(self.flat, self.compiler)
         tests = [] if where is None else conjuncts(where.this)
-        if table.unit.column is None or not any(test.find(exp.Query) for test in tests):
+        if table.unit.column is None:
             return select
-        kept = [test for test in tests if not self.take(test)]
-        copy = select.copy()
-        found = [exp.paren(test.copy(), copy=False) for test in kept]
-        copy.set("where", exp.Where(this=exp.and_(*found, copy=False)) if kept else None)
-        return copy
+        if any(test.find(exp.Query) for test in tests):
+            kept = [test for test in tests if not self.take(test)]
+            select = select.copy()
+            found = [exp.paren(test.copy(), copy=False) for test in kept]
+            select.set("where", exp.Where(this=exp.and_(*found, copy=False)) if kept else None)
+        return self.written(select)
 
     def take(self, test: exp.Expr) -> bool:
         """Add a condition to the rows, if it is one of units."""
         asked = self.read(test)
-        if asked is None:
+        column = None if asked is None else self.column(asked)
+        if asked is None or column is None:
             return False
+        self.flat.where.append(column if asked.is_in else exp.Not(this=column))
+        return True
+
+    def written(self, select: exp.Select) -> exp.Select:
+        """The SELECT with columns of those that stand within its expressions."""
+        if not any(map(_has_predicate, _parts(select))):
+            return select
+        select = select.copy()
+        named = [
+            exp.alias_(item, name_of(item), quoted=True) if _has_predicate(item) else item
+            for item in select.expressions
+        ]
+        select.set("expressions", named)
+        for node in [node for part in _parts(select) for node in _predicates(part)]:
+            asked = self.read(node)
+            if asked is None or (self.may_be_null(asked) and not _is_test(node)):
+                continue
+            column = self.column(asked)
+            if column is not None:
+                shown = exp.column(exp.to_identifier(column.name, quoted=True))
+                self.flat.known[shown] = column
+                node.replace(shown.copy())
+        return select
+
+    def may_be_null(self, asked: _Asked) -> bool:
+        """Whether IN may be unknown: a key may be NULL, which the privacy unit is not."""
+        values = [self.flat.names.find(own) for own in asked.own]
+        table = table_under(self.flat, self.compiler)
+        units = [value is not None and is_unit(value, table) for value in values]
+        return isinstance(asked.node, exp.In) and not all(units)
+
+    def column(self, asked: _Asked) -> exp.Column | None:
+        """The column of the rows that says whether they have a partner; None if no rows do."""
         found = self.relation(asked.query)
         if not isinstance(found, PrivateRows):
-            return False
+            return None
         table = table_under(self.flat, self.compiler)
         other = self.compiler.catalog.find(found.source.name.casefold())
         if len(found.fields) != len(asked.own) + len(asked.inner) or found.joins:
             self.refuse(asked)
         keys = self.keys(asked, table, found, other)
-        self.flat.rows = self.joined(asked, table, found, other, keys)
-        return True
+        return self.joined(asked, table, found, other, keys)
 
     def refuse(self, asked: _Asked) -> NoReturn:
         self.flat.refuse(asked.node, "E_SUBQUERY", "this sub-query over private rows", _WORKS)
@@ -134,8 +169,8 @@ class SemiJoins:
         found: PrivateRows,
         other: Table,
         keys: tuple[tuple[str, str], ...],
-    ) -> PrivateRows:
-        """The rows with a column that says whether they have a partner, and that test."""
+    ) -> exp.Column:
+        """Give the rows a column that says whether they have a partner; return it."""
         right = relation_of(other)
         if found.where:
             fragment = self.statement.fragment
@@ -157,11 +192,9 @@ class SemiJoins:
         place = self.flat.locate(asked.node)
         wider = table_of(self.compiler.catalog, node, label, table.unit.max_rows, place)
         alias = self.flat.rows.source.alias_or_name
-        test: exp.Expr = column_of(node.partner_of, alias)
-        test = test if asked.is_in else exp.Not(this=test)
-        self.flat.where.append(test)
         source = named_source(wider.name, alias)
-        return replace(self.flat.rows, source=source, plain=False)
+        self.flat.rows = replace(self.flat.rows, source=source, plain=False)
+        return column_of(node.partner_of, alias)
 
     def pairs(
         self,
@@ -310,6 +343,33 @@ class SemiJoins:
         return None
 
 
+def _parts(select: exp.Select) -> list[exp.Expr]:
+    """The expressions on rows of a SELECT: items, WHERE and GROUP BY."""
+    clauses = [select.args.get("where"), select.args.get("group")]
+    return [*select.expressions, *(each for each in clauses if each is not None)]
+
+
+def _has_predicate(node: exp.Expr) -> bool:
+    return next(_predicates(node), None) is not None
+
+
+def _predicates(node: exp.Expr) -> Iterator[exp.Expr]:
+    """IN and EXISTS with sub-queries in an expression, not those within other sub-queries."""
+    if isinstance(node, exp.Exists) or (isinstance(node, exp.In) and node.args.get("query")):
+        yield node
+    elif not isinstance(node, exp.Query):
+        for each in node.iter_expressions():
+            yield from _predicates(each)
+
+
+def _is_test(node: exp.Expr) -> bool:
+    """Whether a condition that is unknown is as good as one that does not hold, where it stands."""
+    above = node.parent
+    while isinstance(above, exp.And | exp.Or | exp.Paren):
+        node, above = above, above.parent
+    return isinstance(above, exp.Where) or (isinstance(above, exp.If) and above.this is node)
+
+
 def _is_within(column: exp.Column, inside: dict[str, set[str]]) -> bool:
     """Whether a name in a sub-query is one of its own tables'."""
     if column.table:
@@ -326,40 +386,3 @@ def _renamed(node: exp.Expr, name: str, alias: str) -> exp.Column:
     column = column_of(name, alias)
     column.meta.update(node.meta)
     return column
-
-
-def is_declared(table: Table, other: Table, keys: Sequence[tuple[str, str]]) -> bool:
-    """Whether the catalog declares a reference by these keys, one way or the other.
-
-    Rows that belong to their unit through the same row of a third table belong together, too.
-    """
-    wanted = {(own.rsplit(".", 1)[-1], theirs.rsplit(".", 1)[-1]) for own, theirs in keys}
-    flipped = {(theirs, own) for own, theirs in wanted}
-    return any(
-        _refers(one, two, wanted) or _refers(two, one, flipped) or _are_siblings(one, two, wanted)
-        for one in _stored(table)
-        for two in _stored(other)
-    )
-
-
-def _stored(table: Table) -> tuple[Table, ...]:
-    return table.bases if isinstance(table, DerivedTable) else (table,)
-
-
-def _are_siblings(one: Table, two: Table, keys: set[tuple[str, str]]) -> bool:
-    """Whether rows of two tables belong to their units through the same row of a third."""
-    ways = one.unit.through, two.unit.through
-    if ways[0] is None or ways[1] is None or ways[0].table != ways[1].table:
-        return False
-    theirs = {key: name for name, key in ways[1].on}
-    meets = {(name, theirs.get(key, "")) for name, key in ways[0].on}
-    return keys == {(a.casefold(), b.casefold()) for a, b in meets}
-
-
-def _refers(table: Table, other: Table, keys: set[tuple[str, str]]) -> bool:
-    declared = (
-        key_pairs(table, way, other) or ()
-        for way in table.references
-        if way.table == other.name.casefold()
-    )
-    return any({(a.casefold(), b.casefold()) for a, b in pairs} == keys for pairs in declared)

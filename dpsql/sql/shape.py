@@ -26,6 +26,7 @@ from dpsql.sql.language import locate, refuse
 from dpsql.sql.layers import ABSENT, Layers
 from dpsql.sql.names import Names, names_of
 from dpsql.sql.over_tables import Placed, TableExpressions
+from dpsql.sql.own_columns import over_own_columns
 from dpsql.sql.parse import Statement
 from dpsql.sql.per_unit import UnitRows, is_per_unit, table_under
 from dpsql.sql.private_joins import PrivateJoin
@@ -51,16 +52,12 @@ from dpsql.sql.relations import (
     renamed,
     renamed_fields,
 )
-from dpsql.sql.row_numbers import RowNumbers
-from dpsql.sql.row_orders import RowOrders
-from dpsql.sql.semi_joins import SemiJoins
 from dpsql.sql.series import not_written_out
 from dpsql.sql.set_operations import set_operation
 from dpsql.sql.split import needs_split, split
 from dpsql.sql.sugar import has_aggregates
 from dpsql.sql.tables import Tables
 from dpsql.sql.unit_windows import UnitWindows, has_windows
-from dpsql.sql.zones import Zones
 
 MAX_LIST = 1_000
 """Public values that a sub-query in IN is written out as."""
@@ -291,11 +288,8 @@ class Shape:
         flat = Flat(sources, self.locate, lambda query: self.literals(query, env))
         flat.names.parent = around
         facts, public = (self.statement, self.compiler), self.tables.public
-        semi = SemiJoins(flat, *facts, lambda q: self.lean(q, env, None, True))
-        whole, node = node, semi.taken(node)
-        node = Zones(table_under(flat, self.compiler), flat.names.find, self.locate).written(node)
-        node = RowNumbers(flat, *facts).taken(node)
-        node = RowOrders(flat, self.compiler).taken(node)
+        whole = node
+        node = over_own_columns(flat, node, *facts, lambda q: self.lean(q, env, None, True))
         table = table_under(flat, self.compiler)
         if is_per_unit(flat, node, table):
             tree = picked(whole, self.catalog, env, public, False) if flat.joins else whole

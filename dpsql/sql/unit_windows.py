@@ -16,8 +16,9 @@ from sqlglot import exp
 
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
+from dpsql.catalog.distances import are_comparable
 from dpsql.catalog.domain import IntegerRange, Periods, Spans
-from dpsql.catalog.header import are_comparable, is_ordered, is_summed, taken_from
+from dpsql.catalog.header import is_ordered, is_summed, taken_from
 from dpsql.catalog.unit_local import FRAMED, FilterRows, FramedRows, RowOrder, Running, WindowRows
 from dpsql.errors import printable
 from dpsql.sql.cell_columns import FlatColumns

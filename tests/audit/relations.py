@@ -13,10 +13,10 @@ import numpy as np
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.cell_maps import CELLS
+from dpsql.catalog.distances import are_comparable, difference_of
 from dpsql.catalog.domain import Bins, IntegerRange
 from dpsql.catalog.header import (
     Header,
-    are_comparable,
     has_single_values,
     is_ordered,
     is_summed,
@@ -29,6 +29,7 @@ from dpsql.catalog.unit_local import (
     AllOf,
     Among,
     AnyOf,
+    DifferRows,
     FilterRows,
     FramedRows,
     HasValue,
@@ -58,6 +59,7 @@ KEY = (("visit_id", "visit_id"),)
 IN_A = Among(("ward",), bytes([1, 0, 0]))
 DEAREST = taken_from(COST, "dearest")
 GAP = Column("gap", "integer", IntegerRange(0, 9), null=True)
+APART = Column("apart", "integer", IntegerRange(-9, 9), null=True)
 AGE_OF_DAY = Column("years", "integer", IntegerRange(0, 4))
 MAPPED = np.array([k % 6 for k in range(11)], CELLS).tobytes()
 
@@ -73,6 +75,10 @@ SOUND: dict[str, UnitLocal] = {
     "by key": JoinRows(VISITS, LINES, "l", KEY),
     "filter": FilterRows(VISITS, AnyOf((IN_A, HasValue("cost")))),
     "in order": FilterRows(JoinRows(VISITS, PATIENTS, "p", one=True), InOrder("p.age", "<", "day")),
+    "apart": FilterRows(
+        DifferRows(JoinRows(VISITS, VISITS, "w"), APART, "w.day", "day"),
+        Among(("apart",), bytes([0] * 10 + [1] * 3 + [0] * 7)),
+    ),
     "per unit": PerUnit(VISITS, (), (Summary(N, "count"), Summary(SPENT, "sum", "cost"))),
     "distinct": PerUnit(VISITS, ("ward",)),
     "per key": PerKey(LINES, (), (Summary(N, "count"),), ("visit_id",)),
@@ -126,7 +132,7 @@ def draw_relation(draw: random.Random, depth: int) -> UnitLocal:
         return draw.choice([PATIENTS, VISITS, LINES])
     rows = draw_relation(draw, depth - 1)
     header = read_header(rows, TABLES)
-    kinds = ("join", "filter", "groups", "window", "union", "map", "meet")
+    kinds = ("join", "filter", "groups", "window", "union", "map", "differ", "meet")
     match draw.choice([*kinds * 2, "pick"]):
         case "join":
             return _join(draw, rows, header, depth)
@@ -144,6 +150,8 @@ def draw_relation(draw: random.Random, depth: int) -> UnitLocal:
             return UnionRows((rows, FilterRows(rows, _test(draw, header, 1))))
         case "map":
             return _map(draw, rows, header)
+        case "differ":
+            return _differ(draw, rows, header)
         case _:
             names = draw.sample(sorted(header.columns), draw.randrange(1, 1 + len(header.columns)))
             keys = sorted(header.keys)
@@ -188,6 +196,16 @@ def _map(draw: random.Random, rows: UnitLocal, header: Header) -> UnitLocal:
         places = np.unravel_index(np.array(some, dtype=np.int64), sizes)
         listed = np.stack(places, axis=1).astype(CELLS).tobytes()
     return MapRows(rows, column, of, np.array(found, CELLS).tobytes(), listed)
+
+
+def _differ(draw: random.Random, rows: UnitLocal, header: Header) -> UnitLocal:
+    cells = [each for each in _cells(header) if are_comparable(*[header.columns[each]] * 2)]
+    if not cells:
+        return rows
+    one, other = draw.choice(cells), draw.choice(cells)
+    name = f"d{draw.randrange(10**6)}"
+    column = difference_of(name, header.columns[one], header.columns[other])
+    return rows if column is None else DifferRows(rows, column, one, other)
 
 
 def _cells(header: Header) -> list[str]:

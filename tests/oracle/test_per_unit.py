@@ -117,6 +117,45 @@ def test_random_statements_equal_the_databases_own(world: World, seed: int) -> N
         check(world, draw_statement(draw))
 
 
+def draw_partners(draw: random.Random) -> str:
+    """A SELECT in which having rows elsewhere is part of an expression on each row."""
+
+    def test(depth: int) -> str:
+        if depth and draw.random() < 0.7:
+            word = draw.choice(["AND", "OR"])
+            return f"{draw.choice(['', 'NOT '])}({test(depth - 1)} {word} {test(depth - 1)})"
+        own = draw.choice(["ward = 'a'", "age > 5", "day > DATE '2024-02-01'", "age IS NULL"])
+        kind = draw.choice(["IN", "NOT IN", "EXISTS", "NOT EXISTS", "own"])
+        if kind == "own":
+            return draw.choice(["v.age < 4", "v.ward <> 'b'", "v.age IS NOT NULL"])
+        if kind.endswith("IN"):
+            return f"v.who {kind} (SELECT who FROM visits WHERE {own})"
+        later = draw.choice(["", " AND x.age > v.age"])
+        return f"{kind} (SELECT 1 FROM visits x WHERE x.who = v.who AND x.{own}{later})"
+
+    one = test(2)
+    form = draw.choice(
+        [
+            "SELECT ward, COUNT(*) FROM visits v WHERE {0} GROUP BY ward",
+            "SELECT CASE WHEN {0} THEN 'yes' ELSE 'no' END AS k, COUNT(*) FROM visits v GROUP BY k",
+            "SELECT ward, COUNT(*) FILTER (WHERE {0}) FROM visits v GROUP BY 1",
+            "SELECT SUM(CASE WHEN {0} THEN age ELSE 0 END) FROM visits v WHERE age > 1",
+            "SELECT n, COUNT(*) FROM (SELECT who, COUNT(*) AS n FROM visits v WHERE {0} "
+            "GROUP BY who) AS p GROUP BY n",
+        ]
+    )
+    return form.format(one)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_partners_within_expressions_equal_the_databases_own(
+    world: World, seed: int
+) -> None:
+    draw = random.Random(seed)
+    for _ in range(6):
+        check(world, draw_partners(draw))
+
+
 def draw_window(draw: random.Random) -> str:
     """A SELECT around one with windows over the rows of each unit."""
     part = draw.choice(["who", "who", "who", "ward, who"])
@@ -210,6 +249,8 @@ def test_a_person_counts_once(world: World) -> None:
         ("SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM visits x WHERE x.age = v.age)",
          "E_SUBQUERY"),
         ("SELECT COUNT(*) FROM visits WHERE age IN (SELECT age FROM visits)", "E_SUBQUERY"),
+        ("SELECT COUNT(*) FROM visits v WHERE age > 3 OR EXISTS (SELECT 1 FROM visits x WHERE"
+         " x.age = v.age)", "E_SUBQUERY"),
         ("SELECT COUNT(*) FROM visits WHERE who IN (SELECT age FROM visits)", "E_SUBQUERY"),
         *[
             (f"SELECT COUNT(*) FROM (SELECT {window} AS w FROM visits) AS v", "E_WINDOW")
@@ -287,6 +328,10 @@ OF_CLINIC = [
     " WHERE ward = 'a') AS u",
     "SELECT COUNT(*) FROM visits WHERE patient_id IN (SELECT patient_id FROM lines INTERSECT SELECT"
     " patient_id FROM visits WHERE day > 3)",
+    "SELECT COUNT(*) FROM visits v WHERE ward = 'b' OR patient_id NOT IN (SELECT patient_id FROM"
+    " lines WHERE kind = 'x') OR EXISTS (SELECT 1 FROM lines l WHERE l.visit_id = v.visit_id)",
+    "SELECT CASE WHEN EXISTS (SELECT 1 FROM visits v WHERE v.patient_id = p.patient_id AND day > 3)"
+    " THEN 'late' END AS k, COUNT(*) FROM patients p GROUP BY k",
     "SELECT COUNT(*) FROM (SELECT patient_id, day // 3 AS d, SUM(DISTINCT day) AS s FROM visits"
     " GROUP BY ALL) AS p",
 ]

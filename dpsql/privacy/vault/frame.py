@@ -19,6 +19,7 @@ from dpsql.catalog.unit_local import (
     AllOf,
     Among,
     AnyOf,
+    DifferRows,
     HasValue,
     InOrder,
     MapRows,
@@ -253,6 +254,18 @@ def map_cells(mapped: MapRows, frame: Frame) -> Frame:
         inside = np.zeros(frame.count, dtype=np.uint32)
     lane = Lane(column, found.astype(code_type(column.size + 1)), inside)
     return Frame(frame.units, {**frame.lanes, column.name.casefold(): lane}, frame.keys)
+
+
+def tell_apart(differ: DifferRows, frame: Frame) -> Frame:
+    """Return all rows with a column more: by how much two others differ, both being known."""
+    sides, column = [frame.lanes[name] for name in (differ.left, differ.right)], differ.column
+    (one, known), (other, both) = (side.values() for side in sides)
+    declared = sides[0].is_declared() & sides[1].is_declared()
+    assert isinstance(column.domain, IntegerRange)
+    codes = np.where(known & both, one - other - column.domain.lo, column.domain.size)
+    codes = np.where(declared, codes, column.size).astype(code_type(column.size + 1))
+    lanes = {**frame.lanes, column.name.casefold(): Lane(column, codes)}
+    return Frame(frame.units, lanes, frame.keys)
 
 
 def _listed(mapped: MapRows, lanes: Sequence[Lane], places: Counts) -> Counts:

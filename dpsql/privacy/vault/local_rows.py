@@ -14,6 +14,7 @@ import numpy as np
 from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.header import united_column
 from dpsql.catalog.unit_local import (
+    DifferRows,
     FilterRows,
     JoinRows,
     MapRows,
@@ -26,7 +27,7 @@ from dpsql.catalog.unit_local import (
     WindowRows,
 )
 from dpsql.privacy.vault.data_engine import Counts
-from dpsql.privacy.vault.frame import Frame, Key, Lane, holds, map_cells
+from dpsql.privacy.vault.frame import Frame, Key, Lane, holds, map_cells, tell_apart
 from dpsql.privacy.vault.matching import join_rows, label, meet_rows
 from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.people import NOBODY, People, number_together
@@ -107,6 +108,8 @@ def evaluate(relation: UnitLocal, stock: Stock) -> Frame:
             return add_window(relation, evaluate(rows, stock), stock.people)
         case MapRows(rows):
             return map_cells(relation, evaluate(rows, stock))
+        case DifferRows(rows):
+            return tell_apart(relation, evaluate(rows, stock))
         case UnionRows(parts):
             return _together([evaluate(each, stock) for each in parts])
         case PickColumns(rows, names):

@@ -1,0 +1,40 @@
+"""What a SELECT says of private rows that the vault works out row by row, before it bounds them.
+
+Each step makes the rows a relation with a column more, or with fewer rows, and leaves a SELECT over
+it: whether a row has a partner, the clock of another zone, row numbers, orders, and differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from dpsql.sql.differences import Differences
+from dpsql.sql.inline import Flat
+from dpsql.sql.parse import Statement
+from dpsql.sql.per_unit import table_under
+from dpsql.sql.products import Compiler
+from dpsql.sql.relations import Relation
+from dpsql.sql.row_numbers import RowNumbers
+from dpsql.sql.row_orders import RowOrders
+from dpsql.sql.semi_joins import SemiJoins
+from dpsql.sql.zones import Zones
+
+
+def over_own_columns(
+    flat: Flat,
+    select: exp.Select,
+    statement: Statement,
+    compiler: Compiler,
+    relation: Callable[[exp.Expr], Relation],
+) -> exp.Select:
+    """The SELECT over such rows, which ``flat`` is of from now on; ``relation`` reads sub-queries.
+
+    Raises: NotSupportedError; ProgrammingError.
+    """
+    select = SemiJoins(flat, statement, compiler, relation).taken(select)
+    zones = Zones(table_under(flat, compiler), flat.names.find, flat.locate)
+    select = RowNumbers(flat, statement, compiler).taken(zones.written(select))
+    select = RowOrders(flat, compiler).taken(select)
+    return Differences(flat, statement, compiler).written(select)

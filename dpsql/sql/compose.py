@@ -152,7 +152,8 @@ def _is_flat(tree: exp.Select, compiler: Compiler, statement: Statement) -> bool
     known = [tables[name] for name in names if name in tables]
     if any(needs_bounds(statement, tree, table) for table in known):
         return False
-    if any(may_differ(part, table) for part in found for table in known):
+    compared = [part for part in found if isinstance(part, COMPARED)]
+    if any(may_differ(part, table) for part in compared for table in known):
         return False
     if sum(not table.public for table in known) > 1 or _keeps_public(tree, tables):
         return False

@@ -35,8 +35,8 @@ _CLAUSES = ("where", "group", "having", "qualify", "order")
 
 
 def may_differ(node: exp.Expr, table: Table) -> bool:
-    """Whether a part of a SELECT over a table may need such a column."""
-    if not isinstance(node, COMPARED) or table.public or table.unit.column is None:
+    """Whether what may compare columns needs such a column, in a SELECT over a table."""
+    if table.public or table.unit.column is None:
         return False
     ends = [node.args.get(key) for key in ("expression", "low", "high")]
     is_open = any(each is not None and each.find(exp.Column) is not None for each in ends)

@@ -28,12 +28,13 @@ def create(path: Path) -> int:
 def keep_private(path: Path) -> None:
     """Make an empty file unless there is one; then others lose their rights to it.
 
-    SQLite gives its journals the rights of the file. Raises: OSError.
+    SQLite gives its journals the rights of the file. A new file has its name when it is closed: its
+    closing would end the locks that another thread has on it by then. Raises: OSError.
     """
-    try:
-        os.close(create(path))
-    except FileExistsError:
-        tighten(path)
+    if not path.exists():
+        with suppress(FileExistsError), new_file(path):
+            pass
+    tighten(path)
 
 
 def tighten(path: Path) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
+from dpsql.answer.change_counter import ChangeCounter, change_counter
 from dpsql.answer.clipped import ClippedSums, decode_clipped, encode_clipped
 from dpsql.answer.codec import Release, decode, encode
 from dpsql.answer.discovered import Discovered, decode_found, encode_found
@@ -44,9 +45,10 @@ class File:
     tables: Mapping[str, str]
     content: str
     lost: str
+    counter: ChangeCounter
 
     @contextmanager
-    def opened(self) -> Iterator[sqlite3.Connection]:
+    def opened(self, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]:
         """A connection and one transaction, which an error undoes; both always end."""
         keep_private(self.path)
         with closing(sqlite3.connect(self.path, timeout=30.0)) as db, db:
@@ -54,16 +56,12 @@ class File:
             found = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
             if not self.tables.keys() <= {name for (name,) in found}:
                 db.executescript(";".join(self.tables.values()))
-            db.execute("BEGIN")
+            db.execute(begin)
             yield db
 
     def state(self) -> bytes:
-        """What changes when something is stored: SQLite counts changes in its header."""
-        try:
-            with open(self.path, "rb") as file:
-                return file.read(28)[24:]
-        except OSError:
-            return b""
+        """What changes when something is stored."""
+        return self.counter.read()
 
     def read(self, load: Callable[[sqlite3.Connection], S]) -> S | None:
         """What ``load`` finds; None where there is no file."""
@@ -85,7 +83,7 @@ class File:
         Raises: also IntegrityError of SQLite, for a key that is taken and may not be replaced.
         """
         try:
-            with self.opened() as db:
+            with self.opened("BEGIN IMMEDIATE") as db:
                 store(db)
         except sqlite3.IntegrityError:
             raise
@@ -274,13 +272,13 @@ class Store:
     """
 
     def __init__(self, catalog: Path) -> None:
-        answers = File(
+        answers = _file(
             catalog.with_suffix(".releases"),
             _tables("release", "clipped") | _NOTED,
             "releases",
             "repeated requests are then charged",
         )
-        models = File(
+        models = _file(
             catalog.with_suffix(".synthetic"),
             _tables("learned", "domain") | _tables("synthetic", key="name"),
             "synthetic tables",
@@ -310,6 +308,10 @@ _NOTED = {
     request TEXT PRIMARY KEY, release TEXT NOT NULL
 ) WITHOUT ROWID""",
 }
+
+
+def _file(path: Path, tables: Mapping[str, str], content: str, lost: str) -> File:
+    return File(path, tables, content, lost, change_counter(path))
 
 
 def _tables(*names: str, key: str = "request") -> dict[str, str]:

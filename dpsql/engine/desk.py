@@ -113,7 +113,7 @@ class Desk(ABC):
 
     def know(self) -> None:
         """Know what is published by now: synthetic tables, and domains that were found."""
-        self._seen = self.store.tables.file.state()
+        self._seen = self.store.tables.file.counter.read()
         self.models.update(self.store.tables.all())
         found = self.store.domains.all().items()
         self.found = dict(sorted(found, key=lambda each: each[1].receipt[1]))
@@ -139,7 +139,7 @@ class Desk(ABC):
 
     def catch_up(self) -> None:
         """Know what other connections and processes have published since."""
-        if self.store.tables.file.state() != self._seen:
+        if self.store.tables.file.counter.read() != self._seen:
             self.know()
 
     @property

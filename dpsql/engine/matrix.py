@@ -182,7 +182,7 @@ class Asking(Measuring, Job[Release]):
     def find(self, desk: Desk) -> Release | None:
         """The release that was chosen, else what another process has measured since."""
         choice, store = self._chosen, desk.store.releases
-        if choice.known is None and choice.state == store.file.state():
+        if choice.known is None and choice.state == store.file.counter.read():
             return None  # nothing was stored since
         known = choice.known or find_own(desk, self.request, choice.name)
         return None if known is None else known.release
@@ -250,7 +250,7 @@ def choose(desk: Desk, request: Request, reuse: str) -> Choice:
     if reuse == "never":
         return Choice(name, planned=desk.plan(request))
     releases = desk.store.releases
-    state, stored = releases.file.state(), releases.candidates(name, scopes)
+    state, stored = releases.file.counter.read(), releases.candidates(name, scopes)
     if stored.own is not None:
         found = _own(request, name, stored.own)
         if found is not None:

@@ -77,8 +77,8 @@ def test_one_counter_for_all_and_none_when_nobody_asks(tmp_path: Path) -> None:
 
 
 WORK: dict[str, Callable[[Path], object]] = {
-    "state": lambda folder: file_of(folder).state(),
-    "a store that is forgotten": lambda folder: (file_of(folder).state(), gc.collect()),
+    "count": lambda folder: file_of(folder).counter.read(),
+    "a store that is forgotten": lambda folder: (file_of(folder).counter.read(), gc.collect()),
     "rights": lambda folder: keep_private(folder / "x.releases"),
     "read": lambda folder: Store(folder / "x.toml").releases.all(),
 }

@@ -560,29 +560,17 @@ WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) SELECT COUNT(*) FROM t;
 -- E_PARSE at line 1, column 1: WITH DIFFERENTIAL_PRIVACY OPTIONS(...) stands right after SELECT
 -- hint: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) COUNT(*) FROM t
 
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) FROM t UNION ALL SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 2) COUNT(*) FROM t;
+-- E_SETTING at line 1, column 89: the OPTIONS of one statement differ: they hold for all of it
+-- hint: give them once, or the same ones everywhere
+
+SELECT WITH ANONYMIZATION OPTIONS (epsilon = 1) ANON_MAX(a) FROM t;
+-- E_NO_AGGREGATE at line 1, column 65: rows cannot be returned, only aggregates
+-- hint: SELECT COUNT(*) FROM ..., with GROUP BY for one count per value
+
 SELECT DISTINCT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) FROM t;
 -- E_PARSE at line 1, column 17: WITH DIFFERENTIAL_PRIVACY OPTIONS(...) stands right after SELECT
 -- hint: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) COUNT(*) FROM t
-
-WITH x AS (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) a, COUNT(*) AS k FROM t GROUP BY a) SELECT a, k FROM x;
--- E_PARSE at line 1, column 19: WITH DIFFERENTIAL_PRIVACY OPTIONS(...) holds for a whole statement, not for an inner SELECT
--- hint: WITH c AS (SELECT ...) SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) ... FROM c
-
-SELECT k FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) AS k FROM t) AS x;
--- E_PARSE at line 1, column 23: WITH DIFFERENTIAL_PRIVACY OPTIONS(...) holds for a whole statement, not for an inner SELECT
--- hint: WITH c AS (SELECT ...) SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) ... FROM c
-
-WITH x AS (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) AS k FROM t) SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) k FROM x;
--- E_PARSE at line 1, column 19: WITH DIFFERENTIAL_PRIVACY OPTIONS(...) holds for a whole statement, not for an inner SELECT
--- hint: WITH c AS (SELECT ...) SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) ... FROM c
-
-WITH x AS (SELECT a FROM t) SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) FROM x UNION ALL SELECT COUNT(*) FROM x;
--- E_PARSE at line 1, column 36: WITH DIFFERENTIAL_PRIVACY OPTIONS(...) holds for a whole statement, not for one SELECT of a set operation
--- hint: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) * FROM (SELECT ... UNION ALL SELECT ...) AS d
-
-SELECT COUNT(*) FROM t UNION SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) FROM t;
--- E_PARSE at line 1, column 37: WITH DIFFERENTIAL_PRIVACY OPTIONS(...) holds for a whole statement, not for one SELECT of a set operation
--- hint: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) * FROM (SELECT ... UNION ALL SELECT ...) AS d
 
 SET epsilon = 0;
 -- E_EPSILON: epsilon must be a plain number between 0.000001 and 100

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from sqlglot import exp
 
+from dpsql.catalog.domain import Bins
 from dpsql.errors import Error, NotSupportedError, ProgrammingError, printable
 from dpsql.sql.derivative import guard
 from dpsql.sql.distinct_counts import distinct_values, instead_of_distinct, split_test
@@ -21,7 +22,7 @@ from dpsql.sql.language import check_scalar, written_name
 from dpsql.sql.lists import MAX_QUANTILES, rank_parts
 from dpsql.sql.query import Aggregate, Condition, Rank, Running, Summand
 from dpsql.sql.scope import Scope, condition, conjunction
-from dpsql.sql.sums import Amount, amount, within
+from dpsql.sql.sums import Amount, amount, squared, within
 from dpsql.sql.whole import is_whole, marked
 
 RunningOf = Callable[[exp.Window], Running]
@@ -209,8 +210,7 @@ class Aggregates:
     def spread(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
         inner = node.this
         once = self.amount(node)
-        square = exp.Mul(this=exp.paren(inner.copy()), expression=exp.paren(inner.copy()))
-        twice = amount(self.scope, square, self.scope.clip_of(node))
+        twice = squared(self.scope, inner, self.scope.clip_of(node))
         first = self.column(replace(shape, summands=once.summands))
         second = self.column(replace(shape, summands=twice.summands))
         count = self.column(replace(shape, summands=once.counted))
@@ -254,14 +254,14 @@ class Aggregates:
             hint = "0.5, or [0.25, 0.5, 0.75]"
             self.scope.refuse(place, "E_AGGREGATE", "a quantile that is not a number", hint)
         quantile = float(place.name)
-        bounds = self.scope.clip_of(node)
-        if bounds is not None:
-            value = within(value, bounds)
-        check_scalar(value, self.scope.locate)
         columns = [self.scope.find_column(c) for c in value.find_all(exp.Column)]
         if len({column.name for column in columns}) != 1:
             self.refuse(node)
-        column = columns[0]
+        column, bounds = columns[0], self.scope.clip_of(node)
+        in_bins = isinstance(column.domain, Bins)  # clipped afterwards: no bin is cut through
+        if bounds is not None and not in_bins:
+            value = within(value, bounds)
+        check_scalar(value, self.scope.locate)
         if not isinstance(value.unnest(), exp.Column):
             for tree in self.scope.written_out(value):
                 check_edges(column, tree, self.scope.locate, self.scope.evaluator.is_same)
@@ -282,7 +282,10 @@ class Aggregates:
         found = self.scope.expression(column, value)
         rank = Rank(found, kind, 1 - quantile if descending else quantile)
         whole = kind != "cont" and is_whole(value, self.scope.is_integer)
-        return marked(self.column(replace(shape, rank=rank)), whole, rounded=True)
+        ranked = marked(self.column(replace(shape, rank=rank)), whole, rounded=True)
+        if bounds is None or not in_bins:
+            return ranked
+        return where_known(ranked, clipped(ranked.copy(), bounds))
 
     def refuse(self, node: exp.Expr) -> NoReturn:
         name = written_name(node, self.scope.locate)
@@ -345,6 +348,12 @@ def where_positive(count: exp.Expr, value: exp.Expr, least: int = 0) -> exp.Expr
     """NULL unless a noisy count is above ``least``."""
     test = exp.GT(this=count.copy(), expression=exp.Literal.number(least))
     return exp.Paren(this=guard(exp.Case(ifs=[exp.If(this=test, true=value)])))
+
+
+def where_known(value: exp.Expr, then: exp.Expr) -> exp.Expr:
+    """NULL unless a value is known: GREATEST and LEAST pass over NULL."""
+    known = exp.Not(this=exp.Is(this=value.copy(), expression=exp.null()))
+    return exp.Paren(this=guard(exp.Case(ifs=[exp.If(this=known, true=then)])))
 
 
 def clipped(value: exp.Expr, bounds: tuple[float, float] | None) -> exp.Expr:

@@ -24,7 +24,8 @@ CLAUSE = ["with", "differential_privacy", "options", "("]
 def take_options(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, Options]:
     """Cut the clause out of a SELECT; blanks take its place, so that positions stay.
 
-    It stands in the outermost SELECT, after the CTEs if there are any.
+    It stands right after SELECT and holds for the whole statement, in an inner SELECT or one of a
+    set operation, too; where several have it, they say the same.
     Raises: ProgrammingError (E_PARSE, E_SETTING); NotSupportedError (E_SETTING).
 
     >>> text = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = .5) COUNT(*) FROM t"
@@ -40,18 +41,24 @@ def take_options(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, Option
     if not places:
         _refuse_alone(fragment, lexemes, words)
         return body, ()
-    start = places[0]
-    for place in places:
-        problem = _misplaced(words, place, place == start)
-        if problem is not None:
-            raise _refused(fragment, lexemes[place : place + 2], *problem)
-    if words[start : start + 4] != CLAUSE or ")" not in words[start:]:
-        example = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.5) COUNT(*) FROM t"
-        found = lexemes[start : start + 2]
-        raise _refused(fragment, found, "the OPTIONS clause is malformed", example)
-    end = words.index(")", start)
-    options = read_options(fragment, lexemes[start + 4 : end + 1], Taker.SELECT)
-    return blanked(body, lexemes[start].start, lexemes[end].end), tuple(options.items())
+    found: list[dict[str, str]] = []
+    for start in places:
+        clause = lexemes[start : start + 2]
+        if words[start - 1] != "select":
+            example = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) COUNT(*) FROM t"
+            why = "WITH DIFFERENTIAL_PRIVACY OPTIONS(...) stands right after SELECT"
+            raise _refused(fragment, clause, why, example)
+        if words[start : start + 4] != CLAUSE or ")" not in words[start:]:
+            example = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.5) COUNT(*) FROM t"
+            raise _refused(fragment, clause, "the OPTIONS clause is malformed", example)
+        end = words.index(")", start)
+        found.append(read_options(fragment, lexemes[start + 4 : end + 1], Taker.SELECT))
+        if found[-1] != found[0]:
+            what = "the OPTIONS of one statement differ: they hold for all of it"
+            hint = "give them once, or the same ones everywhere"
+            fragment.refuse(lexemes[start], "E_SETTING", what, hint)
+        body = blanked(body, lexemes[start].start, lexemes[end].end)
+    return body, tuple(found[0].items())
 
 
 def _refuse_alone(fragment: Fragment, lexemes: Sequence[Lexeme], words: Sequence[str]) -> None:
@@ -61,27 +68,6 @@ def _refuse_alone(fragment: Fragment, lexemes: Sequence[Lexeme], words: Sequence
         why = "OPTIONS(...) of a SELECT stands after SELECT WITH DIFFERENTIAL_PRIVACY"
         example = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.5) COUNT(*) FROM t"
         raise _refused(fragment, lexemes[alone[0] : alone[0] + 1], why, example)
-
-
-def _misplaced(words: Sequence[str], place: int, is_first: bool) -> tuple[str, str] | None:
-    """Why a clause cannot stand where it does, and what would work; None where it can."""
-    clause = "WITH DIFFERENTIAL_PRIVACY OPTIONS(...)"
-    if not is_first:
-        return f"{clause} is given twice", "once, in the outermost SELECT: it is for all of it"
-    depth, tops = 0, []
-    for i, word in enumerate(words):
-        if i == place and depth > 0:
-            why = f"{clause} holds for a whole statement, not for an inner SELECT"
-            return why, f"WITH c AS (SELECT ...) SELECT {clause} ... FROM c"
-        depth += (word == "(") - (word == ")")
-        if depth == 0:
-            tops.append(word)
-    if not {"union", "intersect", "except"}.isdisjoint(tops):
-        why = f"{clause} holds for a whole statement, not for one SELECT of a set operation"
-        return why, f"SELECT {clause} * FROM (SELECT ... UNION ALL SELECT ...) AS d"
-    if words[place - 1] != "select":
-        return f"{clause} stands right after SELECT", f"SELECT {clause} COUNT(*) FROM t"
-    return None
 
 
 def read_options(fragment: Fragment, lexemes: Sequence[Lexeme], taker: Taker) -> dict[str, str]:
@@ -153,6 +139,12 @@ def read_own(options: Options, *names: str) -> list[Any]:
     ]
 
 
+class RowBounds(tuple[float, float]):
+    """Bounds of the value in each row, however many rows a unit has."""
+
+    __slots__ = ()
+
+
 Clips = dict[int, tuple[float, float]]
 WORD = "contribution_bounds_per_group"
 PER_ROW = "contribution_bounds_per_row"
@@ -196,7 +188,8 @@ def take_clips(fragment: Fragment, text: str, lexemes: Sequence[Lexeme]) -> tupl
         if not low < high:
             what = f"the bounds ({low:g}, {high:g}) leave nothing between them"
             fragment.refuse(lexeme, "E_DEGENERATE_BOUNDS", what, f"{word} => (0, 100)")
-        clips[fragment.start + comma.start] = (low, high)
+        bounds = (low, high)
+        clips[fragment.start + comma.start] = RowBounds(bounds) if word == PER_ROW else bounds
         text = blanked(text, comma.start, rest[used - 1].end)
     return text, clips
 
@@ -254,7 +247,7 @@ def clip_of(node: exp.Expr, clips: Clips, fragment: Fragment) -> tuple[float, fl
         return None
     start, end = (getattr(locate(node.this, fragment), side) for side in ("start", "end"))
     for place, bounds in clips.items():
-        if start < place and _BEFORE_BOUNDS.fullmatch(fragment.text[end:place]):
+        if start < end <= place and _BEFORE_BOUNDS.fullmatch(fragment.text[end:place]):
             return bounds
     return None
 

@@ -8,6 +8,8 @@ from dpsql.sql.lexemes import Lexeme, blanked
 
 _WORDS = {"safe_cast": "TRY_CAST"}
 """Words that DuckDB has a shorter one for, so that positions stay."""
+_PLACES = {"offset": 1, "safe_offset": 1, "ordinal": 0, "safe_ordinal": 0}
+"""What BigQuery calls a place of a list, and how far DuckDB, which counts from 1, is ahead."""
 
 
 def take_top(text: str, lexemes: Sequence[Lexeme]) -> tuple[str, int | None]:
@@ -38,10 +40,17 @@ def respelled(text: str, lexemes: Sequence[Lexeme]) -> str:
     >>> text = "SELECT SAFE_CAST(a AS BIGINT) FROM t"
     >>> respelled(text, [item for item in lex(text) if item.kind != "space"])
     'SELECT TRY_CAST (a AS BIGINT) FROM t'
+    >>> text = "SELECT x[OFFSET(0)]"
+    >>> respelled(text, [item for item in lex(text) if item.kind != "space"])
+    'SELECT x[1        ]'
     """
-    for lexeme in lexemes:
-        word = _WORDS.get(lexeme.text.lower()) if lexeme.kind == "word" else None
+    for place, lexeme in enumerate(lexemes):
+        called = lexeme.text.lower()
+        word, end = _WORDS.get(called) if lexeme.kind == "word" else None, lexeme.end
+        if called in _PLACES and lexemes[place - 1].text == "[":
+            rest = [each.text for each in lexemes[place + 1 : place + 5]]
+            if rest[:1] + rest[2:] == ["(", ")", "]"] and rest[1].isdigit():
+                word, end = str(int(rest[1]) + _PLACES[called]), lexemes[place + 3].end
         if word is not None:
-            whole = word.ljust(lexeme.end - lexeme.start)
-            text = text[: lexeme.start] + whole + text[lexeme.end :]
+            text = text[: lexeme.start] + word.ljust(end - lexeme.start) + text[end:]
     return text

@@ -17,6 +17,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
+from dpsql.sql.anonymized import MARK, renewed
 from dpsql.sql.clauses import Clips, Cut, Options, take_clips, take_options
 from dpsql.sql.constants import constants_of
 from dpsql.sql.known_parts import KnownParts, TextParts, cut_up
@@ -110,6 +111,8 @@ def parse(fragment: Fragment, known: KnownParts | None = None) -> Statement:
 def _parse(fragment: Fragment) -> Statement:
     lexemes = check_limits(fragment)
     if (written := dated(fragment, lexemes)) is not fragment:
+        return _parse(written)
+    if MARK in fragment.body.lower() and (written := renewed(fragment, lexemes)) is not fragment:
         return _parse(written)
     words = [lexeme.text.lower() for lexeme in lexemes[:3]]
     match words:

@@ -8,13 +8,16 @@ operand is NULL adds nothing, as in SQL.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins
 from dpsql.errors import NotSupportedError, ProgrammingError, Span
+from dpsql.sql.clauses import RowBounds
 from dpsql.sql.edges import check_edges
 from dpsql.sql.growth import check_growth
 from dpsql.sql.language import check_scalar
@@ -54,6 +57,18 @@ def amount(scope: Scope, node: exp.Expr, clip: tuple[float, float] | None = None
             span=scope.locate(node),
         )
     return found
+
+
+def squared(scope: Scope, node: exp.Expr, clip: tuple[float, float] | None) -> Amount:
+    """Bind the square of the argument of a sum, which is clipped before it is squared.
+
+    Raises: as ``amount``.
+    """
+    inner: exp.Expr = exp.paren(node.copy(), copy=False)
+    if clip is not None and _clipped_column(scope, node).domain is not None:
+        clip = _clip_within(scope, node, clip)
+        inner, clip = inner if clip is None else within(node, clip), None
+    return amount(scope, exp.Mul(this=inner, expression=inner.copy()), clip)
 
 
 def among(summands: Sequence[Summand], counted: Sequence[Summand]) -> tuple[Summand, ...]:
@@ -313,13 +328,22 @@ class _Amounts:
         return [leaf for child in node.iter_expressions() for leaf in self.leaves(child)]
 
 
-def _clip_within(scope: Scope, node: exp.Expr, clip: tuple[float, float]) -> tuple[float, float]:
+def _clipped_column(scope: Scope, node: exp.Expr) -> Column:
+    """The column that the argument of a clipped sum is of."""
+    return scope.find_column(next(iter(node.find_all(exp.Column))), measure=True, summed=True)
+
+
+def _clip_within(
+    scope: Scope, node: exp.Expr, clip: tuple[float, float]
+) -> tuple[float, float] | None:
     """Contribution bounds within the declared ones; literals never widen what is declared.
+
+    None for bins that all lie between them.
 
     Raises: ProgrammingError (E_DEGENERATE_BOUNDS); NotSupportedError (E_EXPR_IN_AGG).
     """
-    column = scope.find_column(next(iter(node.find_all(exp.Column))), measure=True, summed=True)
-    if scope.table.unit.max_rows > 1:
+    column = _clipped_column(scope, node)
+    if scope.table.unit.max_rows > 1 and not isinstance(clip, RowBounds):
         scope.refuse(
             node,
             "E_EXPR_IN_AGG",
@@ -327,6 +351,9 @@ def _clip_within(scope: Scope, node: exp.Expr, clip: tuple[float, float]) -> tup
             "declare bounds = [lowest, highest] of one row in the catalog",
         )
     if isinstance(column.domain, Bins):
+        least, most = column.number_bounds or (-math.inf, math.inf)
+        if clip[0] <= least and most <= clip[1]:
+            return None
         scope.refuse(
             node,
             "E_EXPR_IN_AGG",

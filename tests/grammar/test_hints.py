@@ -376,6 +376,13 @@ RULES: list[tuple[str, Follow]] = [
         r"contribution_bounds_per_row => \(0, 100\)",
         always("SELECT MEDIAN(a, contribution_bounds_per_row => (0, 100)) FROM t"),
     ),
+    (
+        r"give them once, or the same ones everywhere",
+        always(
+            f"{COUNTED} UNION ALL SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) "
+            "b, COUNT(*) FROM t GROUP BY b"
+        ),
+    ),
     (r"leave the option out: the catalog says whose a row is.*", always("SELECT COUNT(*) FROM t")),
     (
         r"declare privacy_unit = .* max_groups_contributed = 3",

@@ -25,10 +25,60 @@ privacy_unit = { column = "pid", max_rows = 4 }
 [table.v.column]
 w = { type = "text", domain = ["A", "B"] }
 d = { type = "integer", domain = [0, 20] }
+x = { type = "number", bounds = [0, 10], step = 1 }
+"""
+ROWS = """
+[table.u]
+source = "u.parquet"
+privacy_unit = "row"
+
+[table.u.column]
+d = { type = "integer", domain = [0, 20] }
+x = { type = "number", bounds = [0, 10], step = 1 }
 """
 MADE = """
-SELECT i // 4 AS pid, ['A', 'B'][i % 3 % 2 + 1] AS w, (i * i + i) % 21 AS d FROM range(80) AS r(i)
+SELECT i // 4 AS pid, ['A', 'B'][i % 3 % 2 + 1] AS w, (i * i + i) % 21 AS d, i % 9 AS x
+FROM range(80) AS r(i)
 """
+CLIPPED = "LEAST(GREATEST(d, 5), 12)"
+SAME = [
+    (
+        "SELECT w, VAR_POP(d, contribution_bounds_per_row => (5, 12)) FROM v GROUP BY w",
+        f"SELECT w, VAR_POP({CLIPPED}) FROM v GROUP BY w",
+    ),
+    (
+        "SELECT STDDEV_SAMP(d, contribution_bounds_per_row => (-3, 12)) FROM v",
+        "SELECT STDDEV_SAMP(LEAST(d, 12)) FROM v",
+    ),
+    (
+        "SELECT QUANTILE_DISC(x, 0.7, contribution_bounds_per_row => (4, 6)) < 7 FROM v",
+        "SELECT true",
+    ),
+    (
+        "SELECT SUM(x, contribution_bounds_per_group => (-9, 99)), COUNT(x) FROM u",
+        "SELECT SUM(x), COUNT(x) FROM u",
+    ),
+    (
+        "SELECT VAR_POP(d, contribution_bounds_per_group => (5, 12)) FROM u",
+        f"SELECT VAR_POP({CLIPPED}) FROM u",
+    ),
+    (
+        "SELECT WITH ANONYMIZATION OPTIONS (epsilon = 1, kappa = 4) w, ANON_COUNT(*), ANON_SUM(d), "
+        "ANON_STDDEV_POP(d CLAMPED BETWEEN 5 AND 12) FROM v GROUP BY w",
+        f"SELECT w, COUNT(*), SUM(d), STDDEV_POP({CLIPPED}) FROM v GROUP BY w",
+    ),
+    (
+        "SELECT APPROX_QUANTILES(d, 4)[OFFSET(2)], APPROX_QUANTILES(d, 4)[ORDINAL(2)] FROM v",
+        "SELECT QUANTILE_DISC(d, 0.5), QUANTILE_DISC(d, 0.25) FROM v",
+    ),
+    (
+        "SELECT SUM(n) FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) w, "
+        "COUNT(*) AS n FROM v GROUP BY w) UNION ALL SELECT WITH DIFFERENTIAL_PRIVACY "
+        "OPTIONS (epsilon = 1) SUM(d) FROM v",
+        "SELECT COUNT(*) FROM v UNION ALL SELECT SUM(d) FROM v",
+    ),
+]
+"""What is asked of ``v``, and of ``u``, the same rows each a unit; and what it is to DuckDB."""
 WITHIN = "SELECT pid, w, {} AS x FROM v GROUP BY pid, w"
 BOUNDED = [
     ("AVG(d, contribution_bounds_per_group => (5, 12))", "least(greatest(avg(d), 5), 12)", "avg"),
@@ -58,3 +108,23 @@ def test_bounds_are_of_what_a_unit_adds_to_a_group(
     assert [row[0] for row in found] == [row[0] for row in expected]
     for (_, one), (_, two) in zip(found, expected, strict=True):
         assert one == pytest.approx(float(two), rel=1e-3)
+
+
+def test_bounds_of_rows_older_words_and_inner_clauses(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(CATALOG + ROWS, encoding="utf-8")
+    with duckdb.connect() as database:
+        for name in "vu":
+            database.execute(f"CREATE TABLE {name} AS {MADE}")
+            database.execute(f"COPY {name} TO '{tmp_path / name}.parquet'")
+        with zero_noise(), dpsql.connect(tmp_path / "c.toml", epsilon=1) as connection:
+            for sql, exact in SAME:
+                found = connection.execute(sql).result.rows
+                expected = database.execute(f"{exact} ORDER BY 1").fetchall()
+                for row, line in zip(sorted(found), expected, strict=True):
+                    for one, two in zip(row, line, strict=True):
+                        exactly = isinstance(two, str | bool)
+                        assert one == (two if exactly else pytest.approx(float(two), rel=1e-3))
+            before = connection.budget.entries
+            with pytest.raises(dpsql.Error, match="OPTIONS of one statement differ"):
+                connection.execute(SAME[-1][0].replace("epsilon = 1", "epsilon = 2", 1))
+            assert connection.budget.entries == before

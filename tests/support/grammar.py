@@ -50,6 +50,8 @@ _WORDS_OF_CATALOG = (
         "a workload consists",
     ),
     *("a table", "synthetic table"),
+    # NULL[0] is a type to our parser.
+    "DATATYPE with",
     # a = b = c, though a = ANY(...) = c is none: one token ahead cannot tell them apart.
     "Chained comparisons",
 )

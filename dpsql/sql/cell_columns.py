@@ -14,7 +14,15 @@ from sqlglot import exp, parse_one
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.cell_maps import CELLS
-from dpsql.catalog.domain import PERIODS, IntegerRange, Periods, Values, count_periods, floor_period
+from dpsql.catalog.domain import (
+    PERIODS,
+    DecimalRange,
+    IntegerRange,
+    Periods,
+    Values,
+    count_periods,
+    floor_period,
+)
 from dpsql.catalog.unit_local import MapRows, Scan, UnitLocal
 from dpsql.errors import ProgrammingError
 from dpsql.sql.bind import bind
@@ -122,7 +130,7 @@ def as_mapped(
     (found,) = query.keys
     table = compiler.catalog.find(query.table)
     kind, values = Pieces(compiler.evaluator, query, table).values(found)
-    column = _column_of(name, kind, values)
+    column = column_of_values(name, kind, values)
     if column is None or found.column is None or table.columns[found.column].size != len(values):
         return None
     return mapped(column, (found.column,), values)
@@ -156,27 +164,27 @@ def _of_several(
     cells = {f"x{number}": each for number, each in enumerate(columns)}
     answers = compiler.evaluator.joint(inner, cells, {}, found.span)
     kind = compiler.evaluator.joint(f"typeof({inner})", cells, {}, found.span)[0]
-    column = _column_of(name, kind, answers)
+    column = column_of_values(name, kind, answers)
     return None if column is None else mapped(column, of, answers)
 
 
 def mapped(column: Column, of: tuple[str, ...], values: Any) -> MapRows:
     """A column of the values that combinations of the cells of others stand for."""
-    places: Mapping[Any, int] = {_plain(value): k for k, value in enumerate(column.cells)}
-    cells = np.array([places[_plain(value)] for value in values], CELLS)
+    places: Mapping[Any, int] = {plain(value): k for k, value in enumerate(column.cells)}
+    cells = np.array([places[plain(value)] for value in values], CELLS)
     return MapRows(Scan(""), column, of, cells.tobytes())
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A value as Python has it; an instant at midnight is that day."""
     if isinstance(value, dt.datetime) and value.time() == dt.time():
         return value.date()
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _column_of(name: str, kind: str, values: Any) -> Column | None:
+def column_of_values(name: str, kind: str, values: Any) -> Column | None:
     """The declaration of a column with these values."""
-    listed = list(dict.fromkeys(_plain(value) for value in values))
+    listed = list(dict.fromkeys(plain(value) for value in values))
     known = [value for value in listed if value is not None]
     null = len(known) < len(listed)
     if not known or len(known) > MOST_LISTED:
@@ -220,8 +228,16 @@ def _constant(node: exp.Expr, name: str) -> MapRows | None:
     except ProgrammingError:
         return None
     kinds = {str: "VARCHAR", int: "BIGINT", bool: "BOOLEAN"}
-    column = _column_of(name, kinds.get(type(value), ""), [value])
+    column = column_of_values(name, kinds.get(type(value), ""), [value])
     return None if column is None else mapped(column, (), [value])
+
+
+def tells_values(column: Column) -> bool:
+    """Whether rows with the same cell have the same value."""
+    if isinstance(column.domain, Periods):
+        return column.type == "date" and (column.domain.unit, column.domain.length) == ("day", 1)
+    told = isinstance(column.domain, IntegerRange | Values | DecimalRange)
+    return told and column.other is None
 
 
 def joint_domain(one: Column, other: Column) -> Column | None:
@@ -239,7 +255,7 @@ def joint_domain(one: Column, other: Column) -> Column | None:
         case Values() | IntegerRange(), Values() | IntegerRange():
             kind = {"text": "VARCHAR", "boolean": "BOOLEAN", "integer": "BIGINT"}.get(one.type, "")
             listed = [*one.domain.representatives, *other.domain.representatives]
-            return _column_of(one.name, kind, listed)
+            return column_of_values(one.name, kind, listed)
         case Periods(), Periods() if {type(one.domain), type(other.domain)} == {Periods}:
             return _joint_periods(one, other.domain)
     return None

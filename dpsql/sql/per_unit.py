@@ -181,7 +181,10 @@ class UnitRows:
         """Refuse clauses that have no meaning for rows of units."""
         if self.flat.joins:
             self.flat.refuse(
-                select, "E_JOIN", "public rows in a SELECT by privacy unit", "join them outside"
+                select,
+                "E_JOIN",
+                "public rows in a SELECT by privacy unit",
+                "join them by a unique key",
             )
         for name in ("limit", "offset", "qualify"):
             if select.args.get(name):

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
-from dpsql.catalog.domain import DecimalRange, IntegerRange, Periods, Values
+from dpsql.catalog.domain import IntegerRange, Values
 from dpsql.catalog.unit_local import (
     Among,
     FilterRows,
@@ -30,7 +30,7 @@ from dpsql.catalog.unit_local import (
     WindowRows,
 )
 from dpsql.errors import ProgrammingError, Span, printable
-from dpsql.sql.cell_columns import FlatColumns, joint_domain, mapped
+from dpsql.sql.cell_columns import FlatColumns, joint_domain, mapped, tells_values
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.full_joins import header_of
 from dpsql.sql.language import locate, refuse
@@ -244,7 +244,7 @@ class PrivateSets:
             if key in header.keys and every:
                 what = f"{word} ALL of rows with the key {printable(item.name)}"
                 self.refuse(left.node, what, f"{word} works, which has each key of a unit once")
-            if column is not None and not _tells_values(column):
+            if column is not None and not tells_values(column):
                 what = f"{word} by {printable(item.name)}, of which a cell has several values,"
                 hint = (
                     "what is alike in its whole cell: CASE WHEN x < 10 THEN 'low' ELSE 'high' END"
@@ -319,14 +319,6 @@ class PrivateSets:
             fields.append(Field(str(left.table.unit.column), unit, hidden=True))
         source = named_source(table.name, _ALIAS)
         return PrivateRows(source, (), (), tuple(fields), frozenset({_ALIAS}))
-
-
-def _tells_values(column: Column) -> bool:
-    """Whether rows with the same cell have the same value."""
-    if isinstance(column.domain, Periods):
-        return column.type == "date" and (column.domain.unit, column.domain.length) == ("day", 1)
-    told = isinstance(column.domain, IntegerRange | Values | DecimalRange)
-    return told and column.other is None
 
 
 def free_columns(names: Sequence[str | None]) -> list[str]:

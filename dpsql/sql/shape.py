@@ -24,6 +24,7 @@ from dpsql.sql.joined_names import Absorbed
 from dpsql.sql.kept_public import matched
 from dpsql.sql.language import locate, refuse
 from dpsql.sql.layers import ABSENT, Layers
+from dpsql.sql.looked_up import flat_without_public, without_public
 from dpsql.sql.names import Names, names_of
 from dpsql.sql.over_tables import Placed, TableExpressions
 from dpsql.sql.own_columns import over_own_columns
@@ -43,7 +44,6 @@ from dpsql.sql.relations import (
     PublicRows,
     PublicTable,
     Relation,
-    as_literal,
     as_values,
     column_of,
     find_clause,
@@ -59,8 +59,6 @@ from dpsql.sql.sugar import has_aggregates
 from dpsql.sql.tables import Tables
 from dpsql.sql.unit_windows import UnitWindows, has_windows
 
-MAX_LIST = 1_000
-"""Public values that a sub-query in IN is written out as."""
 _JOINS = "join public tables to the private one, or aggregate both sides in sub-queries first"
 
 
@@ -252,7 +250,14 @@ class Shape:
         found = self.relation(node, env, around)
         joined = isinstance(found, PrivateRows) and bool(found.joins)
         tree = picked(node, self.catalog, env, self.tables.public, once) if joined else node
-        return found if tree is node else self.relation(tree, env, around)
+        found = found if tree is node else self.relation(tree, env, around)
+        return self.bare(found, node)
+
+    def bare(self, found: Relation, node: exp.Expr) -> Relation:
+        """Private rows without public ones, where these are looked up by their keys."""
+        if not isinstance(found, PrivateRows) or not found.joins:
+            return found
+        return without_public(found, node, self.statement, self.compiler, self.tables.public)
 
     def select(self, node: exp.Select, env: Env, around: Names | None) -> Relation:
         """A SELECT over rows, over tables of the shell, or over nothing."""
@@ -261,6 +266,7 @@ class Shape:
         node = written_out(node, lambda: columns_of(found, self.tables.public), self.locate)
         private = [each for each, relation in found if isinstance(relation, PrivateRows)]
         if len(private) > 1:
+            found = [(each, self.bare(relation, each.node)) for each, relation in found]
             joined, parts = PrivateJoin(found, self.catalog, self.locate, self.test).select(node)
             return self.over_rows(joined, parts, inner, around)
         if private:
@@ -293,12 +299,15 @@ class Shape:
         table = table_under(flat, self.compiler)
         if is_per_unit(flat, node, table):
             tree = picked(whole, self.catalog, env, public, False) if flat.joins else whole
-            rows = UnitRows(flat, table, *facts)
-            return rows.rows(node) if tree is whole else self.relation(tree, env, around)
+            if tree is not whole:
+                return self.relation(tree, env, around)
+            node = flat_without_public(flat, node, *facts, public) if flat.joins else node
+            return UnitRows(flat, table_under(flat, self.compiler), *facts).rows(node)
         aggregated = has_aggregates(node) or bool(node.args.get("group"))
         if not aggregated and not node.args.get("having"):
             if has_windows(node) and table.unit.column is not None:
-                return UnitWindows(flat, table, *facts).rows(node)
+                node = flat_without_public(flat, node, *facts, public) if flat.joins else node
+                return UnitWindows(flat, table_under(flat, self.compiler), *facts).rows(node)
             return flat.project(node)
         if needs_bounds(self.statement, node, table) and not needs_split(node):
             return self.leaf(Bounded(flat, table, *facts).aggregate(node), node)
@@ -359,16 +368,7 @@ class Shape:
         known = self.tables.known(found)
         if known.private or len(known.traits) != 1:
             return None
-        rows = self.tables.rows_of(known)
-        values = [as_literal(row[0]) for row in rows]
-        if len(rows) > MAX_LIST:
-            raise ProgrammingError(
-                "E_TOO_LARGE",
-                f"the sub-query has {len(rows):,} values",
-                hint=f"at most {MAX_LIST:,}; JOIN the public table instead",
-                span=self.locate(query),
-            )
-        return [value for value in values if value is not None]
+        return self.tables.literals(known, query)
 
     def shell(
         self, node: exp.Select, placed: list[Placed], env: Env, around: Names | None

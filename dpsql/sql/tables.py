@@ -23,6 +23,7 @@ from dpsql.sql.relations import (
     Relation,
     Slope,
     Trait,
+    as_literal,
     renamed,
     rows_of,
 )
@@ -30,6 +31,9 @@ from dpsql.sql.table_joins import keys_among
 
 MAX_SELECTS = 32
 """Most SELECTs over private tables in a statement."""
+
+MAX_LIST = 10_000
+"""Public values that a sub-query in IN is written out as."""
 
 MAX_TABLES = 200
 """Tables of the shell in a statement: each is a SELECT that DuckDB binds again."""
@@ -184,6 +188,22 @@ class Tables:
             filled = self.cells[name].columns if name in self.cells else None
             sealed.fill(name, filled or {column: (kind, ()) for column, kind in kinds.items()})
         return sealed.run(self.text(known))
+
+    def literals(self, known: Known, query: exp.Expr) -> list[exp.Expr]:
+        """The first column of a table of public rows alone, as literals that IN lists.
+
+        Raises: ProgrammingError (E_TOO_LARGE).
+        """
+        rows = self.rows_of(known)
+        if len(rows) > MAX_LIST:
+            raise ProgrammingError(
+                "E_TOO_LARGE",
+                f"the sub-query has {len(rows):,} values",
+                hint=f"at most {MAX_LIST:,}; JOIN the public table instead",
+                span=self.locate(query),
+            )
+        values = [as_literal(row[0]) for row in rows]
+        return [value for value in values if value is not None]
 
     def outside(self, known: Known) -> Outside:
         """The outer shell of the whole statement."""

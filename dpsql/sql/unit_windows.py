@@ -129,7 +129,8 @@ class UnitWindows:
         """The rows of a SELECT with windows. Raises: NotSupportedError; ProgrammingError."""
         flat = self.flat
         if flat.joins:
-            flat.refuse(select, "E_JOIN", "public rows beside a window", "join them outside")
+            hint = "join them by a unique key"
+            flat.refuse(select, "E_JOIN", "public rows beside a window", hint)
         tests = flat.filters(select)
         qualify = select.args.get("qualify")
         for part in (*select.expressions, *([] if qualify is None else [qualify])):

@@ -332,6 +332,10 @@ OF_CLINIC = [
     " lines WHERE kind = 'x') OR EXISTS (SELECT 1 FROM lines l WHERE l.visit_id = v.visit_id)",
     "SELECT CASE WHEN EXISTS (SELECT 1 FROM visits v WHERE v.patient_id = p.patient_id AND day > 3)"
     " THEN 'late' END AS k, COUNT(*) FROM patients p GROUP BY k",
+    "SELECT k, COUNT(*) FROM (SELECT v.patient_id, w.k, COUNT(*) AS n FROM visits v JOIN (VALUES"
+    " ('a', 1), ('b', 2)) AS w(ward, k) ON w.ward = v.ward GROUP BY ALL) AS p GROUP BY k",
+    "SELECT k, COUNT(*) FROM (SELECT kind, ward AS k FROM lines LEFT JOIN (VALUES ('x', 'a')) AS"
+    " w(kind_of, ward) ON kind_of = kind UNION ALL SELECT ward, 'c' FROM visits) AS u GROUP BY k",
     "SELECT COUNT(*) FROM (SELECT patient_id, day // 3 AS d, SUM(DISTINCT day) AS s FROM visits"
     " GROUP BY ALL) AS p",
 ]

@@ -427,7 +427,7 @@ SETS_REFUSED = {
     "SELECT cost FROM visits UNION ALL SELECT NULL FROM bills": "E_SET_OP",
     "SELECT NULL AS x FROM visits UNION ALL SELECT NULL FROM bills": "E_SET_OP",
     "SELECT cost * 2 AS x FROM visits UNION ALL SELECT amount FROM bills": "E_SET_OP",
-    "SELECT ward FROM visits UNION ALL SELECT ward FROM visits JOIN wards USING (ward)": "E_SET_OP",
+    "SELECT ward FROM visits UNION ALL SELECT ward FROM visits JOIN rates USING (ward)": "E_SET_OP",
     "SELECT ward FROM visits UNION ALL SELECT ward FROM wards": "E_SET_OP",
 }
 

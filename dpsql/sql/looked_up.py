@@ -1,0 +1,250 @@
+"""Public rows that are joined to private ones by unique keys, as columns of the private rows.
+
+``FROM sales JOIN items ON sales.item = items.id`` gives a sale what its item is: a function of one
+cell of the sale. Where no two public rows share the key, the join adds no rows, and a sale without
+an item is left out, or with LEFT JOIN has NULL there. So such rows can be joined to others of their
+unit, be part of a union, or be summed up by unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from sqlglot import exp
+
+from dpsql.catalog import Table
+from dpsql.catalog.catalog import Column
+from dpsql.catalog.unit_local import Among, FilterRows, MapRows, UnitLocal
+from dpsql.errors import Error
+from dpsql.sql.cell_columns import column_of_values, mapped, plain, tells_values
+from dpsql.sql.inline import Flat
+from dpsql.sql.language import locate
+from dpsql.sql.local_tables import named_source, relation_of, table_of
+from dpsql.sql.parse import Statement
+from dpsql.sql.products import Compiler
+from dpsql.sql.relations import (
+    Field,
+    PrivateRows,
+    PublicRows,
+    column_of,
+    common_type,
+    read_literal,
+    rows_of,
+)
+from dpsql.sql.scope import conjuncts
+from dpsql.sql.whole import INTEGERS
+
+Place = tuple[str, str]
+"""The case-folded alias of public rows, and the case-folded name of a column of theirs."""
+_KINDS = {"text": {"VARCHAR"}, "integer": set(INTEGERS), "date": {"DATE"}, "boolean": {"BOOLEAN"}}
+
+
+class _NotSoError(Exception):
+    """What is joined is no such lookup, and is left as it is."""
+
+
+@dataclass(slots=True)
+class _Lookups:
+    """Makes columns of the public rows that are joined to the rows of one private table.
+
+    ``tests`` are the conditions on all of them, flat; ``made`` are the columns of the private rows
+    that columns of public ones have become.
+    """
+
+    source: exp.Table
+    tests: list[exp.Expr]
+    used: set[Place]
+    statement: Statement
+    compiler: Compiler
+    public: PublicRows
+    made: dict[Place, exp.Column] = field(default_factory=dict)
+    table: Table = field(init=False)
+    relation: UnitLocal = field(init=False)
+    columns: dict[str, Column] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.table = self.compiler.catalog.find(self.source.name.casefold())
+        self.relation = relation_of(self.table)
+        self.columns = dict(self.table.columns)
+
+    @property
+    def alias(self) -> str:
+        """What the private rows are called."""
+        return self.source.alias_or_name
+
+    def join(self, joins: Sequence[exp.Join]) -> None:
+        """Look up all public rows, those first that others are looked up by."""
+        waiting = list(joins)
+        while waiting:
+            found = next((each for each in waiting if self.add(each)), None)
+            if found is None:
+                raise _NotSoError
+            waiting.remove(found)
+
+    def add(self, join: exp.Join) -> bool:
+        """Look up the rows of one join, if what they are looked up by is there already."""
+        alias, keeps = join.this.alias_or_name.casefold(), join.args.get("side") == "LEFT"
+        on = join.args.get("on")
+        own = [] if on is None else conjuncts(on)
+        links = [(test, link) for test in own if (link := self.link(test, alias)) is not None]
+        if keeps and len(own) != 1:
+            raise _NotSoError
+        if not keeps:
+            links += [(t, link) for t in self.tests if (link := self.link(t, alias)) is not None]
+        for test, (key, name) in links:
+            places = self.places(join, key, self.columns[name])
+            if places is not None:
+                self.look(join, name, places, keeps)
+                kept = [*self.tests, *([] if keeps else own)]
+                self.tests = [each for each in kept if each is not test]
+                return True
+        return False
+
+    def link(self, test: exp.Expr, alias: str) -> tuple[str, str] | None:
+        """The key of public rows, and the column of the private ones, that a condition equates."""
+        inner = test.unnest()
+        sides = (
+            (inner.this.unnest(), inner.expression.unnest()) if isinstance(inner, exp.EQ) else ()
+        )
+        for key, other in (sides, sides[::-1]) if sides else ():
+            if isinstance(key, exp.Column) and isinstance(other, exp.Column):
+                place = (other.table.casefold(), other.name.casefold())
+                told = self.made.get(place, other)
+                is_own = told.table.casefold() == self.alias.casefold()
+                name = told.name.casefold()
+                if key.table.casefold() == alias and is_own and name in self.columns:
+                    return key.name.casefold(), name
+        return None
+
+    def rows(self, join: exp.Join) -> dict[str, tuple[str, Sequence[Any]]]:
+        """The public rows of a join: case-folded column names to DuckDB types and values."""
+        if isinstance(join.this, exp.Values):
+            names = [each.name for each in join.this.args["alias"].args.get("columns") or ()]
+            listed = [[read_literal(each, _refuse) for each in row] for row in rows_of(join.this)]
+            values = zip(names, zip(*listed, strict=True), strict=True)
+            return {name.casefold(): (common_type(each), each) for name, each in values}
+        found = self.public(self.compiler.catalog.find(join.this.name.casefold()))
+        return {name.casefold(): each for name, each in found.items()}
+
+    def places(self, join: exp.Join, key: str, column: Column) -> list[int | None] | None:
+        """The public row for each cell of a column; None where it is not one, or not known."""
+        kind, values = self.rows(join).get(key, ("", ()))
+        if not tells_values(column) or kind not in _KINDS.get(column.type, ()):
+            return None
+        known = [plain(value) for value in values if value is not None]
+        if len(set(known)) < len(known):
+            return None
+        found = {plain(value): k for k, value in enumerate(values) if value is not None}
+        return [found.get(plain(value)) for value in column.cells]
+
+    def look(self, join: exp.Join, of: str, places: Sequence[int | None], keeps: bool) -> None:
+        """Let the rows have the columns of public rows that are used."""
+        alias = join.this.alias_or_name.casefold()
+        rows = self.rows(join)
+        if not keeps and None in places:
+            cells = np.array([place is not None for place in places], np.uint8)
+            self.relation = FilterRows(self.relation, Among((of,), cells.tobytes()))
+        for name in sorted(name for owner, name in self.used if owner == alias):
+            kind, values = rows[name]
+            looked = [None if place is None else plain(values[place]) for place in places]
+            fresh = f"{join.this.alias_or_name}.{name}"
+            while fresh.casefold() in self.columns:
+                fresh = f"{fresh} 2"
+            column = column_of_values(fresh, kind, looked)
+            if column is None:
+                raise _NotSoError
+            found: MapRows = mapped(column, (of,), looked)
+            self.relation = replace(found, rows=self.relation)
+            self.columns[fresh.casefold()] = column
+            self.made[alias, name] = column_of(fresh, self.alias)
+
+    def written(self, node: exp.Expr) -> exp.Expr:
+        """A flat expression over the private rows alone."""
+
+        def over(part: exp.Expr) -> exp.Expr:
+            if not isinstance(part, exp.Column):
+                return part
+            made = self.made.get((part.table.casefold(), part.name.casefold()))
+            if made is None:
+                return part
+            copy = made.copy()
+            copy.meta.update(part.meta)
+            return copy
+
+        return node.copy().transform(over, copy=False)
+
+    def source_of_all(self, node: exp.Expr) -> exp.Table:
+        """The private rows with these columns, in FROM."""
+        label, most = self.table.name.split(" #")[0], self.table.unit.max_rows
+        span = locate(node, self.statement.fragment)
+        table = table_of(self.compiler.catalog, self.relation, label, most, span)
+        return named_source(table.name, self.alias)
+
+
+def _refuse(node: exp.Expr) -> Any:
+    raise _NotSoError
+
+
+def _used(nodes: Iterable[exp.Expr], joins: Sequence[exp.Join]) -> set[Place]:
+    """The columns of joined public rows that flat expressions mention."""
+    aliases = {join.this.alias_or_name.casefold() for join in joins}
+    columns = [each for node in nodes for each in node.find_all(exp.Column)]
+    places = {(each.table.casefold(), each.name.casefold()) for each in columns}
+    return {place for place in places if place[0] in aliases}
+
+
+def without_public(
+    rows: PrivateRows, node: exp.Expr, statement: Statement, compiler: Compiler, public: PublicRows
+) -> PrivateRows:
+    """Private rows whose public ones are columns of theirs, where these are looked up by keys."""
+    table = compiler.catalog.find(rows.source.name.casefold())
+    if not rows.joins or table.unit.column is None or table.synthetic:
+        return rows
+    tests = [test.copy() for test in rows.where]
+    ons = [join.args["on"] for join in rows.joins if join.args.get("on") is not None]
+    used = _used([*tests, *ons, *(each.value for each in rows.fields)], rows.joins)
+    lookups = _Lookups(rows.source, tests, used, statement, compiler, public)
+    try:
+        lookups.join(rows.joins)
+    except (_NotSoError, Error):
+        return rows
+    fields = tuple(replace(each, value=lookups.written(each.value)) for each in rows.fields)
+    where = tuple(lookups.written(test) for test in lookups.tests)
+    source = lookups.source_of_all(node)
+    return PrivateRows(source, (), where, fields, rows.names)
+
+
+def flat_without_public(
+    flat: Flat, select: exp.Select, statement: Statement, compiler: Compiler, public: PublicRows
+) -> exp.Select:
+    """The SELECT over such rows, which ``flat`` is of from then on; else the SELECT as it was."""
+    if any(isinstance(each, exp.Star) or each.is_star for each in select.expressions):
+        return select
+    fields: dict[exp.Expr, exp.Expr] = {}
+    for column in select.find_all(exp.Column):
+        try:
+            found = flat.names.find(column)
+        except Error:
+            return select
+        if found is not None:
+            fields[found] = found
+    named = tuple(Field(str(k), each) for k, each in enumerate(fields))
+    joins, where = tuple(flat.joins), tuple(flat.filters(select))
+    before = PrivateRows(flat.rows.source, joins, where, named, frozenset(flat.used))
+    after = without_public(before, select, statement, compiler, public)
+    if after is before:
+        return select
+    values = {old.value: new.value for old, new in zip(named, after.fields, strict=True)}
+    flat.names.sources = [
+        (alias, tuple(replace(each, value=values.get(each.value, each.value)) for each in known))
+        for alias, known in flat.names.sources
+    ]
+    flat.names.shared = {name: values.get(v, v) for name, v in flat.names.shared.items()}
+    flat.rows = replace(flat.rows, source=after.source, joins=(), plain=False)
+    flat.joins, flat.where = [], list(after.where)
+    copy = select.copy()
+    copy.set("where", None)
+    return copy

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError
@@ -39,6 +39,13 @@ from dpsql.workload.unions import added_up
 
 if TYPE_CHECKING:
     from dpsql.sql.compiled import Answer, Compiled
+
+
+HALVINGS = 3
+"""How often a search has half the room where the best plan is refused for its memory."""
+
+LEAN = ("identity", "union")
+"""Families that are planned there too: their rows are not written out."""
 
 
 @dataclass(frozen=True)
@@ -245,8 +252,37 @@ def make_plan(request: Request) -> Planned:
 
 
 def _checked_plan(request: Request, noise: Noise) -> Planned:
-    """Plan for one noise law. Raises: ProgrammingError (E_TOO_LARGE)."""
+    """Plan for one noise law: the best plan, or the best of leaner ones where that does not fit.
+
+    Raises: ProgrammingError (E_TOO_LARGE).
+    """
     planned = _plan_with(request, noise)
+    try:
+        return _fitting(request, planned)
+    except ProgrammingError:
+        found = list(_leaner(request, noise)) if request.mechanism == "auto" else []
+        if not found:
+            raise
+    return replace(min(found, key=partial(expected_error, request)), is_tight=True)
+
+
+def _leaner(request: Request, noise: Noise) -> Iterator[Planned]:
+    """Yield plans that fit into memory: of searches that have less room, and of cells alone."""
+    for halvings in range(1, 1 + HALVINGS):
+        try:
+            yield _fitting(request, _plan_with(request, noise, request.memory_limit >> halvings))
+            break
+        except (ProgrammingError, NotSupportedError):
+            continue
+    for family in LEAN:
+        try:
+            yield _fitting(request, _plan_with(replace(request, mechanism=family), noise))
+        except (ProgrammingError, NotSupportedError):
+            continue
+
+
+def _fitting(request: Request, planned: Planned) -> Planned:
+    """Return a plan that fits into memory. Raises: ProgrammingError (E_TOO_LARGE)."""
     parts = planned.plan.parts
     wide = any(part.is_wide for part in parts)
     check_request(request.size, request.memory_limit, [part.strategy for part in parts], wide)
@@ -264,10 +300,10 @@ def rescaled(request: Request, planned: Planned) -> Planned:
     return replace(planned, plan=scaled)
 
 
-def _plan_with(request: Request, noise: Noise) -> Planned:
+def _plan_with(request: Request, noise: Noise, room: int | None = None) -> Planned:
     rho = None if law(noise).is_pure else request.rho
     most = PLANNING * max(1.0, float(request.effort)) * len(request.targets)
-    with metered(most, request.memory_limit) as meter:
+    with metered(most, request.memory_limit if room is None else room) as meter:
         amount = (request.epsilon if rho is None else rho) / max(1, len(request.targets))
         found = [_choose(request, target, noise, amount) for target in request.targets]
     errors = [chosen.error for chosen in found]

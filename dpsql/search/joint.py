@@ -9,18 +9,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.blocks import Identity
 from dpsql.algebra.levels import Structured
-from dpsql.algebra.operator import Floats
+from dpsql.algebra.operator import Floats, Operator
 from dpsql.search import opt0 as p_identity
 from dpsql.search.family import Family
 from dpsql.search.opt0 import LEAST_STEPS, minimise, steps_within
-from dpsql.search.p_inverse import LeanInverse
+from dpsql.search.p_inverse import STRUCTURED_FROM, AppliedGram, LeanInverse
 from dpsql.search.problem import Problem
 from dpsql.strategy.product import NEGLIGIBLE, ProductStrategy, assemble
 
 PER_PRODUCT, PER_PAIR = 5e4, 20.0
 """Work of a product of the workload, and of a pair of sets of attributes, in products of numbers:
 there are many small steps, which take as long."""
+
+ROUGH = 5e-6
+"""Least relative decrease per step of descents over large factors, each step of which is dear: a
+hundredth of it took ten times as long for a tenth of a percent."""
 
 LARGEST = 1e5
 """Most an entry of Theta may be: beside larger ones the rows of the identity are lost in rounding,
@@ -152,6 +157,8 @@ def descend(
 ) -> Found:
     """Return the local optimum reached from a start, by descent on the log of the error."""
     packing = _Packing(objective.problem, start, weights_only, thetas_only)
+    if any(theta is not None and theta.shape[1] >= STRUCTURED_FROM for theta in start.thetas):
+        ftol = max(ftol, ROUGH)
     maxiter = max(min(maxiter, LEAST_STEPS), steps_within(_work(objective, start), maxiter))
     if weights_only:
         R, totals = objective.tables(start.thetas)
@@ -173,7 +180,9 @@ def _work(objective: Objective, start: Union) -> float:
     """Return about how many products of numbers one evaluation takes."""
     factors = objective.problem.factors
     pairs = zip(start.thetas, factors, strict=True)
-    return 4.0 * sum(theta.size * asked.rows for theta, asked in pairs if theta is not None)
+    return 4.0 * sum(
+        theta.size * (asked.rows + len(theta)) for theta, asked in pairs if theta is not None
+    )
 
 
 def _cost(objective: Objective, start: Union) -> float:
@@ -289,22 +298,51 @@ def initial_thetas(problem: Problem, *, trivial: bool = False) -> tuple[Floats |
     thetas: list[Floats | None] = [None] * problem.d
     for group in shared_groups(problem):
         factors = problem.factors[group[0]]
-        if factors.n > 1 and not factors.large and (trivial or not factors.trivial):
+        learned = not factors.large and (
+            not _is_plain(problem, group[0]) if trivial else not factors.trivial
+        )
+        if factors.n > 1 and learned:
             if group[0] not in problem.fitted:
-                gram, p = normalised_gram(problem, group[0]), rows_for(problem, group[0])
-                problem.fitted[group[0]] = p_identity.optimise(gram, p=p, restarts=3, ftol=1e-6)
+                problem.fitted[group[0]] = _first_theta(problem, group[0])
             for i in group:
                 thetas[i] = problem.fitted[group[0]]
     return tuple(thetas)
 
 
-def normalised_gram(problem: Problem, i: int) -> Floats:
-    """Return the sum of the factor Grams of an attribute, each scaled to unit trace per use."""
+def _is_plain(problem: Problem, i: int) -> bool:
+    return is_alike(problem, i) and isinstance(problem.factors[i].operators[0], Identity)
+
+
+def is_alike(problem: Problem, i: int) -> bool:
+    """Say whether every product asks the same of an attribute."""
+    asked = problem.components.index[:, i]
+    return len(problem.factors[i].operators) == 1 and bool((asked >= 0).all())
+
+
+def _first_theta(problem: Problem, i: int) -> Floats:
+    """Return OPT_0 of what is asked of an attribute: with all care where that is one factor in
+    every product, whose best is that of a Kronecker strategy too.
+    """
+    factors, p = problem.factors[i], rows_for(problem, i)
+    is_large = factors.n >= STRUCTURED_FROM
+    if not is_large and not is_alike(problem, i):
+        gram = factors.summed(*normalised_weights(problem, i))
+        return p_identity.optimise(gram, p=p, restarts=3, ftol=1e-6)
+    if is_alike(problem, i):
+        asked: Operator | Floats | AppliedGram = factors.operators[0]
+    else:
+        asked = factors.summed(*normalised_weights(problem, i))
+    counts = (None, p) if is_large and factors.n <= p_identity.TILED_ABOVE else (None,)
+    found = [p_identity.optimise(asked, p=count) for count in counts]
+    return min(found, key=lambda theta: p_identity.loss_and_grad(theta, asked)[0])
+
+
+def normalised_weights(problem: Problem, i: int) -> tuple[Floats, float]:
+    """Return what scales each factor Gram of an attribute to unit trace per use, and Total's."""
     factors, index = problem.factors[i], problem.components.index[:, i]
     uses = np.bincount(index[index >= 0], minlength=len(factors.operators))
     scale = np.where(factors.frobenius > 0, factors.frobenius, 1.0)
-    gram = factors.gram(np.sqrt(uses) / scale)
-    return gram + (np.full_like(gram, 1 / factors.n) if (index < 0).any() else 0.0)
+    return np.sqrt(uses) / scale, 1 / factors.n if (index < 0).any() else 0.0
 
 
 def random_thetas(

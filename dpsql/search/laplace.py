@@ -58,6 +58,9 @@ IDLE_STARTS, IDLE_GAIN = 3, 1e-4
 SECOND = 1.0
 """Planning time, in seconds on an ordinary core, that one search aims at for effort 1."""
 
+SETTLED = 128
+"""Cells of the largest factor from which one block is all that is searched for one product."""
+
 SIMPLE, KRON, JOINT = 0.25, 0.5, 0.75
 """Parts of the work of a choice that families have: unions of given rows, one block, and both."""
 
@@ -147,8 +150,17 @@ def laplace_candidates(
         yield from within(SIMPLE, marginals_candidates(problem, limit, less))
     if mechanism in ("hdmm", "kron") or (auto and (not several or problem.d <= FEW_ATTRIBUTES)):
         yield from within(KRON, kron_candidates(problem, limit, effort))
-    if mechanism == "joint" or (auto and not plain and not crowded):
+    if mechanism == "joint" or (auto and not plain and not crowded and not _is_settled(problem)):
         yield from within(JOINT, joint_candidates(problem, limit, effort))
+
+
+def _is_settled(problem: Problem) -> bool:
+    """Say whether a joint search gains nothing over one block, whose factors are separate.
+
+    That is so for one product. Where its factors are small there may be a percent in more blocks.
+    """
+    longest = max(f.n for f in problem.factors if not f.trivial)
+    return len(problem.components.weights2) == 1 and longest >= SETTLED
 
 
 def identity_candidates(problem: Problem, limit: int) -> list[ProductStrategy]:

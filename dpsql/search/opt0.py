@@ -13,11 +13,11 @@ from functools import partial
 
 import numpy as np
 
-from dpsql.algebra.blocks import Columns, Dense
+from dpsql.algebra.blocks import Columns
 from dpsql.algebra.operator import Array, Floats, Operator
 from dpsql.interrupts import check
 from dpsql.search.meter import may_go_on, spend
-from dpsql.search.p_inverse import AppliedGram
+from dpsql.search.p_inverse import STRUCTURED_FROM, AppliedGram, applied
 
 SUFFICIENT = 1e-4
 """Part of the predicted decrease that a step must reach."""
@@ -146,8 +146,6 @@ def _step(
     return None
 
 
-STRUCTURED_FROM = 512
-"""From this domain size on, the Gram of an implicit workload is applied and never formed."""
 TILED_ABOVE = 1024
 """Above this size, without p, the only start repeats the solution on a quarter of the cells."""
 TILES, GROUPS = 4, 64
@@ -181,26 +179,25 @@ def matrix(theta: Floats) -> Floats:
     return scaled
 
 
-def loss_and_grad(theta: Floats, gram: Floats | Operator) -> tuple[float, Floats]:
+def loss_and_grad(theta: Floats, gram: Floats | Operator | AppliedGram) -> tuple[float, Floats]:
     """Return tr(V K) and its gradient in Theta, in O(p n^2), or O(p^2 n) for a structured Gram.
 
     Source: HDMM, section 4.3 (OPT_0), in the lean form that never builds an n x n inverse.
     """
-    return _evaluate(np.asarray(theta, dtype=np.float64), _wrap(gram))
+    return _evaluate(np.asarray(theta, dtype=np.float64), applied(gram))
 
 
 def chain(theta: Floats, gamma: Floats | AppliedGram) -> Floats:
     """Return df/dTheta of any differentiable f(K), where gamma = df/dK is symmetric (n, n)."""
-    found = gamma if isinstance(gamma, AppliedGram) else _wrap(gamma)
-    return _evaluate(np.asarray(theta, dtype=np.float64), found)[1]
+    return _evaluate(np.asarray(theta, dtype=np.float64), applied(gamma))[1]
 
 
-def default_p(gram: Floats | Operator) -> int:
+def default_p(gram: Floats | Operator | AppliedGram) -> int:
     """Return how many learned rows to allow: 1 for points and totals, else ceil(n / 16).
 
     ``gram`` is n by n.
     """
-    V = _wrap(gram)
+    V = applied(gram)
     n = len(V.diagonal)
     probe = np.zeros((n, 2))
     probe[0, 0] = 1
@@ -213,7 +210,7 @@ def default_p(gram: Floats | Operator) -> int:
 
 
 def optimise(
-    gram: Floats | Operator,
+    gram: Floats | Operator | AppliedGram,
     *,
     p: int | None = None,
     seed: int = 0,
@@ -237,7 +234,7 @@ def optimise(
         moved = None if init is None else np.asarray(init)[:, np.argsort(gram.index)]
         search = partial(optimise, p=p, seed=seed, restarts=restarts, ftol=ftol, maxiter=maxiter)
         return search(gram.op, init=moved, effort=effort)[:, gram.index]
-    V = _wrap(gram)
+    V = applied(gram)
     n = len(V.diagonal)
     if ftol is None:
         ftol = 1e-8 if n < STRUCTURED_FROM else 2e-5 if n <= TILED_ABOVE else 1e-4
@@ -246,7 +243,7 @@ def optimise(
         restarts = int(_default_restarts(n) * max(1.0, effort)) if init is None else 0
     starts = [] if init is None else [np.maximum(np.asarray(init, dtype=np.float64), 0)]
     base = p or default_p(gram)
-    if not isinstance(gram, Operator):
+    if isinstance(gram, np.ndarray):
         maxiter = max(min(maxiter, LEAST_STEPS), steps_within(n * n * base, maxiter, effort))
     starts += _random_starts(n, base, p is not None, restarts, seed)
     if n > TILED_ABOVE and restarts and p is None:
@@ -259,17 +256,6 @@ def optimise(
     value, theta = found[0]
     theta = theta * (STEEPEST / np.maximum(theta.sum(axis=0), STEEPEST))
     return theta if value < V.diagonal.sum() else np.zeros_like(theta)
-
-
-def _wrap(gram: Floats | Operator) -> AppliedGram:
-    if isinstance(gram, Operator):
-        if gram.n >= STRUCTURED_FROM and not isinstance(gram, Dense):
-            return AppliedGram(
-                gram.column_l2sq().astype(np.float64), gram.gram_apply, 20.0 * gram.n
-            )
-        gram = gram.gram()
-    explicit = np.ascontiguousarray(gram, dtype=np.float64)
-    return AppliedGram(explicit.diagonal(), explicit.__matmul__, float(explicit.size))
 
 
 def _small_inverse(theta: Floats) -> Floats:

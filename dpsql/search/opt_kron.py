@@ -8,6 +8,7 @@ from dpsql.algebra.operator import Floats
 from dpsql.search import opt0 as p_identity
 from dpsql.search.family import Family
 from dpsql.search.joint import (
+    ROUGH,
     Found,
     Objective,
     Union,
@@ -16,7 +17,7 @@ from dpsql.search.joint import (
     random_thetas,
 )
 from dpsql.search.meter import may_go_on
-from dpsql.search.p_inverse import LeanInverse
+from dpsql.search.p_inverse import STRUCTURED_FROM, LeanInverse
 from dpsql.search.problem import Problem
 from dpsql.strategy.noise_law import law
 
@@ -39,7 +40,8 @@ def search_kron(
 
     A single product decouples into one search per attribute. Otherwise block-cyclic descent from
     OPT_0 of each attribute's own factors, and joint descents from there and from random starts;
-    ``rough`` ends early, for a search that goes on from there.
+    ``rough`` ends early, for a search that goes on from there. Where factors are large, no start
+    is random: such a descent is dear, and has not ended below.
 
     Source: HDMM, section 6.1 (OPT_kron).
     """
@@ -47,12 +49,15 @@ def search_kron(
     objective = Objective(problem, family)
     one = np.ones(1)
     if len(problem.components.weights2) == 1:
-        thetas = tuple(_single(problem, i) for i in range(problem.d))
+        thetas = initial_thetas(problem, trivial=True)
         return family, Found(objective.error(Union(thetas, one)), Union(thetas, one))
     base = initial_thetas(problem, trivial=True)
     rng = np.random.default_rng(seed)
-    starts = [cycle(problem, base)]
-    starts += [random_thetas(base, rng) for _ in range(restarts)]
+    if problem.cycled is None:
+        problem.cycled = cycle(problem, base)
+    starts = [problem.cycled]
+    if all(theta is None or theta.shape[1] < STRUCTURED_FROM for theta in base):
+        starts += [random_thetas(base, rng) for _ in range(restarts)]
     loose = [
         descend(objective, Union(s, one), ftol=1e-5, maxiter=60 if rough else 300, thetas_only=True)
         for s in starts
@@ -62,14 +67,6 @@ def search_kron(
         return family, loose[0]
     tight = [descend(objective, f.union, ftol=TIGHT, thetas_only=True) for f in loose[:2]]
     return family, min(tight, key=lambda found: found.error)
-
-
-def _single(problem: Problem, i: int) -> Floats | None:
-    operator = problem.factors[i].operators[0]
-    large = problem.factors[i].large
-    if large or problem.sizes[i] == 1 or operator.key == ("identity", problem.sizes[i]):
-        return None
-    return p_identity.optimise(operator)
 
 
 def cycle(problem: Problem, thetas: tuple[Floats | None, ...]) -> tuple[Floats | None, ...]:
@@ -92,8 +89,9 @@ def cycle(problem: Problem, thetas: tuple[Floats | None, ...]) -> tuple[Floats |
             asked = which >= 0
             count = len(factors.operators)
             share = np.bincount(which[asked], others[asked], minlength=count).astype(np.float64)
-            gram = factors.gram(share) + others[~asked].sum()
-            current[i] = p_identity.optimise(gram, init=theta, ftol=1e-6, maxiter=200)
+            gram = factors.summed(share, float(others[~asked].sum()))
+            ftol = 1e-6 if factors.n < STRUCTURED_FROM else ROUGH
+            current[i] = p_identity.optimise(gram, init=theta, ftol=ftol, maxiter=200)
             traces[i] = _trace_table(problem, i, current[i])[which]
         error = float(weights2 @ traces.prod(axis=0))
         if error > last * (1 - 1e-4) or not may_go_on():

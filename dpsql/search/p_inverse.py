@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpsql.algebra.operator import Array, Floats
+from dpsql.algebra.blocks import Dense
+from dpsql.algebra.operator import Array, Floats, Operator
+
+STRUCTURED_FROM = 512
+"""From this domain size on, the Gram of an implicit workload is applied and never formed."""
+
+STEP_COST = 60.0
+"""Products of numbers for each cell that it takes to apply one, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +27,24 @@ class AppliedGram:
     diagonal: Floats
     apply: Callable[[Array], Array]
     cost: float = 0.0
+
+
+def is_structured(operator: Operator) -> bool:
+    """Say whether the Gram of an operator is quicker applied than formed."""
+    return operator.n >= STRUCTURED_FROM and not isinstance(operator, Dense)
+
+
+def applied(gram: Floats | Operator | AppliedGram) -> AppliedGram:
+    """Return a Gram matrix (n, n), that of an operator over n cells too, to be applied."""
+    if isinstance(gram, AppliedGram):
+        return gram
+    if isinstance(gram, Operator):
+        if is_structured(gram):
+            diagonal = gram.column_l2sq().astype(np.float64)
+            return AppliedGram(diagonal, gram.gram_apply, STEP_COST * gram.n)
+        gram = gram.gram()
+    explicit = np.ascontiguousarray(gram, dtype=np.float64)
+    return AppliedGram(explicit.diagonal(), explicit.__matmul__, float(explicit.size))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,9 +85,9 @@ class LeanInverse:
         squares = np.einsum("mn,mn->m", scaled, scaled)
         return np.asarray(squares - np.einsum("mp,mp->m", projected @ self.inner, projected))
 
-    def gram_trace(self, gram: Floats) -> float:
+    def gram_trace(self, gram: Floats | AppliedGram) -> float:
         """Return tr(G K) of a symmetric G, shape (n, n)."""
-        scaled = self.theta * self.scale
-        inside = (scaled @ gram) @ scaled.T
-        diagonal = gram.diagonal() @ (self.scale * self.scale)
+        G, scaled = applied(gram), self.theta * self.scale
+        inside = scaled @ G.apply(scaled.T)
+        diagonal = G.diagonal @ (self.scale * self.scale)
         return float(diagonal - np.vdot(self.inner, inside))

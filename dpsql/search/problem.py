@@ -17,7 +17,7 @@ from dpsql.algebra.parts import gram_of_parts, parts_of
 from dpsql.search.components import Components
 from dpsql.search.masks import axes_of, cells_of, names_of
 from dpsql.search.meter import has_room
-from dpsql.search.p_inverse import AppliedGram, LeanInverse
+from dpsql.search.p_inverse import AppliedGram, LeanInverse, applied, is_structured
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Workload
 
@@ -84,12 +84,17 @@ class FactorSet:
         """Return the cost of the tables relative to n^2."""
         if self.large:
             return 0.0
-        return len(self._stack[0]) / self.n + 2 * len(self._grams)
+        return len(self._stack[0]) / self.n + 2 * self._applying / self.n
 
     @property
     def rows(self) -> int:
         """Return by how many rows a product is multiplied, those of Gram matrices among them."""
-        return len(self._stack[0]) + self.n * len(self._grams) + 1
+        return len(self._stack[0]) + round(self._applying) + 1
+
+    @property
+    def _applying(self) -> float:
+        """How many products of numbers it takes to apply all Gram matrices, for each cell."""
+        return sum(G.cost for _, G in self._applied) / self.n
 
     @cached_property
     def _few(self) -> NDArray[np.bool_]:
@@ -114,6 +119,14 @@ class FactorSet:
     def _grams(self) -> list[tuple[int, Floats]]:
         chosen = [f for f in range(len(self.operators)) if not self._few[f]]
         return [(f, self.operators[f].gram()) for f in chosen if f not in self._cells]
+
+    @cached_property
+    def _applied(self) -> list[tuple[int, AppliedGram]]:
+        """Return the same Gram matrices, those of structured queries never formed."""
+        if not any(is_structured(op) for op in self.operators):
+            return [(f, applied(G)) for f, G in self._grams]
+        chosen = [f for f in range(len(self.operators)) if not self._few[f]]
+        return [(f, applied(self.operators[f])) for f in chosen if f not in self._cells]
 
     @cached_property
     def _cells(self) -> list[int]:
@@ -164,9 +177,12 @@ class FactorSet:
         if self._cells:
             h[self._cells] = k @ k
             trace[self._cells] = K.trace() if isinstance(K, LeanInverse) else np.trace(K)
-        for f, G in self._grams:
-            h[f] = k @ G @ k
-            trace[f] = K.gram_trace(G) if isinstance(K, LeanInverse) else np.vdot(G, K)
+        if isinstance(K, LeanInverse):
+            for f, V in self._applied:
+                h[f], trace[f] = k @ V.apply(k[:, np.newaxis])[:, 0], K.gram_trace(V)
+        else:
+            for f, G in self._grams:
+                h[f], trace[f] = k @ G @ k, np.vdot(G, K)
         return h, trace
 
     def slope(self, k: Floats, gt: Floats, gr: Floats, gtau: float) -> AppliedGram:
@@ -176,14 +192,14 @@ class FactorSet:
         own, cells = gr[owner, np.newaxis], float(gr[self._cells].sum())
         y = Q.T @ (line[owner] * (Q @ k)) + line[self._cells].sum() * k
         diagonal = np.einsum("ij,ij->j", own * Q, Q) + cells
-        for f, G in self._grams:
-            y += line[f] * (G @ k)
-            diagonal += gr[f] * G.diagonal()
+        for f, V in self._applied:
+            y += line[f] * V.apply(k[:, np.newaxis])[:, 0]
+            diagonal += gr[f] * V.diagonal
 
         def apply(X: Array) -> Array:
             out = Q.T @ (own * (Q @ X)) + cells * X
-            for f, G in self._grams:
-                out += gr[f] * (G @ X)
+            for f, V in self._applied:
+                out += gr[f] * V.apply(X)
             sums = X.sum(axis=0)
             return np.asarray(out + np.multiply.outer(y, sums) + (y @ X + level * sums))
 
@@ -200,8 +216,8 @@ class FactorSet:
         (Q, owner), tau = self._stack, float(k.sum())
         h = np.bincount(owner, np.square(Q @ k), minlength=len(gt)).astype(np.float64)
         h[self._cells] = k @ k
-        for f, G in self._grams:
-            h[f] = k @ G @ k
+        for f, V in self._applied:
+            h[f] = k @ V.apply(k[:, np.newaxis])[:, 0]
         level = float((gr * h / tau**2 - 2 * gt * h / tau**3).sum()) + gtau
         return gt / tau**2 - gr / tau, level
 
@@ -218,6 +234,23 @@ class FactorSet:
             y += line[f] * (G @ k)
         gamma += y[:, np.newaxis] + y + level
         return gamma
+
+    def summed(self, weights: Floats, level: float = 0.0) -> Floats | AppliedGram:
+        """Return ``gram`` with a number added to every entry; never formed where that is slower."""
+        if not any(is_structured(op) for op in self.operators):
+            return self.gram(weights) + level
+        Q, owner = self._stack
+        own, cells = weights[owner, np.newaxis], float(weights[self._cells].sum())
+        diagonal = np.einsum("ij,ij->j", own * Q, Q) + cells + level
+
+        def apply(X: Array) -> Array:
+            out = Q.T @ (own * (Q @ X)) + cells * X + level * X.sum(axis=0)
+            for f, V in self._applied:
+                out += weights[f] * V.apply(X)
+            return np.asarray(out)
+
+        diagonal += sum(weights[f] * V.diagonal for f, V in self._applied)
+        return AppliedGram(diagonal, apply, self.n * (2.0 * len(Q) + self._applying))
 
     def gram(self, weights: Floats) -> Floats:
         """Return the weighted sum of the factor Grams, shape (n, n)."""
@@ -238,7 +271,8 @@ def _is_alone(op: Operator) -> bool:
 class Problem:
     """A workload reduced to its active attributes.
 
-    ``fitted`` remembers the first factors of an attribute, which several searches start from.
+    ``fitted`` remembers the first factors of an attribute, and ``cycled`` those of one block,
+    each given all others, which several searches start from.
     """
 
     def __init__(self, workload: Workload, noise: Noise) -> None:
@@ -253,6 +287,7 @@ class Problem:
         )
         self.d = len(active)
         self.fitted: dict[int, Floats] = {}
+        self.cycled: tuple[Floats | None, ...] | None = None
 
     def identity_tables(self) -> tuple[list[Floats], list[Floats]]:
         """Return (t, r) of every attribute for K = I."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpsql.algebra.operator import Floats, Integers
 from dpsql.search.bounds import operator_bound
-from dpsql.search.joint import minimise_log, normalised_gram, shared_groups
+from dpsql.search.joint import minimise_log, normalised_weights, shared_groups
 from dpsql.search.opt0 import steps_within
 from dpsql.search.problem import Problem
 from dpsql.strategy.axis import Axis, residual_axis
@@ -93,7 +93,8 @@ def bounded_rows(problem: Problem, tol: float) -> tuple[list[Floats | None], flo
         if not factors.trivial:
             from dpsql.search import dual as convex  # searches that most requests do without
 
-            gram = normalised_gram(problem, group[0])
+            scales, level = normalised_weights(problem, group[0])
+            gram = problem.factors[group[0]].gram(scales) + level
             steps = MOST_STEPS if lower else affordable_steps(len(gram))
             found = convex.optimise(gram, tol=tol, maxiter=steps)
             bound, n = found.lower * float(factors.frobenius[0]), len(gram)

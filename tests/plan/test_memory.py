@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import duckdb
 import pytest
 
 import dpsql
 from dpsql.errors import ProgrammingError
-from dpsql.plan import Workload, memory, select
+from dpsql.plan import Workload, memory, request, select
 from dpsql.plan.memory import ResultSize, check_memory, forecast_memory
 from tests.support.symmetric import strategy_of
 
@@ -52,3 +53,39 @@ def test_nothing_is_charged(demo: Path, limit: str) -> None:
         assert [entry.kind for entry in connection.entries()] == ["created"]
         connection.execute("SET memory_limit = '1GB'")
         assert len(connection.execute(SQL).fetchall()) == 148
+
+
+RUNNING = "; ".join(
+    f"SELECT {key}, SUM(COUNT(*)) OVER (ORDER BY {key}) AS n FROM t GROUP BY {key}" for key in "ab"
+)
+CATALOG = """
+[budget]
+epsilon = 10
+[table.t]
+source = "t.parquet"
+privacy_unit = "row"
+[table.t.column]
+a = { type = "integer", domain = [0, 15] }
+b = { type = "integer", domain = [0, 16] }
+"""
+
+
+def test_a_leaner_plan_stands_in_for_one_that_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "c.toml").write_text(CATALOG)
+    with duckdb.connect() as scribe:
+        rows = "SELECT i % 16 AS a, i % 17 AS b FROM range(50) r(i)"
+        scribe.execute(f"COPY ({rows}) TO '{tmp_path}/t.parquet'")
+    with dpsql.connect(tmp_path / "c.toml", epsilon=1) as connection:
+        connection.execute("SET effort = 0.01")
+        connection.execute("SET memory_limit = '50KB'")
+        with monkeypatch.context() as patch:
+            patch.setattr(request, "LEAN", ())
+            patch.setattr(request, "HALVINGS", 0)
+            with pytest.raises(ProgrammingError, match="KiB of memory"):
+                connection.explain(RUNNING)
+        leaner = connection.explain(RUNNING)
+        assert "went without what needs over 50KB" in str(leaner)
+        assert len(connection.executescript(RUNNING).fetchall()) == 16
+        assert [entry.kind for entry in connection.entries()] == ["created", "debit"]

@@ -12,6 +12,7 @@ from dpsql.algebra.operator import Floats
 from dpsql.search import opt0 as p_identity
 from dpsql.search.family import Family
 from dpsql.search.joint import Objective, Union, initial_thetas
+from dpsql.search.laplace import laplace_candidates
 from dpsql.search.opt_kron import cycle, kron_family, search_kron
 from dpsql.search.problem import Problem
 from dpsql.workload.workload import Workload
@@ -78,3 +79,16 @@ def test_family_of_one_set() -> None:
     family = Family(2, [3], [0, 1, 2, 3])
     assert family.sup(np.array([2.0])).tolist() == [2.0] * 4
     assert family.sub(np.arange(4.0)).tolist() == [6.0]
+
+
+def test_one_product_of_many_cells_is_one_block_and_searched_once() -> None:
+    sizes = {"a": 3, "b": 160}
+    one = Workload(sizes, [{"a": "identity", "b": "prefix"}])
+    problem = Problem(one, "laplace")
+    methods = [found.method for found in laplace_candidates(problem, "auto", 1 << 20, 0.1)]
+    assert methods[-1] == "kron"
+    assert "joint" not in methods
+    assert list(problem.fitted) == [1]
+    assert problem.fitted[1].any()
+    two = Problem(Workload(sizes, [*one.products, {"a": "identity"}]), "laplace")
+    assert initial_thetas(two, trivial=True)[0] is None  # cells alone, in every product

@@ -21,6 +21,7 @@ from dpsql.algebra.blocks import (
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.search import opt0 as p_identity
+from dpsql.search import p_inverse
 from dpsql.search.p_inverse import LeanInverse
 from dpsql.search.problem import FactorSet
 from dpsql.search.select import select
@@ -91,8 +92,13 @@ def test_chain_rule_of_a_nonlinear_function() -> None:
         assert gradient[cell] == pytest.approx((f(theta + step) - f(theta - step)) / 2e-6, rel=1e-4)
 
 
-def test_tables_and_slopes_are_those_of_an_inverse_that_is_formed() -> None:
+@pytest.mark.parametrize("structured", [False, True])
+def test_tables_and_slopes_are_those_of_an_inverse_that_is_formed(
+    structured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     n, theta = 12, start(3, 12)
+    if structured:
+        monkeypatch.setattr(p_inverse, "STRUCTURED_FROM", n)
     labels = np.arange(n) % 4
     rows = np.eye(n)[:5] + 2 * np.eye(n)[7]
     asked = [Identity(n), Prefix(n), Dense(rows), IdentityTotal(n), Groups(labels, 4)]
@@ -107,6 +113,10 @@ def test_tables_and_slopes_are_those_of_an_inverse_that_is_formed() -> None:
     np.testing.assert_allclose(slope.apply(np.eye(n)), gamma, rtol=1e-9, atol=1e-9)
     found = factors.slope_times(K, gt, gr, 0.3)
     np.testing.assert_allclose(found, gamma @ K, rtol=1e-9, atol=1e-9)
+    summed, formed = p_inverse.applied(factors.summed(gr, 0.7)), factors.gram(gr) + 0.7
+    np.testing.assert_allclose(summed.diagonal, formed.diagonal(), rtol=1e-9)
+    np.testing.assert_allclose(summed.apply(np.eye(n)), formed, rtol=1e-9, atol=1e-9)
+    assert isinstance(factors.summed(gr), p_inverse.AppliedGram) == structured
 
 
 @pytest.mark.parametrize("kind", [Prefix, AllRange])

@@ -7,11 +7,14 @@ of the SQL text and the catalog only; nothing here ever holds a value read from 
 
 from __future__ import annotations
 
+import re
 import traceback
 import unicodedata
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
+
+_DIGEST = re.compile(r" #[0-9a-f]{12}\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,15 @@ def printable(text: str) -> str:
     )
 
 
+def without_digests(text: str) -> str:
+    """What people read of names of derived tables, which end with a digest of what is in them.
+
+    >>> without_digests("no cell of visits by patient_id #1e6a6cce2db3.sum(cost)")
+    'no cell of visits by patient_id.sum(cost)'
+    """
+    return _DIGEST.sub("", text)
+
+
 class Warning(Exception):
     """PEP 249 Warning; dpsql never raises it."""
 
@@ -120,10 +132,11 @@ class Error(Exception):
     def __init__(
         self, code: str, message: str, *, hint: str | None = None, span: Span | None = None
     ) -> None:
+        message = without_digests(message)
         super().__init__(message)
         self.code = code
         self.message = message
-        self.hint = hint
+        self.hint = hint and without_digests(hint)
         self.span = span
 
     def __str__(self) -> str:

@@ -166,6 +166,7 @@ def _keeps_public(tree: exp.Select, tables: Mapping[str, Table]) -> bool:
         return False
     element = read_from(tree)[-1]
     join, table = element.join, tables.get(element.node.name.casefold())
-    if join is None or table is None:
+    is_list = isinstance(element.node, exp.Values)
+    if join is None or (table is None and not is_list):
         return False
-    return join.side == ("RIGHT" if table.public else "LEFT")
+    return join.side == ("RIGHT" if table is None or table.public else "LEFT")

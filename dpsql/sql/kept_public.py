@@ -7,9 +7,9 @@ public rows are there in any case: a SELECT of nothing else is one over an inner
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from sqlglot import exp
 
@@ -18,8 +18,13 @@ from dpsql.catalog.domain import IntegerRange, Values
 from dpsql.errors import printable
 from dpsql.sql.language import Locate, refuse
 from dpsql.sql.names import has_name
-from dpsql.sql.relations import Element, PrivateRows, PublicRows, PublicTable, Relation
+from dpsql.sql.relations import Element, Join, PrivateRows, Relation, column_of
 from dpsql.sql.scope import conjuncts
+
+Keys = Mapping[str, Sequence[Any]]
+"""The values of public columns by case-folded name."""
+ReadKeys = Callable[[Element, Relation], Keys | None]
+"""Reads public rows in FROM; None for what are none."""
 
 _TELLING = (exp.Is, exp.Coalesce, exp.Case, exp.If, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Query)
 """What may be true, or a number, where a column is NULL."""
@@ -29,18 +34,18 @@ _PASSING = (exp.Count, exp.Sum, exp.Avg)
 
 @dataclass(frozen=True, slots=True)
 class KeptPublic:
-    """A public table whose rows are kept, in the FROM clause of one SELECT, and a private one.
+    """Public rows that are kept, in the FROM clause of one SELECT, and a private table.
 
-    ``own`` is the element of the private ``rows``, ``other`` that of the public ``table``.
+    ``own`` is the element of the private ``rows``, ``other`` that of the public ones, ``keys`` are
+    the values of their columns.
     """
 
     node: exp.Select
     own: Element
     rows: PrivateRows
     other: Element
-    table: PublicTable
+    keys: Keys
     catalog: Catalog
-    public: PublicRows
     locate: Locate
 
     def check(self) -> None:
@@ -132,12 +137,10 @@ class KeptPublic:
         named = [each for each in self.rows.fields if each.name.casefold() == own.name.casefold()]
         value = named[0].value if named else None
         column = table.columns.get(value.name.casefold()) if isinstance(value, exp.Column) else None
-        columns = {name.casefold(): found for name, found in self.public(self.table.table).items()}
         if column is None or not isinstance(column.domain, IntegerRange | Values):
             return False
         declared = set(column.domain.representatives)
-        _, keys = columns.get(other.name.casefold(), ("", [None]))
-        return all(key in declared for key in keys)
+        return all(key in declared for key in self.keys.get(other.name.casefold(), [None]))
 
 
 _AFTER = ("having", "order")
@@ -156,9 +159,9 @@ Found = Sequence[tuple[Element, Relation]]
 
 
 def matched(
-    node: exp.Select, found: Found, catalog: Catalog, public: PublicRows, locate: Locate
-) -> Found:
-    """The elements of FROM with an inner join where a public table is on the kept side.
+    node: exp.Select, found: Found, catalog: Catalog, read: ReadKeys, locate: Locate
+) -> tuple[exp.Select, Found]:
+    """A SELECT and its FROM, an inner join where public rows are on the kept side.
 
     Raises: NotSupportedError (E_JOIN) where that is another question.
     """
@@ -166,13 +169,35 @@ def matched(
     side = "" if last.join is None else last.join.side
     is_private = isinstance(relation, PrivateRows)
     if len(found) != 2 or side != ("LEFT" if is_private else "RIGHT"):
-        return found
+        return node, found
     (own, rows), (other, table) = (found[1], found[0]) if is_private else found
     assert last.join is not None
     assert isinstance(rows, PrivateRows)
-    if not isinstance(table, PublicTable) or not last.join.is_plain or last.join.using:
-        return found
-    KeptPublic(node, own, rows, other, table, catalog, public, locate).check()
-    inner = replace(last, join=replace(last.join, side=""))
-    out = [(inner if each is last else each, what) for each, what in found]
-    return [(each, replace(rows, plain=False) if what is rows else what) for each, what in out]
+    keys = read(other, table) if last.join.is_plain else None
+    if keys is None:
+        return node, found
+    join = last.join
+    if join.using:
+        node, join = _on_keys(node, join, own.alias, other.alias)
+        last = replace(last, join=join)
+        own, other = (last, other) if is_private else (own, last)
+    KeptPublic(node, own, rows, other, keys, catalog, locate).check()
+    inner = replace(last, join=replace(join, side=""))
+    rows = replace(rows, plain=False)
+    out: Found = [(other, table), (inner, rows)] if is_private else [(own, rows), (inner, table)]
+    return node, out
+
+
+def _on_keys(node: exp.Select, join: Join, own: str, other: str) -> tuple[exp.Select, Join]:
+    """USING as ON: a name that both sides have is that of the public rows, which all stay."""
+    names = {each.name.casefold(): each.name for each in join.using}
+    node = node.copy()
+    for column in list(node.find_all(exp.Column)):
+        here = not column.table and column.find_ancestor(exp.Select) is node
+        if here and column.name.casefold() in names:
+            column.set("table", exp.to_identifier(other, quoted=True))
+    tests = [
+        exp.EQ(this=column_of(name, own), expression=column_of(name, other))
+        for name in names.values()
+    ]
+    return node, replace(join, using=(), on=exp.and_(*tests, copy=False))

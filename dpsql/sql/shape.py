@@ -21,7 +21,7 @@ from dpsql.sql.declared_views import DeclaredView, view_tree
 from dpsql.sql.earlier_items import columns_of, written_out
 from dpsql.sql.inline import Flat, FlatSource
 from dpsql.sql.joined_names import Absorbed
-from dpsql.sql.kept_public import matched
+from dpsql.sql.kept_public import Keys, matched
 from dpsql.sql.language import locate, refuse
 from dpsql.sql.layers import ABSENT, Layers
 from dpsql.sql.looked_up import flat_without_public, without_public
@@ -270,8 +270,8 @@ class Shape:
             joined, parts = PrivateJoin(found, self.catalog, self.locate, self.test).select(node)
             return self.over_rows(joined, parts, inner, around)
         if private:
-            facts = (self.catalog, self.tables.public, self.locate)
-            return self.over_rows(node, matched(node, found, *facts), inner, around)
+            facts = (self.catalog, self.keys, self.locate)
+            return self.over_rows(*matched(node, found, *facts), inner, around)
         placed = []
         for each, relation in found:
             known = self.tables.known(self.aliased(relation, each.node.args.get("alias")))
@@ -356,6 +356,12 @@ class Shape:
         if values is None:
             self.refuse(part, "E_JOIN", "this sub-query beside private rows", _JOINS)
         return FlatSource(replace(element, node=values), None, columns)
+
+    def keys(self, element: Element, relation: Relation) -> Keys | None:
+        """The values of public rows in FROM by column; None for what depends on private ones."""
+        is_private = isinstance(relation, PrivateRows | Leaf)
+        alias = element.node.args.get("alias")
+        return None if is_private else self.tables.keys_of(self.aliased(relation, alias))
 
     def literals(self, query: exp.Expr, env: Env) -> list[exp.Expr] | None:
         """The values of a sub-query over public tables; None if it is over private ones."""

@@ -138,6 +138,16 @@ class Tables:
         listed = {k: values for k, (_, values) in enumerate(columns.values())}
         return Known(name, traits, count, False, unique, listed=lambda: listed)
 
+    def keys_of(self, relation: Relation) -> dict[str, Sequence[Any]] | None:
+        """The values of public rows by case-folded column; None for what is private."""
+        if isinstance(relation, PublicTable):
+            read = self.public(relation.table)
+            return {name.casefold(): values for name, (_, values) in read.items()}
+        if not isinstance(relation, Known) or relation.private:
+            return None
+        rows = self.rows_of(relation)
+        return {t.name.casefold(): [row[k] for row in rows] for k, t in enumerate(relation.traits)}
+
     def values(self, node: exp.Values) -> Known:
         """A VALUES list as a table of the shell."""
         rows = rows_of(node)

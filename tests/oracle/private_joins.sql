@@ -82,6 +82,11 @@ SELECT w.floor, COUNT(v.ward) AS n, COUNT(DISTINCT v.patient_id) AS p FROM wards
 SELECT w.ward, COUNT(v.ward) AS n FROM wards w LEFT JOIN visits v ON v.ward = w.ward WHERE day > 5 GROUP BY w.ward;
 SELECT w.ward, COALESCE(SUM(v.cost), 0) AS n FROM wards w LEFT JOIN (SELECT * FROM visits WHERE day < 9) v ON v.ward = w.ward GROUP BY 1;
 SELECT w.ward, SUM(v.cost * floor) AS n FROM wards w LEFT JOIN visits v ON v.ward = w.ward GROUP BY ALL HAVING COUNT(v.ward) > 3;
+SELECT ward, COUNT(day) AS n, SUM(cost) AS s FROM visits RIGHT JOIN wards USING (ward) WHERE floor = 1 GROUP BY ward ORDER BY ward;
+SELECT ward, COUNT(v.day) AS n FROM wards LEFT JOIN visits AS v USING (ward) GROUP BY ward HAVING ward <> 'a';
+SELECT ward, SUM(cost) AS s FROM visits RIGHT OUTER JOIN (SELECT DISTINCT ward FROM UNNEST(['c', 'a']) AS u(ward)) AS l USING (ward) GROUP BY ward;
+SELECT x, COUNT(day) AS n FROM visits RIGHT JOIN (VALUES ('c'), ('b'), ('c')) AS l(x) ON ward = x GROUP BY x;
+SELECT x, COUNT(day) AS n FROM (VALUES ('a'), ('b')) AS l(x) LEFT JOIN visits ON ward = x AND day < 9 GROUP BY x;
 SELECT COUNT(visit_id) AS n FROM lines;
 SELECT COUNT(patient_id) AS n FROM visits;
 SELECT ward, COUNT(l.visit_id) AS n, COUNT(v.patient_id) AS m FROM lines l JOIN visits v ON l.visit_id = v.visit_id GROUP BY ward;

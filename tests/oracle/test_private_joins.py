@@ -482,6 +482,10 @@ REFUSED = {
     "WHERE v.day IS NULL": "v.day IS",
     "SELECT COUNT(v.ward) FROM wards w LEFT JOIN visits v ON v.ward = w.ward "
     "WHERE day > 9 OR floor = 1": "day > 9 OR floor",
+    "SELECT ward, COUNT(*) FROM visits RIGHT JOIN wards USING (ward) GROUP BY ward": "*",
+    "SELECT ward, COUNT(ward) FROM visits RIGHT JOIN wards USING (ward) GROUP BY ward": "ward)",
+    "SELECT x, COUNT(day) FROM visits RIGHT JOIN (VALUES ('a'), ('e')) AS l(x) ON ward = x "
+    "GROUP BY x": "(VALUES",
     "SELECT v.day, COUNT(v.ward) FROM wards w LEFT JOIN visits v ON v.ward = w.ward "
     "GROUP BY 1": "v.day",
     "SELECT SUM(floor) FROM wards w LEFT JOIN visits v ON v.ward = w.ward": "floor",

@@ -6,8 +6,10 @@ export OMP_NUM_THREADS ?= 2
 # One more than cores: tests that wait for processes, servers and clocks left a seventh of two cores
 # idle. A further worker costs 6 seconds of CPU, in which it collects the tests.
 WORKERS ?= $(shell $(PYTHON) -c "import os; print(os.cpu_count() + 1)")
+# Files of tests are synced more often than they are read: they are in memory where that has room.
+FOLDER := $(shell df -Pm /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000 { print "PYTEST_DEBUG_TEMPROOT=/dev/shm" }')
 # Workers, and the command lines that tests start, read compiled modules where those may be kept.
-TESTS  := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
+TESTS  := $(FOLDER) PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
 .PHONY: demo test test-fast check format bench audit fuzz docs clean
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
+import re
 import shutil
 import signal
 from collections.abc import Iterator
@@ -23,6 +25,7 @@ from tests.support.tables import close_scribes
 
 DEMO = Path(__file__).parent.parent / "demo_data"
 SLOW = slow_files()
+NUMBERS = itertools.count()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -117,6 +120,15 @@ def _quick_plans() -> Iterator[None]:
     """Plans of little search, for modules that ask what answers are, not how good plans are."""
     with quick_plans():
         yield
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of a test. pytest's own first looks at those of all the tests before it."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    folder = tmp_path_factory.getbasetemp() / f"{next(NUMBERS)}-{name}"
+    folder.mkdir(0o700)
+    return folder
 
 
 @pytest.fixture(autouse=True)

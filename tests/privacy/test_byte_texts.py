@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from dpsql.privacy.vault import byte_texts
+from dpsql.privacy.vault import byte_texts, digests
 from dpsql.privacy.vault.byte_texts import LONG, ByteTexts, TextNumbers
 from dpsql.privacy.vault.digests import first_digits
 from dpsql.privacy.vault.owners import FEW, Digest, UnitNumbers
@@ -79,7 +79,11 @@ def test_two_texts_of_one_number_are_an_error() -> None:
             units.owners()
 
 
-def test_digests_of_many_texts_are_those_of_one_by_one() -> None:
+@pytest.mark.parametrize("few", [0, digests.FEW])
+def test_digests_of_many_texts_are_those_of_one_by_one(
+    few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(digests, "FEW", few)
     chosen = random.Random(4)
     sizes = [*range(140), 447, 448, 449, 2000]
     listed = ["".join(chosen.choices("0|9\x00é", k=size)) for size in sizes]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,9 @@ from dpsql.strategy.noise_law import Noise, law
 FLOOR = 1e-12
 """Least weight relative to the largest: small weights fall to it and then count for nothing."""
 
+LEAST = float(np.log(FLOOR))
 LONGEST = 64.0
-"""Longest extrapolation, in steps."""
+"""Longest extrapolation, in steps; and the logarithm of FLOOR."""
 
 
 def relax(
@@ -34,12 +36,12 @@ def relax(
 
     Source: HDMM, section 6.3 (the objective); Varadhan and Roland 2008 (the extrapolation).
     """
-    w = np.maximum(w / w.max(axis=1, keepdims=True), FLOOR)
+    w = _scaled(w)
     errors, p, q = evaluate(w, rows, R, noise)
     count = 1
     for _ in range(cycles):
         gap = (p - q) * np.log(np.maximum(p, FLOOR) / np.maximum(q, FLOOR))
-        if not (gap.sum(axis=1) > tol).any():
+        if not (np.add.reduce(gap, axis=1) > tol).any():
             break
         first = _step(w, p, q, noise)
         middle, p1, q1 = evaluate(first, rows, R, noise)
@@ -66,13 +68,16 @@ def evaluate(w: Floats, rows: Floats, R: Floats, noise: Noise) -> tuple[Floats, 
     squares = w * w
     precision = np.matmul(squares[:, np.newaxis, :], rows)[:, 0]
     parts = R / precision
-    total = parts.sum(axis=1)
-    pull = np.matmul(rows, (parts / precision)[:, :, np.newaxis])[:, :, 0]
-    q = squares * pull / total[:, np.newaxis]
+    total = np.add.reduce(parts, axis=1)  # without what .sum() asks first: arrays are small
+    parts /= precision
+    q = np.matmul(rows, parts[:, :, np.newaxis])[:, :, 0]
+    q *= squares
+    q /= total[:, np.newaxis]
     is_l1 = law(noise).norm == 1
-    norm = w.sum(axis=1) if is_l1 else squares.sum(axis=1)
-    p = (w if is_l1 else squares) / norm[:, np.newaxis]
-    return np.asarray((norm**2 if is_l1 else norm) * total), p, np.asarray(q)
+    shared = w if is_l1 else squares
+    norm = np.add.reduce(shared, axis=1)
+    p = shared / norm[:, np.newaxis]
+    return np.asarray((norm**2 if is_l1 else norm) * total), p, q
 
 
 def _step(w: Floats, p: Floats, q: Floats, noise: Noise) -> Floats:
@@ -81,18 +86,23 @@ def _step(w: Floats, p: Floats, q: Floats, noise: Noise) -> Floats:
 
 
 def _scaled(w: Floats) -> Floats:
-    return np.asarray(np.maximum(w / w.max(axis=1, keepdims=True), FLOOR))
+    scaled = w / np.maximum.reduce(w, axis=1, keepdims=True)
+    return np.asarray(np.maximum(scaled, FLOOR, out=scaled))
 
 
 def _extrapolated(w: Floats, first: Floats, second: Floats, p: Floats) -> Floats:
     z, z1 = np.log(w), np.log(first)
     change = z1 - z
     turn = np.log(second) - z1 - change
-    lengths = (p * change * change).sum(axis=1) / np.maximum((p * turn * turn).sum(axis=1), 1e-300)
-    a = np.clip(np.sqrt(lengths), 1.0, LONGEST)[:, np.newaxis]
+    steps, turns = (
+        np.add.reduce(p * change * change, axis=1),
+        np.add.reduce(p * turn * turn, axis=1),
+    )
+    lengths = np.sqrt(steps / np.maximum(turns, 1e-300))
+    a = np.minimum(np.maximum(lengths, 1.0), LONGEST)[:, np.newaxis]
     moved = z + 2 * a * change + a * a * turn
-    moved -= moved.max(axis=1, keepdims=True)
-    return np.asarray(np.exp(np.maximum(moved, np.log(FLOOR))))
+    moved -= np.maximum.reduce(moved, axis=1, keepdims=True)
+    return np.asarray(np.exp(np.maximum(moved, LEAST, out=moved)))
 
 
 STEPS = np.array([0.003, 0.01, 0.03, 0.1, 0.3])
@@ -120,7 +130,9 @@ ADDED = np.array([1, 1, 2, 3, 6])
 SHAKES = np.array([0.0, 0.1, 0.5, 1.0])
 DROPS = np.array([0.0, 0.02, 0.1])
 SPREADS = np.array([0.2, 0.05, 0.02])
-"""What a hop draws from: sets added, scale of the shake, part dropped, reach in the shortlist."""
+FACTORS, ENTRIES = np.array([1.0, 2.0]), np.array([0.03, 0.1])
+"""What a hop draws from: sets added, scale of the shake, part dropped, reach in the shortlist,
+by how much a listed weight grows, and the weight of a set that is not listed."""
 
 NEGLIGIBLE = 1e-6
 """Weights below this part of the largest are dropped."""
@@ -135,6 +147,7 @@ PATIENCE, PER_SET = 40, 2
 """Idle hops in a row that end a climb, and more per measured set; more still in later rounds."""
 
 Indices = NDArray[np.intp]
+T = TypeVar("T", np.int64, np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,18 +233,20 @@ class WeightSearch:
         """
         k, extra = len(state.active), max(ADDED)
         batch = max(1, min(BATCH, CHUNK // ((k + extra) * max(1, len(self.R)))))
-        shake = rng.choice(SHAKES, size=(batch, 1)) * rng.normal(size=(batch, k))
-        dropped = rng.random((batch, k)) < rng.choice(DROPS, size=(batch, 1))
+        shake = _one_each(rng, SHAKES, batch) * rng.normal(size=(batch, k))
+        dropped = rng.random((batch, k)) < _one_each(rng, DROPS, batch)
         old = state.w * np.exp(shake) * np.where(dropped, 1e-4, 1.0)
-        place = rng.geometric(rng.choice(SPREADS, size=(batch, 1)), size=(batch, extra)) - 1
+        place = rng.geometric(_one_each(rng, SPREADS, batch), size=(batch, extra)) - 1
         place = np.minimum(place, max(0, len(order) - 1))
         random = (rng.random((batch, 1)) < 0.3) | (len(order) == 0)
         anywhere = rng.integers(len(self.rows), size=(batch, extra))
         sets = np.where(random, anywhere, order[place] if len(order) else anywhere)
-        size = steps[place] * rng.choice([1.0, 2.0], size=(batch, 1)) if len(order) else 0.0
-        size = np.where(random, rng.choice([0.03, 0.1], size=(batch, 1)), size)
-        used = np.arange(extra) < rng.choice(ADDED, size=(batch, 1))
-        used &= ~np.isin(sets, state.active)
+        size = steps[place] * _one_each(rng, FACTORS, batch) if len(order) else 0.0
+        size = np.where(random, _one_each(rng, ENTRIES, batch), size)
+        used = np.arange(extra) < _one_each(rng, ADDED, batch)
+        is_new = np.ones(len(self.rows), dtype=np.bool_)
+        is_new[state.active] = False
+        used &= is_new[sets]
         for column in range(1, extra):
             used[:, column] &= (sets[:, column, np.newaxis] != sets[:, :column]).all(axis=1)
         active = np.concatenate([np.broadcast_to(state.active, (batch, k)), sets], axis=1)
@@ -321,6 +336,11 @@ class WeightSearch:
         w = np.zeros(self.count)
         w[self.usable[self.state.active]] = self.state.w
         return w
+
+
+def _one_each(rng: np.random.Generator, values: NDArray[T], batch: int) -> NDArray[T]:
+    """Draw a value for every start, shape (batch, 1), as Generator.choice does in more time."""
+    return values[rng.integers(len(values), size=(batch, 1))]
 
 
 def search_weights(

@@ -1,7 +1,9 @@
 """The first digits of the md5 digests of many texts, worked out together, as whole numbers.
 
 One by one hashlib takes 1 us, and DuckDB .6; a block of all of some thousand texts at once takes
-.06 us each, and half a millisecond however few they are. Source: RFC 1321, The MD5 Message-Digest Algorithm.
+.06 us each, and half a millisecond however few they are.
+
+Source: RFC 1321, The MD5 Message-Digest Algorithm.
 
 Guarantee: a digest depends on the prefix and its own text alone, whatever stands beside it.
 """

@@ -22,7 +22,8 @@ from dpsql.sql.language import check_scalar, written_name
 from dpsql.sql.lists import MAX_QUANTILES, rank_parts
 from dpsql.sql.query import Aggregate, Condition, Rank, Running, Summand
 from dpsql.sql.scope import Scope, condition, conjunction
-from dpsql.sql.sums import Amount, amount, squared, within
+from dpsql.sql.sum_clips import within
+from dpsql.sql.sums import Amount, amount, squared
 from dpsql.sql.whole import is_whole, marked
 
 RunningOf = Callable[[exp.Window], Running]

@@ -8,21 +8,20 @@ operand is NULL adds nothing, as in SQL.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins
-from dpsql.errors import NotSupportedError, ProgrammingError, Span
-from dpsql.sql.clauses import RowBounds
+from dpsql.errors import NotSupportedError, Span
+from dpsql.sql.decimal_places import is_fine
 from dpsql.sql.edges import check_edges
 from dpsql.sql.growth import check_growth
 from dpsql.sql.language import check_scalar
 from dpsql.sql.query import Condition, Expression, Summand
 from dpsql.sql.scope import Scope, condition, negation
+from dpsql.sql.sum_clips import clip_within, clipped_column, within
 from dpsql.workload.term import Polynomial
 
 MAX_SUMMANDS = 64
@@ -48,7 +47,7 @@ def amount(scope: Scope, node: exp.Expr, clip: tuple[float, float] | None = None
     Raises: NotSupportedError (E_EXPR_IN_AGG); ProgrammingError (E_NO_BOUNDS, E_BIN_EDGE).
     """
     if clip is not None:
-        clip = _clip_within(scope, node, clip)
+        clip = clip_within(scope, node, clip)
     found = _Amounts(scope, clip).amount(node)
     if len(found.summands) > MAX_SUMMANDS:
         raise NotSupportedError(
@@ -65,8 +64,8 @@ def squared(scope: Scope, node: exp.Expr, clip: tuple[float, float] | None) -> A
     Raises: as ``amount``.
     """
     inner: exp.Expr = exp.paren(node.copy(), copy=False)
-    if clip is not None and _clipped_column(scope, node).domain is not None:
-        clip = _clip_within(scope, node, clip)
+    if clip is not None and clipped_column(scope, node).domain is not None:
+        clip = clip_within(scope, node, clip)
         inner, clip = inner if clip is None else within(node, clip), None
     return amount(scope, exp.Mul(this=inner, expression=inner.copy()), clip)
 
@@ -199,6 +198,13 @@ class _Amounts:
                 return self.multiply(once, once, node)
             case exp.Cast() if node.to.this in (exp.DType.DOUBLE, exp.DType.FLOAT):
                 return self.expand(node.this)
+            case exp.Cast() | exp.Round() if is_fine(
+                node, [self.scope.table.columns[name] for name in columns]
+            ):
+                return self.expand(node.this)
+            case exp.Coalesce() if _is_filled(node):
+                present = self.presence(node.this)
+                return [_with(each, present) for each in self.expand(node.this)]
             case exp.Coalesce() if len(node.expressions) == 1 and isinstance(
                 node.this.unnest(), exp.Column
             ):
@@ -328,55 +334,12 @@ class _Amounts:
         return [leaf for child in node.iter_expressions() for leaf in self.leaves(child)]
 
 
-def _clipped_column(scope: Scope, node: exp.Expr) -> Column:
-    """The column that the argument of a clipped sum is of."""
-    return scope.find_column(next(iter(node.find_all(exp.Column))), measure=True, summed=True)
-
-
-def _clip_within(
-    scope: Scope, node: exp.Expr, clip: tuple[float, float]
-) -> tuple[float, float] | None:
-    """Contribution bounds within the declared ones; literals never widen what is declared.
-
-    None for bins that all lie between them.
-
-    Raises: ProgrammingError (E_DEGENERATE_BOUNDS); NotSupportedError (E_EXPR_IN_AGG).
-    """
-    column = _clipped_column(scope, node)
-    if scope.table.unit.max_rows > 1 and not isinstance(clip, RowBounds):
-        scope.refuse(
-            node,
-            "E_EXPR_IN_AGG",
-            f"contribution_bounds_per_group where a unit has {scope.table.unit.max_rows} rows",
-            "declare bounds = [lowest, highest] of one row in the catalog",
-        )
-    if isinstance(column.domain, Bins):
-        least, most = column.number_bounds or (-math.inf, math.inf)
-        if clip[0] <= least and most <= clip[1]:
-            return None
-        scope.refuse(
-            node,
-            "E_EXPR_IN_AGG",
-            "contribution_bounds_per_group on a column in bins",
-            "declare bounds instead of bins, or a domain of single values",
-        )
-    low, high = clip
-    if column.bounds is not None:
-        low, high = max(low, float(column.bounds[0])), min(high, float(column.bounds[1]))
-    if not low < high:
-        raise ProgrammingError(
-            "E_DEGENERATE_BOUNDS",
-            f"no value of {column.name} lies between {clip[0]:g} and {clip[1]:g}",
-            hint="bounds within the declared ones",
-            span=scope.locate(node),
-        )
-    return low, high
-
-
-def within(node: exp.Expr, clip: tuple[float, float]) -> exp.Expr:
-    """An expression clipped to bounds."""
-    low, high = (exp.convert(bound) for bound in clip)
-    return exp.Least(this=exp.Greatest(this=node.copy(), expressions=[low]), expressions=[high])
+def _is_filled(node: exp.Coalesce) -> bool:
+    """COALESCE(x, 0) of more than a column."""
+    rest = [each.unnest() for each in node.expressions]
+    is_zero = len(rest) == 1 and isinstance(rest[0], exp.Literal) and not rest[0].is_string
+    is_zero = is_zero and float(rest[0].name) == 0
+    return is_zero and not isinstance(node.this.unnest(), exp.Column)
 
 
 def _with(summand: Summand, present: Summand) -> Summand:

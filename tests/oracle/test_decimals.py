@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpsql
+from tests.suites.suite import compared
 from tests.support.seam import zero_noise
+from tests.support.tables import World, open_tables
 
 CATALOG = """
 [budget]
@@ -148,3 +150,57 @@ def test_a_decimal_that_no_cell_holds_is_said(tmp_path: Path) -> None:
     with dpsql.connect(tmp_path / "c.toml") as connection:
         rows = dict(connection.explain("SELECT COUNT(*) FROM t WHERE price = 1.255").rows())
         assert "holds for no declared value" in str(rows)
+
+
+ROUNDED = """
+[budget]
+epsilon = 100000
+
+[table.t]
+source = "t.parquet"
+privacy_unit = "row"
+[table.t.column]
+g = { type = "text", domain = ["a", "b"] }
+price = { type = "number", bounds = [0, 128], null = true }
+count = { type = "integer", domain = [0, 9], null = true }
+share = { type = "number", bounds = [0, 1] }
+"""
+SOLD = {
+    "t": "SELECT ['a', 'b'][i % 2 + 1] AS g, CASE WHEN i % 7 > 0 THEN (i * 37 % 12800) / 100.0 END "
+    "AS price, CASE WHEN i % 5 > 0 THEN i % 10 END AS count, (i % 100) / 100.0 AS share "
+    "FROM range(200) r(i)"
+}
+
+
+@pytest.fixture(scope="module")
+def sold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with open_tables(tmp_path_factory.mktemp("sold"), ROUNDED, SOLD) as world, zero_noise():
+        world[0].set("mechanism", "identity")
+        yield world
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_measures_rounded_to_fine_places_are_summed(sold: World, seed: int) -> None:
+    draw = random.Random(seed)
+    value = draw.choice(["price", "price * count", "count * price + price", "price - count"])
+    form = draw.choice(
+        ["CAST({0} AS DECIMAL(12, 2))", "ROUND({0}, 2)", "COALESCE({0} + 0 * count, 0)",
+         "COALESCE({0} * 1.5, 0)", "CAST(ROUND({0}, 3) AS DECIMAL(18, 3))",
+         "COALESCE(CAST({0} AS DECIMAL(9, 2)) * 2, 0)", "({0})::DECIMAL"]
+    ).format(value)  # fmt: skip
+    called = draw.choice(["SUM({0})", "AVG({0})", "SUM(CASE WHEN count > 2 THEN {0} ELSE 0 END)"])
+    sql = f"SELECT g, {called.format(form)} FROM t GROUP BY g"
+    found = compared(sold[0].execute(sql).result, sold[1].execute(sql).fetchall(), 1e-4)
+    assert found is None, (sql, found)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["ROUND(price)", "ROUND(price, 0)", "CAST(price AS DECIMAL(4, 2))", "CAST(price AS DECIMAL(8))",
+     "ROUND(share, 2)", "CAST(share * price AS DECIMAL(12, 2))", "ROUND(price, count)",
+     "COALESCE(price * count, 1)"],
+)  # fmt: skip
+def test_coarse_places_are_refused(sold: World, value: str) -> None:
+    with pytest.raises(dpsql.Error) as caught:
+        sold[0].execute(f"SELECT SUM({value}) FROM t")
+    assert caught.value.code == "E_EXPR_IN_AGG"

@@ -42,7 +42,7 @@ Place = tuple[str, str]
 _KINDS = {"text": {"VARCHAR"}, "integer": set(INTEGERS), "date": {"DATE"}, "boolean": {"BOOLEAN"}}
 
 
-class _NotSoError(Exception):
+class _NoLookupError(Exception):
     """What is joined is no such lookup, and is left as it is."""
 
 
@@ -81,7 +81,7 @@ class _Lookups:
         while waiting:
             found = next((each for each in waiting if self.add(each)), None)
             if found is None:
-                raise _NotSoError
+                raise _NoLookupError
             waiting.remove(found)
 
     def add(self, join: exp.Join) -> bool:
@@ -91,7 +91,7 @@ class _Lookups:
         own = [] if on is None else conjuncts(on)
         links = [(test, link) for test in own if (link := self.link(test, alias)) is not None]
         if keeps and len(own) != 1:
-            raise _NotSoError
+            raise _NoLookupError
         if not keeps:
             links += [(t, link) for t in self.tests if (link := self.link(t, alias)) is not None]
         for test, (key, name) in links:
@@ -155,7 +155,7 @@ class _Lookups:
                 fresh = f"{fresh} 2"
             column = column_of_values(fresh, kind, looked)
             if column is None:
-                raise _NotSoError
+                raise _NoLookupError
             found: MapRows = mapped(column, (of,), looked)
             self.relation = replace(found, rows=self.relation)
             self.columns[fresh.casefold()] = column
@@ -185,7 +185,7 @@ class _Lookups:
 
 
 def _refuse(node: exp.Expr) -> Any:
-    raise _NotSoError
+    raise _NoLookupError
 
 
 def _used(nodes: Iterable[exp.Expr], joins: Sequence[exp.Join]) -> set[Place]:
@@ -209,7 +209,7 @@ def without_public(
     lookups = _Lookups(rows.source, tests, used, statement, compiler, public)
     try:
         lookups.join(rows.joins)
-    except (_NotSoError, Error):
+    except (_NoLookupError, Error):
         return rows
     fields = tuple(replace(each, value=lookups.written(each.value)) for each in rows.fields)
     where = tuple(lookups.written(test) for test in lookups.tests)

@@ -112,7 +112,6 @@ SELECT age // 10 * 10 AS decade, sex, COUNT(*) AS n FROM patients WHERE age IS N
 SELECT first_ward, COUNT(*) AS n FROM (SELECT patient_id, ward AS first_ward FROM visits QUALIFY ROW_NUMBER() OVER (PARTITION BY patient_id ORDER BY arrived) = 1) t GROUP BY first_ward;
 
 -- clinic 38
--- refused: E_PREDICATE differences of two columns of 17,544 hours
 SELECT COUNT(*) AS readmitted FROM (SELECT patient_id, arrived, LAG(arrived) OVER (PARTITION BY patient_id ORDER BY arrived) AS prev FROM visits) t WHERE date_diff('day', prev, arrived) <= 30;
 
 -- clinic 39

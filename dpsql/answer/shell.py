@@ -30,6 +30,8 @@ _TYPES = {
     "DOUBLE": "number",
     "FLOAT": "number",
 }
+EXACT = 2.0**53
+"""The largest whole number that a double tells from its neighbours."""
 UNKNOWN = "no standard error is known for columns chosen by noisy numbers or not smooth in them"
 
 
@@ -85,7 +87,7 @@ def build_result(
     if item.truncation is not None and item.truncation.level is not None:
         level = number_text(item.truncation.level)
         clipped[f"values above {level} are clipped to it: the sums are biased downwards"] = None
-    whole = whole_columns(item, filled)
+    whole = exact_columns(whole_columns(item, filled), parts.rows)
     return Result(
         item.columns,
         parts.types,
@@ -118,6 +120,18 @@ def whole_columns(item: Compiled, filled: Sequence[Filled]) -> tuple[bool, ...]:
     )
     pairs = zip(item.outer.whole, item.outer.noisy, strict=True)
     return tuple(whole and (below or not noisy) for whole, noisy in pairs)
+
+
+def exact_columns(whole: Sequence[bool], rows: Sequence[tuple[Any, ...]]) -> tuple[bool, ...]:
+    """Columns of whole numbers, less those with some that doubles do not tell from the next one.
+
+    >>> exact_columns((True, True), [(2.0**53, 2.0**54), (None, 1.0)])
+    (True, False)
+    """
+    return tuple(
+        is_whole and not any(isinstance(row[j], float) and abs(row[j]) > EXACT for row in rows)
+        for j, is_whole in enumerate(whole)
+    )
 
 
 def _is_whole(output: Output, select: Select, numbers: Filled) -> bool:

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from dpsql.catalog.domain import Bins
 from dpsql.errors import Error, NotSupportedError, ProgrammingError, printable
+from dpsql.sql.centred import centred, moved, same_but_for_little
 from dpsql.sql.derivative import guard
 from dpsql.sql.distinct_counts import distinct_values, instead_of_distinct, split_test
 from dpsql.sql.edges import check_edges
@@ -162,9 +163,19 @@ class Aggregates:
         columns = [c for c in inner.find_all(exp.Column) if not self.scope.is_listed(c)]
         return any(self.scope.find_column(c, measure=True).domain is None for c in columns)
 
-    def amount(self, node: exp.Expr) -> Amount:
-        clip = self.scope.clip_of(node)
-        return amount(self.scope, node.this, clip)
+    def amount(self, node: exp.Expr, inner: exp.Expr | None = None) -> Amount:
+        """What every row adds to a sum of what an aggregate is about, or of that less a constant.
+
+        Raises: NotSupportedError (E_EXPR_IN_AGG).
+        """
+        clip, inner = self.scope.clip_of(node), node.this if inner is None else inner
+        found = amount(self.scope, inner, clip)
+        alike = same_but_for_little(inner, self.known_bounds) if clip is None else None
+        if alike is not None:
+            what = f"a sum of {_written(alike)}, all but the same number in every row,"
+            hint = "AVG works, and so does a sum of what is left beside a constant"
+            self.scope.refuse(node, "E_EXPR_IN_AGG", what, hint)
+        return found
 
     def distinct(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
         """COUNT(DISTINCT the privacy unit's column or another), or of a CASE that keeps it.
@@ -200,17 +211,31 @@ class Aggregates:
 
     @aggregate(exp.Avg)
     def average(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
-        found = self.amount(node)
+        inner, centre = self.centred(node)
+        found = self.amount(node, inner)
         total = self.column(replace(shape, summands=found.summands))
         count = self.column(replace(shape, summands=found.counted))
         ratio: exp.Expr = exp.Div(this=total, expression=count.copy())
         bounds = self.bounds(node.this)
-        return where_positive(count, clipped(ratio, bounds))
+        return where_positive(count, clipped(moved(ratio, centre), bounds))
+
+    def centred(self, node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None]:
+        """What an aggregate is about less a constant, and the constant; see ``sql/centred.py``."""
+        if self.scope.clip_of(node) is not None:
+            return node.this, None
+        return centred(node.this, self.known_bounds)
+
+    def known_bounds(self, node: exp.Expr) -> tuple[float, float] | None:
+        """The declared bounds of a column; none where it will be refused."""
+        try:
+            return self.bounds(node)
+        except Error:
+            return None
 
     @aggregate(*_SPREADS)
     def spread(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
-        inner = node.this
-        once = self.amount(node)
+        inner, _ = self.centred(node)
+        once = self.amount(node, inner)
         twice = squared(self.scope, inner, self.scope.clip_of(node))
         first = self.column(replace(shape, summands=once.summands))
         second = self.column(replace(shape, summands=twice.summands))
@@ -220,7 +245,7 @@ class Aggregates:
             this=exp.Div(this=second, expression=count.copy()),
             expression=exp.Mul(this=mean, expression=mean.copy()),
         )
-        bounds = self.bounds(inner)
+        bounds = self.bounds(node.this)
         most = None if bounds is None else ((bounds[1] - bounds[0]) / 2) ** 2
         variance = clipped(variance, (0.0, math.inf if most is None else most))
         least = 0

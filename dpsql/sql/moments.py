@@ -12,6 +12,7 @@ from dataclasses import replace
 from sqlglot import exp, parse_one
 
 from dpsql.sql.aggregates import Aggregates, clipped, where_positive
+from dpsql.sql.centred import centred, moved
 from dpsql.sql.derivative import guard
 from dpsql.sql.query import Aggregate
 from dpsql.sql.sums import among, amount
@@ -26,9 +27,9 @@ PAIRS: dict[type[exp.Expr], tuple[str, str, int]] = {
     exp.CovarPop: (f"{COVARIANCE} / n", "", 0),
     exp.CovarSamp: (f"{COVARIANCE} / (n - 1)", "", 1),
     exp.RegrSlope: (SLOPE, SPREAD, 0),
-    exp.RegrIntercept: (f"y / n - {SLOPE} * x / n", SPREAD, 0),
-    exp.RegrAvgx: ("x / n", "", 0),
-    exp.RegrAvgy: ("y / n", "", 0),
+    exp.RegrIntercept: (f"mean_y - {SLOPE} * mean_x", SPREAD, 0),
+    exp.RegrAvgx: ("mean_x", "", 0),
+    exp.RegrAvgy: ("mean_y", "", 0),
     exp.RegrSxy: (COVARIANCE, "", 0),
     exp.RegrSxx: (SPREAD, "", 0),
     exp.RegrSyy: (SPREAD_Y, "", 0),
@@ -58,14 +59,18 @@ KURTOSIS = (
 
 def paired(aggregates: Aggregates, node: exp.Expr, shape: Aggregate) -> exp.Expr:
     """An aggregate of two expressions, over the rows where neither is NULL."""
-    y, x = node.this, node.expression
-    if x is None or node.args.get("expressions"):
+    if node.expression is None or node.args.get("expressions"):
         aggregates.refuse(node)
+    (y, from_y), (x, from_x) = (
+        centred(each, aggregates.known_bounds) for each in (node.this, node.expression)
+    )
     both = amount(aggregates.scope, _times(y, x))
     found: dict[str, exp.Expr] = {"n": aggregates.column(replace(shape, summands=both.counted))}
     if isinstance(node, exp.RegrCount):
         return marked(aggregates.column(replace(shape, summands=both.counted)), True)
     text, positive, least = PAIRS[type(node)]
+    means = {"mean_y": moved(parse_one("y / n"), from_y), "mean_x": moved(parse_one("x / n"), from_x)}
+    text = _with_means(text, means)
     sums = {"x": x, "y": y, "xx": _times(x, x), "yy": _times(y, y), "xy": _times(y, x)}
     for name in (each for each in sums if each in _names(text)):
         within = among(amount(aggregates.scope, sums[name]).summands, both.counted)
@@ -82,13 +87,14 @@ def paired(aggregates: Aggregates, node: exp.Expr, shape: Aggregate) -> exp.Expr
 def of_powers(aggregates: Aggregates, node: exp.Expr, shape: Aggregate) -> exp.Expr:
     """A standardised moment of the third or fourth order."""
     text, least = (SKEWNESS, 2) if isinstance(node, exp.Skewness) else (KURTOSIS, 3)
-    power, found = node.this, dict[str, exp.Expr]()
+    inner, _ = aggregates.centred(node)
+    power, found = inner, dict[str, exp.Expr]()
     for name in ("x", "x2", "x3", "x4"):
         if name in _names(text):
             summed = amount(aggregates.scope, power)
             found[name] = aggregates.column(replace(shape, summands=summed.summands))
-        power = _times(power, node.this)
-    counted = amount(aggregates.scope, node.this).counted
+        power = _times(power, inner)
+    counted = amount(aggregates.scope, inner).counted
     found["n"] = aggregates.column(replace(shape, summands=counted))
     value = where_positive(_filled(SECOND, found), _filled(text, found))
     return where_positive(found["n"], value, least)
@@ -105,6 +111,14 @@ def _times(left: exp.Expr, right: exp.Expr) -> exp.Expr:
 
 def _names(text: str) -> set[str]:
     return {column.name for column in parse_one(text).find_all(exp.Column)}
+
+
+def _with_means(text: str, means: Mapping[str, exp.Expr]) -> str:
+    def fill(node: exp.Expr) -> exp.Expr:
+        is_mean = isinstance(node, exp.Column) and node.name in means
+        return exp.paren(means[node.name].copy()) if is_mean else node
+
+    return parse_one(text).transform(fill).sql("duckdb") if text else ""
 
 
 def _filled(text: str, found: Mapping[str, exp.Expr]) -> exp.Expr:

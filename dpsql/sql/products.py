@@ -230,7 +230,10 @@ class _Products:
         self, axes: Axes, aggregate: Aggregate, pieces: Sequence[MaskedSum], hidden: Axes
     ) -> tuple[Term, ...]:
         found = [self.term(axes, aggregate, piece, hidden) for piece in pieces]
-        return gather([term for term in found if term is not None])
+        measures = {name for piece in pieces for name in piece.polynomials}
+        bounds = {name: self.table.columns[name].number_bounds for name in measures}
+        known = {name: each for name, each in bounds.items() if each is not None}
+        return gather([term for term in found if term is not None], known)
 
     def ranked(self, rank: Rank) -> tuple[Grouping, tuple[Any, ...]]:
         """The axis of a ranked column: its values in order; sums up to each unless for a mode."""

@@ -232,11 +232,12 @@ def bernstein(polynomial: Polynomial, lo: float, hi: float, nodes: Nodes) -> lis
     >>> bernstein(Polynomial("v", (0.0, 0.0, 1.0)), 1.0, 3.0, nodes)
     [1.0, 3.0, 9.0]
     """
-    c0, c1, c2 = polynomial.coefficients
-    ends = [c0 + c1 * v + c2 * v * v for v in (lo, hi)]
+    ends = [polynomial.at(lo), polynomial.at(hi)]
     if nodes.degree == 1:
         return ends
-    return [ends[0], c0 + c1 * (lo + hi) / 2 + c2 * lo * hi, ends[1]]
+    c0, c1, c2 = map(Fraction, polynomial.coefficients)
+    low, high = Fraction(lo), Fraction(hi)
+    return [ends[0], float(c0 + c1 * (low + high) / 2 + c2 * low * high), ends[1]]
 
 
 def _range_rows(column: Column, nodes: Nodes, rows: NDArray[Any]) -> NDArray[Any]:

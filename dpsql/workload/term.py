@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, NoReturn
 
 import numpy as np
@@ -312,8 +313,17 @@ class Polynomial:
         low, high = self.clip or (low, high)
         a, b, c = self.coefficients
         turn = [-b / (2 * c)] if c and low < -b / (2 * c) < high else []
-        values = [abs(a + b * v + c * v * v) for v in (low, high, *turn)]
-        return max(*values, abs(self.null))
+        return max(abs(self.null), *(abs(self.at(v)) for v in (low, high, *turn)))
+
+    def at(self, value: float) -> float:
+        """The polynomial of a value: far from zero, doubles would keep none of its differences.
+
+        >>> Polynomial("v", (2.0**104, -(2.0**53), 1.0)).at(2.0**52 + 3)
+        9.0
+        """
+        a, b, c = map(Fraction, self.coefficients)
+        exact = Fraction(value)
+        return float(a + (b + c * exact) * exact)
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,17 +342,19 @@ class Term:
     pattern: Pattern | None = None
 
 
-def gather(terms: Iterable[Term]) -> tuple[Term, ...]:
-    """Add up the polynomials of terms that differ in one polynomial only.
+def gather(terms: Iterable[Term], bounds: Mapping[str, tuple[float, float]]) -> tuple[Term, ...]:
+    """Add up polynomials of terms that differ in one only; ``bounds`` are those of measures.
 
     >>> v = lambda *c: {"v": Polynomial("v", c)}
-    >>> gather([Term({}, v(0.0, 2.0, 0.0)), Term({}, v(3.0, 0.0, 0.0))])[0].polynomials["v"]
-    Polynomial(column='v', coefficients=(3.0, 2.0, 0.0), null=0.0, clip=None)
+    >>> terms = [Term({}, v(0.0, 2.0, 0.0), 1.0, 8.0), Term({}, v(-7.0, 0.0, 0.0), 1.0, 7.0)]
+    >>> (found,) = gather(terms, {"v": (3.0, 4.0)})
+    >>> found.polynomials["v"].coefficients, found.largest
+    ((-7.0, 2.0, 0.0), 1.0)
     """
     out: list[Term] = []
     for term in terms:
         for index, known in enumerate(out):
-            merged = _merge(known, term)
+            merged = _merge(known, term, bounds)
             if merged is not None:
                 out[index] = merged
                 break
@@ -351,7 +363,7 @@ def gather(terms: Iterable[Term]) -> tuple[Term, ...]:
     return tuple(out)
 
 
-def _merge(left: Term, right: Term) -> Term | None:
+def _merge(left: Term, right: Term, bounds: Mapping[str, tuple[float, float]]) -> Term | None:
     if not left.polynomials or left.polynomials.keys() != right.polynomials.keys():
         return None
     if left.factors.keys() != right.factors.keys() or left.pattern is not right.pattern:
@@ -359,22 +371,17 @@ def _merge(left: Term, right: Term) -> Term | None:
     if any(factor is not right.factors[name] for name, factor in left.factors.items()):
         return None
     differing = [n for n, p in left.polynomials.items() if p != right.polynomials[n]]
-    if len(differing) > 1:
-        return None
     name = differing[0] if differing else next(iter(left.polynomials))
     one, two = left.polynomials[name], right.polynomials[name]
-    if one.clip != two.clip:
+    if len(differing) > 1 or one.clip != two.clip:
         return None
     x, y = left.scale, right.scale
     a, b, c = (x * p + y * q for p, q in zip(one.coefficients, two.coefficients, strict=True))
     total = Polynomial(name, (a, b, c), x * one.null + y * two.null, one.clip)
-    return Term(
-        left.factors,
-        {**left.polynomials, name: total},
-        1.0,
-        left.largest + right.largest,
-        left.pattern,
-    )
+    largest, alone = left.largest + right.largest, abs(x) * one.largest(*bounds[name])
+    if alone:
+        largest = left.largest / alone * total.largest(*bounds[name])
+    return Term(left.factors, {**left.polynomials, name: total}, 1.0, largest, left.pattern)
 
 
 def normalise(rows: NDArray[Any]) -> tuple[NDArray[Any], float]:

@@ -207,10 +207,7 @@ def position(table: Table, stored: StoredTable, name: str) -> int:
     """Return where a declared column is among those of its source. Raises: DataUnavailable."""
     found = find(stored.columns, name)
     if found is None:
-        unavailable(
-            table.name,
-            table.source,
-            f"column {name!r} is declared but the file has no such column",
-            "`dpsql init FILE` lists the columns of a file",
-        )
+        what, named = ("file", "FILE") if isinstance(stored, FileTable) else ("table", "ENGINE:TABLE")
+        problem = f"column {name!r} is declared but the {what} has no such column"
+        unavailable(table.name, table.source, problem, f"`dpsql init {named}` lists its columns")
     return found

@@ -29,7 +29,11 @@ NEARLY = 2.0**20
 Beyond it a sum is that of a count, and doubles and planning lose what is not: seen from 2^24 on.
 """
 
-_OPERATORS = {exp.Add: operator.add, exp.Sub: operator.sub, exp.Mul: operator.mul}
+_OPERATORS: dict[type[exp.Expr], Callable[[float, float], float]] = {
+    exp.Add: operator.add,
+    exp.Sub: operator.sub,
+    exp.Mul: operator.mul,
+}
 
 
 def centred(node: exp.Expr, bounds_of: BoundsOf) -> tuple[exp.Expr, exp.Expr | None]:

@@ -69,7 +69,10 @@ def paired(aggregates: Aggregates, node: exp.Expr, shape: Aggregate) -> exp.Expr
     if isinstance(node, exp.RegrCount):
         return marked(aggregates.column(replace(shape, summands=both.counted)), True)
     text, positive, least = PAIRS[type(node)]
-    means = {"mean_y": moved(parse_one("y / n"), from_y), "mean_x": moved(parse_one("x / n"), from_x)}
+    means = {
+        "mean_y": moved(parse_one("y / n"), from_y),
+        "mean_x": moved(parse_one("x / n"), from_x),
+    }
     text = _with_means(text, means)
     sums = {"x": x, "y": y, "xx": _times(x, x), "yy": _times(y, y), "xy": _times(y, x)}
     for name in (each for each in sums if each in _names(text)):

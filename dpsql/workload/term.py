@@ -311,7 +311,7 @@ class Polynomial:
         5.0
         """
         low, high = self.clip or (low, high)
-        a, b, c = self.coefficients
+        _, b, c = self.coefficients
         turn = [-b / (2 * c)] if c and low < -b / (2 * c) < high else []
         return max(abs(self.null), *(abs(self.at(v)) for v in (low, high, *turn)))
 

@@ -207,7 +207,9 @@ def position(table: Table, stored: StoredTable, name: str) -> int:
     """Return where a declared column is among those of its source. Raises: DataUnavailable."""
     found = find(stored.columns, name)
     if found is None:
-        what, named = ("file", "FILE") if isinstance(stored, FileTable) else ("table", "ENGINE:TABLE")
+        what, named = (
+            ("file", "FILE") if isinstance(stored, FileTable) else ("table", "ENGINE:TABLE")
+        )
         problem = f"column {name!r} is declared but the {what} has no such column"
         unavailable(table.name, table.source, problem, f"`dpsql init {named}` lists its columns")
     return found

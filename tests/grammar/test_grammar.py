@@ -33,7 +33,7 @@ from tests.support.statements import Measured, Statement
 
 pytestmark = pytest.mark.slow
 
-SENTENCES = int(os.environ.get("GRAMMAR_SENTENCES", "90"))
+SENTENCES = int(os.environ.get("GRAMMAR_SENTENCES", "50"))
 SEED = int(os.environ.get("GRAMMAR_SEED", "4"))
 
 World = tuple[Connection, duckdb.DuckDBPyConnection]

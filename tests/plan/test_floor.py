@@ -45,7 +45,7 @@ SCATTERED = ";".join(
 )
 
 
-@pytest.mark.parametrize("seed", [1, 3, 10, 14, *range(100, 100 + COUNT)])
+@pytest.mark.parametrize("seed", [1, 10, 14, *range(100, 100 + COUNT)])
 def test_random_workloads(seed: int, adult: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(floor, "FAMILIES", ALTERNATIVES)
     outcome = floor.measure(adult, floor.make_case(seed))

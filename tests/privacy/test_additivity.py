@@ -14,7 +14,7 @@ from tests.privacy.additivity import check_some
 
 pytestmark = pytest.mark.slow
 
-TABLES = int(os.environ.get("ADDITIVITY_TABLES", "160"))
+TABLES = int(os.environ.get("ADDITIVITY_TABLES", "80"))
 PARTS = 10
 
 

@@ -185,7 +185,6 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 10) COUNT(*, contribution_bo
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 20) ward, PERCENTILE_CONT(days, 0.5, contribution_bounds_per_row => (0, 60)) AS med FROM visits GROUP BY ward;
 
 -- ZetaSQL 7
--- refused: E_EXPR_IN_AGG bounds of rows where a unit has several
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 20) ward, VAR_POP(days, contribution_bounds_per_row => (0, 60)) AS v, STDDEV_POP(days, contribution_bounds_per_row => (0, 60)) AS s FROM visits GROUP BY ward;
 
 -- ZetaSQL 8

@@ -121,7 +121,7 @@ def test_tables_and_slopes_are_those_of_an_inverse_that_is_formed(
 
 @pytest.mark.parametrize("kind", [Prefix, AllRange])
 def test_structured_gram_agrees_with_dense(kind: type[Prefix] | type[AllRange]) -> None:
-    n = p_identity.STRUCTURED_FROM
+    n = p_inverse.STRUCTURED_FROM
     op, theta = kind(n), start(4, n)
     value, gradient = p_identity.loss_and_grad(theta, op)
     dense_value, dense_gradient = p_identity.loss_and_grad(theta, op.gram())

@@ -37,7 +37,10 @@ _OPERATORS: dict[type[exp.Expr], Callable[[float, float], float]] = {
 
 
 def centred(node: exp.Expr, bounds_of: BoundsOf) -> tuple[exp.Expr, exp.Expr | None]:
-    """Return an argument less a constant, and the constant; none where zero is near its values."""
+    """Return an argument less a constant, and the constant; none where zero is near its values.
+
+    Guarantee: declared bounds alone decide, and the constant follows from them.
+    """
     bounds = None if node.find(exp.Column) is None else _range(node, bounds_of)
     if bounds is None:
         return node, None

@@ -257,7 +257,10 @@ def map_cells(mapped: MapRows, frame: Frame) -> Frame:
 
 
 def tell_apart(differ: DifferRows, frame: Frame) -> Frame:
-    """Return all rows with a column more: by how much two others differ, both being known."""
+    """Return all rows with a column more: by how much two others differ, both being known.
+
+    Guarantee: its cell follows from two cells of the same row; there are as many rows as before.
+    """
     sides, column = [frame.lanes[name] for name in (differ.left, differ.right)], differ.column
     (one, known), (other, both) = (side.values() for side in sides)
     declared = sides[0].is_declared() & sides[1].is_declared()

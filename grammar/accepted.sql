@@ -476,6 +476,12 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_rows_contributed = 1, group_select
 SELECT name, COUNT(*) AS k FROM bands JOIN t ON a BETWEEN lo AND hi GROUP BY name;
 -- a: 3x8 Dense
 
+SELECT x, COUNT(*) AS k FROM t CROSS JOIN UNNEST([1, 2]) AS u(x) GROUP BY x;
+-- everything
+
+SELECT name, b, COUNT(*) AS k FROM t, bands WHERE lo > 1 GROUP BY name, b;
+-- b: 6x6 Identity
+
 SELECT lo, hi, COUNT(*) AS k FROM t, bands WHERE a BETWEEN lo AND hi AND c GROUP BY lo, hi;
 -- a: 3x8 Dense; c: 1x3 Dense
 

@@ -227,8 +227,8 @@ SELECT COUNT(*) FROM t GROUP BY COUNT(*);
 -- E_GROUP_BY at line 1, column 33: an aggregate cannot be a grouping key
 -- hint: group by columns; HAVING tests aggregates
 
-SELECT COUNT(*) FROM t GROUP BY 'x';
--- E_GROUP_BY at line 1, column 33: a constant is not a grouping key
+SELECT 'x', a, COUNT(*) FROM t GROUP BY ROLLUP (1, a);
+-- E_GROUP_BY at line 1, column 8: a constant is not a grouping key
 -- hint: group by a column or an expression over columns
 
 --- functions
@@ -263,10 +263,6 @@ SELECT COUNT(*) FROM read_csv('/etc/passwd');
 
 SELECT COUNT(*) FROM range(10);
 -- E_JOIN at line 1, column 8: a public table alone is not supported
--- hint: JOIN public_table ON private_column = public_column, or BETWEEN two public columns
-
-SELECT COUNT(*) FROM t, UNNEST([1, 2]) AS u(x);
--- E_JOIN at line 1, column 22: u without a condition is not supported
 -- hint: JOIN public_table ON private_column = public_column, or BETWEEN two public columns
 
 --- aggregates
@@ -479,8 +475,8 @@ SELECT COUNT(*) FROM t WHERE a IN (SELECT a FROM t);
 -- hint: a list of values, or a column of a public table, works
 
 SELECT COUNT(*) FROM t WHERE EXISTS (SELECT 1 FROM t AS u WHERE u.a = t.a);
--- E_SUBQUERY at line 1, column 45: a sub-query in a condition or an expression over private rows is not supported
--- hint: ask for its value in a statement of its own, and write the value here
+-- E_SUBQUERY at line 1, column 71: the sub-query depends on a of the SELECT around it
+-- hint: join the two on their keys instead
 
 SELECT COUNT(*) FROM t JOIN t AS u ON t.a = u.a;
 -- E_JOIN at line 1, column 22: a join of t, each row of which is a privacy unit, is not supported
@@ -496,10 +492,6 @@ SELECT COUNT(*) FROM t NATURAL JOIN bands;
 
 SELECT COUNT(*) FROM t ASOF JOIN bands ON t.a >= bands.lo;
 -- E_JOIN at line 1, column 34: ASOF JOIN is not supported
--- hint: JOIN public_table ON private_column = public_column, or BETWEEN two public columns
-
-SELECT COUNT(*) FROM t, bands;
--- E_JOIN at line 1, column 22: bands without a condition is not supported
 -- hint: JOIN public_table ON private_column = public_column, or BETWEEN two public columns
 
 SELECT COUNT(*) FROM bands LEFT JOIN t ON t.a = bands.lo;

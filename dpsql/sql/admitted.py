@@ -126,6 +126,9 @@ SCALARS: dict[type[exp.Expr], set[str]] = {
     exp.Sinh: _UNARY,
     exp.Cosh: _UNARY,
     exp.Tanh: _UNARY,
+    exp.Asinh: _UNARY,
+    exp.Acosh: _UNARY,
+    exp.Atanh: _UNARY,
     exp.Degrees: _UNARY,
     exp.Radians: _UNARY,
     exp.Pi: set(),
@@ -199,7 +202,7 @@ RANDOM = {
 }
 
 #: Functions that give NaN outside their range: such a value is refused, never compared.
-PARTIAL = (exp.Sqrt, exp.Ln, exp.Log, exp.Pow)
+PARTIAL = (exp.Sqrt, exp.Ln, exp.Log, exp.Pow, exp.Acosh, exp.Atanh)
 
 
 LISTS: dict[type[exp.Expr], set[str]] = {

@@ -80,7 +80,7 @@ class Bounded:
         units = UnitRows(self.flat, self.table, self.statement, self.compiler, most=groups)
         rows = units.rows(within)
         source = FlatSource(Element(_PARTS, exp.Table(this=exp.to_identifier(_PARTS))), rows)
-        return Flat([source], self.flat.locate, self.flat.literals).aggregate(outer)
+        return Flat([source], self.flat.locate, self.flat.values).aggregate(outer)
 
     def over(self, node: exp.Expr, keys: dict[str, exp.Expr]) -> exp.Expr:
         """An expression over the parts: its aggregates are sums of them."""

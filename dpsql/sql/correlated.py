@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from dpsql.catalog import Catalog
+from dpsql.catalog import Catalog, Table
 from dpsql.sql.expressions import name_of
 from dpsql.sql.names import names_of
 from dpsql.sql.relations import read_from
@@ -41,14 +41,45 @@ def names_within(query: exp.Select, catalog: Catalog) -> Inside | None:
 
 def _names_of(node: exp.Expr, catalog: Catalog) -> set[str] | None:
     if isinstance(node, exp.Table):
-        table = catalog.tables.get(node.name.casefold())
-        if table is None or node.args.get("db"):
+        if node.args.get("db"):
             return None
-        return {name.casefold() for name, _ in names_of(table)}
+        known = _named(node)
+        if known is not None:
+            return _names_of_cte(known)
+        table = catalog.tables.get(node.name.casefold())
+        return None if table is None else {name.casefold() for name, _ in names_of(table)}
     inner = node.unnest() if isinstance(node, exp.Subquery) else node
     if not isinstance(inner, exp.Select) or any(item.is_star for item in inner.expressions):
         return None
     return {name_of(item).casefold() for item in inner.expressions}
+
+
+def _named(node: exp.Table) -> exp.CTE | None:
+    """The CTE that a name in FROM stands for."""
+    within: exp.Expr = node
+    around = node.parent
+    while around is not None:
+        clause = around.args.get("with_")
+        found: list[exp.CTE] = [] if clause is None else clause.expressions
+        for each in found:
+            if within is clause and any(part is node for part in each.walk()):
+                break  # a CTE knows those before it
+            if each.alias.casefold() == node.name.casefold():
+                return each
+        within, around = around, around.parent
+    return None
+
+
+def _names_of_cte(known: exp.CTE) -> set[str] | None:
+    """The names of the columns of a CTE; None where its text does not tell them."""
+    inner = known.this.unnest()
+    while isinstance(inner, exp.SetOperation):
+        inner = inner.this.unnest()
+    if not isinstance(inner, exp.Select) or any(item.is_star for item in inner.expressions):
+        return None
+    given = [each.name for each in known.args["alias"].args.get("columns") or []]
+    own = [name_of(item) for item in inner.expressions]
+    return {name.casefold() for name in [*given, *own[len(given) :]]}
 
 
 def is_within(column: exp.Column, inside: Inside) -> bool:
@@ -165,7 +196,7 @@ def _none_counted(node: exp.Expr) -> exp.Expr:
 
 def _groups(query: exp.Select, keys: Sequence[exp.Column], catalog: Catalog) -> int:
     """How many groups some keys of a sub-query declare."""
-    tables = [catalog.tables.get(node.name.casefold()) for node in query.find_all(exp.Table)]
+    tables = [_table(node, catalog) for node in query.find_all(exp.Table)]
     columns = [
         next(
             (
@@ -191,7 +222,8 @@ def _restrict(
 ) -> None:
     """Ask for the groups that the SELECT around looks at, where that is over one public table."""
     elements = read_from(around)
-    table = catalog.tables.get(elements[0].node.name.casefold()) if len(elements) == 1 else None
+    first = elements[0].node if len(elements) == 1 else None
+    table = _table(first, catalog) if isinstance(first, exp.Table) else None
     if table is None or not table.public:
         return
     where = around.args.get("where")
@@ -218,5 +250,10 @@ def _restrict(
 
 
 def _is_public(test: exp.Expr, catalog: Catalog) -> bool:
-    tables = [catalog.tables.get(node.name.casefold()) for node in test.find_all(exp.Table)]
+    tables = [_table(node, catalog) for node in test.find_all(exp.Table)]
     return all(table is not None and table.public for table in tables)
+
+
+def _table(node: exp.Table, catalog: Catalog) -> Table | None:
+    """The table of the catalog that a name in FROM stands for, unless a CTE has the name."""
+    return None if _named(node) is not None else catalog.tables.get(node.name.casefold())

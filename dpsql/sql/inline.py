@@ -7,16 +7,17 @@ compiles exactly like the statement written without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from sqlglot import exp
 
-from dpsql.errors import ProgrammingError, printable
+from dpsql.errors import ProgrammingError
 from dpsql.sql.expressions import name_of
 from dpsql.sql.language import Locate, refuse
 from dpsql.sql.names import Names, find_alias, has_name
+from dpsql.sql.public_values import PublicValues
 from dpsql.sql.relations import Element, Field, Join, PrivateRows, column_of, renamed_fields
 from dpsql.sql.scope import conjuncts
 
@@ -55,18 +56,18 @@ class FlatSource:
 class Flat:
     """The FROM clause of a SELECT over private rows, made flat, and what its names stand for.
 
-    ``literals`` gives the values of a sub-query over public tables, or None. ``known`` are written
-    expressions that are columns of the rows, such as windows over the rows of a unit.
+    ``values`` are those of sub-queries over public tables. ``known`` are written expressions that
+    are columns of the rows, such as windows over the rows of a unit.
     """
 
     def __init__(
         self,
         sources: Sequence[FlatSource],
         locate: Locate,
-        literals: Callable[[exp.Expr], list[exp.Expr] | None],
+        values: PublicValues,
     ) -> None:
         self.locate = locate
-        self.literals = literals
+        self.values = values
         self.known: dict[exp.Expr, exp.Expr] = {}
         self.names = Names(locate)
         self.size = 0
@@ -182,6 +183,9 @@ class Flat:
         if isinstance(node, exp.In) and node.args.get("query") is not None:
             return self.membership(node, items)
         if isinstance(node, exp.Query | exp.Exists | exp.Any | exp.All):
+            value = self.values.value(node, self.names)
+            if value is not None:
+                return value
             self.refuse(
                 node,
                 "E_SUBQUERY",
@@ -221,7 +225,7 @@ class Flat:
 
     def membership(self, node: exp.In, items: Sequence[exp.Expr]) -> exp.Expr:
         """IN (SELECT column FROM public): the values are public, so they are written out."""
-        values = self.literals(node.args["query"])
+        values = self.values.listed(node.args["query"], self.names)
         if values is None:
             self.refuse(
                 node,
@@ -311,15 +315,12 @@ class Flat:
 
     def group(self, group: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
         out = self.resolve(group, items)
-        for before, after in zip(group.expressions, out.expressions, strict=True):
-            constant = isinstance(before, exp.Column) and not after.find(exp.Column, exp.Anonymous)
-            if constant:
-                raise ProgrammingError(
-                    "E_GROUP_BY",
-                    f"{printable(before.name)} is a constant: not a grouping key",
-                    hint="group by a column or an expression over columns",
-                    span=self.locate(before),
-                )
+        kept = [
+            after
+            for before, after in zip(group.expressions, out.expressions, strict=True)
+            if not isinstance(before, exp.Column) or after.find(exp.Column, exp.Anonymous)
+        ]  # a column that is a constant groups nothing
+        out.set("expressions", kept)
         return out
 
 

@@ -215,10 +215,7 @@ class JoinReader:
         self.groups = [sorted(each) for k, each in enumerate(linked) if k == min(each)]
         for number, members in enumerate(linked):
             self.carriers[number] = list(dict.fromkeys(c for n in sorted(members) for c in own[n]))
-            if not self.carriers[number]:
-                first, alias = self.tree.args["from_"], printable(self.joined[number].alias)
-                self.refuse(first, "E_JOIN", f"{alias} without a condition")
-            if len(self.carriers[number]) > 1:
+            if len(self.carriers[number]) != 1:
                 self.listed.add(number)
 
     def kept(self, number: int) -> bool:

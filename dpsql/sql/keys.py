@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError
@@ -13,6 +15,10 @@ from dpsql.sql.scope import Scope
 
 UNCERTAINTY = ("dp_stddev", "dp_interval_low", "dp_interval_high")
 """Functions of a noisy number that is shown."""
+
+
+_SETS = (exp.Tuple, exp.Rollup, exp.Cube, exp.GroupingSets)
+_TELLING = (exp.AggFunc, exp.Anonymous, exp.Query)
 
 
 class Keys:
@@ -37,7 +43,8 @@ class Keys:
             items = [item.unalias() for item in self.tree.expressions]
             nodes = [item for item in items if not is_of_groups(item)]
         if all(isinstance(node, exp.Column) for node in nodes):  # one set, as most statements have
-            return (tuple(dict.fromkeys(self.number(node) for node in nodes)),)
+            return (tuple(dict.fromkeys(map(self.add, varying(map(self.resolve, nodes))))),)
+        nodes = [node for node in nodes if list(varying([self.resolve(node)]))]
         return read_sets(group, nodes, self.number, self.scope.locate)
 
     def number(self, node: exp.Expr) -> int:
@@ -166,3 +173,11 @@ def is_of_groups(item: exp.Expr) -> bool:
     """Whether a select item is about whole groups, so that GROUP BY ALL leaves it out."""
     named = (str(each.this).lower() for each in item.find_all(exp.Anonymous))
     return item.find(exp.AggFunc, exp.Grouping) is not None or any(n in UNCERTAINTY for n in named)
+
+
+def varying(keys: Iterable[exp.Expr]) -> Iterator[exp.Expr]:
+    """The keys that are not the same for all rows: a constant is shown, and groups nothing."""
+    for key in keys:
+        is_set = isinstance(key, _SETS)
+        if isinstance(key, exp.Column) or is_set or key.find(exp.Column, *_TELLING):
+            yield key

@@ -61,30 +61,40 @@ def _move_down(select: exp.Select) -> None:
 def _values(node: exp.Expr) -> exp.Values | None:
     """What a table function of constants yields; None for all else."""
     if isinstance(node, exp.Unnest):
-        in_from = isinstance(node.parent, exp.From | exp.Join)
-        if not in_from or node.args.get("offset") or len(node.expressions) != 1:
+        in_from, place = isinstance(node.parent, exp.From | exp.Join), node.args.get("offset")
+        if not in_from or len(node.expressions) != 1:
             return None
-        return _listed(node.expressions[0], node.args.get("alias"))
-    if isinstance(node.this, exp.GenerateSeries) and not node.args.get("ordinality"):
-        return _listed(node.this, node.args.get("alias"))
+        return _listed(node.expressions[0], node.args.get("alias"), place)
+    if isinstance(node.this, exp.GenerateSeries):
+        return _listed(node.this, node.args.get("alias"), node.args.get("ordinality"))
     return None
 
 
-def _listed(listed: exp.Expr, alias: exp.Expr | None) -> exp.Values | None:
-    """The elements of a list as rows; by the name of its alias, or else of the function."""
+def _listed(
+    listed: exp.Expr, alias: exp.Expr | None, place: exp.Identifier | bool | None = None
+) -> exp.Values | None:
+    """The elements of a list as rows; by the name of its alias, or else of the function.
+
+    ``place`` asks for their places, from 1, in a second column, by its name if it has one: WITH
+    ORDINALITY.
+    """
     elements = _elements(listed)
     if not elements:
         return None
     name, column = "unnest", None
     if isinstance(listed, exp.GenerateSeries):
         name = "range" if listed.args.get("is_end_exclusive") else "generate_series"
-    named = exp.to_identifier(name)
+    named, second = exp.to_identifier(name), exp.to_identifier("ordinality")
     if alias is not None and alias.this is not None:
         named = alias.this
-        column = (alias.args.get("columns") or [None])[0]
+        column, second = [*(alias.args.get("columns") or [None]), second][:2]
+    columns, rows = [(column or named).copy()], [[each] for each in elements]
+    if place:
+        columns.append((place if isinstance(place, exp.Identifier) else second).copy())
+        rows = [[each, _literal(k)] for k, each in enumerate(elements, start=1)]
     return exp.Values(
-        expressions=[exp.Tuple(expressions=[each]) for each in elements],
-        alias=exp.TableAlias(this=named.copy(), columns=[(column or named).copy()]),
+        expressions=[exp.Tuple(expressions=row) for row in rows],
+        alias=exp.TableAlias(this=named.copy(), columns=columns),
     )
 
 

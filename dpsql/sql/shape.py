@@ -34,6 +34,7 @@ from dpsql.sql.private_joins import PrivateJoin
 from dpsql.sql.private_sets import PrivateSets
 from dpsql.sql.products import Compiler
 from dpsql.sql.public_picks import picked
+from dpsql.sql.public_values import PublicValues
 from dpsql.sql.qualified import OF_CATALOG
 from dpsql.sql.relations import (
     Element,
@@ -291,7 +292,10 @@ class Shape:
     ) -> Relation:
         """A SELECT over rows of a private table: inlined, or measured if it aggregates."""
         sources = [self.source(each, relation) for each, relation in found]
-        flat = Flat(sources, self.locate, lambda query: self.literals(query, env))
+        values = PublicValues(
+            lambda q, names: self.relation(q, env, names), self.tables, self.locate
+        )
+        flat = Flat(sources, self.locate, values)
         flat.names.parent = around
         facts, public = (self.statement, self.compiler), self.tables.public
         whole = node
@@ -362,19 +366,6 @@ class Shape:
         is_private = isinstance(relation, PrivateRows | Leaf)
         alias = element.node.args.get("alias")
         return None if is_private else self.tables.keys_of(self.aliased(relation, alias))
-
-    def literals(self, query: exp.Expr, env: Env) -> list[exp.Expr] | None:
-        """The values of a sub-query over public tables; None if it is over private ones."""
-        inner = query.unnest()
-        if not isinstance(inner, exp.Query) or not query.find(exp.Table, exp.Values):
-            return None
-        found = self.relation(inner, env)
-        if isinstance(found, PrivateRows | Leaf):
-            return None
-        known = self.tables.known(found)
-        if known.private or len(known.traits) != 1:
-            return None
-        return self.tables.literals(known, query)
 
     def shell(
         self, node: exp.Select, placed: list[Placed], env: Env, around: Names | None

@@ -67,3 +67,19 @@ def test_without_conditions_they_are_too_many(tmp_path: Path) -> None:
         with pytest.raises(dpsql.Error) as caught:
             connection.execute("SELECT COUNT(*) FROM t JOIN shops s ON a = id AND b >= least")
         assert caught.value.code == "E_TOO_LARGE"
+
+
+def test_a_row_counts_once_for_every_public_row_without_a_condition(tmp_path: Path) -> None:
+    """Noise is that of the rows alone: all groups are one number, and a total is so many of it."""
+    with open_tables(tmp_path, CATALOG, TABLES) as (connection, _):
+
+        def error(sql: str) -> float | None:
+            found = connection.execute(sql, epsilon=1).result.stddev[-1]
+            assert len(set(found or ())) == 1
+            return found[0] if found else None
+
+        once = error("SELECT COUNT(*) FROM t")
+        assert once is not None
+        assert error("SELECT COUNT(*) FROM t, range(3)") == pytest.approx(3 * once)
+        each = error("SELECT i, COUNT(*) FROM t, range(3) AS r(i) GROUP BY i")
+        assert each == pytest.approx(once)

@@ -17,7 +17,7 @@ from dpsql.errors import ProgrammingError
 from dpsql.sql.expressions import name_of
 from dpsql.sql.language import Locate, refuse
 from dpsql.sql.names import Names, find_alias, has_name
-from dpsql.sql.public_values import PublicValues
+from dpsql.sql.public_subqueries import PublicSubqueries
 from dpsql.sql.relations import Element, Field, Join, PrivateRows, column_of, renamed_fields
 from dpsql.sql.scope import conjuncts
 
@@ -64,7 +64,7 @@ class Flat:
         self,
         sources: Sequence[FlatSource],
         locate: Locate,
-        values: PublicValues,
+        values: PublicSubqueries,
     ) -> None:
         self.locate = locate
         self.values = values

@@ -34,7 +34,7 @@ from dpsql.sql.private_joins import PrivateJoin
 from dpsql.sql.private_sets import PrivateSets
 from dpsql.sql.products import Compiler
 from dpsql.sql.public_picks import picked
-from dpsql.sql.public_values import PublicValues
+from dpsql.sql.public_subqueries import PublicSubqueries
 from dpsql.sql.qualified import OF_CATALOG
 from dpsql.sql.relations import (
     Element,
@@ -292,7 +292,7 @@ class Shape:
     ) -> Relation:
         """A SELECT over rows of a private table: inlined, or measured if it aggregates."""
         sources = [self.source(each, relation) for each, relation in found]
-        values = PublicValues(
+        values = PublicSubqueries(
             lambda q, names: self.relation(q, env, names), self.tables, self.locate
         )
         flat = Flat(sources, self.locate, values)

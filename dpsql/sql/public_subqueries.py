@@ -17,7 +17,7 @@ from dpsql.sql.relations import Known, Leaf, PrivateRows, Relation, as_literal
 from dpsql.sql.tables import Tables
 
 
-class PublicValues:
+class PublicSubqueries:
     """Reads such sub-queries in one SELECT; ``relation`` says what a query stands for.
 
     ``names`` are those around a sub-query, which its own may not depend on.

@@ -155,6 +155,13 @@ FAILURES: dict[str, tuple[Callable[[Server], str], str, str, str]] = {
         "E_DATA",
         "view = true",
     ),
+    "never filled": (
+        lambda c: c.address,
+        "ALTER TABLE clinic.visits RENAME TO v; "
+        "CREATE MATERIALIZED VIEW clinic.visits AS TABLE clinic.v WITH NO DATA",
+        "E_DATA",
+        "never filled",
+    ),
 }
 
 

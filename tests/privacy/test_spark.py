@@ -100,10 +100,16 @@ def test_hostile_values_are_read_one_by_one(tmp_path: Path) -> None:
 
 
 def test_times_of_day_are_refused_and_hinder_nobody(tmp_path: Path) -> None:
-    rows = pa.table({"t": pa.array([5, 2**62], pa.int64()).view(pa.time64("us")), "w": ["A", "B"]})
-    pq.write_table(rows, tmp_path / "t.parquet")
+    """Nor do times in nanoseconds; the first day that there is, is one, and not an infinity."""
+    rows = {
+        "t": pa.array([5, 2**62, 0, 0], pa.int64()).view(pa.time64("us")),
+        "n": pa.array([1, 2**62, None, -1], pa.timestamp("ns")),
+        "d": pa.array([-(2**31), 2**31 - 1, 1 - 2**31, 2**31 - 2], pa.int32()).view(pa.date32()),
+        "w": ["A", "B", "B", "B"],
+    }
+    pq.write_table(pa.table(rows), tmp_path / "t.parquet")
     columns = {"w": Column("w", "text", Values(("A", "B")))}
-    agree(tmp_path / "t.parquet", Unit(), columns, [cells_of("w", np.arange(2))])
+    agree(tmp_path / "t.parquet", Unit("d", 1), columns, [cells_of("w", np.arange(2))])
     time = {"t": replace(next(iter(TIMES.values())), name="t")}
     with pytest.raises(DataUnavailable, match="declared time but stored as"):
         open_vault(in_spark(tmp_path / "t.parquet", Unit(), time), SALT)
@@ -414,7 +420,7 @@ def test_without_delta_it_is_said_what_to_add(clinic: Path, tmp_path: Path) -> N
         assert connection.budget.entries == 0
 
 
-def test_times_in_milliseconds_are_refused_by_what_files_say(tmp_path: Path) -> None:
+def test_what_spark_cannot_read_is_refused_by_what_files_say(tmp_path: Path) -> None:
     columns = {"t": replace(next(iter(DATES.values())), name="t")}
     stored = tmp_path / "stored"
     stored.mkdir()
@@ -425,11 +431,19 @@ def test_times_in_milliseconds_are_refused_by_what_files_say(tmp_path: Path) -> 
     with pytest.raises(DataUnavailable, match="milliseconds"):
         open_vault(Table("t", "spark://default.millis", Unit(), columns, options=listed), SALT)
     run("DROP TABLE millis")
-    for unit, refuses in (("ms", True), ("us", False)):
-        path = tmp_path / f"{unit}.parquet"
-        pq.write_table(pa.table({"t": pa.array([1, 2], pa.timestamp(unit))}), path)
-        if refuses:
-            with pytest.raises(DataUnavailable, match="milliseconds"):
-                open_vault(in_spark(path, Unit(), columns), SALT)
-        else:
-            open_vault(in_spark(path, Unit(), columns), SALT).close()
+    strange = "a type that Spark does not read"
+    for stored_as, problem in {
+        pa.timestamp("ms"): "in milliseconds",
+        pa.timestamp("ns"): "in nanoseconds",
+        pa.float16(): strange,
+        pa.decimal256(50, 2): strange,
+    }.items():
+        path = tmp_path / f"{problem}.parquet"
+        pq.write_table(pa.table({"t": pa.array([None], stored_as)}), path)
+        with pytest.raises(DataUnavailable, match=problem):
+            open_vault(in_spark(path, Unit(), columns), SALT)
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(DataUnavailable, match="damaged, or none of its format"):
+        open_vault(in_spark(path, Unit(), columns), SALT)
+    pq.write_table(pa.table({"t": pa.array([1, 2], pa.timestamp("us"))}), tmp_path / "us.parquet")
+    open_vault(in_spark(tmp_path / "us.parquet", Unit(), columns), SALT).close()

@@ -3,7 +3,7 @@
 - data_engine: what a data engine is, and what it hands over; plugged: those of other packages;
   conformance: their promises, tried
 - servers: the engines of servers; postgresql, with postgresql_session, postgresql_sql and copied;
-  spark, with spark_session and spark_sql
+  spark, with spark_session, spark_footers and spark_sql
 - counter: engines that count where the rows are; dialect: the leaves of their SQL; code_sql: codes
   of rows; group_sql: one covering set; pushed: what a vault lets a server keep and count
 - held: one snapshot for a request; versions: of tables that change while they are read

@@ -39,8 +39,9 @@ SENT |= {"clock": "int8", "time": "int8"}
 """The types in which whole numbers of a form are sent."""
 
 FACTS = """
-SELECT c.oid, n.nspname, c.relname, c.relkind, row_security_active(c.oid),
-       has_table_privilege(c.oid, 'SELECT'), current_database(),
+SELECT c.oid, n.nspname, c.relname,
+       CASE WHEN c.relispopulated THEN c.relkind::text ELSE 'unfilled' END,
+       row_security_active(c.oid), has_table_privilege(c.oid, 'SELECT'), current_database(),
        (SELECT system_identifier FROM pg_control_system()),
        current_setting('server_encoding'), current_setting('server_version_num')::int
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
@@ -203,6 +204,8 @@ def _fault(table: Table, kind: str, is_filtered: bool, encoding: str, version: i
         return f"the encoding of the database is {encoding}, not UTF8"
     if is_filtered:
         return "row-level security hides rows from the role; read it as one with BYPASSRLS"
+    if kind == "unfilled":
+        return "it is a materialized view that was never filled; REFRESH it"
     if kind in VIEWS and table.option("view") is None:
         return "it is a view or a foreign table, which may join rows; view = true vouches for it"
     return None if kind in (*TABLES, *VIEWS) else "it is no table"

@@ -29,6 +29,7 @@ from dpsql.catalog.catalog import Table
 from dpsql.privacy.vault.data_engine import VERSION, Asked, Batch, Values64, unavailable
 from dpsql.privacy.vault.dialect import Dialect
 from dpsql.privacy.vault.spark_delta import DeltaView, view_of_delta
+from dpsql.privacy.vault.spark_footers import refuse_times
 from dpsql.privacy.vault.spark_session import session_for, told
 from dpsql.privacy.vault.spark_sql import DIALECT, PATTERN, family_of, plain_path
 
@@ -62,7 +63,8 @@ class SparkEngine:
     def open(self, table: Table) -> SparkTable:
         session = session_for(table)
         schema = told(table, lambda: _describe(table, session))
-        told(table, lambda: _refuse_millis(table, session, schema))
+        if schema.is_parquet:
+            told(table, lambda: refuse_times(table, session, schema.relation, schema.types))
         return SparkTable(table, schema)
 
     def tables(self, schema: Table) -> list[tuple[str, bool]]:
@@ -161,39 +163,6 @@ def _describe(table: Table, session: SparkSession) -> SparkSchema:
         problem = "the name of its folder is a pattern, and Spark reads all that matches it"
         unavailable(table.name, table.source, problem, "read the files by path, or move them")
     return SparkSchema(relation, _place(place), _files(frame), _types(frame), is_parquet)
-
-
-def _refuse_millis(table: Table, session: SparkSession, schema: SparkSchema) -> None:
-    """Refuse times in milliseconds that others wrote to Parquet: Spark fails for those far away.
-
-    One row would make the table unreadable. What files say of their columns is read, no value is.
-    """
-    named = {each.name.casefold() for each in table.columns.values()} | {
-        name.casefold() for name in (*table.keys, table.unit.column or "")
-    }
-    times = [
-        name
-        for name, stored in schema.types
-        if name.casefold() in named and family_of(stored) == "timestamp"
-    ]
-    if not times or not schema.is_parquet:
-        return
-    jvm: Any = session.sparkContext._jvm
-    conf = session._jsparkSession.sessionState().newHadoopConf()
-    for file in session.table(schema.relation).inputFiles():
-        path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(file))
-        source = jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(path, conf)
-        reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(source)
-        try:
-            said = reader.getFooter().getFileMetaData().getSchema().toString()
-        finally:
-            reader.close()
-        for name in times:
-            if f" {name} (TIMESTAMP(MILLIS," in said:
-                problem = f"column {name!r} holds times in milliseconds, some of which Spark "
-                problem += "cannot read"
-                hint = "write the files anew with microseconds"
-                unavailable(table.name, table.source, problem, hint)
 
 
 def _relation_of_files(table: Table, path: str) -> str:

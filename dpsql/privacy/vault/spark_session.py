@@ -37,6 +37,7 @@ SETTINGS = {
     "spark.sql.parser.quotedRegexColumnNames": "false",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
     "spark.sql.parquet.mergeSchema": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
@@ -51,8 +52,10 @@ SETTINGS = {
 
 Overflows are errors and no other numbers; files that cannot be read are an error and not a smaller
 count; the names of folders do not decide on types; nothing behind a condition is worked out first;
-a time of day that nobody asks for does not make a file unreadable.
+a time of day, or one in nanoseconds, that nobody asks for does not make a file unreadable.
 """
+STRANGE = "a column has a type that Spark does not read, as float16 and decimals of 50 digits"
+DAMAGED = "a file of it is damaged, or none of its format"
 TOLD = {
     "TABLE_OR_VIEW_NOT_FOUND": "there is no such table",
     "SCHEMA_NOT_FOUND": "there is no such table",
@@ -62,11 +65,21 @@ TOLD = {
     "PATH_NOT_FOUND": "there is no such file",
     "UNABLE_TO_INFER_SCHEMA": "there is no file of this format",
     "COLUMN_ALREADY_EXISTS": "names of columns differ in upper and lower case alone",
+    "PARQUET_TYPE_ILLEGAL": STRANGE,
+    "PARQUET_TYPE_NOT_SUPPORTED": STRANGE,
+    "PARQUET_TYPE_NOT_RECOGNIZED": STRANGE,
+    "DECIMAL_PRECISION_EXCEEDS_MAX_PRECISION": STRANGE,
+    "FAILED_READ_FILE": DAMAGED,
+    "FAILED_TO_CREATE_PLAN_FOR_DIRECT_QUERY": DAMAGED,
     "DATA_SOURCE_NOT_FOUND": "this Spark has no reader of its format",
     "JAVA_GATEWAY_EXITED": "Spark does not start: it needs Java 17, and a master",
 }
 """What is told of a failure before any row is read, by the condition of its error."""
 HINTS = {
+    **dict.fromkeys(
+        [condition for condition, problem in TOLD.items() if problem == STRANGE],
+        'write the files anew without it, or let DuckDB read them: source = "visits.parquet"',
+    ),
     "PATH_NOT_FOUND": "the path of one file or one folder: * and the like stand for themselves",
     "DATA_SOURCE_NOT_FOUND": "add its package to spark.jars.packages in spark-defaults.conf, such "
     "as io.delta:delta-spark_2.13 with its spark.sql.extensions, or read a version of a Delta "
@@ -173,11 +186,12 @@ def told(table: Table, work: Callable[[], T]) -> T:
     try:
         return work()
     except PySparkException as error:
-        condition = (error.getCondition() or "").partition(".")[0]
+        condition = error.getCondition() or ""
     except Py4JJavaError as error:
         condition = _condition(error.java_exception)
     except (Py4JError, OSError, ValueError):
         condition = ""
+    condition = condition.partition(".")[0]
     problem = TOLD.get(condition, "Spark does not describe it; details are withheld")
     hint = HINTS.get(condition, "`dpsql check CATALOG` tries it again")
     unavailable(table.name, table.source, problem, hint)

@@ -25,8 +25,8 @@ STORED_IN = {
 USUAL = {"text": "string", "integer": "bigint", "number": "double", "decimal": "decimal(38,6)"}
 FEW = 16
 """Steps up to which a tree of CASE is as fast as a look into an array."""
-FAR_DAY = (1 << 31) - 2
-"""Beyond this many days from 1970, dates stand for infinities."""
+FAR_DAY = (1 << 31) - 1
+"""As many days before and after 1970 stand for infinities, as they do in files."""
 DAY = 86_400 * 10**6
 FAR = 9_200_000_000_000_000_000
 """Up to this many microseconds from 1970, clocks of every zone fit a BIGINT."""
@@ -190,4 +190,4 @@ def _text(column: str, stored: str) -> str:
 def _days(column: str, stored: str) -> str:
     """Days since 1970 in UTC; NULL for what stands for an infinity."""
     days = f"unix_date({column if stored == 'date' else f'CAST({column} AS date)'})"
-    return f"CASE WHEN {days} BETWEEN (-{FAR_DAY}) AND {FAR_DAY} THEN CAST({days} AS bigint) END"
+    return f"CASE WHEN {days} NOT IN (-{FAR_DAY}, {FAR_DAY}) THEN CAST({days} AS bigint) END"

@@ -4,6 +4,11 @@
 cell of the sale. Where no two public rows share the key, the join adds no rows, and a sale without
 an item is left out, or with LEFT JOIN has NULL there. So such rows can be joined to others of their
 unit, be part of a union, or be summed up by unit.
+
+In a SELECT by unit a row may also meet several public rows, or without a condition all of them: it
+is there once for each, and so a unit has so many times its rows at most.
+
+Guarantee: every copy of a row is of the row's own unit, and rows are bounded per unit after all.
 """
 
 from __future__ import annotations
@@ -17,7 +22,8 @@ from sqlglot import exp
 
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
-from dpsql.catalog.unit_local import Among, FilterRows, MapRows, UnitLocal
+from dpsql.catalog.domain import IntegerRange
+from dpsql.catalog.unit_local import Among, FilterRows, MapRows, UnionRows, UnitLocal
 from dpsql.errors import Error
 from dpsql.sql.cell_columns import column_of_values, mapped, plain, tells_values
 from dpsql.sql.inline import Flat
@@ -41,6 +47,9 @@ Place = tuple[str, str]
 """The case-folded alias of public rows, and the case-folded name of a column of theirs."""
 _KINDS = {"text": {"VARCHAR"}, "integer": set(INTEGERS), "date": {"DATE"}, "boolean": {"BOOLEAN"}}
 
+MOST_MET = 100
+"""Most public rows that one private row is there for."""
+
 
 class _NoLookupError(Exception):
     """What is joined is no such lookup, and is left as it is."""
@@ -51,7 +60,8 @@ class _Lookups:
     """Makes columns of the public rows that are joined to the rows of one private table.
 
     ``tests`` are the conditions on all of them, flat; ``made`` are the columns of the private rows
-    that columns of public ones have become.
+    that columns of public ones have become. Where rows may meet ``several``, each is there up to
+    ``times`` times.
     """
 
     source: exp.Table
@@ -60,6 +70,8 @@ class _Lookups:
     statement: Statement
     compiler: Compiler
     public: PublicRows
+    several: bool = False
+    times: int = 1
     made: dict[Place, exp.Column] = field(default_factory=dict)
     table: Table = field(init=False)
     relation: UnitLocal = field(init=False)
@@ -80,6 +92,8 @@ class _Lookups:
         waiting = list(joins)
         while waiting:
             found = next((each for each in waiting if self.add(each)), None)
+            if found is None and self.several:
+                found = next((each for each in waiting if self.cross(each)), None)
             if found is None:
                 raise _NoLookupError
             waiting.remove(found)
@@ -94,14 +108,67 @@ class _Lookups:
             raise _NoLookupError
         if not keeps:
             links += [(t, link) for t in self.tests if (link := self.link(t, alias)) is not None]
-        for test, (key, name) in links:
-            places = self.places(join, key, self.columns[name])
-            if places is not None:
-                self.look(join, name, places, keeps)
-                kept = [*self.tests, *([] if keeps else own)]
-                self.tests = [each for each in kept if each is not test]
-                return True
-        return False
+        known = [
+            (test, name, self.met(join, key, self.columns[name])) for test, (key, name) in links
+        ]
+        told = [(test, name, met) for test, name, met in known if met is not None]
+        if not told:
+            return False
+        test, name, met = min(told, key=lambda each: max(map(len, each[2])))
+        if any(len(each) > 1 for each in met):
+            self.meet(join, (name,), met, keeps)
+        else:
+            self.look(join, name, [each[0] if each else None for each in met], keeps)
+        kept = [*self.tests, *([] if keeps else own)]
+        self.tests = [each for each in kept if each is not test]
+        return True
+
+    def cross(self, join: exp.Join) -> bool:
+        """Let every row meet all rows of a join, of which nothing is told by one of its columns."""
+        rows = self.rows(join)
+        count = max((len(values) for _, values in rows.values()), default=0)
+        if join.args.get("side") or not count:
+            return False
+        alias, on = join.this.alias_or_name.casefold(), join.args.get("on")
+        own = [] if on is None else conjuncts(on)
+        if any(self.link(test, alias) is not None for test in [*own, *self.tests]):
+            return False
+        self.tests = [*self.tests, *own]
+        self.meet(join, (), [list(range(count))], False)
+        return True
+
+    def meet(
+        self, join: exp.Join, of: tuple[str, ...], met: Sequence[Sequence[int]], keeps: bool
+    ) -> None:
+        """Repeat rows for each public row that they meet, and let them have its columns.
+
+        ``met`` are the numbers for each cell of the column ``of``, if there is one.
+        """
+        times = max(map(len, met), default=0)
+        if not 0 < times * self.times <= MOST_MET:
+            raise _NoLookupError
+        self.times *= times
+        name = self.fresh(f"row of {join.this.alias_or_name}")
+        top = max(number for each in met for number in each)
+        column = Column(name, "integer", IntegerRange(0, top), null=True)
+        parts: list[UnitLocal] = []
+        for turn in range(times):
+            numbers = [each[turn] if turn < len(each) else None for each in met]
+            part: UnitLocal = replace(mapped(column, of, numbers), rows=self.relation)
+            if None in numbers and not (keeps and turn == 0):
+                cells = np.array([number is not None for number in numbers], np.uint8)
+                part = FilterRows(part, Among(of, cells.tobytes()))
+            parts.append(part)
+        self.relation = UnionRows(tuple(parts)) if len(parts) > 1 else parts[0]
+        self.columns[name.casefold()] = column
+        places = [cell if isinstance(cell, int) else None for cell in column.cells]
+        self.look(join, name.casefold(), places, keeps=True)
+
+    def fresh(self, name: str) -> str:
+        """A name that no column has."""
+        while name.casefold() in self.columns:
+            name = f"{name} 2"
+        return name
 
     def link(self, test: exp.Expr, alias: str) -> tuple[str, str] | None:
         """The key of public rows, and the column of the private ones, that a condition equates."""
@@ -129,16 +196,18 @@ class _Lookups:
         found = self.public(self.compiler.catalog.find(join.this.name.casefold()))
         return {name.casefold(): each for name, each in found.items()}
 
-    def places(self, join: exp.Join, key: str, column: Column) -> list[int | None] | None:
-        """The public row for each cell of a column; None where it is not one, or not known."""
+    def met(self, join: exp.Join, key: str, column: Column) -> list[list[int]] | None:
+        """The public rows for each cell of a column; None where they are not known, or too many."""
         kind, values = self.rows(join).get(key, ("", ()))
         if not tells_values(column) or kind not in _KINDS.get(column.type, ()):
             return None
-        known = [plain(value) for value in values if value is not None]
-        if len(set(known)) < len(known):
+        found: dict[Any, list[int]] = {}
+        for place, value in enumerate(values):
+            if value is not None:
+                found.setdefault(plain(value), []).append(place)
+        if not self.several and any(len(places) > 1 for places in found.values()):
             return None
-        found = {plain(value): k for k, value in enumerate(values) if value is not None}
-        return [found.get(plain(value)) for value in column.cells]
+        return [found.get(plain(value), []) for value in column.cells]
 
     def look(self, join: exp.Join, of: str, places: Sequence[int | None], keeps: bool) -> None:
         """Let the rows have the columns of public rows that are used."""
@@ -150,9 +219,7 @@ class _Lookups:
         for name in sorted(name for owner, name in self.used if owner == alias):
             kind, values = rows[name]
             looked = [None if place is None else plain(values[place]) for place in places]
-            fresh = f"{join.this.alias_or_name}.{name}"
-            while fresh.casefold() in self.columns:
-                fresh = f"{fresh} 2"
+            fresh = self.fresh(f"{join.this.alias_or_name}.{name}")
             column = column_of_values(fresh, kind, looked)
             if column is None:
                 raise _NoLookupError
@@ -178,7 +245,7 @@ class _Lookups:
 
     def source_of_all(self, node: exp.Expr) -> exp.Table:
         """The private rows with these columns, in FROM."""
-        label, most = self.table.name.split(" #")[0], self.table.unit.max_rows
+        label, most = self.table.name.split(" #")[0], self.table.unit.max_rows * self.times
         span = locate(node, self.statement.fragment)
         table = table_of(self.compiler.catalog, self.relation, label, most, span)
         return named_source(table.name, self.alias)
@@ -197,16 +264,24 @@ def _used(nodes: Iterable[exp.Expr], joins: Sequence[exp.Join]) -> set[Place]:
 
 
 def without_public(
-    rows: PrivateRows, node: exp.Expr, statement: Statement, compiler: Compiler, public: PublicRows
+    rows: PrivateRows,
+    node: exp.Expr,
+    statement: Statement,
+    compiler: Compiler,
+    public: PublicRows,
+    several: bool = False,
 ) -> PrivateRows:
-    """Private rows whose public ones are columns of theirs, where these are looked up by keys."""
+    """Private rows whose public ones are columns of theirs, where these are looked up by keys.
+
+    Where a row may meet ``several`` it is there for each.
+    """
     table = compiler.catalog.find(rows.source.name.casefold())
     if not rows.joins or table.unit.column is None or table.synthetic:
         return rows
     tests = [test.copy() for test in rows.where]
     ons = [join.args["on"] for join in rows.joins if join.args.get("on") is not None]
     used = _used([*tests, *ons, *(each.value for each in rows.fields)], rows.joins)
-    lookups = _Lookups(rows.source, tests, used, statement, compiler, public)
+    lookups = _Lookups(rows.source, tests, used, statement, compiler, public, several)
     try:
         lookups.join(rows.joins)
     except (_NoLookupError, Error):
@@ -234,7 +309,7 @@ def flat_without_public(
     named = tuple(Field(str(k), each) for k, each in enumerate(fields))
     joins, where = tuple(flat.joins), tuple(flat.filters(select))
     before = PrivateRows(flat.rows.source, joins, where, named, frozenset(flat.used))
-    after = without_public(before, select, statement, compiler, public)
+    after = without_public(before, select, statement, compiler, public, several=True)
     if after is before:
         return select
     values = {old.value: new.value for old, new in zip(named, after.fields, strict=True)}

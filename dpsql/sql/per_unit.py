@@ -184,7 +184,7 @@ class UnitRows:
                 select,
                 "E_JOIN",
                 "public rows in a SELECT by privacy unit",
-                "join them by a unique key",
+                "join them by columns with a domain, each row with at most 100 of them",
             )
         for name in ("limit", "offset", "qualify"):
             if select.args.get(name):

@@ -6,6 +6,7 @@ condition is one on single columns again.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -114,6 +115,15 @@ class Pieces:
         if self.listing is None or self.is_unmatched(row):
             return self.query.where
         return (*self.query.where, *self.listing.tests)
+
+    def tells_rows(self, aggregate: Aggregate) -> bool:
+        """Whether some rows of the listing that count may meet other private rows than others."""
+        common = [c for c in self.conditions(0) if isinstance(c, Coupled) or c.column is not None]
+        own = itertools.chain.from_iterable(each.conditions for each in aggregate.summands)
+        tests = [*common, *aggregate.conditions, *own]
+        parts = [part for t in tests for part in (t.parts if isinstance(t, Coupled) else (t,))]
+        distinct = [] if aggregate.distinct is None else [aggregate.distinct]
+        return any(part.listed for part in [*parts, *distinct])
 
     def where(self, row: int) -> dict[str | None, Mask]:
         """``masks`` of the conditions of a row, worked out once."""

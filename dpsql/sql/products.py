@@ -119,8 +119,8 @@ class _Products:
         answers: list[Answer] = []
         for number, (branch, members) in enumerate(found):
             for j, aggregate in enumerate(query.aggregates):
-                self.check_units(aggregate, members)
-                answers.append(self.answer(number, branch, j, aggregate, members))
+                counted = self.counted(aggregate, members)
+                answers.append(self.answer(number, branch, j, aggregate, counted))
         patterns = {c: p for (c, _), p in self.pieces.patterns.items() if not query.listing}
         said = find_decided(query, self.source, self.evaluator, patterns)
         return Select(query, self.table, branches, types, kinds, tuple(answers), said)
@@ -138,17 +138,24 @@ class _Products:
             for group, members in groups.items()
         ]
 
-    def check_units(self, aggregate: Aggregate, members: Sequence[int]) -> None:
-        """Refuse to count privacy units over several public rows, which may share them."""
-        counted = aggregate.units or aggregate.distinct is not None
-        if counted and len(members) > 1 and self.query.listing is not None:
-            raise NotSupportedError(
-                "E_AGGREGATE",
-                "COUNT(DISTINCT) over several rows of a list that joins several columns "
-                "is not supported",
-                hint="group by a column that tells the rows of the list apart",
-                span=self.query.listing.span,
-            )
+    def counted(self, aggregate: Aggregate, members: Sequence[int]) -> Sequence[int]:
+        """The rows of the listing that an aggregate is over: one, for units that are in all.
+
+        Units are not counted over several public rows that some of them may share.
+        """
+        listing = self.query.listing
+        is_count = aggregate.units or aggregate.distinct is not None
+        if not is_count or listing is None or len(members) < 2:
+            return members
+        if not listing.keep and not self.pieces.tells_rows(aggregate):
+            return members[:1]
+        raise NotSupportedError(
+            "E_AGGREGATE",
+            "COUNT(DISTINCT) over several rows of a list that joins several columns "
+            "is not supported",
+            hint="group by a column that tells the rows of the list apart",
+            span=listing.span,
+        )
 
     def kind(self, aggregate: Aggregate) -> str:
         """The DuckDB type of an aggregate's answers."""

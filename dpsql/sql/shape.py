@@ -314,6 +314,8 @@ class Shape:
                 return UnitWindows(flat, table_under(flat, self.compiler), *facts).rows(node)
             return flat.project(node)
         if needs_bounds(self.statement, node, table) and not needs_split(node):
+            node = flat_without_public(flat, node, *facts, public) if flat.joins else node
+            table = table_under(flat, self.compiler)
             return self.leaf(Bounded(flat, table, *facts).aggregate(node), node)
         if node.args.get("distinct"):
             hint = "SELECT DISTINCT ... FROM (SELECT ... GROUP BY ...) works"

@@ -43,3 +43,8 @@ SELECT w, COUNT(*) FROM (SELECT DISTINCT who, ward || '!' AS w FROM visits) AS p
 SELECT w, COUNT(*) FROM (SELECT who, ward || 'x' AS w, COUNT(*) AS n FROM visits GROUP BY ALL HAVING COUNT(*) > 1) AS p GROUP BY w;
 SELECT ward, COUNT(*) FROM (SELECT who, COUNT(*) AS n FROM visits GROUP BY who) JOIN visits USING (who) WHERE n > 1 GROUP BY ward;
 SELECT n, k FROM (SELECT COUNT(*) AS n FROM visits), (SELECT COUNT(DISTINCT who) AS k FROM visits);
+SELECT n, COUNT(*) FROM (SELECT who, COUNT(*) AS n FROM visits CROSS JOIN (VALUES (1), (2), (3)) AS u(k) GROUP BY who) AS p GROUP BY n;
+SELECT k, n, COUNT(*) FROM (SELECT who, k, COUNT(age) AS n FROM visits, UNNEST([2, 5]) AS u(k) WHERE age > k GROUP BY who, k) AS p GROUP BY k, n;
+SELECT n, COUNT(*) FROM (SELECT who, SUM(f) AS n FROM visits JOIN (VALUES ('a', 1), ('b', 2), ('b', 3)) AS g(w, f) ON ward = w GROUP BY who) AS p GROUP BY n;
+SELECT n, COUNT(*) FROM (SELECT who, COUNT(*) AS n FROM visits LEFT JOIN (VALUES ('a', 1), ('b', 2), ('b', 3)) AS g(w, f) ON ward = w GROUP BY who) AS p GROUP BY n;
+SELECT r, f, COUNT(*) FROM (SELECT who, f, ROW_NUMBER() OVER (PARTITION BY who ORDER BY day, f) AS r FROM visits, (VALUES (1), (4)) AS g(f)) AS p GROUP BY r, f;

@@ -338,6 +338,11 @@ OF_CLINIC = [
     " w(kind_of, ward) ON kind_of = kind UNION ALL SELECT ward, 'c' FROM visits) AS u GROUP BY k",
     "SELECT COUNT(*) FROM (SELECT patient_id, day // 3 AS d, SUM(DISTINCT day) AS s FROM visits"
     " GROUP BY ALL) AS p",
+    "SELECT k, COUNT(*) FROM (SELECT patient_id, k, ROW_NUMBER() OVER (PARTITION BY patient_id"
+    " ORDER BY day, k) AS r FROM visits CROSS JOIN (VALUES (1), (2), (4)) AS u(k)) AS p GROUP BY k",
+    "SELECT n, COUNT(*) FROM (SELECT patient_id, f, COUNT(*) AS n FROM lines LEFT JOIN (VALUES"
+    " ('x', 1), ('x', 2), ('y', 2)) AS w(kind_of, f) ON kind_of = kind GROUP BY ALL) AS p"
+    " GROUP BY n",
 ]
 
 

@@ -8,19 +8,22 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from unittest import mock
 
 import duckdb
 import pytest
+from _pytest.doctest import DoctestModule
 
 import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.privacy.vault.readers import end_readers
 from dpsql.sealed import Sealed
 from tests.support.costs import Costs, slow_files
-from tests.support.quick import quick_plans
+from tests.support.one_reader import CONFINED, close_reader, one_reader
+from tests.support.quick import SEARCHED, full_plans, quick_plans
 from tests.support.tables import close_scribes
 
 DEMO = Path(__file__).parent.parent / "demo_data"
@@ -55,6 +58,12 @@ def pytest_collection_finish() -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not even import slow files where no slow test is wanted."""
     return True if collection_path in SLOW and "not slow" in config.option.markexpr else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for examples in the docstrings of the package, and not in those of tests."""
+    return [found for found in (yield) if not isinstance(found, DoctestModule)]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -105,6 +114,7 @@ def _scribes_end(_nothing_is_left_open: None) -> Iterator[None]:
     """Files are written by one DuckDB, too, and read by those that are kept."""
     yield
     close_scribes()
+    close_reader()
     end_readers()
 
 
@@ -115,10 +125,38 @@ def _interrupts_arrive() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture(scope="module", name="quick_plans")
+@pytest.fixture(scope="module", autouse=True)
+def _plans_are_quick(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Plans of little search, where tests ask what answers are, not how good plans are."""
+    with nullcontext() if request.path.parent.name in SEARCHED else quick_plans():
+        yield
+
+
+@pytest.fixture(scope="module", name="one_reader")
+def _one_reader() -> Iterator[None]:
+    """One DuckDB for the files of all tests of a module."""
+    with one_reader():
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _readers_are_one(request: pytest.FixtureRequest) -> None:
+    """And for all modules but those that ask about readers."""
+    if request.path.parent.name not in CONFINED:
+        request.getfixturevalue("one_reader")
+
+
+@pytest.fixture(name="quick_plans")
 def _quick_plans() -> Iterator[None]:
-    """Plans of little search, for modules that ask what answers are, not how good plans are."""
+    """Plans of little search, where a test among others asks for answers."""
     with quick_plans():
+        yield
+
+
+@pytest.fixture(name="full_plans")
+def _full_plans() -> Iterator[None]:
+    """Plans as users have them, where a test asks about them."""
+    with full_plans():
         yield
 
 

@@ -31,8 +31,6 @@ from dpsql.sql.products import Compiler
 from dpsql.strategy.noise_law import law
 from tests.support.clinic import DIGEST, TABLES, Data, _batch, _raw, draw_data, units_of, without
 
-pytestmark = pytest.mark.usefixtures("quick_plans")
-
 REQUESTS = int(os.environ.get("REQUESTS", "10"))
 WORLDS = int(os.environ.get("WORLDS", "5"))
 

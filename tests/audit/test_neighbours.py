@@ -25,8 +25,6 @@ from dpsql.dbapi.connection import Connection
 from dpsql.privacy import find
 from dpsql.privacy.discovery import KeyCounts
 
-pytestmark = pytest.mark.usefixtures("quick_plans")
-
 CATALOG = """
 [budget]
 epsilon = 100000

@@ -22,8 +22,6 @@ from dpsql.engine.matrix import Asking
 from dpsql.errors import LedgerError
 from tests.engine.test_clip import asked, opened
 
-pytestmark = pytest.mark.usefixtures("quick_plans")
-
 GROUPED = "sex, SUM(pay), COUNT(*) FROM t GROUP BY sex"
 KINDS = {
     "SELECT COUNT(*) FROM t WHERE FALSE": Public,

@@ -24,7 +24,7 @@ from dpsql.dbapi.connection import Connection
 from dpsql.errors import LedgerError
 from dpsql.privacy.accounting import rho_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_plans")]
+pytestmark = pytest.mark.slow
 
 CATALOG = """
 [budget]

@@ -25,7 +25,7 @@ from dpsql.strategy.noise_law import Noise
 from tests.support.people import ROWS, people
 from tests.support.people import row as line_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_plans")]
+pytestmark = pytest.mark.slow
 
 PAIRS = (
     "FOR (SELECT sex, age, COUNT(*) FROM people GROUP BY sex, age;"

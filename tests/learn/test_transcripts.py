@@ -23,7 +23,7 @@ from dpsql.learn.rap import run_rap
 from dpsql.privacy.accounting import rho_for
 from tests.support.people import people
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_plans")]
+pytestmark = pytest.mark.slow
 
 WORKLOAD = (
     "FOR (SELECT sex, age, COUNT(*) FROM people GROUP BY sex, age;"

@@ -16,7 +16,7 @@ from dpsql.engine import engine
 from dpsql.errors import LedgerError
 from dpsql.privacy.claims import Sources, claim_sources
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_reader")]
 
 
 def test_a_source_belongs_to_one_ledger(tmp_path: Path) -> None:

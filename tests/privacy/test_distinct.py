@@ -26,6 +26,8 @@ from dpsql.privacy.vault.owners import Digest, Owners
 from dpsql.privacy.vault.vault import open_vault
 from tests.support.tables import insert, scribe
 
+pytestmark = pytest.mark.usefixtures("one_reader")
+
 SALT = b"0123456789abcdef"
 HOSTILE = [
     *("tea", "Tea", "tea ", " tea", "", "a\nb", "a\tb", "\x7f", "x" * 1000, "x" * 1001),

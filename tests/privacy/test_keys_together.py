@@ -27,6 +27,8 @@ from dpsql.privacy.vault.vault import TableVault, open_vault
 from tests.privacy.test_distinct import HOSTILE, PRINTABLE, SALT
 from tests.support.tables import insert, scribe
 
+pytestmark = pytest.mark.usefixtures("one_reader")
+
 Row = tuple[Any, Any, Any]
 CODES = (7, -1, 2**40, None)
 

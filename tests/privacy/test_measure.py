@@ -38,6 +38,8 @@ from dpsql.workload.workload import Product
 from tests.support.seam import zero_noise
 from tests.support.symmetric import strategy_of
 
+pytestmark = pytest.mark.usefixtures("one_reader")
+
 POLICY = Policy(Fraction(100), Fraction(1, 10**9))
 
 

@@ -28,7 +28,7 @@ from dpsql.privacy.vault.vault import Vault, open_vault
 from dpsql.workload.cells import Cells, Nodes, Resolution, block_unit, cells_of, grids_for
 from tests.support.tables import scribe
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_reader")]
 
 SALT = b"0123456789abcdef"
 Integers = NDArray[np.int64]

@@ -20,7 +20,7 @@ from dpsql.privacy.vault.vault import open_vault
 from tests.privacy.evenness import even_choice
 from tests.support.tables import insert, scribe
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_reader")]
 
 SALT = b"0123456789abcdef"
 COLUMNS = {

@@ -22,7 +22,7 @@ from dpsql.privacy.vault.vault import Vault, open_vault
 from dpsql.workload.cells import Nodes, cells_of
 from tests.support.tables import insert, scribe
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_reader")]
 
 TABLES = int(os.environ.get("VIEW_TABLES", "8"))
 SALT = b"0123456789abcdef"

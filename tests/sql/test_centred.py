@@ -18,7 +18,6 @@ from dpsql.errors import NotSupportedError
 from dpsql.sql.centred import BITS, centred, same_but_for_little
 from tests.support.seam import zero_noise
 
-pytestmark = pytest.mark.usefixtures("quick_plans")
 CATALOG = """
 [budget]
 epsilon = 10000

@@ -12,8 +12,6 @@ import dpsql
 from dpsql.dbapi.connection import Connection
 from tests.support.seam import zero_noise
 
-pytestmark = pytest.mark.usefixtures("quick_plans")
-
 CATALOG = """
 [budget]
 epsilon = 100000

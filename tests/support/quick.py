@@ -1,12 +1,14 @@
 """Plans of little search, for tests that ask what answers are and not how good plans are.
 
 The same families of strategies are tried, and the best of them is measured; it is a little worse.
+All tests have them but those of SEARCHED, which ask about plans, and who uses ``full_plans``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from types import ModuleType
 from typing import Any
 from unittest import mock
 
@@ -21,25 +23,53 @@ EFFORT = 0.0999
 """Part of the effort; no other test asks for that, so that plans kept by it are these alone."""
 
 
+SEARCHED = frozenset({"plan", "search", "strategy"})
+"""Folders whose tests ask how good plans are."""
+
+DESCENDED = (opt0, few, hierarchy, joint)
+CHOOSING = (weighing, fixed)
+_descend, _starts = opt0.minimise, opt0._default_restarts
+
+
+def _minimise(*given: Any, maxiter: int, **more: Any) -> Any:
+    return _descend(*given, maxiter=min(maxiter, STEPS), **more)
+
+
+def _restarts(n: int) -> int:
+    return min(STARTS, _starts(n))
+
+
+def _choice(workload: Any, noise: Any, mechanism: str, effort: float = 1.0) -> Any:
+    return cached_choice(workload, noise, mechanism, effort * EFFORT)
+
+
+QUICK: tuple[tuple[ModuleType, str, object], ...] = (
+    *((module, "minimise", _minimise) for module in DESCENDED),
+    (opt0, "_default_restarts", _restarts),
+    (opt_m, "PATIENCE", PATIENCE),
+    (opt_m, "PER_SET", 0),
+    *((module, "cached_choice", _choice) for module in CHOOSING),
+)
+FULL = tuple((module, name, getattr(module, name)) for module, name, _ in QUICK)
+
+
 @contextmanager
 def quick_plans() -> Iterator[None]:
     """Descend in few steps from few starts, and hop on while that pays."""
-    descend, starts = opt0.minimise, opt0._default_restarts
+    with _put(QUICK):
+        yield
 
-    def steps(*given: Any, maxiter: int, **more: Any) -> Any:
-        return descend(*given, maxiter=min(maxiter, STEPS), **more)
 
-    def chosen(workload: Any, noise: Any, mechanism: str, effort: float = 1.0) -> Any:
-        return cached_choice(workload, noise, mechanism, effort * EFFORT)
+@contextmanager
+def full_plans() -> Iterator[None]:
+    """Search as users do."""
+    with _put(FULL):
+        yield
 
+
+@contextmanager
+def _put(parts: tuple[tuple[ModuleType, str, object], ...]) -> Iterator[None]:
     with ExitStack() as patched:
-        for module in (opt0, few, hierarchy, joint):
-            patched.enter_context(mock.patch.object(module, "minimise", steps))
-        patched.enter_context(
-            mock.patch.object(opt0, "_default_restarts", lambda n: min(STARTS, starts(n)))
-        )
-        patched.enter_context(mock.patch.object(opt_m, "PATIENCE", PATIENCE))
-        patched.enter_context(mock.patch.object(opt_m, "PER_SET", 0))
-        for module in (weighing, fixed):
-            patched.enter_context(mock.patch.object(module, "cached_choice", chosen))
+        for module, name, part in parts:
+            patched.enter_context(mock.patch.object(module, name, part))
         yield

@@ -18,8 +18,6 @@ import pytest
 import dpsql
 from dpsql.catalog.catalog import Catalog
 
-pytestmark = pytest.mark.usefixtures("quick_plans")
-
 DEMO = Path(__file__).parents[2] / "demo_data"
 
 

@@ -19,8 +19,6 @@ from dpsql.dbapi.connection import Connection
 from dpsql.sql.lexemes import split_statements
 from dpsql.ui.cli import choose_command
 
-pytestmark = pytest.mark.usefixtures("quick_plans")
-
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [path for path in DOCS.rglob("*.md") if path.parent.name not in ("decisions", "reference")]
 

@@ -26,7 +26,7 @@ from dpsql.privacy.discovery import CountedDiscovery
 from tests.support.seam import zero_noise
 from tests.support.tables import insert
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_plans")]
+pytestmark = pytest.mark.slow
 
 CATALOG = """
 [budget]

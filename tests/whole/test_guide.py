@@ -16,7 +16,7 @@ from dpsql.dbapi.connection import Connection
 from dpsql.sql.lexemes import split_statements
 from tests.support.seam import zero_noise
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_plans")]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 

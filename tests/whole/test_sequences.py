@@ -36,7 +36,7 @@ from tests.support.seam import zero_noise
 from tests.support.sequences import Step, pairs, sequences, twins
 from tests.support.statements import Statement
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_plans")]
+pytestmark = pytest.mark.slow
 
 SEQUENCES = int(os.environ.get("SEQUENCES", "2"))
 PAIRS = int(os.environ.get("PAIRS", "30"))

@@ -153,10 +153,15 @@ OPENERS = {
 }
 
 
+WORDS = ("open", "write_", "touch", "mkstemp", "mkdtemp", "NamedTemporaryFile", "sqlite3")
+"""One of them stands in every module that writes a file."""
+
+
 def test_files_are_written_in_few_and_known_places() -> None:
     found = set()
     for path in ROOT.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)) if any(word in text for word in WORDS) else ():
             if isinstance(node, ast.Call) and _writes(node):
                 found.add(str(path.relative_to(ROOT)))
     assert found == OPENERS.keys()

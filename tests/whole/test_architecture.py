@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
 from pathlib import Path
@@ -33,10 +32,7 @@ def test_every_path_on_the_map_exists() -> None:
 def test_names_mean_one_thing_and_few_modules_lie_at_the_top() -> None:
     modules = [path for path in (ROOT / "dpsql").rglob("*.py") if path.name != "__init__.py"]
     classes = [
-        node.name
-        for path in modules
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.ClassDef)
+        name for path in modules for name in re.findall(r"^class (\w+)", path.read_text(), re.M)
     ]
     for names in ([path.name for path in modules], classes):
         assert [name for name, times in Counter(names).items() if times > 1] == []

@@ -411,7 +411,7 @@ def test_rows_of_a_unit_add_up(t: Connection) -> None:
     assert three.stddev[0][0] == pytest.approx(3 * one.stddev[0][0], rel=1e-6)
 
 
-def audit(folder: Path, clip: object, query: str, runs: int = 300) -> float:
+def audit(folder: Path, clip: object, query: str, runs: int = 200) -> float:
     """Bound epsilon from below by outputs on a table and with one row more."""
     found = []
     for i, extra in enumerate([[], [(10**6, 11, 10.0, "a", 0)]]):

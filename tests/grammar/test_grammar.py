@@ -33,7 +33,7 @@ from tests.support.statements import Measured, Statement
 
 pytestmark = pytest.mark.slow
 
-SENTENCES = int(os.environ.get("GRAMMAR_SENTENCES", "50"))
+SENTENCES = int(os.environ.get("GRAMMAR_SENTENCES", "30"))
 SEED = int(os.environ.get("GRAMMAR_SEED", "4"))
 
 World = tuple[Connection, duckdb.DuckDBPyConnection]
@@ -67,8 +67,7 @@ def test_what_tools_emit_is_accepted(world: World) -> None:
 
 
 def test_the_grammar_accepts_what_the_binder_accepts(world: World) -> None:
-    cases = [*read_cases("accepted.sql"), *read_cases("rejected.sql"), *emitted()]
-    for case in cases:
+    for case in [*read_cases("accepted.sql"), *read_cases("rejected.sql")]:
         found = verdict(world[0], case.sql)
         assert agrees(case.sql, found), f"{case.sql}\n{found}"
 

@@ -18,7 +18,7 @@ from dpsql.dbapi.connection import Connection
 from tests.support.grammar import Sampler, emitted, mutated, read_cases, verdict
 from tests.support.oracle import open_world
 
-SENTENCES = int(os.environ.get("GRAMMAR_SENTENCES", "50"))
+SENTENCES = int(os.environ.get("GRAMMAR_SENTENCES", "30"))
 SEED = int(os.environ.get("GRAMMAR_SEED", "4"))
 Follow = Callable[[str, "re.Match[str]"], "list[str]"]
 

@@ -34,7 +34,7 @@ from dpsql.ui.repl import run_prompt
 from dpsql.ui.session import Session
 
 LONG = "SELECT SUM(SQRT(i)) FROM range(20000000000) AS t(i)"
-COUNT = int(os.environ.get("INTERRUPTS", "6"))
+COUNT = int(os.environ.get("INTERRUPTS", "4"))
 
 
 def in_the_vault() -> object:

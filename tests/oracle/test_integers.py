@@ -23,7 +23,7 @@ from tests.support.grammar import verdict
 from tests.support.seam import zero_noise
 from tests.support.tables import World
 
-STATEMENTS = int(os.environ.get("WHOLE_STATEMENTS", "60"))
+STATEMENTS = int(os.environ.get("WHOLE_STATEMENTS", "40"))
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from tests.support.differences import agree, differences
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables
 
-STATEMENTS = int(os.environ.get("LIST_STATEMENTS", "20"))
+STATEMENTS = int(os.environ.get("LIST_STATEMENTS", "12"))
 CATALOG = """
 [budget]
 epsilon = 100000

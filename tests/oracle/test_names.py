@@ -29,7 +29,7 @@ from tests.support.tables import Tables, World, open_tables
 
 pytestmark = pytest.mark.slow
 
-STATEMENTS = int(os.environ.get("NAME_STATEMENTS", "45"))
+STATEMENTS = int(os.environ.get("NAME_STATEMENTS", "25"))
 SEED = int(os.environ.get("NAME_SEED", "19"))
 
 CATALOG = """

@@ -270,7 +270,7 @@ def draw_join(draw: random.Random) -> str:
     return f"SELECT {', '.join(keys)}, {listed} FROM {text}{test} GROUP BY ALL"
 
 
-JOINS = int(os.environ.get("ORACLE_JOINS", "12"))
+JOINS = int(os.environ.get("ORACLE_JOINS", "8"))
 
 
 def test_random_joins(world: World) -> None:
@@ -380,7 +380,7 @@ def test_no_condition_is_lost(world: World, sql: str) -> None:
     assert differences(world, sql) == []
 
 
-CHAINS = int(os.environ.get("ORACLE_CHAINS", "10"))
+CHAINS = int(os.environ.get("ORACLE_CHAINS", "6"))
 
 
 @pytest.mark.parametrize("few", [1_000, 5])

@@ -20,7 +20,7 @@ from tests.support.differences import agree, differences
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables
 
-STATEMENTS = int(os.environ.get("PUBLIC_STATEMENTS", "40"))
+STATEMENTS = int(os.environ.get("PUBLIC_STATEMENTS", "25"))
 DAYS = 73_049
 TABLES = {"dates": "d_year", "items": "item", "kinds": "kind", "twice": "k"}
 CATALOG = (

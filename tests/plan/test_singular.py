@@ -24,7 +24,7 @@ from dpsql.strategy.base import Block, Strategy
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.symmetric import SymmetricStrategy
 
-ROUNDS = int(os.environ.get("DPSQL_SINGULAR", "8"))
+ROUNDS = int(os.environ.get("DPSQL_SINGULAR", "5"))
 SIZES = [[24], [12], [30], [6, 4], [12, 3], [8, 6], [6, 4, 2], [3, 4, 5]]
 Rows = NDArray[Any]
 

@@ -178,6 +178,7 @@ def test_conditions_on_columns_of_their_own_cost_less(adult: Connection) -> None
     assert sum(block.share for block in part.strategy.blocks) == 1
 
 
+@pytest.mark.usefixtures("quick_plans")
 def test_answers_are_true_but_for_noise_and_kept(adult: Connection, demo: Path) -> None:
     shown = ", ".join(f"COUNT(*) FILTER (WHERE {each})" for each in EIGHT)
     (row,) = adult.execute(f"SELECT {shown} FROM adult").fetchall()

@@ -97,8 +97,9 @@ def open_table(table: Table) -> StoredTable:
     for what, names in named.items():
         for name in names:
             if _family(table, stored, name) == NESTED:
-                problem = f"{what} column {name!r} has a nested type"
-                unavailable(table.name, table.source, problem)
+                problem = f"{what} column {name!r} is stored as a nested or unknown type"
+                hint = "texts, numbers, booleans, dates, times and bytes are told apart"
+                unavailable(table.name, table.source, problem, hint)
     return stored
 
 

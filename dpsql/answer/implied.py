@@ -19,6 +19,7 @@ from dpsql.algebra.blocks import Dense, Total
 from dpsql.algebra.operator import Operator
 from dpsql.answer.codec import Release
 from dpsql.catalog.view import view_of
+from dpsql.plan.division import HALVINGS, halves
 from dpsql.plan.plan import Part
 from dpsql.plan.request import Request
 from dpsql.workload.cells import Cells, Merging, merging_of
@@ -68,11 +69,29 @@ def imply(request: Request, name: str, release: Release) -> Implied | None:
     readings: dict[Place, tuple[int, Reading, tuple[str, ...]]] = {}
     taken: set[int] = set()
     for target in request.targets:
-        found = _read_off(target, release.plan.parts, taken)
+        found = _read_all(target, release.plan.parts, taken, HALVINGS)
         if found is None:
             return None
         readings.update(found)
     return Implied(name, release, readings)
+
+
+def _read_all(
+    target: Target, parts: Sequence[Part], taken: set[int], depth: int
+) -> Readings | None:
+    """How a target is read off one of the parts, or its halves off one each."""
+    found = _read_off(target, parts, taken)
+    alike = [part for part in parts if part.table == target.table.name.casefold()]
+    several = len([part for part in alike if not part.units]) > 1
+    if found is not None or not several or target.units or not depth or len(target.asked) == 1:
+        return found
+    readings: dict[Place, tuple[int, Reading, tuple[str, ...]]] = {}
+    for half in halves(target):
+        some = _read_all(half, parts, taken, depth - 1)
+        if some is None:
+            return None
+        readings.update(some)
+    return readings
 
 
 def _read_off(target: Target, parts: Sequence[Part], taken: set[int]) -> Readings | None:

@@ -21,14 +21,14 @@ from dpsql.engine.explanation import (
     StatementForecast,
 )
 from dpsql.plan.baselines import plain_variance
+from dpsql.plan.limits import plain_cost
 from dpsql.plan.machine import show_bytes
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request
 from dpsql.search.meter import ROOM
-from dpsql.strategy.noise_law import LAPLACE, Noise, law
-from dpsql.workload.cells import unit_reach
+from dpsql.strategy.noise_law import LAPLACE, law
 from dpsql.workload.layout import Place
-from dpsql.workload.target import Readings, Target, reading_variances, view_rows
+from dpsql.workload.target import Readings, reading_variances, view_rows
 from dpsql.workload.workload import Workload
 
 if TYPE_CHECKING:
@@ -191,24 +191,12 @@ def _plain_errors(request: Request, planned: Planned) -> dict[Place, float]:
     asked = [(place, t) for t in request.targets for place in t.asked]
     if len(asked) < 2:
         return {}
-    whole = sum(_plain_cost(target, noise) for target in request.targets)
+    whole = sum(plain_cost(target, noise) for target in request.targets)
     unit = law(noise).unit_variance(float(request.budget(noise)))
     return {
         place: math.sqrt(unit * plain_variance(whole, target.asked[place].weight, noise))
         for place, target in asked
     }
-
-
-def _plain_cost(target: Target, noise: Noise) -> float:
-    """How far one privacy unit moves all numbers of a target, weighted: L1 or squared L2."""
-    power = law(noise).norm
-    if not target.units:
-        return float(target.plain(noise) * target.rows_per_unit**power)
-    (layout,) = target.layouts
-    names = layout.workload.attributes
-    reach = unit_reach([layout.resolutions[name] for name in names], target.rows_per_unit)
-    reach = int(reach**power) if target.occupied else reach
-    return float(reach * sum(each.weight**power for each in target.asked.values()))
 
 
 def _lower_errors(request: Request, planned: Planned) -> dict[Place, float]:
@@ -221,7 +209,7 @@ def _lower_errors(request: Request, planned: Planned) -> dict[Place, float]:
 
     used = law(planned.plan.noise)
     found: dict[Place, float] = {}
-    for target, layout in zip(request.targets, planned.layouts, strict=True):
+    for target, layout in zip(planned.targets, planned.layouts, strict=True):
         if target.units:
             continue
         scale = used.scale(target.rows_per_unit**used.norm, request.budget(used.name))

@@ -190,17 +190,38 @@ class Plan:
         return found
 
 
-def split_amount(amount: Fraction, errors: Sequence[float], noise: Noise) -> list[Fraction]:
-    """Split a budget over tables so that the total expected squared error is least.
+def split_amount(
+    amount: Fraction, errors: Sequence[float], noise: Noise, least: Sequence[float] = ()
+) -> list[Fraction]:
+    """Split a budget over parts so that the total expected squared error is least.
 
     ``errors[g]`` is the squared error of part g at a full unit of budget. The optimal shares are
     proportional to the cube root (Laplace) or the square root (Gaussian, in rho) of the errors;
-    they are rounded to a grid and sum exactly to ``amount``. Source: HDMM, section 6.3 (OPT_+).
+    they are rounded to a grid and sum exactly to ``amount``. ``least`` are fractions that parts
+    have at least; where these are more than there is, each has as much less. Source: HDMM,
+    section 6.3 (OPT_+).
 
     >>> split_amount(Fraction(1), [1.0, 8.0], "laplace")
     [Fraction(349525, 1048576), Fraction(699051, 1048576)]
+    >>> [float(each) for each in split_amount(Fraction(1), [1.0, 1e9], "laplace", [0.25, 0.5])]
+    [0.25, 0.75]
     """
     roots = [max(error, 1e-300) ** law(noise).share_power for error in errors]
-    grid = [max(1, int(SHARE_GRID * root / sum(roots))) for root in roots]
+    raised = _raised(roots, least or [0.0] * len(roots))
+    grid = [max(1, int(SHARE_GRID * fraction)) for fraction in raised]
     shares = [Fraction(units, SHARE_GRID) for units in grid[:-1]]
     return [amount * share for share in (*shares, 1 - sum(shares, Fraction(0)))]
+
+
+def _raised(roots: Sequence[float], least: Sequence[float]) -> list[float]:
+    """Return fractions in proportion to ``roots``, but for those that would be below the least."""
+    if sum(least) >= 1:
+        return [each / sum(least) for each in least]
+    fixed: dict[int, float] = {}
+    while True:
+        free = [g for g in range(len(roots)) if g not in fixed]
+        unit = (1 - sum(fixed.values())) / sum(roots[g] for g in free)
+        low = {g: least[g] for g in free if roots[g] * unit < least[g]}
+        if not low:
+            return [fixed.get(g, root * unit) for g, root in enumerate(roots)]
+        fixed.update(low)

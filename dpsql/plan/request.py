@@ -13,6 +13,7 @@ from dpsql.errors import DataError, NotSupportedError, ProgrammingError
 from dpsql.plan.aims import aimed
 from dpsql.plan.choice import Chooser
 from dpsql.plan.chosen import Chosen
+from dpsql.plan.division import PlannedAlone, divided, in_pieces, least_parts
 from dpsql.plan.drawn import best_drawn, used
 from dpsql.plan.memory import ResultSize, check_request, limit_of, result_size
 from dpsql.plan.plan import Part, Plan, split_amount
@@ -149,7 +150,10 @@ class Request:
     @cached_property
     def targets(self) -> tuple[Target, ...]:
         """What has to be measured, in the order it is mentioned."""
-        return find_targets(self.statements, self.views)
+        found = find_targets(self.statements, self.views)
+        if all(len(target.asked) == 1 for target in found):
+            return found
+        return tuple(part for target in found for part in divided(target))
 
     @cached_property
     def released(self) -> tuple[str, ...]:
@@ -209,13 +213,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan and, part by part, the layout of the target it measures.
+    """A plan and, part by part, the target that it measures with its layout.
 
     ``is_cut`` says that more would have been tried, had more effort been allowed, ``is_tight``
     had there been more memory.
     """
 
     plan: Plan
+    targets: tuple[Target, ...]
     layouts: tuple[Layout, ...]
     is_cut: bool = False
     is_tight: bool = False
@@ -267,16 +272,21 @@ def _checked_plan(request: Request, noise: Noise) -> Planned:
 
 
 def _leaner(request: Request, noise: Noise) -> Iterator[Planned]:
-    """Yield plans that fit into memory: of searches that have less room, and of cells alone."""
-    for halvings in range(1, 1 + HALVINGS):
-        try:
-            yield _fitting(request, _plan_with(request, noise, request.memory_limit >> halvings))
-            break
-        except (ProgrammingError, NotSupportedError):
-            continue
+    """Yield plans that fit into memory: of cells alone, and of searches that have less room.
+
+    These hold cells at least: where cells do not fit, which are planned at once, none is begun.
+    """
+    found = False
     for family in LEAN:
         try:
             yield _fitting(request, _plan_with(replace(request, mechanism=family), noise))
+            found = True
+        except (ProgrammingError, NotSupportedError):
+            continue
+    for halvings in range(1, 1 + HALVINGS if found else 1):
+        try:
+            yield _fitting(request, _plan_with(request, noise, request.memory_limit >> halvings))
+            break
         except (ProgrammingError, NotSupportedError):
             continue
 
@@ -305,26 +315,38 @@ def _plan_with(request: Request, noise: Noise, room: int | None = None) -> Plann
     most = PLANNING * max(1.0, float(request.effort)) * len(request.targets)
     with metered(most, request.memory_limit if room is None else room) as meter:
         amount = (request.epsilon if rho is None else rho) / max(1, len(request.targets))
-        found = [_choose(request, target, noise, amount) for target in request.targets]
-    errors = [chosen.error for chosen in found]
-    amounts = split_amount(request.epsilon if rho is None else rho, errors, noise)
+        groups = [_pieces(request, target, noise, amount) for target in request.targets]
+    pieces = [piece for group in groups for piece in group]
+    errors = [piece.chosen.error for piece in pieces]
+    is_free = len(pieces) == 1 or request.aims
+    least = () if is_free else least_parts(groups, noise)
+    amounts = split_amount(request.epsilon if rho is None else rho, errors, noise, least)
     parts = tuple(
         Part(
-            target.table.name.casefold(),
-            chosen.strategy,
-            used(chosen.layout, chosen.strategy),
+            piece.target.table.name.casefold(),
+            piece.chosen.strategy,
+            used(piece.chosen.layout, piece.chosen.strategy),
             amount,
-            target.rows_per_unit,
-            chosen.lower,
-            target.units,
-            target.view,
-            target.occupied,
+            piece.target.rows_per_unit,
+            piece.chosen.lower,
+            piece.target.units,
+            piece.target.view,
+            piece.target.occupied,
         )
-        for target, chosen, amount in zip(request.targets, found, amounts, strict=True)
+        for piece, amount in zip(pieces, amounts, strict=True)
     )
     plan = Plan(parts, noise, request.epsilon, request.delta, rho)
-    layouts = tuple(chosen.layout for chosen in found)
-    return Planned(plan, layouts, meter.is_cut, meter.is_tight)
+    targets = tuple(piece.target for piece in pieces)
+    layouts = tuple(piece.chosen.layout for piece in pieces)
+    return Planned(plan, targets, layouts, meter.is_cut, meter.is_tight)
+
+
+def _pieces(request: Request, target: Target, noise: Noise, amount: Fraction) -> list[PlannedAlone]:
+    """Return a target as one piece, or as pieces where only these keep answers within limits."""
+    one = [PlannedAlone(target, target, _choose(request, target, noise, amount))]
+    if request.mechanism != "auto" or request.aims or target.units or len(target.asked) == 1:
+        return one
+    return in_pieces(one[0], lambda part: _choose(request, part, noise, amount), noise)
 
 
 def _choose(request: Request, target: Target, noise: Noise, amount: Fraction) -> Chosen:
@@ -370,7 +392,7 @@ def expected_error(request: Request, planned: Planned) -> float:
     """The total expected squared error of all answers of a request, weighted."""
     total = 0.0
     for part, target, layout in zip(
-        planned.plan.parts, request.targets, planned.layouts, strict=True
+        planned.plan.parts, planned.targets, planned.layouts, strict=True
     ):
         found = reading_variances(part.forecast, list(layout.products.values()))
         weights = (target.asked[place].weight for place in layout.products)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Identity
-from dpsql.algebra.operator import Integers, Operator
+from dpsql.algebra.operator import Array, Integers, Operator
 from dpsql.search.bounds import cells_bound
 from dpsql.search.meter import has_room
 from dpsql.search.problem import Problem
@@ -72,7 +72,7 @@ def workload_rows(problem: Problem) -> Iterator[ProductStrategy]:
         if factors.n > ALWAYS and 2 * len(stacked) > factors.n:
             return
         distinct = np.unique(stacked, axis=0)
-        whole = np.ldexp(distinct.astype(np.float64), BINARY_PLACES)
+        whole = _scaled(distinct)
         if not np.array_equal(whole, np.rint(whole)) or np.abs(whole).max() >= 2.0**53:
             if problem.d == 1 and factors.n <= ROUNDED_CELLS:
                 rounded = {name: _rounded(distinct)}
@@ -87,6 +87,12 @@ def workload_rows(problem: Problem) -> Iterator[ProductStrategy]:
         rows[name] = integers // max(1, int(np.gcd.reduce(integers, axis=None)))
     domain = problem.workload.domain
     yield assemble(domain, rows, {problem.names: 1.0}, problem.noise, "workload")
+
+
+def _scaled(rows: Array) -> NDArray[np.float64]:
+    """Return rows with as many binary places as count, infinite where they are too large."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.ldexp(rows.astype(np.float64), BINARY_PLACES))
 
 
 def _rounded(rows: NDArray[np.float64]) -> Integers:
@@ -183,7 +189,7 @@ def _whole(factor: Operator) -> tuple[Integers | None, float] | None:
         return None, 1.0
     if factor.rows * factor.n > MOST_NUMBERS:
         return None
-    scaled = np.ldexp(np.asarray(factor.dense(), dtype=np.float64), BINARY_PLACES)
+    scaled = _scaled(factor.dense())
     if not np.array_equal(scaled, np.rint(scaled)) or np.abs(scaled).max() >= 2.0**40:
         return None
     rows: Integers = scaled.astype(np.int64)

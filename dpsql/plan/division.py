@@ -1,0 +1,119 @@
+"""Targets in parts: where answers that each are small would have too many cells on all the others'.
+
+Which parts there are depends on what is asked alone, so that a repeat is found again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from dpsql.plan.chosen import Chosen
+from dpsql.plan.limits import least_part, plain_cost
+from dpsql.search.select import CELL_LIMIT
+from dpsql.strategy.noise_law import Noise
+from dpsql.workload.layout import Layout, Place
+from dpsql.workload.target import Target
+
+HALVINGS = 3
+"""How often a target may be halved for its answers to be within their limits."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAlone:
+    """Answers that are planned by themselves, of a ``whole`` target, and how they are."""
+
+    whole: Target
+    target: Target
+    chosen: Chosen
+
+
+def in_pieces(
+    piece: PlannedAlone, choose: Callable[[Target], Chosen], noise: Noise, depth: int = HALVINGS
+) -> list[PlannedAlone]:
+    """Return a piece in halves, and these again, where its answers are beyond their limits.
+
+    One matrix for each column may be too little for answers of few rows beside those of many.
+    What takes the least of the budget to be within the limits is taken.
+    """
+    whole = piece.whole
+    needed = least_part(piece.chosen, whole, noise)
+    if needed <= 1 or not depth or len(piece.target.asked) == 1:
+        return [piece]
+    found: list[PlannedAlone] = []
+    for part in halves(piece.target):
+        half = PlannedAlone(whole, part, choose(part))
+        found += in_pieces(half, choose, noise, depth - 1)
+    parts = sum(least_part(each.chosen, whole, noise) for each in found)
+    return found if parts < needed else [piece]
+
+
+def least_parts(groups: Sequence[Sequence[PlannedAlone]], noise: Noise) -> tuple[float, ...]:
+    """Return the parts of a budget that keep answers within the limits of all that is asked.
+
+    ``groups`` are the pieces of every target.
+    """
+    costs = [plain_cost(group[0].whole, noise) for group in groups]
+    return tuple(
+        least_part(piece.chosen, piece.whole, noise) * cost / sum(costs)
+        for group, cost in zip(groups, costs, strict=True)
+        for piece in group
+    )
+
+
+def divided(target: Target) -> tuple[Target, ...]:
+    """Return a target in as many parts as it takes for no answer to have too many cells.
+
+    Each part has cells of its own, on which columns are as coarse as its own answers allow. An
+    answer that has too many by itself stays alone.
+    """
+    if target.units or len(target.asked) == 1:
+        return (target,)
+    large = {place for layout in target.layouts for place in _large(layout)}
+    if not large:
+        return (target,)
+    rest = target.asked.keys() - large
+    parts = (_part(target, rest), _part(target, large)) if rest else halves(target)
+    return tuple(each for part in parts for each in divided(part))
+
+
+def halves(target: Target) -> tuple[Target, ...]:
+    """Return the answers of few rows and those of many, parted where rows grow most.
+
+    Answers of equally many rows are parted in the order in which they are asked.
+
+    Raises: ProgrammingError (E_TOO_LARGE).
+    """
+    if target.units or len(target.asked) == 1:
+        return (target,)
+    rows = target.layouts[0].rows
+    places = sorted(target.asked, key=lambda place: (rows[place], place))
+    cut = _widest([rows[place] for place in places])
+    return _part(target, places[:cut]), _part(target, places[cut:])
+
+
+def _widest(rows: Sequence[int]) -> int:
+    """Return where sorted numbers grow by the largest factor, the middle where none does.
+
+    >>> _widest([1, 1, 2, 500, 700]), _widest([1, 1, 1, 1])
+    (3, 2)
+    """
+    steps = [after / before for before, after in pairwise(rows)]
+    largest = max(steps)
+    return len(rows) // 2 if largest == 1 else 1 + steps.index(largest)
+
+
+def _large(layout: Layout) -> list[Place]:
+    """Return the answers with a product over more cells, and sums over them, than one may have."""
+    sizes = layout.workload.domain
+    return [
+        place
+        for place, reading in layout.products.items()
+        if any(math.prod(sizes[n] + 1 for n in p.factors) > CELL_LIMIT for _, p in reading)
+    ]
+
+
+def _part(target: Target, places: Collection[Place]) -> Target:
+    return replace(target, asked={p: each for p, each in target.asked.items() if p in places})

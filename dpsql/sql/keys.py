@@ -41,7 +41,7 @@ class Keys:
         nodes = list(group.expressions)
         if group.args.get("all"):
             items = [item.unalias() for item in self.tree.expressions]
-            nodes = [item for item in items if not is_of_groups(item)]
+            nodes = list(varying(item for item in items if not is_of_groups(item)))
         if all(isinstance(node, exp.Column) for node in nodes):  # one set, as most statements have
             return (tuple(dict.fromkeys(map(self.add, varying(map(self.resolve, nodes))))),)
         nodes = [node for node in nodes if list(varying([self.resolve(node)]))]

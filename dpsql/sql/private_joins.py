@@ -126,7 +126,9 @@ class PrivateJoin:
         join = element.join
         assert join is not None
         if not join.is_plain:
-            self.refuse(join.node, f"{join.method or join.kind} JOIN of private tables")
+            what = f"{join.method or join.kind} JOIN of private tables"
+            hint = "name the columns, JOIN ... USING (...): a table may have more than are declared"
+            self.refuse(join.node, what, hint if join.method == "NATURAL" else ALONG)
         tests = [] if join.on is None else conjuncts(join.on)
         tests += [self.keys.using(whole, part, name) for name in join.using]
         outer, on = bool(join.side), None

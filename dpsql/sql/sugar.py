@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from dpsql.sql.lists import write_out_lists
 from dpsql.sql.named_windows import write_out_windows
+from dpsql.sql.nested_joins import write_out_nested
 from dpsql.sql.series import write_out_series
 from dpsql.sql.spellings import respell_all
 
@@ -29,12 +30,16 @@ def plain(tree: exp.Query) -> exp.Query:
     write_out_windows(tree)
     write_out_lists(tree)
     write_out_series(tree)
-    nodes = list(tree.walk(bfs=False))
+    nodes, is_joined = list(tree.walk(bfs=False)), False
     for node in nodes:
         if isinstance(node, exp.Tuple):
             _write_out(node)
         elif isinstance(node, exp.Fetch):
             _limit(node)
+        elif isinstance(node, exp.Join):
+            is_joined = True
+    if is_joined:
+        write_out_nested(tree)
     respell_all(nodes)
     for node in list(tree.find_all(exp.Select)):
         _name_joined(node)

@@ -132,8 +132,11 @@ SELECT COUNT(*) FROM t WHERE a > (SELECT AVG(lo) FROM bands) AND a <> (SELECT MA
 SELECT COUNT(*) FROM t WHERE EXISTS (SELECT * FROM bands WHERE lo > 9) OR a = (SELECT MIN(lo) FROM bands);
 SELECT SUM(CASE WHEN a < (SELECT MAX(lo) FROM bands) THEN m END) FROM t WHERE NOT EXISTS (SELECT 1 FROM bands WHERE lo > 99);
 WITH r AS (SELECT a, b, COUNT(*) AS n FROM t GROUP BY a, b) SELECT a, b FROM r AS one WHERE n > (SELECT AVG(n) FROM r AS two WHERE two.a = one.a);
-SELECT 'all' AS scope, a, COUNT(*) FROM t GROUP BY ALL;
+SELECT 'all' AS scope, 7, a, COUNT(*) FROM t GROUP BY ALL;
 SELECT 1 AS one, COUNT(*) FROM t GROUP BY 1;
 SELECT k, b, COUNT(*) FROM (SELECT 2 AS k, b FROM t) AS q GROUP BY k, b;
 SELECT SUM(ATANH(a / 10)), SUM(ASINH(a)), SUM(ACOSH(a + 1)) FROM t;
 SELECT b, COUNT(DISTINCT a), COUNT(*) FROM t, bands WHERE lo > 1 GROUP BY b;
+SELECT name, COUNT(*) FROM (t JOIN bands ON a = lo) WHERE hi > 1 GROUP BY name;
+SELECT j.name, SUM(j.m) FROM (t LEFT JOIN bands ON a = lo) AS j GROUP BY j.name;
+SELECT b, COUNT(*) FROM t JOIN (bands JOIN (VALUES (2)) AS v(x) ON lo <= v.x) ON a = bands.lo GROUP BY b;

@@ -55,7 +55,7 @@ count; the names of folders do not decide on types; nothing behind a condition i
 a time of day, or one in nanoseconds, that nobody asks for does not make a file unreadable.
 """
 STRANGE = "a column has a type that Spark does not read, as float16 and decimals of 50 digits"
-DAMAGED = "a file of it is damaged, or none of its format"
+DAMAGED = "a file of it is damaged, is none of its format, or has a type that Spark does not read"
 TOLD = {
     "TABLE_OR_VIEW_NOT_FOUND": "there is no such table",
     "SCHEMA_NOT_FOUND": "there is no such table",

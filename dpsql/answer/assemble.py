@@ -40,8 +40,8 @@ def read_rank(answer: Answer, counts: Floats, groups: int) -> list[Any]:
     table = counts.reshape(groups, len(answer.values))
     if answer.rank.kind == "mode":
         return [_mode(row, answer.values) for row in table]
-    interpolate = answer.rank.kind == "cont"
-    return [quantile(row, answer.values, answer.rank.quantile, interpolate) for row in table]
+    place, interpolate = answer.rank.quantile, answer.rank.kind == "cont"
+    return [quantile(row, answer.values, place, interpolate, answer.upto) for row in table]
 
 
 def _mode(row: Floats, values: tuple[Any, ...]) -> Any:
@@ -49,14 +49,24 @@ def _mode(row: Floats, values: tuple[Any, ...]) -> Any:
     return values[best] if len(row) and row[best] >= 0.5 else None
 
 
-def quantile(row: Floats, values: tuple[Any, ...], place: float, interpolate: bool) -> Any:
+def quantile(
+    row: Floats,
+    values: Sequence[Any],
+    place: float,
+    interpolate: bool,
+    upto: Sequence[float] = (),
+) -> Any:
     """The value at a quantile of a distribution given by noisy running totals.
 
     The totals are made monotone first: the mean of the least monotone sequence above and the
-    largest below. Positions follow SQL: q (n - 1) interpolated, or the ceiling of q n.
+    largest below. Positions follow SQL: q (n - 1) interpolated, or the ceiling of q n. ``upto``
+    are the ends of bins that the values begin, whole numbers where rows have no others: rows are
+    spread evenly within a bin.
 
     >>> quantile(np.array([1.0, 1.0, 2.0]), (10, 20, 30), 0.5, True)
     20.0
+    >>> quantile(np.array([2.0, 4.0]), (0.0, 10.0), 0.5, True, (10.0, 20.0))
+    10.0
     """
     if not len(row):
         return None
@@ -70,8 +80,21 @@ def quantile(row: Floats, values: tuple[Any, ...], place: float, interpolate: bo
         return values[_find(totals, max(math.ceil(place * count - 1e-9), 1))]
     position = max(place * (count - 1), 0.0)
     lower = math.floor(position + 1e-9)
-    low, high = (float(values[_find(totals, k + 1)]) for k in (lower, math.ceil(position - 1e-9)))
+    ranks = lower + 1, math.ceil(position - 1e-9) + 1
+    low, high = (_value(totals, values, rank, upto) for rank in ranks)
     return low + max(position - lower, 0.0) * (high - low)
+
+
+def _value(totals: Floats, values: Sequence[Any], rank: float, upto: Sequence[float]) -> float:
+    """The value of the row of a rank; of f rows in a bin the j-th is at (j - 1/2) / f of it."""
+    place = _find(totals, rank)
+    start = float(values[place])
+    if not upto:
+        return start
+    end, before = upto[place], float(totals[place - 1]) if place else 0.0
+    share = min((rank - 0.5 - before) / max(float(totals[place]) - before, 1e-9), 1.0)
+    value = start + share * (end - start)
+    return float(min(math.floor(value), end - 1)) if isinstance(end, int) else value
 
 
 def _find(totals: Floats, rank: float) -> int:

@@ -24,8 +24,9 @@ class Answer:
     In ``whole`` a condition that couples columns is kept as one pattern; ``apart`` has products
     alone, None where they are too many. A term's rows, flattened in column order, become (result
     rows, values of the ranked column) by ``arrange``; ``values`` are those of the ranked column,
-    () without one. Where ``distinct``, what is counted are groups with a row: a row of the terms
-    is a group with one value of a column, and the answer adds up those of a group.
+    () without one, and ``upto`` the upper edges of its bins, () where it has none: whole
+    numbers where it has no others. Where ``distinct``, what is counted are groups with a row: a
+    row of the terms is a group with one value of a column, and the answer adds up those of a group.
     """
 
     branch: int
@@ -37,6 +38,7 @@ class Answer:
     values: tuple[Any, ...] = ()
     units: bool = False
     distinct: tuple[str, int] | None = None
+    upto: tuple[float, ...] = ()
 
     @property
     def terms(self) -> tuple[Term, ...]:

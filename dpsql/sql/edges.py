@@ -246,7 +246,9 @@ def _refuse(
     if is_daily(column):
         hint = f"the cells of {column.name} are days: compare it with a DATE"
     elif isinstance(domain, Periods):
-        hint = _periods_hint(column, domain)
+        hint = _whole_days(column, domain, node) or _periods_hint(column, domain)
+    elif isinstance(node.unnest(), exp.IntDiv) and column.type == "number":
+        hint = f"// does not round {column.name}: FLOOR({_divided(node)}) does"
     else:
         near = _nearest(column, domain, node)
         hint = f"{near}compare {column.name} by < or >= with an edge: {_edges_text(domain, node)}"
@@ -270,6 +272,20 @@ def _nearest(column: Column, domain: Bins, node: exp.Expr) -> str:
     sign = ">=" if kind is exp.GT else "<" if kind is exp.LTE or is_upper else ""
     number = int(value) if value.denominator == 1 else float(value)
     return f"{column.name} {sign} {number} works; " if sign else ""
+
+
+def _divided(node: exp.Expr) -> str:
+    """What ``//`` divides, divided by ``/``."""
+    inner = node.unnest()
+    return str(exp.Div(this=inner.this.copy(), expression=inner.expression.copy()).sql("duckdb"))
+
+
+def _whole_days(column: Column, domain: Periods, node: exp.Expr) -> str:
+    """The comparison that takes whole days, where a timestamp is compared with a day."""
+    of_days = domain.unit in ("day", "hour", "minute") and not isinstance(domain, Times)
+    if not of_days or not isinstance(_constant(node), dt.date):
+        return ""
+    return f"CAST({column.name} AS DATE) is compared with whole days"
 
 
 def _periods_hint(column: Column, domain: Periods) -> str:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import simplify
 from dpsql.algebra.operator import Operator
 from dpsql.catalog import Catalog, Table
+from dpsql.catalog.domain import Bins
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.compiled import Answer, Branch, Select, cell_kinds
 from dpsql.sql.decided import find_decided
@@ -209,9 +210,10 @@ class _Products:
     ) -> Answer:
         """One aggregate over one grouping set."""
         axes, values, rank = branch.axes, (), aggregate.rank
+        upto: tuple[float, ...] = ()
         if rank is not None:
             axis, values = self.ranked(rank)
-            axes = (*axes, axis)
+            axes, upto = (*axes, axis), self.upper_edges(rank)
         hidden = axes[len(branch.axes) :]
         shape: tuple[Any, ...] = (rank, values, aggregate.units)
         if aggregate.distinct is not None:
@@ -221,7 +223,7 @@ class _Products:
             )
             hidden, shape = (inner,), (None, (), True, (column, len(found_values)))
         if not branch.rows:
-            return Answer(number, index, axes, (), (), *shape)
+            return Answer(number, index, axes, (), (), *shape, upto=upto)
         found = [self.pieces.pieces(aggregate, row) for row in members]
         whole = [piece for pieces, _ in found for piece in pieces]
         apart: list[MaskedSum] | None = []
@@ -231,7 +233,7 @@ class _Products:
         products = None if apart is None else kept
         if apart is not None and any(piece.pattern is not None for piece in whole):
             products = self.terms(branch.axes, aggregate, apart, hidden)
-        return Answer(number, index, axes, kept, products, *shape)
+        return Answer(number, index, axes, kept, products, *shape, upto=upto)
 
     def terms(
         self, axes: Axes, aggregate: Aggregate, pieces: Sequence[MaskedSum], hidden: Axes
@@ -247,6 +249,14 @@ class _Products:
         name = str(rank.value.column)
         values = self.pieces.values(rank.value)[1]
         return ranked(name, values, growing=rank.kind != "mode")
+
+    def upper_edges(self, rank: Rank) -> tuple[float, ...]:
+        """Where the bins of a ranked column end; none where nothing is interpolated within them."""
+        column = self.table.columns[str(rank.value.column)]
+        if rank.kind != "cont" or rank.value.sql != "v" or not isinstance(column.domain, Bins):
+            return ()
+        kind = int if column.type == "integer" else float
+        return tuple(kind(edge) for edge in column.domain.edges[1:])
 
     def term(self, axes: Axes, aggregate: Aggregate, piece: MaskedSum, hidden: Axes) -> Term | None:
         """The product of one piece; None when no declared cell can add anything."""

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 import dpsql
-from dpsql.answer.assemble import settle_zeros
+from dpsql.answer.assemble import quantile, settle_zeros
 from dpsql.workload.target import reading_variance
 from tests.support.oracle import write_world
 from tests.support.seam import zero_noise
@@ -57,3 +58,36 @@ def test_terms_that_cancel_leave_no_negative_variance() -> None:
     forecast: Any = SimpleNamespace(covariance=covariance)
     reading: Any = ((1.0, left), (-1.0, right))
     assert reading_variance(forecast, reading).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_quantiles_within_bins_are_those_of_rows_spread_evenly(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    edges = np.cumsum(rng.integers(1, 9, rng.integers(2, 12)) / 2.0)
+    counts = rng.integers(0, 6, len(edges) - 1)
+    counts[rng.integers(len(counts))] += 1
+    spread = [
+        low + (np.arange(n) + 0.5) / n * (high - low)
+        for low, high, n in zip(edges, edges[1:], counts, strict=False)
+        if n
+    ]
+    totals = np.cumsum(counts).astype(float)
+    starts, ends = edges[:-1].tolist(), edges[1:].tolist()
+    rows = np.concatenate(spread)
+    for row in range(len(rows)):
+        place = row / max(len(rows) - 1, 1)
+        found = quantile(totals, starts, place, True, ends)
+        assert found == pytest.approx(np.quantile(rows, place))
+    found = [quantile(totals, starts, q, True, ends) for q in np.linspace(0, 1, 40)]
+    assert found == sorted(found)
+    assert edges[0] <= found[0] <= found[-1] <= edges[-1]
+
+
+def test_quantiles_of_noise_stay_within_the_bins() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        totals = np.cumsum(rng.normal(0, 3, 8))
+        for place in (0.0, 0.3, 1.0):
+            found = quantile(totals, range(0, 80, 10), place, True, range(10, 90, 10))
+            if found is not None:
+                assert 0 <= found <= 79

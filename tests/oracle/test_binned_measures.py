@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator
 
@@ -135,3 +136,23 @@ def test_a_cut_between_edges_says_which_edges_there_are(
         connection.explain("SELECT SUM(price) FROM t WHERE price > 15")
     assert error.value.code == "E_BIN_EDGE"
     assert "-10, 0, 10, 20, 30" in str(error.value.hint)
+
+
+@pytest.mark.parametrize("column", ["price", "kept", "qty", "long"])
+@pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
+def test_quantiles_are_read_within_bins(
+    sides: tuple[Connection, duckdb.DuckDBPyConnection], column: str, place: float
+) -> None:
+    """Off by less than half of a bin, where its lower edge is off by half of one in the mean."""
+    connection, naive = sides
+    connection.set("mechanism", "identity")
+    kept = "WHERE kept IS NOT NULL"  # whether rows beyond its domain count is not what is asked
+    sql = f"SELECT g, QUANTILE_CONT({column}, {place}) AS q FROM t {kept} GROUP BY g ORDER BY g"
+    with zero_noise():
+        rows = dict(connection.execute(sql).fetchall())
+    edges = {"price": range(-10, 100, 10), "kept": (0, 5, 20, 60), "qty": (0, 1, 10, 25, 50)}
+    for group, true in naive.execute(sql).fetchall():
+        known = edges.get(column, range(1001))
+        width = next(b - a for a, b in itertools.pairwise(known) if true <= b)
+        assert rows[group] == pytest.approx(true, abs=max(width / 2, 1.5)), (group, true)
+        assert rows[group] not in known or width == 1

@@ -8,10 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
 
 from dpsql.plan.chosen import Chosen
-from dpsql.plan.limits import least_part, plain_cost
+from dpsql.plan.drawn import least_part
+from dpsql.plan.limits import plain_cost
 from dpsql.search.select import CELL_LIMIT
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.layout import Layout, Place
@@ -21,33 +24,36 @@ HALVINGS = 3
 """How often a target may be halved for its answers to be within their limits."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PlannedAlone:
-    """Answers that are planned by themselves, of a ``whole`` target, and how they are."""
+    """Answers that are planned by themselves at about a budget, of a ``whole`` target, and how."""
 
     whole: Target
     target: Target
     chosen: Chosen
+    amount: Fraction
+
+    @cached_property
+    def least(self) -> float:
+        """Which part of the budget keeps its answers within the limits of the whole."""
+        return least_part(self.chosen, self.target, self.whole, self.amount)
 
 
 def in_pieces(
-    piece: PlannedAlone, choose: Callable[[Target], Chosen], noise: Noise, depth: int = HALVINGS
+    piece: PlannedAlone, choose: Callable[[Target], Chosen], depth: int = HALVINGS
 ) -> list[PlannedAlone]:
     """Return a piece in halves, and these again, where its answers are beyond their limits.
 
     One matrix for each column may be too little for answers of few rows beside those of many.
     What takes the least of the budget to be within the limits is taken.
     """
-    whole = piece.whole
-    needed = least_part(piece.chosen, whole, noise)
-    if needed <= 1 or not depth or len(piece.target.asked) == 1:
+    if piece.least <= 1 or not depth or len(piece.target.asked) == 1:
         return [piece]
     found: list[PlannedAlone] = []
     for part in halves(piece.target):
-        half = PlannedAlone(whole, part, choose(part))
-        found += in_pieces(half, choose, noise, depth - 1)
-    parts = sum(least_part(each.chosen, whole, noise) for each in found)
-    return found if parts < needed else [piece]
+        half = replace(piece, target=part, chosen=choose(part))
+        found += in_pieces(half, choose, depth - 1)
+    return found if sum(each.least for each in found) < piece.least else [piece]
 
 
 def least_parts(groups: Sequence[Sequence[PlannedAlone]], noise: Noise) -> tuple[float, ...]:
@@ -57,7 +63,7 @@ def least_parts(groups: Sequence[Sequence[PlannedAlone]], noise: Noise) -> tuple
     """
     costs = [plain_cost(group[0].whole, noise) for group in groups]
     return tuple(
-        least_part(piece.chosen, piece.whole, noise) * cost / sum(costs)
+        piece.least * cost / sum(costs)
         for group, cost in zip(groups, costs, strict=True)
         for piece in group
     )

@@ -19,7 +19,7 @@ from dpsql.plan.limits import CAP, find_limits
 from dpsql.plan.plan import Part
 from dpsql.search.coarse import AMOUNTS, FINE, drawn_part
 from dpsql.strategy.base import Strategy
-from dpsql.strategy.noise_law import law
+from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.queries import QueriesStrategy
 from dpsql.workload.cells import Resolution
 from dpsql.workload.layout import Layout, Place
@@ -33,9 +33,7 @@ def best_drawn(chooser: Chooser, amount: Fraction) -> Chosen:
     that are returned are those in the limit.
     """
     target = chooser.target
-    rows = Fraction(target.rows_per_unit) ** law(chooser.noise).norm
-    amount = min(amount, Fraction(AMOUNTS[-1]) * rows)
-    own = float(amount / rows)
+    amount, own = _counted(target, chooser.noise, amount)
     chooser = replace(chooser, own=own)
     selected = chooser.selected()
     found = chooser.within(selected)
@@ -99,6 +97,29 @@ def drawn(target: Target, chosen: Chosen, amount: Fraction) -> Chosen:
     means = mean_variances(part.forecast, layout.products)
     means = {place: mean / limit for place, mean in means.items()}
     return replace(chosen, means=means, error=total_error(target, layout, means))
+
+
+def least_part(chosen: Chosen, target: Target, whole: Target, amount: Fraction) -> float:
+    """Return which part of a budget keeps answers within the limits, above one where all does not.
+
+    ``whole`` is what is asked beside them, which the limits are those of. Counts of units are
+    measured as plain noise is.
+    """
+    noise = law(chosen.strategy.noise)
+    if whole.units:
+        worst = CAP**-2
+    else:
+        amount, own = _counted(target, noise.name, amount)
+        seen = drawn(target, chosen, amount) if is_coarse(chosen, own) else chosen
+        worst = worst_of(seen, find_limits(whole, noise.name, own))
+    return float(worst ** (noise.norm / 2))
+
+
+def _counted(target: Target, noise: Noise, amount: Fraction) -> tuple[Fraction, float]:
+    """Return what counts of a budget, at most as much as AMOUNTS have, and so much for one row."""
+    rows = Fraction(target.rows_per_unit) ** law(noise).norm
+    amount = min(amount, Fraction(AMOUNTS[-1]) * rows)
+    return amount, float(amount / rows)
 
 
 def used(layout: Layout, strategy: Strategy) -> Mapping[str, Resolution]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dpsql.plan.baselines import plain_variance
-from dpsql.plan.chosen import Chosen, total_error, worst_of
+from dpsql.plan.chosen import total_error
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import unit_reach
 from dpsql.workload.layout import Place
@@ -51,16 +51,6 @@ def plain_cost(target: Target, noise: Noise) -> float:
     reach = unit_reach([layout.resolutions[name] for name in names], target.rows_per_unit)
     reach = int(reach**power) if target.occupied else reach
     return float(reach * sum(each.weight**power for each in target.asked.values()))
-
-
-def least_part(chosen: Chosen, whole: Target, noise: Noise) -> float:
-    """Return which part of a budget keeps answers within the limits, above one where all does not.
-
-    ``whole`` is what is asked beside them, which the limits are those of. Counts of units are
-    measured as plain noise is.
-    """
-    worst = CAP**-2 if whole.units else worst_of(chosen, find_limits(whole, noise))
-    return float(worst ** (law(noise).norm / 2))
 
 
 def _drawn(variance: float, noise: Noise, own: float | None) -> float:

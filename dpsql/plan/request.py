@@ -343,10 +343,10 @@ def _plan_with(request: Request, noise: Noise, room: int | None = None) -> Plann
 
 def _pieces(request: Request, target: Target, noise: Noise, amount: Fraction) -> list[PlannedAlone]:
     """Return a target as one piece, or as pieces where only these keep answers within limits."""
-    one = [PlannedAlone(target, target, _choose(request, target, noise, amount))]
+    one = [PlannedAlone(target, target, _choose(request, target, noise, amount), amount)]
     if request.mechanism != "auto" or request.aims or target.units or len(target.asked) == 1:
         return one
-    return in_pieces(one[0], lambda part: _choose(request, part, noise, amount), noise)
+    return in_pieces(one[0], lambda part: _choose(request, part, noise, amount))
 
 
 def _choose(request: Request, target: Target, noise: Noise, amount: Fraction) -> Chosen:

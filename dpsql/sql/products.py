@@ -215,15 +215,15 @@ class _Products:
             axis, values = self.ranked(rank)
             axes, upto = (*axes, axis), self.upper_edges(rank)
         hidden = axes[len(branch.axes) :]
-        shape: tuple[Any, ...] = (rank, values, aggregate.units)
+        shape: tuple[Any, ...] = (rank, values, aggregate.units, None, upto)
         if aggregate.distinct is not None:
             column = str(aggregate.distinct.column)
             inner, found_values = ranked(
                 column, self.pieces.values(aggregate.distinct)[1], growing=False
             )
-            hidden, shape = (inner,), (None, (), True, (column, len(found_values)))
+            hidden, shape = (inner,), (None, (), True, (column, len(found_values)), ())
         if not branch.rows:
-            return Answer(number, index, axes, (), (), *shape, upto=upto)
+            return Answer(number, index, axes, (), (), *shape)
         found = [self.pieces.pieces(aggregate, row) for row in members]
         whole = [piece for pieces, _ in found for piece in pieces]
         apart: list[MaskedSum] | None = []
@@ -233,7 +233,7 @@ class _Products:
         products = None if apart is None else kept
         if apart is not None and any(piece.pattern is not None for piece in whole):
             products = self.terms(branch.axes, aggregate, apart, hidden)
-        return Answer(number, index, axes, kept, products, *shape, upto=upto)
+        return Answer(number, index, axes, kept, products, *shape)
 
     def terms(
         self, axes: Axes, aggregate: Aggregate, pieces: Sequence[MaskedSum], hidden: Axes

@@ -151,10 +151,6 @@ def test_rows_that_public_rows_pick(world: World, seed: int) -> None:
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELECT k, COUNT(*) FROM (SELECT v.id, COUNT(*) AS k FROM visits v, beds b "
-        "WHERE b.ward = v.ward GROUP BY v.id) GROUP BY k",
-        "SELECT k, COUNT(*) FROM (SELECT v.id, MAX(d.week) AS k FROM visits v, days d "
-        "WHERE d.n > v.day GROUP BY v.id) GROUP BY k",
         "SELECT k, COUNT(*) FROM (SELECT v.id, COUNT(*) AS k FROM visits v LEFT JOIN days d "
         "ON d.n = v.day AND v.cost > d.week GROUP BY v.id) GROUP BY k",
         "SELECT COUNT(*) FROM (SELECT v.cost FROM visits v, beds b WHERE b.ward = v.ward "

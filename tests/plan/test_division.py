@@ -20,7 +20,6 @@ from dpsql.plan.chosen import Chosen
 from dpsql.plan.limits import CAP
 from dpsql.plan.plan import SHARE_GRID, split_amount
 from dpsql.strategy.noise_law import GAUSSIAN, LAPLACE
-from dpsql.workload.target import Target
 
 CATALOG = """
 [budget]
@@ -117,7 +116,7 @@ def test_no_answer_of_few_rows_is_given_up_for_one_of_many(connection: Connectio
 def test_a_repeat_of_what_was_halved_is_free(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def needed(chosen: Chosen, whole: Target, noise: str) -> float:
+    def needed(chosen: Chosen, *_: Any) -> float:
         return 3.0 if len(chosen.means) > 1 else 0.3
 
     def counted(*given: Any) -> list[division.PlannedAlone]:
@@ -135,6 +134,22 @@ def test_a_repeat_of_what_was_halved_is_free(
     for _ in FEW:
         assert cursor.fetchall()
         cursor.nextset()
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("epsilon", ["0.1", "10", "100"])
+def test_what_is_within_its_limits_as_noise_is_drawn_stays_whole(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, epsilon: str, noise: str
+) -> None:
+    """Large budgets have noise of less variance than its limit, and other plans."""
+    connection.set("noise", noise)
+    connection.set("epsilon", epsilon)
+    found = connection.explain(";".join(FEW))
+    monkeypatch.setattr(request, "in_pieces", lambda piece, _: [piece])
+    connection.set("effort", "0.051")
+    whole = connection.explain(";".join(FEW))
+    assert worst(whole) <= CAP * (1 + 1e-6)
+    assert found.rmse == pytest.approx(whole.rmse, rel=1e-3)
 
 
 def test_what_is_asked_of_several_tables_keeps_the_limits_of_all(connection: Connection) -> None:

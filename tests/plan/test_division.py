@@ -124,7 +124,7 @@ def test_a_repeat_of_what_was_halved_is_free(
         counts.add(len(found))
         return found
 
-    script, counts = ";".join(FEW), set()
+    script, counts = ";".join(FEW), set[int]()
     with monkeypatch.context() as patch:
         patch.setattr(request, "in_pieces", counted)
         patch.setattr(division, "least_part", needed)

@@ -442,6 +442,11 @@ def test_what_spark_cannot_read_is_refused_by_what_files_say(tmp_path: Path) -> 
         pq.write_table(pa.table({"t": pa.array([None], stored_as)}), path)
         with pytest.raises(DataUnavailable, match=problem):
             open_vault(in_spark(path, Unit(), columns), SALT)
+    pq.write_table(pa.table({"t": pa.array([None], pa.timestamp("ns"))}), path)
+    for kind in ("integer", "number"):
+        numbers = Column("t", kind, None, (Fraction(0), Fraction(9)))
+        with pytest.raises(DataUnavailable, match="times in nanoseconds"):
+            open_vault(in_spark(path, Unit(), {"t": numbers}), SALT)
     path.write_bytes(path.read_bytes()[:50])
     with pytest.raises(DataUnavailable, match="a file of it is damaged"):
         open_vault(in_spark(path, Unit(), columns), SALT)

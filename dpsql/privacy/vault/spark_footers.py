@@ -23,39 +23,52 @@ UNREAD = {
 def refuse_times(
     table: Table, session: SparkSession, relation: str, types: Sequence[tuple[str, str]]
 ) -> None:
-    """Refuse declared times that others wrote in units that Spark does not read as times.
+    """Refuse declared columns with times that Spark does not read as times, as others write them.
 
     Of milliseconds one that is far away would make the table unreadable; nanoseconds are whole
-    numbers to it. Raises: DataUnavailable.
+    numbers to it. Where times are declared every file is asked; whether whole numbers are what was
+    written, the first, as for the types. Raises: DataUnavailable.
     """
-    times = _times(table, types)
-    if not times:
+    named = _declared(table, types)
+    times = [n for n, kind, stored in named if kind in CLOCKED or stored != "bigint"]
+    numbers = [n for n, kind, stored in named if kind and n not in times and stored == "bigint"]
+    if not times and not numbers:
         return
-    jvm: Any = session.sparkContext._jvm
-    conf = session._jsparkSession.sessionState().newHadoopConf()
     for file in session.table(relation).inputFiles():
-        path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(file))
-        source = jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(path, conf)
-        reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(source)
-        try:
-            said = reader.getFooter().getFileMetaData().getSchema().toString()
-        finally:
-            reader.close()
-        for name, (stated, why) in itertools.product(times, UNREAD.items()):
+        said = _footer(session, file)
+        for name, (stated, why) in itertools.product([*times, *numbers], UNREAD.items()):
             if f" {name} (TIMESTAMP({stated}," in said:
                 problem = f"column {name!r} holds times in {why}"
                 hint = "write the files anew with microseconds"
                 unavailable(table.name, table.source, problem, hint)
+        if not times:
+            return
 
 
-def _times(table: Table, types: Sequence[tuple[str, str]]) -> list[str]:
-    """The columns of a table that may hold times, by Spark's types and by the catalog."""
+def _footer(session: SparkSession, file: str) -> str:
+    """What a file says of its columns."""
+    jvm: Any = session.sparkContext._jvm
+    conf = session._jsparkSession.sessionState().newHadoopConf()
+    path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(file))
+    source = jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(path, conf)
+    reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(source)
+    try:
+        return str(reader.getFooter().getFileMetaData().getSchema().toString())
+    finally:
+        reader.close()
+
+
+def _declared(table: Table, types: Sequence[tuple[str, str]]) -> list[tuple[str, str, str]]:
+    """The times and whole numbers of a table: what they are called, declared and stored as.
+
+    Columns that tell units apart and are not declared have no type.
+    """
     declared = {each.name.casefold(): each.type for each in table.columns.values()}
     owners = {name.casefold(): "" for name in (*table.keys, table.unit.column or "")}
     named = {**owners, **declared}
     return [
-        name
+        (name, kind, stored)
         for name, stored in types
         if (kind := named.get(name.casefold())) is not None
-        and (family_of(stored) == "timestamp" or (stored == "bigint" and kind in CLOCKED))
+        and (family_of(stored) == "timestamp" or stored == "bigint")
     ]

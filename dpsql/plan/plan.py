@@ -206,6 +206,8 @@ def split_amount(
     >>> [float(each) for each in split_amount(Fraction(1), [1.0, 1e9], "laplace", [0.25, 0.5])]
     [0.25, 0.75]
     """
+    if len(errors) == 1:
+        return [amount]
     roots = [max(error, 1e-300) ** law(noise).share_power for error in errors]
     raised = _raised(roots, least or [0.0] * len(roots))
     grid = [max(1, int(SHARE_GRID * fraction)) for fraction in raised]

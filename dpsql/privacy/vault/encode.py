@@ -35,6 +35,10 @@ DAY = 86_400 * 10**6
 """The microseconds of a day."""
 SLACK = 2.0**-51
 """How far a double may be from a decimal number that it stands for: up to four of its last bits."""
+NEAR = 1 << 12
+"""Listed numbers that span less than this are looked up, which is quicker than to search them."""
+NOWHERE = -(1 << 63)
+"""A whole number that no domain has."""
 WHOLE = 2.0**62
 """Doubles below this have an exact int64."""
 
@@ -45,8 +49,10 @@ def encode(column: Column, values: Values64) -> Codes:
     other = outside if column.other is None else outside - 1 - column.null
     null = outside - 1 if column.null else outside
     cells = _cells(column, values)
-    found = np.where((cells < 0) | values.unknown, other, cells)
-    return np.where(values.missing, null, found).astype(code_type(outside + 1))
+    found = cells.astype(code_type(outside + 1))
+    np.putmask(found, values.unknown | (cells.view(np.uint64) >= _count(column)), other)
+    np.putmask(found, values.missing, null)
+    return found
 
 
 def clip(column: Column, values: Values64) -> Floats:
@@ -81,19 +87,23 @@ def find_bins(numbers: Floats, edges: Sequence[float]) -> Counts:
     return np.where(inside, cells, -1)
 
 
+def _count(column: Column) -> np.uint64:
+    """Count the cells of a column's domain, without those of ``other`` and NULL."""
+    return np.uint64(0 if column.domain is None else column.domain.size)
+
+
 def _cells(column: Column, values: Values64) -> Counts:
-    """Return the cell of every row, or -1; what is missing or unknown may have any."""
+    """Return the cell of every row, or a number that is none; what is missing may have any."""
     match column.domain:
         case Bins(edges):
             found = np.asarray(values.numbers, np.float64)
             if isinstance(column.domain, BoundedBins):
                 found = np.fmin(np.fmax(found, float(edges[0])), float(edges[-1]))
             return find_bins(found, tuple(map(float, edges)))
-        case IntegerRange(lo, hi):
-            numbers, is_whole = _whole(values.numbers)
-            return np.where(is_whole & (numbers >= lo) & (numbers <= hi), numbers - lo, -1)
+        case IntegerRange(lo, _):
+            return _whole(values.numbers) - lo  # beyond 64 bits they wrap, and are none
         case Periods() as periods:
-            return _find_periods(_whole(values.numbers)[0], periods)
+            return _find_periods(_whole(values.numbers), periods)
         case DecimalRange(first, step, count) as decimals:
             places = decimal_places(decimals)
             scaled, is_exact = _scaled(values.numbers, places)
@@ -107,20 +117,20 @@ def _cells(column: Column, values: Values64) -> Counts:
             places_of = tuple(int(Decimal(each).scaleb(places)) for each in listed)
             return np.where(is_exact, _find_listed(scaled, places_of), -1)
         case Values(listed):
-            numbers, is_whole = _whole(values.numbers)
+            numbers = _whole(values.numbers)
             if column.type == "text":
                 return numbers
-            return np.where(is_whole, _find_listed(numbers, tuple(map(int, listed))), -1)
+            return _find_listed(numbers, tuple(map(int, listed)))
         case None:
             raise ValueError("a column without a domain has no cells")
 
 
-def _whole(numbers: Counts | Floats) -> tuple[Counts, Flags]:
-    """Return numbers as int64, and which of them are whole and fit."""
+def _whole(numbers: Counts | Floats) -> Counts:
+    """Return numbers as int64, NOWHERE for those that are not whole or do not fit."""
     if numbers.dtype == np.int64:
-        return np.asarray(numbers, dtype=np.int64), np.ones(len(numbers), dtype=bool)
+        return np.asarray(numbers, dtype=np.int64)
     is_whole = (np.abs(numbers) < WHOLE) & (numbers == np.floor(numbers))
-    return np.where(is_whole, numbers, 0.0).astype(np.int64), is_whole
+    return np.where(is_whole, numbers, float(NOWHERE)).astype(np.int64)
 
 
 def _scaled(numbers: Counts | Floats, places: int) -> tuple[Counts, Flags]:
@@ -150,6 +160,11 @@ def _find_listed(numbers: Counts, listed: Sequence[int]) -> Counts:
     """
     if not listed:
         return np.full(len(numbers), -1)
+    low, high = min(listed), max(listed)
+    if high - low < NEAR:
+        places = np.full(high - low + 2, -1)
+        places[np.array(listed) - low] = np.arange(len(listed))
+        return places[_above(numbers, low, high + 1)]
     order = np.argsort(np.array(listed, dtype=np.int64), kind="stable")
     ordered = np.array(listed, dtype=np.int64)[order]
     place = np.minimum(np.searchsorted(ordered, numbers), len(listed) - 1)
@@ -157,17 +172,25 @@ def _find_listed(numbers: Counts, listed: Sequence[int]) -> Counts:
 
 
 def _find_periods(numbers: Counts, periods: Periods) -> Counts:
-    """Return the period of days, or of microseconds of a clock, since 1970, or -1."""
+    """Return the period of days, or of a clock's microseconds, since 1970; none has their count."""
     first, last = map(count_ticks, (periods.start, periods.end))
-    inside = (numbers >= first) & (numbers < last)
-    number = np.where(inside, numbers, first)
+    passed = _above(numbers, first, last)  # the end itself is in the period after the last one
     if periods.unit in SECONDS:
-        found = (number - first) // tick_of(periods)
-    else:
-        ticks = ticks_of_day(periods)
-        days = number if ticks == 1 else number // ticks
-        found = _periods_of_days(periods)[days - first // ticks]
-    return np.where(inside, found, -1)
+        return passed // tick_of(periods)
+    ticks = ticks_of_day(periods)
+    return _periods_of_days(periods)[passed if ticks == 1 else passed // ticks]
+
+
+def _above(numbers: Counts, low: int, high: int) -> Counts:
+    """Return how far numbers are above ``low``, and ``high - low`` where not below ``high``.
+
+    Those below ``low`` count as beyond: 64 bits without a sign hold them as very large ones.
+
+    >>> _above(np.array([2, 3, 4, 5, 99, -(1 << 63)]), 3, 5).tolist()
+    [2, 0, 1, 2, 2, 2]
+    """
+    above = (numbers - low).view(np.uint64)
+    return np.minimum(above, np.uint64(high - low)).view(np.int64)
 
 
 @lru_cache(maxsize=8)

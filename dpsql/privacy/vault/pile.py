@@ -20,6 +20,8 @@ from dpsql.plan.machine import memory
 
 SHARE = 2
 """Codes take at most one in this many bytes of the machine's memory: counting needs some too."""
+SLACK = 8
+"""An array that has to grow has room for one more in this many numbers afterwards."""
 MARKED = 1 << 20
 """Bytes of flags from which on they are worth a file."""
 
@@ -57,24 +59,35 @@ class PileRoom:
 
 
 class Pile:
-    """One array that grows by parts of one type."""
+    """One array that grows by parts of one type.
+
+    In memory it grows in place where it can: pages that are written once are not written again.
+    """
 
     def __init__(self, room: PileRoom) -> None:
         self._room = room
-        self._parts: list[npt.NDArray[Any]] = []
+        self._found: npt.NDArray[Any] | None = None
+        self._size = 0
         self._file: BinaryIO | None = None
 
     def add(self, part: npt.NDArray[Any]) -> None:
         """Add numbers (rows,) at the end. Raises: MemoryError; OSError for a disk that is full."""
-        if not self._parts or self._room.folder is None:
-            self._parts.append(part)
+        if self._found is None:
+            self._found = np.zeros(0, dtype=part.dtype)
+        if self._found.dtype != part.dtype:
+            raise ValueError("parts of one array have one type")
         if self._room.folder is None:
             self._room.take(part.nbytes)
-            return
-        if self._parts[0].dtype != part.dtype:
-            raise ValueError("parts of one array have one type")
-        if len(part):
+            self._append(self._found, part)
+        elif len(part):
             self._open().write(part.tobytes())
+
+    def _append(self, found: npt.NDArray[Any], part: npt.NDArray[Any]) -> None:
+        size = self._size + len(part)
+        if size > len(found):
+            found.resize(size + size // SLACK, refcheck=False)  # nobody else has seen it
+        found[self._size : size] = part
+        self._size = size
 
     def _open(self) -> BinaryIO:
         if self._file is None:
@@ -83,14 +96,17 @@ class Pile:
         return self._file
 
     def array(self) -> npt.NDArray[Any]:
-        """Return what has been piled up, and let go of the parts; read only, if it is in a file."""
-        parts, self._parts = self._parts, []
+        """Return what has been piled up, and let go of it; read only, if it is in a file."""
+        found, self._found = self._found, None
+        if found is None:
+            raise ValueError("nothing has been piled up")
         if self._file is None:
-            return np.concatenate(parts)
+            found.resize(self._size, refcheck=False)
+            return found
         with self._file as file:
             file.flush()
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        return np.frombuffer(mapped, dtype=parts[0].dtype)
+        return np.frombuffer(mapped, dtype=found.dtype)
 
 
 def why_not(error: BaseException) -> str | None:

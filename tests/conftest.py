@@ -93,6 +93,24 @@ def is_open(connection: duckdb.DuckDBPyConnection) -> bool:
     return True
 
 
+def at(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Keep anchors, caches and histories below a folder, away from the user's own."""
+    for name in ("STATE", "CACHE", "DATA", "CONFIG"):
+        patch.setenv(f"XDG_{name}_HOME", str(folder / name.lower()))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _state_of_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Ledgers that a module keeps have anchors that go with them.
+
+    Where those of the user were taken, the next run met them: a folder in memory has the name of
+    one before the machine started anew, and a ledger is missing that its anchor knows.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        at(tmp_path_factory.mktemp("state"), patch)
+        yield
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _evaluators_share_an_instance(_nothing_is_left_open: None) -> Iterator[None]:
     """Evaluators are connections to one sealed DuckDB, of which a start takes 12 ms of CPU.
@@ -171,9 +189,8 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(autouse=True)
 def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep anchors, caches and histories of a test away from the user's own."""
-    for name in ("STATE", "CACHE", "DATA", "CONFIG"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    """What is kept for a user is a test's own."""
+    at(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ fuzz: $(VENV)/.test
 		tests/oracle/test_errors_of_tour.py tests/oracle/test_lists.py tests/oracle/test_names.py \
 		tests/oracle/test_private_joins.py tests/oracle/test_public_tables.py tests/oracle/test_integers.py \
 		tests/oracle/test_compared.py tests/whole/test_census_compact.py tests/search/test_opt_plus.py \
-		tests/plan/test_singular.py tests/plan/test_floor.py \
+		tests/plan/test_singular.py tests/plan/test_floor.py tests/plan/test_division.py \
 		tests/hostile/test_fuzz.py \
 		tests/hostile/test_interrupts.py tests/privacy/test_additivity.py \
 		tests/privacy/test_views.py tests/privacy/test_torture.py tests/whole/test_sequences.py tests/sql/test_edges.py tests/sql/test_known_parts.py \

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -136,12 +137,23 @@ def test_a_repeat_of_what_was_halved_is_free(
         cursor.nextset()
 
 
-@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-@pytest.mark.parametrize("epsilon", ["0.1", "10", "100"])
+@pytest.mark.parametrize(
+    ("epsilon", "noise"),
+    [
+        ("0.1", "laplace"),
+        *([("10", "laplace")] if os.environ.get("FLOOR_COUNT") else []),
+        ("100", "laplace"),
+        *((epsilon, "gaussian") for epsilon in ("0.1", "10", "100")),
+    ],
+)
 def test_what_is_within_its_limits_as_noise_is_drawn_stays_whole(
     connection: Connection, monkeypatch: pytest.MonkeyPatch, epsilon: str, noise: str
 ) -> None:
-    """Large budgets have noise of less variance than its limit, and other plans."""
+    """Large budgets have noise of less variance than its limit, and other plans.
+
+    Where limits are asked of real-valued noise, Laplace noise tells at 100, and at 10 in four
+    times the time.
+    """
     connection.set("noise", noise)
     connection.set("epsilon", epsilon)
     found = connection.explain(";".join(FEW))

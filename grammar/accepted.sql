@@ -528,9 +528,6 @@ WITH big AS (SELECT * FROM t WHERE a > 3) SELECT b, COUNT(*) AS n FROM big GROUP
 SELECT p, COUNT(*) FROM (SELECT a, b FROM t) AS s(p, q) WHERE q = 'y' GROUP BY p;
 -- a: 8x8 Identity; b: 1x6 Dense
 
-SELECT COUNT(*) FROM (t) q WHERE q.a = 1;
--- a: 1x8 Dense
-
 SELECT s.g, s.k FROM (SELECT a // 3 AS g, COUNT(*) AS k FROM t GROUP BY 1) AS s WHERE s.k > 2;
 -- a: 3x8 Dense
 

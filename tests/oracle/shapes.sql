@@ -24,7 +24,6 @@ SELECT name, COUNT(*) FROM bands JOIN (SELECT a, c FROM t) q ON q.a = bands.lo W
 SELECT lo, COUNT(*) FROM t JOIN (SELECT lo, hi FROM bands WHERE lo > 0) b ON t.a BETWEEN b.lo AND b.hi GROUP BY lo;
 SELECT pair, flag, COUNT(*) FROM old GROUP BY CUBE (pair, flag);
 SELECT COUNT(*) FROM (SELECT a FROM t ORDER BY b) q;
-SELECT COUNT(*) FROM (t) q WHERE q.a = 1;
 SELECT COUNT(*) FROM (SELECT a, b FROM t WHERE c) x WHERE x.a = 3 OR x.b = 'x';
 WITH x AS (SELECT a, c, name FROM t JOIN bands ON a = lo) SELECT x.name, v.y, COUNT(*) FROM x JOIN (VALUES (true,
 'T'), (false, 'F')) v(f, y) ON x.c = v.f GROUP BY x.name, v.y;

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import duckdb
 
-MILLIS = "millis"
-"""Instants that DuckDB multiplies while it reads, so that one out of range stops all others."""
+INSTANTS = "instants"
+"""Instants that DuckDB converts while it reads, so that one out of range stops all others: those
+in milliseconds, and the older ones of 96 bits, of which some versions of DuckDB do so."""
 TIMES = "times"
 """Times of day, of which DuckDB refuses what is out of range, and all others with it."""
-BESIDES = (MILLIS, TIMES)
+BESIDES = (INSTANTS, TIMES)
 """What pyarrow reads beside DuckDB."""
 MICROS = "micros"
 """Instants that pyarrow and DuckDB read alike."""
@@ -27,7 +28,7 @@ RISKY = (
 )
 SCHEMA = f"""
 SELECT name, COALESCE(num_children, 0),
-    CASE WHEN type = 'INT64' AND {CLOCK} AND ({IN_MILLIS}) THEN '{MILLIS}'
+    CASE WHEN {CLOCK} AND (type = 'INT96' OR type = 'INT64' AND ({IN_MILLIS})) THEN '{INSTANTS}'
         WHEN type IN ('INT32', 'INT64') AND duckdb_type IN ('TIME', 'TIME_NS') THEN '{TIMES}'
         WHEN {RISKY} THEN '{UNREADABLE}'
         WHEN type = 'INT64' AND duckdb_type IN ('TIMESTAMP', 'TIMESTAMP WITH TIME ZONE')
@@ -39,7 +40,7 @@ FROM parquet_schema(?)"""
 def stored_as(
     connection: duckdb.DuckDBPyConnection, paths: Sequence[str], columns: Sequence[tuple[str, str]]
 ) -> tuple[str, ...]:
-    """Return how each column of Parquet files is stored: MILLIS, TIMES, UNREADABLE or PLAIN.
+    """Return how each column of Parquet files is stored: INSTANTS, TIMES, UNREADABLE or PLAIN.
 
     ``columns`` are their names and types, as DuckDB describes them.
     """
@@ -60,7 +61,7 @@ def _together(places: Sequence[tuple[list[tuple[str, str]], int]], name: str) ->
     is_named = all(_is_alone(fields, i, name) for fields, i in places)
     if not is_named or PLAIN in found:
         return UNREADABLE
-    return TIMES if TIMES in found else MILLIS
+    return TIMES if TIMES in found else INSTANTS
 
 
 def _is_alone(fields: list[tuple[str, str]], place: int, name: str) -> bool:
@@ -75,7 +76,7 @@ def _is_alone(fields: list[tuple[str, str]], place: int, name: str) -> bool:
 def top_fields(schema: Sequence[tuple[str, int, str]]) -> Iterator[tuple[str, str]]:
     """Name the columns of a schema, which lists the fields of each below it; first comes its root.
 
-    >>> list(top_fields([("root", 2, ""), ("s", 1, ""), ("x", 0, "millis"), ("x", 0, "")]))
+    >>> list(top_fields([("root", 2, ""), ("s", 1, ""), ("x", 0, "instants"), ("x", 0, "")]))
     [('s', ''), ('x', '')]
     """
     below = 0

@@ -65,7 +65,8 @@ def refuse_risky(source: Source, table: Table) -> None:
         unavailable(table.name, table.source, problem, hint)
     beside = _ways(source, _read_of(table)) & set(BESIDES)
     if beside and find_spec("pyarrow") is None:  # asks without importing it
-        problem = "times of day and milliseconds are read by the package pyarrow, which is missing"
+        problem = "times of day, and instants in milliseconds or 96 bits, are read by the package"
+        problem += " pyarrow, which is missing"
         hint = "pip install 'dpsql[arrow]', or write timestamps in microseconds, times as text"
         unavailable(table.name, table.source, problem, hint)
 

@@ -21,8 +21,8 @@ from dpsql.privacy.vault.data_files import find_files, match_files
 from dpsql.privacy.vault.database import Relation, find_relation
 from dpsql.privacy.vault.delta import find_delta
 from dpsql.privacy.vault.footers import BESIDES, stored_as
+from dpsql.privacy.vault.instants import read_instants
 from dpsql.privacy.vault.lines import read_fields, read_header
-from dpsql.privacy.vault.millis import read_millis
 from dpsql.privacy.vault.pile import SHARE
 from dpsql.sealed import hush
 
@@ -189,7 +189,7 @@ class Source:
         instants = [i for i in wanted if self.stored[i] in BESIDES]
         if not instants:
             return f"{parquet_sql('replace')} AS t"
-        connection.register(BESIDE, read_millis(self.paths, [self.columns[i] for i in instants]))
+        connection.register(BESIDE, read_instants(self.paths, [self.columns[i] for i in instants]))
         listed = [f"{'m' if i in instants else 'p'}.{self._quoted(i)}" for i in wanted]
         both = f"{parquet_sql('replace')} AS p POSITIONAL JOIN {BESIDE} AS m"
         return f"(SELECT {', '.join(listed)} FROM {both}) AS t"

@@ -1,4 +1,4 @@
-"""Parquet timestamps in milliseconds: read as the same instants in microseconds, row by row."""
+"""Parquet timestamps in milliseconds and 96 bits: the same instants in microseconds, row by row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import DataUnavailable
-from dpsql.privacy.vault import millis, risky
+from dpsql.privacy.vault import instants, risky
 from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.described import describe_data
@@ -69,6 +69,14 @@ WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
 }
 
 
+def write_old(rows: pa.Table, path: Path) -> None:
+    """Write instants in 96 bits: a day since 4713 BC, of which there are 2^32, and nanoseconds."""
+    pq.write_table(rows, path, row_group_size=50, use_deprecated_int96_timestamps=True)
+
+
+FAR = [FITS, FITS + 1, 3 * 10**17, 2**58, 253_402_300_800_000, -62_135_596_800_001, None]
+"""Milliseconds that 96 bits hold, and microseconds in part."""
+
 ZONED = [("pyarrow 1.0", "UTC"), ("polars", "Europe/Berlin")]
 
 
@@ -105,6 +113,26 @@ def test_milliseconds_are_the_same_instants_in_microseconds(
     writer: str, zone: str | None, tmp_path: Path
 ) -> None:
     agree(tmp_path / "all", [*ORDINARY, *EXTREME, *ORDINARY], writer, zone)
+
+
+def test_instants_of_96_bits_are_the_same_in_microseconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(WRITERS, "old", write_old)
+    agree(tmp_path / "far", [*ORDINARY, *FAR, *ORDINARY], "old", None)
+    micros = frame([YEAR * 1000 + each for each in range(-9, 99)] + [None, 9 * 10**18], "us", None)
+    write_old(micros, tmp_path / "old.parquet")
+    pq.write_table(micros, tmp_path / "us.parquet")
+    same(read(tmp_path / "old.parquet"), read(tmp_path / "us.parquet"))
+
+
+def test_a_planted_reading_in_one_unit_wraps_around(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(WRITERS, "old", write_old)
+    monkeypatch.setattr(instants, "_has_old", lambda path, names: False)
+    with pytest.raises(AssertionError):
+        agree(tmp_path / "far", [*ORDINARY, *FAR], "old", None)
 
 
 @pytest.mark.parametrize("values", [[], [None, None], [FITS + 1]], ids=len)
@@ -161,7 +189,7 @@ def raising(stored: Counts, per_unit: int) -> Counts:
 def test_a_planted_conversion_is_found(
     fault: Callable[[Counts, int], Counts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(millis, "in_micros", fault)
+    monkeypatch.setattr(instants, "in_micros", fault)
     with pytest.raises((AssertionError, duckdb.Error)):
         agree(tmp_path / "t", [*ORDINARY, *EXTREME], "pyarrow 1.0", None)
 
@@ -205,10 +233,9 @@ def test_files_may_differ_in_their_units(tmp_path: Path) -> None:
     whole = frame([*ORDINARY, *EXTREME], "ms", None)
     pq.write_table(whole, tmp_path / "whole.parquet")
     same(read(tmp_path / "[ab].parquet"), read(tmp_path / "whole.parquet"))
-    old = frame([in_micros(each) for each in ORDINARY], "us", None)
-    pq.write_table(old, tmp_path / "b.parquet", use_deprecated_int96_timestamps=True)
-    with pytest.raises(DataUnavailable, match="some values cannot be read"):
-        read(tmp_path / "[ab].parquet")
+    write_old(frame([in_micros(each) for each in ORDINARY], "us", None), tmp_path / "b.parquet")
+    pq.write_table(frame([*ORDINARY[:30], *ORDINARY], "ms", None), tmp_path / "whole.parquet")
+    same(read(tmp_path / "[ab].parquet"), read(tmp_path / "whole.parquet"))
 
 
 def test_rows_of_many_groups_stay_beside_their_own(tmp_path: Path) -> None:

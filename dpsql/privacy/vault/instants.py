@@ -1,7 +1,7 @@
-"""Parquet instants in milliseconds and times of day, read by pyarrow as stored, in microseconds.
+"""Parquet instants in milliseconds or 96 bits, and times of day: read by pyarrow, in microseconds.
 
-Guarantee: every function of values is elementwise, and none raises for any of the 2^64 that a
-column can hold.
+Guarantee: every function of values is elementwise, and none raises for any of those that a column
+can hold: 2^64, or 2^96.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ ROWS = 1 << 16
 """Rows that are read at once."""
 
 
-def read_millis(paths: Sequence[str], columns: Sequence[tuple[str, str]]) -> Any:
+def read_instants(paths: Sequence[str], columns: Sequence[tuple[str, str]]) -> Any:
     """Return a reader of Arrow batches with all rows of some instants, in stored order.
 
     ``columns`` are their names and DuckDB types. Raises: ValueError for other than instants in
-    milliseconds or microseconds and times of day.
+    milliseconds, microseconds or 96 bits and times of day.
     """
     import pyarrow as pa  # pyarrow is optional
 
@@ -72,16 +72,41 @@ def _wanted(stored: str) -> Any:
 
 def _batches(paths: Sequence[str], schema: Any) -> Iterator[Any]:
     import pyarrow as pa  # pyarrow is optional
-    from pyarrow import parquet
 
     for path in paths:
-        with parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(ROWS, columns=schema.names, use_threads=False):
-                arrays = [_read(batch.column(each.name), each.type) for each in schema]
-                yield pa.record_batch(arrays, schema)
+        # Microseconds wrap around where an instant of 96 bits is far away; milliseconds do not.
+        units = ("us", "ms") if _has_old(path, schema.names) else ("us",)
+        for parts in zip(*(_parts(path, schema.names, each) for each in units), strict=True):
+            columns = zip(*(part.columns for part in parts), strict=True)
+            arrays = [
+                _read(each.type, *stored) for each, stored in zip(schema, columns, strict=True)
+            ]
+            yield pa.record_batch(arrays, schema)
 
 
-def _read(stored: Any, wanted: Any) -> Any:
+def _has_old(path: str, names: Sequence[str]) -> bool:
+    """Whether some of a file's columns are instants of 96 bits."""
+    from pyarrow import parquet  # pyarrow is optional
+
+    with parquet.ParquetFile(path) as file:
+        columns = [file.schema.column(i) for i in range(len(file.schema))]
+    return any(each.physical_type == "INT96" for each in columns if each.path in names)
+
+
+def _parts(path: str, names: Sequence[str], unit: str) -> Iterator[Any]:
+    """The rows of some columns in batches, those of 96 bits in a unit."""
+    from pyarrow import parquet  # pyarrow is optional
+
+    with parquet.ParquetFile(path, coerce_int96_timestamp_unit=unit) as file:
+        for batch in file.iter_batches(ROWS, columns=names, use_threads=False):
+            yield batch.select(names)
+
+
+def _read(wanted: Any, stored: Any, again: Any = None) -> Any:
+    """One column (rows,) in microseconds; ``again`` are the same instants in a unit that holds all.
+
+    Raises: ValueError for what is neither an instant nor a time of day.
+    """
     import pyarrow as pa  # pyarrow is optional
 
     missing = stored.is_null().to_numpy(zero_copy_only=False)
@@ -92,6 +117,9 @@ def _read(stored: Any, wanted: Any) -> Any:
     elif pa.types.is_timestamp(stored.type) and stored.type.unit in PER_UNIT:
         numbers = stored.view(pa.int64()).fill_null(0).to_numpy()
         micros = in_micros(numbers, PER_UNIT[stored.type.unit])
+        if again is not None and again.type != stored.type:
+            rough = again.view(pa.int64()).fill_null(0).to_numpy()
+            micros = np.where(in_micros(rough, PER_UNIT["ms"]) == INFINITE, INFINITE, micros)
     else:
         raise ValueError("neither an instant in milliseconds nor a time of day")
     return pa.array(micros, pa.int64(), mask=missing).view(wanted)

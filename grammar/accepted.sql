@@ -52,6 +52,9 @@ SELECT COUNT(DISTINCT education) FROM adult;
 SELECT b, COUNT(DISTINCT a // 2) FILTER (WHERE a > 1) AS k FROM t GROUP BY b;
 -- a: 4x8 Dense; b: 6x6 Identity
 
+SELECT b, SUM(DISTINCT a) AS s, AVG(DISTINCT a) AS m FROM t GROUP BY b;
+-- a: 8x8 Identity; b: 6x6 Identity
+
 SELECT COUNT(DISTINCT person_id) AS people FROM visits;
 -- everything
 

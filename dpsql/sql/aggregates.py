@@ -17,7 +17,7 @@ from dpsql.catalog.domain import Bins
 from dpsql.errors import Error, NotSupportedError, ProgrammingError, printable
 from dpsql.sql.centred import centred, moved, same_but_for_little
 from dpsql.sql.derivative import guard
-from dpsql.sql.distinct_counts import distinct_values, instead_of_distinct, split_test
+from dpsql.sql.distinct_counts import instead_of_distinct
 from dpsql.sql.edges import check_edges
 from dpsql.sql.language import check_scalar, written_name
 from dpsql.sql.lists import MAX_QUANTILES, rank_parts
@@ -44,6 +44,9 @@ Builder = Callable[["Aggregates", exp.Expr, Aggregate], exp.Expr]
 
 BUILDERS: dict[type[exp.Expr], Builder] = {}
 """What each kind of aggregate function is built by, and those derived from it."""
+
+OF_DISTINCT: dict[type[exp.Expr], Builder] = {}
+"""The same for those of DISTINCT."""
 
 
 def aggregate(*kinds: type[exp.Expr]) -> Callable[[Builder], Builder]:
@@ -86,7 +89,8 @@ class Aggregates:
 
     def build(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
         """An aggregate function with the conditions and the window of ``shape``."""
-        build = next((BUILDERS[kind] for kind in type(node).__mro__ if kind in BUILDERS), None)
+        known = OF_DISTINCT if isinstance(node.this, exp.Distinct) else BUILDERS
+        build = next((known[kind] for kind in type(node).__mro__ if kind in known), None)
         if shape.running is not None and not isinstance(node, _LINEAR):
             self.scope.refuse(node, "E_WINDOW", "a running total of this aggregate", "SUM or COUNT")
         if build is None:
@@ -96,8 +100,6 @@ class Aggregates:
     @aggregate(*_LINEAR)
     def total(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
         """COUNT, COUNT_IF and SUM: one primitive."""
-        if isinstance(node.this, exp.Distinct):
-            return self.distinct(node, shape)
         if isinstance(node, exp.Count):
             self.check_count(node)
         found = self.column(replace(shape, summands=self.linear(node)))
@@ -176,35 +178,6 @@ class Aggregates:
             hint = "AVG works, and so does a sum of what is left beside a constant"
             self.scope.refuse(node, "E_EXPR_IN_AGG", what, hint)
         return found
-
-    def distinct(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
-        """COUNT(DISTINCT the privacy unit's column or another), or of a CASE that keeps it.
-
-        Where a unit has one row, its rows are counted; public rows joined to them may repeat it.
-        """
-        if not node.this.expressions:
-            self.refuse(node)
-        counted, tests = split_test(node.this.expressions)
-        if not isinstance(node, exp.Count) or shape.running is not None:
-            self.refuse_distinct(node, shape)
-        if not isinstance(counted, exp.Column) or not self.is_unit(counted):
-            value = None if counted is None else distinct_values(self.scope, counted)
-            if value is None:
-                self.refuse(node)
-            shape = replace(shape, distinct=value)
-        found = tuple(each for test in tests for each in conjunction(self.scope, test))
-        shape = replace(shape, conditions=(*shape.conditions, *found))
-        if shape.distinct is not None:
-            return marked(self.column(shape), True)
-        if self.scope.table.unit.max_rows == 1 and not self.scope.joined:
-            return marked(self.column(shape), True)
-        return marked(self.column(replace(shape, units=True)), True)
-
-    def refuse_distinct(self, node: exp.Expr, shape: Aggregate) -> NoReturn:
-        if shape.running is not None:
-            hint = "count in a sub-query: a window over its results works"
-            self.scope.refuse(node, "E_WINDOW", "a running sum of distinct counts", hint)
-        self.refuse(node)
 
     def is_unit(self, node: exp.Column) -> bool:
         return self.scope.find_public(node) is None and self.scope.is_unit(node)

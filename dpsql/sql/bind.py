@@ -9,9 +9,10 @@ from sqlglot import exp
 
 from dpsql.catalog import Catalog, Table
 from dpsql.errors import NotSupportedError, ProgrammingError
-from dpsql.sql.aggregates import BUILDERS, Aggregates
+from dpsql.sql.aggregates import BUILDERS, OF_DISTINCT, Aggregates
 from dpsql.sql.clauses import Clips, Cut
 from dpsql.sql.coupled_keys import with_lists
+from dpsql.sql.distinct_aggregates import OF_DISTINCTS
 from dpsql.sql.evaluate import Evaluator
 from dpsql.sql.expressions import refuse_rows
 from dpsql.sql.joined import JoinReader, joined_listing, lookups
@@ -48,6 +49,7 @@ _REFUSED = {
 }
 
 BUILDERS.update(OF_MOMENTS)
+OF_DISTINCT.update(OF_DISTINCTS)
 
 
 def no_public_rows(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:

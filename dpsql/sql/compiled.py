@@ -26,7 +26,8 @@ class Answer:
     rows, values of the ranked column) by ``arrange``; ``values`` are those of the ranked column,
     () without one, and ``upto`` the upper edges of its bins, () where it has none: whole
     numbers where it has no others. Where ``distinct``, what is counted are groups with a row: a
-    row of the terms is a group with one value of a column, and the answer adds up those of a group.
+    row of the terms is a group with one value of a column, and the answer adds up what each of
+    those of a group counts for.
     """
 
     branch: int
@@ -37,7 +38,7 @@ class Answer:
     rank: Rank | None = None
     values: tuple[Any, ...] = ()
     units: bool = False
-    distinct: tuple[str, int] | None = None
+    distinct: tuple[str, tuple[float, ...]] | None = None
     upto: tuple[float, ...] = ()
 
     @property

@@ -226,6 +226,20 @@ class Pieces:
         kind, values = self.evaluator.values(source, part)
         return kind, self.of_row(values, part, row)
 
+    def counts(
+        self, aggregate: Aggregate, labels: NDArray[np.int64] | None, size: int
+    ) -> tuple[float, ...]:
+        """What each different value counts for, one where they are counted.
+
+        ``labels`` (items,) is the number of the value of every item, below ``size``, or -1.
+        """
+        part, out = aggregate.counts, np.ones(size)
+        if part is not None and labels is not None:
+            source = self.source(part.column, part.listed)
+            kept = labels >= 0
+            out[labels[kept]] = np.asarray(self.evaluator.numbers(source, part))[kept]
+        return tuple(map(float, out))
+
     def pattern(self, coupled: tuple[Coupled, ...], row: int) -> Pattern:
         """Conditions over the same columns together."""
         place = row if any(part.listed for each in coupled for part in each.parts) else 0

@@ -152,7 +152,7 @@ class _Products:
             return members[:1]
         raise NotSupportedError(
             "E_AGGREGATE",
-            "COUNT(DISTINCT) over several rows of a list that joins several columns "
+            "DISTINCT in an aggregate over several rows of a list that joins several columns "
             "is not supported",
             hint="group by a column that tells the rows of the list apart",
             span=listing.span,
@@ -221,7 +221,8 @@ class _Products:
             inner, found_values = ranked(
                 column, self.pieces.values(aggregate.distinct)[1], growing=False
             )
-            hidden, shape = (inner,), (None, (), True, (column, len(found_values)), ())
+            counts = self.pieces.counts(aggregate, inner.labels, len(found_values))
+            hidden, shape = (inner,), (None, (), True, (column, counts), ())
         if not branch.rows:
             return Answer(number, index, axes, (), (), *shape)
         found = [self.pieces.pieces(aggregate, row) for row in members]

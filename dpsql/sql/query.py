@@ -93,7 +93,7 @@ class Aggregate:
     """A sum over the rows that satisfy ``conditions`` besides the statement's own WHERE.
 
     ``units`` counts the privacy units that have such rows instead of the rows, ``distinct`` the
-    different values of an expression that such rows have.
+    different values of an expression that such rows have, or adds up what each of them ``counts``.
     """
 
     conditions: tuple[Condition, ...] = ()
@@ -102,6 +102,7 @@ class Aggregate:
     rank: Rank | None = None
     units: bool = False
     distinct: Expression | None = None
+    counts: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +285,8 @@ class Query:
                 yield aggregate.rank.value
             if aggregate.distinct is not None:
                 yield aggregate.distinct
+            if aggregate.counts is not None:
+                yield aggregate.counts
             for summand in aggregate.summands:
                 yield from summand.factors
                 yield from _parts(summand.conditions)

@@ -51,13 +51,13 @@ SEPARATOR = " × "
 class Wanted:
     """The terms of one answer and how much its error counts.
 
-    ``distinct`` is a column of which different values are counted, and how many there can be: the
-    terms have a row for each of them, group by group.
+    ``distinct`` is a column of which different values are counted, and what each of them counts
+    for: the terms have a row for each of them, group by group.
     """
 
     terms: tuple[Term, ...]
     weight: float = 1.0
-    distinct: tuple[str, int] | None = None
+    distinct: tuple[str, tuple[float, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

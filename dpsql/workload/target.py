@@ -239,6 +239,9 @@ def find_targets(statements: Sequence[Compiled], views: Views) -> tuple[Target, 
                 continue
             largest = max(term.largest for term in terms)
             sums = any(term.polynomials or term.largest != 1 for term in terms)
+            if answer.distinct is not None:
+                largest = max(map(abs, answer.distinct[1]), default=1.0)
+                sums = largest != 1
             weight = statement.weight / (largest if sums and largest else 1.0)
             asked = Wanted(terms, weight, answer.distinct)
             if answer.units:

@@ -72,19 +72,23 @@ class _Attribute:
     chosen: Operator
 
 
-def _added_up(attribute: _Attribute, distinct: tuple[str, int], reading: Reading) -> _Attribute:
+def _added_up(
+    attribute: _Attribute, distinct: tuple[str, tuple[float, ...]], reading: Reading
+) -> _Attribute:
     """An attribute of which each row adds up unions: those of one group and any of the values.
 
     Its rows before are those of its columns in all combinations, the last column changing first.
     """
-    columns, (name, values) = attribute.resolution.columns, distinct
+    columns, (name, counts) = attribute.resolution.columns, distinct
     if name not in columns:
         return attribute
     rows = [reading[0][1].factors[n].rows if n in reading[0][1].factors else 1 for n in columns]
     after = math.prod(rows[columns.index(name) + 1 :])
     every = np.arange(attribute.chosen.rows)
+    values = len(counts)
     groups = every // (after * values) * after + every % after
-    added = grouped(groups, attribute.chosen.rows // values)
+    weights = np.array(counts)[every // after % values]
+    added = grouped(groups, attribute.chosen.rows // values, weights)
     if isinstance(attribute.chosen, Identity):
         return replace(attribute, chosen=added)
     return replace(attribute, chosen=simplify(added.dense() @ attribute.chosen.dense()))
@@ -93,15 +97,18 @@ def _added_up(attribute: _Attribute, distinct: tuple[str, int], reading: Reading
 def added_up(workload: Workload) -> dict[str, NDArray[np.int64]]:
     """What answers about different values add up on each attribute: rows (rows, unions).
 
-    An attribute where a union counts in two rows, or in none, is left out.
+    An attribute where a union counts in two rows, a row is of none, or numbers are not whole is
+    left out.
     """
     found = {}
     for name, size in workload.domain.items():
         factor = workload.products[0].factors.get(name, Total(size))
         if factor.rows < factor.n and factor.rows * factor.n <= MAX_MEMBERS:
             rows = np.asarray(factor.dense())
-            if ((rows == 0) | (rows == 1)).all() and (rows.sum(axis=0) == 1).all():
-                found[name] = rows.astype(np.int64)
+            whole = np.rint(rows)
+            once = rows.any(axis=1).all() and (rows != 0).sum(axis=0).max() == 1
+            if once and (rows == whole).all():
+                found[name] = whole.astype(np.int64)
     return found
 
 

@@ -60,6 +60,7 @@ STATEMENTS = [
     "SELECT COUNT(DISTINCT g) AS values FROM t WHERE yr <> 3",
     "SELECT yr, COUNT(DISTINCT g) AS values FROM t GROUP BY yr",
     "SELECT yr // 3 AS k, COUNT(DISTINCT yr) AS values FROM t GROUP BY k",
+    "SELECT g, SUM(DISTINCT yr) AS values, AVG(DISTINCT yr - 3) AS m FROM t GROUP BY g",
     "SELECT COUNT(DISTINCT yr) FILTER (WHERE g <> 'c') AS k, COUNT(DISTINCT CASE WHEN yr < 3 OR"
     " g = 'b' THEN yr % 3 END) AS values FROM t",
     f"SELECT wide, COUNT(DISTINCT g) AS a, COUNT(DISTINCT yr) AS values FROM t JOIN {SIZES}"

@@ -27,7 +27,7 @@ CASES = [
     ("SELECT COUNT(*) FROM t JOIN adult ON t.a = adult.age", "E_JOIN"),
     ("SELECT SUM(a) OVER (ORDER BY a) FROM t", "E_GROUP_BY"),
     ("SELECT * FROM t", "E_NO_AGGREGATE"),
-    ("SELECT SUM(DISTINCT a) FROM t", "E_AGGREGATE"),
+    ("SELECT SUM(DISTINCT a + e) FROM t", "E_AGGREGATE"),
     ("SELECT COUNT(DISTINCT a + e) FROM t", "E_AGGREGATE"),
     ("SELECT SUM(notes) FROM visits", "E_NO_BOUNDS"),
     ("SELECT MIN(a) FROM t", "E_AGGREGATE"),

@@ -48,7 +48,8 @@ def test_values_are_counted_once_and_one_unit_moves_no_more_than_is_paid_for(noi
         draw = np.random.default_rng(seed)
         most = int(draw.integers(1, 4))
         found, (terms, name) = rows(draw, UNITS, most), many_valued(draw)
-        wanted = Wanted(terms, distinct=(name, VALUES))
+        counts = (1,) * VALUES if seed % 2 else tuple(draw.integers(-4, 5, VALUES).tolist())
+        wanted = Wanted(terms, distinct=(name, counts))
         layout = lay_out_units(table(most), {(0, 0): wanted})
         parts = list(layout.resolutions.values())
         numbers = marked(found, most, parts)
@@ -57,7 +58,8 @@ def test_values_are_counted_once_and_one_unit_moves_no_more_than_is_paid_for(noi
         names = [each for each in SIZES if each in terms[0].factors]
         shape = [terms[0].factors[each].rows // (VALUES if each == name else 1) for each in names]
         axis = names.index(name)
-        expected = has_row.reshape([*shape[: axis + 1], VALUES, *shape[axis + 1 :]]).sum(axis + 1)
+        by_value = has_row.reshape([*shape[: axis + 1], VALUES, *shape[axis + 1 :]])
+        expected = np.moveaxis(by_value, axis + 1, -1) @ np.array(counts)
         asked = tuple(
             Term({**t.factors, name: Dense(t.factors[name].dense()[::VALUES])}) for t in terms
         )
@@ -82,7 +84,7 @@ def test_values_are_counted_once_and_one_unit_moves_no_more_than_is_paid_for(noi
 
 def test_what_has_a_row_is_measured_as_a_sum_or_cell_by_cell_whichever_errs_less() -> None:
     plain = {name: Dense(np.eye(size, dtype=np.int64)) for name, size in SIZES.items()}
-    wanted = Wanted((Term(plain),), distinct=("a", SIZES["a"]))
+    wanted = Wanted((Term(plain),), distinct=("a", (1,) * SIZES["a"]))
     layout = lay_out_units(table(2), {(0, 0): wanted})
     assert {name: each.tolist() for name, each in added_up(layout.workload).items()} == {
         "a": [[1] * SIZES["a"]]

@@ -1,0 +1,87 @@
+"""COUNT, SUM and AVG of DISTINCT: how many different values have a row, and what these add up to.
+
+Which declared values have a row is one vector, of which a count adds up ones and a sum the values
+themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from dpsql.sql.aggregates import Aggregates, Builder, clipped, where_positive
+from dpsql.sql.centred import centred, moved
+from dpsql.sql.distinct_counts import distinct_values, split_test
+from dpsql.sql.query import Aggregate, Expression
+from dpsql.sql.scope import conjunction
+from dpsql.sql.whole import is_whole, marked
+
+
+def counted(aggregates: Aggregates, node: exp.Expr, shape: Aggregate) -> exp.Expr:
+    """COUNT(DISTINCT the privacy unit's column or another), or of a CASE that keeps it.
+
+    Where a unit has one row, its rows are counted; public rows joined to them may repeat it.
+    """
+    value, shape = _value(aggregates, node, shape)
+    if not isinstance(value, exp.Column) or not aggregates.is_unit(value):
+        found = None if value is None else distinct_values(aggregates.scope, value)
+        if found is None:
+            aggregates.refuse(node)
+        return marked(aggregates.column(replace(shape, distinct=found)), True)
+    unit = aggregates.scope.table.unit
+    alone = unit.max_rows == 1 and not aggregates.scope.joined
+    return marked(aggregates.column(shape if alone else replace(shape, units=True)), True)
+
+
+def summed(aggregates: Aggregates, node: exp.Expr, shape: Aggregate) -> exp.Expr:
+    """SUM(DISTINCT a number over a column with a domain)."""
+    value, shape = _value(aggregates, node, shape)
+    found = _number(aggregates, node, value)
+    column = aggregates.column(replace(shape, distinct=found, counts=found))
+    return marked(column, value is not None and is_whole(value, aggregates.scope.is_integer))
+
+
+def averaged(aggregates: Aggregates, node: exp.Expr, shape: Aggregate) -> exp.Expr:
+    """AVG(DISTINCT a number over a column with a domain)."""
+    value, shape = _value(aggregates, node, shape)
+    found = _number(aggregates, node, value)
+    assert value is not None
+    inner, centre = centred(value, aggregates.known_bounds)
+    counts = _number(aggregates, node, inner)
+    total = aggregates.column(replace(shape, distinct=found, counts=counts))
+    count = aggregates.column(replace(shape, distinct=found))
+    ratio = moved(exp.Div(this=total, expression=count.copy()), centre)
+    return where_positive(count, clipped(ratio, aggregates.bounds(value)))
+
+
+def _value(
+    aggregates: Aggregates, node: exp.Expr, shape: Aggregate
+) -> tuple[exp.Expr | None, Aggregate]:
+    """What different values are of, and the shape with the conditions that it stands under."""
+    if not node.this.expressions:
+        aggregates.refuse(node)
+    value, tests = split_test(node.this.expressions)
+    if shape.running is not None:
+        hint = "aggregate in a sub-query: a window over its results works"
+        what = "a running sum of what counts different values"
+        aggregates.scope.refuse(node, "E_WINDOW", what, hint)
+    found = tuple(each for test in tests for each in conjunction(aggregates.scope, test))
+    return value, replace(shape, conditions=(*shape.conditions, *found))
+
+
+def _number(aggregates: Aggregates, node: exp.Expr, value: exp.Expr | None) -> Expression:
+    """The numbers of which each counts once, or less a constant."""
+    scope = aggregates.scope
+    if scope.clip_of(node) is not None:
+        hint = "LEAST(x, 100) in the aggregate itself"
+        scope.refuse(node, "E_EXPR_IN_AGG", "bounds of what different values add up to", hint)
+    if value is None or distinct_values(scope, value) is None:
+        aggregates.refuse(node)
+    (summand,) = aggregates.amount(node, value).summands
+    (number,) = summand.factors
+    return number
+
+
+OF_DISTINCTS: dict[type[exp.Expr], Builder] = {exp.Count: counted, exp.Sum: summed, exp.Avg: averaged}
+"""What builds each kind."""

@@ -435,6 +435,23 @@ SELECT b, COUNT(*) AS k FROM t GROUP BY b ORDER BY b ASC NULLS FIRST, k DESC NUL
 SELECT COUNT(*) AS n, DP_STDDEV(n) AS sd, DP_INTERVAL_LOW(n) AS lo, DP_INTERVAL_HIGH(n) AS hi FROM t;
 -- everything
 
+SELECT COUNT(*, report_format => 'JSON') AS r, SUM(a, report_format => JSON).result.value AS s, DP_REPORT(AVG(a)) AS mean FROM t;
+-- everything
+-- a: 1x8 Dense
+
+SELECT b, QUANTILE_DISC(a, 0.5, contribution_bounds_per_row => (1, 5), report_format => 'JSON') AS r FROM t GROUP BY b HAVING FLOAT64(COUNT(*, report_format => 'JSON').result.value) > 5;
+-- a: 5x8 Dense; b: 6x6 Identity
+-- b: 6x6 Identity
+
+SELECT b, FLOAT64(r.result.value) AS n, JSON_VALUE(r, '$.result.standard_deviation') AS sd FROM (SELECT b, COUNT(*, report_format => 'JSON') AS r FROM t GROUP BY b) AS q ORDER BY n DESC;
+-- b: 6x6 Identity
+
+SELECT FLOAT64(q[OFFSET(1)].value) AS median, ARRAY_LENGTH(q) AS n FROM (SELECT JSON_QUERY_ARRAY(APPROX_QUANTILES(a, 2, report_format => 'JSON').result) AS q FROM t) AS s;
+-- a: 8x8 Prefix
+
+SELECT ANON_COUNT(* WITH REPORT (FORMAT = JSON)) AS n FROM t;
+-- everything
+
 SELECT 100.0 * COUNT(*) FILTER (WHERE c) / COUNT(*) AS share FROM t;
 -- c: 1x3 Dense
 -- everything

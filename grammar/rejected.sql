@@ -431,9 +431,17 @@ SELECT APPROX_QUANTILES(a, 1000) FROM t;
 -- E_AGGREGATE at line 1, column 8: the aggregate APPROX_QUANTILES() is not supported
 -- hint: APPROX_QUANTILES(x, 4): a whole number up to 100
 
-SELECT COUNT(*, report_format => 'JSON') FROM t;
--- E_SETTING at line 1, column 17: report_format is not supported
--- hint: standard errors stand beside answers
+SELECT COUNT(*, report_format => PROTO) FROM t;
+-- E_SETTING at line 1, column 34: report_format => PROTO is not supported
+-- hint: report_format => 'JSON'
+
+SELECT COUNT(*, report_format => 'JSON', 1) FROM t;
+-- E_PARSE at line 1, column 40: report_format comes before another argument
+-- hint: COUNT(*, report_format => 'JSON')
+
+SELECT SUM(n, report_format => 'JSON') FROM (SELECT COUNT(*) AS n FROM t GROUP BY a) AS s;
+-- E_AGGREGATE at line 1, column 8: a report of what sub-queries compute is not supported over aggregated results
+-- hint: report_format in the SELECT over rows, whose report others may read
 
 SELECT BOOL_OR(a > 3) FROM t;
 -- E_AGGREGATE at line 1, column 8: the aggregate BOOL_OR() is not supported

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +14,7 @@ from dpsql.answer.codec import Release
 from dpsql.answer.covariance import Joint
 from dpsql.answer.graphical import Models
 from dpsql.answer.modelled import answer_from
+from dpsql.answer.rank_values import read_rank
 from dpsql.answer.reprocess import reprocess
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.answer.shell import Filled, build_result
@@ -24,82 +23,12 @@ from dpsql.plan.request import Request
 from dpsql.sealed import Sealed
 from dpsql.sql.compiled import Answer, Compiled, Select
 from dpsql.strategy.base import Estimate, Forecast
+from dpsql.strategy.noise_law import law
 from dpsql.workload.layout import Place
 from dpsql.workload.target import Reading, Readings, notes_of, reading_covariance, reading_variances
 
 ROUNDED = 1e-9
 """Size below which an answer, relative to its standard error, is what rounding left of zero."""
-
-
-def read_rank(answer: Answer, counts: Floats, groups: int) -> list[Any]:
-    """The quantile or mode of every group; NULL where the noisy total is below a half.
-
-    ``counts`` has shape (groups * values,): running totals over the values, plain ones for a mode.
-    """
-    assert answer.rank is not None
-    table = counts.reshape(groups, len(answer.values))
-    if answer.rank.kind == "mode":
-        return [_mode(row, answer.values) for row in table]
-    place, interpolate = answer.rank.quantile, answer.rank.kind == "cont"
-    return [quantile(row, answer.values, place, interpolate, answer.upto) for row in table]
-
-
-def _mode(row: Floats, values: tuple[Any, ...]) -> Any:
-    best = int(np.argmax(row)) if len(row) else 0
-    return values[best] if len(row) and row[best] >= 0.5 else None
-
-
-def quantile(
-    row: Floats,
-    values: Sequence[Any],
-    place: float,
-    interpolate: bool,
-    upto: Sequence[float] = (),
-) -> Any:
-    """The value at a quantile of a distribution given by noisy running totals.
-
-    The totals are made monotone first: the mean of the least monotone sequence above and the
-    largest below. Positions follow SQL: q (n - 1) interpolated, or the ceiling of q n. ``upto``
-    are the ends of bins that the values begin, whole numbers where rows have no others: rows are
-    spread evenly within a bin.
-
-    >>> quantile(np.array([1.0, 1.0, 2.0]), (10, 20, 30), 0.5, True)
-    20.0
-    >>> quantile(np.array([2.0, 4.0]), (0.0, 10.0), 0.5, True, (10.0, 20.0))
-    10.0
-    """
-    if not len(row):
-        return None
-    above = np.maximum.accumulate(row)
-    below = np.minimum.accumulate(row[::-1])[::-1]
-    totals = np.maximum((above + below) / 2, 0)
-    count = float(totals[-1])
-    if count < 0.5:
-        return None
-    if not interpolate:
-        return values[_find(totals, max(math.ceil(place * count - 1e-9), 1))]
-    position = max(place * (count - 1), 0.0)
-    lower = math.floor(position + 1e-9)
-    ranks = lower + 1, math.ceil(position - 1e-9) + 1
-    low, high = (_value(totals, values, rank, upto) for rank in ranks)
-    return low + max(position - lower, 0.0) * (high - low)
-
-
-def _value(totals: Floats, values: Sequence[Any], rank: float, upto: Sequence[float]) -> float:
-    """The value of the row of a rank; of f rows in a bin the j-th is at (j - 1/2) / f of it."""
-    place = _find(totals, rank)
-    start = float(values[place])
-    if not upto:
-        return start
-    end, before = upto[place], float(totals[place - 1]) if place else 0.0
-    share = min((rank - 0.5 - before) / max(float(totals[place]) - before, 1e-9), 1.0)
-    value = start + share * (end - start)
-    return float(min(math.floor(value), end - 1)) if isinstance(end, int) else value
-
-
-def _find(totals: Floats, rank: float) -> int:
-    """The first value up to which there are ``rank`` rows, half a row short at most."""
-    return min(int(np.searchsorted(totals, rank - 0.5)), len(totals) - 1)
 
 
 def assemble_results(
@@ -134,7 +63,7 @@ def assemble_results(
         read = own.get(index, {})
         changed, notes = reprocess(request, index, read, answers, variances, models)
         apart = {place: r for place, r in read.items() if place not in changed}
-        filled = _fill(index, item, answers, variances, apart, forecasts)
+        filled = _fill(index, item, answers, variances, apart, forecasts, cost)
         known_whole = frozenset() if asked else whole.intersection(apart)
         filled = _settled(index, item, filled, answers, known_whole)
         paid, proof = (None, None) if item.is_static else (cost, receipt)
@@ -209,7 +138,7 @@ def find_errors(
     found = []
     for index, item in enumerate(request.statements):
         _ask_models(index, item, synthetics, None, answers, variances)
-        filled = _fill(index, item, answers, variances, places, forecasts)
+        filled = _fill(index, item, answers, variances, places, forecasts, cost)
         joint = Joint(index, item, variances, places, forecasts)
         found.append(build_result(item, filled, cost, None, sealed, joint).stddev)
     return tuple(found)
@@ -281,9 +210,11 @@ def _fill(
     variances: Mapping[Place, Floats],
     readings: Readings,
     forecasts: Mapping[int, Forecast],
+    cost: CostInfo | None,
 ) -> tuple[Filled, ...]:
     """The noisy numbers of every select of a statement, in result order."""
     filled = []
+    width = 0.0 if cost is None else law(cost.noise).interval
     start = 0
     for select in item.selects:
         places = [(index, start + k) for k in range(len(select.answers))]
@@ -292,7 +223,12 @@ def _fill(
             _or_zero(select, answer, answers.get(place))
             for place, answer in zip(places, select.answers, strict=True)
         ]
-        columns = tuple(_stacked(select, found, j) for j in range(len(select.query.aggregates)))
+        ends = [
+            width * np.sqrt(_or_zero(select, answer, variances.get(place)))
+            for place, answer in zip(places, select.answers, strict=True)
+        ]
+        numbers = range(len(select.query.aggregates))
+        columns = tuple(_stacked(select, found, ends, j) for j in numbers)
         spreads: dict[tuple[int, int], Floats] = {}
         for i, j in _pairs(select):
             pairs = []
@@ -331,13 +267,16 @@ def _settled(
     return tuple(out)
 
 
-def _stacked(select: Select, found: Sequence[Floats], aggregate: int) -> list[object]:
-    """One aggregate over all grouping sets."""
+def _stacked(
+    select: Select, found: Sequence[Floats], ends: Sequence[Floats], aggregate: int
+) -> list[object]:
+    """One aggregate over all grouping sets; ``ends`` are halves of the widths of intervals."""
     out: list[object] = []
-    for answer, values in zip(select.answers, found, strict=True):
+    for answer, values, spreads in zip(select.answers, found, ends, strict=True):
         if answer.aggregate == aggregate:
             groups = select.branches[answer.branch].rows
-            out += values.tolist() if answer.rank is None else read_rank(answer, values, groups)
+            rank = answer.rank is not None
+            out += read_rank(answer, values, spreads, groups) if rank else values.tolist()
     return out
 
 

@@ -24,6 +24,7 @@ Covariances = Mapping[tuple[int, int], Floats]
 _TYPES = {
     "BOOLEAN": "boolean",
     "VARCHAR": "text",
+    "JSON": "text",
     "DATE": "date",
     "TIMESTAMP": "timestamp",
     "TIME": "time",

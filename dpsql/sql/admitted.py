@@ -207,8 +207,12 @@ PARTIAL = (exp.Sqrt, exp.Ln, exp.Log, exp.Pow, exp.Acosh, exp.Atanh)
 
 LISTS: dict[type[exp.Expr], set[str]] = {
     exp.Array: {"expressions"},
+    exp.ArraySize: _BINARY,
 }
-"""What makes lists of answers; rows have no lists."""
+"""What is about lists of answers; rows have no lists."""
+
+OF_JSON = {"json_extract", "json_extract_string"}
+"""Functions of texts in JSON; only answers are such texts."""
 
 WINDOWS: dict[type[exp.Expr], set[str]] = {
     exp.Window: {"this", "partition_by", "order", "spec", "over"},

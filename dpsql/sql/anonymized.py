@@ -1,6 +1,7 @@
 """SELECT WITH ANONYMIZATION, ZetaSQL's older words for DIFFERENTIAL_PRIVACY, written in the newer.
 
-``ANON_SUM(x CLAMPED BETWEEN 0 AND 9)`` is ``SUM(x, contribution_bounds_per_group => (0, 9))``.
+``ANON_SUM(x CLAMPED BETWEEN 0 AND 9)`` is ``SUM(x, contribution_bounds_per_group => (0, 9))``, and
+``ANON_COUNT(* WITH REPORT (FORMAT = JSON))`` is ``COUNT(*, report_format => JSON)``.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from dpsql.sql.clauses import PER_ROW, WORD
 from dpsql.sql.lexemes import Fragment, Lexeme
+from dpsql.sql.report_format import WORD as REPORT_FORMAT
 
 MARK = "anon"
 """A text without these letters has none of these words."""
@@ -66,6 +68,12 @@ def _aggregates(lexemes: Sequence[Lexeme], body: str) -> Iterator[_Change]:
         called = "approx_quantiles" if name == "quantiles" else name
         yield lexemes[place].start, lexemes[place].end, called.upper()
         end = _closing(words, place + 1)
+        told = _report(words, place, end)
+        if told is not None:
+            first, value = told
+            written = body[lexemes[value].start : lexemes[end - 1].start]
+            yield lexemes[first - 1].end, lexemes[end].start, f", {REPORT_FORMAT} => {written}"
+            end = first
         inner = [k for k in range(place, end) if words[k : k + 2] == ["clamped", "between"]]
         if not inner or "and" not in words[inner[-1] : end]:
             continue
@@ -74,9 +82,17 @@ def _aggregates(lexemes: Sequence[Lexeme], body: str) -> Iterator[_Change]:
         high = body[lexemes[middle].end : lexemes[end].start].strip()
         yield (
             lexemes[start - 1].end,
-            lexemes[end].start,
+            lexemes[end - 1].end,
             f", {_BOUNDED[name]} => ({low}, {high})",
         )
+
+
+def _report(words: Sequence[str], place: int, end: int) -> tuple[int, int] | None:
+    """Where WITH REPORT (FORMAT = ...) stands at the end of a call, and its format."""
+    start = next((k for k in range(place, end) if words[k : k + 2] == ["with", "report"]), end)
+    is_format = words[start + 2 : start + 5] == ["(", "format", "="]
+    is_last = is_format and _closing(words, start + 2) == end - 1 and start + 5 < end - 1
+    return (start, start + 5) if is_last else None
 
 
 def _closing(words: Sequence[str], place: int) -> int:

@@ -172,9 +172,6 @@ def take_clips(fragment: Fragment, text: str, lexemes: Sequence[Lexeme]) -> tupl
     clips: Clips = {}
     for index, lexeme in enumerate(lexemes):
         word = lexeme.text.lower()
-        if word == "report_format":
-            what, hint = "report_format is not supported", "standard errors stand beside answers"
-            fragment.refuse(lexeme, "E_SETTING", what, hint)
         if word not in (WORD, PER_ROW) or lexeme.kind != "word":
             continue
         comma, rest = lexemes[index - 1], lexemes[index + 1 :]
@@ -237,7 +234,9 @@ def _bounds(words: Sequence[str]) -> tuple[float, float, int] | None:
         return None
 
 
-_BEFORE_BOUNDS = re.compile(r"[\s)]*(,[\s\d.e+,\[\]-]*)?", re.ASCII | re.IGNORECASE)
+_BEFORE_BOUNDS = re.compile(
+    r"[\s)]*(,[\s\d.e+,\[\]-]*)?(,?\s*report_format\s*=>[^,()]*)?", re.ASCII | re.IGNORECASE
+)
 """What stands between an argument and the bounds that follow it: the places of quantiles."""
 
 

@@ -11,9 +11,10 @@ from dpsql.sql.edges import check_edges
 from dpsql.sql.grouping_sets import Sets, read_sets
 from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.query import Expression
+from dpsql.sql.report_format import REPORT
 from dpsql.sql.scope import Scope
 
-UNCERTAINTY = ("dp_stddev", "dp_interval_low", "dp_interval_high")
+UNCERTAINTY = ("dp_stddev", "dp_interval_low", "dp_interval_high", REPORT)
 """Functions of a noisy number that is shown."""
 
 

@@ -16,6 +16,7 @@ from dpsql.sql.admitted import (
     AGGREGATES,
     LISTS,
     NAMED,
+    OF_JSON,
     OF_NUMBERS,
     PAIRED,
     RANDOM,
@@ -42,7 +43,8 @@ def check_scalar(tree: exp.Expr, locate: Locate) -> None:
 
 def check_answer(node: exp.Expr, locate: Locate) -> None:
     """Refuse one node over answers, of which there may be lists, without its children."""
-    if type(node) not in LISTS:
+    is_read = isinstance(node, exp.Anonymous) and str(node.this).lower() in OF_JSON
+    if type(node) not in LISTS and not is_read:
         check_node(node, locate)
 
 

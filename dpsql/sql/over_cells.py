@@ -20,13 +20,17 @@ from dpsql.sql.expressions import (
     is_noise,
     name_of,
     refuse_rows,
+    sql_of,
     total,
     written,
 )
 from dpsql.sql.frames import read_frame
 from dpsql.sql.keys import UNCERTAINTY, Keys
 from dpsql.sql.language import check_answer, check_node
+from dpsql.sql.names import find_alias
+from dpsql.sql.noise_reports import Tree, bounds_of, ends_of, json_text, report_of
 from dpsql.sql.query import Number, Output, Running, Shell
+from dpsql.sql.report_format import REPORT
 from dpsql.sql.scope import Scope
 from dpsql.sql.whole import is_whole, marked
 
@@ -252,24 +256,54 @@ class CellExpressions(Expressions):
     def uncertainty(self, node: exp.Anonymous) -> exp.Expr:
         """DP_STDDEV, DP_INTERVAL_LOW and DP_INTERVAL_HIGH of an aliased or written aggregate."""
         name = str(node.this).lower()
-        if len(node.expressions) != 1:
-            hint = f"{name.upper()}(alias of an aggregate)"
-            self.wrong(node, "E_FUNCTION", f"{name.upper()} takes one argument", hint)
-        tree = self.rewrite(self.argument(node, name), aliases=True)
-        stddev = self.stddev(tree)
-        if stddev is None or stddev == "0.0":
-            raise NotSupportedError(
-                "E_FUNCTION",
-                f"{name.upper()} needs a count or arithmetic (+ - * /) over counts",
-                hint=f"{name.upper()}(COUNT(*)) works",
-                span=self.locate(node),
-            )
+        argument = self.argument(node, name)
+        if name == REPORT:
+            return written(json_text(self.report(node, argument)), True)
+        tree = self.rewrite(argument, aliases=True)
+        stddev = self.spread(node, tree)
         if name == "dp_stddev":
             return written(stddev, True)
         sign = "-" if name == "dp_interval_low" else "+"
         return written(f"({tree.sql('duckdb')}) {sign} z * {stddev}", True)
 
+    def spread(self, node: exp.Anonymous, tree: exp.Expr) -> str:
+        """The standard error of what a function is of."""
+        stddev = self.stddev(tree)
+        if stddev is None or stddev == "0.0":
+            name = str(node.this).upper()
+            raise NotSupportedError(
+                "E_FUNCTION",
+                f"{name} needs a count or arithmetic (+ - * /) over counts",
+                hint=f"{name}(COUNT(*)) works",
+                span=self.locate(node),
+            )
+        return stddev
+
+    def report(self, node: exp.Anonymous, argument: exp.Expr) -> dict[str, Tree]:
+        """The report of an aggregate, or of the quantiles in a list."""
+        inner = argument.unnest()
+        if isinstance(inner, exp.Column):
+            inner = (find_alias(self.select.expressions, inner) or inner).unnest()
+        listed = inner.args["ifs"][0].args["true"] if isinstance(inner, exp.Case) else inner
+        if isinstance(listed, exp.Array):
+            reports = [self.report(node, each) for each in listed.expressions]
+            return {**reports[0], "result": [each["result"] for each in reports]}
+        tree = self.rewrite(inner)
+        called = inner.this if isinstance(inner, exp.Filter) else inner
+        bounds = bounds_of(self.aggregates, called)
+        ends = ends_of(self.aggregates, tree)
+        if ends is not None:
+            return report_of(sql_of(tree), None, ends, bounds, is_whole(tree))
+        stddev = self.spread(node, tree)
+        about = "" if isinstance(called, exp.Sum | exp.Count | exp.CountIf) else sql_of(tree)
+        interval = f"{about} - z * {stddev}", f"{about} + z * {stddev}"
+        return report_of(sql_of(tree), stddev, interval, bounds, is_whole(tree))
+
     def argument(self, node: exp.Anonymous, name: str) -> exp.Expr:
+        """What a function of a noisy number is of."""
+        if len(node.expressions) != 1:
+            hint = f"{name.upper()}(alias of an aggregate)"
+            self.wrong(node, "E_FUNCTION", f"{name.upper()} takes one argument", hint)
         argument: exp.Expr = node.expressions[0]
         named = [i for i in self.select.expressions if isinstance(i, exp.Alias)]
         aliases = [i.alias for i in named if i.find(exp.AggFunc)]

@@ -15,10 +15,12 @@ from sqlglot import exp
 from dpsql.sql.derivative import NoDerivative, slopes_of
 from dpsql.sql.expressions import Expressions, sql_of
 from dpsql.sql.hoisted import Hoisted, refuse
+from dpsql.sql.json_fields import field_of
 from dpsql.sql.language import Locate, check_node
 from dpsql.sql.names import Names
 from dpsql.sql.query import Number
 from dpsql.sql.relations import Element, Field, Known
+from dpsql.sql.report_format import REPORT
 from dpsql.sql.sugar import has_aggregates
 from dpsql.sql.whole import marked, settled
 
@@ -84,6 +86,9 @@ class TableExpressions(Expressions):
             return self.aggregate(node)
         if isinstance(node, exp.Anonymous) and str(node.this).lower() == "dp_stddev":
             return self.stddev(node)
+        if isinstance(node, exp.Anonymous) and str(node.this).lower() == REPORT:
+            hint = "report_format in the SELECT over rows, whose report others may read"
+            self.refuse(node, "E_AGGREGATE", "a report of what sub-queries compute", hint)
         found = self.key(node)
         if found is None and isinstance(node, exp.Column):
             return self.column(node, aliases)
@@ -106,6 +111,9 @@ class TableExpressions(Expressions):
 
     def column(self, node: exp.Column, aliases: bool) -> exp.Expr:
         """What a name stands for: a column, or the alias of a select item where SQL allows it."""
+        inside = self.field(node)
+        if inside is not None:
+            return inside
         if not node.args.get("db"):
             check_node(node, self.locate)
         found = self.names.find(node)
@@ -115,6 +123,20 @@ class TableExpressions(Expressions):
         if found is None:
             self.names.refuse_column(node)
         return found
+
+    def field(self, node: exp.Column) -> exp.Expr | None:
+        """The field of a text in JSON that a name with dots stands for, which is no table's."""
+        parts = node.parts
+        is_table = parts[0].name.casefold() in (alias for alias, _ in self.names.sources)
+        last = 2 if is_table else 1
+        if len(parts) <= last:
+            return None
+        names = dict(zip(("this", "table"), reversed(parts[:last]), strict=False))
+        column = exp.Column(**{key: part.copy() for key, part in names.items()})
+        found = self.names.find(column)
+        if found is None:
+            return None
+        return field_of(self.of_row(column, found), [part.name for part in parts[last:]])
 
     def of_row(self, node: exp.Column, found: exp.Expr) -> exp.Expr:
         """A column of the tables, where it may stand."""

@@ -77,12 +77,14 @@ class Running:
 class Rank:
     """The value of an ordered column at a quantile of its counts, or the one counted most.
 
-    ``kind`` is cont (interpolated), disc or mode.
+    ``kind`` is cont (interpolated), disc or mode. ``end`` asks for the lower (-1) or the upper (1)
+    end of the interval in which the quantile lies.
     """
 
     value: Expression
     kind: str
     quantile: float = 0.5
+    end: int = 0
 
 
 COUNT_ROWS = (Summand(),)

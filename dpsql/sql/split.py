@@ -12,11 +12,11 @@ from sqlglot import exp
 
 from dpsql.sql.expressions import name_of
 from dpsql.sql.inline import Flat, aliased
+from dpsql.sql.keys import UNCERTAINTY
 from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.sugar import has_aggregates
 
 _SHELL = ("having", "qualify", "order", "limit", "offset")
-_DP = ("dp_stddev", "dp_interval_low", "dp_interval_high")
 
 
 def needs_split(select: exp.Select) -> bool:
@@ -97,7 +97,7 @@ class _Split:
         """A copy of ``node`` over v0, v1, ...: its aggregates and keys are columns of the sums."""
         if isinstance(node, exp.Query):
             return node.copy()
-        dp = isinstance(node, exp.Anonymous) and str(node.this).lower() in _DP
+        dp = isinstance(node, exp.Anonymous) and str(node.this).lower() in UNCERTAINTY
         if dp and len(node.expressions) == 1:
             named = node.expressions[0]
             item = find_alias(self.items, named) if isinstance(named, exp.Column) else None

@@ -9,9 +9,11 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from dpsql.sql.json_fields import write_out_fields
 from dpsql.sql.lists import write_out_lists
 from dpsql.sql.named_windows import write_out_windows
 from dpsql.sql.nested_joins import write_out_nested
+from dpsql.sql.report_format import write_out_reports
 from dpsql.sql.series import write_out_series
 from dpsql.sql.spellings import respell_all
 
@@ -28,6 +30,7 @@ def plain(tree: exp.Query) -> exp.Query:
     'SELECT a FROM t WHERE (a IS NOT DISTINCT FROM 1 AND b IS NOT DISTINCT FROM 2) LIMIT 1'
     """
     write_out_windows(tree)
+    write_out_reports(tree)
     write_out_lists(tree)
     write_out_series(tree)
     nodes, is_joined = list(tree.walk(bfs=False)), False
@@ -40,6 +43,7 @@ def plain(tree: exp.Query) -> exp.Query:
             is_joined = True
     if is_joined:
         write_out_nested(tree)
+    write_out_fields(nodes)
     respell_all(nodes)
     for node in list(tree.find_all(exp.Select)):
         _name_joined(node)

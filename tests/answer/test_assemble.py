@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.answer.assemble import quantile, settle_zeros
+from dpsql.answer.assemble import settle_zeros
+from dpsql.answer.rank_values import quantile
 from dpsql.workload.target import reading_variance
 from tests.support.oracle import write_world
 from tests.support.seam import zero_noise

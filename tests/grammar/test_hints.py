@@ -374,6 +374,14 @@ RULES: list[tuple[str, Follow]] = [
         always("SELECT COUNT(*, contribution_bounds_per_group => (0, 1)) FROM t"),
     ),
     (
+        r"report_format => 'JSON'|COUNT\(\*, report_format => 'JSON'\)"
+        "|report_format in the SELECT over rows, whose report others may read",
+        always(
+            "SELECT COUNT(*, report_format => 'JSON') FROM t",
+            "SELECT r.result FROM (SELECT COUNT(*, report_format => 'JSON') AS r FROM t) AS s",
+        ),
+    ),
+    (
         r"contribution_bounds_per_row => \(0, 100\)",
         always("SELECT MEDIAN(a, contribution_bounds_per_row => (0, 100)) FROM t"),
     ),

@@ -313,6 +313,7 @@ WORDS = {
     "NUMBER": ("0", "1", "2", "3", "0.5", "10"),
     "ROW_COUNT": ("1", "1000"),
     "QUOTED_UNIT": ("'day'", "'month'"),
+    "JSON_PATH": ("'$'", "'$.result.value'"),
 }
 
 

@@ -21,18 +21,39 @@ MOST_NUMBERED = 1 << 62
 """Combinations of cells of which some are listed: each has a number."""
 CELLS = "<i4"
 """How the cells of a column are written that follows from others."""
+VALUES = "<f8"
+"""How its values are written where it has none."""
 
 
 def fault_of(mapped: MapRows, sizes: Sequence[int]) -> tuple[str, str] | None:
     """What is wrong with a map of combinations of so many cells, and what would be right."""
+    if mapped.column.domain is None:
+        return _fault_of_values(mapped, sizes)
     cells, whole = np.frombuffer(mapped.cells, CELLS), math.prod(sizes)
     count = whole if mapped.listed is None else _count_listed(mapped, sizes)
     if len(cells) > MOST_CELLS or len(cells) != count:
         return "a column of these cells", f"at most {MOST_CELLS:,} combinations, each once"
-    if mapped.column.domain is None or mapped.column.bounds is not None:
-        return f"{printable(mapped.column.name)!r} without cells", "declare a domain for it"
+    if mapped.column.bounds is not None:
+        return f"{printable(mapped.column.name)!r} with bounds beside cells", "leave out bounds"
     if cells.min(initial=0) < 0 or cells.max(initial=0) > mapped.column.size:
         return "a cell that is not declared", "declare all of them"
+    return None
+
+
+def _fault_of_values(mapped: MapRows, sizes: Sequence[int]) -> tuple[str, str] | None:
+    """What is wrong with a map of combinations of so many cells to numbers within bounds."""
+    column, whole = mapped.column, math.prod(sizes)
+    name = printable(column.name)
+    if column.bounds is None or mapped.listed is not None:
+        return f"{name!r} without cells", "declare a domain or bounds for it"
+    if whole > MOST_CELLS or len(mapped.cells) != whole * np.dtype(VALUES).itemsize:
+        return "a column of these values", f"at most {MOST_CELLS:,} combinations, each once"
+    values = np.frombuffer(mapped.cells, VALUES)
+    known, (low, high) = values[~np.isnan(values)], column.bounds
+    if len(known) < len(values) and not column.null:
+        return f"{name!r} with NULL", "declare it with null = true"
+    if ((known < float(low)) | (known > float(high))).any():
+        return "a value that is not within the bounds", "wider ones"
     return None
 
 

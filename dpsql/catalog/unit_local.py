@@ -18,7 +18,7 @@ reaches into the rows of another unit. Whoever adds a node keeps that true.
   ``PerKey`` is one row for each unit and key.
 - ``WindowRows``: a column more, worked out in an order of the unit's rows; ``FramedRows`` is one
   that sees some rows around each row.
-- ``MapRows``: a column more, whose cell follows from the cells of other columns of the same row.
+- ``MapRows``: a column more, which follows from the cells of other columns of the same row.
 - ``DifferRows``: a column more, by how much two columns of the same row differ.
 - ``UnionRows``: the rows of several relations with the same columns.
 - ``PickColumns``: columns by other names; the rest is left out.
@@ -275,7 +275,8 @@ class MapRows:
     ``cells`` has four bytes for each combination, the last column fastest: a whole number, least
     byte first. With ``listed`` these are some combinations alone, which are written out there, each
     once, four bytes for every cell; the cell of all others is NULL. Rows with an undeclared value
-    in one of these columns have none in this one.
+    in one of these columns have none in this one. Of a column without cells they are its values:
+    eight bytes each, a double, NaN where it is NULL.
     """
 
     rows: UnitLocal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from sqlglot import exp, parse_one
 
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
-from dpsql.catalog.cell_maps import CELLS
+from dpsql.catalog.cell_maps import CELLS, VALUES
 from dpsql.catalog.domain import (
     PERIODS,
     DecimalRange,
@@ -175,6 +175,12 @@ def mapped(column: Column, of: tuple[str, ...], values: Any) -> MapRows:
     return MapRows(Scan(""), column, of, cells.tobytes())
 
 
+def measured(column: Column, of: tuple[str, ...], values: Sequence[Any]) -> MapRows:
+    """A column without cells: the number, or NULL, that combinations of cells of others have."""
+    numbers = [math.nan if value is None else float(value) for value in values]
+    return MapRows(Scan(""), column, of, np.array(numbers, VALUES).tobytes())
+
+
 def plain(value: Any) -> Any:
     """A value as Python has it; an instant at midnight is that day."""
     if isinstance(value, dt.datetime) and value.time() == dt.time():
@@ -238,34 +244,3 @@ def tells_values(column: Column) -> bool:
         return column.type == "date" and (column.domain.unit, column.domain.length) == ("day", 1)
     told = isinstance(column.domain, IntegerRange | Values | DecimalRange)
     return told and column.other is None
-
-
-def joint_domain(one: Column, other: Column) -> Column | None:
-    """A column that holds what either does, None where there is none.
-
-    Columns without cells are as they are: their bounds have nothing to find.
-    """
-    if one.domain == other.domain and one.other == other.other and one.type == other.type:
-        is_alike = one.domain is not None or (one.bounds is not None and other.bounds is not None)
-        return one if is_alike and (one.domain is None or one.bounds == other.bounds) else None
-    is_listed = one.bounds is None and other.bounds is None and one.type == other.type
-    if not is_listed or one.other is not None or other.other is not None:
-        return None
-    match one.domain, other.domain:
-        case Values() | IntegerRange(), Values() | IntegerRange():
-            kind = {"text": "VARCHAR", "boolean": "BOOLEAN", "integer": "BIGINT"}.get(one.type, "")
-            listed = [*one.domain.representatives, *other.domain.representatives]
-            return column_of_values(one.name, kind, listed)
-        case Periods(), Periods() if {type(one.domain), type(other.domain)} == {Periods}:
-            return _joint_periods(one, other.domain)
-    return None
-
-
-def _joint_periods(one: Column, other: Periods) -> Column | None:
-    own = one.domain
-    assert isinstance(own, Periods)
-    if own.unit != other.unit:
-        return None
-    start, last = min(own.start, other.start), max(own.end, other.end)
-    count = count_periods(start, last, own.unit) - 1
-    return replace(one, domain=Periods(start, own.unit, count))

@@ -14,6 +14,7 @@ from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.beside_answers import beside
 from dpsql.sql.bind import bind
 from dpsql.sql.bounded import needs_bounds
+from dpsql.sql.common_conditions import apart
 from dpsql.sql.compared import compared
 from dpsql.sql.compiled import Compiled, Select
 from dpsql.sql.contributions import Contributions
@@ -48,7 +49,7 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     assert statement.tree is not None
     tree = unqualified(statement.tree, compiler.catalog)
     tree = write_out_pivots(tree, compiler.catalog, lambda node: locate(node, statement.fragment))
-    tree = as_conditions(tree, compiler.catalog)
+    tree = as_conditions(apart(tree), compiler.catalog)
     tree = together(grouped(tree, compiler.catalog), compiler.catalog)
     tree = beside(tree, compiler.catalog)
     tree = over_groups(compared(tree, compiler.catalog), compiler.catalog)

@@ -48,6 +48,24 @@ def _private_of(sides: tuple[Side, Side], classes: Sequence[set[Side]]) -> str |
     return min((side for side in group if isinstance(side, str)), default=None)
 
 
+def keyed(scope: Scope, tests: Sequence[exp.Expr]) -> dict[int, str]:
+    """Public rows, by number, that one private column is equal to a key of: it tells them all.
+
+    A key is a column of which no two rows have the same value; nothing is equal to NULL.
+    """
+    found: dict[int, set[str]] = {}
+    for sides in (sides_of(scope, test) for test in tests):
+        private = [side for side in sides or () if isinstance(side, str)]
+        public = [side for side in sides or () if not isinstance(side, str)]
+        if len(private) == 1 == len(public):
+            number, index = public[0]
+            values = [each for each in scope.joined[number].values[index] if each is not None]
+            found.setdefault(number, set()).add(private[0])
+            if len(set(values)) < len(values):
+                found[number].add("")
+    return {number: min(names) for number, names in found.items() if len(names) == 1 and min(names)}
+
+
 def equal_classes(scope: Scope, tests: Sequence[exp.Expr]) -> list[set[Side]]:
     """Which columns conditions set equal: those of one type, whose equality is transitive."""
     classes: list[set[Side]] = []

@@ -19,7 +19,7 @@ from dpsql.catalog.domain import Bins, Periods
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sql.clauses import Clips, Cut
 from dpsql.sql.edges import check_edges, is_of_days
-from dpsql.sql.equal_columns import closed
+from dpsql.sql.equal_columns import closed, keyed
 from dpsql.sql.evaluate import Evaluator
 from dpsql.sql.language import check_scalar, locate, refuse
 from dpsql.sql.lexemes import Fragment
@@ -202,6 +202,9 @@ class JoinReader:
         sides = [(*self.sides(scope, test), joining) for test, joining in tests]
         linked = [{number} for number in range(len(self.joined))]
         own: list[list[str]] = [[] for _ in self.joined]
+        told = self.told(scope, tests, [public for public, private, on in sides if on and private])
+        for number, name in told.items():
+            own[number].append(name)
         for on in (True, False):
             open_ = {n for n, each in enumerate(own) if on or not (each or self.kept(n))}
             for public, private, joining in sides:
@@ -217,6 +220,14 @@ class JoinReader:
             self.carriers[number] = list(dict.fromkeys(c for n in sorted(members) for c in own[n]))
             if len(self.carriers[number]) != 1:
                 self.listed.add(number)
+
+    def told(
+        self, scope: Scope, tests: Sequence[tuple[exp.Expr, bool]], on: Sequence[set[int]]
+    ) -> dict[int, str]:
+        """Public rows that WHERE alone joins, by a key of theirs: what else it says picks rows."""
+        joined = {number for numbers in on for number in numbers}
+        found = keyed(scope, [test for test, joining in tests if not joining])
+        return {n: name for n, name in found.items() if n not in joined and not self.kept(n)}
 
     def kept(self, number: int) -> bool:
         return self.joined[number].keep

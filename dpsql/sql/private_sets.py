@@ -30,15 +30,16 @@ from dpsql.catalog.unit_local import (
     WindowRows,
 )
 from dpsql.errors import ProgrammingError, Span, printable
-from dpsql.sql.cell_columns import FlatColumns, joint_domain, mapped, tells_values
+from dpsql.sql.cell_columns import FlatColumns, mapped, tells_values
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.full_joins import header_of
-from dpsql.sql.language import locate, refuse
+from dpsql.sql.language import check_scalar, locate, refuse
 from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.parse import Statement
 from dpsql.sql.per_unit import is_unit
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import Field, PrivateRows, column_of
+from dpsql.sql.united_columns import Constant, alone, beside, constant_of, joint_column, made
 
 _ALIKE = "columns with one domain, or texts, whole numbers and dates with a domain each"
 _UNITS = (
@@ -72,7 +73,7 @@ class _SetSide:
         """A column more that follows from the cells of others; its name."""
         taken = [each.column.name for each in self.made]
         name = self.columns.fresh(column.name, taken)
-        self.made.append(mapped(replace(column, name=name), of, values))
+        self.made.append(made(replace(column, name=name), of, values))
         return name.casefold()
 
     def picked(self, relation: UnitLocal, names: Sequence[tuple[str, str]]) -> UnitLocal:
@@ -268,32 +269,34 @@ class PrivateSets:
             return keys[0], keys[1]
         sides = (left, right)
         columns = [self.column(side, value) for side, value in zip(sides, values, strict=True)]
-        known = next((each for each in columns if each is not None), None)
+        known = next((each for each in columns if isinstance(each, Column)), None)
+        known = known or alone(one.name, columns)
         if known is None:
             self.refuse(right.node, f"a union of NULLs as {printable(one.name)}", _ALIKE)
-        first, second = (each or replace(known, null=True) for each in columns)
-        whole = joint_domain(first, second)
+        first, second = (
+            each if isinstance(each, Column) else beside(known, each) for each in columns
+        )
+        whole = None if first is None or second is None else joint_column(first, second)
         if whole is None:
             name = printable(one.name)
             self.refuse(right.node, f"a union of columns {name} with different domains", _ALIKE)
         found = []
         for side, column in zip(sides, columns, strict=True):
-            if column is None:
-                wide = replace(known, domain=whole.domain, null=True)
-                if wide.domain is None:
-                    self.refuse(side.node, "NULL beside a column without cells", _ALIKE)
-                found.append(side.make(wide, (), [None]))
+            if not isinstance(column, Column):
+                same = replace(whole, name=known.name, null=whole.null or column is None)
+                found.append(side.make(same, (), [column]))
             elif column.domain != whole.domain:
-                wide = replace(column, domain=whole.domain)
+                wide = replace(whole, name=column.name, null=column.null)
                 found.append(side.make(wide, (column.name.casefold(),), column.cells))
             else:
                 found.append(column.name.casefold())
         return found[0], found[1]
 
-    def column(self, side: _SetSide, value: exp.Expr) -> Column | None:
-        """The column that a field is or makes; None for NULL."""
-        if isinstance(value, exp.Null):
-            return None
+    def column(self, side: _SetSide, value: exp.Expr) -> Column | Constant:
+        """The column that a field is or makes, or the constant that it is."""
+        if not value.find(exp.Column):
+            check_scalar(value, self.locate)
+            return constant_of(value, self.compiler.evaluator, self.locate(side.node))
         found = side.columns.find(value)
         if found is None or (found.domain is None and found.bounds is None):
             self.refuse(side.node, f"a union of {printable(value.sql('duckdb'))}", _ALIKE)

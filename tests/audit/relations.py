@@ -12,7 +12,7 @@ from typing import get_args
 import numpy as np
 
 from dpsql.catalog.catalog import Column
-from dpsql.catalog.cell_maps import CELLS
+from dpsql.catalog.cell_maps import CELLS, VALUES
 from dpsql.catalog.distances import are_comparable, difference_of
 from dpsql.catalog.domain import Bins, IntegerRange
 from dpsql.catalog.header import (
@@ -61,6 +61,8 @@ DEAREST = taken_from(COST, "dearest")
 GAP = Column("gap", "integer", IntegerRange(0, 9), null=True)
 APART = Column("apart", "integer", IntegerRange(-9, 9), null=True)
 AGE_OF_DAY = Column("years", "integer", IntegerRange(0, 4))
+ZERO = np.zeros(1, VALUES).tobytes()
+PAID = np.array([*range(10), math.nan], VALUES).tobytes()
 MAPPED = np.array([k % 6 for k in range(11)], CELLS).tobytes()
 
 SOUND: dict[str, UnitLocal] = {
@@ -103,6 +105,12 @@ SOUND: dict[str, UnitLocal] = {
         (
             PickColumns(PATIENTS, (("years", "age"),)),
             PickColumns(MapRows(VISITS, AGE_OF_DAY, ("day",), MAPPED), (("years", "years"),)),
+        )
+    ),
+    "union with a number": UnionRows(
+        (
+            PickColumns(MapRows(PATIENTS, SPENT, (), ZERO), (("spent", "spent"),)),
+            PickColumns(MapRows(VISITS, SPENT, ("day",), PAID), (("spent", "spent"),)),
         )
     ),
     "since the last": WindowRows(VISITS, GAP, "since_previous", (RowOrder("day"),), of="day"),
@@ -187,6 +195,10 @@ def _map(draw: random.Random, rows: UnitLocal, header: Header) -> UnitLocal:
     cells = _cells(header)
     of = tuple(draw.sample(cells, min(len(cells), draw.choice([0, 1, 2]))))
     size = math.prod(header.columns[name].size for name in of)
+    if draw.random() < 0.3:
+        column = replace(SPENT, name=f"v{draw.randrange(10**6)}")
+        values = [draw.choice([math.nan, 0.0, 7.5, 20.0]) for _ in range(size)]
+        return MapRows(rows, column, of, np.array(values, VALUES).tobytes())
     column = replace(N, name=f"m{draw.randrange(10**6)}", null=draw.random() < 0.5)
     some = [k for k in range(size) if draw.random() < 0.5] if of and column.null else None
     found = [draw.randrange(column.size + 1) for _ in range(size if some is None else len(some))]

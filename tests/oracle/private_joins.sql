@@ -129,3 +129,7 @@ SELECT COUNT(*) AS n FROM patients p LEFT JOIN visits v ON v.patient_id = p.pati
 SELECT COUNT(*) AS n FROM patients p FULL JOIN visits v ON v.patient_id = p.patient_id AND 1 = 0;
 SELECT COUNT(DISTINCT v.patient_id) AS a, COUNT(DISTINCT p.patient_id) AS b FROM patients p FULL JOIN visits v ON v.patient_id = p.patient_id AND v.day < p.age;
 SELECT amount, COUNT(*) AS n FROM bills b JOIN patients p ON p.patient_id = b.who AND age < 6 RIGHT JOIN visits v ON v.patient_id = p.patient_id GROUP BY amount;
+SELECT sex, COUNT(*) AS n, SUM(cost) AS s FROM visits v, patients p, wards w WHERE ((v.patient_id = p.patient_id AND v.ward = w.ward AND floor = 0 AND day < 9) OR (v.ward = w.ward AND v.patient_id = p.patient_id AND floor = 1 AND day > 20)) GROUP BY sex;
+SELECT COUNT(*) AS n FROM visits v, wards w WHERE (v.ward = w.ward AND floor = 0 AND day BETWEEN 3 AND 9) OR (v.ward = w.ward AND floor = 1);
+SELECT COUNT(*) AS n FROM visits v, wards w WHERE (v.ward = w.ward AND day BETWEEN 3 AND 9) OR v.ward = w.ward;
+SELECT floor, COUNT(*) AS n FROM visits v, wards w WHERE v.ward = w.ward AND (floor = 0 AND day < 9 OR floor = 1 AND day > 20) GROUP BY floor;

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpsql.catalog.catalog import Column
-from dpsql.catalog.cell_maps import CELLS, numbered
+from dpsql.catalog.cell_maps import CELLS, VALUES, numbered
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
 from dpsql.catalog.unit_local import (
     AllOf,
@@ -243,9 +243,16 @@ def _combination(lanes: Sequence[Lane], rows: int) -> Counts:
 
 
 def map_cells(mapped: MapRows, frame: Frame) -> Frame:
-    """Return all rows with a column more, whose cells follow from those of other columns."""
+    """Return all rows with a column more, which follows from the cells of other columns."""
     lanes, column = [frame.lanes[name] for name in mapped.of], mapped.column
-    places, cells = _combination(lanes, frame.count), np.frombuffer(mapped.cells, dtype=CELLS)
+    places = _combination(lanes, frame.count)
+    if column.domain is None:
+        values = np.frombuffer(mapped.cells, dtype=VALUES)[places]
+        for lane in lanes:
+            values = np.where(lane.is_declared(), values, OUTSIDE)
+        measured = {column.name.casefold(): Lane(column, numbers=values)}
+        return Frame(frame.units, {**frame.lanes, **measured}, frame.keys)
+    cells = np.frombuffer(mapped.cells, dtype=CELLS)
     found = cells[places] if mapped.listed is None else _listed(mapped, lanes, places)
     for lane in lanes:
         found = np.where(lane.is_declared(), found, column.size)

@@ -307,6 +307,11 @@ SELECT SUM(CASE WHEN b = 'x' THEN a WHEN c THEN 10 ELSE q END) AS s FROM t;
 -- 10 x b: 1x6 Dense; c: 1x3 Dense
 -- b: 1x6 Dense; c: 1x3 Dense; q: 0 + 1 v + 0 v^2
 
+SELECT SUM(LEAST(m, 5)) AS s, AVG(CASE WHEN 2 * q > 3 THEN 3 ELSE 2 * q END) AS av FROM t;
+-- m: 0 + 1 v + 0 v^2
+-- q: 0 + 2 v + 0 v^2
+-- q: 1 + 0 v + 0 v^2
+
 SELECT SUM(m) FILTER (WHERE a > 3 OR c) AS s FROM t;
 -- a: 1x8 Dense; c: 1x3 Dense; m: 0 + 1 v + 0 v^2
 -- a: 1x8 Dense; m: 0 + 1 v + 0 v^2
@@ -413,6 +418,10 @@ SELECT b, COUNT(*) AS n FROM t JOIN (SELECT b AS k, AVG(a) AS m FROM t GROUP BY 
 
 SELECT COUNT(*) AS n FROM t WHERE b IN (SELECT b FROM t GROUP BY b HAVING COUNT(*) > 10);
 -- b: 6x6 Identity
+
+SELECT r.ward, r.n - q.k AS more FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) AS r NATURAL JOIN (SELECT ward, COUNT(cost) AS k FROM visits GROUP BY ward) AS q;
+-- ward: 3x3 Identity
+-- ward: 3x3 Identity; cost: 1 + 0 v + 0 v^2
 
 SELECT COUNT(*) AS n FROM visits WHERE person_id IS NOT NULL;
 -- everything

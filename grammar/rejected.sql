@@ -495,7 +495,7 @@ SELECT COUNT(*) FROM t, adult;
 -- hint: declare whose rows they are: privacy_unit with a column, and [unit.NAME]
 
 SELECT COUNT(*) FROM t NATURAL JOIN bands;
--- E_JOIN at line 1, column 37: NATURAL JOIN is not supported
+-- E_JOIN at line 1, column 37: NATURAL JOIN of tables without a common column is not supported
 -- hint: JOIN public_table ON private_column = public_column, or BETWEEN two public columns
 
 SELECT COUNT(*) FROM t ASOF JOIN bands ON t.a >= bands.lo;

@@ -27,6 +27,7 @@ from dpsql.sql.half_joins import as_conditions
 from dpsql.sql.item_lookups import over_groups
 from dpsql.sql.keys_together import together
 from dpsql.sql.language import locate
+from dpsql.sql.natural_joins import has_natural
 from dpsql.sql.parse import FORM, Statement, parse
 from dpsql.sql.per_unit import refuse_units
 from dpsql.sql.pivots import write_out_pivots
@@ -141,7 +142,7 @@ def _compose(shape: Shape, tree: exp.Expr) -> Compiled:
 def _is_flat(tree: exp.Select, compiler: Compiler, statement: Statement) -> bool:
     """Whether a SELECT is over tables of the catalog alone, one of them private or unknown."""
     has_aliases = any(isinstance(each, exp.Alias) for each in tree.expressions)
-    if tree.args.get("with_") or (has_aliases and named_items(tree)):
+    if tree.args.get("with_") or has_natural(tree) or (has_aliases and named_items(tree)):
         return False
     found = list(tree.find_all(exp.Query, exp.Table, exp.AtTimeZone, *COMPARED))
     if any(isinstance(part, exp.Query | exp.AtTimeZone) and part is not tree for part in found):

@@ -83,5 +83,9 @@ def _number(aggregates: Aggregates, node: exp.Expr, value: exp.Expr | None) -> E
     return number
 
 
-OF_DISTINCTS: dict[type[exp.Expr], Builder] = {exp.Count: counted, exp.Sum: summed, exp.Avg: averaged}
+OF_DISTINCTS: dict[type[exp.Expr], Builder] = {
+    exp.Count: counted,
+    exp.Sum: summed,
+    exp.Avg: averaged,
+}
 """What builds each kind."""

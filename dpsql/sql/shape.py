@@ -26,6 +26,7 @@ from dpsql.sql.language import locate, refuse
 from dpsql.sql.layers import ABSENT, Layers
 from dpsql.sql.looked_up import flat_without_public, without_public
 from dpsql.sql.names import Names, names_of
+from dpsql.sql.natural_joins import read_sources
 from dpsql.sql.over_tables import Placed, TableExpressions
 from dpsql.sql.own_columns import over_own_columns
 from dpsql.sql.parse import Statement
@@ -49,7 +50,6 @@ from dpsql.sql.relations import (
     column_of,
     find_clause,
     find_table,
-    read_from,
     renamed,
     renamed_fields,
 )
@@ -263,7 +263,9 @@ class Shape:
     def select(self, node: exp.Select, env: Env, around: Names | None) -> Relation:
         """A SELECT over rows, over tables of the shell, or over nothing."""
         inner = self.opened(node, env)
-        found = [(each, self.relation(each.node, inner)) for each in read_from(node)]
+        given = (self.tables.public, self.locate)
+        found, notes = read_sources(node, lambda each: self.relation(each, inner), *given)
+        self.tables.notes += notes
         node = written_out(node, lambda: columns_of(found, self.tables.public), self.locate)
         private = [each for each, relation in found if isinstance(relation, PrivateRows)]
         if len(private) > 1:

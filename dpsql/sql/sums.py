@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from dpsql.catalog.domain import Bins
 from dpsql.errors import NotSupportedError, Span
+from dpsql.sql.clipped_measures import CLIPPING, ClippedMeasure, as_case, constant_of, read_clipped
 from dpsql.sql.decimal_places import is_fine
 from dpsql.sql.edges import check_edges
 from dpsql.sql.growth import check_growth
@@ -83,8 +84,8 @@ class _Amounts:
     clip: tuple[float, float] | None
 
     def amount(self, node: exp.Expr) -> Amount:
-        inner = node.unnest()
-        if isinstance(inner, exp.Case) and self.is_split(inner):
+        inner = self.stepped(node.unnest())
+        if isinstance(inner, exp.Case) and self.is_split(inner) and self.clipped(inner) is None:
             return self.branches(inner)
         inner = inner.transform(self.multiplied)
         summands = self.expand(inner)
@@ -92,6 +93,30 @@ class _Amounts:
         return Amount(
             tuple(_with(summand, present) for summand in summands), (_with(Summand(), present),)
         )
+
+    def stepped(self, node: exp.Expr) -> exp.Expr:
+        """What clips a column in bins, by the bins."""
+        columns = self.columns(node) if isinstance(node, CLIPPING) else []
+        in_bins = [isinstance(self.scope.table.columns[n].domain, Bins) for n in columns]
+        return as_case(node) if in_bins == [True] and self.is_measure(columns[0], node) else node
+
+    def clipped(self, node: exp.Expr) -> ClippedMeasure | None:
+        """A node that clips a measure with bounds; None for all else."""
+        if self.clip is not None or not isinstance(node, CLIPPING):
+            return None
+        found = read_clipped(node, self.bounds)
+        if found is None:
+            return None
+        (name,) = self.columns(found.column)
+        return found if self.scope.table.columns[name].null else replace(found, null=None)
+
+    def bounds(self, node: exp.Column) -> tuple[float, float] | None:
+        """The bounds of a measure of this table."""
+        if self.scope.is_listed(node) or self.scope.is_public(node):
+            return None
+        column = self.scope.find_column(node, measure=True, summed=True)
+        bounds = self.clip_of(column.name.casefold()) or column.number_bounds
+        return bounds if column.domain is None else None
 
     def is_split(self, node: exp.Expr) -> bool:
         """Whether a node depends on more than one column, or on a measure."""
@@ -181,6 +206,9 @@ class _Amounts:
                 return self.expand(ends[0]) + _negated(self.expand(ends[1]))
             case exp.Column():
                 return [Summand((), (self.measure(columns[0]),))]
+            case _ if (found := self.clipped(node)) is not None:
+                column = self.scope.table.columns[columns[0]]
+                return [Summand((), (found.polynomial(column),))]
             case exp.Add():
                 return self.expand(node.this) + self.expand(node.expression)
             case exp.Sub():
@@ -284,6 +312,9 @@ class _Amounts:
         return out
 
     def times(self, left: Polynomial, right: Polynomial, node: exp.Expr) -> Polynomial:
+        if left.clip != right.clip:
+            what = f"a product of {left.column} and of {left.column} within other bounds"
+            self.scope.refuse(node, "E_EXPR_IN_AGG", what, "the square of one of them works")
         product = [0.0] * 5
         for i, a in enumerate(left.coefficients):
             for j, b in enumerate(right.coefficients):
@@ -309,14 +340,21 @@ class _Amounts:
                 conditions.append(self.scope.expression(None, test))
             elif self.is_measure(name, part):
                 polynomial = Polynomial(name, (1.0, 0.0, 0.0), 0.0, self.clip_of(name))
-                if polynomial not in present:
+                found = self.clipped(part)
+                if found is not None:
+                    polynomial = found.present(self.scope.table.columns[name])
+                known = next((each for each in present if each.column == name), polynomial)
+                if known.null != polynomial.null:
+                    what = f"an expression in which {name} is NULL in one part and not in another"
+                    self.scope.refuse(node, "E_EXPR_IN_AGG", what, "COALESCE(x, 0) in each of them")
+                if known is polynomial:
                     present.append(polynomial)
             else:
                 test = exp.Not(this=exp.Is(this=exp.paren(part.copy()), expression=exp.null()))
                 column = self.scope.table.columns[name]
-                found = self.scope.expression(column, test)
-                if found not in conditions:
-                    conditions.append(found)
+                tested = self.scope.expression(column, test)
+                if tested not in conditions:
+                    conditions.append(tested)
         return Summand((), tuple(present), tuple(conditions))
 
     def leaves(self, node: exp.Expr) -> list[exp.Expr]:
@@ -329,16 +367,14 @@ class _Amounts:
             return [node]
         if isinstance(node, exp.Coalesce):
             return []
-        if isinstance(node, exp.Column):
+        if isinstance(node, exp.Column) or self.clipped(node) is not None:
             return [node]
         return [leaf for child in node.iter_expressions() for leaf in self.leaves(child)]
 
 
 def _is_filled(node: exp.Coalesce) -> bool:
     """COALESCE(x, 0) of more than a column."""
-    rest = [each.unnest() for each in node.expressions]
-    is_zero = len(rest) == 1 and isinstance(rest[0], exp.Literal) and not rest[0].is_string
-    is_zero = is_zero and float(rest[0].name) == 0
+    is_zero = len(node.expressions) == 1 and constant_of(node.expressions[0]) == 0
     return is_zero and not isinstance(node.this.unnest(), exp.Column)
 
 

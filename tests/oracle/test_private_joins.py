@@ -475,7 +475,6 @@ REFUSED = {
     "SELECT COUNT(*) FROM patients p LEFT JOIN visits v ON v.patient_id = p.patient_id "
     "FULL JOIN bills b ON b.who = v.patient_id": "bills b",
     "SELECT COUNT(*) FROM visits v JOIN patients p USING (ward)": "ward",
-    "SELECT COUNT(*) FROM visits NATURAL JOIN patients": "patients",
     "SELECT COUNT(*) FROM visits v JOIN bills b ON v.visit_id = b.visit OR TRUE": "bills b",
     "SELECT COUNT(*) FROM bills b JOIN lines l ON b.visit = l.visit_id": "lines l",
     "SELECT COUNT(*) FROM visits v LEFT JOIN patients p "

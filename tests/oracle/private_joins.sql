@@ -129,14 +129,11 @@ SELECT COUNT(*) AS n FROM patients p LEFT JOIN visits v ON v.patient_id = p.pati
 SELECT COUNT(*) AS n FROM patients p FULL JOIN visits v ON v.patient_id = p.patient_id AND 1 = 0;
 SELECT COUNT(DISTINCT v.patient_id) AS a, COUNT(DISTINCT p.patient_id) AS b FROM patients p FULL JOIN visits v ON v.patient_id = p.patient_id AND v.day < p.age;
 SELECT amount, COUNT(*) AS n FROM bills b JOIN patients p ON p.patient_id = b.who AND age < 6 RIGHT JOIN visits v ON v.patient_id = p.patient_id GROUP BY amount;
-<<<<<<< HEAD
 SELECT sex, COUNT(*) AS n, SUM(cost) AS s FROM visits v, patients p, wards w WHERE ((v.patient_id = p.patient_id AND v.ward = w.ward AND floor = 0 AND day < 9) OR (v.ward = w.ward AND v.patient_id = p.patient_id AND floor = 1 AND day > 20)) GROUP BY sex;
 SELECT COUNT(*) AS n FROM visits v, wards w WHERE (v.ward = w.ward AND floor = 0 AND day BETWEEN 3 AND 9) OR (v.ward = w.ward AND floor = 1);
 SELECT COUNT(*) AS n FROM visits v, wards w WHERE (v.ward = w.ward AND day BETWEEN 3 AND 9) OR v.ward = w.ward;
 SELECT floor, COUNT(*) AS n FROM visits v, wards w WHERE v.ward = w.ward AND (floor = 0 AND day < 9 OR floor = 1 AND day > 20) GROUP BY floor;
-=======
 SELECT sex, COUNT(*) AS n, SUM(day) AS d FROM visits NATURAL JOIN patients WHERE age > 3 GROUP BY sex;
 SELECT drug, sex, COUNT(*) AS n FROM patients NATURAL JOIN visits v NATURAL JOIN lines GROUP BY ALL;
 SELECT sex, COUNT(v.ward) AS n FROM patients p NATURAL LEFT JOIN visits v GROUP BY sex;
 SELECT a.ward, a.n, b.m FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) a NATURAL JOIN (SELECT ward, SUM(day) AS m FROM visits GROUP BY ward) b;
->>>>>>> bb93e0e (LEAST, GREATEST and CASE that clip a measure are measures with other bounds; NATURAL JOIN is on columns that the catalog names alike)

@@ -14,7 +14,7 @@ from typing import NoReturn
 from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.cell_maps import MOST_CELLS, fault_of
 from dpsql.catalog.distances import are_comparable, difference_of
-from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
+from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange, Periods, Values
 from dpsql.catalog.unit_local import (
     FRAMED,
     MOST_OF_UNIT,
@@ -42,6 +42,8 @@ from dpsql.catalog.unit_local import (
 )
 from dpsql.errors import ProgrammingError, printable
 
+_SINGLE = IntegerRange | DecimalRange | Values
+_NUMBERS = _SINGLE | Bins
 MOST_COLUMNS = 1_000
 """Columns of a relation: each is an array of numbers as long as its rows."""
 
@@ -197,9 +199,9 @@ def _with_cells(columns: Mapping[str, Column], name: str) -> Column:
 
 def is_summed(column: Column) -> bool:
     """Whether the values of a column are numbers that can be added up."""
-    if column.other is not None or column.type not in ("integer", "number"):
+    if column.other is not None or column.type not in ("integer", "number", "decimal"):
         return False
-    return column.bounds is not None or isinstance(column.domain, IntegerRange | Bins | Values)
+    return column.bounds is not None or isinstance(column.domain, _NUMBERS)
 
 
 def is_ordered(column: Column) -> bool:
@@ -209,7 +211,7 @@ def is_ordered(column: Column) -> bool:
 
 def has_single_values(column: Column) -> bool:
     """Whether every cell of a column has one value."""
-    return column.bounds is None and isinstance(column.domain, IntegerRange | Values)
+    return column.bounds is None and isinstance(column.domain, _SINGLE)
 
 
 def taken_from(column: Column, name: str) -> Column:
@@ -288,7 +290,7 @@ def _check_taken(column: Column, source: Column) -> None:
 
 
 def _check_number(column: Column) -> None:
-    if column.type not in ("integer", "number"):
+    if column.type not in ("integer", "number", "decimal"):
         _refuse(f"{printable(column.name)!r} as {column.type}", "it is a number")
 
 

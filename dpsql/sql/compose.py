@@ -61,6 +61,7 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     compiled = (_compiled_flat if flat else _compiled)(statement, tree, compiler, public)
     for select in compiled.selects:
         contributions.check(select.table)
+        contributions.check_groups(select, compiler.evaluator)
     _check_syntax(statement, compiler)
     if flat and tree is statement.tree:
         _learn(statement, compiled.selects[0], compiler)

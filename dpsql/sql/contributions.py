@@ -8,15 +8,23 @@ refused, with what to declare.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import NoReturn
 
+import numpy as np
 from sqlglot import exp
 
 from dpsql.catalog import Catalog, Table
 from dpsql.errors import NotSupportedError, printable
 from dpsql.sql.clauses import Options, read_own, span_of
-from dpsql.sql.lexemes import Fragment
+from dpsql.sql.compiled import Select
+from dpsql.sql.evaluate import Evaluator, Operand
+from dpsql.sql.lexemes import Fragment, lex
+from dpsql.sql.report_format import BETWEEN
+
+_OF_PUBLIC = re.compile(r"\bp\d+\b")
+"""What an expression over columns of public rows that are looked up mentions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +79,74 @@ class Contributions:
                     f"or ask for {option} = {unit.max_rows}",
                 )
 
+    def check_groups(self, select: Select, evaluator: Evaluator) -> None:
+        """Refuse fewer groups than one row is in where it meets several public rows.
+
+        Raises: NotSupportedError (E_SETTING).
+        """
+        query, most = select.query, 1
+        if self.most_groups is None or self.most_groups >= select.rows:
+            return
+        if query.listing is not None and any(key.listed for key in query.keys):
+            most *= len(query.listing.rows)
+        for lookup in query.lookups:
+            if any(
+                key.column == lookup.column and _OF_PUBLIC.search(key.sql) for key in query.keys
+            ):
+                column = select.table.columns[lookup.column]
+                cells = evaluator.cells(Operand(select.table.name, column, lookup))
+                most *= 1 if cells is None or not len(cells) else int(np.bincount(cells).max())
+        if most > 1 and most * select.table.unit.max_rows > self.most_groups:
+            self.refuse(
+                "max_groups_contributed",
+                f"a row of {printable(select.table.name)} meets {most} groups of public rows",
+                "leave the option out: rows are counted in every group, with no more noise",
+            )
+
     def filtered(self, tree: exp.Expr, catalog: Catalog) -> exp.Expr:
         """A statement with the groups left out that have too few privacy units.
 
-        They are counted with noise, as HAVING COUNT(DISTINCT unit) counts them.
-        Raises: NotSupportedError (E_SETTING).
+        They are those of the SELECTs that have the option, and are counted with noise, as
+        HAVING COUNT(DISTINCT unit) counts them. Raises: NotSupportedError (E_SETTING).
         """
         if self.least_units is None:
             return tree
-        source = tree.args.get("from_") if isinstance(tree, exp.Select) else None
-        name = source.this.name.casefold() if source is not None else ""
-        table = catalog.tables.get(name)
-        joined = bool(tree.args.get("joins"))
-        if table is None or table.public or (joined and table.unit.column is None):
+        tree = tree.copy()
+        for select in self.having(tree):
+            self.leave_out(select, catalog)
+        return tree
+
+    def having(self, tree: exp.Expr) -> list[exp.Select]:
+        """The SELECTs with the clause, which stands right before their first item."""
+        words = [each for each in lex(self.fragment.body) if each.kind not in BETWEEN]
+        found = []
+        for place in range(len(words)):
+            clause = [each.text.lower() for each in words[place : place + 3]]
+            if clause != ["with", "differential_privacy", "options"]:
+                continue
+            end = next(each.start for each in words[place:] if each.text == ")")
+            starts = [(_start(select), select) for select in tree.find_all(exp.Select)]
+            first = min((start for start, _ in starts if start > end), default=-1)
+            inside = [select for start, select in starts if start == first]
+            inside.sort(key=lambda select: -_depth(select))
+            between = [each.text.lower() for each in words if end < each.start < first]
+            found += inside[between.count("select") :][:1]
+        return found
+
+    def leave_out(self, select: exp.Select, catalog: Catalog) -> None:
+        """Leave groups of one SELECT out, in place."""
+        clause = select.args.get("from_")
+        source = None if clause is None else clause.this
+        inner = select.find_ancestor(exp.With) is not None or select.args.get("with_")
+        is_table = isinstance(source, exp.Table) and not inner
+        table = catalog.tables.get(source.name.casefold()) if source and is_table else None
+        joined = bool(select.args.get("joins"))
+        if (
+            source is None
+            or table is None
+            or table.public
+            or (joined and table.unit.column is None)
+        ):
             self.refuse(
                 "min_privacy_units_per_group",
                 "the privacy units of this statement's groups cannot be counted",
@@ -91,16 +154,28 @@ class Contributions:
             )
         counted: exp.Expr = exp.Star()
         if table.unit.column is not None:
-            counted = exp.Distinct(expressions=[exp.column(table.unit.column, quoted=True)])
+            of = exp.to_identifier(source.alias_or_name, quoted=True)
+            unit = exp.to_identifier(table.unit.column, quoted=True)
+            counted = exp.Distinct(expressions=[exp.Column(this=unit, table=of)])
         least = exp.Literal.number(self.least_units)
         test: exp.Expr = exp.GTE(this=exp.Count(this=counted, big_int=True), expression=least)
-        copy, having = tree.copy(), tree.args.get("having")
+        having = select.args.get("having")
         if having is not None:
             test = exp.And(this=exp.paren(having.this.copy()), expression=test)
-        copy.set("having", exp.Having(this=test))
-        return copy
+        select.set("having", exp.Having(this=test))
 
     def refuse(self, name: str, what: str, hint: str) -> NoReturn:
         """Refuse an option where it stands."""
         span = span_of(self.fragment, name)
         raise NotSupportedError("E_SETTING", what, hint=hint, span=span)
+
+
+def _start(select: exp.Select) -> int:
+    """Where the first item of a SELECT begins, as far as the parser remembers it."""
+    walked = (part for item in select.expressions for part in item.walk())
+    return min((part.meta["start"] for part in walked if "start" in part.meta), default=-1)
+
+
+def _depth(node: exp.Expr) -> int:
+    parent = node.parent
+    return 0 if parent is None else 1 + _depth(parent)

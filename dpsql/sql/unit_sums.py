@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 
 from dpsql.catalog.catalog import Column
-from dpsql.catalog.domain import BoundedBins, IntegerRange
+from dpsql.catalog.domain import BoundedBins, DecimalRange, IntegerRange
 from dpsql.catalog.unit_local import Summing
 from dpsql.errors import ProgrammingError, Span
 
@@ -22,6 +23,10 @@ def summed_column(column: Column, most: int, kind: Summing = "sum") -> Column:
     if kind in ("sum", "distinct_sum") and column.type == "integer" and high - low < MOST_WHOLE:
         return Column("", "integer", IntegerRange(int(low), int(high)), null=True)
     bounds = Fraction(low), Fraction(high)
+    if kind in ("sum", "distinct_sum"):
+        decimals = _decimals_between(column, low, high)
+        if decimals is not None:
+            return Column("", "decimal", decimals, null=True)
     return Column("", "number", _bins_between(column, *bounds), bounds, null=True)
 
 
@@ -33,6 +38,18 @@ def _bins_between(column: Column, low: Fraction, high: Fraction) -> BoundedBins 
     if width is None or low % width or high % width or (high - low) / width > MOST_WHOLE:
         return None
     return BoundedBins(tuple(low + k * width for k in range(int((high - low) / width) + 1)))
+
+
+def _decimals_between(column: Column, low: float, high: float) -> DecimalRange | None:
+    """Decimals as far apart as those of a column from a multiple of that, if not too many."""
+    domain = column.domain
+    if not isinstance(domain, DecimalRange):
+        return None
+    first, last = (Decimal(repr(bound)) for bound in (low, high))
+    if domain.lo % domain.step or first % domain.step or last % domain.step:
+        return None
+    count = int((last - first) / domain.step) + 1
+    return DecimalRange(first, domain.step, count) if count <= MOST_WHOLE else None
 
 
 def clipped_to(column: Column, bounds: tuple[float, float] | None, span: Span) -> Column:
@@ -51,5 +68,8 @@ def clipped_to(column: Column, bounds: tuple[float, float] | None, span: Span) -
             hint="bounds within the declared ones",
             span=span,
         )
+    decimals = _decimals_between(column, least, most)
+    if decimals is not None:
+        return replace(column, domain=decimals)
     narrow = (Fraction(least), Fraction(most))
     return replace(column, type="number", domain=None, bounds=narrow)

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 from typing import get_args
 
@@ -14,7 +15,7 @@ import numpy as np
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.cell_maps import CELLS, VALUES
 from dpsql.catalog.distances import are_comparable, difference_of
-from dpsql.catalog.domain import Bins, IntegerRange
+from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange
 from dpsql.catalog.header import (
     Header,
     has_single_values,
@@ -55,6 +56,8 @@ from tests.support.clinic import COST, TABLES, WARD
 PATIENTS, VISITS, LINES = Scan("patients"), Scan("visits"), Scan("lines")
 N = Column("n", "integer", IntegerRange(0, 3))
 SPENT = Column("spent", "number", None, (Fraction(0), Fraction(20)), null=True)
+HALVES = Column("halves", "decimal", DecimalRange(Decimal(0), Decimal("0.5"), 55), null=True)
+WHOLES = replace(HALVES, name="wholes")
 KEY = (("visit_id", "visit_id"),)
 IN_A = Among(("ward",), bytes([1, 0, 0]))
 DEAREST = taken_from(COST, "dearest")
@@ -83,6 +86,11 @@ SOUND: dict[str, UnitLocal] = {
     ),
     "per unit": PerUnit(VISITS, (), (Summary(N, "count"), Summary(SPENT, "sum", "cost"))),
     "distinct": PerUnit(VISITS, ("ward",)),
+    "decimals": PerUnit(
+        PerUnit(VISITS, ("ward",), (Summary(HALVES, "sum", "day"),)),
+        ("ward",),
+        (Summary(WHOLES, "sum", "halves"), Summary(N, "count")),
+    ),
     "per key": PerKey(LINES, (), (Summary(N, "count"),), ("visit_id",)),
     "not exists": FilterRows(
         JoinRows(PATIENTS, PerUnit(VISITS, (), (Summary(N, "count"),)), "v", outer=True, one=True),

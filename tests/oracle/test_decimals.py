@@ -205,3 +205,59 @@ def test_coarse_places_are_refused(sold: World, value: str) -> None:
     with pytest.raises(dpsql.Error) as caught:
         sold[0].execute(f"SELECT SUM({value}) FROM t")
     assert caught.value.code == "E_EXPR_IN_AGG"
+
+
+BY_UNIT = """
+[budget]
+epsilon = 100000
+
+[table.v]
+source = "v.parquet"
+privacy_unit = { column = "who", max_rows = 4 }
+
+[table.v.column]
+g = { type = "text", domain = ["a", "b"] }
+fee = { type = "decimal", domain = [-1, 4.9], step = 0.1, null = true }
+tax = { type = "decimal", domain = [0.05, 0.45], step = 0.1 }
+rate = { type = "decimal", domain = [0, 0.25, 1.5, 2.125] }
+"""
+OF_UNITS = {
+    "v": "SELECT i // 3 AS who, ['a', 'b'][i % 5 % 2 + 1] AS g, (CASE WHEN i % 7 > 0 THEN "
+    "i * 37 % 60 / 10.0 - 1 END)::DECIMAL(9, 2) AS fee, (i % 5 / 10.0 + 0.05)::DECIMAL(9, 2) AS "
+    "tax, [0, 0.25, 1.5, 2.125][i % 4 + 1]::DECIMAL(9, 3) AS rate FROM range(90) r(i)"
+}
+WITHIN_UNITS = [
+    "SELECT s, COUNT(*) FROM (SELECT who, SUM(fee) AS s FROM v GROUP BY who) p GROUP BY s",
+    "SELECT SUM(s) FROM (SELECT who, g, SUM(fee) AS s FROM v GROUP BY ALL) p WHERE s > 2.5",
+    "SELECT COUNT(*) FROM (SELECT who, SUM(fee) AS s FROM v GROUP BY who) p WHERE s = 0.7",
+    "SELECT SUM(s), SUM(r), SUM(a) FROM (SELECT who, SUM(tax) AS s, SUM(rate) AS r, AVG(fee) AS a "
+    "FROM v GROUP BY who) p",
+    "SELECT m, COUNT(*) FROM (SELECT who, MAX(fee) AS m FROM v GROUP BY who) p GROUP BY m",
+    "SELECT SUM(d) FROM (SELECT who, SUM(DISTINCT fee) AS d FROM v GROUP BY who) p",
+    "SELECT SUM(x) FROM (SELECT SUM(fee) OVER (PARTITION BY who ORDER BY rate, tax, fee ROWS "
+    "UNBOUNDED PRECEDING) AS x FROM v WHERE fee IS NOT NULL) p",
+]
+CLIPPED = {
+    f"{kind}(fee, contribution_bounds_per_group => (0.5, 3))": (
+        f"{kind}(CASE WHEN {part} < 0.5 THEN 0.5 WHEN {part} > 3 THEN 3 ELSE {part} END)"
+    )
+    for kind, part in (("SUM", "s"), ("AVG", "a"))
+}
+
+
+def test_decimals_of_one_unit_are_added_up_exactly(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(BY_UNIT)
+    with duckdb.connect() as database:
+        for name, made in OF_UNITS.items():
+            database.execute(f"CREATE TABLE {name} AS {made}")
+            database.execute(f"COPY {name} TO '{tmp_path / name}.parquet'")
+        with zero_noise(), dpsql.connect(tmp_path / "c.toml", epsilon=1) as connection:
+            connection.set("mechanism", "identity")
+            for sql in WITHIN_UNITS:
+                found = compared(connection.execute(sql).result, database.sql(sql).fetchall(), 1e-3)
+                assert found is None, (sql, found)
+            parts = "(SELECT g, SUM(fee) AS s, AVG(fee) AS a FROM v GROUP BY who, g)"
+            for asked, exact in CLIPPED.items():
+                result = connection.execute(f"SELECT g, {asked} FROM v GROUP BY g").result
+                rows = database.sql(f"SELECT g, {exact} FROM {parts} GROUP BY g").fetchall()
+                assert compared(result, rows, 1e-3) is None, asked

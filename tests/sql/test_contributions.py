@@ -100,6 +100,44 @@ def test_sums_are_bounded_for_each_unit_and_group(visits: Connection) -> None:
     assert {ward: found[ward] for ward in "ab"} == pytest.approx(expected, rel=1e-3)
 
 
+def test_groups_are_left_out_by_the_select_that_has_the_clause(visits: Connection) -> None:
+    clause = "WITH DIFFERENTIAL_PRIVACY OPTIONS (min_privacy_units_per_group = 25)"
+    units = {w: len({who for who, ward, _ in ROWS if ward == w}) for w in "ab"}
+    assert units == {"a": 30, "b": 20}
+    kept = sum(ward == "a" for _, ward, _ in ROWS)
+    inner = f"SELECT {clause} ward, COUNT(*) AS n FROM visits GROUP BY ward"
+    plain = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward HAVING COUNT(*) > 0"
+    every = [("a", 40), ("a", 40), ("b", 20)]
+    for sql, expected in (
+        (f"SELECT SUM(n) FROM ({inner})", [(kept,)]),
+        (f"SELECT * FROM ({inner}) UNION ALL ({plain}) ORDER BY 1, 2", every),
+        (f"{plain} UNION ALL {inner} ORDER BY 1, 2", every),
+        (f"SELECT ABS((SELECT {clause} COUNT(*) FROM visits v WHERE ward = 'b'))", [(None,)]),
+        (f"SELECT (SELECT {clause} COUNT(*) FROM visits AS v) - 50 AS x", [(10,)]),
+        (f"SELECT x, n FROM (SELECT {clause} x, COUNT(*) AS n FROM visits v CROSS JOIN "
+         "UNNEST([1, 2]) AS u(x) WHERE ward = 'a' GROUP BY x) ORDER BY x", [(1, 40), (2, 40)]),
+    ):  # fmt: skip
+        assert visits.execute(sql).fetchall() == expected, sql
+    before = visits.budget.entries
+    for sql in (
+        f"WITH v AS (SELECT ward FROM visits) SELECT {clause} COUNT(*) FROM v",
+        f"SELECT {clause} SUM(n) FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward)",
+    ):
+        with pytest.raises(dpsql.Error, match="cannot be counted"):
+            visits.execute(sql)
+    assert visits.budget.entries == before
+
+
+def test_a_row_that_public_rows_put_in_more_groups_is_told(visits: Connection) -> None:
+    sql = CLAUSE.format("max_groups_contributed = {}", "{} COUNT(*)")
+    sql += " CROSS JOIN UNNEST([1, 2, 3, 4]) AS u(x) {}"
+    for most, keys in ((3, "x"), (3, "ward, x > 1")):
+        with pytest.raises(dpsql.Error, match="meets 4 groups of public rows"):
+            visits.execute(sql.format(most, f"{keys},", f"GROUP BY {keys}"))
+    assert len(visits.execute(sql.format(4, "x,", "GROUP BY x")).fetchall()) == 4
+    assert visits.execute(sql.format(3, "", "")).fetchall() == [(240,)]
+
+
 def test_a_unit_counts_in_as_many_groups_as_are_told(visits: Connection) -> None:
     sql = CLAUSE.format("max_groups_contributed = {}", "ward, COUNT(*) AS n") + " GROUP BY ward"
     one, two = (visits.execute(sql.format(most)).fetchall() for most in (1, 2))

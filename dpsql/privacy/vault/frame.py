@@ -14,7 +14,14 @@ import numpy as np
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.cell_maps import CELLS, VALUES, numbered
-from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
+from dpsql.catalog.domain import (
+    Bins,
+    DecimalRange,
+    IntegerRange,
+    Periods,
+    Values,
+    decimal_places,
+)
 from dpsql.catalog.unit_local import (
     AllOf,
     Among,
@@ -106,6 +113,10 @@ class Lane:
         match self.column.domain:
             case IntegerRange(lo):
                 return (lo + codes).astype(np.float64), known
+            case DecimalRange(first, step) as decimals:
+                digits = decimal_places(decimals)
+                start, width = (int(each.scaleb(digits)) for each in (first, step))
+                return (start + width * codes) / 10.0**digits, known  # both exact: 15 digits
             case Bins(edges):
                 lower = np.array([float(edge) for edge in edges])
                 places = np.zeros(len(codes)) if self.places is None else self.places / PLACES
@@ -134,7 +145,7 @@ def lane_of(column: Column, numbers: Floats, known: Flags) -> Lane:
     Numbers beyond the declared ones are taken for the least or the largest of them, unless
     there is a cell for all others.
     """
-    if column.other is None and isinstance(column.domain, IntegerRange | Bins):
+    if column.other is None and isinstance(column.domain, IntegerRange | DecimalRange | Bins):
         low, high = column.number_bounds or (-np.inf, np.inf)
         numbers = np.fmin(np.fmax(numbers, low), high)
     if column.type == "integer":

@@ -423,6 +423,16 @@ SELECT r.ward, r.n - q.k AS more FROM (SELECT ward, COUNT(*) AS n FROM visits GR
 -- ward: 3x3 Identity
 -- ward: 3x3 Identity; cost: 1 + 0 v + 0 v^2
 
+SELECT d, SUM(n) OVER (ORDER BY d RANGE BETWEEN INTERVAL 2 MONTH PRECEDING AND CURRENT ROW) AS near FROM (SELECT d, COUNT(*) AS n FROM t GROUP BY d) AS g;
+-- d: 6x6 Identity
+
+SELECT * EXCLUDE (m) REPLACE (k / 2 AS k) FROM (SELECT a, COUNT(*) AS k, AVG(e) AS m FROM t GROUP BY a) AS g;
+-- a: 8x8 Identity
+-- a: 8x8 Identity; e: 1x8 Dense
+
+UNPIVOT (SELECT COUNT(*) FILTER (WHERE c) AS yes, COUNT(*) FILTER (WHERE NOT c) AS no FROM t) ON yes, no INTO NAME answer VALUE n;
+-- c: 1x3 Dense
+
 SELECT COUNT(*) AS n FROM visits WHERE person_id IS NOT NULL;
 -- everything
 

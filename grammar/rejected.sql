@@ -464,8 +464,8 @@ PIVOT t ON m USING COUNT(*) GROUP BY a;
 -- hint: list the values: ON column IN ('x', 'y')
 
 SELECT * FROM t UNPIVOT (v FOR n IN (a, e));
--- E_STATEMENT at line 1, column 26: UNPIVOT is not supported
--- hint: UNION ALL of one SELECT a column
+-- E_SET_OP at line 1, column 38: UNION of private rows is not supported
+-- hint: aggregate each part: SELECT COUNT(*) ... UNION ALL SELECT COUNT(*) ...
 
 PIVOT (SELECT * FROM t) ON b IN ('x') USING COUNT(*);
 -- E_GROUP_BY at line 1, column 15: PIVOT of this without GROUP BY is not supported

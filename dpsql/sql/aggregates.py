@@ -340,7 +340,8 @@ def _is_total(node: exp.Window) -> bool:
         return False
     inner = outer.this
     inner = inner.this if isinstance(inner, exp.Filter) else inner
-    return isinstance(inner, exp.Count | exp.CountIf | exp.Sum)
+    is_linear = isinstance(inner, exp.Count | exp.CountIf | exp.Sum)
+    return is_linear and not isinstance(inner.this, exp.Distinct)
 
 
 def where_positive(count: exp.Expr, value: exp.Expr, least: int = 0) -> exp.Expr:

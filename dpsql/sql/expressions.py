@@ -158,7 +158,7 @@ class Expressions(ABC):
             return self.parts(value, aliases)
         if not isinstance(value, exp.Expr) or isinstance(value, exp.Star | exp.Var):
             return value
-        if isinstance(value, exp.Literal):
+        if isinstance(value, exp.Literal | exp.Interval):
             return value.copy()
         tree = self.rewrite(value, aliases=aliases)
         if any(is_window(column.name) for column in tree.find_all(exp.Column)):

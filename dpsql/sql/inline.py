@@ -20,6 +20,7 @@ from dpsql.sql.names import Names, find_alias, has_name
 from dpsql.sql.public_subqueries import PublicSubqueries
 from dpsql.sql.relations import Element, Field, Join, PrivateRows, column_of, renamed_fields
 from dpsql.sql.scope import conjuncts
+from dpsql.sql.star_items import of_star
 
 MAX_SIZE = 20_000
 """Most nodes of a SELECT after all names are replaced: they may double with every step."""
@@ -271,19 +272,13 @@ class Flat:
         """The columns of one select item."""
         star = item.this if isinstance(item, exp.Column) else item
         if isinstance(star, exp.Star):
-            self.check_star(star)
-            return self.names.star(item)
+            return of_star(star, self.names.star(item), self.resolve, self.locate)
         inner = item.unalias()
         found = self.resolve(inner).unnest()
         window = found.find(exp.Window)
         if window is not None:
             self.refuse(window, "E_WINDOW", "a window over private rows")
         return [Field(name_of(item), found)]
-
-    def check_star(self, star: exp.Star) -> None:
-        for key, value in star.args.items():
-            if value:
-                self.refuse(star, "E_STATEMENT", f"* with {key.strip('_').upper()}", "list columns")
 
     def aggregate(self, select: exp.Select) -> exp.Select:
         """A SELECT that aggregates, as one over the private table itself."""

@@ -185,7 +185,7 @@ def check_aggregate(node: exp.Expr, locate: Locate) -> None:
 
 
 def check_frame(node: exp.Window, locate: Locate) -> None:
-    """Refuse a window whose frame, or whose NTILE, is not given by whole numbers.
+    """Refuse a window whose frame, or whose NTILE, is not given by whole numbers or an INTERVAL.
 
     Raises: NotSupportedError (E_WINDOW).
     """
@@ -195,6 +195,8 @@ def check_frame(node: exp.Window, locate: Locate) -> None:
     if isinstance(node.this, exp.Ntile):
         parts.append(node.this.this)
     for part in parts:
+        if is_span(part, spec):
+            continue
         if not isinstance(part, exp.Literal) or not part.name.isdigit() or part.name == "0":
             raise NotSupportedError(
                 "E_WINDOW",
@@ -202,6 +204,13 @@ def check_frame(node: exp.Window, locate: Locate) -> None:
                 hint="ROWS BETWEEN 3 PRECEDING AND CURRENT ROW, NTILE(4)",
                 span=locate(node),
             )
+
+
+def is_span(part: exp.Expr, spec: exp.Expr | None) -> bool:
+    """Whether an end of a frame of a window is an INTERVAL that is written out, in RANGE."""
+    if spec is None or str(spec.args.get("kind")).upper() != "RANGE":
+        return False
+    return isinstance(part, exp.Interval) and isinstance(part.this, exp.Literal)
 
 
 def _is_share(node: exp.Expr) -> bool:

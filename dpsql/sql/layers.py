@@ -22,6 +22,7 @@ from dpsql.sql.over_groups import GroupExpressions
 from dpsql.sql.over_tables import TableExpressions, place_of
 from dpsql.sql.query import Output, Tail, filtered
 from dpsql.sql.relations import Known
+from dpsql.sql.star_items import of_star
 from dpsql.sql.table_joins import ColumnSets, From, Joins
 from dpsql.sql.tables import traits_of
 from dpsql.sql.whole import is_whole
@@ -205,11 +206,10 @@ class Layers:
         """The result columns of a select item."""
         star = item.this if isinstance(item, exp.Column) else item
         if isinstance(star, exp.Star):
-            extra = [key for key, value in star.args.items() if value]
-            if extra or self.groups or not self.sources:
-                what = f"* with {extra[0].strip('_').upper()}" if extra else "* with GROUP BY"
-                self.rows.refuse(item, "E_STATEMENT", what, "list the columns")
-            return [self.output(each.name, each.value) for each in self.names.star(item)]
+            if self.groups or not self.sources:
+                self.rows.refuse(item, "E_STATEMENT", "* with GROUP BY", "list the columns")
+            found = of_star(star, self.names.star(item), self.top.rewrite, self.rows.locate)
+            return [self.output(each.name, each.value) for each in found]
         return [self.output(name_of(item), self.top.rewrite(item.unalias()))]
 
     def output(self, name: str, tree: exp.Expr) -> Output:

@@ -26,7 +26,7 @@ from dpsql.sql.expressions import (
 )
 from dpsql.sql.frames import read_frame
 from dpsql.sql.keys import UNCERTAINTY, Keys
-from dpsql.sql.language import check_answer, check_node
+from dpsql.sql.language import check_answer, check_node, is_span
 from dpsql.sql.names import find_alias
 from dpsql.sql.noise_reports import Tree, bounds_of, ends_of, json_text, report_of
 from dpsql.sql.query import Number, Output, Running, Shell
@@ -180,7 +180,9 @@ class CellExpressions(Expressions):
             self.refuse(node, "E_WINDOW", "this window function")
         spec = node.args.get("spec")
         for end in (spec.args.get("start"), spec.args.get("end")) if spec is not None else ():
-            if isinstance(end, exp.Expr) and not isinstance(end, exp.Literal):
+            if isinstance(end, exp.Expr) and not (
+                isinstance(end, exp.Literal) or is_span(end, spec)
+            ):
                 what = "a frame that differs from row to row"
                 self.refuse(node, "E_WINDOW", what, "ROWS 3 PRECEDING")
         called = node.this.this if isinstance(node.this, exp.Filter) else node.this

@@ -121,7 +121,7 @@ def _parse(fragment: Fragment) -> Statement:
             raise ProgrammingError("E_PARSE", "the statement is empty", hint="write a SELECT")
         case ["explain", "analyze", *_]:
             _refuse(fragment, lexemes, "EXPLAIN ANALYZE", "EXPLAIN is free and never runs")
-        case ["explain", "select" | "from" | "with" | "(" | "values" | "pivot", *_]:
+        case ["explain", "select" | "from" | "with" | "(" | "values" | "pivot" | "unpivot", *_]:
             inner = Fragment(fragment.text, fragment.start + lexemes[1].start, fragment.end)
             return _parse_select(inner, check_limits(inner), explain=True)
         case ["set", *_]:
@@ -167,7 +167,7 @@ def _parse(fragment: Fragment) -> Statement:
             refuse_change(fragment, lexemes)
         case ["select", *_] if constants_of(lexemes):
             return Statement("constant", fragment)
-        case ["select" | "from" | "with" | "(" | "values" | "pivot", *_]:
+        case ["select" | "from" | "with" | "(" | "values" | "pivot" | "unpivot", *_]:
             return _parse_select(fragment, lexemes)
         case _:
             known = (
@@ -309,7 +309,9 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
         raise ProgrammingError("E_MULTI_STATEMENT", "more than one statement")
     tree = trees[0]
     if isinstance(tree, exp.Pivot):
+        names = tree.args.pop("with_", None)
         tree = exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Subquery(this=tree)))
+        tree.set("with_", names)
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         _refuse(fragment, lexemes, type(tree).__name__.upper(), "SELECT ... FROM table")
     _check_depth(tree)

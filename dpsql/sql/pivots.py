@@ -18,6 +18,7 @@ from dpsql.errors import ProgrammingError
 from dpsql.sql.language import Locate, refuse
 from dpsql.sql.names import names_of
 from dpsql.sql.relations import as_literal
+from dpsql.sql.unpivots import unpivoted
 
 MAX_COLUMNS = 1_000
 """Most columns that one PIVOT makes."""
@@ -36,10 +37,11 @@ def write_out_pivots(tree: exp.Expr, catalog: Catalog, locate: Locate) -> exp.Ex
         return tree
     tree = tree.copy()
     for node in reversed(list(tree.find_all(exp.Pivot))):
-        if node.args.get("unpivot"):
-            refuse(node, "E_STATEMENT", "UNPIVOT", "UNION ALL of one SELECT a column", locate)
+        turned = bool(node.args.get("unpivot"))
         if node.arg_key != "pivots":
-            node.replace(_Spread(node, node.this, catalog, locate, _ctes(tree)).select())
+            source = node.this
+            spread = _Spread(node, source, catalog, locate, _ctes(tree))
+            node.replace(unpivoted(node, source, locate) if turned else spread.select())
             continue
         around = node.parent
         assert around is not None
@@ -47,7 +49,8 @@ def write_out_pivots(tree: exp.Expr, catalog: Catalog, locate: Locate) -> exp.Ex
             refuse(node, "E_STATEMENT", "a second PIVOT", "PIVOT a sub-query", locate)
         source = around.copy()
         source.set("pivots", None)
-        select = _Spread(node, source, catalog, locate, _ctes(tree)).select()
+        spread = _Spread(node, source, catalog, locate, _ctes(tree))
+        select = unpivoted(node, source, locate) if turned else spread.select()
         around.replace(exp.Subquery(this=select, alias=node.args.get("alias")))
     return tree
 

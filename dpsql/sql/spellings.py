@@ -72,6 +72,12 @@ def respell(node: exp.Expr) -> exp.Expr | None:
         return exp.If(this=test, true=node.args["true"], false=node.args.get("false"))
     if isinstance(node, exp.ToChar):
         return _formatted(exp.TimeToStr, node.this, node.args.get("format"))
+    if (
+        isinstance(node, exp.TimeToStr)
+        and _is_text(node.this)
+        and not _is_text(node.args["format"])
+    ):
+        return exp.TimeToStr(this=node.args["format"], format=node.this)
     if isinstance(node, exp.WidthBucket):
         return _bucket(node)
     if isinstance(node, exp.Count) and node.this is None and not node.expressions:
@@ -103,6 +109,10 @@ def _named(name: str, arguments: list[exp.Expr]) -> exp.Expr | None:
         case _ if name in _AGGREGATES:
             return _aggregate(name, arguments)
     return None
+
+
+def _is_text(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and node.is_string
 
 
 def _share(node: exp.Window) -> exp.Expr | None:

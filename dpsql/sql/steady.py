@@ -67,8 +67,8 @@ _FIELDS = {
 }
 _FORMATS = {
     **dict.fromkeys("Y", "year"),
-    **dict.fromkeys("ymbBhU", "month"),
-    **dict.fromkeys("GVuwaAdejDx", "day"),
+    **dict.fromkeys("ymbBh", "month"),
+    **dict.fromkeys("GVUWuwaAdejDx", "day"),
     **dict.fromkeys("HIp", "hour"),
     **dict.fromkeys("M", "minute"),
 }

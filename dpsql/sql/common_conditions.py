@@ -25,9 +25,12 @@ def apart(tree: exp.Expr) -> exp.Expr:
 
 
 def _may_have(node: exp.Expr) -> bool:
-    """Whether a condition of several tables has an OR, every branch of which joins some."""
+    """Whether a condition on several tables has an OR, every branch of which joins some.
+
+    A sub-query may be joined to the SELECT around it.
+    """
     select, on = node.parent, node.args.get("this" if isinstance(node, exp.Where) else "on")
-    joined = isinstance(select, exp.Select) and bool(select.args.get("joins"))
+    joined = isinstance(select, exp.Select) and bool(select.args.get("joins") or select.parent)
     return joined and on is not None and any(len(_out(each)) > 1 for each in conjuncts(on))
 
 

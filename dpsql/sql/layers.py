@@ -8,7 +8,9 @@ the order of the tables they come from, so that equal requests give equal result
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,6 +23,7 @@ from dpsql.sql.expressions import Expressions, name_of, total
 from dpsql.sql.over_groups import GroupExpressions
 from dpsql.sql.over_tables import TableExpressions, place_of
 from dpsql.sql.query import Output, Tail, filtered
+from dpsql.sql.ranked_rows import ranked
 from dpsql.sql.relations import Known
 from dpsql.sql.star_items import of_star
 from dpsql.sql.table_joins import ColumnSets, From, Joins
@@ -34,6 +37,8 @@ ABSENT = (
     "groups that no row is in are rows of the sub-query, too: HAVING COUNT(*) > 10 in it leaves "
     "most of them out"
 )
+FEW = 1_000
+"""Rows of which it is not asked whether there are fewer groups."""
 MAX_TESTS = 100_000_000
 """Most comparisons of IN with a sub-query."""
 
@@ -81,11 +86,13 @@ class Layers:
                 hint="join the two tables instead",
                 span=self.rows.locate(self.select),
             )
+        agreeing = partial(self.agreeing, items, source)
         if self.groups is not None:
-            rows = sum(rows if each else 1 for each in self.groups.sets)
+            rows = sum(min(rows, self.most(each, source)) for each in self.groups.sets)
             unique = self.groups.unique([item.sql for item in items])
         else:
             unique = _carried(source.unique, items)
+        unique += ranked(self.select) if len(items) == len(self.select.expressions) else ()
         if tail.limit is not None:
             rows = min(rows, tail.limit)
         if self.distinct:
@@ -97,7 +104,39 @@ class Layers:
         traits = traits_of(items, origins)
         private = self.hoisted.private
         listed = partial(self.listed, items, source)
-        return body, Known(name, traits, rows, private, unique, self.chosen, selects, listed)
+        facts = (private, unique, self.chosen, selects, listed, agreeing)
+        return body, Known(name, traits, rows, *facts)
+
+    def most(self, keys: Sequence[int], source: From) -> int:
+        """At most how many groups one grouping set has."""
+        if not keys or source.bound is None or source.rows <= FEW:
+            return source.rows if keys else 1
+        assert self.groups is not None
+        return source.bound.most(wanted=_places(self.groups.keys[key] for key in keys))
+
+    def agreeing(
+        self,
+        items: Sequence[Output],
+        source: From,
+        known: frozenset[int],
+        wanted: frozenset[int] | None,
+    ) -> int:
+        """At most how many rows agree on result columns; of ``wanted``, how many combinations."""
+        groups, bound = self.groups, source.bound
+        if bound is None or (groups is not None and len(groups.sets) > 1):
+            return sys.maxsize
+        keys = {} if groups is None else {f"k{k}": sql for k, sql in enumerate(groups.keys)}
+        texts = [keys.get(item.sql, item.sql) for item in items]
+        told = {each for k in known for each in _places([texts[k]]) if _name(each) == texts[k]}
+        asked = None if wanted is None else [items[k].sql for k in wanted]
+        if groups is not None and (asked is None or not all(each in keys for each in asked)):
+            asked = list(keys)
+        if asked is None:
+            return bound.most(frozenset(told))
+        shown = [keys.get(each, each) for each in asked]
+        if groups is None and not all(_of_rows(each) for each in shown):
+            return bound.most(frozenset(told))
+        return bound.most(frozenset(told), _places(shown))
 
     def listed(self, items: Sequence[Output], source: From) -> dict[int, Sequence[Any]]:
         """Values of the result columns that a table tells, each row of which counts once."""
@@ -226,6 +265,25 @@ class Layers:
             slopes=tuple(self.rows.slopes(tree).items()) if noisy and traced else (),
             whole=is_whole(tree),
         )
+
+
+_PLACE = re.compile(r"\bx([0-9]+)_([0-9]+)\b")
+"""A column of a table in FROM, as layers name it."""
+
+
+def _places(texts: Iterable[str]) -> frozenset[tuple[int, int]]:
+    """The columns of the tables that SQL mentions."""
+    found = (each for text in texts for each in _PLACE.findall(text))
+    return frozenset((int(number), int(column)) for number, column in found)
+
+
+def _name(place: tuple[int, int]) -> str:
+    return f"x{place[0]}_{place[1]}"
+
+
+def _of_rows(text: str) -> bool:
+    """Whether SQL is a column of the tables as it is."""
+    return _PLACE.fullmatch(text) is not None
 
 
 def origins_of(items: Sequence[Output]) -> tuple[tuple[str, int], ...]:

@@ -26,11 +26,12 @@ def tell_partners(node: exp.Select, members: Mapping[str, MemberTable], names: N
         member = members.get(_alias_of(column, names))
         if member is None or column.find_ancestor(exp.Query) is not node:
             continue
+        name = _own_name(column, names)
         if member.exists is None:
-            _tell_owner(column, member)
+            _tell_owner(column, name, member)
             continue
         keys = {key.casefold() for key in member.table.keys}
-        if not member.is_unit(column.name) and column.name.casefold() not in keys:
+        if not member.is_unit(name) and name.casefold() not in keys:
             continue
         partner = exp.column(
             exp.to_identifier(member.exists, quoted=True),
@@ -40,20 +41,20 @@ def tell_partners(node: exp.Select, members: Mapping[str, MemberTable], names: N
         if isinstance(parent, exp.Is) and isinstance(parent.expression, exp.Null):
             known = exp.Coalesce(this=partner, expressions=[exp.false()])
             parent.replace(exp.paren(exp.Not(this=known), copy=False))
-        elif isinstance(parent, exp.Distinct) and member.is_unit(column.name):
+        elif isinstance(parent, exp.Distinct) and member.is_unit(name):
             _count_partners(parent, partner, members)
         elif isinstance(parent, exp.Count):
             case = exp.Case(ifs=[exp.If(this=partner, true=exp.Literal.number(1))])
             column.replace(case)
 
 
-def _tell_owner(column: exp.Column, member: MemberTable) -> None:
+def _tell_owner(column: exp.Column, name: str, member: MemberTable) -> None:
     """Say what is asked of what a row belongs to its unit by, in a table that all rows have."""
-    is_owner, parent = member.is_owner(column.name), column.parent
+    is_owner, parent = member.is_owner(name), column.parent
     if isinstance(parent, exp.Count) and is_owner:
         column.replace(exp.Star())
     is_null = isinstance(parent, exp.Is) and isinstance(parent.expression, exp.Null)
-    if parent is not None and is_null and (is_owner or member.is_unit(column.name)):
+    if parent is not None and is_null and (is_owner or member.is_unit(name)):
         parent.replace(exp.false())
 
 
@@ -82,11 +83,21 @@ def _is_unit(merged: exp.Coalesce, members: Mapping[str, MemberTable], names: Na
     found = []
     for part in (merged.this, *merged.expressions):
         member = members.get(_alias_of(part, names)) if isinstance(part, exp.Column) else None
-        if member is None or not member.is_unit(part.name):
+        if member is None or not member.is_unit(_own_name(part, names)):
             return False
         found.append(member)
     is_one = any(each.exists is None for each in found)
     return is_one or {each.alias for each in found} == set(members)
+
+
+def _own_name(column: exp.Column, names: Names) -> str:
+    """What the table itself calls a column that a sub-query may have renamed."""
+    try:
+        found = names.find(column)
+    except Error:
+        return column.name
+    inner = None if found is None else found.unnest()
+    return inner.name if isinstance(inner, exp.Column) else column.name
 
 
 def _alias_of(column: exp.Column, names: Names) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import difflib
 import math
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -201,7 +202,8 @@ class Known:
     on. ``private`` says that it depends on a private table, ``chosen`` that noisy numbers decide
     which rows it has. ``origins`` are the selects whose cells are numbered in ``r0``, ...; slope 1
     of column 0 is ``d0_1``. ``listed`` tells, for columns that are public, the values of all rows
-    that could be there: no more rows of it agree on such columns than these do.
+    that could be there: no more rows of it agree on such columns than these do. ``agreeing`` bounds
+    how many rows agree on some columns, or how many combinations of others these have.
     """
 
     name: str
@@ -212,6 +214,9 @@ class Known:
     chosen: bool = False
     origins: tuple[int, ...] = ()
     listed: Callable[[], Mapping[int, Sequence[Any]]] = field(default=dict, compare=False)
+    agreeing: Callable[[frozenset[int], frozenset[int] | None], int] = field(
+        default=lambda known, wanted: sys.maxsize, compare=False
+    )
 
     def traces(self) -> list[str]:
         """The columns that say how it depends on noisy numbers."""

@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
 from dpsql.sql.expressions import sql_of
+from dpsql.sql.join_bounds import ColumnPlace, JoinBound
 from dpsql.sql.names import Names
 from dpsql.sql.over_tables import TableExpressions, place_of
 from dpsql.sql.relations import Join
@@ -28,8 +29,10 @@ MAX_ROWS = 1_000_000
 MOST_KEYED = 4
 """Columns among which pairs are tried as keys: they stand first, as a rule."""
 
-ColumnPlace = tuple[int, int]
 ColumnSets = tuple[frozenset[ColumnPlace], ...]
+
+_WRITTEN = (exp.Literal, exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Paren)
+"""Parts of a constant that no error comes of."""
 
 _NUMBERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "FLOAT"}
 
@@ -39,7 +42,7 @@ class From:
     """FROM as SQL, a bound on its rows, and sets of columns that no two rows agree on.
 
     Every row of the tables ``once`` is part of one row at most; ``told`` are columns, each with
-    one that tells it.
+    one that tells it. ``bound`` says how many rows agree on columns; None where that is not known.
     """
 
     sql: str
@@ -47,6 +50,7 @@ class From:
     unique: ColumnSets
     once: frozenset[int] = frozenset()
     told: tuple[tuple[ColumnPlace, ColumnPlace], ...] = ()
+    bound: JoinBound | None = None
 
 
 class Joins:
@@ -73,9 +77,12 @@ class Joins:
             join = each.element.join
             if join is None:
                 text = f"{each.table.name} AS a{number}"
-                found = From(text, each.table.rows, own, frozenset({number}))
+                bound = JoinBound((each.table,))
+                found = From(text, each.table.rows, own, frozenset({number}), bound=bound)
             else:
                 found = self.add(found, number, own, join)
+                if join.side or found.bound is None or number + 1 == len(self.sources):
+                    self.check(found, join)
         for test in self.where:
             found = self.keep(found, test)
         return found
@@ -128,13 +135,8 @@ class Joins:
                 most = min(self.most(ours, table) for table in before.once or {-1})
                 rows = min(rows, before.rows * self.most(theirs, number), here.rows * most)
             rows += before.rows + here.rows if side else 0
-        if rows > MAX_ROWS:
-            raise ProgrammingError(
-                "E_TOO_LARGE",
-                f"the join could have {rows:,} rows",
-                hint=f"join on all keys of one side; at most {MAX_ROWS:,} rows",
-                span=self.locate(join.node),
-            )
+        bound = self.bound(before, number, equal, fixed, side)
+        rows = rows if bound is None or rows <= MAX_ROWS else min(rows, bound.most())
         unique = [one | two for one in before.unique for two in own][:8]
         if right and side in ("", "LEFT"):
             unique += before.unique
@@ -145,7 +147,35 @@ class Joins:
         once |= {number} if left and side in ("", "RIGHT") else frozenset()
         told = before.told if side in ("", "LEFT") else ()
         told += tuple(pair for a, b in equal for pair in ((a, b), (b, a))) if not side else ()
-        return From(text, rows, () if side == "FULL" else tuple(unique), once, told)
+        keys = () if side == "FULL" else tuple(unique)
+        return From(text, rows, keys, once, told, bound)
+
+    def bound(
+        self,
+        before: From,
+        number: int,
+        equal: Sequence[tuple[ColumnPlace, ColumnPlace]],
+        fixed: Sequence[ColumnPlace],
+        side: str,
+    ) -> JoinBound | None:
+        """The bound with one more table; None where rows before it may be missing."""
+        known = before.bound
+        if known is None or side not in ("", "LEFT"):
+            return None
+        tells = [pair for a, b in equal for pair in ((a, b), *(((b, a),) if not side else ()))]
+        optional = known.optional | ({number} if side else set())
+        tables = (*known.tables, self.sources[number].table)
+        return JoinBound(tables, (*known.tells, *tells), known.fixed | set(fixed), optional)
+
+    def check(self, found: From, join: Join) -> None:
+        """Refuse too many rows; those of inner joins together, whatever the order written."""
+        if found.rows > MAX_ROWS:
+            raise ProgrammingError(
+                "E_TOO_LARGE",
+                f"the join could have {found.rows:,} rows",
+                hint=f"join on all keys of one side; at most {MAX_ROWS:,} rows",
+                span=self.locate(join.node),
+            )
 
     def most(self, places: Collection[ColumnPlace], number: int) -> int:
         """The most rows of a table that agree on those of the columns that are its own."""
@@ -200,7 +230,7 @@ class Joins:
         columns = [column for side in sides for column in side.find_all(exp.Column)]
         return (
             bool(columns)
-            and all(_moved(side) or isinstance(side, exp.Literal) for side in sides)
+            and all(_moved(side) or _is_constant(side) for side in sides)
             and all(self.names.place(column) is not None for column in columns)
         )
 
@@ -227,7 +257,7 @@ class Joins:
     def constant(self, test: exp.Expr) -> ColumnPlace | None:
         """The column that a test sets equal to a constant."""
         sides = _sides(test)
-        is_constant = any(isinstance(side, exp.Literal) for side in sides)
+        is_constant = any(_is_constant(side) for side in sides)
         return next((p for side in sides if (p := place_of(side)) and is_constant), None)
 
     def kind(self, place: ColumnPlace) -> str:
@@ -238,6 +268,11 @@ def _sides(test: exp.Expr) -> list[exp.Expr]:
     """The two sides of an equality."""
     inner = test.unnest()
     return [inner.this.unnest(), inner.expression.unnest()] if isinstance(inner, exp.EQ) else []
+
+
+def _is_constant(side: exp.Expr) -> bool:
+    """Whether a side of an equality is written of literals alone, as ``2000 + 1``."""
+    return all(isinstance(each, _WRITTEN) for each in side.walk())
 
 
 def _moved(side: exp.Expr) -> exp.Column | None:

@@ -11,10 +11,11 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.compiled import Select, cell_kinds
-from dpsql.sql.expressions import refuse_rows
+from dpsql.sql.expressions import name_of, refuse_rows
 from dpsql.sql.language import Locate, check_scalar
 from dpsql.sql.products import MAX_RESULT_CELLS, Compiler
 from dpsql.sql.query import Influence, Output, Outside, PublicCells
+from dpsql.sql.ranked_rows import ranked
 from dpsql.sql.relations import (
     Known,
     Leaf,
@@ -103,6 +104,8 @@ class Tables:
         name = f"t{number}"
         rows = select.rows if shell.tail.limit is None else min(select.rows, shell.tail.limit)
         unique, chosen = _unique(select), not shell.tail.whole
+        if [name_of(item) for item in leaf.node.expressions] == [t.name for t in traits]:
+            unique += ranked(leaf.node)
         listed = partial(_listed, select)
         known = Known(name, traits, rows, True, unique, chosen, (number,), listed)
         self.queries.append((leaf, known))

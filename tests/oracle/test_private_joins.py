@@ -138,7 +138,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 HERE = Path(__file__)
-FILES = ("private_joins.sql", "private_sets.sql")
+FILES = ("private_joins.sql", "private_sets.sql", "long_reports.sql")
 LINES = [sql for name in FILES for sql in statements_of(HERE.with_name(name))]
 
 

@@ -1,0 +1,5 @@
+-- Long reports over several tables: joins of answers, sub-queries and outer joins, over the tables of test_private_joins.py; one to a line.
+SELECT COUNT(*) FILTER (WHERE v.p IS NULL) AS a, COUNT(*) FILTER (WHERE b.p IS NULL) AS b, COUNT(*) AS c FROM (SELECT patient_id AS p, ward FROM visits GROUP BY patient_id, ward) v FULL JOIN (SELECT who AS p, amount FROM bills WHERE amount > 4 GROUP BY who, amount) b ON v.p = b.p;
+SELECT COUNT(b.w) AS a, COUNT(*) AS c, COUNT(DISTINCT b.w) AS d FROM patients p LEFT JOIN (SELECT who AS w, amount FROM bills WHERE amount > 8) b ON b.w = p.patient_id;
+SELECT y.ward, x.m, x.r, y.r AS s FROM (SELECT ward, COUNT(*) AS m, RANK() OVER (ORDER BY ward) AS r FROM visits GROUP BY ward) x, (SELECT ward, COUNT(*) AS n, RANK() OVER (ORDER BY ward) AS r FROM visits GROUP BY ward) y WHERE x.r = y.r + 1;
+SELECT COUNT(*) AS n FROM visits WHERE ward IN (SELECT r.ward FROM rates r WHERE (SELECT COUNT(*) FROM rates s WHERE (s.ward = r.ward AND s.day = 3) OR (s.ward = r.ward AND s.day = 5 AND s.rate > 4)) > 1);

@@ -10,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NoReturn
 
+from dpsql.catalog.read_line import find_line
 from dpsql.errors import CatalogError, printable
 
 MAX_BOUND = 2**53
@@ -27,8 +28,11 @@ class Place:
     column: str | None = None
 
     def fail(self, problem: str, remedy: str, code: str = "E_POLICY") -> NoReturn:
-        """Raise the CatalogError that names this place, the problem and the remedy."""
-        parts = [printable(self.path.name)]
+        """Raise the CatalogError that names this place, its line, the problem and the remedy."""
+        parts, line = [printable(self.path.name)], None
+        if self.path.suffix:
+            line = find_line(self.path, self.table, self.column, problem)
+        parts += [f"line {line}"] if line is not None else []
         parts += [f"table {self.table!r}"] if self.table is not None else []
         parts += [f"column {self.column!r}"] if self.column is not None else []
         raise CatalogError(code, f"{', '.join(parts)}: {problem}", hint=remedy)

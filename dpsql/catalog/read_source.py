@@ -43,7 +43,8 @@ def read_source(place: Place, given: Any, public: bool) -> Source:
     if isinstance(given, dict):
         return _read_server(place, given, public)
     if not isinstance(given, str) or not given or "\0" in given:
-        place.fail("has no source", 'add source = "data.parquet" (a file or a glob)')
+        what = "has no source" if given is None else f"source = {show(given)} is no file"
+        place.fail(what, 'add source = "data.parquet" (a file or a glob)')
     engine = engine_of(given)
     if engine in SERVERS:
         place.fail(f"names a server, {engine}, by an address, which may hold a password", EXAMPLE)

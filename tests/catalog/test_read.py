@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -208,7 +209,7 @@ def test_a_malformed_column_is_named(tmp_path: Path, facts: str, problem: str) -
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
     (tmp_path / "twins.txt").write_text("a\nb\na \n")
     error = refuse(tmp_path, catalog(f"a = {{ {facts} }}"))
-    assert error.message.startswith("c.toml, table 't', column 'a': ")
+    assert error.message.startswith("c.toml, line 9, table 't', column 'a': ")
     assert problem in error.message
 
 
@@ -284,7 +285,7 @@ def test_a_malformed_budget_is_named(tmp_path: Path, budget: str, problem: str) 
 )
 def test_a_malformed_privacy_unit_is_named(tmp_path: Path, unit: str) -> None:
     error = refuse(tmp_path, catalog(unit=unit))
-    assert error.message.startswith("c.toml, table 't': privacy_unit ")
+    assert re.match(r"c\.toml, line [46], table .t.: privacy_unit ", error.message)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.suites.suite import HERE, counted, open_suite, outcomes, read_suite
 from tests.support.seam import zero_noise
 
-SUITES = ("ssb", "tpch", "job_light", "strangers", "analysts", "reports")
+SUITES = ("ssb", "tpch", "job_light", "strangers", "analysts", "reports", "weekly")
 
 
 def main(names: list[str]) -> None:

@@ -16,6 +16,7 @@ from dpsql.sql.evaluate import Operand
 from dpsql.sql.expressions import name_of
 from dpsql.sql.joined import lookups
 from dpsql.sql.keys import is_of_groups, is_ranges
+from dpsql.sql.language import check_scalar
 from dpsql.sql.listed_rows import MAX_LISTED
 from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.pieces import combined
@@ -91,7 +92,11 @@ def _is_coupled(scope: Scope, key: exp.Expr) -> bool:
 
 
 def _values(scope: Scope, tree: exp.Select, key: exp.Expr) -> list[Any]:
-    """The values of a key on all combinations of declared cells, in their order."""
+    """The values of a key on all combinations of declared cells, in their order.
+
+    Raises: NotSupportedError for a function that is not admitted; ProgrammingError (E_TOO_LARGE).
+    """
+    check_scalar(key, scope.locate)
     found, known = coupled(scope, key), {each.column: each for each in lookups(scope, tree)}
     columns, on_cells = scope.table.columns, {}
     for part in found.parts:

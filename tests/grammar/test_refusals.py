@@ -22,6 +22,8 @@ CASES = [
     ("SELECT COUNT(*) FROM t WHERE b = 'x\x1b[31m'", "E_CONTROL_CHAR"),
     ("SELECT COUNT(*) FROM t; SELECT COUNT(*) FROM t", "E_MULTI_STATEMENT"),
     ("SELECT COUNT(*) FROM t WHERE soundex(b) = 'x'", "E_FUNCTION"),
+    ("SELECT getenv(b || CAST(a AS VARCHAR)) AS k, COUNT(*) FROM t GROUP BY k", "E_FUNCTION"),
+    ("SELECT [b, CAST(a AS VARCHAR)] AS k, COUNT(*) FROM t GROUP BY k", "E_FUNCTION"),
     ("SELECT COUNT(*) FROM t WHERE random() < 0.5", "E_NONDETERMINISTIC"),
     ("SELECT MEDIAN(a) FROM t WHERE a > (SELECT AVG(a) FROM t)", "E_SUBQUERY"),
     ("SELECT COUNT(*) FROM t JOIN adult ON t.a = adult.age", "E_JOIN"),

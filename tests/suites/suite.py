@@ -27,7 +27,7 @@ from tests.support.tables import World
 HERE = Path(__file__).parent
 REFUSED = "refused:"
 BEYOND = "beyond:"
-TABLES = {"analysts": "strangers", "reports": "strangers"}
+TABLES = dict.fromkeys(("analysts", "reports", "weekly"), "strangers")
 """Suites over the tables and the catalog of another."""
 EXACT = "exact:"
 WITHIN = "within:"

@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.suites.suite import check_suite
 
 REPORTS = int(os.environ.get("REPORTS_EVERY", "10"))
+WEEKLY = int(os.environ.get("WEEKLY_EVERY", "12"))
 EVERY = int(os.environ.get("ANALYSTS_EVERY", "16"))
 
 
@@ -19,3 +20,8 @@ def test_answers_are_right_and_refusals_are_known(tmp_path: Path) -> None:
 def test_more_reports_are_answered(tmp_path: Path) -> None:
     found = check_suite(tmp_path, "reports", every=REPORTS)
     assert found["equal"] >= found.total() * 9 // 10
+
+
+def test_what_is_asked_in_a_week_is_answered(tmp_path: Path) -> None:
+    found = check_suite(tmp_path, "weekly", every=WEEKLY)
+    assert found["equal"] >= found.total() * 4 // 5

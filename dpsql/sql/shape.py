@@ -58,6 +58,7 @@ from dpsql.sql.set_operations import set_operation
 from dpsql.sql.split import needs_split, split
 from dpsql.sql.sugar import has_aggregates
 from dpsql.sql.tables import Tables
+from dpsql.sql.taken_rows import row_taken
 from dpsql.sql.unit_windows import UnitWindows, has_windows
 
 _JOINS = "join public tables to the private one, or aggregate both sides in sub-queries first"
@@ -304,6 +305,9 @@ class Shape:
         node = over_own_columns(flat, node, *facts, lambda q: self.lean(q, env, None, True))
         table = table_under(flat, self.compiler)
         if is_per_unit(flat, node, table):
+            taken = row_taken(whole, table, flat.resolve) if node is whole else None
+            if taken is not None:
+                return self.relation(taken, env, around)
             tree = picked(whole, self.catalog, env, public, False) if flat.joins else whole
             if tree is not whole:
                 return self.relation(tree, env, around)

@@ -1,5 +1,8 @@
 -- What analysts of a hospital, a shop, a web site and a survey ask in a week; 147 more.
 
+-- ward 29
+SELECT first_ward, COUNT(*) AS n FROM (SELECT patient_id, ARG_MIN(ward, arrived) AS first_ward FROM visits GROUP BY patient_id) t GROUP BY first_ward;
+
 -- ward 1
 SELECT p.region, COUNT(DISTINCT v.patient_id) AS seen, ROUND(100.0 * COUNT(DISTINCT v.patient_id) / SUM(COUNT(DISTINCT v.patient_id)) OVER (), 1) AS pct FROM visits v JOIN patients p USING (patient_id) WHERE v.ward = 'emergency' GROUP BY p.region ORDER BY seen DESC;
 
@@ -84,10 +87,6 @@ SELECT p.sex, COUNT(*) AS n FROM patients p ANTI JOIN visits v ON p.patient_id =
 
 -- ward 28
 SELECT region, COUNT(*) AS n, COUNT(*) FILTER (WHERE patient_id IN (SELECT patient_id FROM visits WHERE ward = 'cardiology')) AS cardio FROM patients GROUP BY region;
-
--- ward 29
--- refused: E_AGGREGATE ARG_MIN by unit: SELECT DISTINCT ON works
-SELECT first_ward, COUNT(*) AS n FROM (SELECT patient_id, ARG_MIN(ward, arrived) AS first_ward FROM visits GROUP BY patient_id) t GROUP BY first_ward;
 
 -- ward 30
 SELECT date_trunc('month', first_seen) AS cohort, COUNT(*) AS n FROM (SELECT patient_id, MIN(arrived) AS first_seen FROM visits GROUP BY patient_id) t GROUP BY cohort ORDER BY cohort;
@@ -327,7 +326,6 @@ SELECT COUNT(*) AS users FROM (SELECT user_id FROM events GROUP BY user_id HAVIN
 SELECT AVG(k) AS hits_each, STDDEV(k) AS sd FROM (SELECT user_id, COUNT(*) AS k FROM events GROUP BY user_id) t;
 
 -- web 18
--- refused: E_AGGREGATE ARG_MAX by unit: SELECT DISTINCT ON works
 SELECT last_page, COUNT(*) AS n FROM (SELECT user_id, ARG_MAX(page, seen) AS last_page FROM events GROUP BY user_id) t GROUP BY last_page;
 
 -- web 19

@@ -364,7 +364,10 @@ def by_single_rows(
         else:
             out[j] = one(product)
     for names, members in groups.items():
-        values = np.array(together(names, [items[j] for j in members]))
+        if names:
+            values = np.array(together(names, [items[j] for j in members]))
+        else:  # all of them are the total
+            values = np.repeat(one(items[members[0]]), len(members))
         for j, value in zip(members, values[:, np.newaxis], strict=True):
             out[j] = value
     return out

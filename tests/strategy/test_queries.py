@@ -203,3 +203,32 @@ def test_many_rows_are_measured_themselves_where_most_are_of_one_block() -> None
     forecast = strategy.forecast(strategy.unit_variances())
     assert isinstance(forecast, LargeQueriesForecast)
     assert measure_queries(Workload(domain, [groups, {**groups, "c": [[1, 0]]}]), "laplace") is None
+
+
+def test_short_queries_count_beside_long_ones_and_empty_ones_are_zero() -> None:
+    # of 1e12 cells one is 1e-12 of all of them: it was taken for a sum of others
+    sizes = {"a": 100, "b": 100, "c": 100, "d": 10_000}
+    first = {n: np.eye(1, size, dtype=np.int64) for n, size in sizes.items()}
+    asked: list[dict[str, NDArray[np.int64]]] = [{}, {}, first]
+    asked += [{"a": np.zeros((1, 100), dtype=np.int64)}, {"d": np.eye(2, 10_000, dtype=np.int64)}]
+    workload = Workload(sizes, [{n: Dense(m) for n, m in each.items()} for each in asked])
+    strategy = strategy_of(workload, "laplace")
+    forecast = strategy.forecast(strategy.unit_variances())
+    noise = strategy.unit_variances()
+    found = forecast.variances(workload.products)
+    measured = [noise[0], noise[0], noise[1], 0.0]  # the total, asked twice, is measured once
+    assert [len(each) for each in found] == [1, 1, 1, 1, 2]
+    assert [each[0] for each in found[:4]] == pytest.approx(measured, rel=1e-6)
+    assert found[4] == pytest.approx([noise[3], noise[3]], rel=1e-6)
+
+
+def test_coefficients_are_the_shortest_where_rows_depend_on_each_other() -> None:
+    rows = np.array([[1, 1, 1], [1, 0, 0], [0, 1, 1], [0, 0, 5]])
+    blocks = tuple(QueryBlock(("a",), (3,), (row[np.newaxis],), 1 + j) for j, row in enumerate(rows))
+    noise = [1.0, 3.0, 7.0, 1e6]
+    forecast = QueriesForecast({"a": 3}, blocks, noise)
+    scaled = rows / np.sqrt(noise)[:, np.newaxis]
+    expected = np.square(np.linalg.pinv(scaled.T) @ rows.T).sum(axis=0)
+    for row, variance in zip(rows, expected, strict=True):
+        product = Product({"a": Dense(row[np.newaxis])})
+        assert forecast.variance(product)[0] == pytest.approx(variance, rel=1e-9)

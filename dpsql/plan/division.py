@@ -15,6 +15,7 @@ from itertools import pairwise
 from dpsql.plan.chosen import Chosen
 from dpsql.plan.drawn import least_part
 from dpsql.plan.limits import plain_cost
+from dpsql.search.meter import share
 from dpsql.search.select import CELL_LIMIT
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.layout import Layout, Place
@@ -22,6 +23,9 @@ from dpsql.workload.target import Target
 
 HALVINGS = 3
 """How often a target may be halved for its answers to be within their limits."""
+
+ONE = 0.75
+"""Part of what may be done for a target that it has as one; the rest is for its halves."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +54,11 @@ def in_pieces(
     if piece.least <= 1 or not depth or len(piece.target.asked) == 1:
         return [piece]
     found: list[PlannedAlone] = []
-    for part in halves(piece.target):
-        half = replace(piece, target=part, chosen=choose(part))
-        found += in_pieces(half, choose, depth - 1)
+    for others, part in zip((1, 0), halves(piece.target), strict=True):
+        with share(1 / (1 + others)):
+            with share(ONE):
+                half = replace(piece, target=part, chosen=choose(part))
+            found += in_pieces(half, choose, depth - 1)
     return found if sum(each.least for each in found) < piece.least else [piece]
 
 

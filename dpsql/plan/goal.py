@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 from dpsql.errors import DataError, ProgrammingError, decimal_text
 from dpsql.plan.plan import Plan
-from dpsql.plan.request import Planned, Request, make_plan, rescaled
+from dpsql.plan.request import Planned, Request, make_plan
 from dpsql.privacy.amounts import MIN_EPSILON
 from dpsql.workload.target import Readings, reading_variance
 
@@ -40,7 +41,7 @@ def least_epsilon(request_at: Callable[[Fraction], Request], limit: Fraction) ->
         if planned is None or len(request.noises) > 1:
             planned = make_plan(request)
         else:
-            planned = rescaled(request, planned)
+            planned = _rescaled(request, planned)
         ratio = worst_ratio(request, planned.plan, planned.readings)
         if ratio > 1:
             failed = epsilon
@@ -57,6 +58,17 @@ def least_epsilon(request_at: Callable[[Fraction], Request], limit: Fraction) ->
     if held is None:
         raise _out_of_reach(ratio, limit)
     return held
+
+
+def _rescaled(request: Request, planned: Planned) -> Planned:
+    """Return the same strategies for the budget of a request that differs in nothing else."""
+    plan = planned.plan
+    before = plan.epsilon if plan.rho is None else plan.rho
+    rho = None if plan.rho is None else request.rho
+    now = request.epsilon if rho is None else rho
+    parts = tuple(replace(part, amount=part.amount * now / before) for part in plan.parts)
+    scaled = Plan(parts, plan.noise, request.epsilon, request.delta, rho)
+    return replace(planned, plan=scaled)
 
 
 def _between(guess: Fraction, failed: Fraction, held: Fraction | None) -> Fraction:

@@ -13,13 +13,13 @@ from dpsql.errors import DataError, NotSupportedError, ProgrammingError
 from dpsql.plan.aims import aimed
 from dpsql.plan.choice import Chooser
 from dpsql.plan.chosen import Chosen
-from dpsql.plan.division import PlannedAlone, divided, in_pieces, least_parts
+from dpsql.plan.division import ONE, PlannedAlone, divided, in_pieces, least_parts
 from dpsql.plan.drawn import best_drawn, used
 from dpsql.plan.memory import ResultSize, check_request, limit_of, result_size
 from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.privacy.accounting import rho_for
-from dpsql.search.meter import PLANNING, metered
+from dpsql.search.meter import IN_ALL, PLANNING, limited, metered, portion, share
 from dpsql.settings import FIXED, LEARNED
 from dpsql.strategy.noise_law import Noise, admitted, law, needs_delta
 from dpsql.strategy.product import assemble
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 HALVINGS = 3
 """How often a search has half the room where the best plan is refused for its memory."""
-
 LEAN = ("identity", "union")
 """Families that are planned there too: their rows are not written out."""
 
@@ -241,13 +240,20 @@ def make_plan(request: Request) -> Planned:
     A noise law for which there is no plan leaves the choice to the others.
     Raises: ProgrammingError (E_TOO_LARGE).
     """
-    if len(request.noises) == 1:
-        return _checked_plan(request, request.noises[0])
+    with limited(IN_ALL * max(1.0, float(request.effort))):
+        if len(request.noises) == 1:
+            return _checked_plan(request, request.noises[0])
+        return _best_noise(request)
+
+
+def _best_noise(request: Request) -> Planned:
+    """Return the plan of the noise law with the least expected error."""
     found: list[tuple[float, Planned]] = []
     failures: list[Exception] = []
-    for noise in request.noises:
+    for number, noise in enumerate(request.noises):
         try:
-            planned = _checked_plan(request, noise)
+            with share(1 / (len(request.noises) - number)):
+                planned = _checked_plan(request, noise)
             found.append((expected_error(request, planned), planned))
         except (ProgrammingError, NotSupportedError, ValueError, ArithmeticError) as failure:
             failures.append(failure)
@@ -299,23 +305,16 @@ def _fitting(request: Request, planned: Planned) -> Planned:
     return planned
 
 
-def rescaled(request: Request, planned: Planned) -> Planned:
-    """Return the same strategies for the budget of a request that differs in nothing else."""
-    plan = planned.plan
-    before = plan.epsilon if plan.rho is None else plan.rho
-    rho = None if plan.rho is None else request.rho
-    now = request.epsilon if rho is None else rho
-    parts = tuple(replace(part, amount=part.amount * now / before) for part in plan.parts)
-    scaled = Plan(parts, plan.noise, request.epsilon, request.delta, rho)
-    return replace(planned, plan=scaled)
-
-
 def _plan_with(request: Request, noise: Noise, room: int | None = None) -> Planned:
     rho = None if law(noise).is_pure else request.rho
-    most = PLANNING * max(1.0, float(request.effort)) * len(request.targets)
-    with metered(most, request.memory_limit if room is None else room) as meter:
-        amount = (request.epsilon if rho is None else rho) / max(1, len(request.targets))
-        groups = [_pieces(request, target, noise, amount) for target in request.targets]
+    effort, count = max(1.0, float(request.effort)), len(request.targets)
+    amount = (request.epsilon if rho is None else rho) / max(1, count)
+    groups: list[list[PlannedAlone]] = []
+    room = request.memory_limit if room is None else room
+    with metered(PLANNING * effort, room) as meter:
+        for number, target in enumerate(request.targets):
+            with share(1 / (count - number)), portion(1.0):
+                groups.append(_pieces(request, target, noise, amount))
     pieces = [piece for group in groups for piece in group]
     errors = [piece.chosen.error for piece in pieces]
     is_free = len(pieces) == 1 or request.aims
@@ -343,10 +342,11 @@ def _plan_with(request: Request, noise: Noise, room: int | None = None) -> Plann
 
 def _pieces(request: Request, target: Target, noise: Noise, amount: Fraction) -> list[PlannedAlone]:
     """Return a target as one piece, or as pieces where only these keep answers within limits."""
-    one = [PlannedAlone(target, target, _choose(request, target, noise, amount), amount)]
+    with share(ONE):
+        one = PlannedAlone(target, target, _choose(request, target, noise, amount), amount)
     if request.mechanism != "auto" or request.aims or target.units or len(target.asked) == 1:
-        return one
-    return in_pieces(one[0], lambda part: _choose(request, part, noise, amount))
+        return [one]
+    return in_pieces(one, lambda part: _choose(request, part, noise, amount))
 
 
 def _choose(request: Request, target: Target, noise: Noise, amount: Fraction) -> Chosen:

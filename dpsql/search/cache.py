@@ -21,7 +21,7 @@ import numpy as np
 
 from dpsql.algebra.operator import Integers
 from dpsql.files import make_folder
-from dpsql.search.meter import ROOM, room, spend
+from dpsql.search.meter import ROOM, left_in_all, room, spend
 from dpsql.search.select import TEMPLATES, Selection, choose
 from dpsql.settings import FAMILIES
 from dpsql.strategy.base import decode_strategy
@@ -59,15 +59,17 @@ def cached_choice(
     directory = cache_directory()
     if found is None and directory is not None:
         found = read(directory / f"{key}.npz", workload, noise)
-    if found is not None:
-        spend(
-            found.work, found.is_cut, found.is_tight
-        )  # as if it were planned now: what follows depends on it
-    else:
-        start = time.perf_counter()
-        found = choose(workload, noise, mechanism, effort)
-        if directory is not None and time.perf_counter() - start > WORTH_SECONDS:
-            write(directory / f"{key}.npz", found)
+    if found is not None and found.work < left_in_all():
+        # as if it were planned now: what follows depends on it
+        spend(found.work, found.is_cut, found.is_tight)
+        _remember(key, found)
+        return found
+    start = time.perf_counter()
+    found = choose(workload, noise, mechanism, effort)
+    if left_in_all() <= 0:  # it may have ended for what was planned before it
+        return found
+    if directory is not None and time.perf_counter() - start > WORTH_SECONDS:
+        write(directory / f"{key}.npz", found)
     _remember(key, found)
     return found
 

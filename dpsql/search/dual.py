@@ -17,9 +17,8 @@ from dpsql.algebra.blocks import AllRange, Columns, Prefix
 from dpsql.algebra.operator import Floats, Integers, Operator
 from dpsql.algebra.parts import MOST_OF_PART, by_size, parts_of
 from dpsql.search.meter import EIGEN, may_go_on, spend
+from dpsql.search.problem import FAST
 
-FAST = (Prefix, AllRange)
-"""Workloads with a tridiagonal inverse Gram."""
 TRIDIAGONAL_FROM = 512
 """From this size on, the tridiagonal inverse Gram of Prefix and AllRange is used."""
 FAST_WORK = 0.3, 1.0

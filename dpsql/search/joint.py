@@ -19,9 +19,9 @@ from dpsql.search.p_inverse import STRUCTURED_FROM, AppliedGram, LeanInverse
 from dpsql.search.problem import Problem
 from dpsql.strategy.product import NEGLIGIBLE, ProductStrategy, assemble
 
-PER_PRODUCT, PER_PAIR = 5e4, 20.0
-"""Work of a product of the workload, and of a pair of sets of attributes, in products of numbers:
-there are many small steps, which take as long."""
+PER_PRODUCT, PER_PAIR, PER_FACTOR = 5e4, 20.0, 2e6
+"""Work of a product of the workload, of a pair of sets of attributes, and of a factor however small
+it is, in products of numbers: there are many small steps, which take as long."""
 
 ROUGH = 5e-6
 """Least relative decrease per step of descents over large factors, each step of which is dear: a
@@ -189,7 +189,8 @@ def _cost(objective: Objective, start: Union) -> float:
     """Return the work of one evaluation: factors, products and pairs of sets and components."""
     products = float(len(objective.problem.components.weights2))
     pairs = float(len(objective.family.sets)) * len(objective.family.components)
-    return 2 * _work(objective, start) + PER_PRODUCT * products + PER_PAIR * pairs
+    factors = PER_FACTOR * sum(theta is not None for theta in start.thetas)
+    return 2 * _work(objective, start) + PER_PRODUCT * products + PER_PAIR * pairs + factors
 
 
 Evaluate = Callable[[Union], tuple[float, "list[Floats | None]", Floats]]

@@ -3,7 +3,8 @@
 What is counted are products of numbers. They depend on what is asked and on ``effort`` alone, so
 that a plan can be made again. Where the count is used up, a search returns the best that it has
 found. Every search has a part of the whole to itself: what one takes is not taken from another,
-whichever others there are. What needs more memory than there is ``room`` for is not begun.
+whichever others there are. Only what a request may take in all is shared: past that, no search goes
+on. What needs more memory than there is ``room`` for is not begun.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ ten to twenty seconds on an ordinary core. The largest published workloads that 
 
 PLANNING = 2e11
 """The same of which each step has a part that weighs answers anew, or compares families."""
+
+IN_ALL = 4e11
+"""The same of all that is planned for a request, for effort 1, but for steps that are under way."""
 
 SECOND = 1e10
 """Products of numbers in a second where they are those of large matrices."""
@@ -48,6 +52,14 @@ class WorkDone:
     is_tight: bool = False
 
 
+@dataclass(slots=True)
+class Ceiling:
+    """What was done of a request in all, and how much that may become."""
+
+    most: float
+    done: float = 0.0
+
+
 class Listener(Protocol):
     """What hears of work while it is done, and decides nothing."""
 
@@ -64,6 +76,7 @@ class Listener(Protocol):
 T = TypeVar("T")
 
 _meter: ContextVar[WorkDone | None] = ContextVar("dpsql_meter", default=None)
+_ceiling: ContextVar[Ceiling | None] = ContextVar("dpsql_ceiling", default=None)
 _listener: ContextVar[Listener | None] = ContextVar("dpsql_listener", default=None)
 
 
@@ -93,6 +106,40 @@ def portion(part: float) -> Iterator[WorkDone]:
     """Let what is inside do a part of what may be done around it, whatever else was done there."""
     with metered(_portion(part)) as meter:
         yield meter
+
+
+@contextmanager
+def limited(most: float) -> Iterator[None]:
+    """Let what is inside take so many products of numbers in all, however it is parted."""
+    token = _ceiling.set(Ceiling(most))
+    try:
+        yield
+    finally:
+        _ceiling.reset(token)
+
+
+@contextmanager
+def share(part: float) -> Iterator[None]:
+    """Let what is inside take a part of what is left in all; the rest is for what follows.
+
+    >>> with limited(8.0), metered(100.0):
+    ...     with share(0.5):
+    ...         spend(1.0)
+    ...         left()
+    ...     left()
+    3.0
+    7.0
+    """
+    ceiling = _ceiling.get()
+    if ceiling is None:
+        yield
+        return
+    most = ceiling.most
+    ceiling.most = ceiling.done + part * max(0.0, most - ceiling.done)
+    try:
+        yield
+    finally:
+        ceiling.most = most
 
 
 def within(part: float, found: Iterator[T]) -> Iterator[T]:
@@ -140,7 +187,9 @@ def _counting(meter: WorkDone) -> Iterator[None]:
 
 def spend(amount: float, is_cut: bool = False, is_tight: bool = False) -> None:
     """Count some work, of something that may have been cut short itself."""
-    meter, listener = _meter.get(), _listener.get()
+    meter, listener, ceiling = _meter.get(), _listener.get(), _ceiling.get()
+    if ceiling is not None:
+        ceiling.done += amount
     if meter is not None:
         meter.done += amount
         meter.is_cut |= is_cut
@@ -152,13 +201,36 @@ def spend(amount: float, is_cut: bool = False, is_tight: bool = False) -> None:
 def left() -> float:
     """Return how much may still be done, infinite where nobody counts."""
     meter = _meter.get()
-    return math.inf if meter is None else meter.most - meter.done
+    return math.inf if meter is None else min(meter.most - meter.done, left_in_all())
+
+
+def left_in_all() -> float:
+    """Return how much may still be done of a request, infinite where nobody counts."""
+    ceiling = _ceiling.get()
+    return math.inf if ceiling is None else ceiling.most - ceiling.done
 
 
 def may_go_on(part: float = 1.0) -> bool:
     """Say whether there is work left of a part; where there is none, what asks is cut short."""
     meter = _meter.get()
-    if meter is None or meter.done < part * meter.most:
+    if meter is None or (meter.done < part * meter.most and left_in_all() > 0):
+        return True
+    meter.is_cut = True
+    return False
+
+
+def may_begin() -> bool:
+    """Say whether a request may be searched for any further; where not, what asks is cut short."""
+    if left_in_all() > 0:
+        return True
+    spend(0.0, is_cut=True)
+    return False
+
+
+def has_work(amount: float) -> bool:
+    """Say whether a search may do so much at once; where it may not, it goes without."""
+    meter = _meter.get()
+    if meter is None or amount <= meter.most:
         return True
     meter.is_cut = True
     return False

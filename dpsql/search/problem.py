@@ -9,16 +9,16 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.blocks import Dense, Identity, IdentityTotal
+from dpsql.algebra.blocks import AllRange, Columns, Dense, Identity, IdentityTotal, Prefix
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Array, Floats, Integers, Operator
 from dpsql.algebra.parts import gram_of_parts, parts_of
 from dpsql.search.components import Components
 from dpsql.search.masks import axes_of, cells_of, names_of
-from dpsql.search.meter import has_room
+from dpsql.search.meter import has_room, has_work
 from dpsql.search.p_inverse import AppliedGram, LeanInverse, applied, is_structured
-from dpsql.strategy.noise_law import Noise
+from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.workload import Workload
 
 PLANNED = 1 << 12
@@ -27,9 +27,16 @@ PLANNED = 1 << 12
 Twice as many took minutes, to gain an eighth over structured rows.
 """
 
+CUBES, SMALL = 20.0, 512
+"""Work of the fewest steps of a Gaussian search over one attribute, in cubes of its cells, with
+rows that are rounded and errors that are forecast; and cells up to which it is always taken."""
+
 ALIVE, STACKED = 16, 3
 """Matrices of cells by cells that a search holds at its peak beside the Gram matrices of queries,
 and copies of explicit rows: 11 to 15 were measured."""
+
+FAST = (Prefix, AllRange)
+"""Workloads with a tridiagonal inverse Gram."""
 
 TRIVIAL = (Identity, IdentityTotal)
 """Factors for which the identity is the matrix of choice within a union of marginals."""
@@ -61,11 +68,20 @@ class FactorSet:
         self.frobenius = np.array([op.frobenius2() for op in operators])
         self.sums2 = np.array([float(np.square(op.row_sums() * 1.0).sum()) for op in operators])
         self.base: Base = Base()
+        self.is_dear = False
 
     @cached_property
     def large(self) -> bool:
         """Say whether there are too many cells to plan anything but the identity."""
-        return self.n > PLANNED or not (self.asks_cells or has_room(self.matrices))
+        if self.n > PLANNED or self.is_dear:
+            return True
+        return not (self.asks_cells or has_room(self.matrices))
+
+    @property
+    def is_fast(self) -> bool:
+        """Say whether the eigenvectors of all that may be asked take little work."""
+        plain = [op.op if isinstance(op, Columns) and op.permutes else op for op in self.operators]
+        return len(plain) == 1 and isinstance(plain[0], FAST)
 
     @property
     def matrices(self) -> int:
@@ -286,8 +302,25 @@ class Problem:
             np.ascontiguousarray(workload.index[:, active]), workload.weights2
         )
         self.d = len(active)
+        if law(noise).norm == 2:
+            self._mark_dear()
         self.fitted: dict[int, Floats] = {}
         self.cycled: tuple[Floats | None, ...] | None = None
+
+    def _mark_dear(self) -> None:
+        """Mark attributes, the largest first, whose matrices take more work than there may be.
+
+        Steps on them are products of cells by cells by cells, and are never cut short.
+        """
+        alone = len(self.components.weights2) == 1
+        total = 0.0
+        for factors in sorted(self.factors, key=lambda each: each.n):
+            if SMALL < factors.n <= PLANNED and not (
+                factors.asks_cells or (alone and factors.is_fast)
+            ):
+                work = CUBES * float(factors.n) ** 3
+                factors.is_dear = not has_work(total + work)
+                total += 0.0 if factors.is_dear else work
 
     def identity_tables(self) -> tuple[list[Floats], list[Floats]]:
         """Return (t, r) of every attribute for K = I."""

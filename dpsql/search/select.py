@@ -16,7 +16,7 @@ from dpsql.errors import ProgrammingError
 from dpsql.search.bounds import cells_bound, svd_bound
 from dpsql.search.coarse import Contest, error_of, is_coarse
 from dpsql.search.itself import count_cells, workload_rows
-from dpsql.search.meter import SELECTION, metered, portion
+from dpsql.search.meter import SELECTION, may_begin, metered, portion
 from dpsql.search.problem import Problem
 from dpsql.settings import FAMILIES
 from dpsql.strategy.base import Strategy
@@ -50,7 +50,6 @@ COARSE_CELLS = 1 << 16
 
 LONG = 1 << 6
 """Entries above this are roundings of real-valued rows rather than small integers."""
-
 
 Template = Callable[[Problem], Iterable[ProductStrategy]]
 """Yields the strategies of one family that fit a problem, none where none does."""
@@ -189,7 +188,8 @@ def _searched(
         contest.enter(strategy, error)
         if error < least:
             best, least = strategy, error
-        if mechanism in ("auto", "hdmm") and least <= bound * (1 + CERTIFIED):
+        is_near = mechanism in ("auto", "hdmm") and least <= bound * (1 + CERTIFIED)
+        if is_near or not may_begin():
             break
     if best is None:
         raise _too_large(
@@ -226,7 +226,7 @@ def _with_symmetric(
     if sum(map(bool, workload.factors)) < 2:
         return chosen
     error = product.unit_error(workload)
-    if error <= chosen.lower * (1 + WORTHWHILE):
+    if error <= chosen.lower * (1 + WORTHWHILE) or not may_begin():
         return chosen
     from dpsql.search.interchange import symmetric_optimum  # searches that most requests do without
 
@@ -257,7 +257,7 @@ def _with_separate(workload: Workload, chosen: Selection) -> Selection:
     if len(workload.weights2) < 2:
         return chosen
     error = chosen.strategy.unit_error(workload)
-    if error <= chosen.lower * (1 + WORTHWHILE):
+    if error <= chosen.lower * (1 + WORTHWHILE) or not may_begin():
         return chosen
     from dpsql.search.opt_plus import separate_strategy  # searches that most requests do without
 

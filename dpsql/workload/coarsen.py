@@ -19,6 +19,13 @@ DISTINCT = (Identity, IdentityTotal, Prefix, AllRange)
 """Operators whose columns all differ and none of which is zero."""
 
 
+MANY = 16
+"""Times as many rows as columns from which on columns are worked through, rather than rows."""
+
+NEAR = 1 << 20
+"""Difference of whole numbers in a column below which they are taken as they are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Coarsening:
     """A smaller workload with the same answers, and where each original cell went.
@@ -104,14 +111,34 @@ def label_rows(columns: NDArray[Any]) -> NDArray[np.int64]:
     >>> label_rows(np.array([[2.0, 1.0], [0.0, 0.0], [2.0, 1.0], [-0.0, 0.0]])).tolist()
     [0, 1, 0, 1]
     """
-    if columns.shape[1] > 1:
+    rows, count = columns.shape
+    if rows > MANY * count > MANY:
+        columns = _numbered(columns)[:, np.newaxis]
+    elif count > 1:
         # Bytes are told apart much quicker than rows are sorted; zero has one sign then.
         classes: dict[bytes, int] = {}
-        rows = (each.tobytes() for each in np.ascontiguousarray(columns + 0))
-        return np.array([classes.setdefault(row, len(classes)) for row in rows], dtype=np.int64)
+        texts = (each.tobytes() for each in np.ascontiguousarray(columns + 0))
+        return np.array([classes.setdefault(text, len(classes)) for text in texts], dtype=np.int64)
     _, first, inverse = np.unique(columns, return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))
     return np.asarray(rank[inverse.reshape(-1)], dtype=np.int64)
+
+
+def _numbered(columns: NDArray[Any]) -> NDArray[np.int64]:
+    """Return a number (rows,) for every row of columns (rows, m), equal where rows are equal."""
+    found, most = np.zeros(len(columns), dtype=np.int64), 1
+    for column in (columns + 0).T:
+        low, high = column.min(), column.max()
+        if high - low < NEAR and (column == np.rint(column)).all():
+            own, count = (column - low).astype(np.int64), int(high - low) + 1
+        else:
+            own = np.unique(column, return_inverse=True)[1].reshape(-1)
+            count = int(own.max()) + 1
+        if most * count > 1 << 62:
+            found = np.unique(found, return_inverse=True)[1].reshape(-1)
+            most = int(found.max()) + 1
+        found, most = found * count + own, most * count
+    return found
 
 
 def label_cells(factors: tuple[Operator, ...], size: int, may_drop: bool) -> NDArray[np.int64]:

@@ -13,10 +13,10 @@ from benchmarks import floor
 from dpsql.dbapi.connection import Connection
 from dpsql.plan import request
 from dpsql.search import cache, meter, select
-from dpsql.search.meter import may_go_on, metered, spend
+from dpsql.search.meter import limited, may_go_on, metered, share, spend
 from dpsql.search.select import choose
 from dpsql.strategy.noise_law import Noise
-from dpsql.workload.workload import Workload
+from dpsql.workload.workload import ProductLike, Workload
 
 LITTLE = 3e6
 """Products of numbers: far fewer than the searches of the cases below would like to do."""
@@ -161,3 +161,55 @@ def test_what_is_inside_counts_outside() -> None:
         assert outer.done == 3.0
         assert may_go_on()
     assert may_go_on()
+
+
+def test_past_what_a_request_may_take_in_all_nothing_more_is_begun(
+    adult: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plans are those of an empty cache, whatever was planned before with more to do."""
+    case = floor.make_case(9)
+    request_, ample = floor.plan(adult, case, "auto")
+    assert not ample.is_cut
+    monkeypatch.setattr(request, "IN_ALL", 1e3)
+    found = [floor.plan(adult, case, "auto")[1] for _ in range(2)]
+    monkeypatch.setattr(cache, "_memory", type(cache._memory)())
+    found.append(floor.plan(adult, case, "auto")[1])
+    assert all(each.is_cut for each in found)
+    assert len({each.plan.fingerprint for each in found}) == 1
+    assert floor.errors(request_, found[0])[1] <= floor.CAP * (1 + 1e-6)
+    monkeypatch.undo()
+    assert floor.plan(adult, case, "auto")[1].plan.fingerprint == ample.plan.fingerprint
+
+
+def test_what_is_left_in_all_is_shared() -> None:
+    with limited(10.0), metered(100.0) as meter:
+        with share(0.5), metered(100.0):
+            spend(5.0)
+            assert not may_go_on()
+        assert meter.done == 5
+        assert may_go_on()
+        with share(1.0):
+            spend(4.0)
+            assert may_go_on()
+            spend(2.0)
+        assert not may_go_on()
+    assert meter.is_cut
+
+
+def test_columns_whose_matrices_take_too_long_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before: 4,000 values under Gaussian noise, with ranges beside sums, took minutes."""
+    most = meter.SELECTION / 50
+    monkeypatch.setattr(select, "SELECTION", most)
+    size = 600
+    rows = [np.tri(size, dtype=np.int64)[[100, 250, 400]], np.arange(1, size + 1)[np.newaxis]]
+    products: list[ProductLike] = [
+        {"a": "identity", "b": "identity"},
+        *({"a": each} for each in rows),
+        {"b": "total"},
+    ]
+    workload = Workload({"a": size, "b": 2}, products)
+    found = choose(workload, "gaussian")
+    assert found.is_cut
+    assert found.work <= 1.5 * most
+    plain = choose(workload, "gaussian", "identity").strategy.unit_error(workload)
+    assert found.strategy.unit_error(workload) <= plain

@@ -8,7 +8,7 @@ import pytest
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.operator import Permuted
 from dpsql.algebra.ranges import AllRange
-from dpsql.workload.coarsen import coarsen
+from dpsql.workload.coarsen import coarsen, label_rows
 from dpsql.workload.workload import ProductLike, Workload
 
 
@@ -71,3 +71,19 @@ def test_a_question_that_counts_nothing() -> None:
 def test_permuted_ranges_are_never_formed() -> None:
     shuffled = Permuted(AllRange(3000), np.random.default_rng(0).permutation(3000))
     assert coarsen(Workload({"x": 3000}, [{"x": shuffled}])).workload.domain == {"x": 3000}
+
+
+@pytest.mark.parametrize("kind", ["flags", "signs", "fractions", "large", "many", "booleans"])
+def test_rows_are_numbered_alike_however_many_there_are(kind: str) -> None:
+    rng = np.random.default_rng(3)
+    columns = {
+        "flags": rng.integers(0, 2, (200, 5)),
+        "signs": rng.integers(-1, 2, (200, 5)) * -1.0,
+        "fractions": rng.integers(0, 3, (200, 5)) * 0.1,
+        "large": rng.integers(-2, 3, (200, 5)) * 10**15,
+        "many": rng.integers(0, 2, (2000, 80)),
+        "booleans": rng.integers(0, 2, (200, 5)).astype(bool),
+    }[kind]
+    known: dict[tuple[float, ...], int] = {}
+    expected = [known.setdefault(tuple(row + 0), len(known)) for row in columns]
+    assert label_rows(columns).tolist() == expected

@@ -106,6 +106,8 @@ class Bounded:
 
     def sums(self, node: exp.Expr) -> exp.Expr:
         called = node.this if isinstance(node, exp.Filter) else node
+        if isinstance(called.this, exp.Distinct):  # different values do not add up over units
+            self.flat.refuse(node, "E_AGGREGATE", "this aggregate of bounded parts", _HINT)
         if isinstance(called, exp.Avg) and self.clip(called) is not None:
             return self.sum(node, exp.Avg)  # the mean of what units have on average, clipped
         if isinstance(called, exp.Avg):

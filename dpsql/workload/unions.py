@@ -55,8 +55,11 @@ def lay_out_units(table: Table, asked: Mapping[Place, Wanted]) -> Layout:
         attributes = [_added_up(each, distinct, reading) for each in attributes]
     factors = {each.name: each.chosen for each in attributes}
     workload = Workload(domain, [Product(factors, each.weight) for each in asked.values()])
+    scale = 1.0
+    if distinct is not None and not any(distinct[0] in a.resolution.columns for a in attributes):
+        (scale,) = distinct[1]  # the one value that a column has tells no rows apart
     products = {
-        place: ((1.0, product),) for place, product in zip(asked, workload.products, strict=True)
+        place: ((scale, product),) for place, product in zip(asked, workload.products, strict=True)
     }
     resolutions = {each.name: each.resolution for each in attributes}
     order = tuple(name for each in attributes for name in each.resolution.columns)

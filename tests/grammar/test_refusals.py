@@ -30,6 +30,11 @@ CASES = [
     ("SELECT SUM(a) OVER (ORDER BY a) FROM t", "E_GROUP_BY"),
     ("SELECT * FROM t", "E_NO_AGGREGATE"),
     ("SELECT SUM(DISTINCT a + e) FROM t", "E_AGGREGATE"),
+    (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 1) ward,"
+        " SUM(DISTINCT length(ward)) FROM visits GROUP BY ward",
+        "E_AGGREGATE",
+    ),
     ("SELECT COUNT(DISTINCT a + e) FROM t", "E_AGGREGATE"),
     ("SELECT SUM(notes) FROM visits", "E_NO_BOUNDS"),
     ("SELECT MIN(a) FROM t", "E_AGGREGATE"),

@@ -50,7 +50,8 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     assert statement.tree is not None
     tree = unqualified(statement.tree, compiler.catalog)
     tree = write_out_pivots(tree, compiler.catalog, lambda node: locate(node, statement.fragment))
-    tree = as_conditions(apart(tree), compiler.catalog)
+    if tree.find(exp.Join, exp.Or) is not None:
+        tree = as_conditions(apart(tree), compiler.catalog)
     tree = together(grouped(tree, compiler.catalog), compiler.catalog)
     tree = beside(tree, compiler.catalog)
     tree = over_groups(compared(tree, compiler.catalog), compiler.catalog)
@@ -60,8 +61,7 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     flat = isinstance(tree, exp.Select) and _is_flat(tree, compiler, statement)
     compiled = (_compiled_flat if flat else _compiled)(statement, tree, compiler, public)
     for select in compiled.selects:
-        contributions.check(select.table)
-        contributions.check_groups(select, compiler.evaluator)
+        contributions.check(select, compiler.evaluator)
     _check_syntax(statement, compiler)
     if flat and tree is statement.tree:
         _learn(statement, compiled.selects[0], compiler)
@@ -143,7 +143,9 @@ def _compose(shape: Shape, tree: exp.Expr) -> Compiled:
 def _is_flat(tree: exp.Select, compiler: Compiler, statement: Statement) -> bool:
     """Whether a SELECT is over tables of the catalog alone, one of them private or unknown."""
     has_aliases = any(isinstance(each, exp.Alias) for each in tree.expressions)
-    if tree.args.get("with_") or has_natural(tree) or (has_aliases and named_items(tree)):
+    if tree.args.get("with_") or (has_aliases and named_items(tree)):
+        return False
+    if tree.args.get("joins") and has_natural(tree):
         return False
     found = list(tree.find_all(exp.Query, exp.Table, exp.AtTimeZone, *COMPARED))
     if any(isinstance(part, exp.Query | exp.AtTimeZone) and part is not tree for part in found):

@@ -55,8 +55,13 @@ class Contributions:
         )
         return cls(fragment, *said)
 
-    def check(self, table: Table) -> None:
-        """Refuse what a table does not declare. Raises: NotSupportedError (E_SETTING)."""
+    def check(self, select: Select, evaluator: Evaluator) -> None:
+        """Refuse what a SELECT has more of than is said. Raises: NotSupportedError (E_SETTING)."""
+        self._check_table(select.table)
+        self._check_groups(select, evaluator)
+
+    def _check_table(self, table: Table) -> None:
+        """Refuse what a table does not declare."""
         if table.public or table.synthetic:
             return
         unit = table.unit
@@ -79,11 +84,8 @@ class Contributions:
                     f"or ask for {option} = {unit.max_rows}",
                 )
 
-    def check_groups(self, select: Select, evaluator: Evaluator) -> None:
-        """Refuse fewer groups than one row is in where it meets several public rows.
-
-        Raises: NotSupportedError (E_SETTING).
-        """
+    def _check_groups(self, select: Select, evaluator: Evaluator) -> None:
+        """Refuse fewer groups than one row is in where it meets several public rows."""
         query, most = select.query, 1
         if self.most_groups is None or self.most_groups >= select.rows:
             return

@@ -29,8 +29,9 @@ def plain(tree: exp.Query) -> exp.Query:
     >>> plain(parse_one("SELECT a FROM t WHERE (a, b) = (1, 2) FETCH FIRST ROW ONLY")).sql()
     'SELECT a FROM t WHERE (a IS NOT DISTINCT FROM 1 AND b IS NOT DISTINCT FROM 2) LIMIT 1'
     """
-    write_out_windows(tree)
-    write_out_reports(tree)
+    if tree.find(exp.Window, exp.Bracket) is not None:
+        write_out_windows(tree)
+        write_out_reports(tree)
     write_out_lists(tree)
     write_out_series(tree)
     nodes, is_joined = list(tree.walk(bfs=False)), False

@@ -258,7 +258,7 @@ def test_few_gaussian_queries_reach_the_certified_bound() -> None:
 
 def test_a_model_can_be_fitted_where_one_is_asked_for(adult: Connection) -> None:
     """Queries that are measured themselves have no model: marginals are measured there."""
-    script = floor.make_case(112).script
+    script = ";".join(floor.make_case(112).script.split(";")[:2])
     assert "OPTIONS" not in script
     wanted = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(reconstruct = 'pgm')"
     assert methods(adult, script) <= {"queries", "few queries"}

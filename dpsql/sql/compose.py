@@ -49,9 +49,9 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
         statement = replace(parse(statement.fragment), parts=statement.parts)
     assert statement.tree is not None
     tree = unqualified(statement.tree, compiler.catalog)
-    tree = write_out_pivots(tree, compiler.catalog, lambda node: locate(node, statement.fragment))
-    if tree.find(exp.Join, exp.Or) is not None:
-        tree = as_conditions(apart(tree), compiler.catalog)
+    if tree.find(exp.Pivot) is not None:
+        tree = write_out_pivots(tree, compiler.catalog, lambda x: locate(x, statement.fragment))
+    tree = as_conditions(tree if tree.find(exp.Or) is None else apart(tree), compiler.catalog)
     tree = together(grouped(tree, compiler.catalog), compiler.catalog)
     tree = beside(tree, compiler.catalog)
     tree = over_groups(compared(tree, compiler.catalog), compiler.catalog)

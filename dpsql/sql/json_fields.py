@@ -43,6 +43,8 @@ _NAMES: dict[type[exp.Expr], str] = {
     exp.JSONExtractArray: "json_extract_array",
     exp.JSONValueArray: "json_value_array",
 }
+FIELDS: tuple[type[exp.Expr], ...] = (exp.Dot, exp.Anonymous, *_NAMES)
+"""What may be a field: of all else nothing is written out."""
 
 
 def write_out_fields(nodes: Sequence[exp.Expr]) -> None:

@@ -33,8 +33,6 @@ def write_out_pivots(tree: exp.Expr, catalog: Catalog, locate: Locate) -> exp.Ex
 
     Raises: NotSupportedError (E_STATEMENT); ProgrammingError (E_TOO_LARGE, E_GROUP_BY).
     """
-    if tree.find(exp.Pivot) is None:
-        return tree
     tree = tree.copy()
     for node in reversed(list(tree.find_all(exp.Pivot))):
         turned = bool(node.args.get("unpivot"))

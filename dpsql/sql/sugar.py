@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from dpsql.sql.json_fields import write_out_fields
+from dpsql.sql.json_fields import FIELDS, write_out_fields
 from dpsql.sql.lists import write_out_lists
 from dpsql.sql.named_windows import write_out_windows
 from dpsql.sql.nested_joins import write_out_nested
@@ -34,8 +34,9 @@ def plain(tree: exp.Query) -> exp.Query:
         write_out_reports(tree)
     write_out_lists(tree)
     write_out_series(tree)
-    nodes, is_joined = list(tree.walk(bfs=False)), False
+    nodes, is_joined, has_fields = list(tree.walk(bfs=False)), False, False
     for node in nodes:
+        has_fields = has_fields or isinstance(node, FIELDS)
         if isinstance(node, exp.Tuple):
             _write_out(node)
         elif isinstance(node, exp.Fetch):
@@ -44,7 +45,8 @@ def plain(tree: exp.Query) -> exp.Query:
             is_joined = True
     if is_joined:
         write_out_nested(tree)
-    write_out_fields(nodes)
+    if has_fields:
+        write_out_fields(nodes)
     respell_all(nodes)
     for node in list(tree.find_all(exp.Select)):
         _name_joined(node)

@@ -224,7 +224,9 @@ def test_short_queries_count_beside_long_ones_and_empty_ones_are_zero() -> None:
 
 def test_coefficients_are_the_shortest_where_rows_depend_on_each_other() -> None:
     rows = np.array([[1, 1, 1], [1, 0, 0], [0, 1, 1], [0, 0, 5]])
-    blocks = tuple(QueryBlock(("a",), (3,), (row[np.newaxis],), 1 + j) for j, row in enumerate(rows))
+    blocks = tuple(
+        QueryBlock(("a",), (3,), (row[np.newaxis],), 1 + j) for j, row in enumerate(rows)
+    )
     noise = [1.0, 3.0, 7.0, 1e6]
     forecast = QueriesForecast({"a": 3}, blocks, noise)
     scaled = rows / np.sqrt(noise)[:, np.newaxis]

@@ -21,6 +21,7 @@ from dpsql.catalog.read_units import (
     is_row_limit,
     read_references,
     read_unit,
+    read_unit_keys,
     read_unit_names,
     relate,
 )
@@ -34,7 +35,7 @@ COLUMN_KEYS = (
 )
 TABLE_KEYS = (
     *("source", "privacy_unit", "references", "public", "budget", "row_count_hint", "complete"),
-    *("spill", "column"),
+    *("unit_keys", "spill", "column"),
 )
 BACKENDS = ("dpsql", "opendp")
 LONGEST_ANALYST = 100
@@ -210,6 +211,7 @@ def _read_table(place: Place, name: str, body: Any, whole: Budget, units: Sequen
         hint,
         complete=complete,
         references=references,
+        unit_keys=read_unit_keys(place, body.get("unit_keys", []), unit),
         options=options,
     )
 

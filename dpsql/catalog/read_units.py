@@ -17,6 +17,7 @@ MOST_ROWS = 10**6
 ROW_LIMIT = f"a positive integer, at most {MOST_ROWS}"
 REMEDY = 'privacy_unit = "row", or { column = "person_id", max_rows = 5 }'
 THROUGH = 'privacy_unit = { through = "visits", on = "visit_id", max_rows = 50 }'
+UNIT_KEYS = 'unit_keys = ["order_number"], columns whose values are each of one unit'
 REFERS = 'references = { patients = "patient_id" }'
 
 
@@ -96,6 +97,19 @@ def read_references(place: Place, given: Any) -> tuple[Reference, ...]:
     if len({each.table for each in found}) < len(found):
         place.fail("references name a table twice", "names are compared without case")
     return tuple(found)
+
+
+def read_unit_keys(place: Place, given: Any, unit: Unit) -> tuple[str, ...]:
+    """Read ``unit_keys``: columns each value of which belongs to one privacy unit."""
+    if not isinstance(given, list) or not all(map(_is_name, given)):
+        place.fail(f"unit_keys = {show(given)}", UNIT_KEYS)
+    if len({name.casefold() for name in given}) < len(given):
+        place.fail("unit_keys names a column twice", "names are compared without case")
+    if given and unit.name is None:
+        place.fail("has unit_keys and no declared unit", "declare [unit.NAME] and privacy_unit")
+    if any(_same(name, unit.column) for name in given):
+        place.fail("unit_keys names the privacy unit itself", "leave it out: rows meet by it")
+    return tuple(given)
 
 
 def _read_reference(place: Place, table: Any, on: Any) -> Reference:
@@ -229,7 +243,7 @@ def _keys(key: str, tables: Mapping[str, Table]) -> tuple[str, ...]:
         if way.table == key
         for _, two in _pairs(each, way, tables)
     ]
-    return tuple({name.casefold(): name for name in [*own, *asked]}.values())
+    return tuple({name.casefold(): name for name in [*own, *asked, *table.unit_keys]}.values())
 
 
 def _pairs(
@@ -255,6 +269,7 @@ def _labelled(table: Table, tables: Mapping[str, Table]) -> Table:
         complete=table.complete,
         references=table.references,
         keys=table.keys,
+        unit_keys=table.unit_keys,
         options=table.options,
         relation=Scan(table.name.casefold()),
         bases=tuple(bases),

@@ -19,6 +19,7 @@ from dpsql.sql.compared import compared
 from dpsql.sql.compiled import Compiled, Select
 from dpsql.sql.contributions import Contributions
 from dpsql.sql.correlated import decorrelated
+from dpsql.sql.counted_keys import with_counted_keys
 from dpsql.sql.differences import COMPARED, may_differ
 from dpsql.sql.distinct_keys import grouped
 from dpsql.sql.earlier_items import named_items
@@ -53,7 +54,7 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
         tree = write_out_pivots(tree, compiler.catalog, lambda x: locate(x, statement.fragment))
     tree = as_conditions(tree if tree.find(exp.Or) is None else apart(tree), compiler.catalog)
     tree = together(grouped(tree, compiler.catalog), compiler.catalog)
-    tree = beside(tree, compiler.catalog)
+    tree = beside(with_counted_keys(tree, compiler.catalog), compiler.catalog)
     tree = over_groups(compared(tree, compiler.catalog), compiler.catalog)
     tree = decorrelated(tree, compiler.catalog)
     contributions = Contributions.read(statement.fragment, statement.options)

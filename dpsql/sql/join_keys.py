@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -19,9 +19,13 @@ ALONG = "join by the privacy unit, or by columns that `references` of the catalo
 
 @dataclass(frozen=True, slots=True)
 class JoinKeys:
-    """Reads the conditions between the private tables of one FROM clause, given by alias."""
+    """Reads the conditions between the private tables of one FROM clause, given by alias.
+
+    ``keys`` are the case-folded names of the columns of each by which rows can be matched.
+    """
 
     private: Mapping[str, MemberTable]
+    keys: Mapping[str, Collection[str]]
     names: Names
     locate: Locate
 
@@ -74,8 +78,7 @@ class JoinKeys:
         if not isinstance(value, exp.Column):
             return None
         name = value.name.casefold()
-        keys = {key.casefold() for key in member.table.keys}
-        return (alias, name) if member.is_unit(name) or name in keys else None
+        return (alias, name) if member.is_unit(name) or name in self.keys[alias] else None
 
     def check_known(self, column: exp.Column) -> None:
         """Refuse a join by a column that the catalog does not declare."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from dpsql.catalog import Table
 from dpsql.catalog.read_units import key_pairs
 from dpsql.catalog.unit_local import JoinRows, UnitLocal
+from dpsql.sql.declared_keys import belong_together
 from dpsql.sql.relations import Field, PrivateRows
 
 Side = tuple[str, str]
@@ -77,9 +78,23 @@ def keys_of(left: JoinedPart, right: JoinedPart, keys: Pairs) -> tuple[tuple[str
 
 
 def declares(left: JoinedPart, right: JoinedPart, keys: Pairs) -> bool:
-    """Whether the catalog declares a reference, one way or the other, by these keys."""
+    """Whether the catalog declares a reference by these keys, or that they are of one unit."""
     flipped = [(two, one) for one, two in keys]
-    return refers(left, right, keys) or refers(right, left, flipped)
+    whole = refers(left, right, keys) or refers(right, left, flipped)
+    return whole or _are_of_units(left, right, keys)
+
+
+def _are_of_units(left: JoinedPart, right: JoinedPart, keys: Pairs) -> bool:
+    """Whether keys of two tables are such that each value of them belongs to one unit."""
+    aliases = {(one[0], two[0]) for one, two in keys}
+    if len(aliases) != 1:
+        return False
+    ((one_alias, two_alias),) = aliases
+    one, two = left.member(one_alias), right.member(two_alias)
+    if one is None or two is None:
+        return False
+    names = {(mine[1], theirs[1]) for mine, theirs in keys}
+    return belong_together(one.table, two.table, names)
 
 
 def refers(left: JoinedPart, right: JoinedPart, keys: Pairs) -> bool:

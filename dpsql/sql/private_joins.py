@@ -16,7 +16,14 @@ from sqlglot import exp
 from dpsql.catalog import Catalog, Table
 from dpsql.catalog.unit_local import FilterRows
 from dpsql.errors import printable
-from dpsql.sql.full_joins import apart, flipped, joined_in_full, together, without_rows
+from dpsql.sql.full_joins import (
+    apart,
+    flipped,
+    header_of,
+    joined_in_full,
+    together,
+    without_rows,
+)
 from dpsql.sql.join_keys import ALONG, JoinKeys
 from dpsql.sql.joined_names import Absorbed, JoinedNames
 from dpsql.sql.joined_part import JoinedPart, MemberTable, Pairs, attached, is_lookup
@@ -52,7 +59,8 @@ class PrivateJoin:
         for element, relation in found:
             if isinstance(relation, PrivateRows):
                 self.names.add(element.alias, self.private[element.alias].fields, element.node)
-        self.keys = JoinKeys(self.private, self.names, locate)
+        keys = {alias: self.keys_of(member.table) for alias, member in self.private.items()}
+        self.keys = JoinKeys(self.private, keys, self.names, locate)
 
     def refuse(self, node: exp.Expr, what: str, hint: str = ALONG) -> NoReturn:
         refuse(node, "E_JOIN", what, hint, self.locate)
@@ -72,6 +80,12 @@ class PrivateJoin:
         fields = renamed_fields(rows.fields, columns, self.locate)
         fields = tuple(replace(f, borrowed=_is_borrowed(f, table)) for f in fields)
         return MemberTable(element.alias, table, rows, fields)
+
+    def keys_of(self, table: Table) -> frozenset[str]:
+        """The stored columns by which rows of a table can be matched, of derived ones, too."""
+        if table.unit.column is None:
+            return frozenset()
+        return header_of(relation_of(table), self.catalog).keys
 
     def select(
         self, node: exp.Select

@@ -595,3 +595,37 @@ def test_a_sum_by_unit_without_bounds_says_what_it_lacks(tmp_path: Path) -> None
         with pytest.raises(dpsql.Error, match="cost has no bounds") as caught:
             connection.execute(sql)
         assert caught.value.code == "E_NO_BOUNDS"
+
+
+OF_UNITS = (
+    "SELECT COUNT(DISTINCT visit) AS n, COUNT(*) AS k, SUM(amount) AS s FROM bills "
+    "WHERE amount > 2",
+    "SELECT COUNT(DISTINCT b.visit) AS n FROM bills b, visits v WHERE b.visit = v.visit_id",
+    "SELECT COUNT(*) AS n FROM bills b WHERE EXISTS (SELECT 1 FROM bills c "
+    "WHERE c.visit = b.visit AND c.amount > b.amount)",
+    "WITH w AS (SELECT a.visit FROM bills a, bills b "
+    "WHERE a.visit = b.visit AND a.amount <> b.amount) "
+    "SELECT COUNT(DISTINCT visit) AS n, COUNT(*) AS k FROM bills "
+    "WHERE visit IN (SELECT visit FROM w)",
+)
+
+
+def test_keys_of_one_unit_join_rows_by_themselves(tmp_path: Path) -> None:
+    unit = 'privacy_unit = { column = "who", max_rows = 20 }'
+    text = CATALOG.replace(unit, f'{unit}\nunit_keys = ["visit"]')
+    tables = star(1)
+    tables["bills"][1].extend([(None, 1, 3), (None, 2, 4), (None, 1, 5)])
+    with open_tables(tmp_path / "with", text, tables) as found, zero_noise():
+        for sql in OF_UNITS:
+            assert differences(found, sql) == [], sql
+    with open_tables(tmp_path / "without", CATALOG, star(1)) as (connection, _):
+        for sql in (OF_UNITS[0], OF_UNITS[2], OF_UNITS[3]):
+            with pytest.raises(dpsql.Error):
+                connection.execute(sql)
+    for given in ('"visit"', '["visit", "VISIT"]', '["who"]', "[3]"):
+        bad = CATALOG.replace(unit, f"{unit}\nunit_keys = {given}")
+        with (
+            pytest.raises(dpsql.Error, match="unit_keys"),
+            open_tables(tmp_path / str(len(given)), bad, star(1)),
+        ):
+            pass

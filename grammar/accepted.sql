@@ -52,7 +52,7 @@ SELECT COUNT(DISTINCT education) FROM adult;
 SELECT b, COUNT(DISTINCT a // 2) FILTER (WHERE a > 1) AS k FROM t GROUP BY b;
 -- a: 4x8 Dense; b: 6x6 Identity
 
-SELECT b, SUM(DISTINCT a) AS s, AVG(DISTINCT a) AS m FROM t GROUP BY b;
+SELECT b, SUM(DISTINCT a) AS s, AVG(DISTINCT a) AS m, STDDEV(DISTINCT a) AS d, VAR_POP(DISTINCT a + 1) AS v FROM t GROUP BY b;
 -- a: 8x8 Identity; b: 6x6 Identity
 
 SELECT COUNT(DISTINCT person_id) AS people FROM visits;

@@ -339,9 +339,9 @@ SELECT SUM(DISTINCT q) FROM t;
 -- E_AGGREGATE at line 1, column 8: the aggregate SUM(DISTINCT) is not supported
 -- hint: SUM(q) works
 
-SELECT STDDEV(DISTINCT a) FROM t;
+SELECT STDDEV(DISTINCT q) FROM t;
 -- E_AGGREGATE at line 1, column 8: the aggregate STDDEV(DISTINCT) is not supported
--- hint: STDDEV(a) works
+-- hint: STDDEV(q) works
 
 SELECT string_agg(b, ',') FROM t;
 -- E_AGGREGATE at line 1, column 19: the aggregate STRING_AGG() is not supported

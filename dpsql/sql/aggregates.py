@@ -31,7 +31,7 @@ RunningOf = Callable[[exp.Window], Running]
 
 _LINEAR = (exp.Count, exp.CountIf, exp.Sum)
 _SAMPLES = (exp.Variance, exp.Stddev, exp.StddevSamp)
-_SPREADS = (*_SAMPLES, exp.VariancePop, exp.StddevPop)
+SPREADS = (*_SAMPLES, exp.VariancePop, exp.StddevPop)
 _ROOTS = (exp.Stddev, exp.StddevSamp, exp.StddevPop)
 _RANKS = (exp.Median, exp.PercentileCont, exp.PercentileDisc, exp.Quantile, exp.Mode)
 _WORKS = (
@@ -205,7 +205,7 @@ class Aggregates:
         except Error:
             return None
 
-    @aggregate(*_SPREADS)
+    @aggregate(*SPREADS)
     def spread(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
         inner, _ = self.centred(node)
         once = self.amount(node, inner)
@@ -213,12 +213,21 @@ class Aggregates:
         first = self.column(replace(shape, summands=once.summands))
         second = self.column(replace(shape, summands=twice.summands))
         count = self.column(replace(shape, summands=once.counted))
+        return self.spread_from(node, self.bounds(node.this), (first, second, count))
+
+    def spread_from(
+        self,
+        node: exp.Expr,
+        bounds: tuple[float, float] | None,
+        sums: tuple[exp.Column, exp.Column, exp.Column],
+    ) -> exp.Expr:
+        """A variance or its root, from a sum of values, that of their squares and their number."""
+        first, second, count = sums
         mean = exp.paren(exp.Div(this=first, expression=count.copy()))
         variance: exp.Expr = exp.Sub(
             this=exp.Div(this=second, expression=count.copy()),
             expression=exp.Mul(this=mean, expression=mean.copy()),
         )
-        bounds = self.bounds(node.this)
         most = None if bounds is None else ((bounds[1] - bounds[0]) / 2) ** 2
         variance = clipped(variance, (0.0, math.inf if most is None else most))
         least = 0

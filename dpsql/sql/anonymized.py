@@ -63,11 +63,14 @@ def _aggregates(lexemes: Sequence[Lexeme], body: str) -> Iterator[_Change]:
     words = [each.text.lower() for each in lexemes]
     for place, word in enumerate(words):
         name = word.removeprefix("anon_")
-        if name == word or name not in _BOUNDED or words[place + 1 : place + 2] != ["("]:
+        if name not in _BOUNDED or words[place + 1 : place + 2] != ["("]:
             continue
-        called = "approx_quantiles" if name == "quantiles" else name
-        yield lexemes[place].start, lexemes[place].end, called.upper()
         end = _closing(words, place + 1)
+        if name != word:
+            called = "approx_quantiles" if name == "quantiles" else name
+            yield lexemes[place].start, lexemes[place].end, called.upper()
+        elif not any(each in words[place:end] for each in ("clamped", "report")):
+            continue
         told = _report(words, place, end)
         if told is not None:
             first, value = told

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from dpsql.catalog import Table
-from dpsql.sql.clauses import clip_of
+from dpsql.sql.clauses import clip_of, without_clip
 from dpsql.sql.contributions import Contributions
 from dpsql.sql.expressions import name_of
 from dpsql.sql.inline import Flat, FlatSource
@@ -50,7 +50,8 @@ class Bounded:
     table: Table
     statement: Statement
     compiler: Compiler
-    inner: list[exp.Expr] = field(default_factory=list)
+    inner: list[tuple[exp.Expr, tuple[float, float] | None]] = field(default_factory=list)
+    """What a unit adds to a group, part by part, and the bounds of each."""
 
     def aggregate(self, select: exp.Select) -> exp.Select:
         """The SELECT over what units add to groups. Raises: NotSupportedError; ProgrammingError."""
@@ -72,7 +73,7 @@ class Bounded:
             outer.set("group", exp.Group(expressions=[exp.column(name) for name in named]))
         items = [exp.alias_(unit.copy(), "unit")]
         items += [exp.alias_(key.copy(), name) for name, key in named.items()]
-        items += [exp.alias_(part, f"v{i}") for i, part in enumerate(self.inner)]
+        items += [exp.alias_(part, f"v{i}") for i, (part, _) in enumerate(self.inner)]
         within = exp.Select(expressions=items, where=select.args.get("where"))
         within.set("group", exp.Group(expressions=[unit, *(key.copy() for key in keys)]))
         within.meta.update(select.meta)
@@ -130,9 +131,13 @@ class Bounded:
 
     def sum(self, node: exp.Expr, kind: type[exp.Expr] = exp.Sum) -> exp.Expr:
         """The sum or mean of what units add; what is asked for twice is one part."""
-        if node not in self.inner:
-            self.inner.append(node.copy())
-        return _placed(kind(this=exp.column(f"v{self.inner.index(node)}")), node)
+        clip = self.clip(node.this if isinstance(node, exp.Filter) else node)
+        same = [k for k, (each, known) in enumerate(self.inner) if each == node and known == clip]
+        if not same:
+            self.inner.append((node.copy(), clip))
+        place = same[0] if same else len(self.inner) - 1
+        found = _placed(kind(this=exp.column(f"v{place}")), node)
+        return without_clip(found)  # its parts are clipped
 
 
 def _placed(found: exp.Expr, node: exp.Expr) -> exp.Expr:

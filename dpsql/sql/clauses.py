@@ -240,10 +240,35 @@ _BEFORE_BOUNDS = re.compile(
 """What stands between an argument and the bounds that follow it: the places of quantiles."""
 
 
+_CLIP = "clip"
+
+
+def note_clips(tree: exp.Expr, clips: Clips, fragment: Fragment) -> None:
+    """Note bounds on the aggregates that they are of: what these are of may be put elsewhere."""
+    for node in tree.find_all(exp.AggFunc, exp.WithinGroup) if clips else ():
+        bounds = clip_of(node, clips, fragment)
+        if bounds is not None:
+            node.meta[_CLIP] = bounds
+
+
+def noted_clips(node: exp.Expr) -> list[tuple[float, float]]:
+    """The bounds noted on the aggregates in an expression, which its text does not show."""
+    return [part.meta[_CLIP] for part in node.walk() if _CLIP in part.meta]
+
+
+def without_clip(node: exp.Expr) -> exp.Expr:
+    """An aggregate on which no bounds are noted any more."""
+    node.meta.pop(_CLIP, None)
+    return node
+
+
 def clip_of(node: exp.Expr, clips: Clips, fragment: Fragment) -> tuple[float, float] | None:
     """The contribution bounds written after the argument of an aggregate."""
     if not clips or not isinstance(node.this, exp.Expr):
         return None
+    noted: tuple[float, float] | None = node.meta.get(_CLIP)
+    if noted is not None:
+        return noted
     start, end = (getattr(locate(node.this, fragment), side) for side in ("start", "end"))
     for place, bounds in clips.items():
         if start < end <= place and _BEFORE_BOUNDS.fullmatch(fragment.text[end:place]):

@@ -1,4 +1,4 @@
-"""COUNT, SUM and AVG of DISTINCT: how many different values have a row, and what these add up to.
+"""COUNT, SUM, AVG and variances of DISTINCT: the different values that have a row, as numbers.
 
 Which declared values have a row is one vector, of which a count adds up ones and a sum the values
 themselves.
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.sql.aggregates import Aggregates, Builder, clipped, where_positive
+from dpsql.sql.aggregates import SPREADS, Aggregates, Builder, clipped, where_positive
 from dpsql.sql.centred import centred, moved
 from dpsql.sql.distinct_counts import distinct_values, split_test
 from dpsql.sql.query import Aggregate, Expression
@@ -55,6 +55,21 @@ def averaged(aggregates: Aggregates, node: exp.Expr, shape: Aggregate) -> exp.Ex
     return where_positive(count, clipped(ratio, aggregates.bounds(value)))
 
 
+def spread(aggregates: Aggregates, node: exp.Expr, shape: Aggregate) -> exp.Expr:
+    """The variance, or its root, of different numbers over a column with a domain."""
+    value, shape = _value(aggregates, node, shape)
+    found = _number(aggregates, node, value)
+    assert value is not None
+    inner, _ = centred(value, aggregates.known_bounds)
+    square = exp.Mul(this=exp.paren(inner), expression=exp.paren(inner))
+    numbers = (_number(aggregates, node, each) for each in (inner, square))
+    first, second = (
+        aggregates.column(replace(shape, distinct=found, counts=each)) for each in numbers
+    )
+    count = aggregates.column(replace(shape, distinct=found))
+    return aggregates.spread_from(node, aggregates.bounds(value), (first, second, count))
+
+
 def _value(
     aggregates: Aggregates, node: exp.Expr, shape: Aggregate
 ) -> tuple[exp.Expr | None, Aggregate]:
@@ -87,5 +102,6 @@ OF_DISTINCTS: dict[type[exp.Expr], Builder] = {
     exp.Count: counted,
     exp.Sum: summed,
     exp.Avg: averaged,
+    **dict.fromkeys(SPREADS, spread),
 }
 """What builds each kind."""

@@ -18,7 +18,7 @@ from sqlglot.errors import SqlglotError
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.anonymized import MARK, renewed
-from dpsql.sql.clauses import Clips, Cut, Options, take_clips, take_options
+from dpsql.sql.clauses import Clips, Cut, Options, note_clips, take_clips, take_options
 from dpsql.sql.constants import constants_of
 from dpsql.sql.known_parts import KnownParts, TextParts, cut_up
 from dpsql.sql.lexemes import MAX_NUMBER, Fragment, Lexeme, is_dotted, lex, split_statements
@@ -320,11 +320,13 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
             what, hint = "TOP beside LIMIT or a set operation", "LIMIT at the end of all of it"
             raise ProgrammingError("E_PARSE", what, hint=hint, span=fragment.whole())
         tree.set("limit", exp.Limit(expression=exp.Literal.number(top)))
+    tree = plain(tree)
+    note_clips(tree, clips, fragment)
     return Statement(
         "select",
         fragment,
         explain,
-        tree=plain(tree),
+        tree=tree,
         options=options,
         clips=clips,
         sql=text,

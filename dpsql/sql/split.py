@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from dpsql.sql.clauses import noted_clips
 from dpsql.sql.expressions import name_of
 from dpsql.sql.inline import Flat, aliased
 from dpsql.sql.keys import UNCERTAINTY
@@ -129,7 +130,7 @@ class _Split:
         return self.text(node) in self.keys
 
     def column(self, node: exp.Expr) -> exp.Expr:
-        text = node.sql("duckdb", comments=False)
+        text = f"{node.sql('duckdb', comments=False)} {noted_clips(node)}"
         number, _ = self.found.setdefault(text, (len(self.found), node))
         column = exp.column(f"v{number}")
         first = next((part.meta for part in node.walk() if "start" in part.meta), {})

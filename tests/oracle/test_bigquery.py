@@ -128,3 +128,46 @@ def test_bounds_of_rows_older_words_and_inner_clauses(tmp_path: Path) -> None:
             with pytest.raises(dpsql.Error, match="OPTIONS of one statement differ"):
                 connection.execute(SAME[-1][0].replace("epsilon = 1", "epsilon = 2", 1))
             assert connection.budget.entries == before
+
+
+def _between(value: str, low: int, high: int) -> str:
+    return (
+        f"CASE WHEN {value} < {low} THEN {low} WHEN {value} > {high} THEN {high} ELSE {value} END"
+    )
+
+
+GROUP, ROW = "contribution_bounds_per_group", "contribution_bounds_per_row"
+CLIPPED_ALIKE = [
+    (f"AVG(d, {GROUP} => (9, 14))", f"avg({_between('a', 9, 14)})"),
+    (
+        f"SUM(d, {GROUP} => (9, 30)), SUM(d, {GROUP} => (0, 12)), SUM(d)",
+        f"sum({_between('s', 9, 30)}), sum({_between('s', 0, 12)}), sum(s)",
+    ),
+    (f"VAR_POP(d, {ROW} => (5, 9))", f"var_pop({_between('d', 5, 9)})"),
+    (f"QUANTILE_DISC(d, 0.5, {ROW} => (4, 6))", f"quantile_disc({_between('d', 4, 6)}, 0.5)"),
+    (
+        f"VAR_POP(d, {ROW} => (5, 9)) - (SELECT 1), VAR_POP(d, {ROW} => (0, 3)) - (SELECT 2)",
+        f"var_pop({_between('d', 5, 9)}) - 1, var_pop({_between('d', 0, 3)}) - 2",
+    ),
+]
+"""Aggregates with bounds, and the same of the rows or of what units add to groups."""
+SOURCES = ["v", "seen", "(SELECT pid, w, d FROM v) AS s", "(SELECT pid, d AS d, w FROM v) AS s"]
+
+
+def test_bounds_hold_over_views_and_sub_queries_and_are_told_apart(tmp_path: Path) -> None:
+    view = '\n[view.seen]\nsql = "SELECT pid, w, d FROM v"\n'
+    (tmp_path / "c.toml").write_text(CATALOG + view, encoding="utf-8")
+    parts = "(SELECT w, SUM(d) AS s, AVG(d) AS a FROM v GROUP BY pid, w)"
+    with duckdb.connect() as database:
+        database.execute(f"CREATE TABLE v AS {MADE}")
+        database.execute(f"COPY v TO '{tmp_path / 'v.parquet'}'")
+        with zero_noise(), dpsql.connect(tmp_path / "c.toml", epsilon=1) as connection:
+            for asked, exact in CLIPPED_ALIKE:
+                source = "v" if " d" in exact else parts
+                rows = database.execute(f"SELECT w, {exact} FROM {source} GROUP BY w ORDER BY w")
+                expected = [(w, *map(float, row)) for w, *row in rows.fetchall()]
+                for source in SOURCES:
+                    found = connection.execute(f"SELECT w, {asked} FROM {source} GROUP BY w")
+                    for row, line in zip(found.fetchall(), expected, strict=True):
+                        assert row[0] == line[0]
+                        assert row[1:] == pytest.approx(line[1:], rel=2e-3), (asked, source)

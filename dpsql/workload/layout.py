@@ -19,17 +19,12 @@ from dpsql.algebra.operator import Operator
 from dpsql.catalog import Table
 from dpsql.workload.cells import Cells, Nodes, Resolution, cells_of
 from dpsql.workload.coarsen import coarsen
+from dpsql.workload.gathered import gathered
 from dpsql.workload.nodes import find_nodes, node_key, node_rows, summed_name, whole
 from dpsql.workload.term import Term, normalise
 from dpsql.workload.workload import Product, Workload
 
 Place: TypeAlias = "tuple[int, int]"
-
-MANY = 64
-"""Terms of one answer beyond which those that differ in one column only are added up."""
-
-PLACES = 13
-"""Decimal places to which rows of these terms are the same but for a multiple."""
 
 JOINT_CELLS = 4096
 """Most cells of an attribute that is made of several columns, alike cells merged.
@@ -136,14 +131,14 @@ def _apart(
     """The workload with one attribute per column, or more for nodes; and which have nodes."""
     terms = [term for each in asked.values() for term in each.terms]
     nodes = {} if cells_alone else find_nodes(table, terms, all_together=all_together)
+    domain = _domain(table, nodes)
     places, products, scales = [], [], []
     for place, each in asked.items():
         found_of = [_product(table, nodes, term, each.weight) for term in each.terms]
-        for product, scale in _gathered(found_of, nodes, each.weight):
+        for product, scale in gathered(found_of, nodes, domain, each.weight):
             places.append(place)
             scales.append(scale)
             products.append(product)
-    domain = _domain(table, nodes)
     coarse = coarsen(Workload(domain, products), keep=nodes, drop=drop)
     workload, classes = coarse.workload, dict(coarse.classes)
     resolutions: dict[str, Resolution] = {
@@ -194,58 +189,6 @@ def _product(
                 factors[key] = simplify(rows)
                 scale *= part
     return Product(factors, weight * abs(scale)), scale
-
-
-def _gathered(
-    found: Sequence[tuple[Product, float]], nodes: Mapping[str, Nodes], weight: float
-) -> Sequence[tuple[Product, float]]:
-    """Add up very many terms that differ in one column only: forecasts take pairs of them.
-
-    A join with a public table is one term per row of that table.
-    """
-    if len(found) <= MANY:
-        return found
-    found = [_in_proportion(product, scale, nodes) for product, scale in found]
-    names = {name for product, _ in found for name in product.factors} - nodes.keys()
-    options = [(len({_but(product, name) for product, _ in found}), name) for name in sorted(names)]
-    _, chosen = min(options, default=(len(found), ""))
-    groups: dict[Hashable, list[tuple[Product, float]]] = {}
-    for product, scale in found:
-        groups.setdefault(_but(product, chosen), []).append((product, scale))
-    return [_added(group, chosen, weight) for group in groups.values()]
-
-
-def _in_proportion(
-    product: Product, scale: float, nodes: Mapping[str, Nodes]
-) -> tuple[Product, float]:
-    """The same with the largest number of every row over nodes a one: multiples are alike."""
-    factors = dict(product.factors)
-    for name in factors.keys() & nodes.keys():
-        rows = np.asarray(factors[name].dense(), dtype=np.float64)
-        largest = float(rows.flat[np.abs(rows).argmax()])
-        if len(rows) == 1 and largest:
-            factors[name] = simplify(whole(np.round(rows / largest, PLACES)))
-            scale *= largest
-    return Product(factors, product.weight), scale
-
-
-def _but(product: Product, name: str) -> Hashable:
-    """What a product is but for one attribute, of which only the number of rows counts."""
-    own = product.factors.get(name)
-    others = frozenset((other, f.key) for other, f in product.factors.items() if other != name)
-    return others, None if own is None else own.rows
-
-
-def _added(
-    group: Sequence[tuple[Product, float]], name: str, weight: float
-) -> tuple[Product, float]:
-    """The sum of terms that differ in one attribute, on which all or none have rows."""
-    if len(group) == 1 or name not in group[0][0].factors:
-        scale = sum(scale for _, scale in group)
-        return Product(group[0][0].factors, weight * abs(scale)), scale
-    total = np.sum([scale * product.factors[name].dense() for product, scale in group], axis=0)
-    rows, scale = normalise(whole(total))
-    return Product({**group[0][0].factors, name: simplify(rows)}, weight * scale), scale
 
 
 def _coupled(layout: Layout, nodes: Mapping[str, Nodes]) -> list[tuple[str, ...]]:

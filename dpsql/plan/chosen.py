@@ -14,6 +14,8 @@ from dpsql.workload.workload import Product, Workload
 
 WORTHWHILE = 2e-3
 """Relative gain below which columns are not joined: what is measured there answers little else."""
+TOLD = 9
+"""Decimal places of errors that are compared: least squares are exact to some fifteen."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,9 +47,12 @@ def total_error(target: Target, layout: Layout, means: Mapping[Place, float]) ->
 
 
 def by_error(chosen: Chosen) -> float:
-    """The error; what is measured on joined columns answers little else and has to be worth it."""
+    """The error, without what is rounding: of equal ones the first is taken, which is simpler.
+
+    What is measured on joined columns answers little else and has to be worth it.
+    """
     joined = any(len(each.columns) > 1 for each in chosen.layout.resolutions.values())
-    return chosen.error * (1 + WORTHWHILE) if joined else chosen.error
+    return float(f"{chosen.error * (1 + WORTHWHILE * joined):.{TOLD}e}")
 
 
 def least_error(found: Iterable[Chosen]) -> float:

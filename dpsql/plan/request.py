@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -310,10 +311,10 @@ def _plan_with(request: Request, noise: Noise, room: int | None = None) -> Plann
     effort, count = max(1.0, float(request.effort)), len(request.targets)
     amount = (request.epsilon if rho is None else rho) / max(1, count)
     groups: list[list[PlannedAlone]] = []
-    room = request.memory_limit if room is None else room
-    with metered(PLANNING * effort, room) as meter:
-        for number, target in enumerate(request.targets):
-            with share(1 / (count - number)), portion(1.0):
+    with metered(PLANNING * effort, room or request.memory_limit) as meter:
+        for number, target in enumerate(request.targets, 1):
+            parted = nullcontext() if number == count else share(1 / (count + 1 - number))
+            with parted, portion(1.0):
                 groups.append(_pieces(request, target, noise, amount))
     pieces = [piece for group in groups for piece in group]
     errors = [piece.chosen.error for piece in pieces]
@@ -342,11 +343,10 @@ def _plan_with(request: Request, noise: Noise, room: int | None = None) -> Plann
 
 def _pieces(request: Request, target: Target, noise: Noise, amount: Fraction) -> list[PlannedAlone]:
     """Return a target as one piece, or as pieces where only these keep answers within limits."""
-    with share(ONE):
+    is_one = request.mechanism != "auto" or request.aims or target.units or len(target.asked) == 1
+    with nullcontext() if is_one else share(ONE):
         one = PlannedAlone(target, target, _choose(request, target, noise, amount), amount)
-    if request.mechanism != "auto" or request.aims or target.units or len(target.asked) == 1:
-        return [one]
-    return in_pieces(one, lambda part: _choose(request, part, noise, amount))
+    return [one] if is_one else in_pieces(one, lambda part: _choose(request, part, noise, amount))
 
 
 def _choose(request: Request, target: Target, noise: Noise, amount: Fraction) -> Chosen:

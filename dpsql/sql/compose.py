@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from operator import attrgetter
 
 from sqlglot import exp
 
@@ -52,9 +53,12 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     tree = unqualified(statement.tree, compiler.catalog)
     if tree.find(exp.Pivot) is not None:
         tree = write_out_pivots(tree, compiler.catalog, lambda x: locate(x, statement.fragment))
-    tree = as_conditions(tree if tree.find(exp.Or) is None else apart(tree), compiler.catalog)
+    if tree.find(exp.Join, exp.Exists, exp.Or) is not None:
+        tree = as_conditions(apart(tree), compiler.catalog)
     tree = together(grouped(tree, compiler.catalog), compiler.catalog)
-    tree = beside(with_counted_keys(tree, compiler.catalog), compiler.catalog)
+    if any(map(attrgetter("unit_keys"), compiler.catalog.tables.values())):
+        tree = with_counted_keys(tree, compiler.catalog)
+    tree = beside(tree, compiler.catalog)
     tree = over_groups(compared(tree, compiler.catalog), compiler.catalog)
     tree = decorrelated(tree, compiler.catalog)
     contributions = Contributions.read(statement.fragment, statement.options)

@@ -25,7 +25,7 @@ from dpsql.sql.lexemes import MAX_NUMBER, Fragment, Lexeme, is_dotted, lex, spli
 from dpsql.sql.other_dialects import Written
 from dpsql.sql.other_syntax import respelled, take_top
 from dpsql.sql.own import parse_set, parse_show
-from dpsql.sql.report_format import marked, take_reports
+from dpsql.sql.report_format import WORD, marked, take_reports
 from dpsql.sql.sugar import plain
 from dpsql.sql.synthetic import (
     Creation,
@@ -295,9 +295,12 @@ def _refuse(fragment: Fragment, lexemes: list[Lexeme], what: str, instead: str) 
 
 def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = False) -> Statement:
     text, options = take_options(fragment, lexemes)
-    text, rest, reports = take_reports(fragment, text, lexemes)
+    rest, reports = lexemes, list[tuple[int, int]]()
+    if WORD in text.casefold():
+        text, rest, reports = take_reports(fragment, text, lexemes)
     text, clips = take_clips(fragment, text, rest)
-    text = marked(fragment, text, reports)
+    if reports:
+        text = marked(fragment, text, reports)
     text, top = take_top(respelled(text, lexemes), lexemes)
     try:
         trees = sqlglot.parse(text, read=Written)
@@ -321,7 +324,8 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
             raise ProgrammingError("E_PARSE", what, hint=hint, span=fragment.whole())
         tree.set("limit", exp.Limit(expression=exp.Literal.number(top)))
     tree = plain(tree)
-    note_clips(tree, clips, fragment)
+    if clips:
+        note_clips(tree, clips, fragment)
     return Statement(
         "select",
         fragment,

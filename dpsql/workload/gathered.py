@@ -27,7 +27,7 @@ def gathered(
     nodes: Mapping[str, Nodes],
     domain: Mapping[str, int],
     weight: float,
-) -> Sequence[tuple[Product, float]]:
+) -> list[tuple[Product, float]]:
     """Add up terms that differ in one attribute only: what is asked is their sum.
 
     ``found`` are products and what each is multiplied by; ``domain`` has the cells of every
@@ -37,7 +37,7 @@ def gathered(
     is one term per row of that table.
     """
     if len(found) <= MANY:
-        return _summed(found, domain, weight) if len(found) > 1 else found
+        return _summed(found, domain, weight)
     found = [_in_proportion(product, scale, nodes) for product, scale in found]
     names = {name for product, _ in found for name in product.factors} - nodes.keys()
     options = [(len({_but(product, name) for product, _ in found}), name) for name in sorted(names)]
@@ -50,18 +50,18 @@ def gathered(
 
 def _summed(
     found: Sequence[tuple[Product, float]], domain: Mapping[str, int], weight: float
-) -> Sequence[tuple[Product, float]]:
+) -> list[tuple[Product, float]]:
     """Add up terms that differ in single rows over one attribute, or have none over it."""
+    summed = list(found)
     for name in sorted({name for product, _ in found for name in product.factors}):
         groups: dict[Hashable, list[tuple[Product, float]]] = {}
-        for place, each in enumerate(found):
+        for place, each in enumerate(summed):
             own = each[0].factors.get(name)
-            others, _ = _but(each[0], name)
-            groups.setdefault(others if own is None or own.rows == 1 else place, []).append(each)
-        found = [
-            _added(_written(group, name, domain[name]), name, weight) for group in groups.values()
-        ]
-    return found
+            is_one = own is None or own.rows == 1
+            groups.setdefault(_but(each[0], name)[0] if is_one else place, []).append(each)
+        written = [_written(group, name, domain[name]) for group in groups.values()]
+        summed = [_added(group, name, weight) for group in written]
+    return summed
 
 
 def _written(

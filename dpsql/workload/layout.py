@@ -135,7 +135,9 @@ def _apart(
     places, products, scales = [], [], []
     for place, each in asked.items():
         found_of = [_product(table, nodes, term, each.weight) for term in each.terms]
-        for product, scale in gathered(found_of, nodes, domain, each.weight):
+        if len(found_of) > 1:
+            found_of = gathered(found_of, nodes, domain, each.weight)
+        for product, scale in found_of:
             places.append(place)
             scales.append(scale)
             products.append(product)

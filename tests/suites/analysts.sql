@@ -879,7 +879,6 @@ SELECT p.category, COUNT(DISTINCT i.product_id) AS sold FROM items i JOIN produc
 SELECT COUNT(*) AS n FROM items i JOIN products p ON i.product_id = p.product_id AND p.category = 'food' AND i.quantity > 2;
 
 -- shop 117
--- refused: E_UNKNOWN_COLUMN rows are joined by the unit and by a key that no reference declares
 SELECT a.category, b.category AS other, COUNT(*) AS n FROM (SELECT o.order_id, o.customer_id, p.category FROM orders o JOIN items i USING (order_id) JOIN products p USING (product_id)) a JOIN (SELECT o.order_id, o.customer_id, p.category FROM orders o JOIN items i USING (order_id) JOIN products p USING (product_id)) b ON a.customer_id = b.customer_id AND a.order_id = b.order_id GROUP BY 1, 2;
 
 -- shop 118

@@ -47,6 +47,8 @@ def test_what_is_asked_is_the_same_sum(seed: int) -> None:
 
 
 CATALOG = """
+[budget]
+epsilon = 10
 [table.t]
 source = "t.parquet"
 privacy_unit = "row"

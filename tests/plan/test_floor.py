@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from benchmarks import floor
+from benchmarks import accuracy, floor
 from dpsql.algebra.operator import Floats
 from dpsql.algebra.worst import worst_cell
 from dpsql.dbapi.connection import Connection
@@ -55,6 +55,14 @@ def test_random_workloads(seed: int, adult: Connection, monkeypatch: pytest.Monk
     monkeypatch.setattr(floor, "FAMILIES", ALTERNATIVES)
     outcome = floor.measure(adult, floor.make_case(seed))
     assert outcome.holds, floor.line(outcome)
+
+
+@pytest.mark.skipif(not COUNT, reason="a minute each: make fuzz asks")
+@pytest.mark.parametrize(("name", "least"), [("prefix", 14.321), ("width32", 10.11)])
+def test_large_domains_under_gaussian_noise_come_to_what_is_known(name: str, least: float) -> None:
+    """Of 4,096 cells, at epsilon 1 and delta 1e-6, as benchmarks/accuracy.py prints them."""
+    workload = accuracy.one_dimensional(name, 4096)
+    assert select(workload, "gaussian", "auto").rmse(workload) <= 1.005 * least
 
 
 def forecast(adult: Connection, script: str, noise: Noise) -> dict[tuple[int, int], float]:

@@ -613,8 +613,10 @@ OF_UNITS = (
 def test_keys_of_one_unit_join_rows_by_themselves(tmp_path: Path) -> None:
     unit = 'privacy_unit = { column = "who", max_rows = 20 }'
     text = CATALOG.replace(unit, f'{unit}\nunit_keys = ["visit"]')
-    tables = star(1)
-    tables["bills"][1].extend([(None, 1, 3), (None, 2, 4), (None, 1, 5)])
+    tables = dict(star(1))
+    bills = tables["bills"]
+    assert not isinstance(bills, str)
+    tables["bills"] = bills[0], [*bills[1], (None, 1, 3), (None, 2, 4), (None, 1, 5)]
     with open_tables(tmp_path / "with", text, tables) as found, zero_noise():
         for sql in OF_UNITS:
             assert differences(found, sql) == [], sql

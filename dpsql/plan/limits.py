@@ -8,7 +8,7 @@ from dpsql.plan.baselines import plain_variance
 from dpsql.plan.chosen import total_error
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import unit_reach
-from dpsql.workload.layout import Place
+from dpsql.workload.layout import Place, Wanted
 from dpsql.workload.target import Target
 
 CAP = 1.1
@@ -50,7 +50,13 @@ def plain_cost(target: Target, noise: Noise) -> float:
     names = layout.workload.attributes
     reach = unit_reach([layout.resolutions[name] for name in names], target.rows_per_unit)
     reach = int(reach**power) if target.occupied else reach
-    return float(reach * sum(each.weight**power for each in target.asked.values()))
+    asked = target.asked.values()
+    return float(reach * sum((each.weight * _most(each)) ** power for each in asked))
+
+
+def _most(asked: Wanted) -> float:
+    """What one union counts for at most: one, or the largest of different values."""
+    return 1.0 if asked.distinct is None else max(map(abs, asked.distinct[1]), default=1.0)
 
 
 def _drawn(variance: float, noise: Noise, own: float | None) -> float:

@@ -125,7 +125,8 @@ class Table:
     values, so that all of them decide whether a row counts; ``synthetic`` marks a released model
     instead of rows. ``references`` are the tables that its rows refer to, ``keys`` the stored
     columns by which references match rows, as they are written, but for that of the unit.
-    ``unit_keys`` are keys each value of which belongs to one unit, as the number of an order.
+    ``unit_keys`` are keys each value of which belongs to one unit, as the number of an order;
+    ``unit_columns`` hold ids of units that a row need not belong to, as whom an order is sent to.
     ``options`` say how a server that holds the rows is reached and read, and ``spill``, the folder
     in whose files their codes are kept.
     """
@@ -142,6 +143,7 @@ class Table:
     references: tuple[Reference, ...] = ()
     keys: tuple[str, ...] = ()
     unit_keys: tuple[str, ...] = ()
+    unit_columns: tuple[str, ...] = ()
     options: tuple[tuple[str, str], ...] = ()
 
     engine: str | None = field(init=False, repr=False, compare=False)
@@ -316,6 +318,7 @@ def _facts(table: Table, catalog: Path) -> list[Any]:
     facts += [["unit", table.unit.name]] if table.unit.name else []
     facts += [["reference", way.table, *way.on] for way in ways]
     facts += [["unit keys", *table.unit_keys]] if table.unit_keys else []
+    facts += [["unit columns", *table.unit_columns]] if table.unit_columns else []
     return facts
 
 

@@ -21,6 +21,7 @@ from dpsql.catalog.read_units import (
     is_row_limit,
     read_references,
     read_unit,
+    read_unit_columns,
     read_unit_keys,
     read_unit_names,
     relate,
@@ -35,7 +36,7 @@ COLUMN_KEYS = (
 )
 TABLE_KEYS = (
     *("source", "privacy_unit", "references", "public", "budget", "row_count_hint", "complete"),
-    *("unit_keys", "spill", "column"),
+    *("unit_keys", "unit_columns", "spill", "column"),
 )
 BACKENDS = ("dpsql", "opendp")
 LONGEST_ANALYST = 100
@@ -212,6 +213,7 @@ def _read_table(place: Place, name: str, body: Any, whole: Budget, units: Sequen
         complete=complete,
         references=references,
         unit_keys=read_unit_keys(place, body.get("unit_keys", []), unit),
+        unit_columns=read_unit_columns(place, body.get("unit_columns", []), unit),
         options=options,
     )
 

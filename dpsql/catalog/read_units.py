@@ -18,6 +18,7 @@ ROW_LIMIT = f"a positive integer, at most {MOST_ROWS}"
 REMEDY = 'privacy_unit = "row", or { column = "person_id", max_rows = 5 }'
 THROUGH = 'privacy_unit = { through = "visits", on = "visit_id", max_rows = 50 }'
 UNIT_KEYS = 'unit_keys = ["order_number"], columns whose values are each of one unit'
+UNIT_COLUMNS = 'unit_columns = ["ship_customer_id"], columns with ids of other units'
 REFERS = 'references = { patients = "patient_id" }'
 
 
@@ -101,14 +102,27 @@ def read_references(place: Place, given: Any) -> tuple[Reference, ...]:
 
 def read_unit_keys(place: Place, given: Any, unit: Unit) -> tuple[str, ...]:
     """Read ``unit_keys``: columns each value of which belongs to one privacy unit."""
+    return _read_columns(place, "unit_keys", given, unit, UNIT_KEYS)
+
+
+def read_unit_columns(place: Place, given: Any, unit: Unit) -> tuple[str, ...]:
+    """Read ``unit_columns``: columns with ids of units that rows need not belong to."""
+    if given and unit.through is not None:
+        hint = 'a row meets whom it names by the unit column of its own table: column = "..."'
+        place.fail("has unit_columns, and the unit of another table", hint)
+    return _read_columns(place, "unit_columns", given, unit, UNIT_COLUMNS)
+
+
+def _read_columns(place: Place, what: str, given: Any, unit: Unit, example: str) -> tuple[str, ...]:
+    """Read a list of columns that have to do with units, the one of the rows not among them."""
     if not isinstance(given, list) or not all(map(_is_name, given)):
-        place.fail(f"unit_keys = {show(given)}", UNIT_KEYS)
+        place.fail(f"{what} = {show(given)}", example)
     if len({name.casefold() for name in given}) < len(given):
-        place.fail("unit_keys names a column twice", "names are compared without case")
+        place.fail(f"{what} names a column twice", "names are compared without case")
     if given and unit.name is None:
-        place.fail("has unit_keys and no declared unit", "declare [unit.NAME] and privacy_unit")
+        place.fail(f"has {what} and no declared unit", "declare [unit.NAME] and privacy_unit")
     if any(_same(name, unit.column) for name in given):
-        place.fail("unit_keys names the privacy unit itself", "leave it out: rows meet by it")
+        place.fail(f"{what} names the privacy unit itself", "leave it out: rows meet by it")
     return tuple(given)
 
 
@@ -243,7 +257,16 @@ def _keys(key: str, tables: Mapping[str, Table]) -> tuple[str, ...]:
         if way.table == key
         for _, two in _pairs(each, way, tables)
     ]
-    return tuple({name.casefold(): name for name in [*own, *asked, *table.unit_keys]}.values())
+    declared = [*table.unit_keys, *table.unit_columns, *_met_units(table, tables)]
+    return tuple({name.casefold(): name for name in [*own, *asked, *declared]}.values())
+
+
+def _met_units(table: Table, tables: Mapping[str, Table]) -> tuple[str, ...]:
+    """The unit column of a table, where columns of some table hold ids of its units."""
+    if table.unit.name is None or table.unit.through is not None or table.unit.column is None:
+        return ()
+    named = (each for each in tables.values() if each.unit.name == table.unit.name)
+    return (table.unit.column,) if any(each.unit_columns for each in named) else ()
 
 
 def _pairs(
@@ -270,6 +293,7 @@ def _labelled(table: Table, tables: Mapping[str, Table]) -> Table:
         references=table.references,
         keys=table.keys,
         unit_keys=table.unit_keys,
+        unit_columns=table.unit_columns,
         options=table.options,
         relation=Scan(table.name.casefold()),
         bases=tuple(bases),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 from dpsql.catalog.catalog import SERVERS, Column, Table
 from dpsql.catalog.domain import BoundedBins
+from dpsql.catalog.unit_local import DerivedTable, JoinRows, MeetRows, UnitLocal, children
 from dpsql.errors import printable
 
 MOST_NAMED = 4
@@ -57,6 +58,9 @@ severity are left out
     view = table.told(view_of(table, columns))
     where = " where these columns are mentioned" if columns is None else ""
     said = [_of_units(table)] if table.unit.column is not None else []
+    met = _met_within(table) if isinstance(table, DerivedTable) else []
+    if met:
+        said.append(f"rows of different units never meet by {_names(met)}")
     if table.complete and view:
         said.append("by declaration no row has undeclared values, and any that has is left out")
     elif view:
@@ -80,6 +84,20 @@ def _of_units(table: Table) -> str:
     rows = "1 row of each" if most == 1 else f"{most:,} rows of each"
     count = "counts" if most == 1 else "count"
     return f"at most {rows} {printable(str(table.unit.column))} {count}, none without one"
+
+
+def _met_within(table: DerivedTable) -> list[str]:
+    """The columns with ids of other units by which rows are matched, as their tables call them."""
+    named = {name.casefold() for base in table.bases for name in base.unit_columns}
+    return list(dict.fromkeys(_matched(table.relation, named))) if named else []
+
+
+def _matched(relation: UnitLocal, named: Set[str]) -> Iterator[str]:
+    if isinstance(relation, JoinRows | MeetRows):
+        keys = (key.rsplit(".", 1)[-1] for pair in relation.on for key in pair)
+        yield from (key for key in keys if key in named)
+    for each in children(relation):
+        yield from _matched(each, named)
 
 
 def _names(names: Sequence[str]) -> str:

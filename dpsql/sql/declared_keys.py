@@ -22,6 +22,7 @@ def is_declared(table: Table, other: Table, keys: Sequence[tuple[str, str]]) -> 
         or _refers(two, one, flipped)
         or _are_siblings(one, two, wanted)
         or _are_of_units(one, two, wanted)
+        or _is_of_unit(one, two, wanted)
         for one in _stored(table)
         for two in _stored(other)
     )
@@ -66,6 +67,27 @@ def _are_of_units(one: Table, two: Table, keys: Set[tuple[str, str]]) -> bool:
         for way in ways_of(table)
         if way.table == other.name.casefold()
     )
+
+
+def name_units(table: Table, other: Table, keys: Collection[tuple[str, str]]) -> bool:
+    """Whether a key, case-folded, of one table holds ids of units, and that of the other its own.
+
+    Rows meet by it within their unit alone, as by any key.
+    """
+    wanted = _bare(keys)
+    return any(_is_of_unit(one, two, wanted) for one in _stored(table) for two in _stored(other))
+
+
+def _is_of_unit(one: Table, two: Table, keys: Set[tuple[str, str]]) -> bool:
+    if len(keys) != 1 or one.unit.name != two.unit.name:
+        return False
+    ((own, theirs),) = keys
+    return _names_unit(one, own, two, theirs) or _names_unit(two, theirs, one, own)
+
+
+def _names_unit(table: Table, key: str, other: Table, unit: str) -> bool:
+    is_unit = (other.unit.column or "").casefold() == unit and other.unit.through is None
+    return is_unit and key in map(str.casefold, table.unit_columns)
 
 
 def _refers(table: Table, other: Table, keys: set[tuple[str, str]]) -> bool:

@@ -14,6 +14,10 @@ from dpsql.sql.language import Locate, refuse
 from dpsql.sql.names import Names
 from dpsql.sql.relations import Join
 
+_OTHERS = (
+    'say in the catalog that it holds ids of units: unit_columns = ["..."]; rows meet by it where '
+    "they are of one unit"
+)
 ALONG = "join by the privacy unit, or by columns that `references` of the catalog declare"
 
 
@@ -101,10 +105,10 @@ class JoinKeys:
                 m is not None and m.is_unit(name)
                 for m, name in zip(members, (one[1], two[1]), strict=True)
             ]
-            if units[0] != units[1]:
-                self.refuse(join.node, "a join of a privacy unit with another column")
-            by_unit |= units[0]
-            found += [] if units[0] else [(one, two)]
+            if units[0] != units[1] and not declares(left, right, [(one, two)]):
+                self.refuse(join.node, "a join of a privacy unit with another column", _OTHERS)
+            by_unit |= all(units)
+            found += [] if all(units) else [(one, two)]
         if not by_unit and not declares(left, right, found):
             self.refuse(join.node, "a join of private tables by this key alone")
         return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from dpsql.catalog import Table
 from dpsql.catalog.read_units import key_pairs
 from dpsql.catalog.unit_local import JoinRows, UnitLocal
-from dpsql.sql.declared_keys import belong_together
+from dpsql.sql.declared_keys import belong_together, name_units
 from dpsql.sql.relations import Field, PrivateRows
 
 Side = tuple[str, str]
@@ -85,7 +85,7 @@ def declares(left: JoinedPart, right: JoinedPart, keys: Pairs) -> bool:
 
 
 def _are_of_units(left: JoinedPart, right: JoinedPart, keys: Pairs) -> bool:
-    """Whether keys of two tables are such that each value of them belongs to one unit."""
+    """Whether keys of two tables are such that each value of them is, or belongs to, one unit."""
     aliases = {(one[0], two[0]) for one, two in keys}
     if len(aliases) != 1:
         return False
@@ -94,7 +94,7 @@ def _are_of_units(left: JoinedPart, right: JoinedPart, keys: Pairs) -> bool:
     if one is None or two is None:
         return False
     names = {(mine[1], theirs[1]) for mine, theirs in keys}
-    return belong_together(one.table, two.table, names)
+    return any(each(one.table, two.table, names) for each in (belong_together, name_units))
 
 
 def refers(left: JoinedPart, right: JoinedPart, keys: Pairs) -> bool:

@@ -42,7 +42,10 @@ from dpsql.sql.relations import PrivateRows, Relation, column_of, read_from
 from dpsql.sql.scope import conjuncts
 
 _PAIR = "pair"
-_WORKS = "unit IN (SELECT unit FROM ...), or EXISTS with an equality of units or declared keys"
+_WORKS = (
+    "unit IN (SELECT unit FROM ...), or EXISTS with an equality of units or declared keys; columns "
+    "with ids of other units are declared in unit_columns"
+)
 _CUT = "comparing rows by a column whose cells hold many values"
 _CUT_WORKS = (
     "compare what is the same on whole cells, such as date_trunc of both, or FLOOR(x / width)"
@@ -152,10 +155,10 @@ class SemiJoins:
         keys: list[tuple[str, str]] = []
         for own, inner in zip(asked.own, found.fields, strict=False):
             value, theirs = self.flat.names.find(own), inner.value.unnest()
-            if value is None or is_unit(value, table) != is_unit(theirs, other):
+            if value is None:
                 self.refuse(asked)
-            if not is_unit(value, table):
-                if not self.is_key(theirs, other):
+            if not (is_unit(value, table) and is_unit(theirs, other)):
+                if not (self.is_key(theirs, other) and self.is_key(value, table)):
                     self.refuse(asked)
                 keys.append((value.name.casefold(), theirs.name.casefold()))
         if len(keys) == len(asked.own) and not is_declared(table, other, keys):

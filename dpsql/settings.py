@@ -338,8 +338,8 @@ _ALL = (
     ),
     _own("weight", "how much the errors of this statement count in a workload", _POSITIVE, 1.0),
     _own("max_stddev", "the least epsilon at which no number shown has a larger error", _POSITIVE),
-    _own("max_groups_contributed", "groups of a privacy unit, if the catalog has no more", _WHOLE),
-    _own("max_rows_contributed", "rows of a privacy unit, if the catalog has no more", _WHOLE),
+    _own("max_groups_contributed", "groups that a privacy unit counts in, by lot", _WHOLE),
+    _own("max_rows_contributed", "rows that a privacy unit counts with, by lot", _WHOLE),
     _own("min_privacy_units_per_group", "leave out groups of fewer units, with noise", _WHOLE),
     _own("privacy_unit_column", "the privacy unit that the catalog declares", _TEXT),
     _own(

@@ -29,6 +29,17 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 1, min_privac
 -- a: 1x8 Dense; b: 6x6 Identity
 -- b: 6x6 Identity
 
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 1) ward, VAR_POP(cost), COUNT(DISTINCT person_id) FROM visits GROUP BY ward;
+-- ward: 3x3 Identity; cost: 0 + 1 v + 0 v^2
+-- ward: 3x3 Identity; cost: 0 + 0 v + 1 v^2
+-- ward: 3x3 Identity; cost: 1 + 0 v + 0 v^2
+-- ward: 3x3 Identity
+
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_rows_contributed = 1) COUNT(*) AS n, AVG(cost) FROM visits;
+-- everything
+-- cost: 0 + 1 v + 0 v^2
+-- cost: 1 + 0 v + 0 v^2
+
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 1) COUNT(*, contribution_bounds_per_group => (0, 2)) AS n FROM visits;
 -- count(*): 1x2 Dense
 

@@ -57,6 +57,7 @@ Summing = Literal[
 ]
 Running = Literal[
     "row_number",
+    "part_number",
     "rank",
     "dense_rank",
     "running_count",
@@ -243,6 +244,8 @@ class WindowRows:
     ``by`` are columns whose cells part the rows of a unit. ``of`` is the column that is counted,
     added up or looked back at. What runs takes in all rows that the order does not tell apart, or
     with ``row_by_row`` one after the other; where the order leaves it open, lots are drawn.
+    ``part_number`` numbers the parts of each unit, as lots are drawn; rows with an undeclared cell
+    in one of ``by`` are in no part, and have no number.
     """
 
     rows: UnitLocal

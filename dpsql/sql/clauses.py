@@ -178,7 +178,10 @@ def take_clips(fragment: Fragment, text: str, lexemes: Sequence[Lexeme]) -> tupl
         found = _bounds([item.text for item in rest[:9]])
         if comma.text != "," or found is None or not _takes(word, lexemes[: index - 1]):
             hint = f"SUM(x, {WORD} => (0, 100)), x a column"
-            if word == PER_ROW:
+            if (
+                word == PER_ROW
+                or _function([each.text.lower() for each in lexemes[:index]]) in RANKS
+            ):
                 hint = f"QUANTILE_CONT(x, 0.5, {PER_ROW} => (0, 100))"
             fragment.refuse(lexeme, "E_PARSE", f"{word} is malformed", hint)
         low, high, used = found

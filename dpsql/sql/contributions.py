@@ -20,6 +20,7 @@ from dpsql.errors import NotSupportedError, printable
 from dpsql.sql.clauses import Options, read_own, span_of
 from dpsql.sql.compiled import Select
 from dpsql.sql.evaluate import Evaluator, Operand
+from dpsql.sql.kept_groups import groups_of
 from dpsql.sql.lexemes import Fragment, lex
 from dpsql.sql.report_format import BETWEEN
 
@@ -57,10 +58,10 @@ class Contributions:
 
     def check(self, select: Select, evaluator: Evaluator) -> None:
         """Refuse what a SELECT has more of than is said. Raises: NotSupportedError (E_SETTING)."""
-        self._check_table(select.table)
+        self._check_table(select.table, bool(select.query.keys))
         self._check_groups(select, evaluator)
 
-    def _check_table(self, table: Table) -> None:
+    def _check_table(self, table: Table, grouped: bool) -> None:
         """Refuse what a table does not declare."""
         if table.public or table.synthetic:
             return
@@ -72,11 +73,12 @@ class Contributions:
                 f"the privacy unit of {printable(table.name)} is {told}",
                 "leave the option out: the catalog says whose a row is, by privacy_unit",
             )
-        for option, most, where in (
-            ("max_groups_contributed", self.most_groups, "rows, in as many groups"),
-            ("max_rows_contributed", self.most_rows, "rows"),
+        groups = groups_of(table) if grouped and self.most_groups is not None else 1
+        for option, most, found, where in (
+            ("max_groups_contributed", self.most_groups, groups, "rows, in as many groups"),
+            ("max_rows_contributed", self.most_rows, unit.max_rows, "rows"),
         ):
-            if most is not None and most < unit.max_rows:
+            if most is not None and most < found:
                 self.refuse(
                     option,
                     f"a privacy unit of {printable(table.name)} has up to {unit.max_rows} {where}",

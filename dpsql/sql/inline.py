@@ -53,6 +53,12 @@ class FlatSource:
     fields: tuple[Field, ...] | None = None
     unit: Field | None = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a table of the catalog as it is."""
+        is_table = isinstance(self.element.node, exp.Table)
+        return is_table and (self.rows is None or self.rows.plain)
+
 
 class Flat:
     """The FROM clause of a SELECT over private rows, made flat, and what its names stand for.

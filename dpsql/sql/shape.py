@@ -15,7 +15,7 @@ from sqlglot import exp
 from dpsql.catalog.unit_local import Test
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sql.bind import bind
-from dpsql.sql.bounded import Bounded, needs_bounds
+from dpsql.sql.bounded import in_parts, needs_bounds
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.declared_views import DeclaredView, view_tree
 from dpsql.sql.earlier_items import columns_of, written_out
@@ -319,10 +319,13 @@ class Shape:
                 node = flat_without_public(flat, node, *facts, public) if flat.joins else node
                 return UnitWindows(flat, table_under(flat, self.compiler), *facts).rows(node)
             return flat.project(node)
-        if needs_bounds(self.statement, node, table) and not needs_split(node):
+        if needs_bounds(self.statement, node, table):
             node = flat_without_public(flat, node, *facts, public) if flat.joins else node
-            table = table_under(flat, self.compiler)
-            return self.leaf(Bounded(flat, table, *facts).aggregate(node), node)
+            parts = in_parts(flat, node, *facts)
+            leaves = [self.leaf(tree, node) for tree in parts.trees]
+            if parts.outer is None:
+                return leaves[0]
+            return self.shell(parts.outer, parts.placed(map(self.tables.known, leaves)), env, None)
         if node.args.get("distinct"):
             hint = "SELECT DISTINCT ... FROM (SELECT ... GROUP BY ...) works"
             self.refuse(node, "E_AGGREGATE", "SELECT DISTINCT of aggregates", hint)
@@ -330,17 +333,12 @@ class Shape:
             inner, outer = split(flat, node)
             known = self.tables.known(self.leaf(flat.aggregate(inner), node))
             return self.shell(outer, [Placed(Element("", node), known)], env, None)
-        plain = node is whole and not flat.known and all(map(self.is_plain, sources))
+        plain = node is whole and not flat.known and all(each.is_plain for each in sources)
         if plain and not any(query is not node for query in node.find_all(exp.Query)):
             copy = node.copy()
             copy.set("with_", None)
             return self.leaf(copy, node)
         return self.leaf(flat.aggregate(node), node)
-
-    def is_plain(self, source: FlatSource) -> bool:
-        """Whether an element of FROM is a table of the catalog as it is."""
-        is_table = isinstance(source.element.node, exp.Table)
-        return is_table and (source.rows is None or source.rows.plain)
 
     def leaf(self, tree: exp.Select, node: exp.Expr) -> Leaf:
         fragment, clips, cut = self.statement.fragment, self.statement.clips, self.statement.cut

@@ -9,7 +9,7 @@ from sqlglot import exp
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins
 from dpsql.errors import ProgrammingError
-from dpsql.sql.clauses import RowBounds
+from dpsql.sql.clauses import PER_ROW, RowBounds
 from dpsql.sql.scope import Scope
 
 
@@ -28,7 +28,7 @@ def clip_within(
             node,
             "E_EXPR_IN_AGG",
             f"contribution_bounds_per_group where a unit has {scope.table.unit.max_rows} rows",
-            "declare bounds = [lowest, highest] of one row in the catalog",
+            f"{PER_ROW} => ({clip[0]:g}, {clip[1]:g}) bounds each row",
         )
     if isinstance(column.domain, Bins):
         least, most = column.number_bounds or (-math.inf, math.inf)

@@ -132,6 +132,12 @@ SOUND: dict[str, UnitLocal] = {
     "first visits": FilterRows(
         WindowRows(VISITS, N, "row_number", (RowOrder("day"),)), Among(("n",), bytes([0, 1, 0, 0]))
     ),
+    "two wards": FilterRows(
+        WindowRows(VISITS, N, "part_number", by=("ward",)), Among(("n",), bytes([0, 1, 1, 0]))
+    ),
+    "one kind": FilterRows(
+        WindowRows(LINES, N, "part_number", by=("kind",)), Among(("n",), bytes([0, 1, 0, 0]))
+    ),
     "without": FilterRows(
         JoinRows(PerUnit(PATIENTS), PerUnit(FilterRows(VISITS, IN_A)), "v", outer=True, one=True),
         Among(("v exists",), b"\1\0"),

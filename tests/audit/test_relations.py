@@ -228,6 +228,7 @@ FAULTS: list[tuple[Fault, UnitLocal, int]] = [
     (join_everything, SOUND["another kind"], 3),
     (over_all_units, SOUND["dearest of three"], 3),
     (join_everything, SOUND["without"], 1),
+    (over_all_units, SOUND["two wards"], 3),
 ]
 
 

@@ -386,6 +386,21 @@ RULES: list[tuple[str, Follow]] = [
         always("SELECT MEDIAN(a, contribution_bounds_per_row => (0, 100)) FROM t"),
     ),
     (
+        r"contribution_bounds_per_row => .* bounds each row",
+        always("SELECT VAR_POP(cost, contribution_bounds_per_row => (0, 5)) FROM visits"),
+    ),
+    (
+        r"GROUP BY columns, and a SELECT of its own for each level of groups",
+        always(
+            "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 1) ward, "
+            "VAR_POP(cost) FROM visits GROUP BY ward"
+        ),
+    ),
+    (
+        r"leave the option out, or join public rows by a unique key",
+        always("SELECT ward, COUNT(*) FROM visits CROSS JOIN UNNEST([1, 2]) AS u(x) GROUP BY ward"),
+    ),
+    (
         r"give them once, or the same ones everywhere",
         always(
             f"{COUNTED} UNION ALL SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) "

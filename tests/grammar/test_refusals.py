@@ -32,7 +32,7 @@ CASES = [
     ("SELECT SUM(DISTINCT a + e) FROM t", "E_AGGREGATE"),
     (
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 1) ward,"
-        " SUM(DISTINCT length(ward)) FROM visits GROUP BY ward",
+        " COUNT(*) FROM visits GROUP BY CUBE (ward)",
         "E_AGGREGATE",
     ),
     ("SELECT COUNT(DISTINCT a + e) FROM t", "E_AGGREGATE"),

@@ -165,6 +165,9 @@ def _at(lane: Lane, found: Counts, name: str) -> Lane:
 
 def add_window(window: WindowRows, rows: Frame, people: People) -> Frame:
     """Return all rows with a column more."""
+    if window.kind == "part_number":
+        lanes = {**rows.lanes, window.column.name.casefold(): _number_parts(window, rows, people)}
+        return Frame(rows.units, lanes, rows.keys)
     ids, _ = _parts(rows, window.by)
     order, ties = _in_order(window, rows, ids, people)
     places = Places.of(ids[order], ties)
@@ -175,6 +178,28 @@ def add_window(window: WindowRows, rows: Frame, people: People) -> Frame:
     )
     lanes = {**rows.lanes, window.column.name.casefold(): lane}
     return Frame(rows.units, lanes, rows.keys)
+
+
+def _number_parts(window: WindowRows, rows: Frame, people: People) -> Lane:
+    """Number the parts of every unit's rows, by lot.
+
+    Guarantee: the lots depend on the salt and on the cells that the unit's own parts have.
+    """
+    cells = {name: rows.lanes[name].cells() for name in window.by}
+    known = np.ones(rows.count, dtype=np.bool_)
+    for lane in cells.values():
+        known &= lane.is_declared()
+    inside = Frame(rows.units, cells, {}).take(np.flatnonzero(known))
+    ids, count = _parts(inside, window.by)
+    one = np.zeros(count, dtype=np.int64)
+    one[ids] = np.arange(inside.count)
+    order = people.line_up(inside, one, inside.units[one])
+    start, _ = _ends(np.diff(inside.units[order], prepend=-1) != 0)
+    number = np.zeros(count)
+    number[ids[order]] = np.arange(count) - start + 1
+    found = np.zeros(rows.count)
+    found[known] = number[ids]
+    return lane_of(window.column, found, known)
 
 
 @dataclass(frozen=True, slots=True)

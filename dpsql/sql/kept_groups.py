@@ -1,0 +1,134 @@
+"""The rows of units that a statement lets count: of so many groups, or so many rows, each.
+
+``max_groups_contributed = 2`` where a patient has several visits leaves, of each patient, the rows
+in two of the groups that these are in, and ``max_rows_contributed = 3`` three of the rows, both by
+lot. Such rows are a table like any other: quantiles and variances work on them, and what a unit
+adds to a group may be bounded besides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from dpsql.catalog import Table
+from dpsql.catalog.catalog import Column
+from dpsql.catalog.domain import IntegerRange
+from dpsql.catalog.unit_local import Among, DerivedTable, FilterRows, UnitLocal, WindowRows
+from dpsql.sql.cell_columns import FlatColumns
+from dpsql.sql.cell_tests import as_test
+from dpsql.sql.clauses import Options, read_own
+from dpsql.sql.inline import Flat
+from dpsql.sql.local_tables import named_source, relation_of, table_of
+from dpsql.sql.parse import Statement
+from dpsql.sql.per_unit import group_keys, table_under
+from dpsql.sql.products import Compiler
+
+_SETS = exp.Cube | exp.Rollup | exp.GroupingSets | exp.Tuple
+_GROUPS = "max_groups_contributed"
+_ROWS = "max_rows_contributed"
+
+
+@dataclass(frozen=True, slots=True)
+class Fewest:
+    """In how many groups, and of how many rows, a unit of a table counts; None if all."""
+
+    groups: int | None
+    rows: int | None
+
+    @property
+    def says(self) -> bool:
+        """Whether either is bounded."""
+        return self.groups is not None or self.rows is not None
+
+    @classmethod
+    def of(cls, options: Options, table: Table) -> Fewest:
+        """What is below what the table declares. Raises: ProgrammingError (E_SETTING)."""
+        found = read_own(options, _GROUPS, _ROWS) if options else [None, None]
+        most = table.unit.max_rows
+        return cls(*(each if each is not None and each < most else None for each in found))
+
+
+def groups_of(table: Table) -> int:
+    """In how many groups the rows of a unit are, at most, where these were picked by group."""
+    relation = table.relation if isinstance(table, DerivedTable) else None
+    if isinstance(relation, FilterRows) and isinstance(relation.rows, WindowRows):
+        name, test = relation.rows.column.name.casefold(), relation.where
+        if relation.rows.kind == "part_number" and isinstance(test, Among):
+            return sum(test.cells) if test.columns == (name,) else table.unit.max_rows
+    return table.unit.max_rows
+
+
+def keep_groups(
+    flat: Flat, select: exp.Select, fewest: Fewest, statement: Statement, compiler: Compiler
+) -> exp.Select:
+    """The SELECT over the rows that count, which ``flat`` is of from now on.
+
+    Raises: NotSupportedError; ProgrammingError.
+    """
+    table = table_under(flat, compiler)
+    if flat.joins:
+        hint = "leave the option out, or join public rows by a unique key"
+        flat.refuse(select, "E_JOIN", f"public rows beside {_GROUPS} or {_ROWS}", hint)
+    columns = FlatColumns(flat.rows.source, table, statement.fragment, compiler)
+    by = _keys(flat, select, columns) if fewest.groups is not None else ()
+    relation, tests = relation_of(table), flat.filters(select)
+    if tests:
+        test = as_test(flat.rows.source, tests, statement.fragment, compiler)
+        relation = FilterRows(relation, test)
+    relation, most = columns.over(relation), table.unit.max_rows
+    if fewest.rows is not None:
+        # rows are numbered as lots are drawn, where nothing says how they are ordered
+        relation = _first(
+            WindowRows(relation, _number("row", columns, most), "row_number"), fewest.rows
+        )
+        most = fewest.rows
+    if fewest.groups is not None:
+        known = columns.all()
+        count = min(most, math.prod(known[name].size for name in by))
+        if True:
+            number = _number("group", columns, count)
+            relation = _first(WindowRows(relation, number, "part_number", by=by), fewest.groups)
+    label = table.name.split(" #")[0]
+    found = table_of(compiler.catalog, relation, label, most, flat.locate(select))
+    source = named_source(found.name, flat.rows.source.alias_or_name)
+    flat.rows, flat.where = replace(flat.rows, source=source, where=(), plain=False), []
+    bare = select.copy()
+    bare.set("where", None)
+    return bare
+
+
+def refuse_sets(flat: Flat, keys: Sequence[exp.Expr]) -> None:
+    """Refuse CUBE and its like, which put a row in several groups."""
+    for key in keys:
+        if isinstance(key, _SETS):
+            what = f"{key.key.upper()} where what a privacy unit adds to groups is bounded"
+            hint = "GROUP BY columns, and a SELECT of its own for each level of groups"
+            flat.refuse(key, "E_AGGREGATE", what, hint)
+
+
+def _keys(flat: Flat, select: exp.Select, columns: FlatColumns) -> tuple[str, ...]:
+    """The columns, by case-folded name, whose cells tell the groups of a SELECT apart."""
+    found = []
+    for key in group_keys(flat, select):
+        column = columns.find(flat.resolve(key))
+        if column is None or column.domain is None:
+            hint = "a column with a domain, or an expression over one"
+            flat.refuse(key, "E_AGGREGATE", f"this key with {_GROUPS}", hint)
+        found.append(column.name.casefold())
+    return tuple(dict.fromkeys(found))
+
+
+def _number(of: str, columns: FlatColumns, most: int) -> Column:
+    """The column that numbers rows or groups."""
+    return Column(columns.fresh(f"{of} of unit"), "integer", IntegerRange(1, most))
+
+
+def _first(window: WindowRows, most: int) -> UnitLocal:
+    """The rows whose number is among the first ones."""
+    count = window.column.size
+    cells = b"\1" * min(most, count) + b"\0" * (count - most)
+    return FilterRows(window, Among((window.column.name.casefold(),), cells))

@@ -14,11 +14,13 @@ from sqlglot import exp
 
 from dpsql.catalog import Catalog
 from dpsql.sql.expressions import name_of
+from dpsql.sql.key_sets import SETS, has_sets, keys_of
 from dpsql.sql.kinds import Kinds
 from dpsql.sql.met_rows import Met, Unlike
 from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.optional_terms import OptionalTerms
 from dpsql.sql.relations import Element
+from dpsql.sql.rewritten import all_of, another, count_rows, divided
 from dpsql.sql.sugar import has_aggregates
 
 _ROWS = "counted rows"
@@ -102,7 +104,7 @@ class Beside:
             return [i.unalias() for i in self.select.expressions if not has_aggregates(i)]
         if any(value for name, value in group.args.items() if name != "expressions"):
             raise Unlike
-        return list(group.expressions)
+        return list(dict.fromkeys(key for each in group.expressions for key in keys_of(each)))
 
     def key(self, node: exp.Expr) -> exp.Expr:
         """A key of GROUP BY with positions and aliases written out."""
@@ -114,12 +116,25 @@ class Beside:
             node = items[position].unalias()
         if isinstance(node, exp.Column) and self.met.source(node) is None:
             node = find_alias(items, node) or node
-        if isinstance(node, exp.Cube | exp.Rollup | exp.GroupingSets | exp.Tuple):
-            raise Unlike
         return self.met.equal(node)
+
+    def grouped(self, node: exp.Expr) -> exp.Expr:
+        """An element of GROUP BY outside: a key, or sets of keys."""
+        if not isinstance(node, SETS):
+            return self.over(self.key(node.unnest()))
+        copy = node.copy()
+        copy.set("expressions", [self.grouped(each) for each in node.expressions])
+        return copy
+
+    @property
+    def has_sets(self) -> bool:
+        """Whether GROUP BY has several sets of keys."""
+        return has_sets(self.select)
 
     def is_single(self, own: list[exp.Expr]) -> bool:
         """Whether every group of rows meets at most one row of each answer, and all of it does."""
+        if self.has_sets:
+            return False
         within = all(node in own for node in self.carried)
         plain = all(isinstance(n, exp.Column) for n in self.groups if self.met.mentions(n))
         return within and plain and all(map(self.met.is_unique, self.met.answers))
@@ -144,9 +159,10 @@ class Beside:
                 out.set(clause, self.over(select.args[clause]))
         if select.args.get("with_") is not None:
             out.set("with_", select.args["with_"].copy())
-        keys = [self.over(node) for node in self.groups]
-        if keys and not self.single:
-            out.set("group", exp.Group(expressions=keys))
+        group = select.args.get("group")
+        if self.groups and group is not None and not self.single:
+            listed = self.groups if group.args.get("all") else group.expressions
+            out.set("group", exp.Group(expressions=[self.grouped(node) for node in listed]))
         joins = [self.joined(each) for each in self.met.answers]
         tests += [self.test(test) for test in self.met.outer if not self.met.owners(test)]
         if self.single and any(node not in own for node in self.carried):
@@ -154,7 +170,7 @@ class Beside:
         out.set("from_", exp.From(this=self.counted(own)))
         out.set("joins", joins or None)
         if tests:
-            out.set("where", exp.Where(this=_all(tests)))
+            out.set("where", exp.Where(this=all_of(tests)))
         return out
 
     def joined(self, each: Element) -> exp.Join:
@@ -162,12 +178,12 @@ class Beside:
         node = each.node.copy()
         if each.alias in self.met.on:
             on = [self.test(test) for test in self.met.on[each.alias]]
-            return exp.Join(this=node, side="LEFT", on=_all(on))
+            return exp.Join(this=node, side="LEFT", on=all_of(on))
         place = self.met.answers.index(each)
         tests = [
             self.test(t) for t in self.met.outer if max(self.met.owners(t), default=-1) == place
         ]
-        return exp.Join(this=node, on=_all(tests)) if tests else exp.Join(this=node, kind="CROSS")
+        return exp.Join(this=node, on=all_of(tests)) if tests else exp.Join(this=node, kind="CROSS")
 
     def counted(self, own: list[exp.Expr]) -> exp.Subquery:
         """The rows in groups, by their keys and by what meets an answer."""
@@ -215,14 +231,22 @@ class Beside:
             return node.copy() if item is None else exp.paren(self.over(item))
         if isinstance(node, exp.IgnoreNulls) and isinstance(node.this, exp.AnyValue):
             return self.over(node.this)
+        if isinstance(node, exp.Grouping | exp.GroupingId):
+            return self.inside(node)
         if isinstance(node, exp.Filter | exp.AggFunc | exp.WithinGroup):
             return self.aggregate(node)
-        if self.met.is_of_rows(node):
+        if self.met.is_of_rows(node) and not self.is_of_keys(node):
             is_part = not isinstance(node.parent, exp.Alias | exp.Select | exp.Group | exp.Ordered)
             if isinstance(node, exp.Column) and is_part and self.met.is_coarse(node):
                 raise Unlike
             return _of_rows(f"k{self.place(node)}")
         return self.inside(node)
+
+    def is_of_keys(self, node: exp.Expr) -> bool:
+        """Whether an expression is made of keys of GROUP BY, of which sets leave some out."""
+        if node in self.groups or not self.has_sets or self.testing:
+            return False
+        return any(part in self.groups for part in node.walk())
 
     def inside(self, node: exp.Expr, kept: str = "") -> exp.Expr:
         copy = node.copy()
@@ -260,9 +284,9 @@ class Beside:
             return exp.Sum(this=self.counted_as(node))
         if isinstance(called, exp.Avg):
             parts = [
-                exp.Sum(this=self.counted_as(_as(node, kind))) for kind in (exp.Sum, exp.Count)
+                exp.Sum(this=self.counted_as(another(node, kind))) for kind in (exp.Sum, exp.Count)
             ]
-            return _divided(parts[0], parts[1])
+            return divided(parts[0], parts[1])
         raise Unlike
 
     def counted_as(self, node: exp.Expr) -> exp.Column:
@@ -286,11 +310,11 @@ class Beside:
             raise Unlike
         if self.single:
             return exp.paren(self.over(inner))
-        counted = self.counted_as(_count())
+        counted = self.counted_as(count_rows())
         if isinstance(node, exp.Avg):
             known = exp.Not(this=exp.Is(this=exp.paren(self.over(inner)), expression=exp.null()))
             rows = exp.Case(ifs=[exp.If(this=known, true=counted)])
-            return _divided(exp.Sum(this=self.weighted(inner)), exp.Sum(this=rows))
+            return divided(exp.Sum(this=self.weighted(inner)), exp.Sum(this=rows))
         some = exp.GTE(this=counted, expression=exp.Literal.number(_SOME))
         value = exp.Case(ifs=[exp.If(this=some, true=self.over(inner))])
         return exp.Min(this=value) if isinstance(node, exp.Min) else exp.Max(this=value)
@@ -341,7 +365,9 @@ class Beside:
         if not self.met.mentions(node) and self.met.columns(node):
             return self.counted_as(exp.Sum(this=node.copy()))
         if self.met.is_plain(node):
-            return exp.Mul(this=exp.paren(self.over(node)), expression=self.counted_as(_count()))
+            return exp.Mul(
+                this=exp.paren(self.over(node)), expression=self.counted_as(count_rows())
+            )
         raise Unlike
 
     def of_terms(self, terms: OptionalTerms) -> exp.Expr:
@@ -364,29 +390,3 @@ def _named() -> exp.Identifier:
 
 def _of_rows(name: str) -> exp.Column:
     return exp.column(name, _named())
-
-
-def _all(tests: list[exp.Expr]) -> exp.Expr:
-    return exp.and_(*(exp.paren(test) for test in tests), copy=False)
-
-
-def _count() -> exp.Count:
-    return exp.Count(this=exp.Star(), big_int=True)
-
-
-def _as(node: exp.Expr, kind: type[exp.AggFunc]) -> exp.Expr:
-    """Another aggregate of the same."""
-    copy = node.copy()
-    called = copy.this if isinstance(copy, exp.Filter) else copy
-    fresh = kind(this=called.this.copy())
-    if called is copy:
-        return fresh
-    called.replace(fresh)
-    return copy
-
-
-def _divided(one: exp.Expr, two: exp.Expr) -> exp.Expr:
-    """A quotient of doubles, NULL where nothing is counted."""
-    return exp.paren(
-        exp.Div(this=one, expression=exp.Nullif(this=two, expression=exp.Literal.number(0)))
-    )

@@ -135,6 +135,40 @@ def draw_mixed(draw: random.Random) -> str:
     return f"SELECT {key} AS k, {items} FROM {source}{where} GROUP BY 1 HAVING COUNT(*) > 0.5"
 
 
+def draw_sets(draw: random.Random) -> str:
+    """A SELECT with sets of keys whose rows are picked by, or joined with, what was counted."""
+    one, two = draw.sample(["t.b", "t.a", "t.d", "t.a % 3"], 2)
+    sets = draw.choice(
+        [
+            f"ROLLUP ({one}, {two})",
+            f"CUBE ({one}, {two})",
+            f"GROUPING SETS (({one}, {two}), ({two}), ())",
+            f"{one}, ROLLUP ({two})",
+            f"ROLLUP (({one}, {two}))",
+        ]
+    )
+    listed = draw.choice(
+        [
+            "SELECT b FROM (SELECT b, rank() OVER (ORDER BY SUM(m) DESC) AS r FROM t GROUP BY b) q "
+            "WHERE r <= 2",
+            "SELECT b FROM t GROUP BY b HAVING AVG(m) > 31.4",
+        ]
+    )
+    source, where = "t", f"t.b {draw.choice(['', 'NOT '])}IN ({listed})"
+    if draw.random() < 0.3:
+        source = "t JOIN (SELECT b AS k, COUNT(*) AS n FROM t GROUP BY b) s ON s.k = t.b"
+        where = "n > 120"
+    shown = draw.choice(
+        [one, f"upper(CAST({one} AS VARCHAR))", f"CASE WHEN {two} IS NULL THEN 'n' END"]
+    )
+    shown = shown if "ROLLUP ((" not in sets else two
+    grouping = draw.choice([f"GROUPING({one})", f"GROUPING({two}, {one})"])
+    ranked = f"rank() OVER (PARTITION BY {grouping} ORDER BY {one}, {two})"
+    last = draw.choice(["SUM(t.m)", "AVG(t.m)", "100 * SUM(t.a) / SUM(SUM(t.a)) OVER ()", ranked])
+    items = f"{one} AS x, {two} AS y, {shown} AS s, {grouping} AS g, COUNT(*) AS n, {last} AS l"
+    return f"SELECT {items} FROM {source} WHERE {where} GROUP BY {sets} HAVING COUNT(*) > 0.5"
+
+
 def settle(rows: list[tuple[Any, ...]]) -> set[tuple[Any, ...]]:
     """Rows with numbers rounded as far as measures are on a grid; those of no row are left out."""
     found = set()
@@ -156,7 +190,7 @@ def test_random_comparisons_are_those_of_the_database(world: World, seed: int) -
         assert found == known, sql
 
 
-@pytest.mark.parametrize("drawn", [draw_beside, draw_mixed])
+@pytest.mark.parametrize("drawn", [draw_beside, draw_mixed, draw_sets])
 def test_random_answers_are_those_of_the_database(
     world: World, drawn: Callable[[random.Random], str]
 ) -> None:

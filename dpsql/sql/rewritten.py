@@ -1,0 +1,40 @@
+"""Small parts that statements are made of which are written otherwise than they were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+
+def all_of(tests: Sequence[exp.Expr]) -> exp.Expr:
+    """Conditions joined by AND."""
+    return exp.and_(*(exp.paren(test) for test in tests), copy=False)
+
+
+def count_rows() -> exp.Count:
+    """COUNT(*)."""
+    return exp.Count(this=exp.Star(), big_int=True)
+
+
+def another(node: exp.Expr, kind: type[exp.AggFunc]) -> exp.Expr:
+    """Another aggregate of the same, under the same FILTER.
+
+    >>> from sqlglot import parse_one
+    >>> another(parse_one("AVG(x) FILTER (WHERE y)"), exp.Sum).sql()
+    'SUM(x) FILTER(WHERE y)'
+    """
+    copy = node.copy()
+    called = copy.this if isinstance(copy, exp.Filter) else copy
+    fresh = kind(this=called.this.copy())
+    if called is copy:
+        return fresh
+    called.replace(fresh)
+    return copy
+
+
+def divided(one: exp.Expr, two: exp.Expr) -> exp.Expr:
+    """A quotient of doubles, NULL where nothing is counted."""
+    return exp.paren(
+        exp.Div(this=one, expression=exp.Nullif(this=two, expression=exp.Literal.number(0)))
+    )

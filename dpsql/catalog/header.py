@@ -15,6 +15,7 @@ from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.cell_maps import MOST_CELLS, fault_of
 from dpsql.catalog.distances import are_comparable, difference_of
 from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange, Periods, Values
+from dpsql.catalog.unit_facts import follows
 from dpsql.catalog.unit_local import (
     FRAMED,
     MOST_OF_UNIT,
@@ -92,7 +93,7 @@ def _read(relation: UnitLocal, tables: Mapping[str, Table]) -> Header:
             check_test(where, found.columns)
             return found
         case PerUnit():
-            return _of_groups(relation, _read(relation.rows, tables))
+            return _of_groups(relation, _read(relation.rows, tables), tables)
         case WindowRows():
             return _of_window(relation, _read(relation.rows, tables))
         case MapRows():
@@ -219,7 +220,7 @@ def taken_from(column: Column, name: str) -> Column:
     return replace(column, name=name, null=True)
 
 
-def _of_groups(groups: PerUnit, inner: Header) -> Header:
+def _of_groups(groups: PerUnit, inner: Header, tables: Mapping[str, Table]) -> Header:
     keys = {name: replace(_with_cells(inner.columns, name), bounds=None) for name in groups.by}
     columns = dict(keys)
     for each in groups.columns:
@@ -232,7 +233,8 @@ def _of_groups(groups: PerUnit, inner: Header) -> Header:
                 f"a row for each {printable(lost)!r}", "declare it in references of the catalog"
             )
         return replace(inner, columns=columns, keys=stored)
-    most = min(inner.most, math.prod(column.size for column in keys.values()))
+    free = (name for name in keys if not follows(groups.rows, name, tables))
+    most = min(inner.most, math.prod(keys[name].size for name in free))
     return replace(inner, columns=columns, keys=frozenset(), most=max(1, most))
 
 

@@ -158,6 +158,8 @@ class Scan:
 
 EXISTS = " exists"
 """What the name of a column that says whether a row has a partner ends with."""
+STEPS = " in steps"
+"""What the name of a column ends with that follows from a sum, whatever it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +353,7 @@ class DerivedTable(Table):
 
     def told(self, names: Sequence[str]) -> Sequence[str]:
         """Columns that may leave rows out: whether there is a partner is known of every row."""
-        return [name for name in names if not name.endswith(EXISTS)]
+        return [name for name in names if not name.endswith((EXISTS, STEPS))]
 
 
 def children(relation: UnitLocal) -> tuple[UnitLocal, ...]:

@@ -128,7 +128,7 @@ def free_names(taken: Sequence[MemberTable], *parts: JoinedPart) -> list[str]:
     used = {each.prefix.casefold() for each in taken}
     names: list[str] = []
     for part in parts:
-        label = name = (part.member(part.root or "") or part.members[0]).table.name
+        label = name = (part.member(part.root or "") or part.members[0]).table.title
         number = 2
         while f"{name}.".casefold() in used:
             name, number = f"{label} {number}", number + 1

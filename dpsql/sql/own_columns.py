@@ -1,7 +1,8 @@
 """What a SELECT says of private rows that the vault works out row by row, before it bounds them.
 
 Each step makes the rows a relation with a column more, or with fewer rows, and leaves a SELECT over
-it: whether a row has a partner, the clock of another zone, row numbers, orders, and differences.
+it: whether a row has a partner, the clock of another zone, row numbers, orders, differences, and
+what is asked of sums.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dpsql.sql.relations import Relation
 from dpsql.sql.row_numbers import RowNumbers
 from dpsql.sql.row_orders import RowOrders
 from dpsql.sql.semi_joins import SemiJoins
+from dpsql.sql.stepped_sums import SteppedSums
 from dpsql.sql.zones import Zones
 
 
@@ -37,4 +39,5 @@ def over_own_columns(
     zones = Zones(table_under(flat, compiler), flat.names.find, flat.locate)
     select = RowNumbers(flat, statement, compiler).taken(zones.written(select))
     select = RowOrders(flat, compiler).taken(select)
-    return Differences(flat, statement, compiler).written(select)
+    select = Differences(flat, statement, compiler).written(select)
+    return SteppedSums(flat, compiler).written(select)

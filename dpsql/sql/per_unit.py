@@ -42,7 +42,9 @@ from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.parse import Statement
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import Field, PrivateRows, column_of
-from dpsql.sql.scope import conjuncts, remedy
+from dpsql.sql.remedies import remedy
+from dpsql.sql.scope import conjuncts
+from dpsql.sql.stepped_columns import SteppedColumns, may_step
 from dpsql.sql.unit_sums import clipped_to, summed_column
 
 _WORKS = "COUNT, SUM, AVG, MIN and MAX of columns, COUNT(DISTINCT column), each with FILTER"
@@ -174,6 +176,9 @@ class UnitRows:
         where = [self.value(self.flat.resolve(test, select.expressions), by) for test in tests]
         table = self.derived(select, by)
         source = named_source(table.name, alias)
+        if where and may_step(table):
+            steps = SteppedColumns(source, self.compiler, self.flat.locate)
+            where, source = [steps.over(test) for test in where], steps.source
         fields = tuple(Field(name, value) for name, value in zip(names, items, strict=True))
         return PrivateRows(source, (), tuple(where), fields, frozenset({alias.casefold()}))
 

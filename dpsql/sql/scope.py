@@ -26,6 +26,7 @@ from dpsql.sql.names import Names, unknown_table
 from dpsql.sql.public_rows import Joined
 from dpsql.sql.query import Condition, Coupled, Expression
 from dpsql.sql.relations import as_literal, suggest
+from dpsql.sql.remedies import remedy
 from dpsql.sql.steady import cut_off_sides
 from dpsql.sql.whole import INTEGERS
 
@@ -383,17 +384,3 @@ def _extract(scope: Scope, node: exp.Expr, parts: list[Expression]) -> None:
     if found not in parts:
         parts.append(found)
     node.replace(exp.column(f"x{parts.index(found)}"))
-
-
-def remedy(table: Table, column: Column, summed: bool = False) -> str:
-    """What a column without a domain, or without bounds, needs."""
-    sought, names = column.sought, f"{printable(table.name)} ({printable(column.name)})"
-    if sought is None or (sought.what == "bounds") != summed:
-        if summed:
-            return f"declare bounds = [lowest, highest] for {column.name} in the catalog"
-        return "declare a domain (or bins) for it in the catalog"
-    word = sought.statement.removeprefix("CREATE ")
-    if column.released:
-        return f"nothing was found: DROP {word} its name, then {sought.statement} with more epsilon"
-    found = f"{sought.statement} d FROM {names} OPTIONS (epsilon = 0.3) finds what it lacks, once"
-    return found if summed else f"{found}; OPTIONS (keys = 'private') does both in one request"

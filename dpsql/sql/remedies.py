@@ -1,0 +1,27 @@
+"""What a column needs that cannot be used as it is asked for."""
+
+from __future__ import annotations
+
+from dpsql.catalog import Column, Table
+from dpsql.catalog.unit_local import DerivedTable
+from dpsql.errors import printable
+
+_DOMAIN = "declare a domain (or bins) for it in the catalog"
+_STEPS = (
+    "declare a domain (or bins) for it in the catalog; the sum or mean of a unit's own rows may be "
+    "compared with numbers, and grouped in steps, FLOOR(x / 50)"
+)
+
+
+def remedy(table: Table, column: Column, summed: bool = False) -> str:
+    """What a column without a domain, or without bounds, needs."""
+    sought, names = column.sought, f"{printable(table.name)} ({printable(column.name)})"
+    if sought is None or (sought.what == "bounds") != summed:
+        if summed:
+            return f"declare bounds = [lowest, highest] for {column.name} in the catalog"
+        return _STEPS if isinstance(table, DerivedTable) else _DOMAIN
+    word = sought.statement.removeprefix("CREATE ")
+    if column.released:
+        return f"nothing was found: DROP {word} its name, then {sought.statement} with more epsilon"
+    found = f"{sought.statement} d FROM {names} OPTIONS (epsilon = 0.3) finds what it lacks, once"
+    return found if summed else f"{found}; OPTIONS (keys = 'private') does both in one request"

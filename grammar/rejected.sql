@@ -135,7 +135,7 @@ SELECT COUNT(*) FROM (SELECT a FROM t LIMIT 5) AS s;
 -- E_LIMIT at line 1, column 45: LIMIT on rows is not supported
 -- hint: a sub-query over private rows may project, filter and compute; aggregate it outside
 
-SELECT a FROM t UNION SELECT e FROM t;
+SELECT a FROM t UNION SELECT n FROM t;
 -- E_SET_OP at line 1, column 8: UNION of private rows is not supported
 -- hint: aggregate each part: SELECT COUNT(*) ... UNION ALL SELECT COUNT(*) ...
 
@@ -315,11 +315,11 @@ SELECT COUNT(*) FROM (SELECT COUNT(*) OVER (PARTITION BY person_id, notes) AS n 
 -- E_WINDOW at line 1, column 69: this partition of private rows is not supported
 -- hint: columns with a domain work
 
-SELECT COUNT(*) FROM (SELECT ward FROM visits UNION SELECT ward FROM visits) AS u;
+SELECT COUNT(*) FROM (SELECT cost FROM visits UNION SELECT cost FROM visits) AS u;
 -- E_SET_OP at line 1, column 30: UNION of private rows without their privacy unit is not supported
 -- hint: list the columns, the privacy unit among them; or UNION ALL
 
-SELECT COUNT(*) FROM (SELECT ward FROM visits EXCEPT SELECT ward FROM visits) AS u;
+SELECT COUNT(*) FROM (SELECT ward FROM visits EXCEPT ALL SELECT ward FROM visits) AS u;
 -- E_SET_OP at line 1, column 30: EXCEPT of private rows without their privacy unit is not supported
 -- hint: the privacy unit first on both sides: SELECT unit, ... EXCEPT SELECT unit, ...; or answers on both: SELECT k FROM ... GROUP BY k HAVING COUNT(*) > 10 EXCEPT ...
 

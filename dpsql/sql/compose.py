@@ -21,6 +21,7 @@ from dpsql.sql.compiled import Compiled, Select
 from dpsql.sql.contributions import Contributions
 from dpsql.sql.correlated import decorrelated
 from dpsql.sql.counted_keys import with_counted_keys
+from dpsql.sql.counted_sides import counted
 from dpsql.sql.differences import COMPARED, may_differ
 from dpsql.sql.distinct_keys import grouped
 from dpsql.sql.earlier_items import named_items
@@ -55,6 +56,8 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
         tree = write_out_pivots(tree, compiler.catalog, lambda x: locate(x, statement.fragment))
     if tree.find(exp.Join, exp.Exists, exp.Or) is not None:
         tree = as_conditions(apart(tree), compiler.catalog)
+    if tree.find(exp.SetOperation) is not None:
+        tree = counted(tree, compiler.catalog)
     tree = together(grouped(tree, compiler.catalog), compiler.catalog)
     if any(map(attrgetter("unit_keys"), compiler.catalog.tables.values())):
         tree = with_counted_keys(tree, compiler.catalog)

@@ -65,12 +65,12 @@ class Kinds:
 
     def is_coarse(self, node: exp.Expr, name: str) -> bool:
         """Whether a column of an element shows something of a cell, and not the value of a row."""
-        inner: exp.Expr = node.unnest() if isinstance(node, exp.Subquery) else node
+        inner = _inside(node)
         if isinstance(inner, exp.Table):
             cte = cte_of(inner)
             table = self.catalog.tables.get(inner.name.casefold())
             if cte is not None:
-                return self.is_coarse(exp.Subquery(this=cte.this), name)
+                return self.is_coarse(cte, name)
             return table is not None and name in table.columns and is_coarse(table.columns[name])
         if not isinstance(inner, exp.Select):
             return isinstance(inner, exp.SetOperation)
@@ -89,6 +89,36 @@ class Kinds:
             for each in read_from(select)
             if column.table.casefold() in ("", each.alias)
         )
+
+    def has_cells(self, select: exp.Select, column: exp.Column) -> bool:
+        """Whether a column of FROM is made of columns with a domain, or of public ones, alone."""
+        name = column.name.casefold()
+        found = [
+            each.node
+            for each in read_from(select)
+            if column.table.casefold() in ("", each.alias) and name in (self.names(each.node) or ())
+        ]
+        return len(found) == 1 and self._has_cells(found[0], name)
+
+    def _has_cells(self, node: exp.Expr, name: str) -> bool:
+        inner = _inside(node)
+        if isinstance(inner, exp.Table):
+            cte = cte_of(inner)
+            if cte is not None:
+                return self._has_cells(cte, name)
+            table = self.catalog.tables.get(inner.name.casefold())
+            known = None if table is None else table.columns.get(name)
+            return known is not None and (table is None or table.public or known.domain is not None)
+        if isinstance(inner, exp.Values):
+            return True
+        if not isinstance(inner, exp.Select):
+            return False
+        if inner.is_star:
+            return self.has_cells(inner, exp.column(name))
+        item = self.keys(node, inner).get(name)
+        if item is None or item.find(exp.AggFunc, exp.Window, exp.Query):
+            return False
+        return all(self.has_cells(inner, each) for each in item.find_all(exp.Column))
 
     def is_optional(self, node: exp.Expr, name: str) -> bool:
         """Whether a column of rows may be NULL, as far as the catalog says."""
@@ -128,13 +158,13 @@ class Kinds:
         given = [] if alias is None else alias.args.get("columns") or []
         if given:
             return {each.name.casefold() for each in given}
-        inner: exp.Expr | None = node.unnest() if isinstance(node, exp.Subquery) else node
+        inner = _inside(node)
         if isinstance(inner, exp.Table):
             cte = cte_of(inner)
             table = self.catalog.tables.get(inner.name.casefold())
             if cte is None:
                 return None if table is None else {name.casefold() for name, _ in names_of(table)}
-            return self.names(exp.Subquery(this=cte.this, alias=cte.args.get("alias")))
+            return self.names(cte)
         while isinstance(inner, exp.SetOperation):
             inner = inner.this.unnest()
         if not isinstance(inner, exp.Select):
@@ -144,6 +174,13 @@ class Kinds:
         below = [self.names(each.node) for each in read_from(inner)]
         known = [each for each in below if each is not None]
         return set().union(*known) if len(known) == len(below) else None
+
+
+def _inside(node: exp.Expr) -> exp.Expr:
+    """What a CTE or parentheses in FROM hold; else the node itself."""
+    if isinstance(node, exp.CTE):
+        return node.this.unnest()
+    return node.unnest() if isinstance(node, exp.Subquery) else node
 
 
 def is_coarse(column: Column) -> bool:

@@ -179,7 +179,8 @@ class Kinds:
 def _inside(node: exp.Expr) -> exp.Expr:
     """What a CTE or parentheses in FROM hold; else the node itself."""
     if isinstance(node, exp.CTE):
-        return node.this.unnest()
+        found: exp.Expr = node.this.unnest()
+        return found
     return node.unnest() if isinstance(node, exp.Subquery) else node
 
 

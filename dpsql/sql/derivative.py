@@ -46,6 +46,8 @@ _WHOLE_TYPES = (
     *(exp.DataType.Type.TINYINT, exp.DataType.Type.SMALLINT, exp.DataType.Type.INT),
     *(exp.DataType.Type.BIGINT, exp.DataType.Type.INT128),
 )
+LONG = 200
+"""Characters of slopes from which on each is written once: DuckDB plans every copy anew."""
 DECIMALS = 3
 """Decimals of a DECIMAL that names none."""
 
@@ -76,18 +78,25 @@ def stddev_sql(
         return None
     if not slopes:
         return "0.0"
+    names = {i: f"d.s{place}" for place, i in enumerate(slopes)}
+    by_name = sum(map(len, slopes.values())) > LONG
+    factors = names if by_name else {i: f"({slope})" for i, slope in slopes.items()}
     terms = []
     noisy = [i for i in slopes if isinstance(i, int)]
-    for i in noisy:
-        for j in noisy:
+    for place, i in enumerate(noisy):
+        for j in noisy[place:]:
             pair = (min(i, j), max(i, j))
             covariances.add(pair)
-            terms.append(f"({slopes[i]}) * ({slopes[j]}) * c{pair[0]}_{pair[1]}")
+            twice = "" if i == j else "2 * "
+            terms.append(f"{twice}{factors[i]} * {factors[j]} * c{pair[0]}_{pair[1]}")
     for each in slopes:
         if isinstance(each, Rounding):
-            slope = slopes[each]
-            terms.append(f"({slope}) * ({slope}) * {float(each.step**2 / 12)!r}")
-    return f"sqrt(greatest(0.0, {' + '.join(terms)}))"
+            terms.append(f"{factors[each]} * {factors[each]} * {float(each.step**2 / 12)!r}")
+    root = f"sqrt(greatest(0.0, {' + '.join(terms)}))"
+    if not by_name:
+        return root
+    known = ", ".join(f"'{names[i][2:]}': {slope}" for i, slope in slopes.items())
+    return f"list_transform([{{{known}}}], lambda d: {root})[1]"
 
 
 def slopes_of(tree: exp.Expr, leaf: Callable[[exp.Column], dict[T, str]]) -> dict[T, str]:

@@ -112,7 +112,7 @@ def _sections(name: str) -> list[tuple[str, str]]:
 def picture() -> str:
     """All rules under each other as one SVG."""
     text = (ROOT / "grammar" / "dpsql.lark").read_text("utf-8")
-    parser = lark.Lark(text, parser="lalr", maybe_placeholders=False)
+    parser = lark.Lark(text, parser=None, lexer="basic", maybe_placeholders=False)
     patterns = {t.name: t.pattern for t in parser.terminals}
     rules: dict[str, list[Rule]] = {}
     for rule in parser.rules:

@@ -15,6 +15,8 @@ import dpsql
 from dpsql.ui.cli import run_command_line
 from tests.support.world import Case, cases, watching
 
+pytestmark = pytest.mark.usefixtures("one_reader")
+
 COUNT = "SELECT COUNT(*) FROM adult"
 OPTIONS = [c for c in cases("cli") if c.input.startswith("--") and "out" not in c.input]
 

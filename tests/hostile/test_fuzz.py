@@ -18,6 +18,8 @@ from dpsql.catalog import Catalog
 from dpsql.dbapi.connection import Connection
 from tests.support.world import BOOK, cases
 
+pytestmark = pytest.mark.usefixtures("one_reader")
+
 CATALOG = """
 [budget]
 epsilon = 100000

@@ -14,6 +14,8 @@ from dpsql.privacy.accounting import Policy
 from dpsql.privacy.ledger import Ledger
 from tests.support.world import ledger_state, refusal
 
+pytestmark = pytest.mark.usefixtures("one_reader")
+
 COUNT = "SELECT COUNT(*) FROM adult"
 
 

@@ -11,6 +11,8 @@ import pytest
 import dpsql
 from tests.support.world import BOOK, catalog_text, ledger_state, refusal
 
+pytestmark = pytest.mark.usefixtures("one_reader")
+
 EXTRA = "[table.visits.column]\n"
 
 

@@ -14,6 +14,8 @@ import dpsql
 from dpsql.dbapi.connection import Connection
 from tests.support.world import BOOK, ROOT, ROWS, Case, cases, ledger_state, refusal, watching
 
+pytestmark = pytest.mark.usefixtures("one_reader")
+
 SQL = cases("sql")
 SHELL = "SELECT sex, COUNT(*) AS n FROM adult GROUP BY sex"
 

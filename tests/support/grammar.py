@@ -28,7 +28,10 @@ from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import Statement, parse
 from dpsql.sql.synthetic import Creation
 
-GRAMMAR = Path(__file__).parents[2] / "grammar"
+ROOT = Path(__file__).parents[2]
+GRAMMAR = ROOT / "grammar"
+TABLES = ROOT / "build" / "grammar.tables"
+"""What is made of the grammar, which takes 2.5 s; lark makes it anew where the text is another."""
 
 CATALOG_CODES = {
     *("E_UNKNOWN_TABLE", "E_UNKNOWN_COLUMN", "E_DOMAIN", "E_DOMAIN_EVAL", "E_NOT_IN_DOMAIN"),
@@ -71,7 +74,10 @@ _LEXEME = re.compile(
 def parser() -> lark.Lark:
     """The parser of the grammar."""
     text = (GRAMMAR / "dpsql.lark").read_text("utf-8")
-    return lark.Lark(text, parser="lalr", lexer="contextual", maybe_placeholders=False)
+    TABLES.parent.mkdir(exist_ok=True)
+    return lark.Lark(
+        text, parser="lalr", lexer="contextual", maybe_placeholders=False, cache=str(TABLES)
+    )
 
 
 @cache

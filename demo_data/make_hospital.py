@@ -46,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--patients", type=int, default=40_000)
     parser.add_argument("--seed", type=int, default=1729)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent)
+    parser.add_argument("--level", type=int, default=19, help="how far files are compressed")
     options = parser.parse_args(arguments)
     draw = np.random.default_rng(options.seed)
     patients = draw_patients(draw, options.patients)
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "hospital_prescriptions": draw_prescriptions(draw, visits),
     }
     for name, rows in tables.items():
-        write_parquet(rows, options.out / f"{name}.parquet")
+        write_parquet(rows, options.out / f"{name}.parquet", options.level)
 
 
 def draw_patients(draw: np.random.Generator, count: int) -> Rows:
@@ -118,7 +119,7 @@ def draw_prescriptions(draw: np.random.Generator, visits: Rows) -> Rows:
     }
 
 
-def write_parquet(rows: Rows, path: Path) -> None:
+def write_parquet(rows: Rows, path: Path, level: int) -> None:
     """Write the rows; NaN is NULL, and whole numbers are stored as such."""
     with duckdb.connect(":memory:") as database:
         database.execute("SET threads = 1")
@@ -133,7 +134,7 @@ def write_parquet(rows: Rows, path: Path) -> None:
         )
         database.execute(f"CREATE TABLE kept AS SELECT {columns} FROM found")
         database.execute(
-            f"COPY kept TO '{path}' (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 19)"
+            f"COPY kept TO '{path}' (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL {level})"
         )
 
 

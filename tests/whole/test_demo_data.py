@@ -78,7 +78,7 @@ def test_census_has_a_million_synthetic_rows() -> None:
 
 
 def test_the_hospital_is_what_its_generator_draws(tmp_path: Path) -> None:
-    load("make_hospital").main(["--out", str(tmp_path)])
+    load("make_hospital").main(["--out", str(tmp_path), "--level", "1"])
     with duckdb.connect() as database:
         for table in ("patients", "visits", "prescriptions"):
             name = f"hospital_{table}.parquet"

@@ -14,7 +14,7 @@ from unittest import mock
 import duckdb
 
 from dpsql.privacy.vault import duckdb as files
-from dpsql.privacy.vault import risky, source
+from dpsql.privacy.vault import public, risky, source
 
 CONFINED = frozenset({"privacy", "audit", "hostile"})
 """Folders whose tests have readers as users have them."""
@@ -52,6 +52,7 @@ def one_reader() -> Iterator[None]:
     with ExitStack() as patched:
         for module, name, part in (
             (files, "reader", _reader),
+            (public, "reader", _reader),
             (risky, "reader", _reader),
             (risky, "connect", _reader),
             (risky, "harden", _confine),

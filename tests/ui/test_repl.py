@@ -49,6 +49,13 @@ class Terminal:
             self.process.expect(gap.join(re.escape(character) for character in text))
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", str(self.process.before))
 
+    def leave_by(self, word: str) -> int:
+        """Type a word to leave; return the status."""
+        self.enter(word)
+        self.process.expect(pexpect.EOF)
+        self.process.close()
+        return int(self.process.exitstatus)
+
     def leave(self) -> int:
         for _ in range(6):  # between two prompts the end of input is lost
             self.process.sendeof()
@@ -61,6 +68,14 @@ class Terminal:
 @pytest.fixture(params=["xterm-256color", "dumb"])
 def terminal(adult: Path, request: pytest.FixtureRequest) -> Iterator[Terminal]:
     opened = Terminal(adult, request.param, "-e", "0.5")
+    opened.see("adult ε 3>")
+    yield opened
+    opened.process.close(force=True)
+
+
+@pytest.fixture
+def dumb(adult: Path) -> Iterator[Terminal]:
+    opened = Terminal(adult, "dumb", "-e", "0.5")
     opened.see("adult ε 3>")
     yield opened
     opened.process.close(force=True)
@@ -86,7 +101,7 @@ def test_a_statement_runs_at_its_semicolon_and_the_prompt_shows_what_is_left(
     assert terminal.leave() == 0
 
 
-def test_an_error_shows_a_caret_and_the_session_goes_on(terminal: Terminal) -> None:
+def test_an_error_shows_a_caret_and_the_session_goes_on_until_bail(terminal: Terminal) -> None:
     terminal.enter("SELECT COUNT(*) FROM adlut;")
     terminal.see("E_UNKNOWN_TABLE", "^^^^^", "hint:", "adult ε 3>")
     terminal.enter("SHOW epsilon;")
@@ -95,9 +110,6 @@ def test_an_error_shows_a_caret_and_the_session_goes_on(terminal: Terminal) -> N
     terminal.see("adult ε 3>")
     terminal.enter(".nonsense")
     terminal.see("unknown command .nonsense", "adult ε 3>")
-
-
-def test_bail_stops_at_an_error(terminal: Terminal) -> None:
     terminal.enter(".bail on")
     terminal.see("bail on", "ε 3>")
     terminal.enter("SELECT nope FROM adult;")
@@ -116,47 +128,40 @@ def test_interrupt_clears_the_line_and_end_of_input_quits(terminal: Terminal) ->
     assert terminal.leave() == 0
 
 
-@pytest.mark.parametrize("word", ["\\q", "quit;"])
-def test_words_to_leave(fancy: Terminal, word: str) -> None:
-    fancy.enter(word)
-    fancy.process.expect(pexpect.EOF)
-    fancy.process.close()
-    assert fancy.process.exitstatus == 0
+def test_a_collected_workload_is_answered_together_and_quit_leaves(dumb: Terminal) -> None:
+    dumb.enter("BEGIN WORKLOAD;")
+    dumb.see("adult ε 3 [0]>")
+    dumb.enter(COUNT)
+    dumb.see("adult ε 3 [1]>")
+    dumb.enter("SELECT COUNT(*) FROM adult;")
+    dumb.see("adult ε 3 [2]>")
+    dumb.enter(".workload")
+    dumb.see("2 statements collected")
+    dumb.enter("RUN WORKLOAD;")
+    dumb.see("Female", "charged ε 0.5", "adult ε 2.5>")
+    assert dumb.leave_by("quit;") == 0
 
 
-def test_a_collected_workload_is_answered_together(terminal: Terminal) -> None:
-    terminal.enter("BEGIN WORKLOAD;")
-    terminal.see("adult ε 3 [0]>")
-    terminal.enter(COUNT)
-    terminal.see("adult ε 3 [1]>")
-    terminal.enter("SELECT COUNT(*) FROM adult;")
-    terminal.see("adult ε 3 [2]>")
-    terminal.enter(".workload")
-    terminal.see("2 statements collected")
-    terminal.enter("RUN WORKLOAD;")
-    terminal.see("Female", "charged ε 0.5", "adult ε 2.5>")
+def test_confirm_asks_and_charges_only_after_yes(fancy: Terminal) -> None:
+    fancy.enter(".confirm on")
+    fancy.see("confirm on", "ε 3>")
+    fancy.enter(COUNT)
+    fancy.see("±", "run this? [y/N]")
+    fancy.enter("n")
+    fancy.see("nothing charged", "adult ε 3>")
+    fancy.enter(COUNT)
+    fancy.see("run this? [y/N]")
+    fancy.enter("y")
+    fancy.see("charged", "adult ε 2.5>")
 
 
-def test_confirm_asks_and_charges_only_after_yes(terminal: Terminal) -> None:
-    terminal.enter(".confirm on")
-    terminal.see("confirm on", "ε 3>")
-    terminal.enter(COUNT)
-    terminal.see("±", "run this? [y/N]")
-    terminal.enter("n")
-    terminal.see("nothing charged", "adult ε 3>")
-    terminal.enter(COUNT)
-    terminal.see("run this? [y/N]")
-    terminal.enter("y")
-    terminal.see("charged", "adult ε 2.5>")
-
-
-def test_plot_draws_the_last_result(terminal: Terminal) -> None:
-    terminal.enter(".plot")
-    terminal.see("no result yet")
-    terminal.enter(COUNT)
-    terminal.see("charged", "2.5>")
-    terminal.enter(".plot")
-    terminal.see("whiskers: 95 % interval", "Female", "█", "Male", "±")
+def test_plot_draws_the_last_result(dumb: Terminal) -> None:
+    dumb.enter(".plot")
+    dumb.see("no result yet")
+    dumb.enter(COUNT)
+    dumb.see("charged", "2.5>")
+    dumb.enter(".plot")
+    dumb.see("whiskers: 95 % interval", "Female", "█", "Male", "±")
 
 
 def test_completion_offers_declared_values_and_commands(fancy: Terminal) -> None:
@@ -167,6 +172,7 @@ def test_completion_offers_declared_values_and_commands(fancy: Terminal) -> None
     fancy.type(".tim\t")
     fancy.enter("")
     fancy.see("timer on")
+    assert fancy.leave_by("\\q") == 0
 
 
 def test_history_is_kept_between_sessions_and_can_be_searched(fancy: Terminal) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, overload
 
@@ -12,6 +13,9 @@ import duckdb
 from dpsql.catalog.catalog import Table
 from dpsql.errors import InternalError
 from dpsql.privacy.vault.data_engine import unavailable
+from dpsql.privacy.vault.data_files import find_files, is_parquet
+from dpsql.privacy.vault.footers import BESIDES
+from dpsql.privacy.vault.readers import reader
 from dpsql.privacy.vault.source import Source, connect, open_source, stored_types
 
 CSV_TYPES = {
@@ -61,7 +65,7 @@ def read_public(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
     """
     if not table.public:
         raise InternalError("E_INTERNAL", "only public tables can be read")
-    with connect() as connection:
+    with _room(table) as connection:
         source = open_source(
             connection, table.source, table.name, table.option("table") or "", True
         )
@@ -83,7 +87,7 @@ def read_public(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
 
 def _column(table: Table, source: Source, types: list[str], place: int, count: int) -> list[Any]:
     """Read one column."""
-    with connect() as connection:
+    with _room(table, source) as connection:
         again = open_source(connection, table.source, table.name, table.option("table") or "", True)
         try:
             rows = _select(connection, again, types, [place]) if again == source else []
@@ -92,6 +96,16 @@ def _column(table: Table, source: Source, types: list[str], place: int, count: i
     if again != source or len(rows) != count:
         unavailable(table.name, table.source, "the data have changed since they were opened")
     return [value for (value,) in rows]
+
+
+def _room(
+    table: Table, source: Source | None = None
+) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+    """A kept instance for Parquet files, unless something has to be registered with it."""
+    beside = source is not None and not set(source.stored).isdisjoint(BESIDES)
+    if beside or table.option("table") or not is_parquet(table.source):
+        return connect()
+    return reader(find_files(table.source, table.name)[1])
 
 
 def _select(

@@ -21,7 +21,7 @@ from tests.support.statements import Measured, Statement, statements
 
 pytestmark = pytest.mark.slow
 
-TABLES = int(os.environ.get("ORACLE_TABLES", "3"))
+TABLES = int(os.environ.get("ORACLE_TABLES", "2"))
 LEAST, MOST = (8, 16) if "ORACLE_TABLES" in os.environ else (4, 8)
 """Statements about a table."""
 REFUSED = {"E_TOO_LARGE", "E_PREDICATE"}

@@ -43,9 +43,9 @@ def contend(catalog: Path, processes: int, threads: int, epsilon: str, sql: str)
 
 
 def test_the_last_of_a_budget_is_granted_once(tight: Path) -> None:
-    found = contend(tight, 4, 2, "1", AGE)
+    found = contend(tight, 3, 2, "1", AGE)
     outcomes = collections.Counter(report["outcome"] for report in found)
-    assert outcomes == {"paid": 1, "refused": 7}
+    assert outcomes == {"paid": 1, "refused": 5}
     assert {report.get("remaining") for report in found} == {None, "0"}
     with dpsql.connect(tight) as connection:
         assert connection.budget.entries == 1
@@ -53,9 +53,9 @@ def test_the_last_of_a_budget_is_granted_once(tight: Path) -> None:
 
 
 def test_grants_add_up_to_the_budget(tight: Path) -> None:
-    found = contend(tight, 4, 2, "0.2", AGE)
+    found = contend(tight, 3, 3, "0.2", AGE)
     outcomes = collections.Counter(report["outcome"] for report in found)
-    assert outcomes == {"paid": 5, "refused": 3}
+    assert outcomes == {"paid": 5, "refused": 4}
     with dpsql.connect(tight) as connection:
         assert connection.budget.remaining_epsilon == 0
         released = [entry for entry in connection.entries() if entry.kind == "debit"]
@@ -63,9 +63,9 @@ def test_grants_add_up_to_the_budget(tight: Path) -> None:
 
 
 def test_one_question_from_many_is_never_answered_unpaid(tight: Path) -> None:
-    found = contend(tight, 4, 2, "1", "SELECT sex, COUNT(*) FROM adult GROUP BY sex")
+    found = contend(tight, 3, 2, "1", "SELECT sex, COUNT(*) FROM adult GROUP BY sex")
     outcomes = collections.Counter(report["outcome"] for report in found)
     assert outcomes["paid"] == 1
-    assert outcomes["free"] + outcomes["refused"] == 7
+    assert outcomes["free"] + outcomes["refused"] == 5
     answers = {json.dumps(report["rows"]) for report in found if "rows" in report}
     assert len(answers) == 1

@@ -17,7 +17,7 @@ from dpsql.errors import BudgetExceeded
 from dpsql.privacy.accounting import Policy, laplace_cost
 from dpsql.privacy.ledger import Ledger
 
-SECONDS = float(os.environ.get("DPSQL_TORTURE_SECONDS", "6"))
+SECONDS = float(os.environ.get("DPSQL_TORTURE_SECONDS", "4"))
 SCRIPT = Path(__file__).with_name("torture.py")
 
 pytestmark = [

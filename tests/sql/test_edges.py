@@ -25,7 +25,7 @@ from tests.support.tables import Tables, World, open_tables
 
 pytestmark = pytest.mark.slow
 
-STATEMENTS = int(os.environ.get("EDGE_STATEMENTS", "40"))
+STATEMENTS = int(os.environ.get("EDGE_STATEMENTS", "25"))
 
 CATALOG = """
 [budget]

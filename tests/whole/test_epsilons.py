@@ -89,10 +89,11 @@ def test_every_epsilon_gives_finite_answers(table: Connection, noise: str) -> No
     table.set("fresh", "on")
     table.set("delta", "0" if noise == "laplace" else "1e-9")
     by_unit = table.catalog.tables["t"].unit.max_rows > 1
-    for epsilon in EDGES[::3] if noise == "auto" else EDGES:
+    for place, epsilon in enumerate(EDGES[::3] if noise == "auto" else EDGES):
         table.set("epsilon", epsilon)
         for sql in [*STATEMENTS, *([UNITS] if by_unit else [])]:
-            table.explain(sql)
+            if place % 3 == 0:
+                table.explain(sql)
             assert finite(numbers(table, sql)), (epsilon, sql)
     assert abs(numbers(table, STATEMENTS[0])[0][0] - ROWS / 5) < 1
 

@@ -27,6 +27,24 @@ _harden = source.harden
 @contextmanager
 def _reader(paths: tuple[str, ...] = (), threads: int = 0) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection of its own, in a transaction that is undone."""
+    with _own() as connection:
+        connection.begin()
+        yield connection
+        connection.rollback()
+
+
+@contextmanager
+def _connect(threads: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection of its own, for CSV files and databases."""
+    with _own() as connection:
+        try:
+            yield connection
+        finally:
+            connection.execute("DETACH DATABASE IF EXISTS source")
+
+
+@contextmanager
+def _own() -> Iterator[duckdb.DuckDBPyConnection]:
     process = os.getpid()
     if process not in _kept:  # threads do not survive a fork
         _kept[process] = source.connect()
@@ -34,9 +52,7 @@ def _reader(paths: tuple[str, ...] = (), threads: int = 0) -> Iterator[duckdb.Du
     with _kept[process].cursor() as connection:
         _ours.add(id(connection))
         try:
-            connection.begin()
             yield connection
-            connection.rollback()
         finally:
             _ours.discard(id(connection))
 
@@ -52,6 +68,8 @@ def one_reader() -> Iterator[None]:
     with ExitStack() as patched:
         for module, name, part in (
             (files, "reader", _reader),
+            (files, "connect", _connect),
+            (public, "connect", _connect),
             (public, "reader", _reader),
             (risky, "reader", _reader),
             (risky, "connect", _reader),

@@ -8,6 +8,7 @@ import pytest
 from sqlglot import parse_one
 
 from dpsql.sealed import Sealed
+from dpsql.sql import derivative
 from dpsql.sql.derivative import stddev_sql
 
 POINT = {"a0": 120.0, "a1": 45.0}
@@ -68,3 +69,24 @@ def test_unknown_forms_have_no_stddev(sql: str) -> None:
 
 def test_keys_have_no_error() -> None:
     assert stddev_sql(parse_one("k0 + 1", read="duckdb"), set()) == "0.0"
+
+
+RATIO = "(a0 - a1) / nullif(a0 + a1, 0) + sqrt(a1) / a0"
+
+
+@pytest.mark.parametrize("sql", [RATIO, f"round({RATIO}, 2)", f"({RATIO}) * ({RATIO})"])
+@pytest.mark.parametrize("a1", ["45.0", "0.0", "-120.0", "NULL", "'nan'", "1e300"])
+def test_slopes_that_are_written_once_are_those_that_are_repeated(
+    sql: str, a1: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of values, of what has none, and of what cannot be told at all."""
+    known = "120.0 AS a0, 9.0 AS c0_0, 2.5 AS c0_1, 4.0 AS c1_1"
+    found, sealed = [], Sealed()
+    for long in (0, 1 << 20):
+        monkeypatch.setattr(derivative, "LONG", long)
+        text = stddev_sql(parse_one(sql, read="duckdb"), set())
+        assert text is not None
+        assert text.startswith("list_transform") == (long == 0)
+        asked = f"SELECT TRY({text}) FROM (SELECT {known}, CAST({a1} AS DOUBLE) AS a1)"
+        found.append(sealed.run(asked)[0][0])
+    assert found[0] == pytest.approx(found[1], rel=1e-12, nan_ok=True)

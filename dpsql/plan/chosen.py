@@ -8,8 +8,12 @@ from dataclasses import dataclass
 
 from dpsql.search.select import CERTIFIED
 from dpsql.strategy.base import Strategy
+from dpsql.strategy.noise_law import Noise, law
+from dpsql.strategy.product import assemble
+from dpsql.workload.cells import unit_reach
 from dpsql.workload.layout import Layout, Place
 from dpsql.workload.target import Target
+from dpsql.workload.unions import added_up
 from dpsql.workload.workload import Product, Workload
 
 WORTHWHILE = 2e-3
@@ -74,3 +78,22 @@ def emphasised(layout: Layout, emphasis: Mapping[Place, float]) -> Workload:
         for _, product in reading
     ]
     return Workload(workload.domain, products, pinned=workload.pinned)
+
+
+def count_units(target: Target, noise: Noise) -> Chosen:
+    """One number per union of cells: counts of units do not add up.
+
+    Different values do, each of them a union that has a row: so many change with a unit that it
+    may be better to measure each, or what they add up to.
+    """
+    (layout,) = target.layouts
+    workload, resolutions = layout.workload, layout.resolutions
+    names = workload.attributes
+    reach = unit_reach([resolutions[name] for name in names], target.rows_per_unit)
+    found = []
+    for rows in ({}, *([added_up(workload)] if target.occupied else [])):
+        strategy = assemble(workload.domain, rows, {names: 1.0}, noise, "one count per group")
+        moved = int(reach ** law(noise).norm) if rows else reach
+        error = strategy.unit_error(workload) * law(noise).squared(moved)
+        found.append(Chosen(layout, strategy, 0.0, {}, error))
+    return min(found, key=lambda chosen: chosen.error)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError
 from dpsql.plan.aims import aimed
 from dpsql.plan.choice import Chooser
-from dpsql.plan.chosen import Chosen
+from dpsql.plan.chosen import Chosen, count_units
 from dpsql.plan.division import ONE, PlannedAlone, divided, in_pieces, least_parts
 from dpsql.plan.drawn import best_drawn, used
 from dpsql.plan.memory import ResultSize, check_request, limit_of, result_size
@@ -21,10 +21,9 @@ from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.privacy.accounting import rho_for
 from dpsql.search.meter import IN_ALL, PLANNING, limited, metered, portion, share
+from dpsql.search.threads import threads_for
 from dpsql.settings import FIXED, LEARNED
 from dpsql.strategy.noise_law import Noise, admitted, law, needs_delta
-from dpsql.strategy.product import assemble
-from dpsql.workload.cells import unit_reach
 from dpsql.workload.layout import Layout, Place
 from dpsql.workload.target import (
     Readings,
@@ -37,7 +36,6 @@ from dpsql.workload.target import (
     fits,
     reading_variances,
 )
-from dpsql.workload.unions import added_up
 
 if TYPE_CHECKING:
     from dpsql.sql.compiled import Answer, Compiled
@@ -241,7 +239,9 @@ def make_plan(request: Request) -> Planned:
     A noise law for which there is no plan leaves the choice to the others.
     Raises: ProgrammingError (E_TOO_LARGE).
     """
-    with limited(IN_ALL * max(1.0, float(request.effort))):
+    layouts = (layout for target in request.targets for layout in target.layouts)
+    threads = threads_for(layout.workload.domain for layout in layouts)
+    with limited(IN_ALL * max(1.0, float(request.effort))), threads:
         if len(request.noises) == 1:
             return _checked_plan(request, request.noises[0])
         return _best_noise(request)
@@ -355,7 +355,7 @@ def _choose(request: Request, target: Target, noise: Noise, amount: Fraction) ->
     Where errors are aimed at, the budget is still looked for, and plans do not depend on it.
     """
     if target.units:
-        return _count_units(target, noise)
+        return count_units(target, noise)
     mechanism = FIXED.get(request.mechanism, request.mechanism)
     modelled = any(request.method_of(item) in ("pgm", "mbi") for item in request.statements)
     chooser = Chooser(target, noise, mechanism, float(request.effort), modelled)
@@ -367,25 +367,6 @@ def _choose(request: Request, target: Target, noise: Noise, amount: Fraction) ->
     if not fits(best.strategy, best.layout.resolutions):
         best = chooser.select(target.spread_out)
     return replace(best, error=best.error * target.rows_per_unit**2)
-
-
-def _count_units(target: Target, noise: Noise) -> Chosen:
-    """One number per union of cells: counts of units do not add up.
-
-    Different values do, each of them a union that has a row: so many change with a unit that it
-    may be better to measure each, or what they add up to.
-    """
-    (layout,) = target.layouts
-    workload, resolutions = layout.workload, layout.resolutions
-    names = workload.attributes
-    reach = unit_reach([resolutions[name] for name in names], target.rows_per_unit)
-    found = []
-    for rows in ({}, *([added_up(workload)] if target.occupied else [])):
-        strategy = assemble(workload.domain, rows, {names: 1.0}, noise, "one count per group")
-        moved = int(reach ** law(noise).norm) if rows else reach
-        error = strategy.unit_error(workload) * law(noise).squared(moved)
-        found.append(Chosen(layout, strategy, 0.0, {}, error))
-    return min(found, key=lambda chosen: chosen.error)
 
 
 def expected_error(request: Request, planned: Planned) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -18,6 +18,7 @@ from dpsql.algebra.blocks import Identity
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.levels import Levels, Structured, edges_of
 from dpsql.algebra.operator import Floats, Operator
+from dpsql.algebra.pieces import NUMBERS, Pieces, pieces_of, some_rows, together
 from dpsql.algebra.ranges import AllRange, Ranges
 from dpsql.search.fade import fading_rows
 from dpsql.search.joint import realise
@@ -28,7 +29,7 @@ from dpsql.strategy.axis import Indices
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import ProductStrategy
 from dpsql.strategy.structured import structured_axis
-from dpsql.strategy.structured_axis import interval_bounds, some_rows
+from dpsql.strategy.structured_axis import interval_bounds
 
 BRANCHINGS = (2, 3, 5, 6, 7, 10, 12)
 """Numbers of children that are tried; of two, levels without a share make four, eight and more."""
@@ -44,9 +45,6 @@ BITS = 10
 
 STARTS = 4
 """Shares from which a search over them starts."""
-
-NUMBERS = 1 << 22
-"""Numbers of explicit rows that are handled at once, 32 MiB."""
 
 FADES = (0.5, 0.35)
 """Powers with which running totals fade: the best for them alone, and where cells are asked too."""
@@ -68,22 +66,36 @@ class AskedOfAxis:
     operators: tuple[Operator, ...]
     weights: tuple[float, ...]
     total: float
+    pieces: Pieces | None = None
+    of_rows: Floats = field(default_factory=lambda: np.zeros(0))
+    """Rows that change at few cells, apart from the operators while these are searched with."""
 
     @property
     def size(self) -> int:
         """Return the number of cells."""
-        return self.operators[0].n
+        return self.operators[0].n if self.pieces is None else self.pieces.n
 
     def sampled(self) -> AskedOfAxis:
-        """Return it with few of very many intervals, each for more: one draw for all searches."""
+        """Return what its energy is found from: few of very many intervals, each for more, which
+        is one draw for all searches, and rows of few pieces together."""
         operators, weights = list(self.operators), list(self.weights)
-        for i, operator in enumerate(operators):
+        parts, of_rows = [], []
+        for i, operator in reversed(list(enumerate(operators))):
             bounds = None if isinstance(operator, EASY) else interval_bounds(operator)
             if bounds is not None and len(bounds[0]) > 2 * SAMPLE:
                 drawn = np.random.default_rng(0).choice(len(bounds[0]), SAMPLE, replace=False)
                 operators[i] = Ranges(self.size, bounds[0][drawn], bounds[1][drawn])
                 weights[i] *= len(bounds[0]) / SAMPLE
-        return AskedOfAxis(tuple(operators), tuple(weights), self.total)
+            elif bounds is None and not isinstance(operator, (*EASY, Groups)):
+                pieces = pieces_of(operator)
+                if pieces is not None:
+                    del operators[i]
+                    parts.append(pieces)
+                    of_rows.append(np.full(pieces.rows, weights.pop(i)))
+        if not parts:
+            return AskedOfAxis(tuple(operators), tuple(weights), self.total)
+        joined = together(parts), np.concatenate(of_rows)
+        return AskedOfAxis(tuple(operators), tuple(weights), self.total, *joined)
 
     def error(self, base: Base) -> float:
         """Return the weighted error of what is asked under rows of unit sensitivity."""
@@ -96,7 +108,8 @@ class AskedOfAxis:
     def energy(self, count: int) -> float:
         """Return tr(G P), P the projection on what is constant in each of so many runs."""
         pairs = zip(self.operators, self.weights, strict=True)
-        return sum(w * energy(op, count) for op, w in pairs) + self.total * self.size
+        found = sum(w * energy(op, count) for op, w in pairs) + self.total * self.size
+        return found if self.pieces is None else found + self.pieces.energy(count, self.of_rows)
 
 
 @lru_cache(maxsize=256)

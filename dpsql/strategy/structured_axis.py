@@ -8,15 +8,19 @@ from functools import cached_property
 
 import numpy as np
 
-from dpsql.algebra.blocks import Dense, Identity, IdentityTotal
+from dpsql.algebra.blocks import Identity, IdentityTotal
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Columns, Floats, Operator
+from dpsql.algebra.pieces import pieces_of, some_rows
 from dpsql.algebra.ranges import AllRange
 from dpsql.strategy.axis import CANCELLED, ZERO, Indices, intervals_of
 
-REMEMBERED = 4
-"""Factors of which the constants are kept: the same ones are planned, forecast and answered."""
+REMEMBERED = 1 << 20
+"""Rows whose constants are kept: factors are planned, forecast and answered."""
+
+STEPS = 8
+"""Most steps of a row whose variance is found from those of intervals between two of them."""
 
 CHUNK = 1 << 20
 """Intervals, or numbers of explicit rows, that are handled at once: a few arrays of 8 MiB."""
@@ -79,9 +83,11 @@ class StructuredAxis(ABC):
     def _parts(self, operator: Operator) -> tuple[Floats, Floats]:
         """Return (Qu, diag(Q Kt Q')), remembered for the latest factors."""
         if operator.key not in self._known:
-            while len(self._known) >= REMEMBERED:
-                self._known.pop(next(iter(self._known)))
-            self._known[operator.key] = self._found(operator)
+            found = self._found(operator)
+            sizes = sum(len(means) for means, _ in self._known.values())
+            while self._known and sizes + len(found[0]) > REMEMBERED:
+                sizes -= len(self._known.pop(next(iter(self._known)))[0])
+            self._known[operator.key] = found
         return self._known[operator.key]
 
     def _found(self, operator: Operator) -> tuple[Floats, Floats]:
@@ -93,10 +99,32 @@ class StructuredAxis(ABC):
             labels, entries = operator.labels, operator.entries().astype(np.float64)
             found = [self._grouped(labels, entries, operator.count)]
         else:
-            found = [self._by_rows(operator)]
+            found = [self._by_steps(operator) or self._by_rows(operator)]
         sums, variances, scale = (np.concatenate(part) for part in zip(*found, strict=True))
         spread = variances - sums**2 / self.tau
         return sums / self.tau, np.where(spread > CANCELLED * scale, spread, 0.0)
+
+    def _by_steps(self, operator: Operator) -> tuple[Floats, Floats, Floats] | None:
+        """Return the same of rows of few steps, None where there are more.
+
+        With T_h the sum of the cells before h, a row is the sum of c_k T_h(k) over its steps, the
+        heights c_k add up to zero, and its variance is -c_k c_l Var(T_h(k) - T_h(l)), summed over
+        pairs k < l.
+        """
+        pieces = pieces_of(operator)
+        if pieces is None or len(pieces.row) > STEPS * operator.rows:
+            return None
+        row, cell, height = pieces.changes()
+        from_first = self._intervals(np.zeros_like(cell), cell)[0]
+        sums = np.zeros(operator.rows) + np.bincount(row, height * from_first, operator.rows)
+        variances, scale = np.zeros(operator.rows), np.zeros(operator.rows)
+        for apart in range(1, np.bincount(row).max(initial=1)):
+            k = np.flatnonzero(row[apart:] == row[:-apart])
+            weights = -height[k] * height[k + apart]
+            _, between, size = self._intervals(cell[k], cell[k + apart])
+            variances += np.bincount(row[k], weights * between, operator.rows)
+            scale += np.bincount(row[k], np.abs(weights) * size, operator.rows)
+        return sums, variances, scale
 
     def _by_rows(self, operator: Operator) -> tuple[Floats, Floats, Floats]:
         """Return the same of any rows, written out a few at a time."""
@@ -185,13 +213,3 @@ def interval_bounds(operator: Operator) -> tuple[Indices, Indices] | None:
         rows = np.arange(operator.count)
         return np.searchsorted(labels, rows), np.searchsorted(labels, rows, side="right")
     return intervals_of(operator)
-
-
-def some_rows(operator: Operator, start: int, step: int) -> Floats:
-    """Return some rows of an operator."""
-    if isinstance(operator, Dense):
-        return np.asarray(operator.matrix[start : start + step], dtype=np.float64)
-    stop = min(start + step, operator.rows)
-    unit = np.zeros((operator.rows, stop - start))
-    unit[np.arange(start, stop), np.arange(stop - start)] = 1
-    return np.asarray(operator.rmatmat(unit), dtype=np.float64).T

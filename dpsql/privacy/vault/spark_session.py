@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import threading
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -17,6 +18,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from dpsql.catalog.catalog import Table
+from dpsql.plan.machine import memory
 from dpsql.privacy.vault.data_engine import unavailable
 
 T = TypeVar("T")
@@ -28,6 +30,11 @@ STARTED_WITH = {
     "spark.ui.showConsoleProgress": "false",
 }
 """How a driver is set that is started here: what it logs of a failure may hold values."""
+DRIVER_MEMORY = "SPARK_DRIVER_MEMORY"
+"""The variable that says what memory a driver may have, unless a file of Spark's says it."""
+LOCAL_PART = 4
+"""One in this many bytes of the machine is for a driver that keeps the rows itself: Spark would
+give it a gigabyte, which the codes of 1e8 rows do not fit into."""
 SETTINGS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
@@ -168,7 +175,8 @@ def _start(table: Table, master: str) -> SparkContext:
     for name, value in STARTED_WITH.items():
         conf.set(name, value)
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    gateway = gateway or launch_gateway(conf, silent)  # type: ignore[no-untyped-call]
+    with _memory_for(master):
+        gateway = gateway or launch_gateway(conf, silent)  # type: ignore[no-untyped-call]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of newer pandas, of which nothing is used
@@ -176,6 +184,19 @@ def _start(table: Table, master: str) -> SparkContext:
     except (PySparkException, Py4JError):
         pass
     _refuse_master(table, master)
+
+
+@contextmanager
+def _memory_for(master: str) -> Iterator[None]:
+    """Let a driver that is its own cluster have a part of the machine, where nobody says more."""
+    if not master.startswith("local") or DRIVER_MEMORY in os.environ:
+        yield
+        return
+    os.environ[DRIVER_MEMORY] = f"{max(1024, memory() // LOCAL_PART >> 20)}m"
+    try:
+        yield
+    finally:
+        del os.environ[DRIVER_MEMORY]
 
 
 def told(table: Table, work: Callable[[], T]) -> T:

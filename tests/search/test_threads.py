@@ -1,0 +1,73 @@
+"""Threads of linear algebra in searches: one for small columns, and afterwards what there was."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from dpsql.plan import Workload
+from dpsql.search import cache
+from dpsql.search.threads import LARGE, MOST, threads_for
+
+
+@pytest.fixture
+def several() -> Iterator[None]:
+    with threadpool_limits(limits=2, user_api="blas"):
+        yield
+
+
+def threads() -> set[int]:
+    return {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
+
+
+@pytest.mark.parametrize(
+    ("domain", "found"),
+    [({"a": 2, "b": LARGE - 1}, {1}), ({"a": LARGE}, {2}), ({"a": MOST}, {2}), ({"a": 10**6}, {1})],
+)
+def test_small_columns_have_one_thread(
+    several: None, domain: Mapping[str, int], found: set[int]
+) -> None:
+    with threads_for([domain, {"c": 3}]):
+        assert threads() == found
+        with threads_for([{"a": 2}]):
+            assert threads() == {1}
+    assert threads() == {2}
+
+
+def test_searches_at_once_give_threads_back() -> None:
+    inside = threading.Barrier(3)
+
+    def search() -> None:
+        with suppress(ZeroDivisionError), threads_for([{"a": 2}]):
+            inside.wait(60)
+            raise ZeroDivisionError
+
+    before = threads()
+    searches = [threading.Thread(target=search) for _ in range(3)]
+    for each in searches:
+        each.start()
+    for each in searches:
+        each.join()
+    assert threads() == before
+
+
+def test_a_search_has_one_thread(several: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def choose(*_: object) -> None:
+        seen.append(threads())
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(cache, "choose", choose)
+    monkeypatch.setattr(cache, "_memory", OrderedDict())
+    monkeypatch.setenv("DPSQL_CACHE", "off")
+    for n in (40, LARGE):
+        with pytest.raises(ZeroDivisionError):
+            cache.cached_choice(Workload({"a": n}, [{"a": "identity"}]), "laplace", "auto", 1.0)
+    assert seen == [{1}, {2}]
+    assert threads() == {2}

@@ -20,8 +20,7 @@ from dpsql.plan.memory import ResultSize, check_request, limit_of, result_size
 from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.privacy.accounting import rho_for
-from dpsql.search.meter import IN_ALL, PLANNING, limited, metered, portion, share
-from dpsql.search.threads import threads_for
+from dpsql.search.meter import IN_ALL, PLANNING, limited, metered, portion, share, threads_for
 from dpsql.settings import FIXED, LEARNED
 from dpsql.strategy.noise_law import Noise, admitted, law, needs_delta
 from dpsql.workload.layout import Layout, Place
@@ -239,9 +238,8 @@ def make_plan(request: Request) -> Planned:
     A noise law for which there is no plan leaves the choice to the others.
     Raises: ProgrammingError (E_TOO_LARGE).
     """
-    layouts = (layout for target in request.targets for layout in target.layouts)
-    threads = threads_for(layout.workload.domain for layout in layouts)
-    with limited(IN_ALL * max(1.0, float(request.effort))), threads:
+    domains = [each.workload.domain for target in request.targets for each in target.layouts]
+    with limited(IN_ALL * max(1.0, float(request.effort))), threads_for(domains):
         if len(request.noises) == 1:
             return _checked_plan(request, request.noises[0])
         return _best_noise(request)

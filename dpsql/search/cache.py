@@ -23,7 +23,6 @@ from dpsql.algebra.operator import Integers
 from dpsql.files import make_folder
 from dpsql.search.meter import ROOM, left_in_all, room, spend
 from dpsql.search.select import TEMPLATES, Selection, choose
-from dpsql.search.threads import threads_for
 from dpsql.settings import FAMILIES
 from dpsql.strategy.base import decode_strategy
 from dpsql.strategy.noise_law import LAPLACE, Noise
@@ -66,8 +65,7 @@ def cached_choice(
         _remember(key, found)
         return found
     start = time.perf_counter()
-    with threads_for([workload.domain]):
-        found = choose(workload, noise, mechanism, effort)
+    found = choose(workload, noise, mechanism, effort)
     if left_in_all() <= 0:  # it may have ended for what was planned before it
         return found
     if directory is not None and time.perf_counter() - start > WORTH_SECONDS:

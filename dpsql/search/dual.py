@@ -16,7 +16,7 @@ import numpy as np
 from dpsql.algebra.blocks import AllRange, Columns, Prefix
 from dpsql.algebra.operator import Floats, Integers, Operator
 from dpsql.algebra.parts import MOST_OF_PART, by_size, parts_of
-from dpsql.search.meter import EIGEN, may_go_on, spend
+from dpsql.search.meter import EIGEN, may_go_on, spend, threads_for
 from dpsql.search.problem import FAST
 
 TRIDIAGONAL_FROM = 512
@@ -279,4 +279,5 @@ def _solve_lower(factor: Floats, right: Floats) -> Floats:
         return np.asarray(np.linalg.solve(factor, right), dtype=np.float64)
     from scipy.linalg import solve_triangular  # scipy: up to .3 s
 
-    return np.asarray(solve_triangular(factor, right, lower=True, check_finite=False))
+    with threads_for([{"": len(factor)}]):  # scipy's libraries may be here since now alone
+        return np.asarray(solve_triangular(factor, right, lower=True, check_finite=False))

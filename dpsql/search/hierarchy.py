@@ -18,8 +18,8 @@ from dpsql.algebra.blocks import Identity
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.levels import Levels, Structured, edges_of
 from dpsql.algebra.operator import Floats, Operator
-from dpsql.algebra.pieces import NUMBERS, Pieces, pieces_of, some_rows, together
 from dpsql.algebra.ranges import AllRange, Ranges
+from dpsql.algebra.stepwise import NUMBERS, Stepwise, pieces_of, some_rows, together
 from dpsql.search.fade import fading_rows
 from dpsql.search.joint import realise
 from dpsql.search.opt0 import minimise
@@ -66,7 +66,7 @@ class AskedOfAxis:
     operators: tuple[Operator, ...]
     weights: tuple[float, ...]
     total: float
-    pieces: Pieces | None = None
+    pieces: Stepwise | None = None
     of_rows: Floats = field(default_factory=lambda: np.zeros(0))
     """Rows that change at few cells, apart from the operators while these are searched with."""
 

@@ -5,16 +5,24 @@ that a plan can be made again. Where the count is used up, a search returns the 
 found. Every search has a part of the whole to itself: what one takes is not taken from another,
 whichever others there are. Only what a request may take in all is shared: past that, no search goes
 on. What needs more memory than there is ``room`` for is not begun.
+
+Linear algebra has one thread where no matrix is large. The libraries under numpy and scipy give a
+product of a few hundred rows to all cores, and let each of them spin until the next one comes:
+where something else ran on the cores, a search took up to ten times the CPU seconds by that.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol, TypeVar
+
+from threadpoolctl import ThreadpoolController
 
 SELECTION = 1.2e11
 """Products of numbers of which each family that is searched for has a part, for effort 1: all take
@@ -33,6 +41,9 @@ SECOND = 1e10
 ROOM = 1 << 32
 """Bytes that matrices of one search may take together, unless there are fewer for a request. Plans
 depend on the machine only where that is so."""
+
+LARGE, MOST = 1000, 1 << 12
+"""Cells of a column whose matrices gain by several threads; beyond the second it has none."""
 
 EIGEN = 3.0
 """Work of the eigenvectors of a symmetric matrix, in cubes of its size."""
@@ -255,3 +266,23 @@ def has_room(size: float) -> bool:
     if meter is not None:
         meter.is_tight = True
     return False
+
+
+def threads_for(domains: Iterable[Mapping[str, int]]) -> AbstractContextManager[object]:
+    """Let linear algebra have one thread inside, unless a column of these domains is large.
+
+    Where libraries know one number for the whole process, it is the first thread of those that are
+    inside at once which sets it, and takes it back; the others change nothing.
+    """
+    if any(LARGE <= size <= MOST for domain in domains for size in domain.values()):
+        return nullcontext()
+    limit: AbstractContextManager[object] = _libraries("scipy.linalg" in sys.modules).limit(
+        limits=1, user_api="blas"
+    )
+    return limit
+
+
+@lru_cache(maxsize=2)
+def _libraries(with_scipy: bool) -> ThreadpoolController:
+    """The libraries that are loaded, which are more once scipy's is: to find them takes 5 ms."""
+    return ThreadpoolController()

@@ -12,8 +12,8 @@ from dpsql.algebra.blocks import Identity, IdentityTotal
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Columns, Floats, Operator
-from dpsql.algebra.pieces import pieces_of, some_rows
 from dpsql.algebra.ranges import AllRange
+from dpsql.algebra.stepwise import pieces_of, some_rows
 from dpsql.strategy.axis import CANCELLED, ZERO, Indices, intervals_of
 
 REMEMBERED = 1 << 20

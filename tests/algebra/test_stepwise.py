@@ -11,7 +11,7 @@ from dpsql.algebra.blocks import Dense
 from dpsql.algebra.fading import Fading
 from dpsql.algebra.levels import Levels, Structured
 from dpsql.algebra.operator import Floats
-from dpsql.algebra.pieces import pieces_of, together
+from dpsql.algebra.stepwise import pieces_of, together
 from dpsql.search.hierarchy import AskedOfAxis
 from dpsql.strategy.structured import structured_axis
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from dpsql.plan import Workload
-from dpsql.search import cache
-from dpsql.search.threads import LARGE, MOST, threads_for
+from dpsql.plan import Workload, request
+from dpsql.search.meter import LARGE, MOST, threads_for
 
 
 @pytest.fixture
@@ -56,18 +56,19 @@ def test_searches_at_once_give_threads_back() -> None:
     assert threads() == before
 
 
-def test_a_search_has_one_thread(several: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_made_with_one_thread(several: None, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
     def choose(*_: object) -> None:
         seen.append(threads())
         raise ZeroDivisionError
 
-    monkeypatch.setattr(cache, "choose", choose)
-    monkeypatch.setattr(cache, "_memory", OrderedDict())
-    monkeypatch.setenv("DPSQL_CACHE", "off")
+    monkeypatch.setattr(request, "_checked_plan", choose)
     for n in (40, LARGE):
+        layout = SimpleNamespace(workload=Workload({"a": n}, [{"a": "identity"}]))
+        target = SimpleNamespace(layouts=[layout])
+        asked: Any = SimpleNamespace(targets=[target], effort=1, noises=("laplace",))
         with pytest.raises(ZeroDivisionError):
-            cache.cached_choice(Workload({"a": n}, [{"a": "identity"}]), "laplace", "auto", 1.0)
+            request.make_plan(asked)
     assert seen == [{1}, {2}]
     assert threads() == {2}

@@ -28,7 +28,7 @@ NUMBERS = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class Stepwise:
     """Rows of n cells: of every piece the row, the cell where it begins, and its entry.
 
     Rows are in order, and so are the pieces of each, of which the first begins at cell 0.
@@ -50,7 +50,8 @@ class Pieces:
         There are so many runs, of nearly equal length. A run within one piece has the sum of the
         squares of its cells, so that only the runs differ in which a piece begins.
 
-        >>> Pieces(4, np.array([0, 0]), np.array([0, 1]), np.array([1.0, 3])).energy(2, np.ones(1))
+        >>> rows = Stepwise(4, np.array([0, 0]), np.array([0, 1]), np.array([1.0, 3]))
+        >>> rows.energy(2, np.ones(1))
         26.0
         """
         lengths = np.diff(np.append(self.start, self.n))
@@ -74,7 +75,7 @@ class Pieces:
 
         A row is the sum of its steps, each times all cells before it; the heights add up to zero.
 
-        >>> Pieces(4, np.array([0, 0]), np.array([0, 1]), np.array([0.0, 3])).changes()
+        >>> Stepwise(4, np.array([0, 0]), np.array([0, 1]), np.array([0.0, 3])).changes()
         (array([0, 0]), array([1, 4]), array([-3.,  3.]))
         """
         last = np.append(self.row[1:] != self.row[:-1], True)
@@ -100,7 +101,7 @@ class Pieces:
 
 
 @lru_cache(maxsize=256)
-def pieces_of(operator: Operator) -> Pieces | None:
+def pieces_of(operator: Operator) -> Stepwise | None:
     """Return the rows of an operator as pieces, None where these are many.
 
     >>> from dpsql.algebra.blocks import Dense
@@ -120,7 +121,9 @@ def pieces_of(operator: Operator) -> Pieces | None:
         rows.append(first + row)
         starts.append(start)
         entries.append(some[row, start])
-    return Pieces(operator.n, np.concatenate(rows), np.concatenate(starts), np.concatenate(entries))
+    return Stepwise(
+        operator.n, np.concatenate(rows), np.concatenate(starts), np.concatenate(entries)
+    )
 
 
 def some_rows(operator: Operator, start: int, step: int) -> Floats:
@@ -133,11 +136,11 @@ def some_rows(operator: Operator, start: int, step: int) -> Floats:
     return np.asarray(operator.rmatmat(unit), dtype=np.float64).T
 
 
-def together(parts: Sequence[Pieces]) -> Pieces:
+def together(parts: Sequence[Stepwise]) -> Stepwise:
     """Return the rows of all parts, one part after the other."""
     before = np.cumsum([0, *(part.rows for part in parts)])
     rows = [part.row + first for part, first in zip(parts, before, strict=False)]
-    return Pieces(
+    return Stepwise(
         parts[0].n,
         np.concatenate(rows),
         np.concatenate([part.start for part in parts]),

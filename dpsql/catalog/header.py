@@ -15,6 +15,7 @@ from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.cell_maps import MOST_CELLS, fault_of
 from dpsql.catalog.distances import are_comparable, difference_of
 from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange, Periods, Values
+from dpsql.catalog.formulas import FormulaRows, check_formula
 from dpsql.catalog.unit_facts import follows
 from dpsql.catalog.unit_local import (
     FRAMED,
@@ -98,6 +99,12 @@ def _read(relation: UnitLocal, tables: Mapping[str, Table]) -> Header:
             return _of_window(relation, _read(relation.rows, tables))
         case MapRows():
             return _of_map(relation, _read(relation.rows, tables))
+        case FormulaRows(rows, column):
+            found = _read(rows, tables)
+            check_formula(relation, found.columns)
+            columns = dict(found.columns)
+            _add(columns, column)
+            return replace(found, columns=columns)
         case DifferRows():
             return _of_difference(relation, _read(relation.rows, tables))
         case UnionRows(parts):

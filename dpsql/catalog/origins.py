@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from dpsql.catalog.catalog import Table
+from dpsql.catalog.formulas import FormulaRows
 from dpsql.catalog.unit_local import (
     DerivedTable,
     DifferRows,
@@ -70,6 +71,9 @@ def trace(relation: UnitLocal, tables: Mapping[str, Table]) -> Ancestry:
             found = trace(rows, tables)
             both = found.of((left, right))
             return replace(found, columns={**found.columns, column.name.casefold(): both})
+        case FormulaRows(rows, column):
+            found, of = trace(rows, tables), relation.of
+            return replace(found, columns={**found.columns, column.name.casefold(): found.of(of)})
         case UnionRows(parts):
             return _of_union([trace(each, tables) for each in parts])
         case PickColumns(rows, names):

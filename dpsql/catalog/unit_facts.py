@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dpsql.catalog.catalog import Table
+from dpsql.catalog.formulas import FormulaRows
 from dpsql.catalog.unit_local import (
     DifferRows,
     FilterRows,
@@ -40,6 +41,8 @@ def follows(relation: UnitLocal, name: str, tables: Mapping[str, Table]) -> bool
             return by_unit or follows(right, name.removeprefix(start), tables)
         case MapRows(rows, column, of) if column.name.casefold() == name:
             return all(follows(rows, each, tables) for each in of)
+        case FormulaRows(rows, column) if column.name.casefold() == name:
+            return all(follows(rows, each, tables) for each in relation.of)
         case DifferRows(rows, column, one, other) if column.name.casefold() == name:
             return follows(rows, one, tables) and follows(rows, other, tables)
         case PerUnit(rows, by):
@@ -54,7 +57,7 @@ def follows(relation: UnitLocal, name: str, tables: Mapping[str, Table]) -> bool
             return not is_made and follows(left, name, tables)
         case WindowRows(rows, column):
             return column.name.casefold() != name and follows(rows, name, tables)
-        case FilterRows(rows) | MapRows(rows) | DifferRows(rows):
+        case FilterRows(rows) | MapRows(rows) | DifferRows(rows) | FormulaRows(rows):
             return follows(rows, name, tables)
 
 
@@ -73,5 +76,5 @@ def is_single(relation: UnitLocal, tables: Mapping[str, Table]) -> bool:
             return all(follows(rows, each, tables) for each in by)
         case PickColumns(rows) | WindowRows(rows) | FilterRows(rows):
             return is_single(rows, tables)
-        case MeetRows(rows) | MapRows(rows) | DifferRows(rows):
+        case MeetRows(rows) | MapRows(rows) | DifferRows(rows) | FormulaRows(rows):
             return is_single(rows, tables)

@@ -20,6 +20,7 @@ reaches into the rows of another unit. Whoever adds a node keeps that true.
   that sees some rows around each row.
 - ``MapRows``: a column more, which follows from the cells of other columns of the same row.
 - ``DifferRows``: a column more, by how much two columns of the same row differ.
+- ``FormulaRows``: a column more, a sum of products of numbers of the same row.
 - ``UnionRows``: the rows of several relations with the same columns.
 - ``PickColumns``: columns by other names; the rest is left out.
 
@@ -39,6 +40,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from dpsql.catalog.catalog import Column, Table
+from dpsql.catalog.formulas import FormulaRows
 
 MOST_OF_UNIT = 10_000
 """Rows of one unit that a join makes at most, so that a few keys cannot multiply without end."""
@@ -331,6 +333,7 @@ UnitLocal: TypeAlias = (
     | WindowRows
     | MapRows
     | DifferRows
+    | FormulaRows
     | UnionRows
     | PickColumns
 )
@@ -367,7 +370,7 @@ def children(relation: UnitLocal) -> tuple[UnitLocal, ...]:
             return parts
         case FilterRows(inner) | PerUnit(inner) | PickColumns(inner):
             return (inner,)
-        case WindowRows(inner) | MapRows(inner) | DifferRows(inner):
+        case WindowRows(inner) | MapRows(inner) | DifferRows(inner) | FormulaRows(inner):
             return (inner,)
 
 

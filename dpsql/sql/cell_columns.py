@@ -16,6 +16,7 @@ from dpsql.catalog.catalog import Column
 from dpsql.catalog.cell_maps import CELLS, VALUES
 from dpsql.catalog.domain import (
     PERIODS,
+    Bins,
     DecimalRange,
     IntegerRange,
     Periods,
@@ -23,9 +24,11 @@ from dpsql.catalog.domain import (
     count_periods,
     floor_period,
 )
+from dpsql.catalog.formulas import FormulaRows
 from dpsql.catalog.unit_local import MapRows, Scan, UnitLocal
 from dpsql.errors import ProgrammingError
 from dpsql.sql.bind import bind
+from dpsql.sql.formula_columns import as_formula
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.pieces import Pieces
 from dpsql.sql.products import Compiler
@@ -51,7 +54,7 @@ class FlatColumns:
     table: Table
     fragment: Fragment
     compiler: Compiler
-    made: dict[exp.Expr, MapRows] = field(default_factory=dict)
+    made: dict[exp.Expr, MapRows | FormulaRows] = field(default_factory=dict)
 
     def find(self, node: exp.Expr) -> Column | None:
         """The column of an expression; None if it is none.
@@ -63,11 +66,22 @@ class FlatColumns:
             return self.table.columns.get(inner.name.casefold())
         if inner not in self.made:
             name = self.fresh(_written(inner))
-            found = as_mapped(self.source, inner, name, self.fragment, self.compiler)
+            found = self.make(inner, name)
             if found is None:
                 return None
             self.made[inner.copy()] = found
         return self.made[inner].column
+
+    def make(self, inner: exp.Expr, name: str) -> MapRows | FormulaRows | None:
+        """The column of an expression: its value for each cell, or worked out of numbers."""
+        names = {each.name.casefold() for each in inner.find_all(exp.Column)}
+        known = [self.table.columns[each] for each in names if each in self.table.columns]
+        has_values = any(c.domain is None or isinstance(c.domain, Bins) for c in known)
+        found = as_formula(inner, self.table.columns, name) if has_values else None
+        if found is not None:
+            return found
+        mapped = as_mapped(self.source, inner, name, self.fragment, self.compiler)
+        return as_formula(inner, self.table.columns, name) if mapped is None else mapped
 
     def all(self) -> dict[str, Column]:
         """The columns of the table and those that are made, by case-folded name."""

@@ -103,7 +103,10 @@ def _join(node: exp.Subquery, number: int, catalog: Catalog) -> None:
     """Join one sub-query to the SELECT around it, if it is such a one."""
     query, around = node.this, node.find_ancestor(exp.Select)
     is_test = isinstance(node.parent, exp.Binary) and node.find_ancestor(exp.Where) is not None
-    if not (is_test or _is_item(node)) or not isinstance(query, exp.Select) or around is None:
+    if not isinstance(query, exp.Select) or around is None:
+        return
+    by_unit = _is_by_unit(query, catalog)
+    if not (is_test or _is_item(node) or by_unit):
         return
     if len(query.expressions) != 1 or query.args.get("group"):
         return
@@ -127,7 +130,8 @@ def _join(node: exp.Subquery, number: int, catalog: Catalog) -> None:
     value = query.expressions[0].unalias()
     own = [one for one, _ in met]
     items = [exp.alias_(each.copy(), f"k{k}") for k, each in enumerate(own)]
-    inner.set("expressions", [*items, exp.alias_(_of_some(value), "v")])
+    shown = value.copy() if by_unit else _of_some(value)
+    inner.set("expressions", [*items, exp.alias_(shown, "v")])
     inner.set("group", exp.Group(expressions=[each.copy() for each in own]))
     asked: list[exp.Paren | exp.EQ] = [exp.paren(test.copy(), copy=False) for test in rest]
     if _groups(query, own, catalog) > MOST_GROUPS:
@@ -148,7 +152,19 @@ def _join(node: exp.Subquery, number: int, catalog: Catalog) -> None:
 
 
 def _may_join(node: exp.Subquery) -> bool:
-    return isinstance(node.parent, exp.Binary) or _is_item(node)
+    return not isinstance(node.parent, exp.From | exp.Join | exp.In | exp.SetOperation)
+
+
+def _is_by_unit(query: exp.Select, catalog: Catalog) -> bool:
+    """Whether a sub-query is of the rows of one privacy unit, which one around it names alone."""
+    inside = names_within(query, catalog)
+    where = query.args.get("where")
+    tests = [] if where is None or inside is None else conjuncts(where.this)
+    pairs = [_pair(test.unnest(), inside) for test in tests if inside is not None]
+    own = [one.name.casefold() for one, _ in filter(None, pairs)]
+    tables = [_table(each.node, catalog) for each in read_from(query)]
+    units = [t.unit.column for t in tables if t is not None and t.unit.column is not None]
+    return len(own) == 1 and own[0] in map(str.casefold, units)
 
 
 def _is_item(node: exp.Subquery) -> bool:

@@ -18,10 +18,8 @@ from sqlglot import exp
 
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
-from dpsql.catalog.derive import bases_of
 from dpsql.catalog.domain import Bins
-from dpsql.catalog.header import read_header
-from dpsql.catalog.origins import named
+from dpsql.catalog.formulas import FormulaRows, Product
 from dpsql.catalog.unit_local import (
     STEPS,
     DerivedTable,
@@ -32,20 +30,20 @@ from dpsql.catalog.unit_local import (
     MeetRows,
     PerUnit,
     PickColumns,
-    Summary,
+    Scan,
+    UnionRows,
     UnitLocal,
     WindowRows,
-    scanned,
 )
 from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.cell_columns import column_of_values, mapped, plain
+from dpsql.sql.formula_columns import as_formula
 from dpsql.sql.language import Locate, check_scalar
 from dpsql.sql.local_tables import named_source, table_of
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import column_of
-from dpsql.sql.steps import MOST_STEPS, Halving, TooManyStepsError, probes_of
+from dpsql.sql.steps import MOST_STEPS, TESTS, Halving, TooManyStepsError, probes_of
 
-_ADDED = ("sum", "mean", "distinct_sum", "distinct_mean")
 _MOST_DIGITS = 6
 _FINE = 2.0**-38
 """Four times what adding up may be off by, in proportion to the largest sum."""
@@ -113,52 +111,50 @@ class SteppedColumns:
     def stepped(self, node: exp.Expr, value: exp.Expr) -> exp.Expr | None:
         """Let the rows have a column of a flat expression, if it is such a one; return it."""
         table, alias = self.table, self.source.alias_or_name
-        names = {each.name.casefold() for each in value.find_all(exp.Column)}
-        if len(names) != 1 or any(c.table != alias for c in value.find_all(exp.Column)):
+        columns = list(value.find_all(exp.Column))
+        names = {each.name.casefold() for each in columns}
+        if not isinstance(table, DerivedTable) or any(each.table != alias for each in columns):
             return None
-        (name,) = names
-        column = table.columns.get(name)
-        if column is None or column.domain is not None or not isinstance(table, DerivedTable):
+        measured = [name for name in names if _is_measured(table.columns.get(name))]
+        if not measured or not all(_is_made(table.relation, name) for name in measured):
             return None
-        probes = probes_of(value)
-        summary = None if probes is None else self.summary(table.relation, name)
-        if probes is None or summary is None:
+        found = value, table.relation, table.columns[measured[0]]
+        if len(names) > 1:
+            compared = self.compared(value, table)
+            if compared is None:
+                return None
+            found = compared
+        probes = probes_of(found[0])
+        if probes is None:
             return None
         check_scalar(value, self.locate)
-        return self.cut(node, value, table, _Grid.of(column, *summary), probes)
+        return self.cut(node, table, found, probes)
 
-    def summary(self, relation: UnitLocal, name: str) -> tuple[Summary, bool] | None:
-        """The sum that a column is, and whether it is of whole numbers."""
-        match relation:
-            case PerUnit(rows, columns=columns):
-                for each in columns:
-                    if each.column.name.casefold() == name and each.kind in _ADDED:
-                        bases = bases_of(self.compiler.catalog, scanned(rows))
-                        inner = read_header(rows, named(bases)).columns[each.of or ""]
-                        return each, inner.type == "integer" and "sum" in each.kind
-            case FilterRows(rows) | MapRows(rows) | DifferRows(rows) | WindowRows(rows):
-                return self.summary(rows, name)
-            case MeetRows(left):
-                return self.summary(left, name)
-            case PickColumns(rows, names):
-                olds = [old for new, old in names if new.casefold() == name]
-                return self.summary(rows, olds[0]) if olds else None
-            case JoinRows(left, right, prefix):
-                start = f"{prefix.casefold()}."
-                if name.startswith(start):
-                    return self.summary(right, name.removeprefix(start))
-                return self.summary(left, name)
-        return None
+    def compared(
+        self, value: exp.Expr, table: DerivedTable
+    ) -> tuple[exp.Expr, UnitLocal, Column] | None:
+        """A comparison of numbers of a row as one of their difference with 0, and that column."""
+        if not isinstance(value, TESTS):
+            return None
+        less = exp.Sub(this=exp.paren(value.this), expression=exp.paren(value.expression))
+        name = _fresh("difference", "", table.columns)
+        made = as_formula(less, table.columns, name)
+        if made is None:
+            return None
+        column = column_of(name, self.source.alias_or_name)
+        test = type(value)(this=column, expression=exp.Literal.number(0))
+        return test, replace(made, rows=table.relation), made.column
 
     def cut(
         self,
         node: exp.Expr,
-        value: exp.Expr,
         table: DerivedTable,
-        grid: _Grid,
+        of: tuple[exp.Expr, UnitLocal, Column],
         probes: Sequence[exp.Expr],
     ) -> exp.Expr | None:
-        span = self.locate(node)
+        """The column of an expression over one number, given with its rows and that column."""
+        (value, relation, number), span = of, self.locate(node)
+        grid = _Grid.of(number)
 
         def values(tree: exp.Expr, places: Sequence[int | None]) -> list[Any]:
             copy = tree.copy().transform(_bare)
@@ -184,8 +180,11 @@ class SteppedColumns:
         column = column_of_values(name, "BIGINT" if whole else kind, found)
         if column is None:
             return None
-        rows, name = _with_steps(table.relation, grid.name, grid.bins(cuts))
-        map_rows = replace(mapped(column, (name,), [plain(each) for each in found]), rows=rows)
+        steps = replace(grid.bins(cuts), name=_fresh("steps", "", {*table.columns, grid.name}))
+        one = Product(Fraction(1), (grid.name,))
+        rows = FormulaRows(relation, steps, (one,))
+        made = mapped(column, (steps.name,), [plain(each) for each in found])
+        map_rows = replace(made, rows=rows)
         label, most = table.name.split(" #")[0], table.unit.max_rows
         wider = table_of(self.compiler.catalog, map_rows, label, most, span)
         alias = self.source.alias_or_name
@@ -206,12 +205,12 @@ class _Grid:
     last: int
 
     @classmethod
-    def of(cls, column: Column, summary: Summary, whole: bool) -> _Grid:
-        """The grid of a column that is such a sum: no finer than the sum is exact."""
+    def of(cls, column: Column) -> _Grid:
+        """The grid of a column within bounds: no finer than sums are exact."""
         assert column.bounds is not None
         low, high = column.bounds
-        most = max(abs(float(low)), abs(float(high)), 1.0)
-        digits = 0 if whole else min(_MOST_DIGITS, math.floor(-math.log10(most * _FINE)))
+        most, whole = max(abs(float(low)), abs(float(high)), 1.0), column.type == "integer"
+        digits = 0 if whole else min(_MOST_DIGITS, max(0, math.floor(-math.log10(most * _FINE))))
         scale = Fraction(10) ** digits
         ends = math.floor(low * scale), math.ceil(high * scale)
         name = column.name.casefold()
@@ -228,33 +227,30 @@ class _Grid:
         return Column("", "number", Bins(tuple(edges)), null=True)
 
 
-def _with_steps(relation: UnitLocal, name: str, steps: Column) -> tuple[UnitLocal, str]:
-    """The rows with the steps of a sum beside it, and what these are called there."""
+def _is_measured(column: Column | None) -> bool:
+    return column is not None and column.domain is None and column.bounds is not None
+
+
+def _is_made(relation: UnitLocal, name: str) -> bool:
+    """Whether a column is worked out of rows, and not stored."""
     match relation:
-        case PerUnit(by=by, columns=columns):
-            (found,) = (each for each in columns if each.column.name.casefold() == name)
-            known = {each.column.name.casefold() for each in columns} | set(by)
-            own = _fresh(f"steps of {found.column.name}", "", known)
-            added = replace(found, column=replace(steps, name=own))
-            return replace(relation, columns=(*columns, added)), own.casefold()
-        case FilterRows(rows) | MapRows(rows) | DifferRows(rows) | WindowRows(rows):
-            inner, seen = _with_steps(rows, name, steps)
-            return replace(relation, rows=inner), seen
+        case Scan():
+            return False
         case PickColumns(rows, names):
-            (old,) = (old for new, old in names if new.casefold() == name)
-            inner, seen = _with_steps(rows, old, steps)
-            return replace(relation, rows=inner, names=(*names, (seen, seen))), seen
-        case MeetRows(left):
-            inner, seen = _with_steps(left, name, steps)
-            return replace(relation, left=inner), seen
+            return any(_is_made(rows, old) for new, old in names if new.casefold() == name)
         case JoinRows(left, right, prefix):
             start = f"{prefix.casefold()}."
             if name.startswith(start):
-                inner, seen = _with_steps(right, name.removeprefix(start), steps)
-                return replace(relation, right=inner), f"{start}{seen}"
-            inner, seen = _with_steps(left, name, steps)
-            return replace(relation, left=inner), seen
-    raise ValueError("rows without such a sum")
+                return _is_made(right, name.removeprefix(start))
+            return _is_made(left, name)
+        case FormulaRows(column=column) | WindowRows(column=column) | MapRows(column=column):
+            return column.name.casefold() == name or _is_made(relation.rows, name)
+        case UnionRows(parts):
+            return any(_is_made(each, name) for each in parts)
+        case PerUnit():
+            return True
+        case FilterRows(rows) | DifferRows(rows) | MeetRows(rows):
+            return _is_made(rows, name)
 
 
 def _bare(node: exp.Expr) -> exp.Expr:

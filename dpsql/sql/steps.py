@@ -17,7 +17,7 @@ MOST_STEPS = 10_000
 """Values of one expression, with repetitions."""
 
 _MOVED = (exp.Add, exp.Sub, exp.Mul)
-_TESTS = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ)
+TESTS = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ)
 _ROUNDING = (exp.Floor, exp.Ceil, exp.Round, exp.Trunc, exp.Sign, exp.IntDiv, exp.Cast)
 _WHOLE = (*exp.DataType.INTEGER_TYPES,)
 _REAL = (*exp.DataType.FLOAT_TYPES,)
@@ -59,7 +59,7 @@ def _probes(node: exp.Expr) -> Iterator[exp.Expr]:
     if isinstance(node, _ROUNDING) and _rounds(node):
         yield node
         return
-    if isinstance(node, _TESTS):
+    if isinstance(node, TESTS):
         for one, other in ((node.this, node.expression), (node.expression, node.this)):
             if is_monotone(one) and _is_constant(other):
                 yield from _sides(one, other)

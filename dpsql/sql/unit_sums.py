@@ -27,7 +27,9 @@ def summed_column(column: Column, most: int, kind: Summing = "sum") -> Column:
         decimals = _decimals_between(column, low, high)
         if decimals is not None:
             return Column("", "decimal", decimals, null=True)
-    return Column("", "number", _bins_between(column, *bounds), bounds, null=True)
+    bins = _bins_between(column, *bounds)
+    whole = bins is None and kind in ("sum", "distinct_sum") and column.type == "integer"
+    return Column("", "integer" if whole else "number", bins, bounds, null=True)
 
 
 def _bins_between(column: Column, low: Fraction, high: Fraction) -> BoundedBins | None:

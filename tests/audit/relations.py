@@ -16,6 +16,7 @@ from dpsql.catalog.catalog import Column
 from dpsql.catalog.cell_maps import CELLS, VALUES
 from dpsql.catalog.distances import are_comparable, difference_of
 from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange
+from dpsql.catalog.formulas import FormulaRows, Product, formula_column, is_number
 from dpsql.catalog.header import (
     Header,
     has_single_values,
@@ -142,6 +143,16 @@ SOUND: dict[str, UnitLocal] = {
         JoinRows(PerUnit(PATIENTS), PerUnit(FilterRows(VISITS, IN_A)), "v", outer=True, one=True),
         Among(("v exists",), b"\1\0"),
     ),
+    "product": FormulaRows(
+        VISITS,
+        replace(SPENT, name="w"),
+        (Product(Fraction(2), ("cost", "day")), Product(Fraction(-1))),
+    ),
+    "steps of a sum": FormulaRows(
+        PerUnit(VISITS, (), (Summary(SPENT, "sum", "cost"),)),
+        Column("steps", "number", Bins(tuple(map(Fraction, (0, 2, 20)))), null=True),
+        (Product(Fraction(1), ("spent",)),),
+    ),
     "first": PerUnit(
         VISITS, (), (Summary(taken_from(WARD, "first"), "first", "ward", None, "day"),)
     ),
@@ -154,7 +165,7 @@ def draw_relation(draw: random.Random, depth: int) -> UnitLocal:
         return draw.choice([PATIENTS, VISITS, LINES])
     rows = draw_relation(draw, depth - 1)
     header = read_header(rows, TABLES)
-    kinds = ("join", "filter", "groups", "window", "union", "map", "differ", "meet")
+    kinds = ("join", "filter", "groups", "window", "union", "map", "differ", "meet", "formula")
     match draw.choice([*kinds * 2, "pick"]):
         case "join":
             return _join(draw, rows, header, depth)
@@ -174,6 +185,8 @@ def draw_relation(draw: random.Random, depth: int) -> UnitLocal:
             return _map(draw, rows, header)
         case "differ":
             return _differ(draw, rows, header)
+        case "formula":
+            return _formula(draw, rows, header)
         case _:
             names = draw.sample(sorted(header.columns), draw.randrange(1, 1 + len(header.columns)))
             keys = sorted(header.keys)
@@ -232,6 +245,22 @@ def _differ(draw: random.Random, rows: UnitLocal, header: Header) -> UnitLocal:
     name = f"d{draw.randrange(10**6)}"
     column = difference_of(name, header.columns[one], header.columns[other])
     return rows if column is None else DifferRows(rows, column, one, other)
+
+
+def _formula(draw: random.Random, rows: UnitLocal, header: Header) -> UnitLocal:
+    known = sorted(name for name, column in header.columns.items() if is_number(column))
+    terms = tuple(
+        Product(Fraction(draw.choice([1, -2, 3]), draw.choice([1, 4])), tuple(names))
+        for names in (draw.choices(known, k=draw.randrange(3)) if known else [] for _ in range(2))
+    )
+    name = f"f{draw.randrange(10**6)}"
+    found = formula_column(terms, header.columns)
+    if found is None:
+        return rows
+    if draw.random() < 0.5:
+        edges = tuple(map(Fraction, (-5, 0, 1, 30)))
+        return FormulaRows(rows, Column(name, "number", Bins(edges), null=True), terms)
+    return FormulaRows(rows, replace(found, name=name), terms)
 
 
 def _cells(header: Header) -> list[str]:

@@ -41,7 +41,11 @@ privacy_unit = { column = "person", max_rows = 4 }
 ward = { type = "text", domain = ["p", "q"] }
 fee = { type = "integer", bounds = [0, 4000] }
 """
-SUM = "SELECT buyer, SUM(price) AS s, AVG(paid) AS a, SUM(cost) AS c, COUNT(*) AS n FROM sales"
+SUMS = (
+    "SUM(price) AS s, AVG(paid) AS a, SUM(cost) AS c, SUM(price * pieces) AS r, MAX(paid) AS g, "
+    "SUM(pieces * (cost - 2 * paid) / 4) AS d, COUNT(*) AS n"
+)
+SUM = f"SELECT buyer, {SUMS} FROM sales"
 
 
 def drawn(seed: int, people: int = 40) -> Tables:
@@ -116,8 +120,11 @@ def draw_statement(draw: random.Random) -> str:
         ["", "", f" HAVING {draw_test(draw, 'SUM(price)')}", " HAVING COUNT(*) > 1"]
     )
     people = f"{SUM}{where} GROUP BY buyer{having}"
-    name = draw.choice(["s", "s", "a", "c"])
-    key, test = draw_key(draw, name), draw_test(draw, draw.choice(["s", "a", "c"]))
+    name = draw.choice(["s", "s", "a", "c", "r", "g", "d"])
+    key, test = draw_key(draw, name), draw_test(draw, draw.choice(["s", "a", "c", "r"]))
+    if draw.random() < 0.2:
+        one, two = draw.sample(["s", "a", "c", "r", "g", "d", "n", "5 * n"], 2)
+        test = f"{one} {draw.choice(['<', '>=', '<>'])} {two}"
     if draw.random() < 0.3:
         key = f"CASE WHEN {test} THEN 'p' WHEN {draw_test(draw, name)} AND n > 1 THEN 'q' END"
     match draw.randrange(6):
@@ -138,7 +145,7 @@ def draw_statement(draw: random.Random) -> str:
         case _:
             fees = "SELECT person, SUM(fee) AS f FROM visits GROUP BY person"
             source = f"({people}) t JOIN ({fees}) v ON v.person = t.buyer"
-            items, by = f"{key} AS k, f >= 6000 AS g, COUNT(*) AS m", "k, g"
+            items, by = f"{key} AS k, f >= 6000 AS big, COUNT(*) AS m", "k, big"
     more = "" if " WHERE person IN" in source or draw.random() < 0.5 else f" WHERE {test}"
     more = "" if by == "k" and "u" in source[-1] else more
     return f"SELECT {items} FROM {source}{more} GROUP BY {by}"
@@ -170,7 +177,7 @@ ASKED = (
     f"SELECT town, s > 3000, COUNT(*) FROM people p LEFT JOIN ({SUM} GROUP BY buyer) t "
     "ON p.person = t.buyer GROUP BY 1, 2",
     "SELECT town, COUNT(*) FROM people WHERE person IN "
-    f"({SUM.replace(', SUM(price) AS s, AVG(paid) AS a, SUM(cost) AS c, COUNT(*) AS n', '')} "
+    "(SELECT buyer FROM sales "
     "GROUP BY buyer HAVING SUM(price) > 2500 AND AVG(paid) < 200) GROUP BY town",
     f"SELECT CASE WHEN c > 1500 THEN 'much' WHEN a IS NULL THEN 'none' END, COUNT(*) FROM ({SUM} "
     "GROUP BY buyer HAVING SUM(cost) BETWEEN 100.5 AND 4000) t GROUP BY 1",
@@ -203,7 +210,7 @@ def _keyed(rows: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, float]]:
     ("sql", "code", "told"),
     [
         (f"SELECT s, COUNT(*) FROM ({SUM} GROUP BY buyer) t GROUP BY s", "E_DOMAIN", "in steps"),
-        (f"SELECT COUNT(*) FROM ({SUM} GROUP BY buyer) t WHERE s > a", "E_DOMAIN", "in steps"),
+        (f"SELECT COUNT(*) FROM ({SUM} GROUP BY buyer) t WHERE s % 7 > a", "E_DOMAIN", "in steps"),
         (f"SELECT ABS(s) > 4, COUNT(*) FROM ({SUM} GROUP BY buyer) t GROUP BY 1", "E_DOMAIN", ""),
         (
             f"SELECT FLOOR(c), FLOOR(c * 4), COUNT(*) FROM ({SUM} GROUP BY buyer) t GROUP BY 1, 2",

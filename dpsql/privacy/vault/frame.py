@@ -22,6 +22,7 @@ from dpsql.catalog.domain import (
     Values,
     decimal_places,
 )
+from dpsql.catalog.formulas import FormulaRows
 from dpsql.catalog.unit_local import (
     AllOf,
     Among,
@@ -287,6 +288,32 @@ def tell_apart(differ: DifferRows, frame: Frame) -> Frame:
     codes = np.where(declared, codes, column.size).astype(code_type(column.size + 1))
     lanes = {**frame.lanes, column.name.casefold(): Lane(column, codes)}
     return Frame(frame.units, lanes, frame.keys)
+
+
+def work_out(formula: FormulaRows, frame: Frame) -> Frame:
+    """Return all rows with a column more: a sum of products of numbers that are all known.
+
+    Guarantee: its value follows from numbers of the same row; there are as many rows as before.
+    """
+    column, total = formula.column, np.zeros(frame.count)
+    found = {name: frame.lanes[name].values() for name in formula.of}
+    known, declared = np.ones(frame.count, np.bool_), np.ones(frame.count, np.bool_)
+    for name, (_, has_value) in found.items():
+        known &= has_value
+        declared &= frame.lanes[name].is_declared()
+    for term in formula.terms:
+        part = np.full(frame.count, float(term.times))
+        for name in term.columns:
+            part = part * found[name][0]
+        total = total + part
+    lane = lane_of(column, total, known)
+    codes, places, numbers = lane.codes, lane.places, lane.numbers
+    if codes is not None:
+        codes = np.where(declared, codes, column.size).astype(codes.dtype)
+    if numbers is not None:
+        numbers = np.where(declared, numbers, OUTSIDE)
+    made = {column.name.casefold(): Lane(column, codes, places, numbers)}
+    return Frame(frame.units, {**frame.lanes, **made}, frame.keys)
 
 
 def _listed(mapped: MapRows, lanes: Sequence[Lane], places: Counts) -> Counts:

@@ -12,6 +12,7 @@ from functools import reduce
 import numpy as np
 
 from dpsql.catalog.catalog import Column, Table
+from dpsql.catalog.formulas import FormulaRows
 from dpsql.catalog.header import united_column
 from dpsql.catalog.unit_local import (
     DifferRows,
@@ -27,7 +28,7 @@ from dpsql.catalog.unit_local import (
     WindowRows,
 )
 from dpsql.privacy.vault.data_engine import Counts
-from dpsql.privacy.vault.frame import Frame, Key, Lane, holds, map_cells, tell_apart
+from dpsql.privacy.vault.frame import Frame, Key, Lane, holds, map_cells, tell_apart, work_out
 from dpsql.privacy.vault.matching import join_rows, label, meet_rows
 from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.people import NOBODY, People, number_together
@@ -110,6 +111,8 @@ def evaluate(relation: UnitLocal, stock: Stock) -> Frame:
             return map_cells(relation, evaluate(rows, stock))
         case DifferRows(rows):
             return tell_apart(relation, evaluate(rows, stock))
+        case FormulaRows(rows):
+            return work_out(relation, evaluate(rows, stock))
         case UnionRows(parts):
             return _together([evaluate(each, stock) for each in parts])
         case PickColumns(rows, names):

@@ -1,0 +1,77 @@
+"""Sums of products of numbers of a private row, as a column of their own.
+
+``SUM(quantity * price)`` of a unit's rows, where a price has too many values to list: the vault
+multiplies row by row, and adds up what it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.catalog.catalog import Column
+from dpsql.catalog.formulas import (
+    MOST_TERMS,
+    FormulaRows,
+    Product,
+    formula_column,
+    is_number,
+)
+from dpsql.catalog.unit_local import Scan
+
+_MOST_FACTORS = 4
+_REAL = (*exp.DataType.FLOAT_TYPES,)
+_ONE = (Product(Fraction(1)),)
+Terms = tuple[Product, ...]
+
+
+def as_formula(node: exp.Expr, columns: Mapping[str, Column], name: str) -> FormulaRows | None:
+    """The column that a flat expression makes of numbers; None if it is no sum of products.
+
+    Which rows it is a column of is left to the caller.
+    """
+    terms = terms_of(node, columns)
+    if not terms or not any(term.columns for term in terms):
+        return None
+    column = formula_column(terms, columns)
+    return None if column is None else FormulaRows(Scan(""), replace(column, name=name), terms)
+
+
+def terms_of(node: exp.Expr, columns: Mapping[str, Column]) -> Terms | None:
+    """The products that an expression adds up; None if it is no sum of such."""
+    node = node.unnest()
+    if isinstance(node, exp.Column):
+        name = node.name.casefold()
+        return (Product(Fraction(1), (name,)),) if is_number(columns.get(name)) else None
+    if isinstance(node, exp.Literal):
+        return None if node.is_string else (Product(Fraction(node.name)),)
+    if isinstance(node, exp.Neg):
+        return _times(_minus(_ONE), terms_of(node.this, columns))
+    if isinstance(node, exp.Cast):
+        return terms_of(node.this, columns) if node.args["to"].this in _REAL else None
+    if not isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div):
+        return None
+    one, two = terms_of(node.this, columns), terms_of(node.expression, columns)
+    if one is None or two is None:
+        return None
+    if isinstance(node, exp.Div):
+        divisor = two[0].times if len(two) == 1 and not two[0].columns else Fraction(0)
+        return None if not divisor else _times(one, (Product(1 / divisor),))
+    if isinstance(node, exp.Mul):
+        return _times(one, two)
+    found = (*one, *(_minus(two) if isinstance(node, exp.Sub) else two))
+    return found if len(found) <= MOST_TERMS else None
+
+
+def _minus(terms: Terms) -> Terms:
+    return tuple(replace(each, times=-each.times) for each in terms)
+
+
+def _times(one: Terms | None, two: Terms | None) -> Terms | None:
+    if one is None or two is None or len(one) * len(two) > MOST_TERMS:
+        return None
+    found = tuple(Product(a.times * b.times, a.columns + b.columns) for a in one for b in two)
+    return found if all(len(each.columns) <= _MOST_FACTORS for each in found) else None

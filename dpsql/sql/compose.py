@@ -38,6 +38,7 @@ from dpsql.sql.products import Compiler
 from dpsql.sql.qualified import unqualified
 from dpsql.sql.relations import Leaf, PrivateRows, PublicRows, read_from
 from dpsql.sql.shape import Shape
+from dpsql.sql.tuple_lists import without_tuples
 
 
 def compile_statement(statement: Statement, compiler: Compiler, public: PublicRows) -> Compiled:
@@ -54,6 +55,8 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     tree = unqualified(statement.tree, compiler.catalog)
     if tree.find(exp.Pivot) is not None:
         tree = write_out_pivots(tree, compiler.catalog, lambda x: locate(x, statement.fragment))
+    if tree.find(exp.In) is not None:
+        tree = without_tuples(tree, compiler.catalog)
     if tree.find(exp.Join, exp.Exists, exp.Or) is not None:
         tree = as_conditions(apart(tree), compiler.catalog)
     if tree.find(exp.SetOperation) is not None:

@@ -162,7 +162,8 @@ def _is_by_unit(query: exp.Select, catalog: Catalog) -> bool:
     tests = [] if where is None or inside is None else conjuncts(where.this)
     pairs = [_pair(test.unnest(), inside) for test in tests if inside is not None]
     own = [one.name.casefold() for one, _ in filter(None, pairs)]
-    tables = [_table(each.node, catalog) for each in read_from(query)]
+    nodes = [each.node for each in read_from(query) if isinstance(each.node, exp.Table)]
+    tables = [_table(node, catalog) for node in nodes]
     units = [t.unit.column for t in tables if t is not None and t.unit.column is not None]
     return len(own) == 1 and own[0] in map(str.casefold, units)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpsql.catalog import Column, Table
-from dpsql.catalog.unit_local import DerivedTable
+from dpsql.catalog.unit_local import DerivedTable, Scan
 from dpsql.errors import printable
 
 _DOMAIN = "declare a domain (or bins) for it in the catalog"
@@ -19,9 +19,14 @@ def remedy(table: Table, column: Column, summed: bool = False) -> str:
     if sought is None or (sought.what == "bounds") != summed:
         if summed:
             return f"declare bounds = [lowest, highest] for {column.name} in the catalog"
-        return _STEPS if isinstance(table, DerivedTable) else _DOMAIN
+        return _STEPS if _is_made(table) else _DOMAIN
     word = sought.statement.removeprefix("CREATE ")
     if column.released:
         return f"nothing was found: DROP {word} its name, then {sought.statement} with more epsilon"
     found = f"{sought.statement} d FROM {names} OPTIONS (epsilon = 0.3) finds what it lacks, once"
     return found if summed else f"{found}; OPTIONS (keys = 'private') does both in one request"
+
+
+def _is_made(table: Table) -> bool:
+    """Whether a table has columns that none of the catalog has."""
+    return isinstance(table, DerivedTable) and not isinstance(table.relation, Scan)

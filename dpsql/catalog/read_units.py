@@ -265,6 +265,8 @@ def _met_units(table: Table, tables: Mapping[str, Table]) -> tuple[str, ...]:
     """The unit column of a table, where columns of some table hold ids of its units."""
     if table.unit.name is None or table.unit.through is not None or table.unit.column is None:
         return ()
+    if table.engine not in (None, *SERVERS):
+        return ()  # keys are read from files and servers
     named = (each for each in tables.values() if each.unit.name == table.unit.name)
     return (table.unit.column,) if any(each.unit_columns for each in named) else ()
 

@@ -74,7 +74,9 @@ def _count(select: exp.Select) -> None:
     """Group by all items, and keep the groups with rows."""
     items = [item.unalias().copy() for item in select.expressions]
     noise = exp.Anonymous(this="DP_STDDEV", expressions=[count_rows()])
-    times = exp.Mul(this=exp.Literal.number(ERRORS), expression=noise)
+    is_known = exp.LT(this=noise, expression=exp.Literal.number("1e300"))  # a model has none
+    known = exp.Case(ifs=[exp.If(this=is_known, true=noise.copy())], default=exp.Literal.number(0))
+    times = exp.Mul(this=exp.Literal.number(ERRORS), expression=known)
     least = exp.Add(this=exp.Literal.number(_HALF), expression=times)
     select.set("distinct", None)
     select.set("group", exp.Group(expressions=items))

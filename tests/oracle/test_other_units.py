@@ -181,3 +181,24 @@ def test_they_need_a_unit_column_of_their_own_table(tmp_path: Path) -> None:
         open_tables(tmp_path, CATALOG.replace(UNIT, through), drawn(1)),
     ):
         pass
+
+
+def test_ids_are_stored_in_one_type(tmp_path: Path) -> None:
+    tables = dict(drawn(1))
+    head, rows = tables["orders"]
+    tables["orders"] = head.replace("receiver BIGINT", "receiver VARCHAR"), rows
+    with (
+        open_tables(tmp_path, CATALOG, tables) as (connection, _),
+        pytest.raises(dpsql.Error, match="store keys that refer to each other in one type"),
+    ):
+        connection.execute(ASKED[0])
+
+
+def test_narrow_and_wide_ids_are_the_same(tmp_path: Path) -> None:
+    tables = dict(drawn(1))
+    head, rows = tables["orders"]
+    tables["orders"] = head.replace("receiver BIGINT", "receiver SMALLINT"), rows
+    with open_tables(tmp_path, CATALOG, tables) as found, zero_noise():
+        found[1].execute(f"CREATE TEMP TABLE own AS {OWN}")
+        known = dict(found[1].execute(ASKED[1].replace("orders", "own")).fetchall())
+        assert {key: n for (key,), n in answers(found, ASKED[1]).items() if n} == known

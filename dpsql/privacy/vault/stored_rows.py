@@ -115,6 +115,9 @@ def check_keys(tables: Sequence[Table], stored: Mapping[str, StoredTable]) -> No
             for one, other in way.on if way.table in by_name else ():
                 _check_alike(table, one, by_name[way.table], other, stored)
     anchored = [table for table in tables if table.unit.through is None]
+    for table in anchored:
+        for name in table.unit_columns:
+            _check_alike(table, name, table, str(table.unit.column), stored)
     for table in anchored[1:]:
         first = anchored[0]
         _check_alike(table, str(table.unit.column), first, str(first.unit.column), stored)

@@ -16,7 +16,7 @@ from sqlglot import exp
 from dpsql.catalog import Catalog
 from dpsql.catalog.domain import Bins
 from dpsql.sql.compared_bins import EvenBins
-from dpsql.sql.correlated import Inside, is_within, names_within
+from dpsql.sql.correlated import Inside, is_by_unit, is_within, names_within
 from dpsql.sql.expressions import name_of
 from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.scope import conjuncts
@@ -128,7 +128,7 @@ class _Rows:
         ):
             if isinstance(query, exp.Select) and not value.find(exp.Query):
                 around = self.around(query)
-                if around is None or not self.is_scalar(query):
+                if around is None or not self.is_scalar(query) or is_by_unit(query, self.catalog):
                     continue
                 bins = None if around or kind not in _MIRRORED else self.bins_of(value)
                 if bins is not None or self.is_listed(value):

@@ -105,7 +105,7 @@ def _join(node: exp.Subquery, number: int, catalog: Catalog) -> None:
     is_test = isinstance(node.parent, exp.Binary) and node.find_ancestor(exp.Where) is not None
     if not isinstance(query, exp.Select) or around is None:
         return
-    by_unit = _is_by_unit(query, catalog)
+    by_unit = is_by_unit(query, catalog)
     if not (is_test or _is_item(node) or by_unit):
         return
     if len(query.expressions) != 1 or query.args.get("group"):
@@ -155,7 +155,7 @@ def _may_join(node: exp.Subquery) -> bool:
     return not isinstance(node.parent, exp.From | exp.Join | exp.In | exp.SetOperation)
 
 
-def _is_by_unit(query: exp.Select, catalog: Catalog) -> bool:
+def is_by_unit(query: exp.Select, catalog: Catalog) -> bool:
     """Whether a sub-query is of the rows of one privacy unit, which one around it names alone."""
     inside = names_within(query, catalog)
     where = query.args.get("where")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpsql.catalog import Catalog
-from dpsql.sql.correlated import OVER_GROUPS, is_within, names_within
+from dpsql.sql.correlated import OVER_GROUPS, is_by_unit, is_within, names_within
 from dpsql.sql.expressions import name_of
 from dpsql.sql.sugar import has_aggregates
 
@@ -46,7 +46,9 @@ def _asked(select: exp.Select, catalog: Catalog) -> list[exp.Subquery]:
         return []
     nodes = [each for item in select.expressions for each in item.find_all(exp.Subquery)]
     own = [each for each in nodes if each.find_ancestor(exp.Select) is select]
-    return [each for each in own if _outer_columns(each, catalog)]
+    return [
+        each for each in own if _outer_columns(each, catalog) and not is_by_unit(each.this, catalog)
+    ]
 
 
 def _outer_columns(node: exp.Subquery, catalog: Catalog) -> list[exp.Column]:

@@ -36,6 +36,7 @@ from dpsql.sql.cell_tests import as_test
 from dpsql.sql.clauses import clip_of
 from dpsql.sql.expressions import name_of
 from dpsql.sql.inline import Flat
+from dpsql.sql.key_sets import SETS
 from dpsql.sql.language import Locate
 from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.names import find_alias, position_of
@@ -119,6 +120,9 @@ def _key(flat: Flat, node: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
         return found
     if isinstance(node, exp.Column) and flat.names.find(node) is None:
         return find_alias(items, node) or node
+    if isinstance(node, SETS):
+        node = node.copy()
+        node.set("expressions", [_key(flat, each, items) for each in node.expressions])
     return node
 
 

@@ -59,14 +59,12 @@ def may_step(table: Table) -> bool:
 class SteppedColumns:
     """Lets the rows of one private table have columns of such expressions, which are flat.
 
-    ``source`` are the rows in FROM, with all columns so far; ``keys`` are expressions that stay
-    whole; ``made`` are the columns.
+    ``source`` are the rows in FROM, with all columns so far; ``made`` are those of expressions.
     """
 
     source: exp.Table
     compiler: Compiler
     locate: Locate
-    keys: Sequence[exp.Expr] = ()
     made: dict[exp.Expr, exp.Expr] = field(default_factory=dict)
 
     @property
@@ -88,7 +86,9 @@ class SteppedColumns:
                 node.set(key, [self.over(e) if isinstance(e, exp.Expr) else e for e in value])
         return node
 
-    def column(self, node: exp.Expr, value: exp.Expr) -> exp.Expr | None:
+    def column(
+        self, node: exp.Expr, value: exp.Expr, keys: Sequence[exp.Expr] = ()
+    ) -> exp.Expr | None:
         """The column that an expression is, if it is one; never one with a key inside.
 
         Raises: ProgrammingError (E_TOO_LARGE); NotSupportedError.
@@ -99,7 +99,7 @@ class SteppedColumns:
             return None  # a WHEN with its THEN is no value
         if value.find(exp.Query, exp.AggFunc, exp.Window):
             return None
-        if value not in self.keys and any(each in self.keys for each in value.walk()):
+        if value not in keys and any(each in keys for each in value.walk()):
             return None
         if value not in self.made:
             found = self.stepped(node, value)
@@ -116,7 +116,7 @@ class SteppedColumns:
         if not isinstance(table, DerivedTable) or any(each.table != alias for each in columns):
             return None
         measured = [name for name in names if _is_measured(table.columns.get(name))]
-        if not measured or not all(_is_made(table.relation, name) for name in measured):
+        if not any(_is_made(table.relation, name) for name in measured):
             return None
         found = value, table.relation, table.columns[measured[0]]
         if len(names) > 1:

@@ -229,3 +229,33 @@ def test_what_has_no_steps_is_refused(world: World, sql: str, code: str, told: s
         world[0].execute(sql)
     assert caught.value.code == code
     assert told in str(caught.value)
+
+
+BY_UNIT = (
+    "SELECT town, COUNT(*) AS n FROM people p WHERE (SELECT SUM(price) FROM sales s WHERE s.buyer "
+    "= p.person) > 2000 GROUP BY town",
+    "SELECT town, AVG((SELECT COUNT(*) FROM sales s WHERE s.buyer = p.person AND kind = 'x')) AS n "
+    "FROM people p GROUP BY town",
+    "SELECT (SELECT COUNT(*) FROM visits v WHERE v.person = p.person) AS k, COUNT(*) AS n "
+    "FROM people p GROUP BY k",
+    "SELECT town, (SELECT COUNT(*) FROM visits v WHERE v.person = p.person) AS k, COUNT(*) AS n "
+    "FROM people p GROUP BY 1, 2",
+    "SELECT town, COUNT(*) FILTER (WHERE (SELECT MAX(pieces) FROM sales s WHERE s.buyer = p.person)"
+    " = 5) AS n FROM people p GROUP BY town",
+    "SELECT kind, COUNT(*) AS n FROM sales s WHERE price > (SELECT AVG(t.price) FROM sales t WHERE "
+    "t.buyer = s.buyer) GROUP BY kind",
+    "SELECT pieces, COUNT(*) AS n FROM sales s WHERE pieces < (SELECT AVG(t.pieces) FROM sales t "
+    "WHERE t.buyer = s.buyer) GROUP BY pieces",
+    "SELECT ward, COUNT(*) AS n FROM visits v WHERE fee >= 2 * (SELECT SUM(paid) FROM sales s "
+    "WHERE s.buyer = v.person) GROUP BY ward",
+    f"SELECT s >= 1000 AS big, town, COUNT(*) AS n FROM ({SUM} GROUP BY buyer) t JOIN people p ON "
+    "p.person = t.buyer GROUP BY ROLLUP (big, town)",
+)
+
+
+@pytest.mark.parametrize("sql", BY_UNIT)
+def test_sub_queries_by_the_unit_are_beside_every_row(world: World, sql: str) -> None:
+    connection, database = world
+    known = settled(database.execute(sql).fetchall())
+    assert settled(connection.execute(sql).fetchall()) == known
+    assert known

@@ -28,7 +28,7 @@ NUMBERS = ("integer", "number", "decimal")
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class Multiple:
     """A number times the values of some columns of a row, each as often as it is named."""
 
     times: Fraction
@@ -45,7 +45,7 @@ class FormulaRows:
 
     rows: UnitLocal
     column: Column
-    terms: tuple[Product, ...]
+    terms: tuple[Multiple, ...]
 
     @property
     def of(self) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ def _refuse(what: str, hint: str) -> NoReturn:
     raise ProgrammingError("E_JOIN", f"{what} is not possible", hint=hint)
 
 
-def formula_column(terms: Sequence[Product], columns: Mapping[str, Column]) -> Column | None:
+def formula_column(terms: Sequence[Multiple], columns: Mapping[str, Column]) -> Column | None:
     """The declaration of a sum of products: what it can be, by what its columns can be.
 
     None where numbers would be too large.

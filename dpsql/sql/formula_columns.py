@@ -16,7 +16,7 @@ from dpsql.catalog.catalog import Column
 from dpsql.catalog.formulas import (
     MOST_TERMS,
     FormulaRows,
-    Product,
+    Multiple,
     formula_column,
     is_number,
 )
@@ -24,8 +24,8 @@ from dpsql.catalog.unit_local import Scan
 
 _MOST_FACTORS = 4
 _REAL = (*exp.DataType.FLOAT_TYPES,)
-_ONE = (Product(Fraction(1)),)
-Terms = tuple[Product, ...]
+_ONE = (Multiple(Fraction(1)),)
+Terms = tuple[Multiple, ...]
 
 
 def as_formula(node: exp.Expr, columns: Mapping[str, Column], name: str) -> FormulaRows | None:
@@ -45,9 +45,9 @@ def terms_of(node: exp.Expr, columns: Mapping[str, Column]) -> Terms | None:
     node = node.unnest()
     if isinstance(node, exp.Column):
         name = node.name.casefold()
-        return (Product(Fraction(1), (name,)),) if is_number(columns.get(name)) else None
+        return (Multiple(Fraction(1), (name,)),) if is_number(columns.get(name)) else None
     if isinstance(node, exp.Literal):
-        return None if node.is_string else (Product(Fraction(node.name)),)
+        return None if node.is_string else (Multiple(Fraction(node.name)),)
     if isinstance(node, exp.Neg):
         return _times(_minus(_ONE), terms_of(node.this, columns))
     if isinstance(node, exp.Cast):
@@ -59,7 +59,7 @@ def terms_of(node: exp.Expr, columns: Mapping[str, Column]) -> Terms | None:
         return None
     if isinstance(node, exp.Div):
         divisor = two[0].times if len(two) == 1 and not two[0].columns else Fraction(0)
-        return None if not divisor else _times(one, (Product(1 / divisor),))
+        return None if not divisor else _times(one, (Multiple(1 / divisor),))
     if isinstance(node, exp.Mul):
         return _times(one, two)
     found = (*one, *(_minus(two) if isinstance(node, exp.Sub) else two))
@@ -73,5 +73,5 @@ def _minus(terms: Terms) -> Terms:
 def _times(one: Terms | None, two: Terms | None) -> Terms | None:
     if one is None or two is None or len(one) * len(two) > MOST_TERMS:
         return None
-    found = tuple(Product(a.times * b.times, a.columns + b.columns) for a in one for b in two)
+    found = tuple(Multiple(a.times * b.times, a.columns + b.columns) for a in one for b in two)
     return found if all(len(each.columns) <= _MOST_FACTORS for each in found) else None

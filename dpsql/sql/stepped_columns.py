@@ -19,7 +19,7 @@ from sqlglot import exp
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins
-from dpsql.catalog.formulas import FormulaRows, Product
+from dpsql.catalog.formulas import FormulaRows, Multiple
 from dpsql.catalog.unit_local import (
     STEPS,
     DerivedTable,
@@ -181,7 +181,7 @@ class SteppedColumns:
         if column is None:
             return None
         steps = replace(grid.bins(cuts), name=_fresh("steps", "", {*table.columns, grid.name}))
-        one = Product(Fraction(1), (grid.name,))
+        one = Multiple(Fraction(1), (grid.name,))
         rows = FormulaRows(relation, steps, (one,))
         made = mapped(column, (steps.name,), [plain(each) for each in found])
         map_rows = replace(made, rows=rows)

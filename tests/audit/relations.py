@@ -16,7 +16,7 @@ from dpsql.catalog.catalog import Column
 from dpsql.catalog.cell_maps import CELLS, VALUES
 from dpsql.catalog.distances import are_comparable, difference_of
 from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange
-from dpsql.catalog.formulas import FormulaRows, Product, formula_column, is_number
+from dpsql.catalog.formulas import FormulaRows, Multiple, formula_column, is_number
 from dpsql.catalog.header import (
     Header,
     has_single_values,
@@ -146,12 +146,12 @@ SOUND: dict[str, UnitLocal] = {
     "product": FormulaRows(
         VISITS,
         replace(SPENT, name="w"),
-        (Product(Fraction(2), ("cost", "day")), Product(Fraction(-1))),
+        (Multiple(Fraction(2), ("cost", "day")), Multiple(Fraction(-1))),
     ),
     "steps of a sum": FormulaRows(
         PerUnit(VISITS, (), (Summary(SPENT, "sum", "cost"),)),
         Column("steps", "number", Bins(tuple(map(Fraction, (0, 2, 20)))), null=True),
-        (Product(Fraction(1), ("spent",)),),
+        (Multiple(Fraction(1), ("spent",)),),
     ),
     "first": PerUnit(
         VISITS, (), (Summary(taken_from(WARD, "first"), "first", "ward", None, "day"),)
@@ -250,7 +250,7 @@ def _differ(draw: random.Random, rows: UnitLocal, header: Header) -> UnitLocal:
 def _formula(draw: random.Random, rows: UnitLocal, header: Header) -> UnitLocal:
     known = sorted(name for name, column in header.columns.items() if is_number(column))
     terms = tuple(
-        Product(Fraction(draw.choice([1, -2, 3]), draw.choice([1, 4])), tuple(names))
+        Multiple(Fraction(draw.choice([1, -2, 3]), draw.choice([1, 4])), tuple(names))
         for names in (draw.choices(known, k=draw.randrange(3)) if known else [] for _ in range(2))
     )
     name = f"f{draw.randrange(10**6)}"

@@ -15,7 +15,7 @@ from dpsql.catalog import cell_maps
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.cell_maps import CELLS
 from dpsql.catalog.domain import IntegerRange
-from dpsql.catalog.formulas import FormulaRows, Product
+from dpsql.catalog.formulas import FormulaRows, Multiple
 from dpsql.catalog.header import read_header
 from dpsql.catalog.unit_local import Among, FilterRows, JoinRows, MapRows, UnitLocal
 from dpsql.privacy.vault import frame as frames
@@ -206,10 +206,10 @@ def drop_shared_keys(patch: pytest.MonkeyPatch) -> None:
 
 def beside_all_rows(patch: pytest.MonkeyPatch) -> None:
     """Work a number of a row out by how many rows there are."""
-    work_out = local_rows.work_out
+    work_out = frames.work_out
 
     def counted(formula: FormulaRows, rows: Frame) -> Frame:
-        more = Product(Fraction(rows.count % 7, 4))
+        more = Multiple(Fraction(rows.count % 7, 4))
         return work_out(replace(formula, terms=(*formula.terms, more)), rows)
 
     patch.setattr(local_rows, "work_out", counted)

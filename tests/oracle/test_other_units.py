@@ -183,10 +183,17 @@ def test_they_need_a_unit_column_of_their_own_table(tmp_path: Path) -> None:
         pass
 
 
-def test_ids_are_stored_in_one_type(tmp_path: Path) -> None:
+def stored_as(kind: str) -> Tables:
+    """The tables, with ids of receivers in another type."""
     tables = dict(drawn(1))
-    head, rows = tables["orders"]
-    tables["orders"] = head.replace("receiver BIGINT", "receiver VARCHAR"), rows
+    orders = tables["orders"]
+    assert not isinstance(orders, str)
+    tables["orders"] = orders[0].replace("receiver BIGINT", f"receiver {kind}"), orders[1]
+    return tables
+
+
+def test_ids_are_stored_in_one_type(tmp_path: Path) -> None:
+    tables = stored_as("VARCHAR")
     with (
         open_tables(tmp_path, CATALOG, tables) as (connection, _),
         pytest.raises(dpsql.Error, match="store keys that refer to each other in one type"),
@@ -195,9 +202,7 @@ def test_ids_are_stored_in_one_type(tmp_path: Path) -> None:
 
 
 def test_narrow_and_wide_ids_are_the_same(tmp_path: Path) -> None:
-    tables = dict(drawn(1))
-    head, rows = tables["orders"]
-    tables["orders"] = head.replace("receiver BIGINT", "receiver SMALLINT"), rows
+    tables = stored_as("SMALLINT")
     with open_tables(tmp_path, CATALOG, tables) as found, zero_noise():
         found[1].execute(f"CREATE TEMP TABLE own AS {OWN}")
         known = dict(found[1].execute(ASKED[1].replace("orders", "own")).fetchall())

@@ -428,7 +428,7 @@ SETS_REFUSED = {
     "SELECT 0.5 AS x FROM visits UNION ALL SELECT 'a' FROM bills": "E_SET_OP",
     "SELECT day FROM visits UNION ALL SELECT random() FROM bills": "E_NONDETERMINISTIC",
     "SELECT NULL AS x FROM visits UNION ALL SELECT NULL FROM bills": "E_SET_OP",
-    "SELECT cost * 2 AS x FROM visits UNION ALL SELECT amount FROM bills": "E_SET_OP",
+    "SELECT cost % 2 AS x FROM visits UNION ALL SELECT amount FROM bills": "E_SET_OP",
     "SELECT ward FROM visits UNION ALL SELECT ward FROM visits JOIN rates USING (ward)": "E_SET_OP",
     "SELECT ward FROM visits UNION ALL SELECT ward FROM wards": "E_SET_OP",
 }

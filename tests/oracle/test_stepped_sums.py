@@ -248,6 +248,14 @@ BY_UNIT = (
     "WHERE t.buyer = s.buyer) GROUP BY pieces",
     "SELECT ward, COUNT(*) AS n FROM visits v WHERE fee >= 2 * (SELECT SUM(paid) FROM sales s "
     "WHERE s.buyer = v.person) GROUP BY ward",
+    "SELECT kind, COUNT(*) AS n FROM (SELECT kind, ROW_NUMBER() OVER (PARTITION BY buyer ORDER BY "
+    "cost * -2 + paid) AS k FROM sales) t WHERE k = 1 AND kind = 'x' GROUP BY kind",
+    "SELECT r > 4000 AS k, COUNT(*) AS n FROM (SELECT SUM(price * pieces) OVER (PARTITION BY "
+    "buyer) AS r FROM sales) t GROUP BY k",
+    "SELECT kind, COUNT(*) AS n FROM (SELECT kind, price - MIN(price * 1) OVER (PARTITION BY "
+    "buyer) AS d FROM sales) t WHERE d > 800 GROUP BY kind",
+    "SELECT x > 1500 AS k, COUNT(*) AS n FROM (SELECT price * pieces AS x FROM sales UNION ALL "
+    "SELECT fee FROM visits) t GROUP BY k",
     f"SELECT s >= 1000 AS big, town, COUNT(*) AS n FROM ({SUM} GROUP BY buyer) t JOIN people p ON "
     "p.person = t.buyer GROUP BY ROLLUP (big, town)",
 )

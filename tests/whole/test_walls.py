@@ -54,6 +54,7 @@ CIRCLES = {
     },
     "Catalog.load is the reader of catalogs": {
         "dpsql.catalog.catalog",
+        "dpsql.catalog.formulas",
         "dpsql.catalog.read",
         "dpsql.catalog.read_source",
         "dpsql.catalog.read_units",

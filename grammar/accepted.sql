@@ -35,6 +35,20 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 1) ward, VAR_
 -- ward: 3x3 Identity; cost: 1 + 0 v + 0 v^2
 -- ward: 3x3 Identity
 
+SELECT WITH DIFFERENTIAL_PRIVACY COUNT(*) AS n, COUNT(DISTINCT person_id, contribution_bounds_per_group => (0, 1)) AS m FROM visits;
+-- everything
+
+SELECT b, ENTROPY(a) AS bits, SUM(2 * CASE WHEN b = 'x' THEN a ELSE 0 END) AS s, AVG(IF(b = 'y', a, NULL)) AS m FROM t GROUP BY b;
+-- a: 1x8 Dense; b: 6x6 Identity
+-- a: 1x8 Dense; b: 6x6 Dense
+-- b: 6x6 Dense
+
+SELECT MEDIAN(CASE WHEN b = 'x' THEN a END) AS m, SUM(ABS(a - e)) AS d, SUM(COALESCE(a, e)) AS c FROM t;
+-- a: 8x8 Prefix; b: 1x6 Dense
+-- -1 x a: 1x8 Dense; e: 1x8 Dense
+-- a: 1x8 Dense; e: 1x8 Dense
+-- a: 1x8 Dense
+
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_rows_contributed = 1) COUNT(*) AS n, AVG(cost) FROM visits;
 -- everything
 -- cost: 0 + 1 v + 0 v^2

@@ -17,7 +17,7 @@ from dpsql.catalog.domain import Bins
 from dpsql.errors import Error, NotSupportedError, ProgrammingError, printable
 from dpsql.sql.centred import centred, moved, same_but_for_little
 from dpsql.sql.derivative import guard
-from dpsql.sql.distinct_counts import instead_of_distinct
+from dpsql.sql.distinct_counts import instead_of_distinct, split_test
 from dpsql.sql.edges import check_edges
 from dpsql.sql.language import check_scalar, written_name
 from dpsql.sql.lists import MAX_QUANTILES, rank_parts
@@ -262,6 +262,8 @@ class Aggregates:
             hint = "0.5, or [0.25, 0.5, 0.75]"
             self.scope.refuse(place, "E_AGGREGATE", "a quantile that is not a number", hint)
         quantile = float(place.name)
+        if len({c.name.casefold() for c in value.find_all(exp.Column)}) > 1:
+            value, shape = self.tested(value, shape)
         columns = [self.scope.find_column(c) for c in value.find_all(exp.Column)]
         if len({column.name for column in columns}) != 1:
             self.refuse(node)
@@ -294,6 +296,12 @@ class Aggregates:
         if bounds is None or not in_bins:
             return ranked
         return where_known(ranked, clipped(ranked.copy(), bounds))
+
+    def tested(self, value: exp.Expr, shape: Aggregate) -> tuple[exp.Expr, Aggregate]:
+        """A CASE that is NULL elsewhere as what it is, under its test."""
+        inner, tests = split_test([value])
+        found = [each for test in tests for each in conjunction(self.scope, test)]
+        return inner or value, replace(shape, conditions=(*shape.conditions, *found))
 
     def refuse(self, node: exp.Expr) -> NoReturn:
         name = written_name(node, self.scope.locate)

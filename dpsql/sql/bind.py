@@ -15,6 +15,7 @@ from dpsql.sql.coupled_keys import with_lists
 from dpsql.sql.distinct_aggregates import OF_DISTINCTS
 from dpsql.sql.evaluate import Evaluator
 from dpsql.sql.expressions import refuse_rows
+from dpsql.sql.information import OF_VALUES
 from dpsql.sql.joined import JoinReader, joined_listing, lookups
 from dpsql.sql.keys import Keys
 from dpsql.sql.language import Locate, locate, refuse
@@ -49,6 +50,7 @@ _REFUSED = {
 }
 
 BUILDERS.update(OF_MOMENTS)
+BUILDERS.update(OF_VALUES)
 OF_DISTINCT.update(OF_DISTINCTS)
 
 

@@ -8,28 +8,22 @@ these bounds by declaration.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from dpsql.catalog import Table
-from dpsql.catalog.catalog import Column
-from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.clauses import RowBounds, clip_of, without_clip
+from dpsql.sql.distinct_aggregates import OF_ONE
 from dpsql.sql.expressions import name_of
 from dpsql.sql.inline import Flat, FlatSource
-from dpsql.sql.kept_groups import Fewest, keep_groups, refuse_sets
-from dpsql.sql.over_tables import Placed
+from dpsql.sql.kept_groups import Fewest
 from dpsql.sql.parse import Statement
-from dpsql.sql.per_unit import UnitRows, group_keys, is_unit, table_under
+from dpsql.sql.per_unit import UnitRows, group_keys, is_unit
 from dpsql.sql.products import Compiler
-from dpsql.sql.relations import Element, Join, Known
-from dpsql.sql.split import needs_split, split
+from dpsql.sql.relations import Element
 
 _PARTS = "_part"
-_SIDES = ("rows", "parts")
-"""The answers over rows, and over what units add to groups."""
 _HINT = "SUM, COUNT and AVG of columns, COUNT(DISTINCT unit), grouped by columns"
 
 
@@ -40,71 +34,16 @@ def needs_bounds(statement: Statement, select: exp.Select, table: Table) -> bool
     if Fewest.of(statement.options, table).says:
         return True
     called = select.find_all(exp.Sum, exp.Count, exp.Avg) if statement.clips else ()
-    return any(_is_clipped(node, statement, table.unit.max_rows) for node in called)
+    return any(is_clipped(node, statement, table.unit.max_rows) for node in called)
 
 
-def _is_clipped(node: exp.Expr, statement: Statement, most: int) -> bool:
+def is_clipped(node: exp.Expr, statement: Statement, most: int) -> bool:
     """Whether what a unit of so many rows adds to a group is clipped."""
     clip = clip_of(node, statement.clips, statement.fragment)
-    if clip is None or isinstance(clip, RowBounds):
+    if clip is None or isinstance(clip, RowBounds) or isinstance(node.this, exp.Distinct):
         return False
     is_sum = isinstance(node, exp.Sum | exp.Avg)
     return is_sum or (isinstance(node, exp.Count) and (clip[1] < most or clip[0] > 1))
-
-
-@dataclass(frozen=True, slots=True)
-class InParts:
-    """The SELECTs that one with bounds is made of, and what joins their answers.
-
-    They are over rows, or over what units add to groups. ``outer`` is the SELECT over their
-    answers, if there is one; ``on`` is the condition that the keys of both are the same.
-    """
-
-    trees: tuple[exp.Select, ...]
-    outer: exp.Select | None = None
-    on: exp.Expr | None = None
-
-    def placed(self, tables: Iterable[Known]) -> list[Placed]:
-        """The answers of all of them in FROM."""
-        found: list[Placed] = []
-        for name, table in zip(_SIDES, tables, strict=False):
-            node = exp.Table(this=exp.to_identifier(name))
-            join = Join(exp.Join(this=node), "", "", "", (), self.on) if found else None
-            found.append(Placed(Element(name, node, join), table))
-        return found
-
-
-def in_parts(flat: Flat, select: exp.Select, statement: Statement, compiler: Compiler) -> InParts:
-    """What a SELECT with bounds is made of. Raises: NotSupportedError; ProgrammingError."""
-    keys, fewest = (
-        group_keys(flat, select),
-        Fewest.of(statement.options, table_under(flat, compiler)),
-    )
-    refuse_sets(flat, keys)
-    fewest = fewest if keys else replace(fewest, groups=None)
-    if fewest.says:
-        select = keep_groups(flat, select, fewest, statement, compiler)
-    parts = Bounded(flat, table_under(flat, compiler), statement, compiler, fewest.groups)
-    kinds = set(parts.kinds(select))
-    inner, outer = split(flat, select) if len(kinds) > 1 or needs_split(select) else (select, None)
-    if len(kinds) < 2:
-        return InParts(
-            (parts.aggregate(inner) if kinds == {True} else flat.aggregate(inner),), outer
-        )
-    group = inner.args.get("group")
-    keys = [] if group is None else group.expressions
-    columns = FlatColumns(flat.rows.source, parts.table, statement.fragment, compiler)
-    same = [_same(f"k{i}", columns.find(flat.resolve(key))) for i, key in enumerate(keys)]
-    one, other = (parts.some(inner, keys, of_parts) for of_parts in (False, True))
-    on = exp.and_(*same, copy=False) if same else None
-    return InParts((flat.aggregate(one), parts.aggregate(other)), outer, on)
-
-
-def _same(name: str, column: Column | None) -> exp.Expr:
-    """That both sides have the same key, which may be NULL."""
-    left, right = (exp.column(name, side) for side in _SIDES)
-    is_known = column is not None and not column.null
-    return (exp.EQ if is_known else exp.NullSafeEQ)(this=left, expression=right)
 
 
 @dataclass
@@ -118,38 +57,6 @@ class Bounded:
     groups: int | None = None
     inner: list[tuple[exp.Expr, tuple[float, float] | None]] = field(default_factory=list)
     """What a unit adds to a group, part by part, and the bounds of each."""
-
-    def kinds(self, select: exp.Select) -> Iterator[bool]:
-        """For every aggregate of a SELECT whether it is of what units add to groups.
-
-        What may be either is not: a sum over rows has the noise of all rows of a unit, one over
-        what it adds to groups that of as many rows in each of these.
-        """
-        clauses = (select.args.get(key) for key in ("having", "order", "qualify"))
-        nodes = [each for each in (*select.expressions, *clauses) if each is not None]
-        return (self.is_part(part) for node in nodes for part in _aggregates(node))
-
-    def is_part(self, node: exp.Expr) -> bool:
-        """Whether an aggregate is of what units add to groups: clipped, or a number of units."""
-        called = node.this if isinstance(node, exp.Filter) else node
-        if isinstance(called, exp.Count) and isinstance(called.this, exp.Distinct):
-            counted = self.flat.resolve(called.this.expressions[0])
-            return self.groups is not None and is_unit(counted, self.table)
-        return _is_clipped(called, self.statement, self.table.unit.max_rows)
-
-    def some(self, select: exp.Select, keys: Sequence[exp.Expr], of_parts: bool) -> exp.Select:
-        """The keys of a SELECT, called k0, k1 and so on, and its aggregates of one kind.
-
-        Its other items, which are keys, are among those that are not of parts.
-        """
-        items = [exp.alias_(key.copy(), f"k{i}") for i, key in enumerate(keys)]
-        for item in select.expressions:
-            kinds = [self.is_part(each) for each in _aggregates(item)]
-            if any(kinds) == of_parts:
-                items.append(item.copy())
-        found = select.copy()
-        found.set("expressions", items)
-        return found
 
     def aggregate(self, select: exp.Select) -> exp.Select:
         """The SELECT over what units add to groups. Raises: NotSupportedError; ProgrammingError."""
@@ -185,11 +92,9 @@ class Bounded:
         for name, key in keys.items():
             if node == key:
                 return _placed(exp.column(name), node)
-        if isinstance(node, exp.Count) and isinstance(node.this, exp.Distinct):
-            counted = self.flat.resolve(node.this.expressions[0])
-            if not is_unit(counted, self.table):
-                self.flat.refuse(node, "E_AGGREGATE", "this count of bounded parts", _HINT)
-            return exp.Count(this=exp.Distinct(expressions=[exp.column("unit")]))
+        called = node.this if isinstance(node, exp.Filter) else node
+        if isinstance(called, exp.Count) and isinstance(called.this, exp.Distinct):
+            return self.units(node, called)
         if isinstance(node, exp.Filter | exp.AggFunc):
             return self.sums(node)
         args = {name: self.part(value, keys) for name, value in node.args.items()}
@@ -201,6 +106,19 @@ class Bounded:
         if isinstance(value, list):
             return [self.part(each, keys) for each in value]
         return value
+
+    def units(self, node: exp.Expr, called: exp.Count) -> exp.Expr:
+        """The number of units in a group, or of those with such rows in it."""
+        clip, counted = self.clip(called), self.flat.resolve(called.this.expressions[0])
+        if clip is not None and not clip[0] <= 1 <= clip[1]:
+            self.flat.refuse(node, "E_EXPR_IN_AGG", *OF_ONE)
+        if not is_unit(counted, self.table):
+            self.flat.refuse(node, "E_AGGREGATE", "this count of bounded parts", _HINT)
+        if not isinstance(node, exp.Filter):
+            return exp.Count(this=exp.Distinct(expressions=[exp.column("unit")]))
+        every = exp.Count(this=exp.Star(), big_int=True)
+        rows = self.sum(exp.Filter(this=every, expression=node.expression.copy())).this
+        return _placed(exp.CountIf(this=exp.GT(this=rows, expression=exp.Literal.number(0))), node)
 
     def sums(self, node: exp.Expr) -> exp.Expr:
         called = node.this if isinstance(node, exp.Filter) else node
@@ -235,16 +153,6 @@ class Bounded:
         place = same[0] if same else len(self.inner) - 1
         found = _placed(kind(this=exp.column(f"v{place}")), node)
         return without_clip(found)  # its parts are clipped
-
-
-def _aggregates(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The aggregates in an expression that are in no other one."""
-    if isinstance(node, exp.AggFunc | exp.WithinGroup | exp.Filter):
-        yield node
-        return
-    for part in node.iter_expressions():
-        if not isinstance(part, exp.Query):
-            yield from _aggregates(part)
 
 
 def _placed(found: exp.Expr, node: exp.Expr) -> exp.Expr:

@@ -25,7 +25,7 @@ def take_options(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, Option
     """Cut the clause out of a SELECT; blanks take its place, so that positions stay.
 
     It stands right after SELECT and holds for the whole statement, in an inner SELECT or one of a
-    set operation, too; where several have it, they say the same.
+    set operation, too; where several have it, they say the same. It may be without OPTIONS.
     Raises: ProgrammingError (E_PARSE, E_SETTING); NotSupportedError (E_SETTING).
 
     >>> text = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = .5) COUNT(*) FROM t"
@@ -48,6 +48,9 @@ def take_options(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, Option
             example = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) COUNT(*) FROM t"
             why = "WITH DIFFERENTIAL_PRIVACY OPTIONS(...) stands right after SELECT"
             raise _refused(fragment, clause, why, example)
+        if words[start + 2 : start + 3] != CLAUSE[2:3]:
+            body = blanked(body, lexemes[start].start, lexemes[start + 1].end)
+            continue
         if words[start : start + 4] != CLAUSE or ")" not in words[start:]:
             example = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.5) COUNT(*) FROM t"
             raise _refused(fragment, clause, "the OPTIONS clause is malformed", example)
@@ -58,7 +61,7 @@ def take_options(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, Option
             hint = "give them once, or the same ones everywhere"
             fragment.refuse(lexemes[start], "E_SETTING", what, hint)
         body = blanked(body, lexemes[start].start, lexemes[end].end)
-    return body, tuple(found[0].items())
+    return body, tuple(found[0].items()) if found else ()
 
 
 def _refuse_alone(fragment: Fragment, lexemes: Sequence[Lexeme], words: Sequence[str]) -> None:
@@ -205,6 +208,8 @@ def _takes(word: str, lexemes: Sequence[Lexeme]) -> bool:
         return _function(words) in RANKS | SPREADS
     if len(words) > 2 and words[-2] == ".":
         words = [*words[:-3], words[-1]]
+    if words[-4:-1] == ["count", "(", "distinct"]:
+        return True
     return len(words) >= 3 and words[-3] in {*SUMS, "count"} and words[-2] == "("
 
 

@@ -6,7 +6,8 @@ SQL: LEAST passes over NULL, ``CASE WHEN price > 50 THEN 50 ELSE price END`` doe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -20,6 +21,10 @@ BoundsOf = Callable[[exp.Column], Bounds | None]
 
 CLIPPING = (exp.Least, exp.Greatest, exp.Case, exp.If)
 """What may clip."""
+MOST_BRANCHES = 256
+"""Most branches that arithmetic over several CASEs is written out in."""
+Told = Callable[[exp.Expr], bool]
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Paren)
 _BELOW: tuple[type[exp.Expr], ...] = (exp.LT, exp.LTE)
 _ABOVE: tuple[type[exp.Expr], ...] = (exp.GT, exp.GTE)
 
@@ -113,6 +118,114 @@ def read_clipped(node: exp.Expr, bounds_of: BoundsOf) -> ClippedMeasure | None:
         case exp.Case() | exp.If():
             return _chosen(inner, bounds_of)
     return None
+
+
+def lifted(node: exp.Expr, is_stepped: Told, is_apart: Told) -> exp.Expr:
+    """An expression as CASE, where it or a part of its arithmetic is one.
+
+    That is so for what clips a column in bins, which ``is_stepped`` tells, for CASE and IF that
+    ``is_apart`` tells, and for COALESCE, LEAST, GREATEST and ABS of several columns. Arithmetic
+    with NULL is NULL.
+
+    >>> from sqlglot import parse_one
+    >>> tree = parse_one("2 * LEAST(x, 5) + y")
+    >>> lifted(tree, lambda node: isinstance(node, exp.Least), bool).sql()
+    'CASE WHEN x < 5.0 THEN 2 * (x) + y ELSE 2 * (5.0) + y END'
+    """
+    if is_stepped(node):
+        return as_case(node)
+    if isinstance(node, exp.If) or _is_choice(node):
+        return _as_branches(node)
+    parts = list(_parts_apart(node, is_stepped, is_apart))
+    cases = [_as_branches(as_case(each) if is_stepped(each) else each) for each in parts]
+    if not parts or math.prod(len(each.args["ifs"]) + 1 for each in cases) > MOST_BRANCHES:
+        return node
+    part, case = parts[0], cases[0]
+    ifs = [
+        exp.If(this=each.this.copy(), true=_instead(node, part, each.args["true"]))
+        for each in case.args["ifs"]
+    ]
+    rest = case.args.get("default")
+    return exp.Case(ifs=ifs, default=None if rest is None else _instead(node, part, rest))
+
+
+def _is_choice(node: exp.Expr) -> bool:
+    """Whether a node is COALESCE, LEAST, GREATEST or ABS of several columns."""
+    if not isinstance(node, exp.Coalesce | exp.Least | exp.Greatest | exp.Abs):
+        return False
+    return len({each.name.casefold() for each in node.find_all(exp.Column)}) > 1
+
+
+def _as_branches(node: exp.Expr) -> exp.Case:
+    """CASE, IF, COALESCE and their like as CASE with a condition for each branch."""
+    parts = [node.this, *node.expressions] if _is_choice(node) else []
+    if isinstance(node, exp.Coalesce):
+        ifs = [exp.If(this=_is_known(each), true=each.copy()) for each in parts[:-1]]
+        return exp.Case(ifs=ifs, default=parts[-1].copy())
+    if isinstance(node, exp.Abs):
+        value = exp.paren(node.this.copy(), copy=False)
+        below = exp.LT(this=value.copy(), expression=exp.Literal.number(0))
+        return exp.Case(ifs=[exp.If(this=below, true=exp.Neg(this=value.copy()))], default=value)
+    if isinstance(node, exp.Least | exp.Greatest):
+        kind = exp.LTE if isinstance(node, exp.Least) else exp.GTE
+        ifs = [exp.If(this=_is_first(each, parts, kind), true=each.copy()) for each in parts]
+        return exp.Case(ifs=ifs)
+    if isinstance(node, exp.If):
+        branch = exp.If(this=node.this.copy(), true=node.args["true"].copy())
+        rest = node.args.get("false")
+        return exp.Case(ifs=[branch], default=None if rest is None else rest.copy())
+    assert isinstance(node, exp.Case)
+    if node.this is None:
+        return node
+    ifs = [
+        exp.If(
+            this=exp.EQ(this=node.this.copy(), expression=each.this.copy()), true=each.args["true"]
+        )
+        for each in node.args["ifs"]
+    ]
+    return exp.Case(ifs=[each.copy() for each in ifs], default=node.args.get("default"))
+
+
+def _is_first(node: exp.Expr, others: Sequence[exp.Expr], kind: type[exp.Expr]) -> exp.Expr:
+    """That a value is known, and before all others that are."""
+    tests = [_is_known(node)]
+    for other in others:
+        if other is not node:
+            missing = exp.Is(this=exp.paren(other.copy(), copy=False), expression=exp.null())
+            sides = (exp.paren(each.copy(), copy=False) for each in (node, other))
+            before = kind(**dict(zip(("this", "expression"), sides, strict=True)))
+            tests.append(exp.paren(exp.or_(missing, before, copy=False), copy=False))
+    return exp.and_(*tests, copy=False)
+
+
+def _is_known(node: exp.Expr) -> exp.Expr:
+    null = exp.Is(this=exp.paren(node.copy(), copy=False), expression=exp.null())
+    return exp.Not(this=null)
+
+
+def _parts_apart(node: exp.Expr, is_stepped: Told, is_apart: Told) -> Iterator[exp.Expr]:
+    """The parts of some arithmetic that are CASE, or are to be."""
+    for each in node.iter_expressions() if isinstance(node, _ARITHMETIC) else ():
+        is_case = isinstance(each, exp.Case | exp.If) and is_apart(each)
+        if is_case or is_stepped(each) or _is_choice(each):
+            yield each
+        else:
+            yield from _parts_apart(each, is_stepped, is_apart)
+
+
+def _instead(node: exp.Expr, part: exp.Expr, value: exp.Expr) -> exp.Expr:
+    """A copy of some arithmetic with another value in the place of one part."""
+    if isinstance(value.unnest(), exp.Null):
+        return exp.null()
+    if node is part:
+        return exp.paren(value.copy(), copy=False)
+    if not isinstance(node, _ARITHMETIC):
+        return node.copy()
+    args = {key: each for key, each in node.args.items() if not isinstance(each, exp.Expr)}
+    parts = {key: each for key, each in node.args.items() if isinstance(each, exp.Expr)}
+    copy = type(node)(**args, **{key: _instead(each, part, value) for key, each in parts.items()})
+    copy.meta.update(node.meta)
+    return copy
 
 
 def as_case(node: exp.Expr) -> exp.Expr:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from operator import attrgetter
 
 from sqlglot import exp
 
@@ -20,7 +19,6 @@ from dpsql.sql.compared import compared
 from dpsql.sql.compiled import Compiled, Select
 from dpsql.sql.contributions import Contributions
 from dpsql.sql.correlated import decorrelated
-from dpsql.sql.counted_keys import with_counted_keys
 from dpsql.sql.counted_sides import counted
 from dpsql.sql.differences import COMPARED, may_differ
 from dpsql.sql.distinct_keys import grouped
@@ -62,8 +60,6 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     if tree.find(exp.SetOperation) is not None:
         tree = counted(tree, compiler.catalog)
     tree = together(grouped(tree, compiler.catalog), compiler.catalog)
-    if any(map(attrgetter("unit_keys"), compiler.catalog.tables.values())):
-        tree = with_counted_keys(tree, compiler.catalog)
     tree = beside(tree, compiler.catalog)
     tree = over_groups(compared(tree, compiler.catalog), compiler.catalog)
     tree = decorrelated(tree, compiler.catalog)
@@ -166,7 +162,7 @@ def _is_flat(tree: exp.Select, compiler: Compiler, statement: Statement) -> bool
     if any(name in compiler.catalog.views and name not in tables for name in names):
         return False
     known = [tables[name] for name in names if name in tables]
-    if any(needs_bounds(statement, tree, table) for table in known):
+    if any(needs_bounds(statement, tree, table) or _asks_keys(tree, table) for table in known):
         return False
     compared = [part for part in found if isinstance(part, COMPARED)]
     if any(may_differ(part, table) for part in compared for table in known):
@@ -174,6 +170,16 @@ def _is_flat(tree: exp.Select, compiler: Compiler, statement: Statement) -> bool
     if sum(not table.public for table in known) > 1 or _keeps_public(tree, tables):
         return False
     return len(known) < len(names) or not known or not all(table.public for table in known)
+
+
+def _asks_keys(tree: exp.Select, table: Table) -> bool:
+    """Whether keys of a table, which have no domain, may be counted or tested for NULL."""
+    keys = {key.casefold() for key in table.keys} - {(table.unit.column or "").casefold()}
+    return any(
+        column.name.casefold() in keys
+        for asked in (tree.find_all(exp.Count, exp.Is) if keys else ())
+        for column in asked.find_all(exp.Column)
+    )
 
 
 def _keeps_public(tree: exp.Select, tables: Mapping[str, Table]) -> bool:

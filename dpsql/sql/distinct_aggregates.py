@@ -17,6 +17,12 @@ from dpsql.sql.query import Aggregate, Expression
 from dpsql.sql.scope import conjunction
 from dpsql.sql.whole import is_whole, marked
 
+OF_ONE = (
+    "bounds of a count of different values, which a unit may add to beyond them,",
+    "COUNT(DISTINCT unit, contribution_bounds_per_group => (0, 1))",
+)
+"""Why other bounds of what a unit adds to such a number are refused, and what works."""
+
 
 def counted(aggregates: Aggregates, node: exp.Expr, shape: Aggregate) -> exp.Expr:
     """COUNT(DISTINCT the privacy unit's column or another), or of a CASE that keeps it.
@@ -24,7 +30,12 @@ def counted(aggregates: Aggregates, node: exp.Expr, shape: Aggregate) -> exp.Exp
     Where a unit has one row, its rows are counted; public rows joined to them may repeat it.
     """
     value, shape = _value(aggregates, node, shape)
-    if not isinstance(value, exp.Column) or not aggregates.is_unit(value):
+    is_unit = isinstance(value, exp.Column) and aggregates.is_unit(value)
+    clip, scope = aggregates.scope.clip_of(node), aggregates.scope
+    most = 1 if is_unit else scope.table.unit.max_rows
+    if clip is not None and not clip[0] <= 1 <= most <= clip[1]:
+        scope.refuse(node, "E_EXPR_IN_AGG", *OF_ONE)
+    if not is_unit:
         found = None if value is None else distinct_values(aggregates.scope, value)
         if found is None:
             aggregates.refuse(node)

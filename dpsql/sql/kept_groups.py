@@ -105,7 +105,7 @@ def refuse_sets(flat: Flat, keys: Sequence[exp.Expr]) -> None:
     """Refuse CUBE and its like, which put a row in several groups."""
     for key in keys:
         if isinstance(key, _SETS):
-            what = f"{key.key.upper()} where what a privacy unit adds to groups is bounded"
+            what = f"{key.key.upper()} beside bounds of privacy units, or counts of keys,"
             hint = "GROUP BY columns, and a SELECT of its own for each level of groups"
             flat.refuse(key, "E_AGGREGATE", what, hint)
 

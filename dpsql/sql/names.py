@@ -191,4 +191,11 @@ def find_alias(items: Sequence[exp.Expr], node: exp.Column) -> exp.Expr | None:
         if named and not node.table:
             inner: exp.Expr = item.this
             return inner
+        if isinstance(item, exp.Star | exp.Column) and not node.table:
+            star = item if isinstance(item, exp.Star) else item.this
+            given = star.args if isinstance(star, exp.Star) else {}
+            own = [*(given.get("rename") or ()), *(given.get("replace") or ())]
+            found = find_alias(own, node) if own else None
+            if found is not None:
+                return found
     return None

@@ -1,8 +1,8 @@
 """What a SELECT says of private rows that the vault works out row by row, before it bounds them.
 
 Each step makes the rows a relation with a column more, or with fewer rows, and leaves a SELECT over
-it: whether a row has a partner, the clock of another zone, row numbers, orders, differences, and
-what is asked of sums.
+it: whether a row has a partner or a key, clocks of other zones, row numbers, orders, differences,
+and what is asked of sums.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from dpsql.sql.differences import Differences
 from dpsql.sql.inline import Flat
+from dpsql.sql.known_keys import KnownKeys
 from dpsql.sql.parse import Statement
 from dpsql.sql.per_unit import table_under
 from dpsql.sql.products import Compiler
@@ -38,6 +39,6 @@ def over_own_columns(
     select = SemiJoins(flat, statement, compiler, relation).taken(select)
     zones = Zones(table_under(flat, compiler), flat.names.find, flat.locate)
     select = RowNumbers(flat, statement, compiler).taken(zones.written(select))
-    select = RowOrders(flat, compiler).taken(select)
+    select = KnownKeys(flat, compiler).written(RowOrders(flat, compiler).taken(select))
     select = Differences(flat, statement, compiler).written(select)
     return SteppedSums(flat, compiler).written(select)

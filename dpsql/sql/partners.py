@@ -15,9 +15,10 @@ WHOSE = " unit"
 
 
 def tell_partners(node: exp.Select, members: Mapping[str, MemberTable], names: Names) -> None:
-    """Say IS NULL and COUNT of a key on the outer side of a join by whether there is a partner.
+    """Say IS NULL and COUNT of a unit on the outer side of a join by whether there is a partner.
 
-    COALESCE of the units of all tables is the unit of the row.
+    So it is with what rows belong to their unit by, but with no other key, which may be NULL in a
+    partner. COALESCE of the units of all tables is the unit of the row.
     """
     for merged in list(node.find_all(exp.Coalesce)):
         if merged.find_ancestor(exp.Query) is node and _is_unit(merged, members, names):
@@ -30,8 +31,7 @@ def tell_partners(node: exp.Select, members: Mapping[str, MemberTable], names: N
         if member.exists is None:
             _tell_owner(column, name, member)
             continue
-        keys = {key.casefold() for key in member.table.keys}
-        if not member.is_unit(name) and name.casefold() not in keys:
+        if not member.is_unit(name) and not member.is_owner(name):
             continue
         partner = exp.column(
             exp.to_identifier(member.exists, quoted=True),

@@ -102,7 +102,8 @@ def marked(fragment: Fragment, text: str, places: Sequence[tuple[int, int]]) -> 
 
 
 def write_out_reports(tree: exp.Expr) -> None:
-    """Write marked calls as DP_REPORT of them, in place."""
+    """Write marked calls as DP_REPORT of them, in place, and names with dots as fields of these."""
+    found = False
     for node in list(tree.find_all(exp.Bracket)):
         if [each.name for each in node.expressions if isinstance(each, exp.Literal)] == [MARK]:
             report: exp.Expr = exp.Anonymous(this=REPORT, expressions=[node.this])
@@ -110,3 +111,29 @@ def write_out_reports(tree: exp.Expr) -> None:
                 name = report.sql("duckdb", comments=False).lower()
                 report = exp.alias_(report, name, quoted=True, copy=False)
             node.replace(report)
+            found = True
+    for select in list(tree.find_all(exp.Select)) if found else ():
+        _write_out_names(select)
+
+
+def _write_out_names(select: exp.Select) -> None:
+    """Write ``r.result.value``, where ``r`` is a report among the items, as a field of it."""
+    items = {each.alias.casefold(): each.this for each in select.expressions if _is_report(each)}
+    sources = (select.args.get("from_"), *(select.args.get("joins") or ()))
+    for table in (each.this.alias_or_name.casefold() for each in sources if each is not None):
+        items.pop(table, None)
+    clauses = [select.args.get(key) for key in ("having", "qualify", "order")]
+    for part in [*select.expressions, *filter(None, clauses)] if items else ():
+        for column in list(part.find_all(exp.Column)):
+            names = column.parts
+            report = items.get(names[0].name.casefold()) if len(names) > 1 else None
+            if report is not None and column.find_ancestor(exp.Query) is select:
+                field: exp.Expr = exp.paren(report.copy(), copy=False)
+                for name in names[1:]:
+                    field = exp.Dot(this=field, expression=name.copy())
+                column.replace(field)
+
+
+def _is_report(item: exp.Expr) -> bool:
+    called = item.this if isinstance(item, exp.Alias) else None
+    return isinstance(called, exp.Anonymous) and str(called.this).lower() == REPORT

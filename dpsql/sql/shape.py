@@ -14,8 +14,8 @@ from sqlglot import exp
 
 from dpsql.catalog.unit_local import Test
 from dpsql.errors import ProgrammingError, Span, printable
+from dpsql.sql.answer_parts import in_parts, needs_parts
 from dpsql.sql.bind import bind
-from dpsql.sql.bounded import in_parts, needs_bounds
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.declared_views import DeclaredView, view_tree
 from dpsql.sql.earlier_items import columns_of, written_out
@@ -319,7 +319,7 @@ class Shape:
                 node = flat_without_public(flat, node, *facts, public) if flat.joins else node
                 return UnitWindows(flat, table_under(flat, self.compiler), *facts).rows(node)
             return flat.project(node)
-        if needs_bounds(self.statement, node, table):
+        if needs_parts(flat, node, self.statement, table):
             node = flat_without_public(flat, node, *facts, public) if flat.joins else node
             parts = in_parts(flat, node, *facts)
             leaves = [self.leaf(tree, node) for tree in parts.trees]

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from dpsql.catalog.domain import Bins
 from dpsql.errors import NotSupportedError, Span
-from dpsql.sql.clipped_measures import CLIPPING, ClippedMeasure, as_case, constant_of, read_clipped
+from dpsql.sql.clipped_measures import CLIPPING, ClippedMeasure, constant_of, lifted, read_clipped
 from dpsql.sql.decimal_places import is_fine
 from dpsql.sql.edges import check_edges
 from dpsql.sql.growth import check_growth
@@ -84,8 +84,8 @@ class _Amounts:
     clip: tuple[float, float] | None
 
     def amount(self, node: exp.Expr) -> Amount:
-        inner = self.stepped(node.unnest())
-        if isinstance(inner, exp.Case) and self.is_split(inner) and self.clipped(inner) is None:
+        inner = lifted(node.unnest(), self.is_stepped, self.is_apart)
+        if isinstance(inner, exp.Case) and self.is_apart(inner):
             return self.branches(inner)
         inner = inner.transform(self.multiplied)
         summands = self.expand(inner)
@@ -94,11 +94,11 @@ class _Amounts:
             tuple(_with(summand, present) for summand in summands), (_with(Summand(), present),)
         )
 
-    def stepped(self, node: exp.Expr) -> exp.Expr:
-        """What clips a column in bins, by the bins."""
+    def is_stepped(self, node: exp.Expr) -> bool:
+        """Whether a node clips a column in bins, which is done bin by bin."""
         columns = self.columns(node) if isinstance(node, CLIPPING) else []
         in_bins = [isinstance(self.scope.table.columns[n].domain, Bins) for n in columns]
-        return as_case(node) if in_bins == [True] and self.is_measure(columns[0], node) else node
+        return in_bins == [True] and self.is_measure(columns[0], node)
 
     def clipped(self, node: exp.Expr) -> ClippedMeasure | None:
         """A node that clips a measure with bounds; None for all else."""
@@ -118,10 +118,11 @@ class _Amounts:
         bounds = self.clip_of(column.name.casefold()) or column.number_bounds
         return bounds if column.domain is None else None
 
-    def is_split(self, node: exp.Expr) -> bool:
-        """Whether a node depends on more than one column, or on a measure."""
+    def is_apart(self, node: exp.Expr) -> bool:
+        """Whether a CASE is of more than one column, or of a measure that it does not clip."""
         columns = self.columns(node)
-        return len(columns) > 1 or any(self.is_measure(name, node) for name in columns)
+        several = len(columns) > 1 or any(self.is_measure(name, node) for name in columns)
+        return several and self.clipped(node) is None
 
     def multiplied(self, node: exp.Expr) -> exp.Expr:
         """A division by numbers over one column with a domain as a product with their inverse."""

@@ -133,7 +133,7 @@ def test_explain_marks_a_select_and_keeps_positions() -> None:
         ("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1, epsilon=2) 1", "E_SETTING"),
         ("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon) COUNT(*) FROM t", "E_PARSE"),
         ("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1 COUNT FROM t", "E_PARSE"),
-        ("SELECT WITH DIFFERENTIAL_PRIVACY COUNT(*) FROM t", "E_PARSE"),
+        ("SELECT COUNT(*) FROM t OPTIONS (epsilon = 1)", "E_PARSE"),
         ("ATTACH 'other.db' AS y", "E_STATEMENT"),
         ("INSTALL httpfs", "E_STATEMENT"),
         ("PRAGMA database_list", "E_STATEMENT"),

@@ -1,0 +1,181 @@
+"""A SELECT whose aggregates are of different rows: each kind is measured by itself.
+
+Those over rows, those over what privacy units add to groups, and the numbers of different keys are
+SELECTs of their own by the same keys; a SELECT over their answers, joined, has the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from dpsql.catalog import Table
+from dpsql.catalog.catalog import Column
+from dpsql.sql.bounded import Bounded, is_clipped, needs_bounds
+from dpsql.sql.cell_columns import FlatColumns
+from dpsql.sql.counted_keys import UnitKeyCounts, counted_key
+from dpsql.sql.inline import Flat
+from dpsql.sql.kept_groups import Fewest, keep_groups, refuse_sets
+from dpsql.sql.over_tables import Placed
+from dpsql.sql.parse import Statement
+from dpsql.sql.per_unit import group_keys, is_unit, table_under
+from dpsql.sql.products import Compiler
+from dpsql.sql.relations import Element, Join, Known
+from dpsql.sql.split import needs_split, split
+
+Kind = tuple[str, str]
+"""What an aggregate is over, and of which key where it is about one."""
+_ROWS, _UNITS = ("rows", ""), ("units", "")
+
+
+@dataclass(frozen=True, slots=True)
+class InParts:
+    """The SELECTs that one is made of, and what joins their answers.
+
+    ``outer`` is the SELECT over these, if there is one. ``keys`` says of each key that they are
+    joined by whether it may be NULL.
+    """
+
+    trees: tuple[exp.Select, ...]
+    outer: exp.Select | None = None
+    keys: tuple[bool, ...] = ()
+
+    def placed(self, tables: Iterable[Known]) -> list[Placed]:
+        """The answers of all of them in FROM."""
+        found: list[Placed] = []
+        for place, table in enumerate(tables):
+            node = exp.Table(this=exp.to_identifier(f"p{place}"))
+            tests = [_same(k, null, node.name) for k, null in enumerate(self.keys)]
+            on = exp.and_(*tests, copy=False) if tests else None
+            join = Join(exp.Join(this=node), "", "", "", (), on) if place else None
+            found.append(Placed(Element(node.name, node, join), table))
+        return found
+
+
+def _same(key: int, null: bool, side: str) -> exp.Expr:
+    """That a side has the same key as the first one."""
+    left, right = exp.column(f"k{key}", "p0"), exp.column(f"k{key}", side)
+    return (exp.NullSafeEQ if null else exp.EQ)(this=left, expression=right)
+
+
+def needs_parts(flat: Flat, select: exp.Select, statement: Statement, table: Table) -> bool:
+    """Whether aggregates of a SELECT are not over its rows as they are."""
+    if needs_bounds(statement, select, table):
+        return True
+    counts = select.find(exp.Count) if table.unit.column is not None else None
+    return counts is not None and any(
+        counted_key(flat, each, table) is not None for each in _aggregates_of(select)
+    )
+
+
+def in_parts(flat: Flat, select: exp.Select, statement: Statement, compiler: Compiler) -> InParts:
+    """What such a SELECT is made of. Raises: NotSupportedError; ProgrammingError."""
+    keys, table = group_keys(flat, select), table_under(flat, compiler)
+    refuse_sets(flat, keys)
+    fewest = Fewest.of(statement.options, table)
+    fewest = fewest if keys else replace(fewest, groups=None)
+    if fewest.says:
+        select = keep_groups(flat, select, fewest, statement, compiler)
+        table = table_under(flat, compiler)
+    kinds = _Kinds(flat, table, statement, fewest.groups)
+    seen = kinds.of(select)
+    several = len(seen) > 1
+    apart = several or needs_split(select) or any(key for _, key in seen)
+    inner, outer = split(flat, select) if apart else (select, None)
+    makers = {kind: _maker(kind, flat, table, statement, compiler, fewest.groups) for kind in seen}
+    if not several:
+        make = makers[seen[0]] if seen else flat.aggregate
+        return InParts((make(inner),), outer)
+    group = inner.args.get("group")
+    by = [] if group is None else group.expressions
+    columns = FlatColumns(flat.rows.source, table, statement.fragment, compiler)
+    nulls = tuple(_may_be_null(columns.find(flat.resolve(key))) for key in by)
+    trees = tuple(makers[kind](kinds.some(inner, by, kind, seen[0])) for kind in seen)
+    return InParts(trees, outer, nulls)
+
+
+def _may_be_null(column: Column | None) -> bool:
+    return column is None or column.null
+
+
+def _maker(
+    kind: Kind,
+    flat: Flat,
+    table: Table,
+    statement: Statement,
+    compiler: Compiler,
+    groups: int | None,
+) -> Callable[[exp.Select], exp.Select]:
+    """What makes the SELECT of one kind of aggregates."""
+    if kind == _ROWS:
+        return flat.aggregate
+    if kind == _UNITS:
+        return Bounded(flat, table, statement, compiler, groups).aggregate
+    return UnitKeyCounts(flat, table, statement, compiler, kind[1]).aggregate
+
+
+@dataclass(frozen=True, slots=True)
+class _Kinds:
+    """Tells the kinds of aggregates of one SELECT apart."""
+
+    flat: Flat
+    table: Table
+    statement: Statement
+    groups: int | None
+
+    def of(self, select: exp.Select) -> list[Kind]:
+        """The kinds of its aggregates, that of rows first."""
+        found = {self.kind(each) for each in _aggregates_of(select)}
+        return sorted(found, key=lambda kind: (kind != _ROWS, kind))
+
+    def kind(self, node: exp.Expr) -> Kind:
+        """The kind of an aggregate.
+
+        A sum over rows has the noise of all rows of a unit, one over what it adds to groups that
+        of as many rows in each of these: what may be either is of the first kind.
+        """
+        called = node.this if isinstance(node, exp.Filter) else node
+        counted = counted_key(self.flat, node, self.table)
+        if counted is not None:
+            return "keys", counted
+        if isinstance(called, exp.Count) and isinstance(called.this, exp.Distinct):
+            value = self.flat.resolve(called.this.expressions[0])
+            of_units = self.groups is not None and is_unit(value, self.table)
+            return _UNITS if of_units else _ROWS
+        clipped = is_clipped(called, self.statement, self.table.unit.max_rows)
+        return _UNITS if clipped else _ROWS
+
+    def some(
+        self, select: exp.Select, keys: Sequence[exp.Expr], kind: Kind, other: Kind
+    ) -> exp.Select:
+        """The keys of a SELECT, called k0, k1 and so on, and its aggregates of one kind.
+
+        Its other items, which are keys, are among those of the kind ``other``.
+        """
+        items = [exp.alias_(key.copy(), f"k{i}") for i, key in enumerate(keys)]
+        for item in select.expressions:
+            kinds = {self.kind(each) for each in _aggregates(item)} or {other}
+            if kind in kinds:
+                items.append(item.copy())
+        found = select.copy()
+        found.set("expressions", items)
+        return found
+
+
+def _aggregates_of(select: exp.Select) -> Iterator[exp.Expr]:
+    """The aggregates of a SELECT that are in no other one."""
+    clauses = (select.args.get(key) for key in ("having", "order", "qualify"))
+    for node in (*select.expressions, *clauses):
+        if node is not None:
+            yield from _aggregates(node)
+
+
+def _aggregates(node: exp.Expr) -> Iterator[exp.Expr]:
+    if isinstance(node, exp.AggFunc | exp.WithinGroup | exp.Filter):
+        yield node
+        return
+    for part in node.iter_expressions():
+        if not isinstance(part, exp.Query):
+            yield from _aggregates(part)

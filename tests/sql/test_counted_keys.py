@@ -1,0 +1,107 @@
+"""Counts of keys that have no domain: different ones, and rows that have one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+
+import dpsql
+from tests.suites.suite import compared
+from tests.support.seam import zero_noise
+from tests.support.tables import World
+
+CATALOG = """
+[budget]
+epsilon = 100000
+[unit.buyer]
+[table.buyers]
+source = "buyers.parquet"
+privacy_unit = { column = "buyer", max_rows = 1, unit = "buyer" }
+[table.buyers.column]
+kind = { type = "text", domain = ["x", "y"] }
+[table.lines]
+source = "lines.parquet"
+privacy_unit = { column = "buyer", max_rows = 9, unit = "buyer" }
+references = { buyers = "buyer" }
+unit_keys = ["bill"]
+[table.lines.column]
+shop = { type = "text", domain = ["a", "b", "c"], null = true }
+pieces = { type = "integer", domain = [0, 9] }
+"""
+TABLES = """
+CREATE TABLE buyers AS SELECT i AS buyer, ['x', 'y'][1 + i % 2] AS kind FROM range(40) r(i);
+CREATE TABLE lines AS SELECT i // 6 AS buyer,
+    CASE WHEN i % 7 > 0 THEN i // 6 * 10 + i % 3 END AS bill,
+    CASE WHEN i % 5 > 0 THEN ['a', 'b', 'c'][1 + i % 3 * i % 3] END AS shop, i * i % 10 AS pieces
+FROM range(180) r(i);
+"""
+STATEMENTS = [
+    "SELECT COUNT(DISTINCT bill), COUNT(bill), COUNT(*) FROM lines",
+    "SELECT shop, COUNT(DISTINCT bill) FROM lines GROUP BY shop",
+    "SELECT shop, COUNT(DISTINCT bill) AS n, AVG(pieces), COUNT(bill), COUNT(DISTINCT buyer) "
+    "FROM lines WHERE pieces > 1 GROUP BY shop ORDER BY n",
+    "SELECT pieces // 5 AS p, shop, COUNT(DISTINCT bill) FROM lines GROUP BY ALL",
+    "SELECT shop, COUNT(DISTINCT bill) FILTER (WHERE pieces > 4) FROM lines GROUP BY shop",
+    "SELECT shop, COUNT(DISTINCT CASE WHEN pieces > 4 THEN bill END), "
+    "COUNT(CASE WHEN pieces > 4 THEN bill END) FROM lines GROUP BY shop",
+    "SELECT kind, COUNT(DISTINCT l.bill), COUNT(l.bill), COUNT(*) FROM buyers b "
+    "LEFT JOIN lines l ON b.buyer = l.buyer GROUP BY kind",
+    "SELECT kind, 1.0 * COUNT(DISTINCT bill) / COUNT(DISTINCT buyer) AS each FROM lines "
+    "JOIN buyers USING (buyer) GROUP BY kind HAVING COUNT(DISTINCT bill) > 3",
+    "SELECT COUNT(DISTINCT a.bill), COUNT(DISTINCT b.bill) FROM lines a "
+    "JOIN lines b ON a.buyer = b.buyer AND a.pieces < b.pieces",
+    "SELECT kind, COUNT(*) FROM buyers b LEFT JOIN lines l ON b.buyer = l.buyer "
+    "WHERE l.bill IS NULL GROUP BY kind",
+    "SELECT bill IS NULL AS without, COUNT(*) FROM lines WHERE shop = 'a' GROUP BY without",
+    "SELECT n, COUNT(*) FROM (SELECT b.buyer, COUNT(l.bill) AS n, COUNT(*) AS m FROM buyers b "
+    "LEFT JOIN lines l ON b.buyer = l.buyer WHERE bill IS NOT NULL GROUP BY b.buyer) AS p "
+    "GROUP BY n",
+    "SELECT COUNT(DISTINCT bill) - (SELECT COUNT(*) FROM buyers) AS d FROM lines",
+    "SELECT n, SUM(m) FROM (SELECT shop, COUNT(DISTINCT bill) AS m, COUNT(*) > 30 AS n "
+    "FROM lines GROUP BY shop) AS s GROUP BY n",
+]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("keys")
+    with duckdb.connect() as database:
+        database.execute(TABLES)
+        for name in ("buyers", "lines"):
+            database.execute(f"COPY {name} TO '{folder / name}.parquet' (FORMAT parquet)")
+        (folder / "c.toml").write_text(CATALOG)
+        with dpsql.connect(folder / "c.toml", epsilon=1) as connection:
+            connection.set("mechanism", "identity")
+            yield connection, database
+
+
+@pytest.mark.parametrize("sql", STATEMENTS)
+def test_counts_are_those_of_duckdb(world: World, sql: str) -> None:
+    connection, database = world
+    with zero_noise():
+        result = connection.execute(sql).result
+    assert compared(result, database.execute(sql).fetchall(), 1e-6) is None
+
+
+def test_noise_is_that_of_as_many_keys_as_a_unit_has_rows(world: World) -> None:
+    """A bill may be in several groups, but a buyer is in no more of them than it has rows."""
+    connection, _ = world
+    with zero_noise():
+        one, other = (
+            connection.execute(f"SELECT shop, {what} FROM lines GROUP BY shop").result.stddev[1]
+            for what in ("COUNT(DISTINCT bill)", "COUNT(*)")
+        )
+    assert one == pytest.approx(other)
+
+
+def test_keys_that_units_may_share_are_not_counted(world: World) -> None:
+    connection, _ = world
+    before = connection.budget.entries
+    sql = (
+        "SELECT COUNT(DISTINCT bill) FROM (SELECT bill FROM lines UNION ALL SELECT bill FROM lines)"
+    )
+    with pytest.raises(dpsql.Error, match="E_AGGREGATE"):
+        connection.execute(f"{sql} AS u")
+    assert connection.budget.entries == before

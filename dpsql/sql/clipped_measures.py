@@ -153,6 +153,8 @@ def _is_choice(node: exp.Expr) -> bool:
     """Whether a node is COALESCE, LEAST, GREATEST or ABS of several columns."""
     if not isinstance(node, exp.Coalesce | exp.Least | exp.Greatest | exp.Abs):
         return False
+    if isinstance(node, exp.Coalesce) and not any(e.find(exp.Column) for e in node.expressions):
+        return False  # a constant in the place of NULL is a number of the measure's own
     return len({each.name.casefold() for each in node.find_all(exp.Column)}) > 1
 
 

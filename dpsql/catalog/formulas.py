@@ -39,13 +39,15 @@ class Multiple:
 class FormulaRows:
     """All rows with a column more: a sum of products. It is NULL where a column of it is.
 
-    ``column`` has bounds or bins: what is beyond is taken for the nearest of them. Rows with an
-    undeclared value in one of these columns have none in this one.
+    NULL in one that is ``filled`` is a number in its place. ``column`` has bounds or bins: what is
+    beyond is taken for the nearest of them. Rows with an undeclared value in one of these columns
+    have none in this one.
     """
 
     rows: UnitLocal
     column: Column
     terms: tuple[Multiple, ...]
+    filled: tuple[tuple[str, Fraction], ...] = ()
 
     @property
     def of(self) -> tuple[str, ...]:
@@ -66,6 +68,8 @@ def check_formula(formula: FormulaRows, columns: Mapping[str, Column]) -> None:
         if not is_number(columns.get(name)):
             hint = "columns of numbers, with a domain or bounds"
             _refuse(f"calculating with {printable(name)!r}", hint)
+    if not {name for name, _ in formula.filled} <= {*formula.of}:
+        _refuse("a number in the place of NULL of another column", "columns of the formula")
     if not 0 < len(formula.terms) <= MOST_TERMS:
         _refuse(f"a formula of {len(formula.terms)} products", f"at most {MOST_TERMS}")
     made = formula.column
@@ -77,7 +81,11 @@ def _refuse(what: str, hint: str) -> NoReturn:
     raise ProgrammingError("E_JOIN", f"{what} is not possible", hint=hint)
 
 
-def formula_column(terms: Sequence[Multiple], columns: Mapping[str, Column]) -> Column | None:
+def formula_column(
+    terms: Sequence[Multiple],
+    columns: Mapping[str, Column],
+    filled: Mapping[str, Fraction] | None = None,
+) -> Column | None:
     """The declaration of a sum of products: what it can be, by what its columns can be.
 
     None where numbers would be too large.
@@ -89,11 +97,12 @@ def formula_column(terms: Sequence[Multiple], columns: Mapping[str, Column]) -> 
         whole &= term.times.denominator == 1
         for name in term.columns:
             column = columns[name]
-            least, most = column.number_bounds or (0.0, 0.0)
-            found = [a * Fraction(b) for a, b in itertools.product(ends, (least, most))]
+            reach = [Fraction(end) for end in column.number_bounds or (0.0, 0.0)]
+            reach += [filled[name]] if filled and name in filled else []
+            found = [a * b for a, b in itertools.product(ends, reach)]
             ends = min(found), max(found)
-            null |= column.null
-            whole &= column.type == "integer"
+            null |= column.null and not (filled and name in filled)
+            whole &= column.type == "integer" and reach[-1].denominator == 1
         low, high = low + ends[0], high + ends[1]
     if max(abs(low), abs(high)) >= LARGEST or not math.isfinite(float(high - low)):
         return None

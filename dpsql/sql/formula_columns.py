@@ -25,6 +25,8 @@ from dpsql.catalog.unit_local import Scan
 _MOST_FACTORS = 4
 _REAL = (*exp.DataType.FLOAT_TYPES,)
 _ONE = (Multiple(Fraction(1)),)
+_BARE = "filled"
+"""Marks a column in which a number stands for NULL."""
 Terms = tuple[Multiple, ...]
 
 
@@ -33,11 +35,38 @@ def as_formula(node: exp.Expr, columns: Mapping[str, Column], name: str) -> Form
 
     Which rows it is a column of is left to the caller.
     """
+    filled = dict[str, Fraction]()
+    node = node.copy().transform(lambda part: _filled(part, filled))
     terms = terms_of(node, columns)
     if not terms or not any(term.columns for term in terms):
         return None
-    column = formula_column(terms, columns)
-    return None if column is None else FormulaRows(Scan(""), replace(column, name=name), terms)
+    if any(each.meta.get(_BARE) is None for each in _columns(node) if _key(each) in filled):
+        return None  # NULL in one place, and a number in another
+    column = formula_column(terms, columns, filled)
+    made = None if column is None else replace(column, name=name)
+    return None if made is None else FormulaRows(Scan(""), made, terms, tuple(filled.items()))
+
+
+def _filled(node: exp.Expr, found: dict[str, Fraction]) -> exp.Expr:
+    """COALESCE(column, number) as the column, which is noted with the number."""
+    if not isinstance(node, exp.Coalesce) or not isinstance(node.this, exp.Column):
+        return node
+    rest = [each.unnest() for each in node.expressions]
+    if len(rest) != 1 or not isinstance(rest[0], exp.Literal) or rest[0].is_string:
+        return node
+    value = Fraction(rest[0].name)
+    if found.setdefault(_key(node.this), value) != value:
+        return node
+    node.this.meta[_BARE] = True
+    return node.this
+
+
+def _columns(node: exp.Expr) -> list[exp.Column]:
+    return list(node.find_all(exp.Column))
+
+
+def _key(column: exp.Column) -> str:
+    return column.name.casefold()
 
 
 def terms_of(node: exp.Expr, columns: Mapping[str, Column]) -> Terms | None:

@@ -254,13 +254,15 @@ def _formula(draw: random.Random, rows: UnitLocal, header: Header) -> UnitLocal:
         for names in (draw.choices(known, k=draw.randrange(3)) if known else [] for _ in range(2))
     )
     name = f"f{draw.randrange(10**6)}"
-    found = formula_column(terms, header.columns)
+    named = {each for term in terms for each in term.columns if draw.random() < 0.3}
+    filled = {each: Fraction(draw.choice([-1, 0, 2])) for each in sorted(named)}
+    found = formula_column(terms, header.columns, filled)
     if found is None:
         return rows
     if draw.random() < 0.5:
         edges = tuple(map(Fraction, (-5, 0, 1, 30)))
-        return FormulaRows(rows, Column(name, "number", Bins(edges), null=True), terms)
-    return FormulaRows(rows, replace(found, name=name), terms)
+        found = Column("", "number", Bins(edges), null=True)
+    return FormulaRows(rows, replace(found, name=name), terms, tuple(filled.items()))
 
 
 def _cells(header: Header) -> list[str]:

@@ -254,6 +254,12 @@ BY_UNIT = (
     "buyer) AS r FROM sales) t GROUP BY k",
     "SELECT kind, COUNT(*) AS n FROM (SELECT kind, price - MIN(price * 1) OVER (PARTITION BY "
     "buyer) AS d FROM sales) t WHERE d > 800 GROUP BY kind",
+    "SELECT town, COUNT(*) AS n FROM people p LEFT JOIN (SELECT buyer, SUM(cost) AS c FROM sales "
+    "GROUP BY buyer) s ON s.buyer = p.person LEFT JOIN (SELECT person, SUM(fee) AS f FROM visits "
+    "GROUP BY person) v ON v.person = p.person WHERE COALESCE(c, 0) > COALESCE(f, 0) / 2 "
+    "GROUP BY town",
+    "SELECT s > 1500 AS k, COUNT(*) AS n FROM (SELECT buyer, SUM(price - COALESCE(paid, 50)) AS s "
+    "FROM sales GROUP BY buyer) t GROUP BY k",
     "SELECT x > 1500 AS k, COUNT(*) AS n FROM (SELECT price * pieces AS x FROM sales UNION ALL "
     "SELECT fee FROM visits) t GROUP BY k",
     f"SELECT s >= 1000 AS big, town, COUNT(*) AS n FROM ({SUM} GROUP BY buyer) t JOIN people p ON "

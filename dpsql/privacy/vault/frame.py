@@ -296,24 +296,28 @@ def work_out(formula: FormulaRows, frame: Frame) -> Frame:
     Guarantee: its value follows from numbers of the same row; there are as many rows as before.
     """
     column, total = formula.column, np.zeros(frame.count)
-    found = {name: frame.lanes[name].values() for name in formula.of}
     known, declared = np.ones(frame.count, np.bool_), np.ones(frame.count, np.bool_)
-    for name, (_, has_value) in found.items():
-        known &= has_value
+    found, filled = dict[str, Floats](), dict(formula.filled)
+    for name in formula.of:
+        numbers, has_value = frame.lanes[name].values()
         declared &= frame.lanes[name].is_declared()
+        if name in filled:
+            numbers = np.where(has_value, numbers, float(filled[name]))
+        else:
+            known &= has_value
+        found[name] = numbers
     for term in formula.terms:
         part = np.full(frame.count, float(term.times))
         for name in term.columns:
-            part = part * found[name][0]
+            part = part * found[name]
         total = total + part
     lane = lane_of(column, total, known)
-    codes, places, numbers = lane.codes, lane.places, lane.numbers
-    if codes is not None:
-        codes = np.where(declared, codes, column.size).astype(codes.dtype)
-    if numbers is not None:
-        numbers = np.where(declared, numbers, OUTSIDE)
-    made = {column.name.casefold(): Lane(column, codes, places, numbers)}
-    return Frame(frame.units, {**frame.lanes, **made}, frame.keys)
+    if lane.codes is not None:
+        codes = np.where(declared, lane.codes, column.size).astype(lane.codes.dtype)
+        lane = replace(lane, codes=codes)
+    if lane.numbers is not None:
+        lane = replace(lane, numbers=np.where(declared, lane.numbers, OUTSIDE))
+    return Frame(frame.units, {**frame.lanes, column.name.casefold(): lane}, frame.keys)
 
 
 def _listed(mapped: MapRows, lanes: Sequence[Lane], places: Counts) -> Counts:

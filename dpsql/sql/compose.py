@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.catalog import Table
+from dpsql.catalog import Catalog, Table
 from dpsql.catalog.joint_keys import joint_columns
 from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.beside_answers import beside
@@ -29,6 +29,7 @@ from dpsql.sql.item_lookups import over_groups
 from dpsql.sql.keys_together import together
 from dpsql.sql.language import locate
 from dpsql.sql.natural_joins import has_natural
+from dpsql.sql.own_ids import compared_with_own
 from dpsql.sql.parse import FORM, Statement, parse
 from dpsql.sql.per_unit import refuse_units
 from dpsql.sql.pivots import write_out_pivots
@@ -37,6 +38,9 @@ from dpsql.sql.qualified import unqualified
 from dpsql.sql.relations import Leaf, PrivateRows, PublicRows, read_from
 from dpsql.sql.shape import Shape
 from dpsql.sql.tuple_lists import without_tuples
+
+_RELATING = (exp.Join, exp.Exists, exp.Or, exp.In, exp.EQ, exp.NEQ, exp.SetOperation)
+"""What may bring rows together."""
 
 
 def compile_statement(statement: Statement, compiler: Compiler, public: PublicRows) -> Compiled:
@@ -53,12 +57,8 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     tree = unqualified(statement.tree, compiler.catalog)
     if tree.find(exp.Pivot) is not None:
         tree = write_out_pivots(tree, compiler.catalog, lambda x: locate(x, statement.fragment))
-    if tree.find(exp.In) is not None:
-        tree = without_tuples(tree, compiler.catalog)
-    if tree.find(exp.Join, exp.Exists, exp.Or) is not None:
-        tree = as_conditions(apart(tree), compiler.catalog)
-    if tree.find(exp.SetOperation) is not None:
-        tree = counted(tree, compiler.catalog)
+    if tree.find(*_RELATING) is not None:
+        tree = _related(tree, compiler.catalog)
     tree = together(grouped(tree, compiler.catalog), compiler.catalog)
     tree = beside(tree, compiler.catalog)
     tree = over_groups(compared(tree, compiler.catalog), compiler.catalog)
@@ -73,6 +73,14 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     if flat and tree is statement.tree:
         _learn(statement, compiled.selects[0], compiler)
     return compiled
+
+
+def _related(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
+    """Conditions and set operations that bring rows together, in the forms that are read."""
+    tree = compared_with_own(without_tuples(tree, catalog), catalog)
+    if tree.find(exp.Join, exp.Exists, exp.Or) is not None:
+        tree = as_conditions(apart(tree), catalog)
+    return tree if tree.find(exp.SetOperation) is None else counted(tree, catalog)
 
 
 def recalled(statement: Statement, compiler: Compiler) -> Compiled | None:

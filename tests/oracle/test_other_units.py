@@ -207,3 +207,26 @@ def test_narrow_and_wide_ids_are_the_same(tmp_path: Path) -> None:
         found[1].execute(f"CREATE TEMP TABLE own AS {OWN}")
         known = dict(found[1].execute(ASKED[1].replace("orders", "own")).fetchall())
         assert {key: n for (key,), n in answers(found, ASKED[1]).items() if n} == known
+
+
+BESIDE_OWN = (
+    "SELECT size, COUNT(*) AS n FROM orders o WHERE o.receiver = o.buyer GROUP BY size",
+    "SELECT size, COUNT(*) AS n FROM orders WHERE buyer <> receiver GROUP BY size",
+    "SELECT size, COUNT(*) FILTER (WHERE receiver <> buyer) AS n FROM orders GROUP BY size",
+    "SELECT receiver = buyer AS k, COUNT(*) AS n FROM orders WHERE receiver IS NOT NULL GROUP BY k",
+    "SELECT town, COUNT(*) AS n FROM people p JOIN orders o ON o.buyer = p.person "
+    "WHERE o.receiver <> o.buyer AND size > 2 GROUP BY town",
+    "SELECT town, COUNT(*) AS n FROM people p WHERE EXISTS (SELECT 1 FROM orders o WHERE o.buyer = "
+    "p.person AND o.receiver <> o.buyer) GROUP BY town",
+    "SELECT k, COUNT(*) AS n FROM (SELECT buyer, COUNT(*) FILTER (WHERE receiver = buyer) AS k "
+    "FROM orders GROUP BY buyer) t GROUP BY k",
+)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_row_says_whether_it_names_its_own_unit(tmp_path: Path, seed: int) -> None:
+    with open_tables(tmp_path, CATALOG, drawn(seed)) as found, zero_noise():
+        for sql in BESIDE_OWN:
+            rows = found[1].execute(sql).fetchall()
+            expected = {tuple(row[:-1]): row[-1] for row in rows if row[-1]}
+            assert {key: n for key, n in answers(found, sql).items() if n} == expected, sql

@@ -36,6 +36,7 @@ from dpsql.sql.pivots import write_out_pivots
 from dpsql.sql.products import Compiler
 from dpsql.sql.qualified import unqualified
 from dpsql.sql.relations import Leaf, PrivateRows, PublicRows, read_from
+from dpsql.sql.scalar_lookups import looked_up
 from dpsql.sql.shape import Shape
 from dpsql.sql.tuple_lists import without_tuples
 
@@ -57,6 +58,8 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     tree = unqualified(statement.tree, compiler.catalog)
     if tree.find(exp.Pivot) is not None:
         tree = write_out_pivots(tree, compiler.catalog, lambda x: locate(x, statement.fragment))
+    if tree.find(exp.Subquery) is not None:
+        tree = looked_up(tree, compiler.catalog, public)
     if tree.find(*_RELATING) is not None:
         tree = _related(tree, compiler.catalog)
     tree = together(grouped(tree, compiler.catalog), compiler.catalog)

@@ -643,6 +643,24 @@ SELECT COUNT(*) FROM recommendations r WHERE EXISTS (SELECT 1 FROM purchases p W
 -- Uber 93
 SELECT score, COUNT(*) FROM recommendations JOIN buyers USING (buyer_id) WHERE buyers.status = 'gold' GROUP BY score;
 
+-- Uber 94: values looked up of the row around
+SELECT (SELECT name FROM cities c WHERE c.city_id = t.city_id) AS city, COUNT(*) FROM trips t GROUP BY city;
+
+-- Uber 95
+SELECT COUNT(*) FROM trips t WHERE (SELECT people FROM cities c WHERE c.city_id = t.city_id) > 300000;
+
+-- Uber 96
+SELECT SUM(p.quantity * (SELECT price FROM goods g WHERE g.product_id = p.product_id)) AS revenue FROM purchases p;
+
+-- Uber 97
+SELECT city_id, n * 1.0 / (SELECT people FROM cities c WHERE c.city_id = x.city_id) AS rate FROM (SELECT city_id, COUNT(*) AS n FROM trips GROUP BY city_id) x;
+
+-- Uber 98
+SELECT COUNT(*) FROM trips WHERE trip_id IS NOT NULL;
+
+-- Uber 99
+SELECT COUNT(*) FROM riders r LEFT JOIN trips t ON r.rider_id = t.rider_id WHERE t.trip_id IS NULL;
+
 -- ZetaSQL 1
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6) COUNT(*) AS n FROM typed;
 

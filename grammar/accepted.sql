@@ -49,6 +49,19 @@ SELECT MEDIAN(CASE WHEN b = 'x' THEN a END) AS m, SUM(ABS(a - e)) AS d, SUM(COAL
 -- a: 1x8 Dense; e: 1x8 Dense
 -- a: 1x8 Dense
 
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (min_privacy_units_per_group = 5) ward, AVG(cost) FROM (SELECT person_id, ward, cost FROM visits WHERE ward <> 'B') AS v GROUP BY ward;
+-- ward: 2x3 Dense; cost: 0 + 1 v + 0 v^2
+-- ward: 2x3 Dense; cost: 1 + 0 v + 0 v^2
+-- ward: 2x3 Dense
+
+SELECT k.b, MEDIAN(a) AS m, VAR_POP(a) AS v FROM t RIGHT JOIN (VALUES ('x'), ('y')) AS k(b) ON t.b = k.b GROUP BY k.b;
+-- a: 8x8 Prefix; b: 2x6 Dense
+-- a: 1x8 Dense; b: 2x6 Dense
+-- b: 2x6 Dense
+
+SELECT (SELECT MAX(name) FROM bands d WHERE d.lo = t.a) AS band, COUNT(*) FROM t GROUP BY band;
+-- a: 3x8 Dense
+
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_rows_contributed = 1) COUNT(*) AS n, AVG(cost) FROM visits;
 -- everything
 -- cost: 0 + 1 v + 0 v^2

@@ -359,7 +359,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (privacy_unit_column = a) COUNT(*) FROM
 -- E_SETTING at line 1, column 43: the privacy unit of t is one row
 -- hint: leave the option out: the catalog says whose a row is, by privacy_unit
 
-SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (min_privacy_units_per_group = 5) a, COUNT(*) FROM (SELECT a FROM t) AS s GROUP BY a;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (min_privacy_units_per_group = 5) a, COUNT(*) FROM (SELECT a FROM t GROUP BY a) AS s GROUP BY a;
 -- E_SETTING at line 1, column 43: the privacy units of this statement's groups cannot be counted
 -- hint: SELECT ... FROM one private table GROUP BY ..., or HAVING COUNT(*) >= 10
 

@@ -21,8 +21,10 @@ from dpsql.sql.clauses import Options, read_own, span_of
 from dpsql.sql.compiled import Select
 from dpsql.sql.evaluate import Evaluator, Operand
 from dpsql.sql.kept_groups import groups_of
+from dpsql.sql.kinds import cte_of
 from dpsql.sql.lexemes import Fragment, lex
 from dpsql.sql.report_format import BETWEEN
+from dpsql.sql.sugar import has_aggregates
 
 _OF_PUBLIC = re.compile(r"\bp\d+\b")
 """What an expression over columns of public rows that are looked up mentions."""
@@ -141,25 +143,19 @@ class Contributions:
         """Leave groups of one SELECT out, in place."""
         clause = select.args.get("from_")
         source = None if clause is None else clause.this
-        inner = select.find_ancestor(exp.With) is not None or select.args.get("with_")
-        is_table = isinstance(source, exp.Table) and not inner
-        table = catalog.tables.get(source.name.casefold()) if source and is_table else None
+        found = None if source is None else _unit_within(source, catalog)
         joined = bool(select.args.get("joins"))
-        if (
-            source is None
-            or table is None
-            or table.public
-            or (joined and table.unit.column is None)
-        ):
+        if source is None or found is None or (joined and not found):
             self.refuse(
                 "min_privacy_units_per_group",
                 "the privacy units of this statement's groups cannot be counted",
                 "SELECT ... FROM one private table GROUP BY ..., or HAVING COUNT(*) >= 10",
             )
         counted: exp.Expr = exp.Star()
-        if table.unit.column is not None:
-            of = exp.to_identifier(source.alias_or_name, quoted=True)
-            unit = exp.to_identifier(table.unit.column, quoted=True)
+        if found:
+            name = source.alias_or_name
+            of = exp.to_identifier(name, quoted=True) if name else None
+            unit = exp.to_identifier(found, quoted=True)
             counted = exp.Distinct(expressions=[exp.Column(this=unit, table=of)])
         least = exp.Literal.number(self.least_units)
         test: exp.Expr = exp.GTE(this=exp.Count(this=counted, big_int=True), expression=least)
@@ -172,6 +168,49 @@ class Contributions:
         """Refuse an option where it stands."""
         span = span_of(self.fragment, name)
         raise NotSupportedError("E_SETTING", what, hint=hint, span=span)
+
+
+def _unit_within(node: exp.Expr, catalog: Catalog) -> str | None:
+    """The column that tells units apart in what stands in FROM; empty where each row is one.
+
+    None for all but rows of one private table, which a sub-query may pick and show.
+    """
+    if isinstance(node, exp.Table):
+        cte = cte_of(node)
+        if cte is not None:
+            return None if _renames(cte) or _renames(node) else _unit_shown(cte.this, catalog)
+        table = catalog.tables.get(node.name.casefold())
+        return None if table is None or table.public else table.unit.column or ""
+    if isinstance(node, exp.Subquery) and not _renames(node):
+        return _unit_shown(node.this, catalog)
+    return None
+
+
+def _renames(node: exp.Expr) -> bool:
+    """Whether an element of FROM names its columns."""
+    alias = node.args.get("alias")
+    return alias is not None and bool(alias.args.get("columns"))
+
+
+def _unit_shown(query: exp.Expr, catalog: Catalog) -> str | None:
+    """The same for the rows of a sub-query."""
+    if not isinstance(query, exp.Select) or any(query.args.get(key) for key in _OTHERS):
+        return None
+    start = query.args.get("from_")
+    unit = None if start is None else _unit_within(start.this, catalog)
+    if not unit or has_aggregates(query):
+        return None if has_aggregates(query) else unit
+    for item in query.expressions:
+        inner = item.unalias()
+        if isinstance(item, exp.Star) and not any(item.args.values()):
+            return unit
+        if isinstance(inner, exp.Column) and inner.name.casefold() == unit.casefold():
+            name: str = item.alias_or_name
+            return name
+    return None
+
+
+_OTHERS = ("group", "distinct", "joins", "limit", "having", "qualify")
 
 
 def _start(select: exp.Select) -> int:

@@ -28,7 +28,11 @@ ReadKeys = Callable[[Element, Relation], Keys | None]
 
 _TELLING = (exp.Is, exp.Coalesce, exp.Case, exp.If, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Query)
 """What may be true, or a number, where a column is NULL."""
-_PASSING = (exp.Count, exp.Sum, exp.Avg)
+_PASSING = (
+    *(exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Variance, exp.VariancePop, exp.Stddev),
+    *(exp.StddevPop, exp.StddevSamp, exp.Corr, exp.Median, exp.Quantile, exp.PercentileCont),
+    *(exp.PercentileDisc, exp.Mode),
+)
 """Aggregates that pass over NULL."""
 
 

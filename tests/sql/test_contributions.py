@@ -117,6 +117,13 @@ def test_groups_are_left_out_by_the_select_that_has_the_clause(visits: Connectio
          "UNNEST([1, 2]) AS u(x) WHERE ward = 'a' GROUP BY x) ORDER BY x", [(1, 40), (2, 40)]),
     ):  # fmt: skip
         assert visits.execute(sql).fetchall() == expected, sql
+    for inner in ("SELECT * FROM visits", "SELECT who AS w, ward FROM visits WHERE age < 100"):
+        for sql in (
+            f"SELECT {clause} ward, COUNT(*) FROM ({inner}) GROUP BY ward",
+            f"SELECT {clause} ward, COUNT(*) FROM ({inner}) AS s GROUP BY ward",
+            f"WITH v AS ({inner}) SELECT {clause} ward, COUNT(*) FROM v AS s GROUP BY ward",
+        ):
+            assert visits.execute(sql).fetchall() == [("a", pytest.approx(kept))], sql
     before = visits.budget.entries
     for sql in (
         f"WITH v AS (SELECT ward FROM visits) SELECT {clause} COUNT(*) FROM v",

@@ -989,3 +989,15 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) word, SUM(LEAST(maybe, wh
 
 -- ZetaSQL 97
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) word, MEDIAN(IF(flag, whole, NULL)) AS m FROM typed GROUP BY word;
+
+-- ZetaSQL 98: public groups that stay, quantiles and variances of them, too
+-- exact: SELECT k.age, MEDIAN(borrowed), VAR_POP(borrowed), STDDEV(borrowed), QUANTILE_DISC(borrowed, 0.5), COUNT(member_id), COUNT_IF(borrowed > 20) FROM (VALUES (5), (6), (30), (31)) k(age) LEFT JOIN members USING (age) GROUP BY k.age
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, group_selection_strategy = PUBLIC_GROUPS) k.age, MEDIAN(borrowed) AS m, VAR_POP(borrowed) AS v, STDDEV(borrowed) AS s, QUANTILE_DISC(borrowed, 0.5) AS q, COUNT(member_id) AS n, COUNT_IF(borrowed > 20) AS many FROM members RIGHT JOIN UNNEST([5, 6, 30, 31]) AS k(age) USING (age) GROUP BY k.age;
+
+-- ZetaSQL 99
+-- exact: SELECT word, COUNT(*) FROM typed WHERE big < 60 GROUP BY word HAVING COUNT(DISTINCT uid) >= 10
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, min_privacy_units_per_group = 10) word, COUNT(*) AS n FROM (SELECT uid AS person, word FROM typed WHERE big < 60) AS s GROUP BY word;
+
+-- ZetaSQL 100
+-- exact: SELECT whole, AVG(big) FROM typed GROUP BY whole HAVING COUNT(DISTINCT uid) >= 40
+WITH w AS (SELECT * FROM typed), v AS (SELECT uid, whole, big FROM w) SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, min_privacy_units_per_group = 40) whole, AVG(big) AS a FROM v GROUP BY whole;

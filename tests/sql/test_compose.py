@@ -195,7 +195,7 @@ def test_views_are_listed_and_described(connection: Connection) -> None:
         ("SELECT age FROM x WHERE n > (SELECT MAX(n) FROM x y WHERE y.age < x.age)", "E_SUBQUERY"),
         ("SELECT age, (SELECT age, n FROM x) FROM x", "E_SUBQUERY"),
         ("SELECT age, (SELECT age FROM adult) FROM x", "E_SUBQUERY"),
-        ("SELECT age FROM adult UNION SELECT age FROM x", "E_SET_OP"),
+        ("SELECT age FROM adult EXCEPT ALL SELECT age FROM x", "E_SET_OP"),
         ("SELECT age FROM x UNION SELECT age, n FROM x", "E_SET_OP"),
         ("SELECT n AS age, age FROM x UNION BY NAME SELECT n AS age FROM x", "E_SET_OP"),
         ("SELECT year(n) FROM x", "E_DOMAIN_EVAL"),

@@ -35,6 +35,7 @@ from dpsql.sql.per_unit import refuse_units
 from dpsql.sql.pivots import write_out_pivots
 from dpsql.sql.products import Compiler
 from dpsql.sql.qualified import unqualified
+from dpsql.sql.ranked_columns import RANKS
 from dpsql.sql.relations import Leaf, PrivateRows, PublicRows, read_from
 from dpsql.sql.scalar_lookups import looked_up
 from dpsql.sql.shape import Shape
@@ -175,12 +176,23 @@ def _is_flat(tree: exp.Select, compiler: Compiler, statement: Statement) -> bool
     known = [tables[name] for name in names if name in tables]
     if any(needs_bounds(statement, tree, table) or _asks_keys(tree, table) for table in known):
         return False
+    if _ranks_several(tree) and any(table.unit.column for table in known):
+        return False
     compared = [part for part in found if isinstance(part, COMPARED)]
     if any(may_differ(part, table) for part in compared for table in known):
         return False
     if sum(not table.public for table in known) > 1 or _keeps_public(tree, tables):
         return False
     return len(known) < len(names) or not known or not all(table.public for table in known)
+
+
+def _ranks_several(tree: exp.Select) -> bool:
+    """Whether a quantile is of several columns."""
+    for node in tree.find_all(*RANKS):
+        whole = node.parent if isinstance(node.parent, exp.WithinGroup) else node
+        if len({column.name.casefold() for column in whole.find_all(exp.Column)}) > 1:
+            return True
+    return False
 
 
 def _asks_keys(tree: exp.Select, table: Table) -> bool:

@@ -17,6 +17,7 @@ from dpsql.sql.known_keys import KnownKeys
 from dpsql.sql.parse import Statement
 from dpsql.sql.per_unit import table_under
 from dpsql.sql.products import Compiler
+from dpsql.sql.ranked_columns import RankedColumns
 from dpsql.sql.relations import Relation
 from dpsql.sql.row_numbers import RowNumbers
 from dpsql.sql.row_orders import RowOrders
@@ -41,4 +42,5 @@ def over_own_columns(
     select = RowNumbers(flat, statement, compiler).taken(zones.written(select))
     select = KnownKeys(flat, compiler).written(RowOrders(flat, compiler).taken(select))
     select = Differences(flat, statement, compiler).written(select)
+    select = RankedColumns(flat, statement, compiler).written(select)
     return SteppedSums(flat, compiler).written(select)

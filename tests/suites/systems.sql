@@ -661,6 +661,12 @@ SELECT COUNT(*) FROM trips WHERE trip_id IS NOT NULL;
 -- Uber 99
 SELECT COUNT(*) FROM riders r LEFT JOIN trips t ON r.rider_id = t.rider_id WHERE t.trip_id IS NULL;
 
+-- Uber 100
+SELECT city_id, MEDIAN(fare - 2 * km) AS m FROM trips WHERE status = 'completed' GROUP BY city_id;
+
+-- Uber 101
+SELECT r.pays, QUANTILE_DISC(date_diff('day', r.signed_up, t.day), 0.5) AS days FROM trips t JOIN riders r USING (rider_id) GROUP BY r.pays;
+
 -- ZetaSQL 1
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6) COUNT(*) AS n FROM typed;
 

@@ -12,7 +12,7 @@ from dpsql.catalog import Catalog
 from dpsql.dbapi.connection import inspect, migrate_ledger, raise_budget
 from dpsql.ui.cli import run_command_line
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_reader")]
 
 COUNT = "SELECT COUNT(*) AS n FROM {}"
 

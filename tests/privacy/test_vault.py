@@ -6,6 +6,7 @@ import datetime as dt
 import itertools
 import random
 from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from unittest import mock
@@ -20,6 +21,7 @@ from dpsql.errors import ProgrammingError
 from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.data_engine import Classes, Counts
 from dpsql.privacy.vault.vault import open_vault
+from tests.support.one_reader import one_reader
 from tests.support.tables import scribe
 
 SALT = b"0123456789abcdef"
@@ -195,6 +197,13 @@ def write(path: Path, names: list[str], rows: list[Row], owners: list[str] | Non
     return path
 
 
+@pytest.fixture(name="shared")
+def _shared() -> Iterator[None]:
+    """One reader for the many files of a test about values, not about how files are read."""
+    with one_reader():
+        yield
+
+
 def full(table: Table, names: list[str]) -> list[Classes]:
     return [np.arange(table.columns[name].size) for name in names]
 
@@ -226,6 +235,7 @@ def random_rows(names: list[str], n: int, seed: int, keep: float = 0.7) -> list[
 
 @pytest.mark.parametrize("name", sorted(CASES))
 @pytest.mark.parametrize("suffix", ["parquet", "duckdb"])
+@pytest.mark.usefixtures("shared")
 def test_every_value_of_every_type_falls_in_its_cell(
     name: str, suffix: str, tmp_path: Path
 ) -> None:
@@ -238,6 +248,7 @@ def test_every_value_of_every_type_falls_in_its_cell(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("name", ["age", "floating", "uneven", "word", "hired"])
 def test_one_more_row_changes_one_cell_by_one_or_none(name: str, tmp_path: Path) -> None:
     base: list[Row] = [(CASES[name][2][0],)] * 3

@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux tells peaks"),
 ]
 
-STATEMENTS = int(os.environ.get("MEMORY_STATEMENTS", "4"))
+STATEMENTS = int(os.environ.get("MEMORY_STATEMENTS", "3"))
 FEW, SOME, MANY = 60_000, 999_999, 1_000_000
 """Cells of all columns together, at most: in every run, and in a long one."""
 

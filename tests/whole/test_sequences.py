@@ -39,7 +39,7 @@ from tests.support.statements import Statement
 pytestmark = pytest.mark.slow
 
 SEQUENCES = int(os.environ.get("SEQUENCES", "2"))
-PAIRS = int(os.environ.get("PAIRS", "30"))
+PAIRS = int(os.environ.get("PAIRS", "20"))
 OUTCOMES = ("free", "measured", "measured though determined")
 REFUSED = {"E_TOO_LARGE", "E_PREDICATE"}
 

@@ -14,7 +14,7 @@ from tests.suites.suite import compared
 from tests.support.seam import zero_noise
 from tests.support.tables import World
 
-ROUNDS = int(os.environ.get("DPSQL_CHOICES", "40"))
+ROUNDS = int(os.environ.get("DPSQL_CHOICES", "20"))
 CATALOG = """
 [budget]
 epsilon = 100000

@@ -17,7 +17,14 @@ from sqlglot import exp
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import IntegerRange
-from dpsql.catalog.unit_local import Among, DerivedTable, FilterRows, UnitLocal, WindowRows
+from dpsql.catalog.unit_local import (
+    Among,
+    DerivedTable,
+    FilterRows,
+    UnitLocal,
+    WindowRows,
+    children,
+)
 from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.clauses import Options, read_own
@@ -55,10 +62,14 @@ class Fewest:
 def groups_of(table: Table) -> int:
     """In how many groups the rows of a unit are, at most, where these were picked by group."""
     relation = table.relation if isinstance(table, DerivedTable) else None
-    if isinstance(relation, FilterRows) and isinstance(relation.rows, WindowRows):
-        name, test = relation.rows.column.name.casefold(), relation.where
-        if relation.rows.kind == "part_number" and isinstance(test, Among):
-            return sum(test.cells) if test.columns == (name,) else table.unit.max_rows
+    while relation is not None:
+        if isinstance(relation, FilterRows) and isinstance(relation.rows, WindowRows):
+            name, test = relation.rows.column.name.casefold(), relation.where
+            is_number = isinstance(test, Among) and test.columns == (name,)
+            if isinstance(test, Among) and is_number and relation.rows.kind == "part_number":
+                return sum(test.cells)
+        # what is worked out from rows of so many groups is of no others
+        relation = next(iter(children(relation)), None)
     return table.unit.max_rows
 
 

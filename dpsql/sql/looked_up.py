@@ -13,7 +13,7 @@ Guarantee: every copy of a row is of the row's own unit, and rows are bounded pe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -292,6 +292,18 @@ def without_public(
     return PrivateRows(source, (), where, fields, rows.names)
 
 
+def _outside_from(select: exp.Select) -> Iterator[exp.Column]:
+    """The columns of a SELECT but for those within the sub-queries of its FROM."""
+    for column in select.find_all(exp.Column):
+        inner = column.find_ancestor(exp.Query)
+        while inner is not None and inner is not select:
+            if isinstance(inner.parent, exp.From | exp.Join):
+                break
+            inner = inner.find_ancestor(exp.Query)
+        if inner is select:
+            yield column
+
+
 def flat_without_public(
     flat: Flat, select: exp.Select, statement: Statement, compiler: Compiler, public: PublicRows
 ) -> exp.Select:
@@ -299,7 +311,7 @@ def flat_without_public(
     if any(isinstance(each, exp.Star) or each.is_star for each in select.expressions):
         return select
     fields: dict[exp.Expr, exp.Expr] = {}
-    for column in select.find_all(exp.Column):
+    for column in _outside_from(select):
         try:
             found = flat.names.find(column)
         except Error:

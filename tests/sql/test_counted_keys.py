@@ -96,6 +96,17 @@ def test_noise_is_that_of_as_many_keys_as_a_unit_has_rows(world: World) -> None:
     assert one == pytest.approx(other)
 
 
+def test_keys_of_as_many_groups_as_are_told(world: World) -> None:
+    connection, _ = world
+    clause = "WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 1)"
+    sql = f"SELECT {clause} shop, COUNT(DISTINCT bill), COUNT(*), COUNT(DISTINCT buyer) FROM lines "
+    with zero_noise():
+        found = connection.execute(f"{sql} GROUP BY shop").fetchall()
+    assert sum(row[3] for row in found) == pytest.approx(30)
+    assert all(row[1] <= row[2] + 1e-6 for row in found)
+    assert sum(row[2] for row in found) < 180
+
+
 def test_keys_that_units_may_share_are_not_counted(world: World) -> None:
     connection, _ = world
     before = connection.budget.entries

@@ -56,6 +56,10 @@ STATEMENTS = [
     "WHERE s.floors = x.pieces AND s.town <> 'Cam')",
     "SELECT shop, n - (SELECT floors FROM shops s WHERE s.id = g.shop) AS d FROM "
     "(SELECT shop, COUNT(*) AS n FROM sales GROUP BY shop) AS g",
+    "SELECT n, COUNT(*) FROM (SELECT buyer, (SELECT s.town FROM shops s WHERE s.id = x.shop) AS "
+    "town, COUNT(*) AS n FROM sales x GROUP BY buyer, town) AS p GROUP BY n",
+    "SELECT t.town, MEDIAN(pieces) FROM sales x JOIN (SELECT s.id AS k, s.town FROM shops s "
+    "WHERE s.floors > 1) AS t ON t.k = x.shop GROUP BY t.town",
     "SELECT AVG(CASE WHEN (SELECT town FROM shops WHERE id = shop) = 'Ayr' THEN pieces END) "
     "FROM sales",
 ]
@@ -80,6 +84,19 @@ def test_values_are_looked_up(world: World, sql: str) -> None:
     with zero_noise():
         result = connection.execute(sql).result
     assert compared(result, database.execute(sql).fetchall(), 1e-6) is None
+
+
+def test_they_are_groups_of_which_a_unit_has_few(world: World) -> None:
+    connection, _ = world
+    clause = "WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 1)"
+    sql = (
+        f"SELECT {clause} (SELECT s.town FROM shops s WHERE s.id = x.shop) AS town, COUNT(*) AS n, "
+    )
+    sql += "COUNT(DISTINCT buyer) AS m FROM sales x GROUP BY town"
+    with zero_noise():
+        found = connection.execute(sql).fetchall()
+    assert sum(m for *_, m in found) == pytest.approx(40)
+    assert 40 <= sum(n for _, n, _ in found) < 120
 
 
 @pytest.mark.parametrize(

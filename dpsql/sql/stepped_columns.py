@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
-from dpsql.catalog.domain import Bins
+from dpsql.catalog.domain import Bins, BoundedBins
 from dpsql.catalog.formulas import FormulaRows, Multiple
 from dpsql.catalog.unit_local import (
     STEPS,
@@ -37,6 +37,7 @@ from dpsql.catalog.unit_local import (
 )
 from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.cell_columns import column_of_values, mapped, plain
+from dpsql.sql.edges import check_edges
 from dpsql.sql.formula_columns import as_formula
 from dpsql.sql.language import Locate, check_scalar
 from dpsql.sql.local_tables import named_source, table_of
@@ -52,7 +53,7 @@ _FINE = 2.0**-38
 def may_step(table: Table) -> bool:
     """Whether a table has sums, or means, without cells."""
     columns = table.columns.values() if isinstance(table, DerivedTable) else ()
-    return any(each.domain is None and each.bounds is not None for each in columns)
+    return any(map(_is_measured, columns))
 
 
 @dataclass(slots=True)
@@ -125,10 +126,20 @@ class SteppedColumns:
                 return None
             found = compared
         probes = probes_of(found[0])
-        if probes is None:
+        if probes is None or self.is_steady(found[2], found[0]):
             return None
         check_scalar(value, self.locate)
         return self.cut(node, table, found, probes)
+
+    def is_steady(self, column: Column, value: exp.Expr) -> bool:
+        """Whether the bins of a column tell an expression, which needs no steps then."""
+        if column.domain is None:
+            return False
+        try:
+            check_edges(column, value, self.locate, self.compiler.evaluator.is_same)
+        except ProgrammingError:
+            return False
+        return True
 
     def compared(
         self, value: exp.Expr, table: DerivedTable
@@ -228,7 +239,10 @@ class _Grid:
 
 
 def _is_measured(column: Column | None) -> bool:
-    return column is not None and column.domain is None and column.bounds is not None
+    """Whether numbers of a column are known beside its bins, if it has any."""
+    if column is None or column.bounds is None:
+        return False
+    return column.domain is None or isinstance(column.domain, BoundedBins)
 
 
 def _is_made(relation: UnitLocal, name: str) -> bool:

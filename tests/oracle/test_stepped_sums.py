@@ -273,3 +273,26 @@ def test_sub_queries_by_the_unit_are_beside_every_row(world: World, sql: str) ->
     known = settled(database.execute(sql).fetchall())
     assert settled(connection.execute(sql).fetchall()) == known
     assert known
+
+
+def test_sums_of_a_column_with_bins_are_compared_between_its_edges(tmp_path: Path) -> None:
+    bare = 'paid = { type = "number", bounds = [0, 300], null = true }'
+    binned = CATALOG.replace(bare, bare.replace(" }", ", bins = 30 }"))
+    assert binned != CATALOG
+    with open_tables(tmp_path, binned, drawn(1)) as (connection, database), zero_noise():
+        connection.set("mechanism", "identity")
+        for sql in (
+            "SELECT town, COUNT(*) AS n FROM people WHERE person IN (SELECT buyer FROM sales GROUP "
+            "BY buyer HAVING SUM(paid) > 403 AND AVG(paid) <> 120) GROUP BY town",
+            "SELECT s > 5 * n AS k, s >= 400 AS l, COUNT(*) AS m FROM (SELECT buyer, SUM(paid) AS "
+            "s, SUM(pieces) AS n FROM sales GROUP BY buyer) t GROUP BY k, l",
+            "SELECT kind, COUNT(*) AS n FROM sales s WHERE paid > (SELECT AVG(paid) FROM sales t "
+            "WHERE t.buyer = s.buyer) GROUP BY kind",
+            "SELECT CAST(s / 70 AS INT) AS k, COUNT(*) AS n FROM (SELECT buyer, SUM(paid) AS s "
+            "FROM sales GROUP BY buyer) t GROUP BY k",
+            "SELECT FLOOR(s / 100) AS k, AVG(s) > 0 AS p, COUNT(*) AS n FROM (SELECT buyer, "
+            "SUM(paid) AS s FROM sales GROUP BY buyer) t GROUP BY k HAVING COUNT(*) > 0.5",
+        ):
+            known = settled(database.execute(sql).fetchall())
+            assert settled(connection.execute(sql).fetchall()) == known, sql
+            assert known

@@ -61,6 +61,9 @@ class SparkEngine:
     version = VERSION
 
     def open(self, table: Table) -> SparkTable:
+        path = table.option("path")
+        if path is not None:
+            _relation_of_files(table, path)  # what is wrong with it needs no Spark
         session = session_for(table)
         schema = told(table, lambda: _describe(table, session))
         if schema.is_parquet:

@@ -39,6 +39,10 @@ FEW = ("few queries", "workload")
 SETTLING = 4
 """Rounds that look for the least weights where a round is a plan of its own."""
 
+LAST, ALMOST = 8, 1.25
+"""Rounds at the end in which only what is beyond its limit grows, at the first pace, and the ratio
+of variances from which on they begin: of 286 tables few are left that hold up all others."""
+
 STUCK = 0.97
 """Part of a ratio of variances that two rounds must undercut for there to be more."""
 
@@ -111,17 +115,23 @@ class Weighing:
         if foreseen is not None and worst_of(foreseen, limits) <= 1:
             return [foreseen]
         chosen, emphasis, within = start, dict.fromkeys(limits, 1.0), []
-        worst = [worst_of(start, limits)]
-        for number in range(ROUNDS):
-            power = STEP / 2 / (1 + number // CALM)
+        worst, last = [worst_of(start, limits)], 0
+        patience = CALM if reach == "near" else 2 * CALM
+        for number in range(ROUNDS + LAST):
+            power = STEP / 2 / (1 if last else 1 + number // CALM)
             for place, mean in chosen.means.items():
-                grown = emphasis[place] * (mean / (limits[place] * NEAR)) ** power
-                emphasis[place] = max(1.0 if number < CALM else emphasis[place], grown)
+                if mean > limits[place] or not last:
+                    grown = emphasis[place] * (mean / (limits[place] * NEAR)) ** power
+                    emphasis[place] = max(1.0 if number < CALM else emphasis[place], grown)
             chosen = self.quick(start, emphasis, reach)
             worst.append(worst_of(chosen, limits))
             if worst[-1] <= 1:
                 within = [chosen]
-            if within or (number > CALM and worst[-1] > STUCK * worst[-3]) or not may_go_on():
+            is_close = number + 1 >= 2 * CALM and worst[-1] <= ALMOST
+            is_stuck = number > patience and min(worst[-2:]) > STUCK * min(worst[:-2])
+            last += last > 0 or (is_close and reach == "far")
+            is_over = last > LAST or (not last and (is_stuck or number + 1 == ROUNDS))
+            if within or is_over or not may_go_on():
                 break
         within += self.mixed(start, within, limits)
         if within:

@@ -12,8 +12,12 @@ SELECT COUNT( FROM t;
 -- hint: SELECT ... FROM table [WHERE ...] [GROUP BY ...] [HAVING ...] [ORDER BY ...] [LIMIT ...]
 
 SELECT QUANTILE_CONT(a, , 0.5) FROM t;
--- E_PARSE at line 1, column 25: syntax error at or near ","
--- hint: SELECT ... FROM table [WHERE ...] [GROUP BY ...] [HAVING ...] [ORDER BY ...] [LIMIT ...]
+-- E_PARSE at line 1, column 25: something is missing before this
+-- hint: leave the comma out, or write what follows it
+
+SELECT COUNT( , report_format => 'JSON') FROM t;
+-- E_PARSE at line 1, column 15: something is missing before this
+-- hint: leave the comma out, or write what follows it
 
 SELECT COUNT(*) FROM FROM t;
 -- E_PARSE at line 1, column 22: syntax error at or near "FROM"

@@ -48,6 +48,8 @@ MAX_ITEMS = 1_000
 MAX_STRING = 4 * 1024
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_GAPS = {(",", ")"), ("(", ","), (",", ",")}
+"""Neighbours between which something is missing."""
 _UNARY = {"not", "-", "+", "~"}
 _OPENING = {"(", "[", "case"}
 _CLOSING = {")", "]", "end"}
@@ -231,7 +233,7 @@ def check_limits(fragment: Fragment) -> list[Lexeme]:
             commas = commas[:-1] or [0]
         elif word == ",":
             commas[-1] += 1
-        if before == "," and word == ")":
+        if (before, word) in _GAPS:
             fragment.refuse(
                 lexeme,
                 "E_PARSE",

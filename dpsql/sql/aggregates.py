@@ -329,7 +329,9 @@ class Aggregates:
         for value in columns:
             literal = exp.Literal.number(place)
             if self.answers(exp.PercentileDisc(this=value.copy(), expression=literal)):
-                text = _written(value)
+                at = self.scope.locate(value)
+                name = at.text[at.start : at.end]  # of a column of a sub-query this is the user's
+                text = name if name.isidentifier() else _written(value)
                 return f"one row decides it; QUANTILE_DISC({text}, {place}) works"
         named = f" of {printable(columns[0].name)}" if columns else ""
         return f"one row decides it; a quantile needs a domain (or bins){named} in the catalog"

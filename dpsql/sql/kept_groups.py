@@ -100,9 +100,8 @@ def keep_groups(
     if fewest.groups is not None:
         known = columns.all()
         count = min(most, math.prod(known[name].size for name in by))
-        if True:
-            number = _number("group", columns, count)
-            relation = _first(WindowRows(relation, number, "part_number", by=by), fewest.groups)
+        number = _number("group", columns, count)
+        relation = _first(WindowRows(relation, number, "part_number", by=by), fewest.groups)
     label = table.name.split(" #")[0]
     found = table_of(compiler.catalog, relation, label, most, flat.locate(select))
     source = named_source(found.name, flat.rows.source.alias_or_name)

@@ -43,6 +43,9 @@ LAST, ALMOST = 8, 1.25
 """Rounds at the end in which only what is beyond its limit grows, at the first pace, and the ratio
 of variances from which on they begin: of 286 tables few are left that hold up all others."""
 
+HOPELESS = 10.0
+"""Ratio of variances at the start from which no search goes back and forth before it ends."""
+
 STUCK = 0.97
 """Part of a ratio of variances that two rounds must undercut for there to be more."""
 
@@ -116,7 +119,7 @@ class Weighing:
             return [foreseen]
         chosen, emphasis, within = start, dict.fromkeys(limits, 1.0), []
         worst, last = [worst_of(start, limits)], 0
-        patience = CALM if reach == "near" else 2 * CALM
+        patience = CALM if reach == "near" or worst[0] > HOPELESS else 2 * CALM
         for number in range(ROUNDS + LAST):
             power = STEP / 2 / (1 if last else 1 + number // CALM)
             for place, mean in chosen.means.items():

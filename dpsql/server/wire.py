@@ -23,6 +23,7 @@ class Wire:
         self._in = bytearray()
         self._out = bytearray()
         self._copy: bytearray | None = None
+        self._is_over = False
 
     def expect(self, seconds: float | None) -> None:
         """Wait for what is read next at most so long; None for as long as it takes."""
@@ -124,12 +125,15 @@ class Wire:
             self._socket = context.wrap_socket(
                 self._socket, server_side=True, do_handshake_on_connect=False
             )
+            if self._is_over:  # meanwhile: the socket that was hung up is no longer the one
+                raise Hangup
             self._socket.do_handshake()
         except (OSError, ValueError):
             raise Hangup from None
 
     def hang_up(self) -> None:
         """End it from another thread: whoever reads or writes it is told that it has ended."""
+        self._is_over = True
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 

@@ -8,6 +8,7 @@ import ssl
 import struct
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -15,8 +16,10 @@ import pytest
 from dpsql.errors import CatalogError, UsageError
 from dpsql.server.binding import end_point
 from dpsql.server.handshake import Failures
+from dpsql.server.messages import Hangup
 from dpsql.server.server import Address, Server, read_tls
 from dpsql.server.users import Users
+from dpsql.server.wire import Wire
 from tests.support.served import PASSWORD, Client, rows, served, told, write_certificate
 
 
@@ -231,3 +234,20 @@ def test_users_are_added_changed_and_removed(tmp_path: Path) -> None:
     users.path.write_text("ana:md5123\n")
     with pytest.raises(CatalogError, match="line 1"):
         users.find("ana")
+
+
+def test_who_is_hung_up_while_tls_begins_is_let_go() -> None:
+    """Under TLS the socket is another object, which a flood could outlive where it is made."""
+    ours, theirs = socket.socketpair()
+    wire = Wire(ours)
+
+    class Context:
+        def wrap_socket(self, plain: socket.socket, **_: object) -> socket.socket:
+            inner = socket.socket(fileno=plain.detach())
+            wire.hang_up()
+            return inner
+
+    context: Any = Context()
+    with theirs, pytest.raises(Hangup):
+        wire.secure(context)
+    wire.close()

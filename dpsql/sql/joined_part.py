@@ -86,30 +86,32 @@ def declares(left: JoinedPart, right: JoinedPart, keys: Pairs) -> bool:
 
 def _are_of_units(left: JoinedPart, right: JoinedPart, keys: Pairs) -> bool:
     """Whether keys of two tables are such that each value of them is, or belongs to, one unit."""
+    found = _tables_of(left, right, keys)
+    names = {(mine[1], theirs[1]) for mine, theirs in keys}
+    tests = belong_together, name_units
+    return found is not None and any(each(*found, names) for each in tests)
+
+
+def _tables_of(left: JoinedPart, right: JoinedPart, keys: Pairs) -> tuple[Table, Table] | None:
+    """The two tables that all keys are of, None where they are of more."""
     aliases = {(one[0], two[0]) for one, two in keys}
     if len(aliases) != 1:
-        return False
+        return None
     ((one_alias, two_alias),) = aliases
     one, two = left.member(one_alias), right.member(two_alias)
-    if one is None or two is None:
-        return False
-    names = {(mine[1], theirs[1]) for mine, theirs in keys}
-    return any(each(one.table, two.table, names) for each in (belong_together, name_units))
+    return None if one is None or two is None else (one.table, two.table)
 
 
 def refers(left: JoinedPart, right: JoinedPart, keys: Pairs) -> bool:
     """Whether a table on the left refers to one on the right by just these keys."""
-    aliases = {(one[0], two[0]) for one, two in keys}
-    if len(aliases) != 1:
+    found = _tables_of(left, right, keys)
+    if found is None:
         return False
-    ((one_alias, two_alias),) = aliases
-    one, two = left.member(one_alias), right.member(two_alias)
-    assert one is not None
-    assert two is not None
+    one, two = found
     wanted = {(mine[1], theirs[1]) for mine, theirs in keys}
-    for way in one.table.references:
-        if way.table == two.table.name.casefold():
-            declared = key_pairs(one.table, way, two.table) or ()
+    for way in one.references:
+        if way.table == two.name.casefold():
+            declared = key_pairs(one, way, two) or ()
             if {(mine.casefold(), theirs.casefold()) for mine, theirs in declared} == wanted:
                 return True
     return False

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import duckdb
 import pytest
 
 import dpsql
 from tests.suites.suite import compared
 from tests.support.seam import zero_noise
-from tests.support.tables import World
+from tests.support.tables import World, stored_world
 
 CATALOG = """
 [budget]
@@ -68,14 +67,8 @@ STATEMENTS = [
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("lookups")
-    with duckdb.connect() as database:
-        database.execute(TABLES)
-        for name in ("sales", "ages", "shops"):
-            database.execute(f"COPY {name} TO '{folder / name}.parquet' (FORMAT parquet)")
-        (folder / "c.toml").write_text(CATALOG)
-        with dpsql.connect(folder / "c.toml", epsilon=1) as connection:
-            connection.set("mechanism", "identity")
-            yield connection, database
+    with stored_world(folder, TABLES, ("sales", "ages", "shops"), CATALOG) as found:
+        yield found
 
 
 @pytest.mark.parametrize("sql", STATEMENTS)

@@ -94,3 +94,16 @@ def open_tables(folder: Path, catalog: str, tables: Tables) -> Iterator[World]:
 def statements_of(path: Path) -> list[str]:
     """The statements of a file of SQL."""
     return [each.body.strip() for each in split_statements(path.read_text(encoding="utf-8"))]
+
+
+@contextmanager
+def stored_world(folder: Path, sql: str, names: Sequence[str], catalog: str) -> Iterator[World]:
+    """Tables that SQL makes: as files beside a catalog, measured as cells, and in a database."""
+    with duckdb.connect() as database:
+        database.execute(sql)
+        for name in names:
+            database.execute(f"COPY {name} TO '{folder / name}.parquet' (FORMAT parquet)")
+        (folder / "c.toml").write_text(catalog)
+        with dpsql.connect(folder / "c.toml", epsilon=1) as connection:
+            connection.set("mechanism", "identity")
+            yield connection, database

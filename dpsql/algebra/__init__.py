@@ -14,5 +14,6 @@
 - ``orbits``: Interchangeable cells of one attribute, and the parts of queries that they separate
 - ``ranges``: Interval sums: all ranges, chosen ranges, trees of ranges; their rows are never
   formed
+- ``stepwise``: Rows of many cells that change at few of them, as pieces of one entry each
 - ``worst``: The cell of a domain in which a sum of products is largest: exact, or never less
 """

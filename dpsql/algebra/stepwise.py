@@ -31,7 +31,8 @@ NUMBERS = 1 << 22
 class Stepwise:
     """Rows of n cells: of every piece the row, the cell where it begins, and its entry.
 
-    Rows are in order, and so are the pieces of each, of which the first begins at cell 0.
+    All three have shape (pieces,). Rows are in order, and so are the pieces of each, of which the
+    first begins at cell 0.
     """
 
     n: int
@@ -47,8 +48,9 @@ class Stepwise:
     def energy(self, count: int, weights: Floats) -> float:
         """Return the weighted sum over rows and runs of (sum in the run)^2 / length of the run.
 
-        There are so many runs, of nearly equal length. A run within one piece has the sum of the
-        squares of its cells, so that only the runs differ in which a piece begins.
+        ``weights`` has shape (rows,). There are ``count`` runs, of nearly equal length. A run
+        within one piece has the sum of the squares of its cells, so that only the runs differ in
+        which a piece begins.
 
         >>> rows = Stepwise(4, np.array([0, 0]), np.array([0, 1]), np.array([1.0, 3]))
         >>> rows.energy(2, np.ones(1))

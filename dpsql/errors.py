@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 import traceback
 import unicodedata
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
+
+from dpsql.records import dataclass
 
 _DIGEST = re.compile(r" #[0-9a-f]{12}\b")
 

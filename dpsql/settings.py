@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
 from enum import Flag, auto
 from fractions import Fraction
 from typing import Any
@@ -19,6 +18,7 @@ from dpsql.plan.machine import read_bytes, request_memory, show_bytes
 from dpsql.plan.rounds import AUTO, MOST, WORDS
 from dpsql.plan.setting_kinds import Given, Kind, switch
 from dpsql.privacy.amounts import parse_delta, parse_delta_text, parse_epsilon, parse_epsilon_text
+from dpsql.records import dataclass, replace
 
 
 class Taker(Flag):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,6 +19,7 @@ from dpsql.algebra.fading import Fading
 from dpsql.algebra.levels import Levels, Structured
 from dpsql.algebra.operator import Integers, Operator
 from dpsql.algebra.orbits import Orbits
+from dpsql.records import dataclass
 
 Matrix: TypeAlias = Integers | Structured | None
 """Rows of one axis: a matrix of shape (rows, n), structured rows, or None for the identity."""

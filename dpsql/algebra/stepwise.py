@@ -8,7 +8,6 @@ the cells where pieces begin.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from dpsql.algebra.blocks import Dense
 from dpsql.algebra.levels import edges_of
 from dpsql.algebra.operator import Floats, Operator
+from dpsql.records import dataclass
 
 Indices = npt.NDArray[np.int64]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from dpsql.answer.implied import Implied
 from dpsql.answer.synthetics import Synthetic
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request
+from dpsql.records import dataclass
 from dpsql.sealed import Sealed
 from dpsql.workload.target import Readings
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from fractions import Fraction
 
 from dpsql.answer.result import CostInfo, ReceiptInfo
 from dpsql.errors import decimal_text
+from dpsql.records import dataclass
 
 HOW = {
     "eb": "counts were drawn towards a smooth tail: the sums are biased, without standard errors",

@@ -6,7 +6,6 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -19,6 +18,7 @@ from dpsql.learn.candidates import rows
 from dpsql.learn.handle import Measured, Query
 from dpsql.learn.transcript import Look
 from dpsql.plan.plan import Part, Plan
+from dpsql.records import dataclass, fields
 from dpsql.strategy.base import decode_strategy
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import decode_resolution, encode_resolution

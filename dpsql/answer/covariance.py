@@ -7,7 +7,6 @@ the same slopes, and the covariances of the noisy numbers are exact.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Dense
 from dpsql.algebra.operator import Floats, Operator
+from dpsql.records import dataclass
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.query import Influence
 from dpsql.strategy.base import Forecast

@@ -8,13 +8,13 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from dpsql.answer.numbers import Numbers
 from dpsql.errors import NotSupportedError, decimal_text
+from dpsql.records import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -21,6 +20,7 @@ from dpsql.catalog.read_calendar import MAX_CELLS
 from dpsql.catalog.sought import Key, tell_apart
 from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import LedgerError, ProgrammingError, decimal_text, printable
+from dpsql.records import dataclass, replace
 from dpsql.sql.compiled import Compiled
 
 VERSION = 1

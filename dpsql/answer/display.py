@@ -5,13 +5,13 @@ from __future__ import annotations
 import html
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from dpsql.answer.dataframes import frame_columns
 from dpsql.answer.digits import column_texts
 from dpsql.answer.numbers import Numbers
 from dpsql.errors import printable
+from dpsql.records import dataclass, replace
 
 ENDS = 10
 """Rows that are shown from either end of a long result."""

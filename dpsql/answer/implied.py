@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import TypeAlias
 
@@ -22,6 +21,7 @@ from dpsql.catalog.view import view_of
 from dpsql.plan.division import HALVINGS, halves
 from dpsql.plan.plan import Part
 from dpsql.plan.request import Request
+from dpsql.records import dataclass
 from dpsql.workload.cells import Cells, Merging, merging_of
 from dpsql.workload.coarsen import DISTINCT
 from dpsql.workload.facets import factors_over

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from dpsql.errors import decimal_text
+from dpsql.records import dataclass
 from dpsql.strategy.noise_law import law
 
 DRAFT = "scratch: a draft, not for publication"

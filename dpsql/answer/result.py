@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpsql.answer.numbers import CostInfo as CostInfo
 from dpsql.answer.numbers import Numbers
 from dpsql.answer.numbers import ReceiptInfo as ReceiptInfo
+from dpsql.records import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,6 @@ import sqlite3
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -23,6 +22,7 @@ from dpsql.answer.discovered import Discovered, decode_found, encode_found
 from dpsql.answer.synthetics import Synthetic, decode_synthetic, encode_synthetic
 from dpsql.errors import DataError, LedgerError, OperationalError
 from dpsql.files import keep_private
+from dpsql.records import dataclass, replace
 
 LATEST = 64
 """Releases that are looked through, newest first, for one that determines a request."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,6 +17,7 @@ from dpsql.catalog.catalog import Unit
 from dpsql.errors import LedgerError, ProgrammingError, decimal_text, printable
 from dpsql.learn.handle import Model
 from dpsql.learn.transcript import Look
+from dpsql.records import dataclass, replace
 
 _KINDS = {
     "factored": "dpsql.learn.factored:Factored",

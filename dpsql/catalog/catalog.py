@@ -7,7 +7,6 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from dpsql.catalog.domain import Bins, Domain, Value
 from dpsql.catalog.sought import Sought
+from dpsql.records import dataclass, field
 
 SERVERS = {"postgresql": "stream", "spark": "push"}
 """The engines of servers that are part of dpsql, and how each is read; others are installed."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+
+from dpsql.records import dataclass, field
 
 Value = str | int | float | bool | Decimal | dt.date | dt.time | None
 

@@ -11,10 +11,10 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpsql.catalog.guess import guess_family, is_identifier, words_of
+from dpsql.records import dataclass, replace
 
 HEAD = """\
 # Drafted from the names and types of columns: no value was read. What is left to you:

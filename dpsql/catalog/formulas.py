@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, NoReturn
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins
 from dpsql.errors import ProgrammingError, printable
+from dpsql.records import dataclass
 
 if TYPE_CHECKING:
     from dpsql.catalog.unit_local import UnitLocal

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import reduce
 from typing import NoReturn
 
@@ -43,6 +42,7 @@ from dpsql.catalog.unit_local import (
     WindowRows,
 )
 from dpsql.errors import ProgrammingError, printable
+from dpsql.records import dataclass, replace
 
 _SINGLE = IntegerRange | DecimalRange | Values
 _NUMBERS = _SINGLE | Bins

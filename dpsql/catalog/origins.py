@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 
 from dpsql.catalog.catalog import Table
 from dpsql.catalog.formulas import FormulaRows
@@ -23,6 +22,7 @@ from dpsql.catalog.unit_local import (
     WindowRows,
     columns_of_test,
 )
+from dpsql.records import dataclass, replace
 
 Origin = tuple[str, str]
 """A stored column: the case-folded names of its table and of itself."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, NoReturn
 
 from dpsql.catalog.read_line import find_line
 from dpsql.errors import CatalogError, printable
+from dpsql.records import dataclass
 
 MAX_BOUND = 2**53
 """Up to here every integer is a float, so that exact values and those of DuckDB agree."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Literal
+
+from dpsql.records import dataclass, field
 
 Key = str | int | dt.date
 SEPARATOR = "\x1f"

@@ -36,11 +36,11 @@ at most ``max_rows`` rows when one unit comes or goes. Cutting is done once, aft
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.formulas import FormulaRows
+from dpsql.records import dataclass
 
 MOST_OF_UNIT = 10_000
 """Rows of one unit that a join makes at most, so that a few keys cannot multiply without end."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from dpsql.engine.terms import require_epsilon
 from dpsql.errors import DatabaseError, ProgrammingError, printable
 from dpsql.plan.plan import Part, Plan
 from dpsql.plan.request import Request, make_plan
+from dpsql.records import dataclass, replace
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
 from dpsql.strategy.noise_law import LAPLACE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from dpsql.catalog import Catalog
@@ -14,6 +13,7 @@ from dpsql.privacy.curator import anchor_folder, ledger_file, open_ledger, user_
 from dpsql.privacy.history import Moment, moments, read_entries
 from dpsql.privacy.status import Status as BudgetStatus
 from dpsql.privacy.status import status_of
+from dpsql.records import dataclass
 
 __all__ = ["Moment", "Past", "history_of", "read_past"]
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dpsql.answer.result import Result
 from dpsql.catalog import Catalog, Table
 from dpsql.catalog.describe import describe_values
+from dpsql.records import dataclass
 from dpsql.sql.mentions import asked_for_no_rows, columns_named, tables_of
 from dpsql.sql.qualified import find_key
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from dpsql.engine.terms import Terms, form_request
 from dpsql.errors import InternalError
 from dpsql.plan.request import Request
 from dpsql.privacy.receipt import Receipt
+from dpsql.records import dataclass
 from dpsql.sql.compiled import Compiled
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TypeVar
 
@@ -13,6 +12,7 @@ from dpsql.interrupts import Held, Watched, check
 from dpsql.privacy.accounting import Cost
 from dpsql.privacy.chain import Cause
 from dpsql.privacy.ledger import Ledger, Receipt
+from dpsql.records import dataclass, replace
 
 T = TypeVar("T")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NoReturn, cast
 
@@ -40,6 +39,7 @@ from dpsql.learn.thresholds import (
 )
 from dpsql.privacy.accounting import budget_for
 from dpsql.privacy.filter import Run, SumView
+from dpsql.records import dataclass, replace
 from dpsql.settings import LEARNED
 from dpsql.sql.compiled import Compiled
 from dpsql.strategy.noise_law import Noise, admitted, law, needs_delta

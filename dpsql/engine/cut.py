@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NoReturn, cast
 
@@ -35,6 +34,7 @@ from dpsql.learn.thresholds import Method, Threshold, choose, levels, rows_above
 from dpsql.plan.request import Request
 from dpsql.privacy.accounting import UNITS, epsilon_for, units_down
 from dpsql.privacy.filter import Run, SumView
+from dpsql.records import dataclass, replace
 from dpsql.sql.clauses import Cut
 from dpsql.sql.compiled import Answer, Compiled
 from dpsql.strategy.noise_law import Noise, law
@@ -189,7 +189,8 @@ class AskingCut(Asking):
 
     def results(self, desk: Desk, found: Release, free: bool) -> tuple[Result, ...]:
         """The answers, with what both steps cost, and what has to be said about the threshold."""
-        results = super(AskingCut, self).results(desk, found, free)
+        # A class with slots is another one than its methods were written in.
+        results = super(AskingCut, self).results(desk, found, free)  # noqa: UP008
         pairs = zip(self.cutting.request.statements, results, strict=True)
         return tuple(self._with_threshold(item, result) for item, result in pairs)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NoReturn
 
@@ -31,6 +30,7 @@ from dpsql.privacy.discovery import Discovery
 from dpsql.privacy.filter import Run
 from dpsql.privacy.partitions import CHANCE_BITS, LEAST_EPSILON, WEIGHT_BITS, chances, threshold
 from dpsql.privacy.receipt import Receipt
+from dpsql.records import dataclass, replace
 from dpsql.settings import SETTINGS
 from dpsql.sql.unlisted import Search
 from dpsql.strategy.noise_law import AUTO, GAUSSIAN, LAPLACE, Noise, law

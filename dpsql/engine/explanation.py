@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TypeAlias
 
 from dpsql.answer.display import LabelledFacts
 from dpsql.errors import decimal_text
+from dpsql.records import dataclass, replace
 from dpsql.strategy.noise_law import law
 
 Row: TypeAlias = tuple[str, str]

@@ -10,13 +10,13 @@ import glob
 import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import engine_of
 from dpsql.errors import Error, InternalError, ProgrammingError, UsageError, printable
 from dpsql.files import read_regular
+from dpsql.records import dataclass
 from dpsql.sql.lexemes import Fragment, split_statements
 from dpsql.sql.synthetic import Creation
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -26,6 +25,7 @@ from dpsql.privacy.accounting import Cost, Policy, cost_of
 from dpsql.privacy.discovery import CountedDiscovery, Discovery, KeyCounts
 from dpsql.privacy.filter import Run
 from dpsql.privacy.receipt import Receipt
+from dpsql.records import dataclass, field
 from dpsql.strategy.noise_law import Noise, law
 
 T = TypeVar("T")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -28,6 +27,7 @@ from dpsql.engine.terms import Terms
 from dpsql.errors import DataUnavailable, decimal_text
 from dpsql.privacy.discovery import CountedDiscovery
 from dpsql.privacy.receipt import Receipt
+from dpsql.records import dataclass, replace
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.query import COUNT_ROWS, Aggregate, Query
 from dpsql.strategy.noise_law import law

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, cast
 
@@ -38,6 +37,7 @@ from dpsql.learn.transcript import Learned
 from dpsql.plan.request import Request
 from dpsql.plan.rounds import AUTO
 from dpsql.privacy.filter import Run
+from dpsql.records import dataclass, replace
 from dpsql.settings import SETTINGS
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.parse import parse_select

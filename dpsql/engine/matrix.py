@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 from dpsql.answer.accuracy import Compared, compare, shown_ratio
 from dpsql.answer.assemble import assemble_results
@@ -26,6 +25,7 @@ from dpsql.plan.goal import worst_ratio
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request
 from dpsql.privacy.receipt import Receipt
+from dpsql.records import dataclass, replace
 from dpsql.workload.target import Readings
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
+from dpsql.records import dataclass, field
 from dpsql.search.meter import heard
 
 EVERY = 1.0

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpsql.answer.discovered import Discovered, unfound
@@ -29,6 +28,7 @@ from dpsql.engine.key_counts import (
 from dpsql.engine.terms import Terms, require_epsilon
 from dpsql.errors import NotSupportedError, decimal_text
 from dpsql.privacy.accounting import UNITS, budget_for, units_down
+from dpsql.records import dataclass, replace
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.parse import reparse
 from dpsql.sql.unlisted import Search

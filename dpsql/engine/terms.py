@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
@@ -12,6 +11,7 @@ from dpsql.errors import DataError, InterfaceError, ProgrammingError, printable
 from dpsql.plan.goal import least_epsilon
 from dpsql.plan.request import Request
 from dpsql.plan.rounds import Rounds
+from dpsql.records import dataclass, field, replace
 from dpsql.settings import SETTINGS, Taker, taken_by
 from dpsql.sql.compiled import Compiled
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from dpsql.algebra.blocks import Dense
 from dpsql.learn.candidates import is_marginal, rows
 from dpsql.learn.handle import Candidate, Handle, Measured
+from dpsql.records import dataclass
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.workload import Product
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -26,6 +25,7 @@ from dpsql.learn.thresholds import (
     shrink,
 )
 from dpsql.pgm.project import project_monotone
+from dpsql.records import dataclass
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.cells import Nodes, Steps, grids_for
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
@@ -19,6 +18,7 @@ from dpsql.learn.candidates import attributes_of, expected_noise, is_marginal, n
 from dpsql.learn.handle import Query
 from dpsql.learn.schedule import default_rounds
 from dpsql.pgm.predict import best_power, marginal_errors
+from dpsql.records import dataclass, replace
 from dpsql.strategy.noise_law import GAUSSIAN, LAPLACE, Noise, law
 from dpsql.workload.term import Pattern
 

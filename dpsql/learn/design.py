@@ -12,12 +12,12 @@ total squared error; the warm start below makes TaMM at most TiMM for the strate
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from dpsql.algebra.operator import Floats, Integers
+from dpsql.records import dataclass, field
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.quantise import column_norm, quantise
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -27,6 +26,7 @@ from dpsql.algebra.operator import Array, Floats, Integers
 from dpsql.learn.candidates import attributes_of, is_marginal, norm, rows, spans
 from dpsql.learn.handle import Candidate, Measured
 from dpsql.pgm.project import project_simplex
+from dpsql.records import dataclass
 from dpsql.strategy.noise_law import GAUSSIAN, law
 from dpsql.workload.workload import Product
 

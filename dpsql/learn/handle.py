@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol, TypeAlias
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats, Integers
+from dpsql.records import dataclass
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.cells import Nodes
 from dpsql.workload.term import Pattern

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -34,6 +33,7 @@ from dpsql.learn.schedule import (
     default_rounds,
     total_share,
 )
+from dpsql.records import dataclass, replace
 from dpsql.strategy.noise_law import Noise, law
 
 ZERO, ONE = Fraction(0), Fraction(1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import Dense, Identity
 from dpsql.algebra.operator import Floats, Integers, Operator
 from dpsql.learn.handle import Query
+from dpsql.records import dataclass
 from dpsql.workload.term import Pattern
 from dpsql.workload.workload import Product
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product as cells
 from typing import Any
@@ -21,6 +20,7 @@ from dpsql.learn.predicates import CellClasses, layout
 from dpsql.learn.relaxed import Adam, ProductMixture, project_blocks
 from dpsql.learn.schedule import total_share
 from dpsql.learn.targets import Targets
+from dpsql.records import dataclass
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.term import Pattern
 from dpsql.workload.workload import Product

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from dpsql.learn.predicates import layout, row_outer
 from dpsql.learn.targets import Diagrams, Targets
 from dpsql.pgm.linear import clique_of, whole_marginal
 from dpsql.pgm.sample import category_rows
+from dpsql.records import dataclass, field
 from dpsql.workload.term import Pattern
 from dpsql.workload.workload import Product
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Protocol
 
+from dpsql.records import dataclass, field
 from dpsql.strategy.noise_law import Noise, law
 
 SHARE, UNSURE_SHARE = Fraction(1, 20), Fraction(1, 10)

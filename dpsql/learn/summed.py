@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NoReturn
 
@@ -22,6 +21,7 @@ from dpsql.catalog.domain import Bins
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.learn.batches import RESHAPED, Measure
 from dpsql.learn.thresholds import AFTERWARDS
+from dpsql.records import dataclass
 from dpsql.sql.clauses import Truncation
 from dpsql.sql.compiled import Answer, Compiled
 from dpsql.workload.cells import Cells, Nodes, cells_of, grids_for

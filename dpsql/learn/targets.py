@@ -9,7 +9,6 @@ the convolution of counts, several predicates on one column included.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
@@ -19,6 +18,7 @@ from dpsql.algebra.blocks import Dense, Identity
 from dpsql.algebra.operator import Floats, Integers, Operator
 from dpsql.learn.handle import Candidate, Query
 from dpsql.learn.predicates import Predicates, layout, row_outer
+from dpsql.records import dataclass
 from dpsql.workload.term import MAX_PRODUCTS, Pattern, refuse_pattern
 from dpsql.workload.workload import Product
 

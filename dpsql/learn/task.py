@@ -6,7 +6,6 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, cast
@@ -42,6 +41,7 @@ from dpsql.pgm.linear import estimate_total, whole_marginal
 from dpsql.pgm.predict import best_power, marginal_errors
 from dpsql.pgm.tree import DEFAULT_CAP, model_cells
 from dpsql.plan.rounds import AUTO, Rounds
+from dpsql.records import dataclass, replace
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.term import Pattern
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias, get_args
 
@@ -20,6 +19,7 @@ import numpy as np
 
 from dpsql.algebra.operator import Floats, Integers
 from dpsql.learn.handle import Measured, SumHandle
+from dpsql.records import dataclass
 from dpsql.strategy.noise_law import Noise, law
 
 Method: TypeAlias = Literal[

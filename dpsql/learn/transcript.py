@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -14,6 +13,7 @@ from dpsql.learn.candidates import attributes_of
 from dpsql.learn.choose import MechanismChoice
 from dpsql.learn.handle import Handle, Measured, Model, Query
 from dpsql.pgm.linear import clique_of, is_whole
+from dpsql.records import dataclass
 from dpsql.strategy.noise_law import GAUSSIAN, Noise, law
 
 

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
 from typing import Protocol
@@ -20,6 +19,7 @@ from dpsql.learn.relaxed import COMPONENTS, STEPS, ProductMixture, fit_mixture
 from dpsql.pgm.linear import clique_of, estimate_total, whole_marginal
 from dpsql.pgm.model import GraphicalModel, fit
 from dpsql.pgm.tree import DEFAULT_CAP, Clique, ModelTooLarge, model_cells
+from dpsql.records import dataclass, field
 from dpsql.strategy.noise_law import law
 
 Progress = Callable[[int, float], None]

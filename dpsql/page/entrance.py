@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection
-from dataclasses import dataclass, field
 
+from dpsql.records import dataclass, field
 from dpsql.server.handshake import Failures
 from dpsql.server.scram import Verifier
 from dpsql.server.users import Users

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from dpsql.pgm.tree import (
     model_cells,
     propagate,
 )
+from dpsql.records import dataclass
 from dpsql.workload.workload import Product
 
 

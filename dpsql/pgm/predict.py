@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, combinations
 from typing import TypeAlias
+
+from dpsql.records import dataclass
 
 Clique: TypeAlias = tuple[str, ...]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 from typing import TypeAlias
@@ -13,6 +12,7 @@ import numpy as np
 
 from dpsql.algebra.operator import Floats
 from dpsql.errors import ProgrammingError
+from dpsql.records import dataclass
 
 Clique: TypeAlias = tuple[str, ...]
 

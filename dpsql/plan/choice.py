@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from dpsql.errors import ProgrammingError
 from dpsql.plan.chosen import (
@@ -21,6 +20,7 @@ from dpsql.plan.chosen import (
 from dpsql.plan.limits import find_limits, plain_error
 from dpsql.plan.memory import NUMBER
 from dpsql.plan.weighing import Weighing
+from dpsql.records import dataclass, replace
 from dpsql.search.itself import measure_queries
 from dpsql.search.meter import has_room, may_go_on, portion
 from dpsql.strategy.noise_law import law

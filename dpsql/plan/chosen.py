@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from dpsql.records import dataclass
 from dpsql.search.select import CERTIFIED
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, law

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from dpsql.algebra.blocks import Dense
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.algebra.ranges import split_interval
+from dpsql.records import dataclass
 
 SHARES = np.arange(1, 101) / 100
 """Weights GreedyH tries for the rows below a node; the node itself keeps the rest."""

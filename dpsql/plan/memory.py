@@ -7,12 +7,12 @@ figures per number are those of measured runs: see decision 93.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.algebra.integer_rows import IntegerRows, KronRows
 from dpsql.errors import ProgrammingError
 from dpsql.plan.machine import memory, request_memory
+from dpsql.records import dataclass
 from dpsql.strategy.base import Strategy
 
 if TYPE_CHECKING:

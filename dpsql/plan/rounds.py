@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from dpsql.errors import ProgrammingError
+from dpsql.records import dataclass, replace
 
 MOST = 10_000
 """Most rounds, and most queries in each."""

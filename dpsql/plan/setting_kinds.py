@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from dpsql.records import dataclass
 
 Given = Mapping[str, Any]
 """The values of a session by name, and ``limit``, the largest epsilon of one request."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpsql.plan.chosen import Chosen, emphasised, least_error, total_error, worst_of
+from dpsql.records import dataclass, replace
 from dpsql.search.cache import cached_choice
 from dpsql.search.meter import may_go_on
 from dpsql.search.select import CELL_LIMIT

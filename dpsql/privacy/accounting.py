@@ -18,7 +18,6 @@ delta)-DP release is epsilon-DP but for a chance of delta (Murtagh and Vadhan 20
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -38,6 +37,7 @@ from dpsql.privacy.amounts import (
     units_down,
     units_up,
 )
+from dpsql.records import dataclass, field, replace
 from dpsql.strategy.noise_law import GAUSSIAN, LAPLACE, LAWS, Noise, is_name, law
 
 _CTX = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN)

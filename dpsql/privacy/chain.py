@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
@@ -15,6 +14,7 @@ from dpsql.errors import BudgetExceeded, DataError
 from dpsql.privacy.accounting import Cost, Policy
 from dpsql.privacy.refusals import tampered, undiscoverable
 from dpsql.privacy.spent import Spent
+from dpsql.records import dataclass, field, replace
 
 Kind = Literal["created", "debit", "policy", "adopted"]
 Outcome = Literal["reserved", "released", "failed"]
@@ -116,7 +116,7 @@ class Entry:
         return hashlib.sha256(json.dumps(bound, separators=(",", ":")).encode()).hexdigest()
 
 
-COLUMNS = tuple(Entry.__dataclass_fields__)
+COLUMNS = tuple(Entry.__annotations__)
 BOUND = COLUMNS[: COLUMNS.index("state")]
 
 

@@ -16,7 +16,6 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from dpsql.catalog import Catalog, Table
@@ -24,6 +23,7 @@ from dpsql.catalog.catalog import engine_of
 from dpsql.catalog.derive import bases_of
 from dpsql.errors import CatalogError, LedgerError, OperationalError, printable
 from dpsql.files import exclusive, make_folder, replace_file
+from dpsql.records import asdict, dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from dpsql.privacy.claims import anchor_path
 from dpsql.privacy.history import changed_between
 from dpsql.privacy.ledger import Entry, Ledger, Status
 from dpsql.privacy.refusals import policy_changed
+from dpsql.records import dataclass, replace
 
 LONGEST_NOTE = 500
 """Characters of the curator's reason for an act; it is kept for ever."""

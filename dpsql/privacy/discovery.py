@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields
 from fractions import Fraction
 
 from dpsql.catalog.sought import Key, Sought, tell_apart
 from dpsql.privacy.partitions import least_shown
+from dpsql.records import dataclass, fields
 from dpsql.strategy.base import round_up
 from dpsql.strategy.noise_law import Noise, law
 

@@ -6,7 +6,6 @@ import hashlib
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import NoReturn
 
@@ -17,6 +16,7 @@ from dpsql.catalog.catalog import Column
 from dpsql.errors import BudgetExceeded, InternalError
 from dpsql.interrupts import check
 from dpsql.privacy.sensitivity import misused
+from dpsql.records import dataclass
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import AnyResolution, Cells, Nodes, Steps
 

@@ -6,7 +6,6 @@ It can be read whatever has become of the catalog: nothing here decides what may
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from dpsql.privacy.chain import (
     read_terms,
 )
 from dpsql.privacy.refusals import missing, unusable
+from dpsql.records import dataclass
 
 MOST = 8
 """Parts of a catalog that are named; of more their number is told."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from dpsql.privacy.vault.held import one_snapshot
 from dpsql.privacy.vault.rows import Rows
 from dpsql.privacy.vault.stored_rows import find_engine, open_table, position, read_rows
 from dpsql.privacy.vault.vault import sealed
+from dpsql.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

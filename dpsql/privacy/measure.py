@@ -8,7 +8,6 @@ paid for, in exact fractions, before any row is touched.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -36,6 +35,7 @@ from dpsql.privacy.noise import sampler
 from dpsql.privacy.opendp_noise import certified
 from dpsql.privacy.vault.vault import Vault
 from dpsql.privacy.vaults import Vaults
+from dpsql.records import dataclass
 from dpsql.strategy.base import Block
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import Cells, Nodes, Resolution, Unions

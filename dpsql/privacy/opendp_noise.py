@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.errors import OperationalError
+from dpsql.records import dataclass
 from dpsql.strategy.noise_law import GAUSSIAN, LAPLACE, Noise, law
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import InitVar, dataclass, field
 from fractions import Fraction
 from typing import NoReturn
 
 from dpsql.errors import LedgerError
 from dpsql.privacy.accounting import Cost
+from dpsql.records import InitVar, dataclass, field
 from dpsql.strategy.noise_law import Noise
 
 _TOKEN = object()

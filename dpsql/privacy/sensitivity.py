@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from typing import Any
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.operator import Operator
 from dpsql.errors import InternalError
+from dpsql.records import dataclass
 from dpsql.strategy.noise_law import Norm
 from dpsql.workload.term import MAX_CELLS, Pattern
 from dpsql.workload.workload import Product

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 
 from dpsql.privacy.accounting import Cost, Policy, epsilon_for, laplace_cost, rho_for
 from dpsql.privacy.amounts import LIMIT, UNITS, units_up
+from dpsql.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

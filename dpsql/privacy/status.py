@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 
 from dpsql.privacy.amounts import UNITS
 from dpsql.privacy.chain import WHOLE, State
+from dpsql.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import chain, combinations
 
@@ -23,6 +22,7 @@ from dpsql.algebra.blocks import AllRange, Columns, Dense, Identity, IdentityTot
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.kron import outer_sum
 from dpsql.algebra.operator import Array, Floats, Operator
+from dpsql.records import dataclass
 from dpsql.workload.workload import Workload
 
 SPECTRUM_LIMIT = 1024

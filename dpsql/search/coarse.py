@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 
 from dpsql.errors import ProgrammingError
+from dpsql.records import dataclass, field
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import law
 from dpsql.strategy.product import ProductStrategy

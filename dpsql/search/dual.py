@@ -8,7 +8,6 @@ of W D^(1/2), is a lower bound, and the best of these bounds is the optimum.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from dpsql.algebra.blocks import AllRange, Columns, Prefix
 from dpsql.algebra.operator import Floats, Integers, Operator
 from dpsql.algebra.parts import MOST_OF_PART, by_size, parts_of
+from dpsql.records import dataclass
 from dpsql.search.meter import EIGEN, may_go_on, spend, threads_for
 from dpsql.search.problem import FAST
 

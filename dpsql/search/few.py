@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from dpsql.algebra.operator import Floats, Integers
+from dpsql.records import dataclass
 from dpsql.search.meter import EIGEN, may_go_on, spend
 from dpsql.search.opt0 import minimise
 from dpsql.search.problem import Problem

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -20,6 +19,7 @@ from dpsql.algebra.levels import Levels, Structured, edges_of
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.algebra.ranges import AllRange, Ranges
 from dpsql.algebra.stepwise import NUMBERS, Stepwise, pieces_of, some_rows, together
+from dpsql.records import dataclass, field
 from dpsql.search.fade import fading_rows
 from dpsql.search.joint import realise
 from dpsql.search.opt0 import minimise

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.integer_rows import CONSTANT, OrbitPart, OrbitRows
 from dpsql.algebra.operator import Floats, Integers
 from dpsql.algebra.orbits import Orbits
+from dpsql.records import dataclass
 from dpsql.search.invariant import Invariant, optimise
 from dpsql.search.meter import has_room
 from dpsql.search.problem import ALIVE

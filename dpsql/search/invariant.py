@@ -8,11 +8,11 @@ into one small matrix per component. The weighted singular value bounds keep the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from dpsql.algebra.operator import Floats, Integers
+from dpsql.records import dataclass
 from dpsql.search.meter import EIGEN, may_go_on, spend
 from dpsql.search.reduction import Reduction
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Floats, Operator
+from dpsql.records import dataclass
 from dpsql.search import opt0 as p_identity
 from dpsql.search.family import Family
 from dpsql.search.opt0 import LEAST_STEPS, minimise, steps_within

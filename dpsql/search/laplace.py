@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from dpsql.algebra.marginals import outer
 from dpsql.algebra.operator import Floats, Operator
+from dpsql.records import dataclass
 from dpsql.search import opt0 as p_identity
 from dpsql.search.family import DENSE_LIMIT, Family
 from dpsql.search.few import few_candidates, read_few

@@ -18,11 +18,12 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol, TypeVar
 
 from threadpoolctl import ThreadpoolController
+
+from dpsql.records import dataclass
 
 SELECTION = 1.2e11
 """Products of numbers of which each family that is searched for has a part, for effort 1: all take

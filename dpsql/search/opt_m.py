@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats
+from dpsql.records import dataclass
 from dpsql.search.family import Family
 from dpsql.search.joint import Found, Objective, Union
 from dpsql.search.meter import SECOND, left, may_go_on, spend

@@ -7,7 +7,6 @@ all measurements, and shares of the budget are those that are best for it.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import cast
 
@@ -16,6 +15,7 @@ import numpy as np
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Floats, Integers
 from dpsql.algebra.parts import are_small
+from dpsql.records import dataclass, replace
 from dpsql.search.bounds import cells_bound, operator_bound
 from dpsql.search.few import read_few
 from dpsql.search.gaussian import kron_strategy

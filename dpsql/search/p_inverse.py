@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from dpsql.algebra.blocks import Dense
 from dpsql.algebra.operator import Array, Floats, Operator
+from dpsql.records import dataclass
 
 STRUCTURED_FROM = 512
 """From this domain size on, the Gram of an implicit workload is applied and never formed."""

@@ -17,11 +17,10 @@ the optimum itself for one product and for marginals.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from dpsql.algebra.operator import Floats
+from dpsql.records import dataclass
 from dpsql.search.problem import FactorSet, Problem
 from dpsql.workload.workload import Workload
 

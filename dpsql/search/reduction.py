@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from dpsql.algebra.blocks import Identity, IdentityTotal, Total
 from dpsql.algebra.integer_rows import CONSTANT
 from dpsql.algebra.operator import Floats, Integers, Operator
 from dpsql.algebra.orbits import Orbits, find_orbits
+from dpsql.records import dataclass, field
 from dpsql.workload.workload import Workload
 
 SYMMETRIC = (Identity, IdentityTotal, Total)

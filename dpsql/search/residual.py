@@ -7,12 +7,12 @@ by one inverse Gram K per attribute, which may be optimised together with the sh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from dpsql.algebra.operator import Floats, Integers
+from dpsql.records import dataclass
 from dpsql.search.bounds import operator_bound
 from dpsql.search.joint import minimise_log, normalised_weights, shared_groups
 from dpsql.search.opt0 import steps_within

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,6 +12,7 @@ from dpsql.algebra.integer_rows import Matrix
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Integers
 from dpsql.errors import ProgrammingError
+from dpsql.records import dataclass, replace
 from dpsql.search.bounds import cells_bound, svd_bound
 from dpsql.search.coarse import Contest, error_of, is_coarse
 from dpsql.search.itself import count_cells, workload_rows

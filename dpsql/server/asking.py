@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from dpsql.answer.result import Result, listing
 from dpsql.catalog import Catalog
@@ -16,6 +15,7 @@ from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.site import Site
 from dpsql.engine.terms import Terms
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
+from dpsql.records import dataclass, replace
 from dpsql.server.caller import Caller, Repeated
 from dpsql.server.messages import Head, Told
 from dpsql.server.returned import ResultTable, Returned, heads_of

@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass
 
+from dpsql.records import dataclass
 from dpsql.server.portals import Prepared
 
 LONGEST_BURST, LONGEST_TOLD = 1 << 12, 1 << 16

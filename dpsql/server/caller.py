@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -14,6 +13,7 @@ from dpsql.dbapi.repeats import Repeats
 from dpsql.dbapi.site import Site
 from dpsql.errors import DataUnavailable
 from dpsql.interrupts import Cancellation
+from dpsql.records import dataclass
 from dpsql.server.ticks import Ticks
 
 T = TypeVar("T")

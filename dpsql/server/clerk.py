@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.records import dataclass
 from dpsql.server.asking import Asker, Reply
 from dpsql.server.copying import copied
 from dpsql.server.messages import (

@@ -10,10 +10,10 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 
 from dpsql import __version__
 from dpsql.errors import printable
+from dpsql.records import dataclass, field
 from dpsql.server.messages import (
     CANCEL_REQUEST,
     GSS_REQUEST,

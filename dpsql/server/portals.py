@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
+from dpsql.records import dataclass, field
 from dpsql.server.asking import Reply
 from dpsql.server.clerk import MOST_KEPT, Clerk
 from dpsql.server.messages import (

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from dpsql.answer.result import Result
+from dpsql.records import dataclass
 from dpsql.server.messages import TEXT, Head, ProtocolError
 from dpsql.server.values import TYPES, encode, wire_type
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from dpsql.records import dataclass
 from dpsql.settings import Taker, taken_by
 from dpsql.sql.lexemes import Fragment, Lexeme, lex
 from dpsql.sql.mentions import tables_of

@@ -11,7 +11,8 @@ import hmac
 import re
 import secrets
 import unicodedata
-from dataclasses import dataclass
+
+from dpsql.records import dataclass
 
 MECHANISM = "SCRAM-SHA-256"
 BOUND = MECHANISM + "-PLUS"

@@ -11,11 +11,11 @@ import socket
 import ssl
 import threading
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpsql.dbapi.site import Site
 from dpsql.errors import Error, UsageError, printable
+from dpsql.records import dataclass, field
 from dpsql.server.asking import Asker
 from dpsql.server.bursts import Remembered
 from dpsql.server.dialogue import Dialogue

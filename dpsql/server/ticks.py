@@ -6,9 +6,9 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from dpsql.errors import UsageError, printable
+from dpsql.records import dataclass
 
 LONGEST_TICK = 10.0
 """Seconds: a server that stops waits for answers that wait."""

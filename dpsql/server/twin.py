@@ -15,11 +15,11 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpsql.errors import OperationalError, UsageError
+from dpsql.records import dataclass, field
 from dpsql.server.messages import TEXT, Head
 from dpsql.server.returned import spread
 

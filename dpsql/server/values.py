@@ -9,10 +9,10 @@ import datetime as dt
 import math
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from dpsql.records import dataclass
 from dpsql.server.messages import BINARY, ProtocolError, utf8
 
 UNKNOWN, TEXT_TYPE = 705, 25

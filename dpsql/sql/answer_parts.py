@@ -7,12 +7,12 @@ SELECTs of their own by the same keys; a SELECT over their answers, joined, has 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
+from dpsql.records import dataclass, replace
 from dpsql.sql.bounded import Bounded, is_clipped, needs_bounds
 from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.counted_keys import UnitKeyCounts, counted_key

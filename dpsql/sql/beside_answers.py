@@ -8,11 +8,10 @@ outer shell joins, filters and adds up: no row meets a noisy number.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from sqlglot import exp
 
 from dpsql.catalog import Catalog
+from dpsql.records import dataclass, field
 from dpsql.sql.expressions import name_of
 from dpsql.sql.key_sets import SETS, has_sets, keys_of
 from dpsql.sql.kinds import Kinds

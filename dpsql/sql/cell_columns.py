@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from dpsql.catalog.domain import (
 from dpsql.catalog.formulas import FormulaRows
 from dpsql.catalog.unit_local import MapRows, Scan, UnitLocal
 from dpsql.errors import ProgrammingError
+from dpsql.records import dataclass, field, replace
 from dpsql.sql.bind import bind
 from dpsql.sql.formula_columns import as_formula
 from dpsql.sql.lexemes import Fragment

@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
+from dpsql.records import dataclass, field
 from dpsql.settings import SETTINGS, Taker, taken_by
 from dpsql.sql.language import locate
 from dpsql.sql.lexemes import Fragment, Lexeme, blanked

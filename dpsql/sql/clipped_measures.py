@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from dpsql.catalog import Column
+from dpsql.records import dataclass, replace
 from dpsql.workload.term import Polynomial
 
 Bounds = tuple[float, float]

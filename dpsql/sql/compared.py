@@ -9,12 +9,12 @@ project moves outwards first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from dpsql.catalog import Catalog
 from dpsql.catalog.domain import Bins
+from dpsql.records import dataclass, field
 from dpsql.sql.compared_bins import EvenBins
 from dpsql.sql.correlated import Inside, is_by_unit, is_within, names_within
 from dpsql.sql.expressions import name_of

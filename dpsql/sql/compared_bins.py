@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp, parse_one
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins
+from dpsql.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.catalog import Table
+from dpsql.records import dataclass, field
 from dpsql.sql.clauses import Truncation
 from dpsql.sql.group import Grouping, repeat_keys
 from dpsql.sql.query import Outside, Query, Rank, Shell

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
 
+from dpsql.records import dataclass
 from dpsql.sql.lexemes import Fragment, Lexeme, lex
 
 VERSION = "0.1.0"

@@ -9,7 +9,6 @@ refused, with what to declare.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
@@ -17,6 +16,7 @@ from sqlglot import exp
 
 from dpsql.catalog import Catalog, Table
 from dpsql.errors import NotSupportedError, printable
+from dpsql.records import dataclass
 from dpsql.sql.clauses import Options, read_own, span_of
 from dpsql.sql.compiled import Select
 from dpsql.sql.evaluate import Evaluator, Operand

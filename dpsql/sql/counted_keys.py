@@ -6,13 +6,13 @@ A row for each key and group of rows is counted, with the noise of as many as a 
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from dpsql.catalog import Table
 from dpsql.catalog.declared_units import unit_keys_of
 from dpsql.catalog.unit_local import DerivedTable, JoinRows, PerKey
+from dpsql.records import dataclass, replace
 from dpsql.sql.expressions import name_of
 from dpsql.sql.inline import Flat, FlatSource
 from dpsql.sql.local_tables import named_source, relation_of, table_of

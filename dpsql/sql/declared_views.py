@@ -5,7 +5,6 @@ counts and sums by unit may be.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from sqlglot import exp
@@ -14,6 +13,7 @@ from dpsql.catalog import Catalog, View
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.unit_local import FilterRows, PerUnit, Summary, UnitLocal, WindowRows
 from dpsql.errors import Span, printable
+from dpsql.records import dataclass, replace
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.language import locate, refuse
 from dpsql.sql.local_tables import named_source, relation_of, table_of

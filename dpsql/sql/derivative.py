@@ -10,11 +10,12 @@ lies between two steps: what is left after rounding is then uniform and independ
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar
 
 from sqlglot import exp
+
+from dpsql.records import dataclass
 
 T = TypeVar("T", bound=Hashable)
 

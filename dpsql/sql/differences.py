@@ -8,14 +8,13 @@ comparisons such as ``ship > sold + 30`` say of a difference on which side of 0 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-
 from sqlglot import exp
 
 from dpsql.catalog import Table
 from dpsql.catalog.distances import difference_of
 from dpsql.catalog.unit_local import DifferRows
 from dpsql.errors import Error
+from dpsql.records import dataclass, field, replace
 from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.expressions import name_of
 from dpsql.sql.inline import Flat

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,6 +26,7 @@ from dpsql.catalog.domain import (
     end_of_period,
 )
 from dpsql.errors import ProgrammingError, Span, printable
+from dpsql.records import dataclass
 from dpsql.sealed import EvaluationError, Sealed
 from dpsql.sql.query import Expression, Listing, Lookup
 from dpsql.workload.term import told_apart

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
+
+from dpsql.records import dataclass
 
 Indices = NDArray[np.int64]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from dpsql.algebra.operator import Operator
 from dpsql.catalog import Column
 from dpsql.catalog.domain import Bins
 from dpsql.errors import ProgrammingError
+from dpsql.records import dataclass, replace
 from dpsql.sql.frames import places_of
 from dpsql.sql.query import Running
 from dpsql.workload.term import normalise

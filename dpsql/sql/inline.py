@@ -8,12 +8,12 @@ compiles exactly like the statement written without it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
+from dpsql.records import dataclass
 from dpsql.sql.expressions import name_of
 from dpsql.sql.language import Locate, refuse
 from dpsql.sql.names import Names, find_alias, has_name

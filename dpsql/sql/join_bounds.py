@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from dpsql.records import dataclass
 from dpsql.sql.relations import Known
 
 ColumnPlace = tuple[int, int]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
 from sqlglot import exp
 
 from dpsql.errors import Error, printable
+from dpsql.records import dataclass
 from dpsql.sql.joined_part import JoinedPart, MemberTable, Pairs, Side, declares
 from dpsql.sql.language import Locate, refuse
 from dpsql.sql.names import Names

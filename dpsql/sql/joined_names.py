@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from dpsql.catalog import Catalog
 from dpsql.catalog.unit_local import DerivedTable
+from dpsql.records import dataclass, replace
 from dpsql.sql.joined_part import JoinedPart, MemberTable
 from dpsql.sql.language import Locate, refuse
 from dpsql.sql.local_tables import named_source, table_of

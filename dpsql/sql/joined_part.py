@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from dpsql.catalog import Table
 from dpsql.catalog.read_units import key_pairs
 from dpsql.catalog.unit_local import JoinRows, UnitLocal
+from dpsql.records import dataclass, replace
 from dpsql.sql.declared_keys import belong_together, name_units
 from dpsql.sql.relations import Field, PrivateRows
 

@@ -7,7 +7,6 @@ is none. Both are rows of a unit made of rows of that unit alone, and so is thei
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -23,6 +22,7 @@ from dpsql.catalog.unit_local import (
     UnionRows,
 )
 from dpsql.errors import Span
+from dpsql.records import dataclass, replace
 from dpsql.sql.full_joins import flipped, header_of, most_in_full, with_both, without_rows
 from dpsql.sql.joined_names import moved
 from dpsql.sql.joined_part import JoinedPart, Pairs, attached, free_names, is_lookup, keys_of

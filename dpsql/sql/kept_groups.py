@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -25,6 +24,7 @@ from dpsql.catalog.unit_local import (
     WindowRows,
     children,
 )
+from dpsql.records import dataclass, replace
 from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.clauses import Options, read_own

@@ -8,7 +8,6 @@ public rows are there in any case: a SELECT of nothing else is one over an inner
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from sqlglot import exp
@@ -16,6 +15,7 @@ from sqlglot import exp
 from dpsql.catalog import Catalog
 from dpsql.catalog.domain import IntegerRange, Values
 from dpsql.errors import printable
+from dpsql.records import dataclass, replace
 from dpsql.sql.language import Locate, refuse
 from dpsql.sql.names import has_name
 from dpsql.sql.relations import Element, Join, PrivateRows, Relation, column_of

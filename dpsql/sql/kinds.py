@@ -6,7 +6,6 @@ Asked before anything is bound, so that a SELECT can be written otherwise first.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from sqlglot import exp
@@ -14,6 +13,7 @@ from sqlglot import exp
 from dpsql.catalog import Catalog, Table
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import IntegerRange, Periods, Spans, Values
+from dpsql.records import dataclass
 from dpsql.sql.expressions import name_of
 from dpsql.sql.names import find_alias, names_of
 from dpsql.sql.relations import read_from

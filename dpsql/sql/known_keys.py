@@ -7,11 +7,11 @@ the rows, which what is asked of the key is written with.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from dpsql.catalog.unit_local import EXISTS, AllOf, MeetRows, PerKey
+from dpsql.records import dataclass, replace
 from dpsql.sql.expressions import name_of
 from dpsql.sql.inline import Flat
 from dpsql.sql.local_tables import named_source, relation_of, table_of

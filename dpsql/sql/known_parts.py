@@ -8,8 +8,8 @@ same frame that the parser and the binder have read in full.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 
+from dpsql.records import dataclass, replace
 from dpsql.sql.query import Condition, Query
 
 MOST_TEXT, MOST_TESTS = 4096, 64

@@ -6,11 +6,11 @@ import datetime as dt
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import NamedTuple, NoReturn
 
 from dpsql.errors import ProgrammingError, Span
+from dpsql.records import dataclass, field
 
 MAX_NUMBER = 40
 """Most characters of a number: a DECIMAL has at most 38 digits, beside a point and a sign."""

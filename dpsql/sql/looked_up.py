@@ -14,7 +14,6 @@ Guarantee: every copy of a row is of the row's own unit, and rows are bounded pe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import IntegerRange
 from dpsql.catalog.unit_local import Among, FilterRows, MapRows, UnionRows, UnitLocal
 from dpsql.errors import Error
+from dpsql.records import dataclass, field, replace
 from dpsql.sql.cell_columns import column_of_values, mapped, plain, tells_values
 from dpsql.sql.inline import Flat
 from dpsql.sql.language import locate

@@ -11,7 +11,6 @@ unit has as many joined rows as rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from dpsql.catalog import Catalog, Column
 from dpsql.catalog.cell_maps import CELLS
 from dpsql.catalog.domain import IntegerRange
 from dpsql.catalog.unit_local import MapRows
+from dpsql.records import dataclass, replace
 from dpsql.sql.equal_columns import sides_of
 from dpsql.sql.listed_rows import meeting
 from dpsql.sql.local_tables import relation_of, table_of

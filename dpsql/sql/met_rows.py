@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from sqlglot import exp
 
+from dpsql.records import dataclass, field
 from dpsql.sql.kinds import Kinds
 from dpsql.sql.relations import Element, Join, read_from
 from dpsql.sql.scope import conjuncts

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 from sqlglot import exp
 
+from dpsql.records import dataclass
 from dpsql.sql.met_rows import Met, Unlike
 
 

@@ -7,11 +7,11 @@ cell of origin ``r0_...``; ``h_...`` are the values of sub-queries.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from sqlglot import exp
 
+from dpsql.records import dataclass
 from dpsql.sql.derivative import NoDerivative, slopes_of
 from dpsql.sql.expressions import Expressions, sql_of
 from dpsql.sql.hoisted import Hoisted, refuse

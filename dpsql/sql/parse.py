@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 import sqlglot
@@ -17,6 +16,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
+from dpsql.records import dataclass, field, replace
 from dpsql.sql.anonymized import MARK, renewed
 from dpsql.sql.clauses import Clips, Cut, Options, note_clips, take_clips, take_options
 from dpsql.sql.constants import constants_of

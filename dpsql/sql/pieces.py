@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from dpsql.catalog import Table
 from dpsql.errors import ProgrammingError, Span
+from dpsql.records import dataclass
 from dpsql.sql.evaluate import Evaluator, Operand
 from dpsql.sql.query import (
     Aggregate,

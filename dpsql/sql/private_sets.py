@@ -8,7 +8,6 @@ they compare rows of one unit, of which there is one of a kind; with ALL, as man
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from sqlglot import exp
@@ -30,6 +29,7 @@ from dpsql.catalog.unit_local import (
     WindowRows,
 )
 from dpsql.errors import ProgrammingError, Span, printable
+from dpsql.records import dataclass, field, replace
 from dpsql.sql.cell_columns import FlatColumns, mapped, tells_values
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.full_joins import header_of

@@ -9,11 +9,11 @@ two public rows have the same key.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
 
 from sqlglot import exp
 
 from dpsql.catalog import Catalog, Table
+from dpsql.records import dataclass
 from dpsql.sql.names import names_of
 from dpsql.sql.relations import Element, PublicRows, read_from
 from dpsql.sql.scope import conjuncts

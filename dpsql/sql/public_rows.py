@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
 
 from dpsql.errors import Span
+from dpsql.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from dpsql.errors import Span
+from dpsql.records import dataclass, field
 from dpsql.sql.frames import TO_HERE, WindowFrame
 from dpsql.workload.term import Polynomial
 

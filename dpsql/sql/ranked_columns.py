@@ -6,10 +6,9 @@ vault works out for every row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from sqlglot import exp
 
+from dpsql.records import dataclass, replace
 from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.distinct_counts import split_test
 from dpsql.sql.expressions import name_of

@@ -12,7 +12,6 @@ import difflib
 import math
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NoReturn, TypeAlias
 
@@ -20,6 +19,7 @@ from sqlglot import exp
 
 from dpsql.catalog import Catalog, Table
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
+from dpsql.records import dataclass, field
 from dpsql.sql.language import Locate
 from dpsql.sql.query import Query
 from dpsql.sql.whole import INTEGERS

@@ -7,13 +7,13 @@ row of each patient, and the noise of one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from dpsql.catalog import Table
 from dpsql.catalog.numbered import rows_of_number
 from dpsql.catalog.unit_local import AllOf, Among, DerivedTable, FilterRows, Test
+from dpsql.records import dataclass, replace
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.inline import Flat
 from dpsql.sql.local_tables import named_source, table_of

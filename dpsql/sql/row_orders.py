@@ -6,11 +6,10 @@ table has a unit, such rows are chosen before they are bounded, like those of a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from sqlglot import exp
 
 from dpsql.catalog.unit_local import AllOf, FilterRows, InOrder
+from dpsql.records import dataclass, replace
 from dpsql.sql.cell_tests import in_order
 from dpsql.sql.inline import Flat
 from dpsql.sql.local_tables import named_source, relation_of, table_of

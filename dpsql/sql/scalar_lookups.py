@@ -6,11 +6,10 @@ t.city``, where no two cities share the key; an aggregate of the cities of a key
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sqlglot import exp
 
 from dpsql.catalog import Catalog, Table
+from dpsql.records import dataclass
 from dpsql.sql.kinds import cte_of
 from dpsql.sql.names import names_of
 from dpsql.sql.relations import PublicRows, read_from

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from sqlglot import exp
 
 from dpsql.catalog import Column, Table
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
+from dpsql.records import dataclass, replace
 from dpsql.sql.admitted import PARTIAL
 from dpsql.sql.clauses import Clips, Cut, clip_of
 from dpsql.sql.edges import check_edges, check_literals, is_of_days, undeclared

@@ -10,7 +10,6 @@ any expression on the row: joined by OR, in CASE, in FILTER or as a key.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from sqlglot import exp
@@ -29,6 +28,7 @@ from dpsql.catalog.unit_local import (
     scanned,
 )
 from dpsql.errors import Error, ProgrammingError, printable
+from dpsql.records import dataclass, replace
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.declared_keys import is_declared
 from dpsql.sql.expressions import name_of

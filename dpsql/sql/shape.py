@@ -7,13 +7,13 @@ first SELECT that aggregates them is measured; everything around it is the outer
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from sqlglot import exp
 
 from dpsql.catalog.unit_local import Test
 from dpsql.errors import ProgrammingError, Span, printable
+from dpsql.records import dataclass, replace
 from dpsql.sql.answer_parts import in_parts, needs_parts
 from dpsql.sql.bind import bind
 from dpsql.sql.cell_tests import as_test

@@ -10,12 +10,12 @@ part. Everything else is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import NoReturn
 
 from sqlglot import exp
 
 from dpsql.catalog import Column
+from dpsql.records import dataclass
 
 Same = Callable[[Column, str], bool]
 """Says whether SQL over ``v`` has one value at both ends of every cell of a column."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -36,6 +35,7 @@ from dpsql.catalog.unit_local import (
     WindowRows,
 )
 from dpsql.errors import ProgrammingError, printable
+from dpsql.records import dataclass, field, replace
 from dpsql.sql.cell_columns import column_of_values, mapped, plain
 from dpsql.sql.edges import check_edges
 from dpsql.sql.formula_columns import as_formula

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from dpsql.errors import Error
+from dpsql.records import dataclass, field, replace
 from dpsql.sql.expressions import name_of
 from dpsql.sql.inline import Flat
 from dpsql.sql.key_sets import keys_of

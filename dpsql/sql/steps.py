@@ -8,10 +8,11 @@ above something), so that halving finds every cut.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from sqlglot import exp
+
+from dpsql.records import dataclass, field
 
 MOST_STEPS = 10_000
 """Values of one expression, with repetitions."""

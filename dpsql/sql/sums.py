@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from dpsql.catalog.domain import Bins
 from dpsql.errors import NotSupportedError, Span
+from dpsql.records import dataclass, replace
 from dpsql.sql.clipped_measures import CLIPPING, ClippedMeasure, constant_of, lifted, read_clipped
 from dpsql.sql.decimal_places import is_fine
 from dpsql.sql.edges import check_edges

@@ -6,10 +6,10 @@ Also why the statements that would change a table are refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
+from dpsql.records import dataclass
 from dpsql.settings import SETTINGS, Taker, taken_by
 from dpsql.sql.clauses import read_options
 from dpsql.sql.lexemes import Fragment, Lexeme, split_statements

@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
+from dpsql.records import dataclass, replace
 from dpsql.sql.expressions import sql_of
 from dpsql.sql.join_bounds import ColumnPlace, JoinBound
 from dpsql.sql.names import Names

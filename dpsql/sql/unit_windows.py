@@ -8,7 +8,6 @@ SQL, a window sees the rows that the WHERE beside it leaves.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import NoReturn
 
@@ -21,6 +20,7 @@ from dpsql.catalog.domain import IntegerRange, Periods, Spans
 from dpsql.catalog.header import is_ordered, is_summed, taken_from
 from dpsql.catalog.unit_local import FRAMED, FilterRows, FramedRows, RowOrder, Running, WindowRows
 from dpsql.errors import printable
+from dpsql.records import dataclass, field, replace
 from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.inline import Flat

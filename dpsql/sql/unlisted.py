@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
 from dpsql.errors import printable
+from dpsql.records import dataclass
 from dpsql.settings import SETTINGS, Taker
 from dpsql.sql.clauses import read_options
 from dpsql.sql.lexemes import Fragment, Lexeme

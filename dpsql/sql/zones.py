@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from sqlglot import exp
@@ -18,6 +17,7 @@ from sqlglot import exp
 from dpsql.catalog import Table
 from dpsql.catalog.domain import Spans, Times
 from dpsql.errors import printable
+from dpsql.records import dataclass
 from dpsql.sql.language import Locate, refuse
 
 _HINT = "AT TIME ZONE 'Europe/Berlin' of a timestamp whose `zone` the catalog declares"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -15,6 +14,7 @@ from dpsql.algebra.groups import Groups
 from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.operator import Columns, Floats, Integers, Operator
 from dpsql.algebra.ranges import AllRange, Ranges
+from dpsql.records import dataclass, replace
 from dpsql.strategy.inverse import RANK, STRUCTURED_FROM, inverse_of
 
 Indices: TypeAlias = NDArray[np.int64]

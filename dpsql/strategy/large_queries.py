@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.kron import kron_apply
 from dpsql.algebra.operator import Floats
+from dpsql.records import dataclass
 from dpsql.strategy.base import Forecast, check_variances
 from dpsql.strategy.queries_forecast import OUTSIDE, columnwise
 from dpsql.strategy.query_block import QueryBlock, dense_rows

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
 from statistics import NormalDist
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from dpsql.catalog.installed import plugged
 from dpsql.errors import DataError, OperationalError, printable
+from dpsql.records import dataclass, field
 
 Noise: TypeAlias = str
 """The name of a noise law, as settings and stored files write it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.integer_rows import Matrix, structured_of
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Integers
+from dpsql.records import dataclass, field, replace
 from dpsql.strategy.base import (
     Keep,
     Strategy,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
 
 from dpsql.algebra.integer_rows import KronRows, Matrix
 from dpsql.algebra.operator import Integers
+from dpsql.records import dataclass, field
 from dpsql.strategy.base import Block
 
 

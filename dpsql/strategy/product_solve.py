@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.kron import contract
 from dpsql.algebra.operator import Floats, Operator
+from dpsql.records import dataclass
 from dpsql.strategy.axis import Axis
 from dpsql.strategy.base import Estimate, by_single_rows, distinct_rows, not_measured
 from dpsql.strategy.product_block import ProductBlock

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats, Integers
 from dpsql.algebra.worst import worst_cell
+from dpsql.records import dataclass, field
 from dpsql.strategy.base import (
     Estimate,
     Keep,

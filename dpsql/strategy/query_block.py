@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from dpsql.algebra.integer_rows import KronRows
 from dpsql.algebra.operator import Floats, Integers
+from dpsql.records import dataclass
 from dpsql.strategy.base import Block
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.integer_rows import KronRows
 from dpsql.algebra.operator import Integers
+from dpsql.records import dataclass
 from dpsql.strategy.agreement import classes_of
 from dpsql.strategy.base import (
     Block,

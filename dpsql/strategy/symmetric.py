@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.integer_rows import CONSTANT, OrbitPart, OrbitRows, slot, wide_cells
 from dpsql.algebra.operator import Floats, Integers, Operator
 from dpsql.algebra.orbits import Orbits
+from dpsql.records import dataclass, field
 from dpsql.strategy.base import (
     Block,
     Estimate,

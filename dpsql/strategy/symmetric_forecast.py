@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from dpsql.algebra.blocks import Total
 from dpsql.algebra.integer_rows import CONSTANT, OrbitPart, OrbitRows
 from dpsql.algebra.operator import Floats, Integers, Operator
 from dpsql.algebra.orbits import Orbits
+from dpsql.records import dataclass
 from dpsql.strategy.base import Forecast, by_single_rows, check_variances
 from dpsql.workload.workload import Product
 

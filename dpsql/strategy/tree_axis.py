@@ -5,7 +5,6 @@ Everything is worked out in passes over the levels, in time and memory in propor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.levels import Levels
 from dpsql.algebra.operator import Floats
+from dpsql.records import dataclass
 from dpsql.strategy.axis import Indices
 from dpsql.strategy.structured_axis import StructuredAxis
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from dpsql.errors import text_width
+from dpsql.records import dataclass, replace
 from dpsql.ui.grid import Grid, Shown, clip, pad, shown_columns
 from dpsql.ui.style import Style
 

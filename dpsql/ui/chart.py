@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dpsql.errors import ProgrammingError, printable, text_width
+from dpsql.records import dataclass
 from dpsql.ui.grid import Grid, clip, decimals_for, fixed, pad, plain
 
 Z95 = 1.959963984540054

@@ -6,9 +6,9 @@ import difflib
 import re
 import shlex
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from dpsql.errors import UsageError, printable
+from dpsql.records import dataclass
 from dpsql.ui.session import Session
 from dpsql.ui.streams import file_names, is_command
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.dbapi.words import FUNCTIONS, KEYWORDS, STARTERS
 from dpsql.errors import Error
+from dpsql.records import dataclass
 from dpsql.settings import SETTINGS, Taker, shown, taken_by
 from dpsql.ui.highlight import tokens
 from dpsql.ui.vocabulary import Vocabulary, starting

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from html import escape
 
 from dpsql.errors import printable
+from dpsql.records import dataclass
 from dpsql.ui.chart import Z95
 from dpsql.ui.grid import Grid, clip, decimals_for, fixed, plain
 

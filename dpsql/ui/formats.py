@@ -7,11 +7,11 @@ import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
 from dpsql.errors import UsageError, text_width
+from dpsql.records import dataclass
 from dpsql.ui.box import draw_box
 from dpsql.ui.grid import Grid, Shown, pad, plain, shown_columns
 from dpsql.ui.style import Style as Style

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from decimal import ROUND_DOWN, Decimal, localcontext
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from dpsql.answer.digits import decimals_for as decimals_for
 from dpsql.answer.digits import fixed as fixed
 from dpsql.answer.digits import plain as plain
 from dpsql.errors import cell_width, printable, text_width
+from dpsql.records import dataclass
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Result

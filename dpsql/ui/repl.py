@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 from dpsql import __version__
 from dpsql.errors import Error, Interrupted, text_width
 from dpsql.files import keep_private, make_folder
+from dpsql.records import dataclass
 from dpsql.settings import SETTINGS
 from dpsql.ui.budget import gauge
 from dpsql.ui.commands import run_piece

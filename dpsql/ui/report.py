@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.errors import printable
+from dpsql.records import dataclass
 from dpsql.ui.formats import Style, json_value, render_markdown
 from dpsql.ui.grid import Grid, floor_text, short
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpsql.errors import UsageError, printable
+from dpsql.records import dataclass
 from dpsql.ui.formats import FORMATS, encode, find_format
 from dpsql.ui.grid import Grid, floor_text
 from dpsql.ui.report import (

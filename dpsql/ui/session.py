@@ -9,10 +9,10 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, BinaryIO
 
 from dpsql.errors import Error, UsageError, printable
+from dpsql.records import dataclass, field, replace
 from dpsql.ui.formats import FORMATS, encode, find_format
 from dpsql.ui.grid import Grid
 from dpsql.ui.pager import needs_pager, show_paged

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sys
-from dataclasses import dataclass
 
+from dpsql.records import dataclass
 from dpsql.ui.tell import colour_wanted, speaks_unicode
 
 

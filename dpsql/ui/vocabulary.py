@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from dpsql.records import dataclass, field
 from dpsql.ui.grid import plain
 from dpsql.ui.highlight import tokens
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Integers
+from dpsql.records import dataclass
 
 TOTAL_BITS = 24
 """Bits of the weights of one row over all nodes of a block together, where some are rounded."""

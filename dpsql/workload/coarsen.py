@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from dpsql.algebra.blocks import Identity, IdentityTotal, Prefix
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.operator import Columns, Operator
 from dpsql.algebra.ranges import AllRange, Ranges
+from dpsql.records import dataclass
 from dpsql.workload.workload import Product, Workload
 
 DISTINCT = (Identity, IdentityTotal, Prefix, AllRange)

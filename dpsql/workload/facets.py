@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import TypeAlias
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import Dense, Identity
 from dpsql.algebra.groups import Groups, grouped
 from dpsql.algebra.operator import Integers, Operator
+from dpsql.records import dataclass
 from dpsql.workload.cells import Cells, Resolution, cells_of
 from dpsql.workload.coarsen import label_cells
 from dpsql.workload.layout import Layout, Place

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import simplify
 from dpsql.algebra.operator import Operator
 from dpsql.catalog import Table
+from dpsql.records import dataclass
 from dpsql.workload.cells import Cells, Nodes, Resolution, cells_of
 from dpsql.workload.coarsen import coarsen
 from dpsql.workload.gathered import gathered

@@ -11,7 +11,6 @@ import hashlib
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NoReturn
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Operator
 from dpsql.errors import ProgrammingError, Span
+from dpsql.records import dataclass, field
 
 Mask = NDArray[np.bool_]
 Box = dict[str, Mask]

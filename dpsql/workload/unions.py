@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +20,7 @@ from dpsql.algebra.groups import grouped
 from dpsql.algebra.operator import Operator
 from dpsql.catalog import Table
 from dpsql.errors import ProgrammingError
+from dpsql.records import dataclass, replace
 from dpsql.workload.cells import Cells, Resolution, Unions
 from dpsql.workload.coarsen import Coarsening, coarsen
 from dpsql.workload.layout import SEPARATOR, Layout, Place, Wanted

@@ -14,11 +14,12 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from dpsql.records import dataclass
 
 Words = npt.NDArray[np.uint64]
 Counts = npt.NDArray[np.int64]

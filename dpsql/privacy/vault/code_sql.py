@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 
 from dpsql.catalog.catalog import Column, Table
@@ -31,6 +30,7 @@ from dpsql.privacy.vault.encode import SLACK, WHOLE, count_ticks, tick_of
 from dpsql.privacy.vault.owners import KEY
 from dpsql.privacy.vault.rows import declared
 from dpsql.privacy.vault.tally import PLACES
+from dpsql.records import dataclass
 
 FEW = 16
 """Listed integers up to which they are compared one by one."""

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, Protocol
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy.typing as npt
 from dpsql.catalog.catalog import Table
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.byte_texts import ByteTexts
+from dpsql.records import dataclass
 
 Codes = npt.NDArray[np.unsignedinteger]
 Counts = npt.NDArray[np.int64]

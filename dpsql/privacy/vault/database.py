@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import duckdb
 
 from dpsql.privacy.vault.data_engine import unavailable
+from dpsql.records import dataclass
 
 RELATIONS = """
 SELECT schema_name, table_name, FALSE FROM duckdb_tables() WHERE database_name = 'source'

@@ -7,12 +7,12 @@ the table declares of itself, and not by whether there are any.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
 from dpsql.privacy.vault.data_engine import unavailable
+from dpsql.records import dataclass
 
 LOG = "_delta_log"
 """The folder within that of a table which makes it one of Delta."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from dpsql.privacy.vault.data_engine import Asked
+from dpsql.records import dataclass
 
 TREE = 64
 """Steps up to which a search is written as a tree of CASE."""

@@ -10,7 +10,6 @@ import datetime as dt
 import hashlib
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from dpsql.privacy.vault.data_engine import Asked, Counts, Flags, Form, StoredTa
 from dpsql.privacy.vault.encode import EPOCH
 from dpsql.privacy.vault.owners import Digest, Owners, UnitNumbers
 from dpsql.privacy.vault.pile import PileRoom
+from dpsql.records import dataclass, field
 
 LONGEST = 1000
 """Bytes of a text that can be a key."""

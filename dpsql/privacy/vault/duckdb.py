@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
@@ -46,6 +45,7 @@ from dpsql.privacy.vault.source import (
     literal,
     open_source,
 )
+from dpsql.records import dataclass, field
 
 ROWS = 1 << 16
 """How many rows of up to COLUMNS columns are handed over at once: 64 MiB."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,6 +37,7 @@ from dpsql.catalog.unit_local import (
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags, Floats, Values64
 from dpsql.privacy.vault.encode import EPOCH, OUTSIDE, clip, code_type, encode
 from dpsql.privacy.vault.tally import PLACES, find_places, find_steps
+from dpsql.records import dataclass, replace
 
 Key = tuple[Counts, Flags]
 """A number for every row, equal for equal values, and whether there is a value."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from dpsql.privacy.vault.code_sql import to_grid
 from dpsql.privacy.vault.data_engine import Classes, Counts
 from dpsql.privacy.vault.dialect import Dialect
 from dpsql.privacy.vault.tally import PLACES, clip_bounds
+from dpsql.records import dataclass
 from dpsql.workload.cells import AnyResolution, Cells, Nodes, Steps, Unions
 
 Columns = Mapping[str, tuple[int, Column]]

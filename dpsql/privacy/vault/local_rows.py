@@ -6,7 +6,6 @@ Guarantee: each step maps rows of units to rows of units, one unit at a time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -34,6 +33,7 @@ from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.people import NOBODY, People, number_together
 from dpsql.privacy.vault.rows import Rows, declared
 from dpsql.privacy.vault.summing import add_window, sum_up
+from dpsql.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

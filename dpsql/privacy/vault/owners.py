@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from dpsql.privacy.vault.digests import first_digits
 from dpsql.privacy.vault.pile import Pile, PileRoom
 from dpsql.privacy.vault.source import RowQuery, connect
 from dpsql.privacy.vault.whole_numbers import find_distinct
+from dpsql.records import dataclass, replace
 
 Ties = Sequence[Floats]
 Content = Callable[[Counts], tuple[Sequence[Codes | Counts], Ties]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from dpsql.privacy.vault.data_engine import Counts, Flags
 from dpsql.privacy.vault.frame import Frame
 from dpsql.privacy.vault.owners import Digest, Owners, keys_of
 from dpsql.privacy.vault.whole_numbers import find_distinct, number_closely
+from dpsql.records import dataclass
 
 NOBODY = -1
 """The unit of a row that has none."""

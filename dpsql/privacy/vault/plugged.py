@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,6 +20,7 @@ from dpsql.privacy.vault.data_engine import (
     StoredTable,
     unavailable,
 )
+from dpsql.records import dataclass
 
 GROUP = "dpsql.data_engines"
 """The entry points by which other packages add engines: the name before :// of their sources."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -32,6 +31,7 @@ from dpsql.privacy.vault.postgresql_rows import rows_sent
 from dpsql.privacy.vault.postgresql_session import OLDEST, address_of, connected, session, told
 from dpsql.privacy.vault.postgresql_sql import DIALECT, family_of
 from dpsql.privacy.vault.source import quote
+from dpsql.records import dataclass, field
 
 TABLES, VIEWS = ("r", "p"), ("v", "m", "f")
 SENT = {"place": "int4", "boolean": "int4", "day": "int4", "whole": "int8"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from dpsql.privacy.vault.tally import (
 )
 from dpsql.privacy.vault.tally import fits as fits_nodes
 from dpsql.privacy.vault.unit_counts import mark_cells, tally_units
+from dpsql.records import dataclass, field, replace
 from dpsql.workload.cells import MOST_WEIGHT, AnyResolution, Cells, Nodes, Steps, Unions, block_unit
 
 

@@ -10,7 +10,6 @@ import csv
 import os
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
 import duckdb
 
@@ -24,6 +23,7 @@ from dpsql.privacy.vault.footers import BESIDES, stored_as
 from dpsql.privacy.vault.instants import read_instants
 from dpsql.privacy.vault.lines import read_fields, read_header
 from dpsql.privacy.vault.pile import SHARE
+from dpsql.records import dataclass, replace
 from dpsql.sealed import hush
 
 CONFIG: dict[str, str | bool | int | float | list[str]] = {

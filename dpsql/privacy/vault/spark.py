@@ -10,7 +10,6 @@ import hashlib
 import itertools
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -32,6 +31,7 @@ from dpsql.privacy.vault.spark_delta import DeltaView, view_of_delta
 from dpsql.privacy.vault.spark_footers import refuse_times
 from dpsql.privacy.vault.spark_session import session_for, told
 from dpsql.privacy.vault.spark_sql import DIALECT, PATTERN, family_of, plain_path
+from dpsql.records import dataclass
 
 FORMATS = ("parquet", "orc", "delta")
 PADDED = "__CHAR_VARCHAR_TYPE_STRING"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -17,6 +16,7 @@ from dpsql.catalog.catalog import Table
 from dpsql.privacy.vault.delta import DeltaVersion, find_delta
 from dpsql.privacy.vault.risky import refuse_apart
 from dpsql.privacy.vault.spark_sql import plain_path
+from dpsql.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

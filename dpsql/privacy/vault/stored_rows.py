@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from dpsql.catalog.catalog import SERVERS, Column, Table
 from dpsql.catalog.joint_keys import apart, hidden_name, joint_columns, of_column, parts_of
@@ -26,6 +25,7 @@ from dpsql.privacy.vault.plugged import find_plugged
 from dpsql.privacy.vault.rows import Rows, ask, declared, line_up, load_rows
 from dpsql.privacy.vault.servers import find_server
 from dpsql.privacy.vault.versions import stated_version
+from dpsql.records import dataclass, replace
 
 COLUMNAR = ("parquet", "delta", "duckdb")
 """Kinds of files of which some columns are read without the others."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from dpsql.catalog.unit_local import TAKEN, FramedRows, PerKey, PerUnit, Summary
 from dpsql.privacy.vault.data_engine import Counts, Flags, Floats
 from dpsql.privacy.vault.frame import Frame, Lane, absent, holds, lane_of
 from dpsql.privacy.vault.people import People, dense
+from dpsql.records import dataclass
 
 BITS = 40
 """Numbers are added up in steps of 2^-40 of a power of two above their bounds: a unit's 2^22 rows

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -30,6 +29,7 @@ from dpsql.privacy.vault.stored_rows import (
     position,
 )
 from dpsql.privacy.vault.versions import stated_versions
+from dpsql.records import dataclass, replace
 from dpsql.workload.cells import AnyResolution, cells_of
 
 T = TypeVar("T")

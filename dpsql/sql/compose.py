@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -38,8 +39,10 @@ from dpsql.sql.qualified import unqualified
 from dpsql.sql.ranked_columns import RANKS
 from dpsql.sql.relations import Leaf, PrivateRows, PublicRows, read_from
 from dpsql.sql.scalar_lookups import looked_up
-from dpsql.sql.shape import Shape
 from dpsql.sql.tuple_lists import without_tuples
+
+if TYPE_CHECKING:
+    from dpsql.sql.shape import Shape
 
 _RELATING = (exp.Join, exp.Exists, exp.Or, exp.In, exp.EQ, exp.NEQ, exp.SetOperation)
 """What may bring rows together."""
@@ -118,6 +121,8 @@ def _compiled_flat(
 def _compiled(
     statement: Statement, tree: exp.Expr, compiler: Compiler, public: PublicRows
 ) -> Compiled:
+    from dpsql.sql.shape import Shape  # and 33 more modules, which one flat SELECT does not need
+
     try:
         return _compose(Shape(statement, compiler, public), tree)
     except RecursionError:

@@ -12,7 +12,6 @@ from dpsql.errors import Error, ProgrammingError, UsageError, printable
 from dpsql.ui import facts, output
 from dpsql.ui.chart import bars_of, draw_bars
 from dpsql.ui.command import command, find_command, on_or_off, paths, read_switch, split_words
-from dpsql.ui.editor import edit_text
 from dpsql.ui.grid import Grid
 from dpsql.ui.session import Quit, Session
 from dpsql.ui.streams import is_command, read_text, split_input
@@ -86,6 +85,8 @@ def edit(session: Session, argument: str) -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("E_COMMAND", ".edit needs a terminal")
     text = read_text(os.path.expanduser(words[0])) if words else session.typed
+    from dpsql.ui.editor import edit_text  # with it comes subprocess
+
     session.draft = edit_text(text)
 
 

@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 
 from dpsql.errors import UsageError, printable, text_width
 
@@ -31,6 +30,8 @@ def show_paged(text: str, command: str) -> None:
 
     Raises: UsageError (E_COMMAND) when the pager cannot be run.
     """
+    import subprocess  # 1.2 ms, of which most commands have no use
+
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the pager
     try:
         words = shlex.split(command)

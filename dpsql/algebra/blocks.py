@@ -316,7 +316,8 @@ MANY = 1 << 16
 """Numbers from which it pays to look whether a matrix begins with a diagonal."""
 
 
-def _is_diagonal(matrix: Array) -> bool:
+def has_one_cell_each(matrix: Array) -> bool:
+    """Say whether every row of a square matrix, shape (n, n), is over the cell at its place."""
     return bool(np.count_nonzero(matrix) == np.count_nonzero(matrix.diagonal()))
 
 
@@ -325,7 +326,7 @@ def multiply_slabs(matrix: Array, slabs: Array) -> Array:
     left, n, right = slabs.shape
     if right == 1:
         return (slabs.reshape(left, n) @ matrix.T).reshape(left, len(matrix), 1)
-    if 1 < n <= len(matrix) and slabs.size > MANY and _is_diagonal(matrix[:n]):
+    if 1 < n <= len(matrix) and slabs.size > MANY and has_one_cell_each(matrix[:n]):
         # Rows of a single cell each need no sums: of rows beside the identity only a few are left.
         dtype = np.result_type(matrix, slabs)
         out: Array = np.empty((left, len(matrix), right), dtype=dtype)

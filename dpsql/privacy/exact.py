@@ -13,11 +13,13 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.blocks import has_one_cell_each
 from dpsql.algebra.integer_rows import (
     STRUCTURED,
     IntegerRows,
@@ -28,7 +30,7 @@ from dpsql.algebra.integer_rows import (
     largest_entry,
     structured_of,
 )
-from dpsql.algebra.kron import Factor, kron_apply
+from dpsql.algebra.kron import Factor, contract, kron_apply
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.orbits import Orbits
 from dpsql.errors import InternalError
@@ -127,13 +129,13 @@ def apply_unbounded(matrices: Matrices, counts: NDArray[np.int64], most: int = A
 
 def _apply_orbits(rows: OrbitRows, counts: NDArray[np.int64], most: int) -> Values:
     """Rows over orbits times counts, exact: Python integers where int64 could wrap."""
-    reached = largest(rows) * rows.cells
+    reached, clipped = largest(rows) * rows.cells, np.clip(counts, -most, most)
     if reached * most < WRAPS:
-        return rows.apply(np.clip(counts, -most, most))
+        return rows.apply(clipped)
     width = (WRAPS // reached).bit_length() - 1
     if width < LEAST_LIMB:
-        return rows.apply(np.clip(counts, -most, most).astype(object))
-    return _summed((shift, rows.apply(limb)) for shift, limb in _limbs(counts, most, width))
+        return rows.apply(clipped.astype(object))
+    return _summed((shift, rows.apply(limb)) for shift, limb in _limbs(clipped, most, width))
 
 
 def wrapped(drawn: Values) -> NDArray[np.int64]:
@@ -176,7 +178,7 @@ def _apply(matrices: Matrices, counts: NDArray[np.int64], most: int, kind: type)
     if all(rows is None for rows in matrices):
         return counts.astype(np.int64).ravel()
     if any(rows is None for rows in matrices) and counts.size > PIECE and kind is np.int64:
-        return _apply_slices(matrices, counts, most)
+        return _apply_slabs(matrices, counts, most)
     width = (EXACT_FLOAT // reach(matrices)).bit_length() - 1
     if width < LEAST_LIMB or any(isinstance(rows, Structured) for rows in matrices):
         return _multiply_integers(matrices, np.clip(counts, -most, most), kind)
@@ -190,37 +192,111 @@ def _apply(matrices: Matrices, counts: NDArray[np.int64], most: int, kind: type)
         return _to_integers(kron_apply(factors, floats.pop())).astype(kind, copy=False)
     products = (
         (shift, _to_integers(kron_apply(factors, limb.astype(np.float64))))
-        for shift, limb in _limbs(counts, most, width)
+        for shift, limb in _limbs(np.clip(counts, -most, most), most, width)
     )
     return _summed(products, kind)
 
 
-def _apply_slices(matrices: Matrices, counts: NDArray[np.int64], most: int) -> Values:
-    """Apply a Kronecker product slice by slice of an axis that it leaves as it is.
+def _apply_slabs(matrices: Matrices, counts: NDArray[np.int64], most: int) -> Values:
+    """Apply a Kronecker product slab by slab of an axis that it leaves as it is.
 
-    Beside counts and rows, only what is worked out of one slice is in memory.
+    Beside counts and rows, only what is worked out of one slab is in memory.
     """
     free = [k for k, rows in enumerate(matrices) if rows is None]
     axis = max(free, key=lambda k: counts.shape[k])
-    others = (*matrices[:axis], *matrices[axis + 1 :])
     pairs = zip(matrices, counts.shape, strict=True)
-    shape = [n if rows is None else rows.shape[0] for rows, n in pairs]
-    out = np.empty(shape, dtype=np.int64)
-    slices = np.moveaxis(out, axis, 0)
-    for part, place in zip(np.moveaxis(counts, axis, 0), slices, strict=True):
-        place[...] = _apply(others, part, most, np.int64).reshape(place.shape)
+    out = np.empty([n if rows is None else rows.shape[0] for rows, n in pairs], dtype=np.int64)
+    parts, ones = [_parts(rows) for rows in matrices], np.ones((1,) * out.ndim, dtype=np.int64)
+    length, lead = counts.shape[axis], (slice(None),) * axis
+    step = max(1, PIECE // (counts.size // length))
+    kind = np.float64 if most < EXACT_FLOAT else np.int64
+    memory = np.empty((*counts.shape[:axis], step, *counts.shape[axis + 1 :]), dtype=kind)
+    for start in range(0, length, step):
+        slab = counts[(*lead, slice(start, start + step))]
+        clipped = memory[(*lead, slice(0, slab.shape[axis]))]  # the same memory for all slabs
+        np.clip(slab, -most, most, out=clipped, casting="unsafe")
+        _put_rows(out[(*lead, slice(start, start + step))], clipped, most, parts, ones)
     return out.ravel()
+
+
+@dataclass(frozen=True, slots=True)
+class _RowPart:
+    """Some rows of a matrix: each a multiple of the cell at its place, or else any rows."""
+
+    where: slice
+    multiples: NDArray[np.int64] | None
+    rows: Matrix = None
+
+
+def _parts(rows: Matrix) -> list[_RowPart]:
+    """Rows in one part or two: those of single cells at the top, and others.
+
+    Sums of the others alone are far smaller than of all, so that doubles are exact for them.
+    """
+    if rows is None:
+        return [_RowPart(slice(None), np.ones(1, dtype=np.int64))]
+    if isinstance(rows, Structured):
+        return [_RowPart(slice(None), None, rows)]
+    count, columns = rows.shape
+    top = columns if count >= columns and has_one_cell_each(rows[:columns]) else 0
+    above = _RowPart(slice(0, top), rows.diagonal()[:top])
+    below = _RowPart(slice(top, None), None, rows[top:])
+    return [*([above] if top else []), *([below] if top < count else [])]
+
+
+def _put_rows(
+    out: NDArray[np.int64],
+    tensor: Values,
+    most: int,
+    parts: list[list[_RowPart]],
+    multiples: NDArray[np.int64],
+    axis: int = 0,
+) -> None:
+    """Write the rows of a product over a tensor, from one axis on, times multiples of what is left.
+
+    ``tensor`` has doubles below ``most`` where that is below 2^53, else int64 modulo 2^64;
+    ``multiples`` broadcast to its shape.
+    """
+    if axis == tensor.ndim:
+        np.multiply(tensor, multiples, out=out, dtype=np.int64, casting="unsafe")
+        return
+    for part in parts[axis]:
+        place = out[(*(slice(None),) * axis, part.where)]
+        if part.multiples is None:
+            found, bound = _contract(part.rows, tensor, most, axis)
+            _put_rows(place, found, bound, parts, multiples, axis + 1)
+        else:
+            own = part.multiples.reshape((-1,) + (1,) * (tensor.ndim - axis - 1))
+            _put_rows(place, tensor, most, parts, multiples * own, axis + 1)
+
+
+def _contract(rows: Matrix, tensor: Values, most: int, axis: int) -> tuple[Values, int]:
+    """Contract an axis with rows: what is found, as ``_put_rows`` takes it, and its bound."""
+    bound = most * reach([rows])
+    if isinstance(rows, np.ndarray) and tensor.dtype == np.float64 and bound < EXACT_FLOAT:
+        return contract(rows.astype(np.float64), tensor, axis), bound
+    integers, width = tensor.astype(np.int64), (EXACT_FLOAT // reach([rows])).bit_length() - 1
+    if width < LEAST_LIMB or not isinstance(rows, np.ndarray):
+        assert rows is not None
+        return contract(rows, integers, axis), ANY
+    floats = rows.astype(np.float64)
+    limbs = _limbs(integers, most, width)
+    products = (
+        (s, _to_integers(contract(floats, each.astype(np.float64), axis))) for s, each in limbs
+    )
+    shape = (*tensor.shape[:axis], len(rows), *tensor.shape[axis + 1 :])
+    return _summed(products, np.int64).reshape(shape), min(bound, ANY)
 
 
 def _limbs(
     counts: NDArray[np.int64], most: int, width: int
 ) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Yield (shift, limb): counts are the sum of limbs << shift, each of at most 2^width.
+    """Yield (shift, limb): counts of at most ``most`` are the sum of limbs << shift.
 
-    The last limb has the sign. There are as many as ``most`` takes, whatever the counts are.
+    Each is at most 2^width. The last limb has the sign. There are as many as ``most`` takes,
+    whatever the counts are.
     """
-    rest = np.clip(counts, -most, most)
-    shift = 0
+    rest, shift = counts, 0
     while shift + width < most.bit_length():
         yield shift, rest & ((1 << width) - 1)
         rest = rest >> width
@@ -232,7 +308,8 @@ def _summed(parts: Iterable[tuple[int, Values]], kind: type = object) -> Values:
     out: Values | None = None
     for shift, part in parts:
         own: Values = part.astype(kind, copy=False)
-        out = own if out is None else out + (own << shift)
+        own <<= shift
+        out = own if out is None else np.add(out, own, out=out)
     assert out is not None
     return out
 

@@ -17,9 +17,10 @@ from dpsql.privacy.exact import apply_rows
 
 
 @pytest.mark.parametrize("free", [(0,), (1,), (2,), (0, 2)])
-@pytest.mark.parametrize("largest", [3, 1 << 20])
+@pytest.mark.parametrize("largest", [3, 1 << 11, 1 << 20, 1 << 50])
+@pytest.mark.parametrize("has_single_cells", [False, True])
 def test_slices_are_exact(
-    free: tuple[int, ...], largest: int, monkeypatch: pytest.MonkeyPatch
+    free: tuple[int, ...], largest: int, has_single_cells: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(len(free) + largest)
     sizes, rows = (4, 5, 3), (6, 5, 7)
@@ -27,6 +28,10 @@ def test_slices_are_exact(
         None if k in free else rng.integers(-largest, largest + 1, (rows[k], n))
         for k, n in enumerate(sizes)
     )
+    if has_single_cells:
+        for m, n in zip(matrices, sizes, strict=True):
+            if m is not None:
+                m[:n] *= np.eye(n, dtype=np.int64)
     counts = rng.integers(0, 1 << 31, sizes)
     written = [
         np.eye(n, dtype=object) if m is None else m.astype(object)

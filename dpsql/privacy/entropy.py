@@ -50,6 +50,10 @@ class Bits:
             self._next += count
             return taken
 
+    def halves(self, count: int) -> NDArray[np.uint32]:
+        """Return ``count`` fresh halves of words, shape (count,)."""
+        return self.words((count + 1) // 2).view(np.uint32)[:count]
+
     def flips(self, count: int) -> NDArray[np.bool_]:
         """Return ``count`` fair coins, shape (count,)."""
         octets = self.words((count + 63) // 64).view(np.uint8)

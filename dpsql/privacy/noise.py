@@ -29,8 +29,8 @@ Lanes = NDArray[np.bool_]
 
 _SAFE = 2**62
 """Whole numbers below this can be added, doubled and compared within int64."""
-_BLOCK = 1 << 17
-"""Lanes drawn at a time, so that memory does not grow with the size of what is asked for."""
+_BLOCK = 1 << 15
+"""Lanes drawn at a time, a quarter MiB for each array of them: what a core keeps near itself."""
 
 
 def discrete_laplace(bits: Bits, scale: Fraction, size: int) -> Integers:
@@ -252,18 +252,19 @@ def _gaussian(bits: Bits, a: int, b: int, t: int, lanes: int) -> Integers:
 def _accept_by_enclosure(bits: Bits, size: Integers, slope: int, offset: int, den: int) -> Lanes:
     """Return coins as exp_coins does, deciding nearly all of them by bounds in floating point.
 
-    A uniform real starts with a 64-bit word. The bounds are more than 2^4 times wider than every
-    rounding error in them; a word between them is continued bit by bit in exact arithmetic.
+    A uniform real starts with 32 bits. The bounds are more than 2^4 times wider than every rounding
+    error in them, and than what other bits change; what is between them is continued bit by bit in
+    exact arithmetic.
     """
-    words = bits.words(size.size)
-    drawn = words * 2.0**-64
+    starts = bits.halves(size.size)
+    drawn = starts * 2.0**-32
     centre, twice_variance = offset / slope, den / slope**2
     chance = np.exp(-np.minimum((size - centre) ** 2 / twice_variance, 1000.0))
-    error = chance * (1.0 + (size + centre) ** 2 / twice_variance) * 2.0**-46 + 2.0**-60
+    error = chance * (1.0 + (size + centre) ** 2 / twice_variance) * 2.0**-46 + 2.0**-28
     accepted = drawn < chance - error
     for lane in np.flatnonzero(~accepted & (drawn <= chance + error)):
         num = (int(size[lane]) * slope - offset) ** 2
-        accepted[lane] = UniformReal(bits, int(words[lane]), 64).is_below_exp(num, den)
+        accepted[lane] = UniformReal(bits, int(starts[lane]), 32).is_below_exp(num, den)
     return accepted
 
 

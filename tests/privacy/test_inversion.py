@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from dpsql.privacy import inversion
 from dpsql.privacy.entropy import Bits
@@ -17,8 +18,10 @@ from dpsql.privacy.exponential import UniformReal, exp_bounds
 from dpsql.privacy.inversion import (
     ERROR,
     FEWEST,
+    HALVES,
     LEAST,
     MOST,
+    SHORT,
     UNIFORM,
     exact_magnitude,
     is_invertible,
@@ -33,6 +36,9 @@ SCALES = [
     *(Fraction(2**29 + 1, 2**20), Fraction(2**20), Fraction(3**21, 2), MOST),
     Fraction(2**70 + 1, 2**68),
 ]
+WIDTHS = [(scale, UNIFORM) for scale in SCALES]
+WIDTHS += [(scale, SHORT) for scale in (*SCALES, HALVES) if scale <= HALVES]
+"""Scales, and how many bits their lanes begin with."""
 scales = st.fractions(FEWEST, MOST, max_denominator=2**40)
 
 
@@ -44,28 +50,29 @@ def by_decimals(word: int, width: int, scale: Fraction) -> int:
         return math.floor(-uniform.ln() * scale.numerator / scale.denominator)
 
 
-def near_boundaries(scale: Fraction, seed: int) -> list[int]:
+def near_boundaries(scale: Fraction, seed: int, width: int) -> list[int]:
     """Words at, just below and just above the uniform numbers at which a count changes."""
     rng = np.random.default_rng(seed)
     most = min(16 * scale, Fraction(10**12))
     counts = {1 + int(each * float(most)) for each in rng.random(12) ** 3}
     words = set()
     for count in counts:
-        edge = exp_bounds(count * scale.denominator, scale.numerator, UNIFORM)[0]
+        edge = exp_bounds(count * scale.denominator, scale.numerator, width)[0]
         words |= {edge + step for step in (-(1 << 20), -2, -1, 0, 1, 2, 1 << 20)}
-    return sorted(word for word in words if 0 <= word < 1 << UNIFORM)
+    return sorted(word for word in words if 0 <= word < 1 << width)
 
 
-@pytest.mark.parametrize("scale", SCALES, ids=str)
-def test_lanes_are_decided_as_exact_arithmetic_decides(scale: Fraction) -> None:
-    words = [int(word) >> 1 for word in SeededBits(5).words(400)]
-    words += [0, 1, (1 << UNIFORM) - 1, int(LEAST * 2**UNIFORM) - 1, int(LEAST * 2**UNIFORM)]
-    words += near_boundaries(scale, 7)
-    found = magnitudes(SeededBits(6), np.array(words, dtype=np.uint64), scale)
+@pytest.mark.parametrize(("scale", "width"), WIDTHS, ids=str)
+def test_lanes_are_decided_as_exact_arithmetic_decides(scale: Fraction, width: int) -> None:
+    drawn = SeededBits(5).halves(400) if width == SHORT else SeededBits(5).words(400)
+    words = [int(word) >> 1 for word in drawn]
+    words += [0, 1, (1 << width) - 1, int(LEAST * 2**width) - 1, int(LEAST * 2**width)]
+    words += near_boundaries(scale, 7, width)
+    found = magnitudes(SeededBits(6), np.array(words, dtype=drawn.dtype), scale, width)
     for word, count in zip(words, found.tolist(), strict=True):
         low = 2 * word  # both ends of what the bits that are not drawn leave open
-        least = by_decimals(((low + 2) << 200) - 1, UNIFORM + 201, scale)
-        most = by_decimals(low << 200, UNIFORM + 201, scale)
+        least = by_decimals(((low + 2) << 200) - 1, width + 201, scale)
+        most = by_decimals(low << 200, width + 201, scale)
         assert least <= count <= (most if word else count)
 
 
@@ -101,6 +108,23 @@ def test_a_word_on_a_boundary_is_decided_by_more_bits(scale: Fraction, count: in
         magnitudes(ScriptedBits([]), starts, scale)
 
 
+@pytest.mark.parametrize(("scale", "count"), BOUNDARIES, ids=str)
+def test_half_a_word_on_a_boundary_is_decided_by_the_other_half(
+    scale: Fraction, count: int
+) -> None:
+    edge, rest = boundary(scale, count)
+    starts, left = np.array([edge >> 32], dtype=np.uint32), edge % 2**32
+    for step, found in ((-4, count), (4, count - 1)):
+        if 0 <= left + step < 2**32 and scale <= HALVES:
+            bits = ScriptedBits([left + step, *[rest] * 2])
+            assert magnitudes(bits, starts, scale, SHORT)[0] == found
+    if scale <= HALVES:
+        assert magnitudes(ScriptedBits([left, rest - 4]), starts, scale, SHORT)[0] == count
+        assert magnitudes(ScriptedBits([left, rest + 4]), starts, scale, SHORT)[0] == count - 1
+        with pytest.raises(OutOfBitsError):
+            magnitudes(ScriptedBits([]), starts, scale, SHORT)
+
+
 def test_logarithms_are_far_within_what_is_allowed_for() -> None:
     rng = np.random.default_rng(0)
     drawn = rng.random(3000)
@@ -117,11 +141,13 @@ def test_logarithms_are_far_within_what_is_allowed_for() -> None:
 
 
 def test_the_sign_is_the_last_bit_and_one_zero_is_thrown_away() -> None:
-    scale = Fraction(3)
-    half = exp_bounds(1, 3, UNIFORM)[0]
-    nothing, something = half + (1 << 40), half - (1 << 40)
-    words = [nothing << 1, (nothing << 1) + 1, something << 1, (something << 1) + 1]
-    assert laplace_by_inversion(ScriptedBits(words), scale, 4).tolist() == [0, 1, -1]
+    for scale, width in ((Fraction(3), SHORT), (HALVES + 1, UNIFORM)):
+        edge = exp_bounds(scale.denominator, scale.numerator, width)[0]
+        nothing, something = (edge + (1 << width)) // 2, edge - (edge >> 25)
+        asked = [nothing << 1, (nothing << 1) + 1, something << 1, (something << 1) + 1]
+        if width == SHORT:
+            asked = [first + (second << 32) for first, second in (asked[:2], asked[2:])]
+        assert laplace_by_inversion(ScriptedBits(asked), scale, 4).tolist() == [0, 1, -1]
 
 
 def test_every_word_of_a_short_width_has_its_share() -> None:
@@ -139,7 +165,7 @@ def test_the_law_of_small_scales(scale: Fraction) -> None:
     assert agrees(lambda: chi_square(laplace_by_inversion(Bits(), scale, 400_000), masses))
 
 
-@pytest.mark.parametrize("scale", [Fraction(2**20), MOST], ids=str)
+@pytest.mark.parametrize("scale", [Fraction(2**20), HALVES, HALVES + 1, MOST], ids=str)
 def test_the_law_of_large_scales(scale: Fraction) -> None:
     assert agrees(lambda: ks_laplace(laplace_by_inversion(Bits(), scale, 50_000), scale))
 
@@ -153,10 +179,24 @@ def test_few_lanes_are_left_to_exact_arithmetic(monkeypatch: pytest.MonkeyPatch)
         return exact_magnitude(uniform, scale)
 
     monkeypatch.setattr(inversion, "exact_magnitude", counted)
-    for scale in SCALES:
+    for scale, width in WIDTHS:
         left = 0
-        magnitudes(SeededBits(9), SeededBits(8).words(20_000) >> np.uint64(1), scale)
+        drawn = SeededBits(8).halves(20_000) if width == SHORT else SeededBits(8).words(20_000)
+        magnitudes(SeededBits(9), drawn >> drawn.dtype.type(1), scale, width)
         assert left < 200
+
+
+def test_few_halves_of_words_are_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts, asked = SeededBits(8).halves(20_000) >> np.uint32(1), []
+    halves = Bits.halves
+
+    def counted(bits: Bits, count: int) -> NDArray[np.uint32]:
+        asked.append(count)
+        return halves(bits, count)
+
+    monkeypatch.setattr(Bits, "halves", counted)
+    magnitudes(SeededBits(9), starts, HALVES, SHORT)
+    assert len(starts) / 50 < asked[0] < len(starts) / 20
 
 
 def test_which_scales_are_inverted() -> None:

@@ -54,11 +54,17 @@ class Drawn(Vaults):
         """All rows count."""
         return self
 
-    def tally(self, resolutions: Sequence[Resolution], units: bool = False) -> Counts:
+    def tally(
+        self,
+        resolutions: Sequence[Resolution],
+        units: bool = False,
+        room: tuple[int, ...] | None = None,
+    ) -> Counts:
         """Count the rows of every combination of cells."""
         cells = [each for each in resolutions if isinstance(each, Cells)]
         axes = [axis_of_cells([self.codes[each.columns[0]]], each) for each in cells]
-        return tally_rows(axes, tuple(each.size for each in cells), np.ones(ROWS, dtype=bool))
+        shape = room or tuple(each.size for each in cells)
+        return tally_rows(axes, shape, np.ones(ROWS, dtype=bool))
 
 
 @contextmanager

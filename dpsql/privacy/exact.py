@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from dpsql.algebra.kron import Factor, contract, kron_apply
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.orbits import Orbits
 from dpsql.errors import InternalError
+from dpsql.records import dataclass
 
 Values = NDArray[Any]
 Matrices = tuple[Matrix, ...]
@@ -94,12 +94,25 @@ def _is_plain(array: object, columns: int | None) -> bool:
     return columns is None or (array.ndim == 2 and array.shape[1] == columns)
 
 
+def room_for(rows: KronRows) -> tuple[int, ...] | None:
+    """The shape in which rows of many cells can take the place of their counts.
+
+    None where they are not worked out slab by slab, or some axis has fewer rows than cells.
+    """
+    pairs = list(zip(rows.matrices, rows.sizes, strict=True))
+    has_slabs = any(m is None for m, _ in pairs)
+    has_room = all(m is None or m.shape[0] >= n for m, n in pairs)
+    shape = tuple(n if m is None else m.shape[0] for m, n in pairs)
+    return shape if has_slabs and has_room else None
+
+
 def apply_rows(rows: IntegerRows, counts: NDArray[np.int64], most: int = ANY) -> Values:
     """Multiply counts by integer rows; int64, exact modulo 2^64.
 
-    ``counts`` has one axis per attribute of the rows, and no entry counts for more than ``most``.
-    Returns the rows, flat. Floating point multiplication is used only where every partial sum of
-    any counts is below 2^53, hence exact.
+    ``counts`` has one axis per attribute of the rows, and no entry counts for more than ``most``;
+    they may be at the beginning of each axis of an array of the shape ``room_for``. The array may
+    be used up. Returns the rows, flat. Floating point multiplication is used only where every
+    partial sum of any counts is below 2^53, hence exact.
     """
     match rows:
         case KronRows(matrices):
@@ -176,7 +189,7 @@ def _row_norm(rows: NDArray[np.int64] | Structured) -> int:
 
 def _apply(matrices: Matrices, counts: NDArray[np.int64], most: int, kind: type) -> Values:
     if all(rows is None for rows in matrices):
-        return counts.astype(np.int64).ravel()
+        return counts.astype(np.int64, copy=False).ravel()
     if any(rows is None for rows in matrices) and counts.size > PIECE and kind is np.int64:
         return _apply_slabs(matrices, counts, most)
     width = (EXACT_FLOAT // reach(matrices)).bit_length() - 1
@@ -200,18 +213,19 @@ def _apply(matrices: Matrices, counts: NDArray[np.int64], most: int, kind: type)
 def _apply_slabs(matrices: Matrices, counts: NDArray[np.int64], most: int) -> Values:
     """Apply a Kronecker product slab by slab of an axis that it leaves as it is.
 
-    Beside counts and rows, only what is worked out of one slab is in memory.
+    Beside counts and rows, only what is worked out of one slab is in memory; rows take the place
+    of counts that have room for them.
     """
-    free = [k for k, rows in enumerate(matrices) if rows is None]
-    axis = max(free, key=lambda k: counts.shape[k])
-    pairs = zip(matrices, counts.shape, strict=True)
-    out = np.empty([n if rows is None else rows.shape[0] for rows, n in pairs], dtype=np.int64)
+    sizes = [n if m is None else m.shape[1] for m, n in zip(matrices, counts.shape, strict=True)]
+    shape = [n if m is None else m.shape[0] for m, n in zip(matrices, counts.shape, strict=True)]
+    out = counts if counts.shape == tuple(shape) else np.empty(shape, dtype=np.int64)
+    counts = counts[tuple(map(slice, sizes))]
+    axis = max((k for k, rows in enumerate(matrices) if rows is None), key=sizes.__getitem__)
     parts, ones = [_parts(rows) for rows in matrices], np.ones((1,) * out.ndim, dtype=np.int64)
-    length, lead = counts.shape[axis], (slice(None),) * axis
-    step = max(1, PIECE // (counts.size // length))
+    lead, step = (slice(None),) * axis, max(1, PIECE // (counts.size // sizes[axis]))
     kind = np.float64 if most < EXACT_FLOAT else np.int64
-    memory = np.empty((*counts.shape[:axis], step, *counts.shape[axis + 1 :]), dtype=kind)
-    for start in range(0, length, step):
+    memory = np.empty((*sizes[:axis], step, *sizes[axis + 1 :]), dtype=kind)
+    for start in range(0, sizes[axis], step):
         slab = counts[(*lead, slice(start, start + step))]
         clipped = memory[(*lead, slice(0, slab.shape[axis]))]  # the same memory for all slabs
         np.clip(slab, -most, most, out=clipped, casting="unsafe")

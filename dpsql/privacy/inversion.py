@@ -84,7 +84,7 @@ def magnitudes(
     is_open |= found >= 0.5
     size: NDArray[np.int64] = below.astype(np.int64)
     lanes = np.flatnonzero(is_open)
-    if width == SHORT:
+    if width == SHORT and lanes.size:
         longer = starts[lanes].astype(np.uint64) << np.uint64(32) | bits.halves(lanes.size)
         size[lanes] = magnitudes(bits, longer, scale)
         return size

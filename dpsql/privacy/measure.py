@@ -28,6 +28,7 @@ from dpsql.privacy.exact import (
     apply_rows_unbounded,
     checked,
     largest,
+    room_for,
     wrapped,
 )
 from dpsql.privacy.ledger import Receipt
@@ -260,7 +261,11 @@ def _apply(part: Part, block: Block, rows: IntegerRows, vault: Vault, unbounded:
     # No name is kept for the counts, so that they are freed before the rows are formed.
     if part.occupied:
         return multiply(rows, vault.mark(resolutions), most)
-    return multiply(rows, vault.tally(resolutions, part.units), most)
+    room = None
+    if isinstance(rows, KronRows) and math.prod(rows.sizes) > PIECE and not unbounded:
+        room = room_for(rows)
+    asked = (resolutions, part.units) if room is None else (resolutions, part.units, room)
+    return multiply(rows, vault.tally(*asked), most)
 
 
 def _is_wide(most: int, noise: Noise, scale: Fraction) -> bool:

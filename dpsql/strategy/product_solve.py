@@ -26,6 +26,9 @@ GRID_LIMIT = 1 << 24
 LARGE = 1 << 24
 """Numbers of a block, 128 MiB, from which it is solved slice by slice where that can be."""
 
+SLAB = 1 << 21
+"""Numbers of a slab, 16 MiB: few enough for memory, and long enough runs to read and write."""
+
 Solved: TypeAlias = Axis | StructuredAxis
 
 CHUNK = 1 << 22
@@ -160,14 +163,16 @@ def _local(
     values = np.asarray(value).reshape(lengths)
     free = [k for k, (axis, residual) in enumerate(kinds) if _is_of_cells(axis, residual)]
     if values.size > LARGE and free:
-        return _in_slices(values, kinds, max(free, key=lambda k: lengths[k]))
-    return _solve_all(values, kinds)
+        return _in_slabs(values, kinds, max(free, key=lambda k: lengths[k]))
+    return _solve_along(values.astype(np.float64), enumerate(kinds))
 
 
-def _solve_all(values: NDArray[Any], kinds: Sequence[tuple[Solved, bool]]) -> Floats:
-    """Return the least squares along all axes, each with whether its rows are residual ones."""
-    tensor: Floats = values.astype(np.float64)
-    for position, (axis, residual) in enumerate(kinds):
+def _solve_along(tensor: Floats, kinds: Iterable[tuple[int, tuple[Solved, bool]]]) -> Floats:
+    """Return the least squares along some axes, each with whether its rows are residual ones.
+
+    May use up the tensor it is given.
+    """
+    for position, (axis, residual) in kinds:
         tensor = _solve(tensor, position, axis, residual)
     return tensor
 
@@ -177,24 +182,25 @@ def _is_of_cells(axis: Solved, residual: bool) -> bool:
     return isinstance(axis, Axis) and axis.inverse is None and axis.total > 0 and not residual
 
 
-def _in_slices(values: NDArray[Any], kinds: Sequence[tuple[Solved, bool]], along: int) -> Floats:
-    """Return ``_solve_all`` where memory would not do: slice by slice of an axis of cells.
+def _in_slabs(values: NDArray[Any], kinds: Sequence[tuple[Solved, bool]], along: int) -> Floats:
+    """Return the least squares where memory would not do: slab by slab of an axis of cells.
 
-    Beside values and result, only what is worked out of one slice is in memory.
+    Beside values and result, only what is worked out of one slab is in memory.
     """
-    others = [*kinds[:along], *kinds[along + 1 :]]
-    slices = np.moveaxis(values, along, 0)
-    out: Floats | None = None
-    for place, each in enumerate(slices):
-        part = _solve_all(each, others)
-        if out is None:
-            out = np.empty((*part.shape[:along], len(slices) + 1, *part.shape[along:]))
-        np.moveaxis(out, along, 0)[1 + place] = part
-    assert out is not None
-    axis = np.moveaxis(out, along, 0)
-    means = axis[1:].mean(axis=0)
-    np.multiply(means, len(slices), out=axis[0])
-    axis[1:] -= means
+    others = [(k, kind) for k, kind in enumerate(kinds) if k != along]
+    length, lead = values.shape[along], (slice(None),) * along
+    step = max(1, SLAB // (values.size // length))
+    out, sums = np.empty(0), np.zeros(0)
+    for start in range(0, length, step):
+        slab = values[(*lead, slice(start, start + step))]
+        part = _solve_along(slab.astype(np.float64), others)
+        if start == 0:
+            out = np.empty((*part.shape[:along], length + 1, *part.shape[along + 1 :]))
+            sums = np.zeros((*part.shape[:along], 1, *part.shape[along + 1 :]))
+        sums += part.sum(axis=along, keepdims=True)
+        out[(*lead, slice(1 + start, 1 + start + step))] = part
+    out[(*lead, slice(1))] = sums
+    out[(*lead, slice(1, None))] -= sums / length
     return out
 
 

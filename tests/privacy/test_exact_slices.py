@@ -1,4 +1,4 @@
-"""Rows applied slice by slice are the rows applied at once, exactly."""
+"""Rows applied slab by slab are the rows applied at once, exactly."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ from dpsql.algebra import blocks
 from dpsql.algebra.blocks import multiply_slabs
 from dpsql.algebra.integer_rows import KronRows
 from dpsql.privacy import exact
-from dpsql.privacy.exact import apply_rows
+from dpsql.privacy.exact import apply_rows, room_for
 
 
 @pytest.mark.parametrize("free", [(0,), (1,), (2,), (0, 2)])
 @pytest.mark.parametrize("largest", [3, 1 << 11, 1 << 20, 1 << 50])
 @pytest.mark.parametrize("has_single_cells", [False, True])
-def test_slices_are_exact(
-    free: tuple[int, ...], largest: int, has_single_cells: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("piece", [1, 37])
+def test_slabs_are_exact(
+    free: tuple[int, ...],
+    largest: int,
+    has_single_cells: bool,
+    piece: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rng = np.random.default_rng(len(free) + largest)
     sizes, rows = (4, 5, 3), (6, 5, 7)
@@ -39,9 +44,22 @@ def test_slices_are_exact(
     ]
     expected = reduce(np.kron, written) @ counts.ravel().astype(object)
     wrapped = np.array([(int(x) + 2**63) % 2**64 - 2**63 for x in expected])
-    monkeypatch.setattr(exact, "PIECE", 1)
-    found = apply_rows(KronRows(matrices, sizes), counts, exact.MANY_ROWS)
+    monkeypatch.setattr(exact, "PIECE", piece)
+    kron = KronRows(matrices, sizes)
+    found = apply_rows(kron, counts.copy(), exact.MANY_ROWS)
     assert found.tolist() == wrapped.tolist()
+    room = np.zeros(room_for(kron) or (), dtype=np.int64)
+    room[:4, :5, :3] = counts
+    found = apply_rows(kron, room, exact.MANY_ROWS)
+    assert np.shares_memory(found, room)
+    assert found.tolist() == wrapped.tolist()
+
+
+def test_where_there_is_no_room() -> None:
+    fewer, as_many = np.ones((2, 3), dtype=np.int64), np.ones((3, 3), dtype=np.int64)
+    assert room_for(KronRows((None, as_many), (2, 3))) == (2, 3)
+    assert room_for(KronRows((None, fewer), (2, 3))) is None
+    assert room_for(KronRows((as_many, as_many), (3, 3))) is None
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.float64])

@@ -454,6 +454,16 @@ def test_joint_cells_agree_with_brute_force(seed: int, tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+def test_counts_have_room_beside_them(tmp_path: Path) -> None:
+    path, columns, _ = small_table(tmp_path, 5)
+    vault = open_vault(Table("t", str(path), Unit(), {each.name: each for each in columns}), SALT)
+    asked = [cells_of("x", np.array([0, 1, -1, 1])), cells_of("z", np.arange(3))]
+    expected, found = np.zeros((3, 5), dtype=np.int64), vault.tally(asked, False, (3, 5))
+    expected[:2, :3] = vault.tally(asked)
+    np.testing.assert_array_equal(found, expected)
+    assert expected.sum() == found.sum() > 0
+
+
 @pytest.mark.parametrize("c", [1, 2, 1000])
 def test_distinct_units_agree_with_brute_force(c: int, tmp_path: Path) -> None:
     path, columns, rows = small_table(tmp_path, 9)

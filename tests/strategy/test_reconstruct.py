@@ -91,12 +91,14 @@ PRODUCTS = [
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-@pytest.mark.parametrize("large", [product_solve.LARGE, 1])
+@pytest.mark.parametrize("slab", [None, 1, 50])
 @pytest.mark.parametrize("kinds", [KINDS, [k for k in KINDS if "R" not in k], ["FFFF"]])
 def test_equals_dense_gls(
-    kinds: list[str], large: int, noise: Noise, monkeypatch: pytest.MonkeyPatch
+    kinds: list[str], slab: int | None, noise: Noise, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(product_solve, "LARGE", large)
+    if slab is not None:
+        monkeypatch.setattr(product_solve, "LARGE", 1)
+        monkeypatch.setattr(product_solve, "SLAB", slab)
     rng = np.random.default_rng(7)
     strategy = strategy_of(kinds, noise, rng)
     rows = [dense_block(strategy, block) for block in strategy.blocks]

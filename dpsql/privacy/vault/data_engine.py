@@ -26,6 +26,8 @@ Counts = npt.NDArray[np.int64]
 Classes = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
+Room = tuple[int, ...] | None
+"""The shape that an array of counts may have, larger than there are cells; None for just these."""
 
 VERSION = 1
 """The version of this protocol, which every engine names."""

@@ -10,7 +10,16 @@ import numpy.typing as npt
 
 from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.domain import Bins, Spans, Values
-from dpsql.privacy.vault.data_engine import Asked, Batch, Codes, Counts, Flags, Floats, Values64
+from dpsql.privacy.vault.data_engine import (
+    Asked,
+    Batch,
+    Codes,
+    Counts,
+    Flags,
+    Floats,
+    Room,
+    Values64,
+)
 from dpsql.privacy.vault.encode import OUTSIDE, WHOLE, clip, encode
 from dpsql.privacy.vault.owners import Digest, Owners, Queue, UnitNumbers, queue_up, strides
 from dpsql.privacy.vault.pile import Pile, PileRoom
@@ -254,18 +263,24 @@ def _fits(resolution: AnyResolution, table: Table) -> bool:
 
 
 def tally(
-    rows: Rows, kept: Flags, table: Table, resolutions: Sequence[AnyResolution], units: bool
+    rows: Rows,
+    kept: Flags,
+    table: Table,
+    resolutions: Sequence[AnyResolution],
+    units: bool,
+    room: Room = None,
 ) -> Counts:
     """Add up what the rows that are kept add to every cell.
 
-    ``kept`` has shape (rows,); counts have one axis for each of ``resolutions``.
+    ``kept`` has shape (rows,); counts have one axis for each of ``resolutions``. Where rows are
+    counted, not units, they are in an array of the shape ``room``.
     See :class:`dpsql.privacy.vault.vault.Vault`.
     """
     shape = tuple(each.size for each in resolutions)
     axes = [_axis(rows, table, each) for each in resolutions]
     if units and rows.owners is not None:
         return tally_units(axes, shape, kept, rows.owners.units)
-    return tally_rows(axes, shape, kept)
+    return tally_rows(axes, room or shape, kept)
 
 
 def mark(rows: Rows, kept: Flags, table: Table, resolutions: Sequence[AnyResolution]) -> Counts:

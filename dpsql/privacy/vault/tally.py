@@ -99,6 +99,8 @@ def strided(classes: Classes, stride: int) -> Counts:
 def tally_rows(axes: Sequence[Axis], shape: tuple[int, ...], kept: Flags) -> Counts:
     """Add up what the rows that are kept add to every cell; every row is looked at.
 
+    The shape may be larger than the axes, so that there is room beside the cells.
+
     >>> codes = [np.array([0, 1, 2, 1], np.uint8), np.array([0, 0, 1, 1], np.uint8)]
     >>> cells = [Cells(("a",), (np.array([0, 1, -1]),)), Cells(("b",), (np.array([0, 1]),))]
     >>> axes = [axis_of_cells([code], each) for code, each in zip(codes, cells)]

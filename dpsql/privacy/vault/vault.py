@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from dpsql.catalog.joint_keys import sought_column, stored_parts
 from dpsql.catalog.sought import Sought
 from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import InternalError, ProgrammingError, is_interrupt
-from dpsql.privacy.vault.data_engine import Classes, Counts, Flags, StoredTable, unavailable
+from dpsql.privacy.vault.data_engine import Classes, Counts, Flags, Room, StoredTable, unavailable
 from dpsql.privacy.vault.distinct import Pairs, find_pairs, read_pairs
 from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.pile import why_not
@@ -33,6 +33,7 @@ from dpsql.records import dataclass, replace
 from dpsql.workload.cells import AnyResolution, cells_of
 
 T = TypeVar("T")
+Resolutions: TypeAlias = Sequence[AnyResolution]
 MOST_VIEWS = 16
 """Views that are remembered, one byte per row each."""
 
@@ -65,19 +66,22 @@ class Vault(Protocol):
         """Count the rows of every combination of classes.
 
         ``classes[i]`` gives the class of every cell of ``attributes[i]``, or -1 for "leave such
-        rows out". Shape: the number of classes of each attribute; () for the grand total. Raises:
+        rows out". Room: the number of classes of each attribute; () for the grand total. Raises:
         InternalError, with one constant text.
         """
 
-    def tally(self, resolutions: Sequence[AnyResolution], units: bool = False) -> Counts:
+    def tally(self, resolutions: Resolutions, units: bool = False, room: Room = None) -> Counts:
         """Add up what the rows add to every combination of cells and nodes.
 
         With ``units``, count the different privacy units with at least one row in a cell, which
-        takes resolutions into cells. Shape: the size of each. Raises: InternalError, with one
-        constant text. Guarantee: whole numbers, the same for any order; a row adds ``block_unit``.
+        takes resolutions into cells. Room: the size of each, or ``room``, a larger one in which
+        all else is zero, where the vault can give it. The array is the caller's. Raises:
+        InternalError, with one constant text.
+
+        Guarantee: whole numbers, the same for any order; a row adds ``block_unit``.
         """
 
-    def mark(self, resolutions: Sequence[AnyResolution]) -> Counts:
+    def mark(self, resolutions: Resolutions) -> Counts:
         """Say of every combination of cells and unions whether it has a row: 1 or 0; as ``tally``.
 
         Guarantee: a privacy unit changes only those that it has a row in, each by one at most.
@@ -169,7 +173,6 @@ class TableVault:
             sealed(self._load_codes)
 
     def _load_codes(self) -> None:
-        """Let the server keep codes of all rows."""
         assert self._pushed is not None
         self._pushed.load()
         if self._fingerprint() != self.data_version:
@@ -198,16 +201,17 @@ class TableVault:
             raise ProgrammingError("E_WORKLOAD", "an attribute was asked for twice")
         return self.tally([cells_of(a, c) for a, c in zip(attributes, classes, strict=True)])
 
-    def tally(
-        self, resolutions: Sequence[AnyResolution], units: bool = False, occupied: bool = False
-    ) -> Counts:
+    def tally(self, resolutions: Resolutions, units: bool = False, room: Room = None) -> Counts:
+        return self._counted(resolutions, units, lambda: self._tally(resolutions, units, room))
+
+    def mark(self, resolutions: Resolutions) -> Counts:
+        return self._counted(resolutions, True, lambda: self._mark(resolutions))
+
+    def _counted(self, resolutions: Resolutions, units: bool, count: Callable[[], T]) -> T:
         if not fits(resolutions, self._table, units):
             raise ProgrammingError("E_WORKLOAD", "cells or nodes do not fit the table")
         self.load([*self._columns, *(name for each in resolutions for name in each.columns)])
-        return sealed(lambda: (self._mark if occupied else self._tally)(resolutions, units))
-
-    def mark(self, resolutions: Sequence[AnyResolution]) -> Counts:
-        return self.tally(resolutions, True, occupied=True)
+        return sealed(count)
 
     def pairs(self, column: str, sought: Sought) -> Pairs:
         found = sought_column(self._table, column, sought)
@@ -239,15 +243,15 @@ class TableVault:
         if self._pushed is not None:
             self._pushed.close()
 
-    def _tally(self, resolutions: Sequence[AnyResolution], units: bool) -> Counts:
+    def _tally(self, resolutions: Resolutions, units: bool, room: Room = None) -> Counts:
         if self._pushed is not None:
             return self._pushed.tally(self._columns, resolutions, units)
         assert self._rows is not None
-        return tally(self._rows, self._view(self._columns), self._table, resolutions, units)
+        return tally(self._rows, self._view(self._columns), self._table, resolutions, units, room)
 
-    def _mark(self, resolutions: Sequence[AnyResolution], units: bool) -> Counts:
+    def _mark(self, resolutions: Resolutions) -> Counts:
         if self._pushed is not None or self._rows is None:
-            return np.minimum(self._tally(resolutions, units), 1)
+            return np.minimum(self._tally(resolutions, True), 1)
         return mark(self._rows, self._view(self._columns), self._table, resolutions)
 
     def _pairs(self, column: Column) -> Pairs:
@@ -340,19 +344,15 @@ class RelatedRows:
     def fingerprint(self) -> str:
         for base in self.bases:
             base.check()
-        versions = [base.data_version for base in self.bases]
-        return hashlib.sha256(repr((self.table.relation, versions)).encode()).hexdigest()
+        facts = self.table.relation, [base.data_version for base in self.bases]
+        return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def read(self, columns: frozenset[str]) -> Rows:
-        from dpsql.privacy.vault.local_rows import (
-            rows_of,
-            take_stock,
-        )  # most tables are no relations
+        from dpsql.privacy.vault.local_rows import rows_of, take_stock  # few tables are relations
 
         tables = self.table.bases
         rows = {t.name.casefold(): b.rows() for t, b in zip(tables, self.bases, strict=True)}
-        stock = take_stock(tables, rows, Digest(self.salt))
-        return rows_of(self.table, self.table.relation, stock)
+        return rows_of(self.table, self.table.relation, take_stock(tables, rows, Digest(self.salt)))
 
 
 def _open_reader(table: Table, salt: bytes, shared: dict[str, TableVault]) -> RowReader:

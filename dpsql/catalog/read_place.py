@@ -42,7 +42,8 @@ class Place:
         for key in given:
             if key not in known:
                 near = difflib.get_close_matches(key, known, n=1)
-                remedy = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
+                others = f"known keys: {', '.join(known)}" if known else "it has no keys"
+                remedy = f"did you mean {near[0]!r}?" if near else others
                 self.fail(f"unknown key {key!r}", remedy)
 
 

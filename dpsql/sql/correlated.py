@@ -129,23 +129,24 @@ def _join(node: exp.Subquery, number: int, catalog: Catalog) -> None:
     inner = query.copy()
     value = query.expressions[0].unalias()
     own = [one for one, _ in met]
-    items = [exp.alias_(each.copy(), f"k{k}") for k, each in enumerate(own)]
+    keys = [f"{alias} by {k}" for k in range(len(own))]  # no column around it is called so
+    items = [exp.alias_(each.copy(), key, quoted=True) for key, each in zip(keys, own, strict=True)]
     shown = value.copy() if by_unit else _of_some(value)
-    inner.set("expressions", [*items, exp.alias_(shown, "v")])
+    inner.set("expressions", [*items, exp.alias_(shown, alias, quoted=True)])
     inner.set("group", exp.Group(expressions=[each.copy() for each in own]))
     asked: list[exp.Paren | exp.EQ] = [exp.paren(test.copy(), copy=False) for test in rest]
     if _groups(query, own, catalog) > MOST_GROUPS:
         _restrict(inner, met, around, node, asked, catalog)
     inner.set("where", exp.Where(this=exp.and_(*asked, copy=False)) if asked else None)
     quoted = exp.to_identifier(alias, quoted=True)
-    on = [exp.EQ(this=_of(f"k{k}", alias), expression=theirs) for k, (_, theirs) in enumerate(met)]
+    on = [exp.EQ(this=_of(k, alias), expression=to) for k, (_, to) in zip(keys, met, strict=True)]
     join = exp.Join(
         this=exp.Subquery(this=inner, alias=exp.TableAlias(this=quoted)),
         side="LEFT",
         on=exp.and_(*on, copy=True),
     )
     around.append("joins", join)
-    found: exp.Expr = _of("v", alias)
+    found: exp.Expr = _of(alias, alias)
     if _is_count(value):
         found = exp.Coalesce(this=found, expressions=[value.transform(_none_counted)])
     node.replace(found)
@@ -175,7 +176,7 @@ def _is_item(node: exp.Subquery) -> bool:
 
 
 def _of(name: str, alias: str) -> exp.Column:
-    return exp.column(name, exp.to_identifier(alias, quoted=True))
+    return exp.column(*(exp.to_identifier(each, quoted=True) for each in (name, alias)))
 
 
 def _pair(test: exp.Expr, inside: Inside) -> tuple[exp.Column, exp.Column] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from dpsql.catalog import Table
@@ -126,8 +127,13 @@ def is_lookup(left: JoinedPart, right: JoinedPart, keys: Pairs) -> bool:
 
 
 def free_names(taken: Sequence[MemberTable], *parts: JoinedPart) -> list[str]:
-    """A name for each of some parts that are joined, which no table joined so far has."""
+    """A name for each of some parts that are joined, which no table joined so far has.
+
+    One that was joined in a sub-query has left its name in those of the columns.
+    """
+    columns = (f"{each.prefix}{name}" for each in taken for name in each.table.columns)
     used = {each.prefix.casefold() for each in taken}
+    used |= {name[: dot.end()].casefold() for name in columns for dot in re.finditer(r"\.", name)}
     names: list[str] = []
     for part in parts:
         label = name = (part.member(part.root or "") or part.members[0]).table.title

@@ -138,12 +138,12 @@ def measurements(name: str, backend: str = "dpsql") -> None:
     """Measure one plan on tables of all sizes."""
     plan, runs = plans()[name], []
     with zero_noise():
-        for rows in sizes():
+        for rows in (0, *sizes()):  # the first run completes classes (``dpsql.records``)
             opened = door(plan, rows)
             opened.backend = backend
             receipt = opened.receipt()
             runs.append((rows, footprint(lambda o=opened, r=receipt: o.measured(r))))  # type: ignore[misc]
-    same(runs)
+    same(runs[1:])
 
 
 def looks() -> None:
@@ -181,11 +181,11 @@ def statements(place: Path) -> None:
     for n in (41, 1065):
         runs: list[tuple[int, list[Event]]] = []
         stored = []
-        for rows in (n, n + 1):
-            here = folder(place / str(rows), [("w", 999_999.0, "a")] * rows, catalog=BOUNDED)
+        for turn, rows in enumerate((n, n, n + 1)):  # the first run completes classes
+            here = folder(place / f"{rows} {turn}", [("w", 999_999.0, "a")] * rows, catalog=BOUNDED)
             stored.append(_stored(here, sql, runs, rows))
-        same(runs)
-        assert stored[0] == stored[1]
+        same(runs[1:])
+        assert stored[1] == stored[2]
 
 
 def _stored(catalog: Path, sql: str, runs: list[tuple[int, list[Event]]], rows: int) -> list[Event]:
